@@ -1,0 +1,1 @@
+"""Shared words: ids, events, elements, errors, settings. Imports nothing of Headgate above it."""

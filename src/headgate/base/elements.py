@@ -1,0 +1,119 @@
+"""Elements: what flows in a channel as data. Records travel in bundles, a list at a time.
+
+On the wire an element is a length (4 bytes, little-endian, of what follows), a tag byte, a body.
+How the records of a bundle become bytes is the stream's serializer; the rest is fixed here.
+"""
+
+import pickle
+import struct
+from collections.abc import Sequence
+from typing import Any, Final, Protocol, TypeAlias
+
+import msgspec
+
+from headgate.base.errors import ElementBroken
+
+Record: TypeAlias = Any
+"""A user's value. Headgate never looks into it."""
+
+Key: TypeAlias = Any
+"""What ``key_by`` takes of a record; equal keys meet in the same task."""
+
+
+class Bundle(msgspec.Struct, gc=False):
+    """Records in order, with their event times in a list beside them (or None: no times)."""
+
+    records: list[Record]
+    timestamps: list[int | None] | None = None
+
+
+class Watermark(msgspec.Struct, frozen=True):
+    """No record with a timestamp at or below this one follows in the channel."""
+
+    timestamp_ms: int
+
+
+class StreamStatus(msgspec.Struct, frozen=True):
+    """Whether the channel takes part in event time, or is idle."""
+
+    active: bool
+
+
+class LatencyMarker(msgspec.Struct, frozen=True):
+    """Sent now and then by sources to measure how long the way through the channels is."""
+
+    marked_ms: int
+    operator: int
+    subtask: int
+
+
+Element: TypeAlias = Bundle | Watermark | StreamStatus | LatencyMarker
+
+ByteLike: TypeAlias = bytes | bytearray | memoryview
+
+
+class Serializer(Protocol):
+    """Turns the records of a bundle into bytes and back, a list at a time."""
+
+    def dumps(self, records: Sequence[Any]) -> ByteLike: ...
+
+    def loads(self, data: memoryview) -> Any: ...
+
+
+class PickleSerializer:
+    """Any Python object, by pickle protocol 5."""
+
+    def dumps(self, records: Sequence[Any]) -> bytes:
+        return pickle.dumps(records, 5)
+
+    def loads(self, data: memoryview) -> Any:
+        return pickle.loads(data)
+
+
+LENGTH: Final = struct.Struct("<I")
+PREFIX: Final = struct.Struct("<IB")
+"""Length and tag: what stands in front of every element's body."""
+
+_WATERMARK: Final = struct.Struct("<q")
+_STATUS: Final = struct.Struct("<?")
+_LATENCY: Final = struct.Struct("<qqi")
+
+RECORDS, TIMED_RECORDS, WATERMARK, STATUS, LATENCY = range(1, 6)
+
+
+def encode_element(element: Element, serializer: Serializer) -> tuple[bytes, ByteLike]:
+    """The prefix and the body of an element, to be written one after the other."""
+    tag: int
+    body: ByteLike
+    match element:
+        case Bundle(records, None):
+            tag, body = RECORDS, serializer.dumps(records)
+        case Bundle(records, timestamps):
+            tag, body = TIMED_RECORDS, serializer.dumps((records, timestamps))
+        case Watermark(timestamp_ms):
+            tag, body = WATERMARK, _WATERMARK.pack(timestamp_ms)
+        case StreamStatus(active):
+            tag, body = STATUS, _STATUS.pack(active)
+        case LatencyMarker(marked_ms, operator, subtask):
+            tag, body = LATENCY, _LATENCY.pack(marked_ms, operator, subtask)
+    return PREFIX.pack(1 + len(body), tag), body
+
+
+def decode_element(tag: int, body: memoryview, serializer: Serializer) -> Element:
+    """The element behind a prefix; raises ElementBroken if tag and body do not fit."""
+    try:
+        if tag == RECORDS:
+            return Bundle(serializer.loads(body))
+        if tag == TIMED_RECORDS:
+            return Bundle(*serializer.loads(body))
+        if tag == WATERMARK:
+            return Watermark(*_WATERMARK.unpack(body))
+        if tag == STATUS:
+            return StreamStatus(*_STATUS.unpack(body))
+        if tag == LATENCY:
+            return LatencyMarker(*_LATENCY.unpack(body))
+    except Exception as error:
+        raise ElementBroken(
+            f"an element with tag {tag} and {len(body)} bytes cannot be read: {error!r}"
+        ) from error
+    raise ElementBroken(f"no element has tag {tag}")

@@ -1,0 +1,234 @@
+"""Every error Headgate raises on purpose. The type says who is guilty, the fields hold the facts.
+
+HeadgateError
+├── SettingsInvalid            a setting or a file it names is wrong
+├── MemoryShort                the arena is smaller than what was asked for
+│   └── InsufficientBuffers    a pool or channel asks for more than is left
+├── PoolDestroyed              a request after the end of a pool
+├── TaskCancelled              the reader or writer was closed by its own task
+├── FlushFailed                a flush by time failed; told at the next emit
+├── PartitionError             a task's output …
+│   ├── PartitionNotFound      … is not (yet) there
+│   ├── PartitionTaken         … is registered or read twice
+│   ├── PartitionFinished      … takes no more data
+│   └── ProducerFailed         … ended because its task failed
+├── ElementBroken              bytes of a channel that are no element
+│   └── ElementTooLarge        an element above the limit
+├── EventUnclaimed             a task event that nobody receives
+└── TransportError             between two task managers …
+    ├── ConnectFailed          … no connection came about
+    ├── PeerLost               … the other side died, hung up or reset
+    ├── PeerSilent             … the other side hangs
+    ├── PeerUnproven           … the other side does not know the job's secret
+    ├── PeerReported           … the other side sent an error
+    └── PeerBrokeProtocol      … the other side sent what it must not
+        ├── FrameTooLong, FrameTruncated, FrameMalformed
+        ├── WrongVersion, UnknownMessage, BeforeHandshake
+        └── UnknownReceiver, SequenceGap, CreditOverdrawn
+"""
+
+from headgate.base.ids import ChannelId, PartitionId, PeerName
+
+
+class HeadgateError(Exception):
+    """Base of all errors that Headgate raises on purpose."""
+
+
+class SettingsInvalid(HeadgateError):
+    """A setting, or a file that a setting names, cannot be used."""
+
+    def __init__(self, key: str, problem: str) -> None:
+        super().__init__(f"setting {key}: {problem}")
+        self.key = key
+        self.problem = problem
+
+
+class MemoryShort(HeadgateError):
+    """The arena of a task manager could not be allocated in full."""
+
+    def __init__(self, required: int, allocated: int, unit: str = "bytes") -> None:
+        self.required = required
+        self.allocated = allocated
+        self.missing = required - allocated
+        super().__init__(
+            f"network memory: {required} {unit} required, {allocated} allocated, "
+            f"{self.missing} missing; lower taskmanager.memory.network.max "
+            f"or give the worker more memory"
+        )
+
+
+class InsufficientBuffers(MemoryShort):
+    """A pool, gate or connection needs more buffers than the task manager has left."""
+
+    def __init__(self, who: str, required: int, available: int, total: int) -> None:
+        HeadgateError.__init__(
+            self,
+            f"insufficient number of network buffers for {who}: {required} required, "
+            f"{available} available of {total} in total; raise taskmanager.memory.network.min "
+            f"and .max, or lower the parallelism",
+        )
+        self.who = who
+        self.required = required
+        self.allocated = self.available = available
+        self.missing = required - available
+        self.total = total
+
+
+class PoolDestroyed(HeadgateError):
+    """A buffer was requested from a pool whose owner has ended."""
+
+
+class TaskCancelled(HeadgateError):
+    """A gate, channel or writer was used after its own task had closed it."""
+
+
+class FlushFailed(HeadgateError):
+    """A flush that was due by time failed earlier; raised at the next emit."""
+
+
+class PartitionError(HeadgateError):
+    """Trouble with one task's output."""
+
+    def __init__(self, partition: PartitionId, problem: str) -> None:
+        super().__init__(f"partition {partition!r} {problem}")
+        self.partition = partition
+
+
+class PartitionNotFound(PartitionError):
+    """The producer's process does not know the partition (not yet, or no more)."""
+
+    def __init__(self, partition: PartitionId, where: str = "here") -> None:
+        super().__init__(
+            partition, f"not found {where}: its task has not started there, or was released"
+        )
+
+
+class PartitionTaken(PartitionError):
+    """A partition was registered twice, or a pipelined subpartition read twice."""
+
+
+class PartitionFinished(PartitionError):
+    """Data was added to a partition that is finished or released."""
+
+
+class ProducerFailed(PartitionError):
+    """The task that wrote the partition failed; what it had sent is not the whole."""
+
+    def __init__(self, partition: PartitionId, cause: str) -> None:
+        super().__init__(partition, f"ended early because its producer failed: {cause}")
+        self.cause = cause
+
+
+class ElementBroken(HeadgateError):
+    """The bytes of a channel do not form elements."""
+
+
+class ElementTooLarge(ElementBroken):
+    """An element is longer than ``exchange.max-element-bytes``."""
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(
+            f"an element of {size} bytes exceeds the limit of {limit} bytes; "
+            f"raise exchange.max-element-bytes or emit smaller records"
+        )
+        self.size = size
+        self.limit = limit
+
+
+class EventUnclaimed(HeadgateError):
+    """A task event reached a producer that has no subscriber for it."""
+
+    def __init__(self, partition: PartitionId, event: str) -> None:
+        super().__init__(f"nobody receives task event {event} at partition {partition!r}")
+        self.partition = partition
+
+
+class TransportError(HeadgateError):
+    """Trouble between two task managers; ``peer`` names the other side."""
+
+    def __init__(self, peer: PeerName, problem: str) -> None:
+        super().__init__(f"peer {peer}: {problem}")
+        self.peer = peer
+        self.problem = problem
+
+
+class ConnectFailed(TransportError):
+    """No connection to the peer came about."""
+
+
+class PeerLost(TransportError):
+    """The peer died, closed or reset the connection while it was in use."""
+
+
+class PeerSilent(TransportError):
+    """The peer's process hangs: nothing came from it for longer than the heartbeat time-out."""
+
+
+class PeerUnproven(TransportError):
+    """The peer could not prove that it knows the job's secret."""
+
+
+class PeerReported(TransportError):
+    """The peer answered a request with an error of its own."""
+
+
+class PeerBrokeProtocol(TransportError):
+    """The peer sent something that the protocol forbids."""
+
+
+class FrameTooLong(PeerBrokeProtocol):
+    """A frame announces more bytes than its type may have."""
+
+    def __init__(self, peer: PeerName, length: int, limit: int, what: str) -> None:
+        super().__init__(peer, f"{what} frame of {length} bytes, the limit is {limit}")
+        self.length = length
+        self.limit = limit
+
+
+class FrameTruncated(PeerBrokeProtocol):
+    """The connection ended in the middle of a frame."""
+
+
+class FrameMalformed(PeerBrokeProtocol):
+    """A frame whose bytes contradict its type."""
+
+
+class WrongVersion(PeerBrokeProtocol):
+    """The peer speaks another version of the protocol."""
+
+    def __init__(self, peer: PeerName, theirs: int, ours: int) -> None:
+        super().__init__(
+            peer, f"speaks protocol version {theirs}, this side {ours}; install the same Headgate"
+        )
+        self.theirs = theirs
+        self.ours = ours
+
+
+class UnknownMessage(PeerBrokeProtocol):
+    """A frame type that this side does not know, or that this side never receives."""
+
+
+class BeforeHandshake(PeerBrokeProtocol):
+    """A message that may only follow the handshake came before its end."""
+
+
+class UnknownReceiver(PeerBrokeProtocol):
+    """A message for a channel that was never requested on this connection."""
+
+    def __init__(self, peer: PeerName, receiver: ChannelId, what: str) -> None:
+        super().__init__(peer, f"{what} for channel {receiver}, which it never requested")
+        self.receiver = receiver
+
+
+class SequenceGap(PeerBrokeProtocol):
+    """A channel's buffers came out of order, or one is missing or doubled."""
+
+    def __init__(self, peer: PeerName, channel: ChannelId, expected: int, got: int) -> None:
+        super().__init__(peer, f"channel {channel} expected buffer {expected} and got {got}")
+        self.channel = channel
+        self.expected = expected
+        self.got = got
+
+
+class CreditOverdrawn(PeerBrokeProtocol):
+    """A data buffer came for which no credit had been given."""

@@ -1,0 +1,261 @@
+"""Settings of the data exchange: names, defaults, bounds.
+
+Keys are Flink's where the meaning is the same. ``ExchangeSettings.parse`` takes texts as they stand
+in a file or on a command line; a wrong value is refused with its key and what would be right.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from enum import Enum
+from typing import Any, Final
+
+from headgate.base.errors import SettingsInvalid
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+GIB: Final = 1024 * MIB
+
+
+class FlowControl(str, Enum):
+    """What stops a sender: the credit of each channel, or the socket of the whole connection."""
+
+    CREDIT = "credit"
+    TCP = "tcp"
+
+
+class Compression(str, Enum):
+    """What is done to buffers that become smaller by it."""
+
+    NONE = "none"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
+class Storage(str, Enum):
+    """Where a blocking partition keeps its data until it is read."""
+
+    FILE = "file"
+    MMAP = "mmap"
+    FILE_MMAP = "file-mmap"
+
+
+class TransportKind(str, Enum):
+    """Which system call watches the sockets."""
+
+    AUTO = "auto"
+    EPOLL = "epoll"
+    POLL = "poll"
+
+
+def _setting(key: str, default: Any, meaning: str, low: float | None = None) -> Any:
+    return field(default=default, metadata={"key": key, "meaning": meaning, "low": low})
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeSettings:
+    """One task manager's exchange. Every field knows its key, meaning and lower bound."""
+
+    segment_bytes: int = _setting(
+        "taskmanager.memory.segment-size", 32 * KIB, "Bytes of one buffer.", 1
+    )
+    memory_fraction: float = _setting(
+        "taskmanager.memory.network.fraction", 0.1, "Share of the worker's memory for buffers.", 0
+    )
+    memory_min_bytes: int = _setting(
+        "taskmanager.memory.network.min", 64 * MIB, "Never fewer bytes of buffers than this.", 1
+    )
+    memory_max_bytes: int = _setting(
+        "taskmanager.memory.network.max",
+        GIB,
+        "Never more bytes of buffers than this; raising the fraction alone has no effect beyond.",
+        1,
+    )
+    buffers_per_channel: int = _setting(
+        "taskmanager.network.memory.buffers-per-channel",
+        2,
+        "Exclusive buffers of an input channel; 0 makes it live on floating buffers alone.",
+        0,
+    )
+    floating_per_gate: int = _setting(
+        "taskmanager.network.memory.floating-buffers-per-gate",
+        8,
+        "Buffers that the channels of a gate share, by backlog.",
+        0,
+    )
+    overdraft_buffers: int = _setting(
+        "taskmanager.network.memory.max-overdraft-buffers-per-gate",
+        5,
+        "Buffers beyond its limit that a partition may take to finish one record.",
+        0,
+    )
+    landing_buffers: int = _setting(
+        "exchange.landing-buffers",
+        16,
+        "Buffers of a connection that incoming bytes are scattered into, one system call for all.",
+        1,
+    )
+    burst_frames: int = _setting(
+        "exchange.burst-frames", 16, "Frames handed to the socket in one system call.", 1
+    )
+    flow_control: FlowControl = _setting(
+        "exchange.flow-control", FlowControl.CREDIT, "`credit`, or `tcp` to compare with."
+    )
+    compression: Compression = _setting(
+        "exchange.compression", Compression.NONE, "`none`, `lz4` or `zstd`, for data buffers."
+    )
+    buffer_timeout_ms: int = _setting(
+        "execution.buffer-timeout.interval",
+        100,
+        "Flush period; 0: after every record, -1: only full buffers.",
+        -1,
+    )
+    backoff_initial_ms: int = _setting(
+        "taskmanager.network.request-backoff.initial",
+        100,
+        "First pause before a partition that was not found is asked for again.",
+        0,
+    )
+    backoff_max_ms: int = _setting(
+        "taskmanager.network.request-backoff.max",
+        10_000,
+        "Longest such pause; after it the error is raised.",
+        0,
+    )
+    max_element_bytes: int = _setting(
+        "exchange.max-element-bytes", GIB + MIB, "Longest element a channel accepts.", 1
+    )
+    max_event_bytes: int = _setting(
+        "exchange.max-event-bytes", MIB, "Longest event a channel accepts.", 64
+    )
+    spill_bytes: int = _setting(
+        "exchange.spill-bytes", 5 * MIB, "Longer spanning elements are gathered on disk.", 1
+    )
+    storage: Storage = _setting(
+        "taskmanager.network.blocking-shuffle.type",
+        Storage.FILE_MMAP,
+        "Where blocking partitions keep data: `file`, `mmap` or `file-mmap`.",
+    )
+    bind_host: str = _setting("taskmanager.bind-host", "127.0.0.1", "Address the data port binds.")
+    bind_port: int = _setting("taskmanager.data.port", 0, "The data port; 0 takes a free one.", 0)
+    transport: TransportKind = _setting(
+        "exchange.transport", TransportKind.AUTO, "`epoll`, `poll` (any Unix), or `auto`."
+    )
+    connect_timeout_ms: int = _setting(
+        "exchange.connect-timeout", 10_000, "Longest wait for a connection and its handshake.", 1
+    )
+    accept_backlog: int = _setting(
+        "exchange.accept-backlog", 128, "Connections that may wait to be accepted.", 1
+    )
+    socket_buffer_bytes: int = _setting(
+        "exchange.socket-buffer-bytes", 0, "Kernel's send and receive buffers; 0: as it likes.", 0
+    )
+    heartbeat_interval_ms: int = _setting(
+        "heartbeat.interval", 5_000, "A connection that is quiet this long sends a sign of life.", 1
+    )
+    heartbeat_timeout_ms: int = _setting(
+        "heartbeat.timeout", 50_000, "A peer that is quiet this long is given up.", 1
+    )
+    tls_enabled: bool = _setting(
+        "security.ssl.internal.enabled", False, "Mutual TLS between task managers."
+    )
+    tls_certificate: str = _setting(
+        "security.ssl.internal.certificate", "", "PEM file: this worker's certificate."
+    )
+    tls_key: str = _setting("security.ssl.internal.key", "", "PEM file: its private key.")
+    tls_authority: str = _setting(
+        "security.ssl.internal.authority", "", "PEM file: who must have signed the peers'."
+    )
+
+    def __post_init__(self) -> None:
+        for f in fields(self):
+            low, value = f.metadata["low"], getattr(self, f.name)
+            if low is not None and value < low:
+                raise SettingsInvalid(f.metadata["key"], f"{value} is below {low}")
+        if self.memory_fraction >= 1:
+            raise SettingsInvalid(
+                "taskmanager.memory.network.fraction", f"{self.memory_fraction} is not below 1"
+            )
+        if self.memory_min_bytes > self.memory_max_bytes:
+            raise SettingsInvalid(
+                "taskmanager.memory.network.min",
+                f"{self.memory_min_bytes} is above taskmanager.memory.network.max "
+                f"({self.memory_max_bytes})",
+            )
+        if self.backoff_initial_ms > self.backoff_max_ms:
+            raise SettingsInvalid(
+                "taskmanager.network.request-backoff.initial",
+                f"{self.backoff_initial_ms} is above the maximum {self.backoff_max_ms}",
+            )
+        if self.buffers_per_channel == 0 and self.floating_per_gate == 0:
+            raise SettingsInvalid(
+                "taskmanager.network.memory.floating-buffers-per-gate",
+                "must be at least 1 when channels have no exclusive buffers",
+            )
+
+    @classmethod
+    def parse(cls, texts: Mapping[str, str]) -> "ExchangeSettings":
+        """Settings from keys and texts; keys of other rooms are left alone."""
+        known = {f.metadata["key"]: f for f in fields(cls)}
+        values: dict[str, Any] = {
+            known[key].name: _parse_value(key, known[key].default, text.strip())
+            for key, text in texts.items()
+            if key in known
+        }
+        return cls(**values)
+
+    @property
+    def low_water_bytes(self) -> int:
+        """A connection below this many unsent bytes is writable again."""
+        return self.segment_bytes + 1
+
+    @property
+    def high_water_bytes(self) -> int:
+        """A connection above this many unsent bytes takes no more frames."""
+        return 2 * self.segment_bytes
+
+
+def describe_settings() -> list[tuple[str, str, str]]:
+    """Key, default and meaning of every setting, for the documentation."""
+    rows = []
+    for f in fields(ExchangeSettings):
+        default = f.default.value if isinstance(f.default, Enum) else f.default
+        rows.append((str(f.metadata["key"]), str(default), str(f.metadata["meaning"])))
+    return rows
+
+
+_UNITS: Final = {"kb": KIB, "k": KIB, "mb": MIB, "m": MIB, "gb": GIB, "g": GIB, "b": 1}
+_TIMES: Final = {"ms": 1, "s": 1000, "min": 60_000}
+
+
+def _parse_value(key: str, default: object, text: str) -> object:
+    if isinstance(default, bool):
+        if text.lower() in ("true", "false"):
+            return text.lower() == "true"
+        raise SettingsInvalid(key, f"{text!r} is neither true nor false")
+    if isinstance(default, Enum):
+        choices = [str(choice.value) for choice in type(default)]
+        if text.lower() in choices:
+            return type(default)(text.lower())
+        raise SettingsInvalid(key, f"{text!r} is none of {', '.join(choices)}")
+    if isinstance(default, float):
+        return _parse_number(key, text, float)
+    if isinstance(default, int):
+        return _parse_amount(key, text)
+    return text
+
+
+def _parse_amount(key: str, text: str) -> int:
+    lowered = text.lower().replace(" ", "")
+    for units in (_TIMES, _UNITS):
+        for unit, factor in units.items():
+            number = lowered.removesuffix(unit)
+            if number != lowered and number.lstrip("-").isdigit():
+                return int(number) * factor
+    return int(_parse_number(key, lowered, int))
+
+
+def _parse_number(key: str, text: str, kind: type[int] | type[float]) -> float:
+    try:
+        return kind(text)
+    except ValueError:
+        raise SettingsInvalid(key, f"{text!r} is not a number") from None

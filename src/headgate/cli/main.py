@@ -1,0 +1,31 @@
+"""The entry of the `headgate` command.
+
+Exit codes: 0 finished, 1 job failed, 2 usage or configuration, 3 no cluster or slots,
+130 interrupted, 143 terminated after draining.
+"""
+
+import sys
+
+import click
+
+from headgate import __version__
+
+INTERRUPTED = 130
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="headgate")
+def command() -> None:
+    """Stream processing in Python on the Spark cluster you already have."""
+
+
+def main() -> None:
+    """Run the command and leave with its exit code."""
+    try:
+        code = command.main(prog_name="headgate", standalone_mode=False)
+    except click.ClickException as trouble:
+        trouble.show()
+        sys.exit(trouble.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(INTERRUPTED)
+    sys.exit(code if isinstance(code, int) else 0)

@@ -1,0 +1,1 @@
+"""What a record rides in: segments of one arena, counted buffers, pools."""

@@ -1,0 +1,1 @@
+"""How a record leaves its task: writer, router, partition, subpartition, registry."""

@@ -1,0 +1,194 @@
+"""The blocking subpartition: written once and whole, then read as often as anybody likes.
+
+Law: no reader before the end; every reader sees the same buffers in the same order; the store is
+deleted when the subpartition is released and its last reader has gone. The store is the driver's.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from headgate.base.elements import ByteLike
+from headgate.base.errors import PartitionError
+from headgate.base.events import END_OF_PARTITION, encode_event
+from headgate.base.ids import PartitionId
+from headgate.core.buffers.buffer import Buffer, BufferConsumer
+from headgate.core.egress.pipelined import SubpartitionStatistics
+from headgate.core.exchange.view import Polled
+
+
+class StoreReader(Protocol):
+    """Reads a store from the start to the end, once."""
+
+    def next(self) -> tuple[ByteLike, bool] | None:
+        """The next entry and whether it is an event, or None at the end."""
+
+    def close(self) -> None: ...
+
+
+class Store(Protocol):
+    """Keeps entries outside of the pools, in order."""
+
+    def append(self, data: ByteLike, is_event: bool) -> None: ...
+
+    def finish(self) -> None: ...
+
+    def open_reader(self) -> StoreReader: ...
+
+    def delete(self) -> None: ...
+
+
+class BlockingSubpartition:
+    """Writes finished buffers to its store at once, so that they never hold pooled memory."""
+
+    def __init__(self, partition: PartitionId, index: int, store: Store) -> None:
+        self.partition = partition
+        self.index = index
+        self.finished = False
+        self.released = False
+        self.failure: Exception | None = None
+        self.total_buffers = 0
+        self.total_bytes = 0
+        self._store = store
+        self._deleted = False
+        self._current: BufferConsumer | None = None
+        self._data_buffers = 0
+        self._entries = 0
+        self._views: list[BlockingView] = []
+
+    def add(self, consumer: BufferConsumer) -> bool:
+        """Store what came before and keep the new consumer until it is finished."""
+        if self.finished or self.released:
+            consumer.close()
+            return False
+        self.flush()
+        self._current = consumer
+        self.total_buffers += 1
+        self.flush()
+        return True
+
+    def flush(self) -> None:
+        """Store what the current buffer holds by now."""
+        current = self._current
+        if current is None:
+            return
+        finished = current.is_finished
+        buffer = current.build()
+        if buffer is not None:
+            self._write(buffer)
+        if finished:
+            current.close()
+            self._current = None
+
+    def finish(self) -> None:
+        """Store the rest and the end-of-partition event; from now on it can be read."""
+        if self.finished or self.released:
+            return
+        self.flush()
+        self._drop_current()
+        self._write(Buffer(encode_event(END_OF_PARTITION), is_event=True))
+        self.total_buffers += 1
+        self._store.finish()
+        self.finished = True
+
+    def create_view(self, on_data: Callable[[], None]) -> "BlockingView":
+        """One more reader, from the first buffer on."""
+        if self.released:
+            raise PartitionError(self.partition, f"subpartition {self.index} is released")
+        if not self.finished:
+            raise PartitionError(
+                self.partition,
+                f"subpartition {self.index} is blocking and not finished; "
+                f"its readers start when its producer has ended",
+            )
+        view = BlockingView(self, self._store.open_reader(), self._entries, self._data_buffers)
+        self._views.append(view)
+        on_data()
+        return view
+
+    def release(self, failure: Exception | None = None) -> None:
+        """Not needed any more: the store goes as soon as nobody reads it."""
+        if self.released:
+            return
+        self.released = True
+        self.failure = failure
+        self._drop_current()
+        self._delete_if_unused()
+
+    def view_released(self, view: "BlockingView") -> None:
+        self._views.remove(view)
+        self._delete_if_unused()
+
+    @property
+    def backlog(self) -> int:
+        return 0
+
+    @property
+    def queued(self) -> int:
+        return 0 if self._current is None else 1
+
+    def statistics(self) -> SubpartitionStatistics:
+        return SubpartitionStatistics(self.queued, 0, self.total_buffers, self.total_bytes)
+
+    def _write(self, buffer: Buffer) -> None:
+        try:
+            self._store.append(buffer.view, buffer.is_event)
+        finally:
+            buffer.release()
+        self._entries += 1
+        self.total_bytes += buffer.size
+        if not buffer.is_event:
+            self._data_buffers += 1
+
+    def _drop_current(self) -> None:
+        current, self._current = self._current, None
+        if current is not None:
+            current.close()
+
+    def _delete_if_unused(self) -> None:
+        if self.released and not self._views and not self._deleted:
+            self._deleted = True
+            self._store.delete()
+
+
+class BlockingView:
+    """One sequential reading of a finished blocking subpartition."""
+
+    def __init__(
+        self, parent: BlockingSubpartition, reader: StoreReader, entries: int, data: int
+    ) -> None:
+        self._parent = parent
+        self._reader = reader
+        self._entries_left = entries
+        self._data_left = data
+        self._ahead = reader.next()
+        self.is_released = False
+
+    def poll(self) -> Polled | None:
+        if self.is_released or self._ahead is None:
+            return None
+        data, is_event = self._ahead
+        self._entries_left -= 1
+        if not is_event:
+            self._data_left -= 1
+        self._ahead = self._reader.next()
+        next_is_event = self._ahead is not None and self._ahead[1]
+        buffer = Buffer(data, None, is_event)
+        return Polled(buffer, self._ahead is not None, self._data_left, next_is_event)
+
+    def available(self, has_credit: bool) -> bool:
+        return self._ahead is not None and (has_credit or self._ahead[1])
+
+    @property
+    def backlog(self) -> int:
+        return self._data_left
+
+    @property
+    def failure(self) -> Exception | None:
+        return self._parent.failure
+
+    def release(self) -> None:
+        if not self.is_released:
+            self.is_released = True
+            self._ahead = None
+            self._reader.close()
+            self._parent.view_released(self)

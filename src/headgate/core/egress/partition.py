@@ -1,0 +1,202 @@
+"""A partition: the output of one task, with a subpartition for each consumer.
+
+The writer asks it for buffers and adds them to subpartitions; consumers get views through the
+registry. Law: a pipelined partition is released when all its subpartitions are consumed; a blocking
+one stays until somebody releases it.
+"""
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Protocol
+
+from headgate.base.errors import PartitionError, PartitionFinished, PoolDestroyed, TaskCancelled
+from headgate.base.events import Event, encode_event
+from headgate.base.ids import PartitionId
+from headgate.core.buffers.buffer import Buffer, BufferBuilder, BufferConsumer, Lease
+from headgate.core.buffers.local_pool import LocalPool
+from headgate.core.egress.blocking import BlockingSubpartition, Store
+from headgate.core.egress.pipelined import PipelinedSubpartition, SubpartitionStatistics
+from headgate.core.exchange.view import View
+
+
+class PartitionKind(Enum):
+    """How a partition hands on its data: (pipelined?, bounded pool?, back pressure?)."""
+
+    PIPELINED = (True, False, True)
+    PIPELINED_BOUNDED = (True, True, True)
+    BLOCKING = (False, False, False)
+
+    @property
+    def is_pipelined(self) -> bool:
+        return self.value[0]
+
+    @property
+    def is_bounded(self) -> bool:
+        return self.value[1]
+
+    @property
+    def has_back_pressure(self) -> bool:
+        return self.value[2]
+
+
+class Subpartition(Protocol):
+    """A partition's part for one consumer."""
+
+    def add(self, consumer: BufferConsumer) -> bool: ...
+
+    def flush(self) -> None: ...
+
+    def finish(self) -> None: ...
+
+    def release(self, failure: Exception | None = None) -> None: ...
+
+    def create_view(self, on_data: Callable[[], None]) -> View: ...
+
+    def statistics(self) -> SubpartitionStatistics: ...
+
+    @property
+    def backlog(self) -> int: ...
+
+    @property
+    def queued(self) -> int: ...
+
+
+Wait = Callable[[Callable[[], bool]], None]
+"""How a task waits in the middle of a step: returns when the condition holds, or raises."""
+
+
+def cannot_wait(condition: Callable[[], bool]) -> None:
+    """For tasks without a thread: they must look at ``available()`` before they write."""
+    raise AssertionError("a writer without a thread ran out of buffers in the middle of a step")
+
+
+class Partition:
+    """Set up with its pool; written by one task; read through views."""
+
+    def __init__(
+        self,
+        partition: PartitionId,
+        kind: PartitionKind,
+        subpartitions: int,
+        pool: LocalPool,
+        *,
+        wait: Wait = cannot_wait,
+        make_store: Callable[[int], Store] | None = None,
+    ) -> None:
+        self.id = partition
+        self.kind = kind
+        self.pool = pool
+        self.finished = False
+        self.released = False
+        self.on_released: Callable[[Partition], None] = lambda partition: None
+        self.on_consumable: Callable[[Partition], None] = lambda partition: None
+        self._wait = wait
+        self._consumable = False
+        self._unconsumed = subpartitions
+        self.subpartitions: list[Subpartition]
+        if kind.is_pipelined:
+            self.subpartitions = [
+                PipelinedSubpartition(partition, index, self._subpartition_consumed)
+                for index in range(subpartitions)
+            ]
+        else:
+            assert make_store is not None, "a blocking partition needs a store"
+            self.subpartitions = [
+                BlockingSubpartition(partition, index, make_store(index))
+                for index in range(subpartitions)
+            ]
+        if not kind.has_back_pressure:
+            pool.owner = self._release_memory
+
+    def available(self) -> bool:
+        """Whether a buffer can be had now; the pool's ``notify`` tells when that changes."""
+        return self.pool.available()
+
+    def request_builder(self) -> BufferBuilder:
+        """A fresh buffer, within the pool, by overdraft, or after waiting for one."""
+        lease = self._try_lease()
+        while lease is None:
+            self._wait(self.pool.available)
+            lease = self._try_lease()
+        return BufferBuilder(lease)
+
+    def add(self, consumer: BufferConsumer, index: int) -> bool:
+        """Append to one subpartition; False if its consumer has gone and the data is dropped."""
+        if self.finished:
+            consumer.close()
+            raise PartitionFinished(self.id, "is finished and takes no more data")
+        added = self.subpartitions[index].add(consumer)
+        if added and self.kind.is_pipelined:
+            self._tell_consumable()
+        return added
+
+    def broadcast_event(self, event: Event) -> None:
+        """Write an event to every subpartition, in order with the data before and after it."""
+        data = encode_event(event)
+        for index in range(len(self.subpartitions)):
+            self.add(BufferConsumer.of(Buffer(data, is_event=True)), index)
+
+    def flush(self, index: int) -> None:
+        self.subpartitions[index].flush()
+
+    def flush_all(self) -> None:
+        for subpartition in self.subpartitions:
+            subpartition.flush()
+
+    def finish(self) -> None:
+        """No more data: every subpartition ends with the end-of-partition event."""
+        if self.finished:
+            raise PartitionFinished(self.id, "was finished before")
+        for subpartition in self.subpartitions:
+            subpartition.finish()
+        self.finished = True
+        self._tell_consumable()
+
+    def fail(self, cause: Exception) -> None:
+        """The task failed: readers are told why."""
+        self.release(cause)
+
+    def create_view(self, index: int, on_data: Callable[[], None]) -> View:
+        """A reading of one subpartition."""
+        if not 0 <= index < len(self.subpartitions):
+            raise PartitionError(
+                self.id, f"has {len(self.subpartitions)} subpartitions, none with index {index}"
+            )
+        return self.subpartitions[index].create_view(on_data)
+
+    def release(self, failure: Exception | None = None) -> None:
+        """Drop everything, give the pool back. Idempotent."""
+        if self.released:
+            return
+        self.released = True
+        for subpartition in self.subpartitions:
+            subpartition.release(failure)
+        self.pool.destroy()
+        self.on_released(self)
+
+    @property
+    def backlog(self) -> int:
+        return sum(subpartition.backlog for subpartition in self.subpartitions)
+
+    @property
+    def queued(self) -> int:
+        return sum(subpartition.queued for subpartition in self.subpartitions)
+
+    def _try_lease(self) -> Lease | None:
+        try:
+            return self.pool.try_request() or self.pool.try_request_overdraft()
+        except PoolDestroyed as error:
+            raise TaskCancelled(f"partition {self.id!r} was released while written") from error
+
+    def _subpartition_consumed(self) -> None:
+        self._unconsumed -= 1
+        if self._unconsumed == 0:
+            self.release()
+
+    def _release_memory(self, count: int) -> None:
+        self.flush_all()
+
+    def _tell_consumable(self) -> None:
+        if not self._consumable:
+            self._consumable = True
+            self.on_consumable(self)

@@ -1,0 +1,213 @@
+"""The pipelined subpartition: buffers in memory, read once, by one view, while they are written.
+
+Law: buffers leave in the order they came; the backlog is the number of queued data buffers; the
+reader is told once when there is something to read, not for every buffer. The last, unfinished
+buffer counts as readable only after a flush, so that a reader never runs after single bytes.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from headgate.base.errors import PartitionTaken
+from headgate.base.events import END_OF_PARTITION, encode_event
+from headgate.base.ids import PartitionId
+from headgate.core.buffers.buffer import Buffer, BufferConsumer
+from headgate.core.exchange.view import Polled
+
+
+@dataclass(frozen=True, slots=True)
+class SubpartitionStatistics:
+    """A moment of a subpartition. Buffers are counted when added, bytes when read."""
+
+    queued: int
+    backlog: int
+    total_buffers: int
+    total_bytes: int
+
+
+class PipelinedSubpartition:
+    """A queue of buffer consumers. ``on_consumed`` is called once, when its reader is through."""
+
+    def __init__(
+        self, partition: PartitionId, index: int, on_consumed: Callable[[], None] = lambda: None
+    ) -> None:
+        self.partition = partition
+        self.index = index
+        self.finished = False
+        self.released = False
+        self.failure: Exception | None = None
+        self.flush_requested = False
+        self.total_buffers = 0
+        self.total_bytes = 0
+        self._queue: deque[BufferConsumer] = deque()
+        self._data_queued = 0
+        self._on_data: Callable[[], None] | None = None
+        self._on_consumed = on_consumed
+
+    def add(self, consumer: BufferConsumer) -> bool:
+        """Append; a finished or released subpartition closes the consumer and says False."""
+        if self.finished or self.released:
+            consumer.close()
+            return False
+        self._append(consumer)
+        if not self.flush_requested and self._finished_buffers() == 1:
+            self._tell_reader()
+        return True
+
+    def flush(self) -> None:
+        """Let the reader have the last buffer although it is not full."""
+        queue = self._queue
+        if not queue or self.flush_requested:
+            return
+        alone_with_data = len(queue) == 1 and queue[0].has_data
+        self.flush_requested = len(queue) > 1 or alone_with_data
+        if alone_with_data:  # of more than one buffer the reader already knows
+            self._tell_reader()
+
+    def finish(self) -> None:
+        """End the data with an event; the reader is told in any case."""
+        if self.finished or self.released:
+            return
+        event = Buffer(encode_event(END_OF_PARTITION), is_event=True)
+        self._append(BufferConsumer.of(event))
+        self.finished = True
+        self._tell_reader()
+
+    def poll(self) -> Polled | None:
+        """The next readable buffer; empty finished ones are skipped."""
+        queue = self._queue
+        buffer = None
+        while queue and buffer is None:
+            head = queue[0]
+            finished = head.is_finished
+            buffer = head.build()
+            assert finished or len(queue) == 1, "an unfinished buffer has others behind it"
+            if len(queue) == 1:
+                self.flush_requested = False
+            if not finished:
+                break
+            queue.popleft().close()
+            if not head.is_event:
+                self._data_queued -= 1
+        if buffer is None:
+            return None
+        self.total_bytes += buffer.size
+        next_is_event = bool(queue) and queue[0].is_event
+        return Polled(buffer, self.is_available, self.backlog, next_is_event)
+
+    def create_view(self, on_data: Callable[[], None]) -> "PipelinedView":
+        """The one reading; ``on_data`` is called when there may be data, at once if there is."""
+        if self._on_data is not None or self.released:
+            raise PartitionTaken(
+                self.partition, f"subpartition {self.index} was already read or released"
+            )
+        self._on_data = on_data
+        if self._queue:
+            on_data()
+        return PipelinedView(self)
+
+    def release(self, failure: Exception | None = None) -> None:
+        """Drop all that is queued; the reader learns of it, with the failure if there is one."""
+        if self.released:
+            return
+        self.released = True
+        self.failure = failure
+        while self._queue:
+            self._queue.popleft().close()
+        self._data_queued = 0
+        self._tell_reader()
+
+    def view_released(self) -> None:
+        """The reader has gone: nobody else may read, so the subpartition is consumed."""
+        self._on_data = _ignore
+        self.release()
+        on_consumed, self._on_consumed = self._on_consumed, _ignore
+        on_consumed()
+
+    @property
+    def is_available(self) -> bool:
+        return self.flush_requested or self._finished_buffers() > 0
+
+    @property
+    def next_is_event(self) -> bool:
+        return bool(self._queue) and self._queue[0].is_event
+
+    @property
+    def backlog(self) -> int:
+        if self.flush_requested or self.finished or self._last_is_finished():
+            return self._data_queued
+        return max(0, self._data_queued - 1)
+
+    @property
+    def queued(self) -> int:
+        return len(self._queue)
+
+    def statistics(self) -> SubpartitionStatistics:
+        return SubpartitionStatistics(
+            self.queued, self.backlog, self.total_buffers, self.total_bytes
+        )
+
+    def check(self) -> None:
+        """Assert the law."""
+        data = sum(not consumer.is_event for consumer in self._queue)
+        assert data == self._data_queued
+        assert all(consumer.is_finished for consumer in list(self._queue)[:-1])
+        assert not (self.released and self._queue)
+
+    def _append(self, consumer: BufferConsumer) -> None:
+        self._queue.append(consumer)
+        self.total_buffers += 1
+        if not consumer.is_event:
+            self._data_queued += 1
+
+    def _finished_buffers(self) -> int:
+        queue = self._queue
+        if len(queue) == 1:
+            return int(queue[0].is_finished)
+        return max(0, len(queue) - 1)
+
+    def _last_is_finished(self) -> bool:
+        return bool(self._queue) and self._queue[-1].is_finished
+
+    def _tell_reader(self) -> None:
+        if self._on_data is not None:
+            self._on_data()
+
+
+class PipelinedView:
+    """The reader's end of a pipelined subpartition."""
+
+    __slots__ = ("_parent", "_released")
+
+    def __init__(self, parent: PipelinedSubpartition) -> None:
+        self._parent = parent
+        self._released = False
+
+    def poll(self) -> Polled | None:
+        return None if self._released else self._parent.poll()
+
+    def available(self, has_credit: bool) -> bool:
+        parent = self._parent
+        return parent.is_available if has_credit else parent.next_is_event
+
+    @property
+    def backlog(self) -> int:
+        return self._parent.backlog
+
+    @property
+    def failure(self) -> Exception | None:
+        return self._parent.failure
+
+    @property
+    def is_released(self) -> bool:
+        return self._released or self._parent.released
+
+    def release(self) -> None:
+        if not self._released:
+            self._released = True
+            self._parent.view_released()
+
+
+def _ignore() -> None:
+    """What a consumed subpartition calls instead of a reader that has gone."""

@@ -1,0 +1,209 @@
+"""Routers: which channel a record takes. They see lists, so that routing costs little per record.
+
+Law: ``split`` gives every record to exactly one channel and keeps the order within each.
+Keys go by key group (a stable hash modulo the maximum parallelism), so that state can be rescaled.
+"""
+
+import pickle
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from headgate.base.elements import Key, Record
+
+Split = list[tuple[int, list[Record], list[int | None] | None]]
+"""Channel, its records, and their timestamps if there are any."""
+
+MEMO_KEYS: Final = 65_536
+
+
+class Router(Protocol):
+    """Chooses channels. ``set_up`` is told their number once, before the first record."""
+
+    is_broadcast: bool
+
+    def set_up(self, channels: int) -> None: ...
+
+    def pick(self, record: Record) -> int: ...
+
+    def split(self, records: list[Record], timestamps: list[int | None] | None) -> Split: ...
+
+
+class _PerRecord:
+    """Splits by asking ``pick`` for every record."""
+
+    is_broadcast = False
+
+    def __init__(self) -> None:
+        self.channels = 0
+
+    def set_up(self, channels: int) -> None:
+        assert channels > 0
+        self.channels = channels
+
+    def pick(self, record: Record) -> int:
+        raise NotImplementedError
+
+    def split(self, records: list[Record], timestamps: list[int | None] | None) -> Split:
+        if self.channels == 1:
+            return [(0, records, timestamps)]
+        return split_by(list(map(self.pick, records)), self.channels, records, timestamps)
+
+
+class RoundRobin(_PerRecord):
+    """One record to each channel in turn; the default."""
+
+    def __init__(self, first: int = 0) -> None:
+        super().__init__()
+        self._next = first
+
+    def set_up(self, channels: int) -> None:
+        super().set_up(channels)
+        self._next %= channels
+
+    def pick(self, record: Record) -> int:
+        channel = self._next
+        self._next = (channel + 1) % self.channels
+        return channel
+
+    def split(self, records: list[Record], timestamps: list[int | None] | None) -> Split:
+        n, first = self.channels, self._next
+        if n == 1:
+            return [(0, records, timestamps)]
+        self._next = (first + len(records)) % n
+        return [
+            ((first + k) % n, records[k::n], timestamps and timestamps[k::n])
+            for k in range(min(n, len(records)))
+        ]
+
+
+class Forward(_PerRecord):
+    """Everything to the one channel of the consumer with the same index."""
+
+    def set_up(self, channels: int) -> None:
+        assert channels == 1, f"forward needs exactly one channel, not {channels}"
+        super().set_up(channels)
+
+    def pick(self, record: Record) -> int:
+        return 0
+
+
+class Rescale(RoundRobin):
+    """Round robin among the few consumers that the plan has connected to this producer."""
+
+
+class Keyed(_PerRecord):
+    """Records with equal keys to the same channel."""
+
+    def __init__(self, key_of: Callable[[Record], Key], max_parallelism: int = 128) -> None:
+        super().__init__()
+        self._key_of = key_of
+        self._max_parallelism = max_parallelism
+        self._memo: dict[Key, int] = {}
+
+    def set_up(self, channels: int) -> None:
+        super().set_up(channels)
+        assert channels <= self._max_parallelism, "more channels than key groups"
+
+    def pick(self, record: Record) -> int:
+        return self.pick_key(self._key_of(record))
+
+    def pick_key(self, key: Key) -> int:
+        try:
+            channel = self._memo.get(key)
+        except TypeError:  # a key that is not hashable is hashed each time
+            return self._channel_of(key)
+        if channel is None:
+            if len(self._memo) >= MEMO_KEYS:
+                self._memo.clear()
+            channel = self._memo[key] = self._channel_of(key)
+        return channel
+
+    def _channel_of(self, key: Key) -> int:
+        group = key_group(key, self._max_parallelism)
+        return group * self.channels // self._max_parallelism
+
+
+class Custom(_PerRecord):
+    """The user's own function of key and number of channels."""
+
+    def __init__(
+        self,
+        partitioner: Callable[[Key, int], int],
+        key_of: Callable[[Record], Key] = lambda record: record,
+    ) -> None:
+        super().__init__()
+        self._partitioner = partitioner
+        self._key_of = key_of
+
+    def pick(self, record: Record) -> int:
+        channel = self._partitioner(self._key_of(record), self.channels)
+        if type(channel) is not int or not 0 <= channel < self.channels:
+            raise ValueError(
+                f"the partitioner returned {channel!r}; it must return "
+                f"an int from 0 to {self.channels - 1}"
+            )
+        return channel
+
+
+class Broadcast(_PerRecord):
+    """Every record to every channel; the writer serializes it once."""
+
+    is_broadcast = True
+
+    def pick(self, record: Record) -> int:
+        raise AssertionError("a broadcast record has no single channel")
+
+
+def split_by(
+    picks: Sequence[int],
+    channels: int,
+    records: list[Record],
+    timestamps: list[int | None] | None,
+) -> Split:
+    """Sort records into a list for each channel, as ``picks`` says."""
+    parts: list[list[Record]] = [[] for _ in range(channels)]
+    for channel, record in zip(picks, records, strict=True):
+        parts[channel].append(record)
+    if timestamps is None:
+        return [(channel, part, None) for channel, part in enumerate(parts) if part]
+    times: list[list[int | None]] = [[] for _ in range(channels)]
+    for channel, timestamp in zip(picks, timestamps, strict=True):
+        times[channel].append(timestamp)
+    return [(channel, part, times[channel]) for channel, part in enumerate(parts) if part]
+
+
+def key_group(key: Key, max_parallelism: int) -> int:
+    """The group that a key and its state belong to."""
+    return stable_hash(key) % max_parallelism
+
+
+def stable_hash(key: Key) -> int:
+    """The same 32 bits for equal keys in every process (``hash`` of a text is not)."""
+    return _mix(_hash_bits(key))
+
+
+def _hash_bits(key: Key) -> int:
+    kind = type(key)
+    if kind is str:
+        return zlib.crc32(key.encode("utf-8", "surrogatepass"))
+    if kind is int or kind is bool:
+        number = int(key)
+        return _mix(number & 0xFFFFFFFF) ^ ((number >> 32) & 0xFFFFFFFF)
+    if kind is bytes:
+        return zlib.crc32(key, 1)
+    if kind is float:
+        return _hash_bits(int(key)) if key.is_integer() else zlib.crc32(repr(key).encode(), 2)
+    if kind is tuple or kind is list:
+        bits = len(key)
+        for item in key:
+            bits = (bits * 31 + _mix(_hash_bits(item))) & 0xFFFFFFFF
+        return bits
+    return zlib.crc32(pickle.dumps(key, 5), 3)
+
+
+def _mix(bits: int) -> int:
+    bits &= 0xFFFFFFFF
+    bits = ((bits ^ (bits >> 16)) * 0x85EBCA6B) & 0xFFFFFFFF
+    bits = ((bits ^ (bits >> 13)) * 0xC2B2AE35) & 0xFFFFFFFF
+    return bits ^ (bits >> 16)

@@ -1,0 +1,309 @@
+"""The decoder: bytes in, frames out, wherever the bytes were cut.
+
+The driver reads into ``targets()`` and says ``received(n)``. Buffers go straight to where their
+channel wants them; all else is handed to the sink as a frame. Law: how the stream was cut makes no
+difference, and every payload byte is in exactly one place. A sink may say "no room" (``None``) for
+a buffer; then the decoder keeps what it has and reads no more until ``resume``.
+"""
+
+from enum import Enum
+from typing import Final, Protocol, TypeAlias
+
+from headgate.base.errors import (
+    FrameMalformed,
+    FrameTooLong,
+    FrameTruncated,
+    UnknownMessage,
+    WrongVersion,
+)
+from headgate.base.ids import ChannelId, PeerName
+from headgate.core.buffers.buffer import Buffer, Lease
+from headgate.core.exchange.frames import (
+    BUFFER_HEAD,
+    BUFFER_HEAD_REST,
+    FLAG_COMPRESSED,
+    FLAG_EVENT,
+    MAGIC,
+    PREFIX,
+    VERSION,
+    Kind,
+)
+from headgate.core.exchange.landing import HEAD_BYTES, Landing
+
+Head: TypeAlias = tuple[ChannelId, int, int, int, int]
+"""Receiver, sequence number, backlog, flags, payload size of a buffer frame."""
+
+KNOWN_FLAGS: Final = FLAG_EVENT | FLAG_COMPRESSED
+BUFFER_TYPE: Final = int(Kind.BUFFER)
+
+
+class Room(Enum):
+    """What a sink says instead of a lease."""
+
+    UNPOOLED = "unpooled memory, it is an event"
+    SKIP = "nobody wants it"
+    LATER = "no buffer now"
+
+
+class FrameSink(Protocol):
+    """Who gets the frames."""
+
+    def limit(self, kind: Kind) -> int:
+        """The longest body allowed now; raises if the message is not allowed at all."""
+
+    def frame_received(self, kind: Kind, body: memoryview) -> None: ...
+
+    def buffer_announced(self, receiver: ChannelId, size: int, is_event: bool) -> "Lease | Room":
+        """Where the payload shall go."""
+
+    def buffer_received(
+        self, receiver: ChannelId, sequence: int, backlog: int, buffer: Buffer
+    ) -> None: ...
+
+
+class Decoder:
+    """Cuts one connection's byte stream into frames."""
+
+    def __init__(self, sink: FrameSink, landing: Landing, peer: PeerName) -> None:
+        self.peer = peer
+        self.paused = False
+        self.landing = landing
+        self.buffer_limit = 0
+        """Longest buffer frame that needs no further check; set when buffers are allowed."""
+        self._sink = sink
+        self._head = bytearray()  # of a frame whose head is not complete
+        self._kind = Kind.ALIVE
+        self._want = 0  # bytes missing of the current body or payload
+        self._into: memoryview | None = None  # where they go; None: skipped
+        self._at = 0
+        self._lease: Lease | None = None
+        self._buffer_head: Head | None = None
+        self._stash: list[memoryview] = []  # unread bytes while paused
+
+    def targets(self) -> list[memoryview]:
+        """Where the next bytes shall be read to; nothing while paused."""
+        if self.paused:
+            return []
+        row = self.landing.row()
+        if self._want:
+            if self._into is not None:
+                row.insert(0, self._into[self._at : self._at + self._want])
+        elif self._head:
+            have = len(self._head)
+            row[0][:have] = self._head
+            row[0] = row[0][have:]
+        return row
+
+    def received(self, count: int) -> None:
+        """``count`` bytes have been read into the targets, in their order."""
+        if self._want and self._into is not None:
+            taken = min(count, self._want)
+            self._moved(taken)
+            count -= taken
+        if count:
+            self._walk(count)
+
+    def resume(self) -> None:
+        """There may be room again for the buffer that the decoder waits with."""
+        if not self.paused:
+            return
+        self.paused = False
+        stash, self._stash = self._stash, []
+        assert self._buffer_head is not None
+        if not self._place(self._buffer_head):
+            self._stash = stash
+            return
+        self._feed_all(stash)
+
+    def ended(self) -> None:
+        """The connection is at its end; raises if that is in the middle of a frame."""
+        if self._want or self._head or self._buffer_head is not None:
+            raise FrameTruncated(self.peer, "the connection ended in the middle of a frame")
+
+    def close(self) -> None:
+        """Give up a half-received buffer."""
+        lease, self._lease = self._lease, None
+        self._into = self._buffer_head = None
+        self._want = 0
+        self._head.clear()
+        self._stash = []
+        if lease is not None:
+            lease.release()
+
+    # The scattered row: as long as frames lie in it as expected, payloads are not copied.
+
+    def _walk(self, count: int) -> None:
+        row = self.landing.row()
+        segments = self.landing.segments
+        index = 0
+        while count:
+            head = row[2 * index]
+            have = len(self._head)
+            if have + count < HEAD_BYTES or index >= len(segments) or self._want:
+                break
+            if head[7] != BUFFER_TYPE:
+                break
+            self._head.clear()
+            count -= HEAD_BYTES - have
+            parsed = self._parse_buffer_head(head, 0)
+            size = parsed[4]
+            if not size or parsed[3] & FLAG_EVENT or not count:
+                self._feed_rest(row, 2 * index + 1, 0, count, parsed)
+                return
+            room = self._sink.buffer_announced(parsed[0], size, False)
+            if not isinstance(room, Lease):
+                self._settle(parsed, room)
+                self._feed_rest(row, 2 * index + 1, 0, count, None)
+                return
+            self.landing.exchange(index, room)
+            self._lease, self._buffer_head, self._want = room, parsed, size
+            self._into, self._at = room.segment.memory, 0
+            taken = min(size, count)
+            self._moved(taken)
+            count -= taken
+            if count and taken < len(row[2 * index + 1]):
+                self._feed_rest(row, 2 * index + 1, taken, count, None)
+                return
+            index += 1
+        if count:
+            have = len(self._head)
+            self._feed_rest(row, 2 * index, 0 if self._want else have, count, None)
+
+    def _feed_rest(
+        self,
+        row: list[memoryview],
+        part: int,
+        start: int,
+        count: int,
+        parsed: Head | None,
+    ) -> None:
+        """The rest of the row does not lie as expected: go through it byte range by byte range."""
+        regions = []
+        while count:
+            region = row[part][start : start + count]
+            regions.append(region)
+            count -= len(region)
+            part, start = part + 1, 0
+        if parsed is not None and not self._place(parsed):
+            self._stash = [memoryview(bytes(region)) for region in regions]
+            return
+        self._feed_all(regions)
+
+    def _feed_all(self, regions: list[memoryview]) -> None:
+        for number, region in enumerate(regions):
+            used = self._feed(region)
+            if self.paused:
+                left = [region[used:], *regions[number + 1 :]]
+                # What waits in the row would be overwritten by the next read, so it is kept apart.
+                self._stash = [memoryview(bytes(rest)) for rest in left if len(rest)]
+                return
+
+    def _feed(self, data: memoryview) -> int:
+        at, end = 0, len(data)
+        while at < end and not self.paused:
+            if self._want:
+                taken = min(self._want, end - at)
+                if self._into is not None:
+                    self._into[self._at : self._at + taken] = data[at : at + taken]
+                self._moved(taken)
+                at += taken
+            else:
+                at += self._feed_head(data, at)
+        return at
+
+    def _feed_head(self, data: memoryview, at: int) -> int:
+        head = self._head
+        need = PREFIX.size if len(head) < PREFIX.size else HEAD_BYTES
+        taken = min(need - len(head), len(data) - at)
+        head += data[at : at + taken]
+        if len(head) == PREFIX.size:
+            if head[7] == BUFFER_TYPE:
+                self._check_prefix(*PREFIX.unpack(head))
+            else:
+                self._begin_frame(*PREFIX.unpack(head))
+        elif len(head) == HEAD_BYTES:
+            parsed = self._parse_buffer_head(head, 0)
+            head.clear()
+            self._place(parsed)
+        return taken
+
+    def _begin_frame(self, length: int, magic: int, version: int, kind: int) -> None:
+        self._head.clear()
+        self._kind = self._check_prefix(length, magic, version, kind)
+        self._want, self._at = length, 0
+        self._into = memoryview(bytearray(length))
+        if not length:
+            self._moved(0)
+
+    def _check_prefix(self, length: int, magic: int, version: int, kind: int) -> Kind:
+        if magic != MAGIC:
+            raise FrameMalformed(self.peer, f"magic {magic:#06x} is not Headgate's")
+        if version != VERSION:
+            raise WrongVersion(self.peer, version, VERSION)
+        try:
+            known = Kind(kind)
+        except ValueError:
+            raise UnknownMessage(self.peer, f"message type {kind} is not known") from None
+        limit = self._sink.limit(known)
+        if length > limit:
+            raise FrameTooLong(self.peer, length, limit, known.name)
+        return known
+
+    def _parse_buffer_head(self, head: memoryview | bytearray, at: int) -> Head:
+        length, magic, version, kind, receiver, sequence, backlog, flags = BUFFER_HEAD.unpack_from(
+            head, at
+        )
+        if length > self.buffer_limit or magic != MAGIC or version != VERSION:
+            self._check_prefix(length, magic, version, kind)
+        size = length - BUFFER_HEAD_REST
+        if size < 0 or flags & ~KNOWN_FLAGS:
+            raise FrameMalformed(self.peer, f"a buffer frame of {length} bytes with flags {flags}")
+        if not flags & FLAG_EVENT and size > self.landing.segment_bytes:
+            limit = self.landing.segment_bytes
+            raise FrameTooLong(self.peer, size, limit, "data buffer")
+        return receiver, sequence, backlog, flags, size
+
+    # A buffer: where it goes, and when it is there.
+
+    def _place(self, parsed: Head) -> bool:
+        receiver, _, _, flags, size = parsed
+        if size == 0:
+            self._buffer_head = parsed
+            self._moved(0)
+            return True
+        return self._settle(
+            parsed, self._sink.buffer_announced(receiver, size, bool(flags & FLAG_EVENT))
+        )
+
+    def _settle(self, parsed: Head, room: "Lease | Room") -> bool:
+        self._buffer_head = parsed
+        if room is Room.LATER:
+            self.paused = True
+            return False
+        size = parsed[4]
+        self._want, self._at = size, 0
+        if isinstance(room, Lease):
+            self._lease = room
+            self._into = room.segment.memory
+        elif room is Room.UNPOOLED:
+            self._into = memoryview(bytearray(size))
+        else:
+            self._into = self._buffer_head = None
+        return True
+
+    def _moved(self, count: int) -> None:
+        self._at += count
+        self._want -= count
+        if self._want:
+            return
+        into, self._into = self._into, None
+        parsed, self._buffer_head = self._buffer_head, None
+        if parsed is not None:
+            receiver, sequence, backlog, flags, size = parsed
+            lease, self._lease = self._lease, None
+            view = into[:size] if into is not None else b""
+            is_event, compressed = bool(flags & FLAG_EVENT), bool(flags & FLAG_COMPRESSED)
+            buffer = Buffer(view, lease, is_event, compressed)
+            self._sink.buffer_received(receiver, sequence, backlog, buffer)
+        elif into is not None:
+            self._sink.frame_received(self._kind, into)

@@ -1,0 +1,128 @@
+"""The two ends of a connection: the consumer's side connects and receives, the producer's accepts
+and sends. Both are links; this file joins each to its session."""
+
+from headgate.base.errors import HeadgateError
+from headgate.base.ids import ChannelId, PeerName
+from headgate.base.settings import ExchangeSettings
+from headgate.core.buffers.buffer import Buffer, Lease
+from headgate.core.buffers.global_pool import GlobalPool
+from headgate.core.exchange.compression import Codec
+from headgate.core.exchange.decoder import Room
+from headgate.core.exchange.frames import BUFFER_HEAD_REST, Close, Kind
+from headgate.core.exchange.landing import ControlLanding, Landing
+from headgate.core.exchange.link import Link, LinkState, make_handshake
+from headgate.core.exchange.receiver import ReceiverSession
+from headgate.core.exchange.sender import Events, Partitions, SenderSession
+
+
+class ConsumerEnd(Link):
+    """The side that connects: its channels request partitions and receive buffers.
+
+    It is shared by all channels to the same task manager. What they send before the handshake is
+    over waits, so concurrent callers wait for the one connection.
+    """
+
+    accepted = frozenset(
+        {Kind.CHALLENGE, Kind.WELCOME, Kind.BUFFER, Kind.ERROR, Kind.BACKLOG, Kind.ALIVE}
+    )
+    session: ReceiverSession
+
+    def __init__(
+        self,
+        settings: ExchangeSettings,
+        secret: bytes,
+        nonce: bytes,
+        peer: PeerName,
+        pool: GlobalPool,
+        now_ms: float,
+    ) -> None:
+        handshake = make_handshake(settings, secret, nonce, peer, is_client=True)
+        self._landing = Landing(settings.segment_bytes)
+        super().__init__(settings, handshake, self._landing, now_ms)
+        self.users = 0
+        self._pool = pool
+        pool.claim(f"the connection to {peer}", self._landing, settings.landing_buffers)
+        self.session = ReceiverSession(
+            self.outbox, self.peer, self._wake, uses_credit=self._uses_credit()
+        )
+
+    def connected(self, now_ms: float) -> None:
+        super().connected(now_ms)
+        self.send(self._handshake.first_word())
+
+    def buffer_announced(self, receiver: ChannelId, size: int, is_event: bool) -> Lease | Room:
+        return self.session.buffer_announced(receiver, size, is_event)
+
+    def buffer_received(
+        self, receiver: ChannelId, sequence: int, backlog: int, buffer: Buffer
+    ) -> None:
+        self.session.buffer_received(receiver, sequence, backlog, buffer)
+
+    def detach(self) -> bool:
+        """One user fewer; with the last one the connection ends. Says whether it was the last."""
+        self.users -= 1
+        assert self.users >= 0
+        if self.users:
+            return False
+        if self.is_open:
+            self.send(Close())
+        self.close()
+        return True
+
+    def _opened(self) -> None:
+        settings = self._settings
+        longest = max(settings.segment_bytes, settings.max_event_bytes)
+        self.decoder.buffer_limit = longest + BUFFER_HEAD_REST
+        self.session.opened()
+
+    def _end_session(self, error: HeadgateError) -> None:
+        self.session.fail(error)
+
+    def _released(self) -> None:
+        self._pool.unclaim(self._landing, self._landing.surrender())
+
+
+class ProducerEnd(Link):
+    """The side that accepts: serves the partitions of its process to one task manager."""
+
+    accepted = frozenset(
+        {
+            Kind.HELLO,
+            Kind.PROOF,
+            Kind.PARTITION_REQUEST,
+            Kind.ADD_CREDIT,
+            Kind.CANCEL,
+            Kind.CLOSE,
+            Kind.TASK_EVENT,
+            Kind.ERROR,
+            Kind.ALIVE,
+        }
+    )
+    session: SenderSession
+
+    def __init__(
+        self,
+        settings: ExchangeSettings,
+        secret: bytes,
+        nonce: bytes,
+        peer: PeerName,
+        partitions: Partitions,
+        events: Events,
+        codec: Codec | None,
+        now_ms: float,
+    ) -> None:
+        handshake = make_handshake(settings, secret, nonce, peer, is_client=False)
+        super().__init__(settings, handshake, ControlLanding(), now_ms)
+        self.session = SenderSession(
+            partitions,
+            events,
+            self.outbox,
+            self.peer,
+            self._wake,
+            uses_credit=self._uses_credit(),
+            codec=codec,
+        )
+        self.state = LinkState.GREETING
+
+    def _end_session(self, error: HeadgateError) -> None:
+        self.session.close()

@@ -1,0 +1,304 @@
+"""Frames: how messages look on the wire. ``docs/protocol.md`` is the text to this.
+
+Little-endian. Every frame starts with 8 bytes: length of what follows them, magic, version, type.
+A buffer frame goes on with a fixed head of 24 bytes, so that its payload can land in a segment of
+its own; all other messages are short. Strings carry a 2-byte length.
+"""
+
+import struct
+from enum import IntEnum
+from typing import Final, TypeAlias
+
+import msgspec
+
+from headgate.base.errors import FrameMalformed
+from headgate.base.ids import MAX_PARTITION_ID_BYTES, ChannelId, PartitionId, PeerName
+
+MAGIC: Final = 0x4847  # "GH" as it stands on the wire
+VERSION: Final = 1
+NONCE_BYTES: Final = 16
+PROOF_BYTES: Final = 32
+MAX_TEXT_BYTES: Final = 16 * 1024
+
+PREFIX: Final = struct.Struct("<IHBB")
+"""Length of the rest, magic, version, type."""
+
+BUFFER_HEAD: Final = struct.Struct("<IHBBQQIB3x")
+"""The prefix, then receiver, sequence number, backlog, flags."""
+
+BUFFER_HEAD_REST: Final = BUFFER_HEAD.size - PREFIX.size
+
+FLAG_EVENT: Final = 1
+FLAG_COMPRESSED: Final = 2
+
+
+class Kind(IntEnum):
+    """The type byte. Who sends it: C the consumer's side (client), P the producer's (server)."""
+
+    HELLO = 1  # C
+    CHALLENGE = 2  # P
+    PROOF = 3  # C
+    WELCOME = 4  # P
+    PARTITION_REQUEST = 16  # C
+    ADD_CREDIT = 17  # C
+    CANCEL = 18  # C
+    CLOSE = 19  # C
+    TASK_EVENT = 20  # C
+    BUFFER = 32  # P
+    ERROR = 33  # P and C
+    BACKLOG = 34  # P
+    ALIVE = 48  # both
+
+
+class ErrorCode(IntEnum):
+    """What went wrong at the other side."""
+
+    PARTITION_NOT_FOUND = 1
+    PRODUCER_FAILED = 2
+    EVENT_UNCLAIMED = 3
+    PROTOCOL = 4
+    UNPROVEN = 5
+    INTERNAL = 6
+
+
+class Hello(msgspec.Struct, frozen=True):
+    """First word of the consumer's side: how it wants to talk, and a nonce."""
+
+    flow_control: int
+    segment_bytes: int
+    nonce: bytes
+
+
+class Challenge(msgspec.Struct, frozen=True):
+    """The producer's side proves itself and asks for the same."""
+
+    nonce: bytes
+    proof: bytes
+
+
+class Proof(msgspec.Struct, frozen=True):
+    """The consumer's side proves itself."""
+
+    proof: bytes
+
+
+class Welcome(msgspec.Struct, frozen=True):
+    """Both are proven; everything else may follow."""
+
+
+class PartitionRequest(msgspec.Struct, frozen=True):
+    """Send me this subpartition; I have room for ``credit`` buffers."""
+
+    receiver: ChannelId
+    credit: int
+    subpartition: int
+    partition: PartitionId
+
+
+class AddCredit(msgspec.Struct, frozen=True):
+    """Room for more buffers; the receiver names the partition it once requested."""
+
+    receiver: ChannelId
+    credit: int
+
+
+class Cancel(msgspec.Struct, frozen=True):
+    """Send nothing more to this receiver."""
+
+    receiver: ChannelId
+
+
+class Close(msgspec.Struct, frozen=True):
+    """The consumer's side needs the connection no more."""
+
+
+class TaskEventRequest(msgspec.Struct, frozen=True):
+    """An event for the producer of a partition."""
+
+    receiver: ChannelId
+    partition: PartitionId
+    event: bytes
+
+
+class ErrorReport(msgspec.Struct, frozen=True):
+    """An error for one receiver, or (receiver None) for the whole connection."""
+
+    receiver: ChannelId | None
+    code: int
+    partition: PartitionId
+    text: str
+
+
+class Backlog(msgspec.Struct, frozen=True):
+    """Data waits, but the receiver has given no credit."""
+
+    receiver: ChannelId
+    backlog: int
+
+
+class Alive(msgspec.Struct, frozen=True):
+    """A sign of life of a connection that is quiet."""
+
+
+Message: TypeAlias = (
+    Hello
+    | Challenge
+    | Proof
+    | Welcome
+    | PartitionRequest
+    | AddCredit
+    | Cancel
+    | Close
+    | TaskEventRequest
+    | ErrorReport
+    | Backlog
+    | Alive
+)
+
+_HELLO: Final = struct.Struct(f"<BI{NONCE_BYTES}s")
+_CHALLENGE: Final = struct.Struct(f"<{NONCE_BYTES}s{PROOF_BYTES}s")
+_PROOF: Final = struct.Struct(f"<{PROOF_BYTES}s")
+_REQUEST: Final = struct.Struct("<QII")
+_CREDIT: Final = struct.Struct("<QI")
+_RECEIVER: Final = struct.Struct("<Q")
+_ERROR: Final = struct.Struct("<?QB")
+_TEXT: Final = struct.Struct("<H")
+
+BODY_LIMITS: Final = {
+    Kind.HELLO: _HELLO.size,
+    Kind.CHALLENGE: _CHALLENGE.size,
+    Kind.PROOF: _PROOF.size,
+    Kind.WELCOME: 0,
+    Kind.PARTITION_REQUEST: _REQUEST.size + _TEXT.size + MAX_PARTITION_ID_BYTES,
+    Kind.ADD_CREDIT: _CREDIT.size,
+    Kind.CANCEL: _RECEIVER.size,
+    Kind.CLOSE: 0,
+    Kind.ERROR: _ERROR.size + 2 * _TEXT.size + MAX_PARTITION_ID_BYTES + MAX_TEXT_BYTES,
+    Kind.BACKLOG: _CREDIT.size,
+    Kind.ALIVE: 0,
+}
+"""The longest body of each message; buffers and task events are bounded by settings."""
+
+TASK_EVENT_OVERHEAD: Final = _RECEIVER.size + _TEXT.size + MAX_PARTITION_ID_BYTES
+
+
+def encode_buffer_head(
+    receiver: ChannelId, sequence: int, backlog: int, flags: int, size: int
+) -> bytes:
+    """The first 32 bytes of a buffer frame; ``size`` bytes of payload follow."""
+    return BUFFER_HEAD.pack(
+        size + BUFFER_HEAD_REST, MAGIC, VERSION, Kind.BUFFER, receiver, sequence, backlog, flags
+    )
+
+
+def encode(message: Message) -> bytes:
+    """The whole frame of a message."""
+    kind, body = _encode_body(message)
+    return PREFIX.pack(len(body), MAGIC, VERSION, kind) + body
+
+
+def _encode_body(message: Message) -> tuple[Kind, bytes]:
+    match message:
+        case AddCredit(receiver, credit):
+            return Kind.ADD_CREDIT, _CREDIT.pack(receiver, credit)
+        case Backlog(receiver, backlog):
+            return Kind.BACKLOG, _CREDIT.pack(receiver, backlog)
+        case PartitionRequest(receiver, credit, subpartition, partition):
+            head = _REQUEST.pack(receiver, credit, subpartition)
+            return Kind.PARTITION_REQUEST, head + _text(partition, MAX_PARTITION_ID_BYTES)
+        case Cancel(receiver):
+            return Kind.CANCEL, _RECEIVER.pack(receiver)
+        case Close():
+            return Kind.CLOSE, b""
+        case TaskEventRequest(receiver, partition, event):
+            name = _text(partition, MAX_PARTITION_ID_BYTES)
+            return Kind.TASK_EVENT, _RECEIVER.pack(receiver) + name + event
+        case ErrorReport(receiver, code, partition, text):
+            head = _ERROR.pack(receiver is not None, receiver or 0, code)
+            name = _text(partition, MAX_PARTITION_ID_BYTES)
+            return Kind.ERROR, head + name + _text(text, MAX_TEXT_BYTES)
+        case Hello(flow_control, segment_bytes, nonce):
+            return Kind.HELLO, _HELLO.pack(flow_control, segment_bytes, nonce)
+        case Challenge(nonce, proof):
+            return Kind.CHALLENGE, _CHALLENGE.pack(nonce, proof)
+        case Proof(proof):
+            return Kind.PROOF, _PROOF.pack(proof)
+        case Welcome():
+            return Kind.WELCOME, b""
+        case Alive():
+            return Kind.ALIVE, b""
+
+
+def decode(kind: Kind, body: memoryview, peer: PeerName) -> Message:
+    """The message in a frame's body; FrameMalformed names the peer and what does not fit."""
+    try:
+        return _decode_body(kind, body)
+    except (struct.error, UnicodeDecodeError, ValueError) as error:
+        raise FrameMalformed(
+            peer, f"a {kind.name} frame of {len(body)} bytes does not parse: {error}"
+        ) from error
+
+
+def _decode_body(kind: Kind, body: memoryview) -> Message:
+    match kind:
+        case Kind.ADD_CREDIT:
+            return AddCredit(*_CREDIT.unpack(body))
+        case Kind.BACKLOG:
+            return Backlog(*_CREDIT.unpack(body))
+        case Kind.PARTITION_REQUEST:
+            receiver, credit, subpartition = _REQUEST.unpack_from(body)
+            partition, end = _read_text(body, _REQUEST.size)
+            _expect_end(body, end)
+            return PartitionRequest(receiver, credit, subpartition, PartitionId(partition))
+        case Kind.CANCEL:
+            return Cancel(*_RECEIVER.unpack(body))
+        case Kind.TASK_EVENT:
+            (receiver,) = _RECEIVER.unpack_from(body)
+            partition, end = _read_text(body, _RECEIVER.size)
+            return TaskEventRequest(receiver, PartitionId(partition), bytes(body[end:]))
+        case Kind.ERROR:
+            return _decode_error(body)
+        case Kind.HELLO:
+            return Hello(*_HELLO.unpack(body))
+        case Kind.CHALLENGE:
+            return Challenge(*_CHALLENGE.unpack(body))
+        case Kind.PROOF:
+            return Proof(*_PROOF.unpack(body))
+        case Kind.WELCOME | Kind.CLOSE | Kind.ALIVE:
+            _expect_end(body, 0)
+            return _EMPTY[kind]
+        case Kind.BUFFER:
+            raise ValueError("a buffer is no message of its own")
+
+
+_EMPTY: Final[dict[Kind, Message]] = {
+    Kind.WELCOME: Welcome(),
+    Kind.CLOSE: Close(),
+    Kind.ALIVE: Alive(),
+}
+
+
+def _decode_error(body: memoryview) -> ErrorReport:
+    has_receiver, receiver, code = _ERROR.unpack_from(body)
+    partition, end = _read_text(body, _ERROR.size)
+    text, end = _read_text(body, end)
+    _expect_end(body, end)
+    return ErrorReport(receiver if has_receiver else None, code, PartitionId(partition), text)
+
+
+def _text(text: str, limit: int) -> bytes:
+    data = text.encode()[:limit]
+    return _TEXT.pack(len(data)) + data
+
+
+def _read_text(body: memoryview, start: int) -> tuple[str, int]:
+    (size,) = _TEXT.unpack_from(body, start)
+    start += _TEXT.size
+    if start + size > len(body):
+        raise ValueError(f"a text of {size} bytes ends beyond the frame")
+    return str(body[start : start + size], "utf-8", "replace"), start + size
+
+
+def _expect_end(body: memoryview, end: int) -> None:
+    if end != len(body):
+        raise ValueError(f"{len(body) - end} bytes too many")

@@ -1,0 +1,278 @@
+"""A link: one side of one connection, from the first byte to the last.
+
+The driver moves bytes and tells time; the link knows the handshake, the session behind it, signs of
+life, and how it ends. Law: whatever ends a link, its session is told once, its segments go home,
+and no other link notices. LIFE in words: connecting → greeting → open → closing → closed.
+"""
+
+from collections.abc import Callable
+from enum import Enum
+
+from headgate.base.elements import ByteLike
+from headgate.base.errors import (
+    BeforeHandshake,
+    ConnectFailed,
+    ElementBroken,
+    HeadgateError,
+    PeerBrokeProtocol,
+    PeerLost,
+    PeerReported,
+    PeerSilent,
+    PeerUnproven,
+    TransportError,
+    UnknownMessage,
+)
+from headgate.base.ids import ChannelId, PartitionId, PeerName
+from headgate.base.settings import ExchangeSettings, FlowControl
+from headgate.core.buffers.buffer import Buffer, Lease
+from headgate.core.exchange.decoder import Decoder, Room
+from headgate.core.exchange.frames import (
+    BODY_LIMITS,
+    BUFFER_HEAD_REST,
+    TASK_EVENT_OVERHEAD,
+    Alive,
+    Close,
+    ErrorCode,
+    ErrorReport,
+    Kind,
+    Message,
+    decode,
+    encode,
+)
+from headgate.core.exchange.handshake import Handshake
+from headgate.core.exchange.landing import Landing
+from headgate.core.exchange.outbox import Outbox
+from headgate.core.exchange.receiver import ReceiverSession
+from headgate.core.exchange.sender import SenderSession
+
+
+class LinkState(Enum):
+    """How far a link has come."""
+
+    CONNECTING = "connecting"
+    GREETING = "greeting"
+    OPEN = "open"
+    CLOSING = "closing"
+    CLOSED = "closed"
+
+
+GREETINGS = frozenset({Kind.HELLO, Kind.CHALLENGE, Kind.PROOF, Kind.WELCOME, Kind.ERROR})
+
+
+class Link:
+    """Bytes in, bytes out. Subclasses say which session is behind it."""
+
+    session: SenderSession | ReceiverSession
+
+    def __init__(
+        self, settings: ExchangeSettings, handshake: Handshake, landing: Landing, now_ms: float
+    ) -> None:
+        self.peer = handshake.peer
+        self.state = LinkState.CONNECTING
+        self.error: HeadgateError | None = None
+        self.on_dirty: Callable[[Link], None] = lambda link: None
+        """Called when there is something to send (or to close); the driver sets it."""
+        self.outbox = Outbox(settings.low_water_bytes, settings.high_water_bytes)
+        self.decoder = Decoder(self, landing, self.peer)
+        self._settings = settings
+        self._handshake = handshake
+        self._heard_ms = self._spoke_ms = self._began_ms = now_ms
+        self._dirty = False
+
+    # What the driver tells.
+
+    def connected(self, now_ms: float) -> None:
+        """The bytes can flow."""
+        assert self.state is LinkState.CONNECTING
+        self.state = LinkState.GREETING
+        self._heard_ms = self._spoke_ms = now_ms
+
+    def targets(self) -> list[memoryview]:
+        """Where to read the next bytes to; nothing: do not read now."""
+        return self.decoder.targets() if self.is_alive else []
+
+    def received(self, count: int, now_ms: float) -> None:
+        """Bytes have been read into the targets."""
+        self._heard_ms = now_ms
+        self._guarded(lambda: self.decoder.received(count))
+
+    def outgoing(self) -> list[ByteLike]:
+        """What to send now, in one call."""
+        self._dirty = False
+        if self.state is LinkState.OPEN:
+            self.session.pump(self._settings.burst_frames)
+        return self.outbox.gather()
+
+    def sent(self, count: int, now_ms: float) -> None:
+        """The socket took that many bytes."""
+        self._spoke_ms = now_ms
+        self.outbox.sent(count)
+        if self.state is LinkState.CLOSING and not self.outbox.pending_bytes:
+            self.state = LinkState.CLOSED
+        elif self.is_open and self.session.has_work and not self.outbox.pending_bytes:
+            self._wake()
+
+    def ended(self, reason: str) -> None:
+        """The other side closed or reset the connection, or the driver met an error on it."""
+        if not self.is_alive:
+            self.state = LinkState.CLOSED
+            return
+        if self.state is LinkState.CONNECTING:
+            self.fail(ConnectFailed(self.peer, reason))
+            return
+        try:
+            self.decoder.ended()
+        except PeerBrokeProtocol as error:
+            self.fail(PeerLost(self.peer, f"{reason}; {error.problem}"))
+        else:
+            self.fail(PeerLost(self.peer, reason))
+
+    def tick(self, now_ms: float) -> None:
+        """Time has passed: show life, or give the peer up."""
+        settings = self._settings
+        if self.state in (LinkState.CONNECTING, LinkState.GREETING):
+            if now_ms - self._began_ms >= settings.connect_timeout_ms:
+                problem = f"no handshake within {settings.connect_timeout_ms} ms"
+                self.fail(ConnectFailed(self.peer, problem))
+        elif self.state is LinkState.OPEN:
+            quiet_ms = now_ms - self._heard_ms
+            if quiet_ms >= settings.heartbeat_timeout_ms and not self.decoder.paused:
+                problem = f"nothing was heard for {quiet_ms:.0f} ms: its process hangs"
+                self.fail(PeerSilent(self.peer, problem))
+            elif now_ms - self._spoke_ms >= settings.heartbeat_interval_ms:
+                self._spoke_ms = now_ms
+                self.send(Alive())
+        elif self.state is LinkState.CLOSING:
+            self.state = LinkState.CLOSED
+            self._wake()
+
+    def fail(self, error: HeadgateError, last_words: str = "") -> None:
+        """End at once; the session learns why, the peer too if there are last words."""
+        if not self.is_alive:
+            return
+        self.error = error
+        self._end_session(error)
+        self.decoder.close()
+        self.outbox.close()
+        self.state = LinkState.CLOSED
+        if last_words:
+            code = ErrorCode.UNPROVEN if isinstance(error, PeerUnproven) else ErrorCode.PROTOCOL
+            report = ErrorReport(None, code, PartitionId(""), last_words)
+            self.outbox.add(encode(report))
+            self.state = LinkState.CLOSING
+        self._released()
+        self._wake()
+
+    def close(self) -> None:
+        """End in peace: what is in the outbox still goes."""
+        if not self.is_alive:
+            return
+        self._end_session(PeerLost(self.peer, "this side closed the connection"))
+        self.decoder.close()
+        in_flight = self.outbox.pending_bytes and self.state is not LinkState.CONNECTING
+        self.state = LinkState.CLOSING if in_flight else LinkState.CLOSED
+        self._released()
+        self._wake()
+
+    @property
+    def is_alive(self) -> bool:
+        return self.state not in (LinkState.CLOSING, LinkState.CLOSED)
+
+    @property
+    def is_open(self) -> bool:
+        return self.state is LinkState.OPEN
+
+    def send(self, message: Message) -> None:
+        """Put a message into the outbox."""
+        self.outbox.add(encode(message))
+        self._wake()
+
+    def resume(self) -> None:
+        """A buffer came free for which the decoder had stopped reading."""
+        if self.decoder.paused:
+            self._guarded(self.decoder.resume)
+            self._wake()
+
+    # What the decoder asks and tells (FrameSink).
+
+    def limit(self, kind: Kind) -> int:
+        if self.state is not LinkState.OPEN and kind not in GREETINGS:
+            raise BeforeHandshake(self.peer, f"{kind.name} came before the handshake was over")
+        if kind not in self.accepted:
+            raise UnknownMessage(self.peer, f"{kind.name} is not for this side")
+        if kind is Kind.BUFFER:
+            segment, event = self._settings.segment_bytes, self._settings.max_event_bytes
+            return max(segment, event) + BUFFER_HEAD_REST
+        if kind is Kind.TASK_EVENT:
+            return self._settings.max_event_bytes + TASK_EVENT_OVERHEAD
+        return BODY_LIMITS[kind]
+
+    accepted: frozenset[Kind] = frozenset()
+
+    def frame_received(self, kind: Kind, body: memoryview) -> None:
+        message = decode(kind, body, self.peer)
+        if isinstance(message, ErrorReport) and message.receiver is None:
+            raise PeerReported(self.peer, message.text)
+        if self.state is LinkState.GREETING:
+            self._greeted(message)
+        elif isinstance(message, Close):
+            self.close()
+        elif not isinstance(message, Alive):
+            self.session.message_received(message)
+
+    def buffer_announced(self, receiver: ChannelId, size: int, is_event: bool) -> Lease | Room:
+        raise NotImplementedError
+
+    def buffer_received(
+        self, receiver: ChannelId, sequence: int, backlog: int, buffer: Buffer
+    ) -> None:
+        raise NotImplementedError
+
+    def _greeted(self, message: Message) -> None:
+        answer = self._handshake.received(message)
+        if answer is not None:
+            self.send(answer)
+        if self._handshake.is_done:
+            self.state = LinkState.OPEN
+            self._opened()
+
+    def _opened(self) -> None:
+        """The handshake is over."""
+
+    def _released(self) -> None:
+        """The link has ended: give back what it held."""
+
+    def _end_session(self, error: HeadgateError) -> None:
+        raise NotImplementedError
+
+    def _guarded(self, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except PeerReported as error:
+            self.fail(error)
+        except TransportError as error:
+            self.fail(error, last_words=error.problem)
+        except ElementBroken as error:
+            self.fail(PeerBrokeProtocol(self.peer, str(error)), last_words=str(error))
+
+    def _wake(self) -> None:
+        if not self._dirty:
+            self._dirty = True
+            self.on_dirty(self)
+
+    def _uses_credit(self) -> bool:
+        return self._settings.flow_control is FlowControl.CREDIT
+
+
+def make_handshake(
+    settings: ExchangeSettings, secret: bytes, nonce: bytes, peer: PeerName, is_client: bool
+) -> Handshake:
+    """One side's handshake, with what the two sides must agree on."""
+    return Handshake(
+        is_client=is_client,
+        secret=secret,
+        nonce=nonce,
+        flow_control=settings.flow_control,
+        segment_bytes=settings.segment_bytes,
+        peer=peer,
+    )

@@ -1,0 +1,220 @@
+"""The receiving end of a connection: delivers buffers to this process's channels.
+
+Law: what concerns one channel is told to that channel alone; what breaks the connection is told to
+all. New credit of a channel is announced once, in one message, however many buffers it stands for.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from headgate.base.errors import (
+    CreditOverdrawn,
+    EventUnclaimed,
+    HeadgateError,
+    PartitionNotFound,
+    PeerBrokeProtocol,
+    PeerReported,
+    ProducerFailed,
+    UnknownReceiver,
+)
+from headgate.base.events import TaskEvent, encode_event
+from headgate.base.ids import ChannelId, PartitionId, PeerName
+from headgate.core.buffers.buffer import Buffer, Lease
+from headgate.core.exchange.decoder import Room
+from headgate.core.exchange.frames import (
+    AddCredit,
+    Backlog,
+    Cancel,
+    ErrorCode,
+    ErrorReport,
+    Message,
+    PartitionRequest,
+    TaskEventRequest,
+    encode,
+)
+from headgate.core.exchange.outbox import Outbox
+
+
+class ReceivingChannel(Protocol):
+    """What a session needs of an input channel."""
+
+    id: ChannelId
+
+    def room_for(self, size: int) -> Lease | None:
+        """A buffer that was promised to the sender, or None if none was."""
+
+    def buffer_arrived(self, sequence: int, backlog: int, buffer: Buffer) -> None: ...
+
+    def backlog_told(self, backlog: int) -> None: ...
+
+    def partition_missing(self, error: PartitionNotFound) -> None: ...
+
+    def failed(self, error: HeadgateError) -> None: ...
+
+    def take_credit(self) -> int:
+        """Credit that was not announced yet; it is now."""
+
+
+class ReceiverSession:
+    """All channels of one connection. ``wake`` is called when there is something to send."""
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        peer: PeerName,
+        wake: Callable[[], None],
+        *,
+        uses_credit: bool,
+    ) -> None:
+        self.peer = peer
+        self.channels: dict[ChannelId, ReceivingChannel] = {}
+        self.frames_received = 0
+        self._outbox = outbox
+        self._wake = wake
+        self._uses_credit = uses_credit
+        self._credited: deque[ReceivingChannel] = deque()
+        self._highest = ChannelId(-1)
+        self._early: list[bytes] | None = []  # sent before the handshake is over
+
+    def opened(self) -> None:
+        """The handshake is over: what was said before goes now."""
+        early, self._early = self._early, None
+        for frame in early or ():
+            self._outbox.add(frame)
+        self._wake()
+
+    def request(
+        self, channel: ReceivingChannel, partition: PartitionId, subpartition: int, credit: int
+    ) -> None:
+        """Ask the producer's side for a subpartition."""
+        self.channels[channel.id] = channel
+        self._highest = max(self._highest, channel.id)
+        self._send(PartitionRequest(channel.id, credit, subpartition, partition))
+
+    def credit_grew(self, channel: ReceivingChannel) -> None:
+        """A channel's unannounced credit is not 0 any more."""
+        if self._uses_credit:
+            self._credited.append(channel)
+            self._wake()
+
+    def cancel(self, channel: ReceivingChannel) -> None:
+        """The channel needs no more; what is on the way to it will be dropped."""
+        if self.channels.pop(channel.id, None) is not None:
+            self._send(Cancel(channel.id))
+
+    def send_event(
+        self, channel: ReceivingChannel, partition: PartitionId, event: TaskEvent
+    ) -> None:
+        """An event back to the producer of a partition."""
+        self._send(TaskEventRequest(channel.id, partition, encode_event(event)))
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self._credited)
+
+    def pump(self, frames: int) -> None:
+        """Announce the credit of up to ``frames`` channels."""
+        if not self._outbox.writable:
+            return
+        while frames and self._credited:
+            channel = self._credited.popleft()
+            if channel.id not in self.channels:
+                continue
+            credit = channel.take_credit()
+            if credit:
+                frames -= 1
+                self._outbox.add(encode(AddCredit(channel.id, credit)))
+
+    def buffer_announced(self, receiver: ChannelId, size: int, is_event: bool) -> Lease | Room:
+        """Where the payload of a buffer frame shall go."""
+        channel = self.channels.get(receiver)
+        if channel is None:
+            self._check_known(receiver)
+            return Room.SKIP
+        if is_event:
+            return Room.UNPOOLED
+        lease = channel.room_for(size)
+        if lease is not None:
+            return lease
+        if not self._uses_credit:
+            return Room.LATER
+        error = CreditOverdrawn(self.peer, f"a buffer for channel {receiver}, which gave no credit")
+        self._end(channel, error)
+        return Room.SKIP
+
+    def buffer_received(
+        self, receiver: ChannelId, sequence: int, backlog: int, buffer: Buffer
+    ) -> None:
+        """A whole buffer is here."""
+        self.frames_received += 1
+        channel = self.channels.get(receiver)
+        if channel is None:
+            buffer.release()
+            self._check_known(receiver)
+            return
+        try:
+            channel.buffer_arrived(sequence, backlog, buffer)
+        except PeerBrokeProtocol as error:
+            buffer.release()
+            self._end(channel, error)
+
+    def message_received(self, message: Message) -> None:
+        """Any other message of the producer's side."""
+        match message:
+            case Backlog(receiver, backlog):
+                channel = self.channels.get(receiver)
+                if channel is not None:
+                    channel.backlog_told(backlog)
+                else:
+                    self._check_known(receiver)
+            case ErrorReport():
+                self._error_reported(message)
+            case _:
+                raise PeerBrokeProtocol(
+                    self.peer, f"{type(message).__name__} is not for the receiving side"
+                )
+
+    def fail(self, error: HeadgateError) -> None:
+        """The connection is gone: every channel that used it learns why."""
+        channels, self.channels = self.channels, {}
+        self._credited.clear()
+        for channel in channels.values():
+            channel.failed(error)
+
+    def _error_reported(self, report: ErrorReport) -> None:
+        if report.receiver is None:
+            raise PeerReported(self.peer, report.text)
+        channel = self.channels.get(report.receiver)
+        if channel is None:
+            self._check_known(report.receiver)
+        elif report.code == ErrorCode.PARTITION_NOT_FOUND:
+            channel.partition_missing(PartitionNotFound(report.partition, f"at {self.peer}"))
+        else:
+            if report.code != ErrorCode.EVENT_UNCLAIMED:
+                self.channels.pop(channel.id)
+            channel.failed(_error_of(report, self.peer))
+
+    def _end(self, channel: ReceivingChannel, error: HeadgateError) -> None:
+        self.cancel(channel)
+        channel.failed(error)
+
+    def _check_known(self, receiver: ChannelId) -> None:
+        """A channel that was released may still get what was on its way; a stranger may not."""
+        if receiver > self._highest:
+            raise UnknownReceiver(self.peer, receiver, "a message")
+
+    def _send(self, message: Message) -> None:
+        if self._early is not None:
+            self._early.append(encode(message))
+            return
+        self._outbox.add(encode(message))
+        self._wake()
+
+
+def _error_of(report: ErrorReport, peer: PeerName) -> HeadgateError:
+    if report.code == ErrorCode.PRODUCER_FAILED:
+        return ProducerFailed(report.partition, f"{report.text} (told by {peer})")
+    if report.code == ErrorCode.EVENT_UNCLAIMED:
+        return EventUnclaimed(report.partition, f"sent through {peer}")
+    return PeerReported(peer, report.text)

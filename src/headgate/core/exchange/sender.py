@@ -1,0 +1,307 @@
+"""The sending end of a connection: serves the readers of this process's partitions.
+
+Law for each reader: every data buffer costs one credit and the credit is never negative; events
+cost nothing; sequence numbers count up from 0. Available readers stand in a queue, each at most
+once, and give one buffer in turn, so a reader without credit never holds up another.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from headgate.base.errors import (
+    EventUnclaimed,
+    HeadgateError,
+    PartitionNotFound,
+    PeerBrokeProtocol,
+    ProducerFailed,
+    UnknownReceiver,
+)
+from headgate.base.events import TaskEvent, decode_event
+from headgate.base.ids import ChannelId, PartitionId, PeerName
+from headgate.core.buffers.buffer import Buffer
+from headgate.core.exchange.compression import Codec, try_compress
+from headgate.core.exchange.frames import (
+    FLAG_COMPRESSED,
+    FLAG_EVENT,
+    AddCredit,
+    Backlog,
+    Cancel,
+    ErrorCode,
+    ErrorReport,
+    Message,
+    PartitionRequest,
+    TaskEventRequest,
+    encode,
+    encode_buffer_head,
+)
+from headgate.core.exchange.outbox import Outbox
+from headgate.core.exchange.view import View
+
+MAX_CREDIT: Final = 2**32
+
+
+class Partitions(Protocol):
+    """Where a sender finds what it is asked for."""
+
+    def create_view(
+        self, partition: PartitionId, subpartition: int, on_data: Callable[[], None]
+    ) -> View: ...
+
+
+class Events(Protocol):
+    """Who gets the task events of consumers."""
+
+    def publish(self, partition: PartitionId, event: TaskEvent) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderStatistics:
+    """A moment of one reader."""
+
+    credit: int
+    sequence: int
+    backlog: int
+
+
+class Reader:
+    """One remote channel that reads a subpartition of this process."""
+
+    __slots__ = (
+        "announces", "credit", "partition", "queued", "receiver", "sequence", "told_backlog", "view"
+    )  # fmt: skip
+
+    def __init__(self, receiver: ChannelId, partition: PartitionId, credit: int) -> None:
+        self.receiver = receiver
+        self.partition = partition
+        self.credit = credit
+        self.announces = credit == 0
+        self.told_backlog = 0
+        self.sequence = 0
+        self.queued = False
+        self.view: View | None = None
+
+    def is_available(self) -> bool:
+        """Whether there is something that may be sent now."""
+        view = self.view
+        return view is not None and view.available(self.credit > 0)
+
+    def statistics(self) -> ReaderStatistics:
+        backlog = 0 if self.view is None else self.view.backlog
+        return ReaderStatistics(self.credit, self.sequence, backlog)
+
+
+class SenderSession:
+    """All readers of one connection. ``wake`` is called when there is something to send."""
+
+    def __init__(
+        self,
+        partitions: Partitions,
+        events: Events,
+        outbox: Outbox,
+        peer: PeerName,
+        wake: Callable[[], None],
+        *,
+        uses_credit: bool,
+        codec: Codec | None = None,
+    ) -> None:
+        self.peer = peer
+        self.readers: dict[ChannelId, Reader] = {}
+        self.frames_sent = 0
+        self._partitions = partitions
+        self._events = events
+        self._outbox = outbox
+        self._wake = wake
+        self._uses_credit = uses_credit
+        self._codec = codec
+        self._available: deque[Reader] = deque()
+        self._ended: set[ChannelId] = set()
+        self._closed = False
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self._available)
+
+    def message_received(self, message: Message) -> None:
+        """A request of the consumer's side."""
+        match message:
+            case AddCredit(receiver, credit):
+                self._add_credit(receiver, credit)
+            case PartitionRequest():
+                self._request(message)
+            case Cancel(receiver):
+                self._cancel(receiver)
+            case TaskEventRequest(receiver, partition, event):
+                self._publish(receiver, partition, event)
+            case ErrorReport():
+                raise PeerBrokeProtocol(self.peer, f"it reports: {message.text}")
+            case _:
+                raise PeerBrokeProtocol(
+                    self.peer, f"{type(message).__name__} is not for the sending side"
+                )
+
+    def pump(self, frames: int) -> None:
+        """Move up to ``frames`` buffers of available readers into the outbox, one each in turn."""
+        if not self._outbox.writable:
+            return
+        available = self._available
+        while frames and available:
+            frames -= 1
+            reader = available.popleft()
+            reader.queued = False
+            self._send_next(reader)
+
+    def close(self) -> None:
+        """The connection is gone: nobody reads here any more."""
+        self._closed = True
+        self._available.clear()
+        readers, self.readers = self.readers, {}
+        for reader in readers.values():
+            if reader.view is not None:
+                reader.view.release()
+
+    def check(self) -> None:
+        """Assert the law."""
+        for reader in self.readers.values():
+            assert reader.credit >= 0
+            assert reader.queued == (sum(other is reader for other in self._available) == 1)
+
+    def _request(self, request: PartitionRequest) -> None:
+        if request.receiver in self.readers:
+            raise PeerBrokeProtocol(self.peer, f"channel {request.receiver} requested twice")
+        credit = request.credit if self._uses_credit else MAX_CREDIT
+        reader = Reader(request.receiver, request.partition, credit)
+        self._ended.discard(request.receiver)
+        self.readers[request.receiver] = reader
+        try:
+            reader.view = self._partitions.create_view(
+                request.partition, request.subpartition, lambda: self._data_available(reader)
+            )
+        except HeadgateError as error:
+            self._end(reader, error)
+        else:
+            self._data_available(reader)
+
+    def _add_credit(self, receiver: ChannelId, credit: int) -> None:
+        reader = self.readers.get(receiver)
+        if reader is None:
+            if receiver in self._ended:
+                return  # sent before the consumer knew that we had ended
+            raise UnknownReceiver(self.peer, receiver, "credit")
+        if credit == 0 or reader.credit + credit > MAX_CREDIT:
+            raise PeerBrokeProtocol(self.peer, f"{credit} credits for channel {receiver}")
+        reader.credit += credit
+        self._enqueue(reader)
+
+    def _cancel(self, receiver: ChannelId) -> None:
+        reader = self.readers.pop(receiver, None)
+        self._ended.discard(receiver)
+        if reader is not None and reader.view is not None:
+            reader.view.release()
+
+    def _publish(self, receiver: ChannelId, partition: PartitionId, data: bytes) -> None:
+        event = decode_event(data)
+        if not isinstance(event, TaskEvent):
+            raise PeerBrokeProtocol(self.peer, f"{type(event).__name__} is no task event")
+        if not self._events.publish(partition, event):
+            name = type(event).__name__
+            self._report(receiver, partition, EventUnclaimed(partition, name))
+
+    def _data_available(self, reader: Reader) -> None:
+        if reader.view is None or self._closed:
+            return
+        if reader.view.is_released:
+            self._view_was_released(reader)
+            return
+        self._enqueue(reader)
+
+    def _enqueue(self, reader: Reader) -> None:
+        if reader.queued:
+            return
+        if reader.is_available():
+            reader.queued = True
+            self._available.append(reader)
+            self._wake()
+        elif reader.credit == 0 and reader.announces:
+            self._announce(reader)
+
+    def _announce(self, reader: Reader) -> None:
+        assert reader.view is not None
+        backlog = reader.view.backlog
+        if backlog and not reader.told_backlog:
+            reader.told_backlog = backlog
+            self._outbox.add(encode(Backlog(reader.receiver, backlog)))
+            self._wake()
+
+    def _send_next(self, reader: Reader) -> None:
+        view = reader.view
+        if view is None or reader.receiver not in self.readers:
+            return
+        if not view.available(reader.credit > 0):
+            self._enqueue(reader)
+            return
+        polled = view.poll()
+        if polled is None:
+            if view.is_released:
+                self._view_was_released(reader)
+            return
+        buffer, flags = polled.buffer, FLAG_EVENT
+        if not buffer.is_event:
+            assert reader.credit > 0, "a data buffer was sent without credit"
+            if self._uses_credit:
+                reader.credit -= 1
+            buffer, flags = self._packed(buffer)
+        reader.told_backlog = polled.backlog
+        head = encode_buffer_head(
+            reader.receiver, reader.sequence, polled.backlog, flags, buffer.size
+        )
+        reader.sequence += 1
+        self.frames_sent += 1
+        self._outbox.add_buffer(head, buffer)
+        if polled.next_is_event or (polled.more and reader.credit > 0):
+            reader.queued = True
+            self._available.append(reader)
+        elif reader.announces:
+            self._enqueue(reader)
+
+    def _packed(self, buffer: Buffer) -> tuple[Buffer, int]:
+        if self._codec is None:
+            return buffer, FLAG_COMPRESSED if buffer.compressed else 0
+        packed = try_compress(self._codec, buffer.view)
+        if packed is None:
+            return buffer, 0
+        buffer.release()
+        return Buffer(packed), FLAG_COMPRESSED
+
+    def _view_was_released(self, reader: Reader) -> None:
+        view = reader.view
+        if reader.receiver not in self.readers or view is None:
+            return
+        failure = view.failure
+        cause = "it was released before all was read" if failure is None else str(failure)
+        self._end(reader, ProducerFailed(reader.partition, cause))
+
+    def _end(self, reader: Reader, error: HeadgateError) -> None:
+        self.readers.pop(reader.receiver, None)
+        self._ended.add(reader.receiver)
+        if reader.view is not None:
+            reader.view.release()
+        self._report(reader.receiver, reader.partition, error)
+
+    def _report(self, receiver: ChannelId, partition: PartitionId, error: HeadgateError) -> None:
+        report = ErrorReport(receiver, _code_of(error), partition, str(error))
+        self._outbox.add(encode(report))
+        self._wake()
+
+
+def _code_of(error: HeadgateError) -> ErrorCode:
+    match error:
+        case PartitionNotFound():
+            return ErrorCode.PARTITION_NOT_FOUND
+        case ProducerFailed():
+            return ErrorCode.PRODUCER_FAILED
+        case EventUnclaimed():
+            return ErrorCode.EVENT_UNCLAIMED
+        case _:
+            return ErrorCode.INTERNAL

@@ -1,0 +1,40 @@
+"""The seam between a subpartition and whoever reads it: a local channel or a network reader."""
+
+from typing import Protocol
+
+import msgspec
+
+from headgate.core.buffers.buffer import Buffer
+
+
+class Polled(msgspec.Struct, gc=False):
+    """A buffer, and what the reader should know of what follows it."""
+
+    buffer: Buffer
+    more: bool
+    backlog: int
+    next_is_event: bool
+
+
+class View(Protocol):
+    """One reading of one subpartition."""
+
+    def poll(self) -> Polled | None:
+        """The next buffer, or None: not now."""
+
+    def available(self, has_credit: bool) -> bool:
+        """Whether ``poll`` would give something that may be sent: events need no credit."""
+
+    @property
+    def backlog(self) -> int:
+        """Data buffers waiting; events never count."""
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why the subpartition was released before its end, if it was."""
+
+    @property
+    def is_released(self) -> bool: ...
+
+    def release(self) -> None:
+        """The reader needs no more; a pipelined subpartition is consumed by that."""

@@ -1,0 +1,1 @@
+"""How a record arrives: channels, gates, the deserializer."""

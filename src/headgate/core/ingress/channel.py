@@ -1,0 +1,205 @@
+"""Input channels within a process, and the placeholder for one whose producer has no place yet.
+
+Life of a channel: request → next … next → release. An error that arrives in between is kept and
+raised at the next access. The remote channel has a file of its own.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from headgate.base.errors import EventUnclaimed, HeadgateError, PartitionNotFound, ProducerFailed
+from headgate.base.events import TaskEvent
+from headgate.base.ids import PartitionId
+from headgate.core.buffers.buffer import Buffer
+from headgate.core.exchange.view import View
+
+
+class Next(msgspec.Struct, gc=False):
+    """What a channel gave, and whether it has more right now."""
+
+    buffer: Buffer
+    more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelStatistics:
+    """A moment of a channel."""
+
+    bytes_in: int
+    buffers_in: int
+    queued: int
+
+
+class Channel(Protocol):
+    """A gate's part from one producer."""
+
+    index: int
+
+    def request(self) -> None: ...
+
+    def next(self) -> Next | None: ...
+
+    def send_event(self, event: TaskEvent) -> None: ...
+
+    def release(self) -> None: ...
+
+    def statistics(self) -> ChannelStatistics: ...
+
+
+class GatePort(Protocol):
+    """What a channel tells its gate."""
+
+    def channel_ready(self, index: int) -> None: ...
+
+
+Later = Callable[[float, Callable[[], None]], None]
+"""Calls back after so many milliseconds, from inside the baton."""
+
+
+class Backoff:
+    """Pauses between requests for a partition that was not found: they double up to a maximum."""
+
+    def __init__(self, initial_ms: int, max_ms: int) -> None:
+        self._next_ms = initial_ms
+        self._max_ms = max_ms
+        self._exhausted = initial_ms == 0
+
+    def next_pause_ms(self) -> int | None:
+        """How long to wait before the next request; None: give up."""
+        if self._exhausted:
+            return None
+        pause = self._next_ms
+        self._exhausted = pause >= self._max_ms
+        self._next_ms = min(2 * pause, self._max_ms)
+        return pause
+
+
+class Partitions(Protocol):
+    """Where a local channel finds its partition."""
+
+    def create_view(
+        self, partition: PartitionId, subpartition: int, on_data: Callable[[], None]
+    ) -> View: ...
+
+
+class Events(Protocol):
+    """Where a local channel's task events go."""
+
+    def publish(self, partition: PartitionId, event: TaskEvent) -> bool: ...
+
+
+class LocalChannel:
+    """Reads a partition of the same process; buffers are handed over, never copied."""
+
+    def __init__(
+        self,
+        index: int,
+        partition: PartitionId,
+        subpartition: int,
+        gate: GatePort,
+        partitions: Partitions,
+        events: Events,
+        backoff: Backoff,
+        later: Later,
+    ) -> None:
+        self.index = index
+        self.partition = partition
+        self.subpartition = subpartition
+        self.bytes_in = 0
+        self.buffers_in = 0
+        self._gate = gate
+        self._partitions = partitions
+        self._events = events
+        self._backoff = backoff
+        self._later = later
+        self._view: View | None = None
+        self._error: HeadgateError | None = None
+        self._released = False
+
+    def request(self) -> None:
+        """Get a view; if the partition is not there yet, ask again after a pause."""
+        if self._released or self._view is not None:
+            return
+        try:
+            self._view = self._partitions.create_view(
+                self.partition, self.subpartition, self._data_available
+            )
+        except PartitionNotFound as error:
+            pause_ms = self._backoff.next_pause_ms()
+            if pause_ms is None:
+                self._fail(error)
+            else:
+                self._later(pause_ms, self.request)
+        else:
+            self._data_available()
+
+    def next(self) -> Next | None:
+        """The next buffer, or None: not now."""
+        if self._error is not None:
+            raise self._error
+        view = self._view
+        if view is None or self._released:
+            return None
+        polled = view.poll()
+        if polled is None:
+            if view.is_released:
+                cause = view.failure or "it was released before all was read"
+                raise ProducerFailed(self.partition, str(cause))
+            return None
+        buffer = polled.buffer
+        self.bytes_in += buffer.size
+        self.buffers_in += 1
+        return Next(buffer, polled.more)
+
+    def send_event(self, event: TaskEvent) -> None:
+        """An event back to the producer; an error if nobody receives it."""
+        if not self._events.publish(self.partition, event):
+            raise EventUnclaimed(self.partition, type(event).__name__)
+
+    def release(self) -> None:
+        """The end; idempotent."""
+        self._released = True
+        view, self._view = self._view, None
+        if view is not None:
+            view.release()
+
+    def statistics(self) -> ChannelStatistics:
+        return ChannelStatistics(self.bytes_in, self.buffers_in, 0)
+
+    def _data_available(self) -> None:
+        self._gate.channel_ready(self.index)
+
+    def _fail(self, error: HeadgateError) -> None:
+        self._error = error
+        self._gate.channel_ready(self.index)
+
+
+class UnknownChannel:
+    """Stands in for a channel whose producer has not been placed; it keeps a request in mind."""
+
+    def __init__(self, index: int, partition: PartitionId, subpartition: int) -> None:
+        self.index = index
+        self.partition = partition
+        self.subpartition = subpartition
+        self.requested = False
+
+    def request(self) -> None:
+        self.requested = True
+
+    def next(self) -> Next | None:
+        return None
+
+    def send_event(self, event: TaskEvent) -> None:
+        raise HeadgateError(
+            f"the producer of partition {self.partition!r} has no place yet; "
+            f"task events can be sent once its data has arrived"
+        )
+
+    def release(self) -> None:
+        """Nothing is held."""
+
+    def statistics(self) -> ChannelStatistics:
+        return ChannelStatistics(0, 0, 0)

@@ -1,0 +1,169 @@
+"""The deserializer: rebuilds the elements of one channel from its buffers.
+
+Law: the elements that come out are those that the writer put in, however they were cut. An element
+within one buffer is read in place. One that spans buffers is gathered in memory, and beyond a limit
+on disk; the driver brings the disk.
+"""
+
+from enum import Enum
+from typing import Protocol
+
+from headgate.base.elements import (
+    LENGTH,
+    Element,
+    PickleSerializer,
+    Serializer,
+    decode_element,
+)
+from headgate.base.errors import ElementBroken, ElementTooLarge
+from headgate.base.settings import GIB, MIB
+from headgate.core.buffers.buffer import Buffer
+
+
+class Got(Enum):
+    """How a read ended."""
+
+    PART = "the buffer is used up, an element may be begun"
+    MIDDLE = "an element, and the buffer holds more"
+    LAST = "an element, and the buffer is used up"
+
+
+class Spill(Protocol):
+    """A file for one large element."""
+
+    def write(self, data: memoryview) -> None: ...
+
+    def view(self) -> memoryview: ...
+
+    def close(self) -> None: ...
+
+
+class SpillRoom(Protocol):
+    """Makes spill files."""
+
+    def open(self) -> Spill: ...
+
+
+class Deserializer:
+    """For one channel: give it a buffer, then read until the result says PART or LAST."""
+
+    def __init__(
+        self,
+        serializer: Serializer | None = None,
+        spill_room: SpillRoom | None = None,
+        spill_bytes: int = 5 * MIB,
+        max_element_bytes: int = GIB + MIB,
+    ) -> None:
+        self._serializer = serializer or PickleSerializer()
+        self._spill_room = spill_room
+        self._spill_bytes = spill_bytes
+        self._max_element_bytes = max_element_bytes
+        self._buffer: Buffer | None = None
+        self._view = memoryview(b"")
+        self._at = 0
+        self._length = bytearray()  # of an element whose length is not complete
+        self._missing = 0  # bytes of a begun element that are still to come
+        self._gathered: bytearray | None = None
+        self._spill: Spill | None = None
+
+    def feed(self, buffer: Buffer) -> None:
+        """Take the next buffer; the one before must be used up."""
+        assert self._buffer is None, "the last buffer is not used up"
+        self._buffer = buffer
+        self._view = memoryview(buffer.view)
+        self._at = 0
+
+    def next(self) -> tuple[Got, Element | None]:
+        """The next element, as far as the buffer goes."""
+        if self._buffer is None:
+            return Got.PART, None
+        view, at = self._view, self._at
+        if not self._missing and not self._length and len(view) - at >= LENGTH.size:
+            (length,) = LENGTH.unpack_from(view, at)
+            end = at + LENGTH.size + length
+            if end <= len(view):  # the whole element lies in this buffer
+                self._check_length(length)
+                body = view[at + LENGTH.size : end]
+                element = decode_element(body[0], body[1:], self._serializer)
+                return self._advance(end), element
+        return self._next_spanning()
+
+    @property
+    def is_between_elements(self) -> bool:
+        """Whether all that came in has gone out."""
+        return self._buffer is None and not self._missing and not self._length
+
+    def close(self) -> None:
+        """Drop what is begun; idempotent. At the end of a partition nothing should be."""
+        buffer, self._buffer = self._buffer, None
+        self._view = memoryview(b"")
+        if buffer is not None:
+            buffer.release()
+        self._length.clear()
+        self._missing = 0
+        self._drop_gathered()
+
+    def _next_spanning(self) -> tuple[Got, Element | None]:
+        view, at = self._view, self._at
+        if not self._missing:
+            taken = min(LENGTH.size - len(self._length), len(view) - at)
+            self._length += view[at : at + taken]
+            at += taken
+            if len(self._length) == LENGTH.size:
+                (self._missing,) = LENGTH.unpack(self._length)
+                self._length.clear()
+                self._check_length(self._missing)
+                self._begin_gathering()
+        taken = min(self._missing, len(view) - at)
+        if taken:
+            self._gather(view[at : at + taken])
+            self._missing -= taken
+        complete = not self._missing and (self._gathered is not None or self._spill is not None)
+        element = self._complete() if complete else None
+        result = self._advance(at + taken)
+        return (result, element) if complete else (Got.PART, None)
+
+    def _begin_gathering(self) -> None:
+        if self._missing > self._spill_bytes and self._spill_room is not None:
+            self._spill = self._spill_room.open()
+        else:
+            self._gathered = bytearray()
+
+    def _gather(self, data: memoryview) -> None:
+        if self._spill is not None:
+            self._spill.write(data)
+        else:
+            assert self._gathered is not None
+            self._gathered += data
+
+    def _complete(self) -> Element:
+        try:
+            whole = memoryview(self._gathered) if self._spill is None else self._spill.view()  # type: ignore[arg-type]
+            with whole:
+                body = whole[1:]
+                with body:
+                    return decode_element(whole[0], body, self._serializer)
+        finally:
+            self._drop_gathered()
+
+    def _drop_gathered(self) -> None:
+        self._gathered = None
+        spill, self._spill = self._spill, None
+        if spill is not None:
+            spill.close()
+
+    def _check_length(self, length: int) -> None:
+        if length > self._max_element_bytes:
+            raise ElementTooLarge(length, self._max_element_bytes)
+        if length == 0:
+            raise ElementBroken("an element of 0 bytes")
+
+    def _advance(self, at: int) -> Got:
+        if at < len(self._view):
+            self._at = at
+            return Got.MIDDLE
+        buffer, self._buffer = self._buffer, None
+        self._view = memoryview(b"")
+        assert buffer is not None
+        buffer.release()
+        return Got.LAST

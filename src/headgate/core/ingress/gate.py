@@ -1,0 +1,221 @@
+"""The input gate: all channels of one consumed output, read fairly.
+
+Law: a channel with data stands in the queue once; one that has more goes to its end, so none is
+starved. When every channel has delivered its end of partition the gate is finished and gives
+nothing more. Events come out decoded, compressed buffers expanded.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from headgate.base.errors import TaskCancelled
+from headgate.base.events import END_OF_PARTITION, Event, TaskEvent, decode_event
+from headgate.core.buffers.buffer import Buffer
+from headgate.core.buffers.local_pool import LocalPool
+from headgate.core.exchange.compression import Codec, decompress
+from headgate.core.ingress.channel import Channel, UnknownChannel
+
+
+class Arrival(msgspec.Struct, gc=False):
+    """What a gate returns: a buffer or an event, its channel, and whether more is there now."""
+
+    channel: int
+    buffer: Buffer | None
+    event: Event | None
+    more: bool
+
+
+class InputGate(Protocol):
+    """One gate or a union of several."""
+
+    notify: Callable[[], None]
+    """Called when the gate has something after it had nothing."""
+
+    def poll(self) -> Arrival | None: ...
+
+    def available(self) -> bool: ...
+
+    def send_event(self, event: TaskEvent) -> None: ...
+
+    def close(self) -> None: ...
+
+    @property
+    def channel_count(self) -> int: ...
+
+    @property
+    def finished(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class GateStatistics:
+    """A moment of a gate, over all its channels."""
+
+    channels: int
+    ended: int
+    queued: int
+    bytes_in: int
+    buffers_in: int
+
+
+def _nobody() -> None:
+    """The default for ``notify``."""
+
+
+class Gate:
+    """One consumed output. Its pool holds the floating buffers of all its channels."""
+
+    def __init__(
+        self, name: str, pool: LocalPool, segment_bytes: int, codec: Codec | None = None
+    ) -> None:
+        self.name = name
+        self.pool = pool
+        self.notify: Callable[[], None] = _nobody
+        self.finished = False
+        self.closed = False
+        self._segment_bytes = segment_bytes
+        self._codec = codec
+        self._channels: list[Channel] = []
+        self._queue: deque[int] = deque()
+        self._queued: list[bool] = []
+        self._ended: list[bool] = []
+        self._left = 0
+        self._requested = False
+
+    # Set up.
+
+    def set_channels(self, channels: list[Channel]) -> None:
+        """All channels, in the order of their index; once, before the request."""
+        assert not self._channels and not self._requested, "the channels were set before"
+        assert [channel.index for channel in channels] == list(range(len(channels)))
+        self._channels = list(channels)
+        self._queued = [False] * len(channels)
+        self._ended = [False] * len(channels)
+        self._left = len(channels)
+
+    def replace(self, channel: Channel) -> None:
+        """The producer of an unknown channel has been placed."""
+        unknown = self._channels[channel.index]
+        assert isinstance(unknown, UnknownChannel), f"channel {channel.index} is known already"
+        if self.closed:
+            channel.release()
+            return
+        self._channels[channel.index] = channel
+        if unknown.requested:
+            channel.request()
+
+    def request_partitions(self) -> None:
+        """Every channel asks for its subpartition; exactly once."""
+        if self._requested:
+            return
+        self._check_open()
+        assert self._channels, f"gate {self.name} has no channels"
+        self._requested = True
+        for channel in list(self._channels):
+            channel.request()
+
+    # Read.
+
+    def poll(self) -> Arrival | None:
+        """The next buffer or event of any channel, or None: nothing now (or never: finished)."""
+        if self.closed:
+            self._check_open()
+        queue = self._queue
+        while queue:
+            index = queue.popleft()
+            self._queued[index] = False
+            if self._ended[index]:
+                continue
+            got = self._channels[index].next()
+            if got is None:
+                continue
+            if got.more:
+                self._queued[index] = True
+                queue.append(index)
+            buffer = got.buffer
+            if buffer.is_event:
+                return self._event_arrived(index, buffer)
+            if buffer.compressed:
+                buffer = self._expand(buffer)
+            return Arrival(index, buffer, None, bool(queue))
+        return None
+
+    def available(self) -> bool:
+        """Whether ``poll`` is worth a call; if not, ``notify`` is called when it is."""
+        return bool(self._queue) or self.closed or self.finished
+
+    def send_event(self, event: TaskEvent) -> None:
+        """An event back to every producer that is still sending."""
+        self._check_open()
+        for index, channel in enumerate(self._channels):
+            if not self._ended[index]:
+                channel.send_event(event)
+
+    def close(self) -> None:
+        """Release all channels and the pool; reading afterwards is an error. Idempotent."""
+        if self.closed:
+            return
+        self.closed = True
+        self._queue.clear()
+        for channel in self._channels:
+            channel.release()
+        self.pool.destroy()
+        self.notify()
+
+    # What channels tell (GatePort).
+
+    def channel_ready(self, index: int) -> None:
+        """A channel has data, or an error to raise."""
+        if self._queued[index] or self._ended[index] or self.closed:
+            return
+        self._queued[index] = True
+        self._queue.append(index)
+        if len(self._queue) == 1:
+            self.notify()
+
+    @property
+    def channel_count(self) -> int:
+        return len(self._channels)
+
+    @property
+    def channels(self) -> list[Channel]:
+        return self._channels
+
+    def statistics(self) -> GateStatistics:
+        all_of_them = [channel.statistics() for channel in self._channels]
+        return GateStatistics(
+            channels=len(self._channels),
+            ended=sum(self._ended),
+            queued=sum(one.queued for one in all_of_them),
+            bytes_in=sum(one.bytes_in for one in all_of_them),
+            buffers_in=sum(one.buffers_in for one in all_of_them),
+        )
+
+    def check(self) -> None:
+        """Assert the law."""
+        assert sorted(self._queue) == [i for i, queued in enumerate(self._queued) if queued]
+        assert self.finished == (self._left == 0 and bool(self._channels))
+
+    def _event_arrived(self, index: int, buffer: Buffer) -> Arrival:
+        event = decode_event(buffer.view)
+        buffer.release()
+        if event == END_OF_PARTITION:
+            self._ended[index] = True
+            self._channels[index].release()
+            self._left -= 1
+            self.finished = self._left == 0
+        return Arrival(index, None, event, bool(self._queue) and not self.finished)
+
+    def _expand(self, buffer: Buffer) -> Buffer:
+        try:
+            assert self._codec is not None, "a compressed buffer without a codec"
+            return Buffer(decompress(self._codec, buffer.view, self._segment_bytes))
+        finally:
+            buffer.release()
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise TaskCancelled(f"gate {self.name} is closed: its task was cancelled")

@@ -1,0 +1,262 @@
+"""The remote channel: buffers of a producer in another process, under credit.
+
+Law: announced + unannounced credit is exactly the number of free buffers that the channel keeps
+(exclusive + floating); wanted buffers are backlog + initial credit. Exclusive buffers come back to
+the channel and are its credit for good; floating ones are borrowed from the gate's pool by need.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+
+from headgate.base.errors import HeadgateError, PartitionNotFound, SequenceGap
+from headgate.base.events import TaskEvent
+from headgate.base.ids import ChannelId, PartitionId
+from headgate.core.buffers.buffer import Buffer, Lease
+from headgate.core.buffers.global_pool import GlobalPool
+from headgate.core.buffers.local_pool import Answer, LocalPool
+from headgate.core.buffers.segment import Segment
+from headgate.core.exchange.directory import Address, Directory
+from headgate.core.exchange.ends import ConsumerEnd
+from headgate.core.ingress.channel import Backoff, ChannelStatistics, GatePort, Later, Next
+
+
+@dataclass(frozen=True, slots=True)
+class CreditStatistics:
+    """A moment of a remote channel's credit."""
+
+    exclusive: int
+    floating: int
+    unannounced: int
+    wanted: int
+
+
+class RemoteChannel:
+    """One channel over the network; also the home of its exclusive buffers."""
+
+    def __init__(
+        self,
+        index: int,
+        channel: ChannelId,
+        partition: PartitionId,
+        subpartition: int,
+        address: Address,
+        gate: GatePort,
+        directory: Directory,
+        backoff: Backoff,
+        later: Later,
+        *,
+        uses_credit: bool,
+    ) -> None:
+        self.index = index
+        self.id = channel
+        self.partition = partition
+        self.subpartition = subpartition
+        self.address = address
+        self.bytes_in = 0
+        self.buffers_in = 0
+        self.initial_credit = 0
+        self.wanted = 0
+        self.unannounced = 0
+        self._gate = gate
+        self._directory = directory
+        self._backoff = backoff
+        self._later = later
+        self._uses_credit = uses_credit
+        self._global: GlobalPool | None = None
+        self._pool: LocalPool | None = None
+        self._link: ConsumerEnd | None = None
+        self._exclusive: deque[Segment] = deque()
+        self._floating: deque[Lease] = deque()
+        self._received: deque[Buffer] = deque()
+        self._expected = 0
+        self._listening = False
+        self._requested = False
+        self._released = False
+        self._error: HeadgateError | None = None
+
+    # Set up, read, end: the task's side.
+
+    def assign_pools(self, global_pool: GlobalPool, pool: LocalPool, exclusive: int) -> None:
+        """Give the channel its exclusive buffers and the pool of its gate."""
+        self._pool = pool
+        self._global = global_pool
+        self.initial_credit = self.wanted = exclusive
+        if exclusive:
+            who = f"channel {self.index} from partition {self.partition!r}"
+            global_pool.claim(who, self, exclusive)
+
+    def request(self) -> None:
+        """Ask the producer's process for the subpartition."""
+        if self._released:
+            return
+        self._requested = True
+        if self._link is None:
+            self._link = self._directory.attach(self.address)
+            if not self._link.is_alive and self._link.error is not None:
+                self.failed(self._link.error)
+                return
+        credit, self.unannounced = self._available, 0
+        self._link.session.request(self, self.partition, self.subpartition, credit)
+
+    def next(self) -> Next | None:
+        """The next buffer that has arrived, or None: not now."""
+        if self._received:
+            buffer = self._received.popleft()
+            return Next(buffer, bool(self._received) or self._error is not None)
+        if self._error is not None:
+            raise self._error
+        return None
+
+    def send_event(self, event: TaskEvent) -> None:
+        """An event back to the producer."""
+        if self._link is not None and not self._released:
+            self._link.session.send_event(self, self.partition, event)
+
+    def release(self) -> None:
+        """The end: every buffer goes where it belongs, the producer is told. Idempotent."""
+        if self._released:
+            return
+        self._released = True
+        if self._listening and self._pool is not None:
+            self._pool.forget(self)
+        while self._received:
+            self._received.popleft().release()
+        while self._floating:
+            self._floating.popleft().release()
+        if self._global is not None and self.initial_credit:
+            segments = list(self._exclusive)
+            self._exclusive.clear()
+            self._global.unclaim(self, segments)
+        link, self._link = self._link, None
+        if link is not None:
+            link.session.cancel(self)
+            link.resume()  # in TCP mode it may have stopped reading for a buffer of this channel
+            self._directory.detach(link)
+
+    def statistics(self) -> ChannelStatistics:
+        return ChannelStatistics(self.bytes_in, self.buffers_in, len(self._received))
+
+    def credit_statistics(self) -> CreditStatistics:
+        return CreditStatistics(
+            len(self._exclusive), len(self._floating), self.unannounced, self.wanted
+        )
+
+    # What the connection tells (ReceivingChannel).
+
+    def room_for(self, size: int) -> Lease | None:
+        """A buffer that the sender was promised."""
+        if self._floating:
+            return self._floating.popleft()
+        if self._exclusive:
+            return Lease(self._exclusive.popleft(), self)
+        if self._uses_credit or self._pool is None or self._pool.destroyed:
+            return None
+        lease = self._pool.try_request()
+        if lease is None and not self._listening:
+            self._listening = self._pool.listen(self)
+        return lease
+
+    def buffer_arrived(self, sequence: int, backlog: int, buffer: Buffer) -> None:
+        """A buffer is here; out of order it is refused with an error."""
+        if sequence != self._expected:
+            assert self._link is not None
+            raise SequenceGap(self._link.peer, self.id, self._expected, sequence)
+        self._expected = sequence + 1
+        if buffer.size or buffer.is_event:
+            self.bytes_in += buffer.size
+            self.buffers_in += 1
+            self._received.append(buffer)
+            if len(self._received) == 1:
+                self._gate.channel_ready(self.index)
+        else:
+            buffer.release()
+        if self._uses_credit:
+            self.backlog_told(backlog)
+
+    def backlog_told(self, backlog: int) -> None:
+        """The sender has this many data buffers waiting: get floating ones for them."""
+        self.wanted = backlog + self.initial_credit
+        pool = self._pool
+        if pool is None or pool.destroyed:
+            return
+        while len(self._exclusive) + len(self._floating) < self.wanted and not self._listening:
+            lease = pool.try_request()
+            if lease is not None:
+                self._floating.append(lease)
+                self._credit_grew(1)
+            else:
+                self._listening = pool.listen(self)
+                if not self._listening:
+                    break
+
+    def partition_missing(self, error: PartitionNotFound) -> None:
+        """The producer's process does not have the partition yet: ask again after a pause."""
+        pause_ms = self._backoff.next_pause_ms()
+        if pause_ms is None:
+            self.failed(error)
+        else:
+            self._later(pause_ms, self.request)
+
+    def failed(self, error: HeadgateError) -> None:
+        """Remember the first error; the gate's reader gets it after what has arrived before."""
+        if self._error is None and not self._released:
+            self._error = error
+            self._gate.channel_ready(self.index)
+
+    def take_credit(self) -> int:
+        credit, self.unannounced = self.unannounced, 0
+        return credit
+
+    # Where buffers come back (Home, Listener).
+
+    def segment_returned(self, segment: Segment) -> None:
+        """An exclusive buffer was consumed, or is assigned: it is new credit."""
+        if self._released:
+            assert self._global is not None
+            self._global.unclaim(self, [segment])
+            return
+        self._exclusive.append(segment)
+        if self._floating and self._available > self.wanted:
+            self._floating.popleft().release()  # one came, one goes: the credit stays
+        else:
+            self._credit_grew(1)
+
+    def buffer_offered(self, lease: Lease) -> Answer:
+        """The gate's pool has a buffer for us."""
+        if not self._uses_credit:
+            self._listening = False
+            return self._resume_with(lease)
+        if self._released or self._available >= self.wanted:
+            self._listening = False
+            return Answer.REFUSED
+        self._floating.append(lease)
+        self._credit_grew(1)
+        if self._available < self.wanted:
+            return Answer.WANTS_MORE
+        self._listening = False
+        return Answer.ENOUGH
+
+    def pool_destroyed(self) -> None:
+        self._listening = False
+
+    def check(self) -> None:
+        """Assert the law's local half; ``announced`` credit can only be seen from outside."""
+        assert 0 <= self.unannounced <= self._available
+        assert self._released or not self._listening or self._available < self.wanted
+
+    @property
+    def _available(self) -> int:
+        return len(self._exclusive) + len(self._floating)
+
+    def _credit_grew(self, count: int) -> None:
+        self.unannounced += count
+        link = self._link
+        if self.unannounced == count and link is not None and self._requested:
+            link.session.credit_grew(self)
+
+    def _resume_with(self, lease: Lease) -> Answer:
+        if self._released or self._link is None:
+            return Answer.REFUSED
+        self._floating.append(lease)
+        self._link.resume()
+        return Answer.ENOUGH

@@ -1,0 +1,1 @@
+"""Who moves a record: the environment that tasks are set up in."""

@@ -1,0 +1,222 @@
+"""The exchange environment of a task manager: pool, registry, dispatcher, directory, in one place.
+
+A task is set up here: first its partitions, then its gates (exclusive buffers, pool, channels; the
+request comes last, when the task starts). If a set-up fails, what it had taken is given back.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from headgate.base.errors import TaskCancelled
+from headgate.base.ids import ChannelId, PartitionId, PeerName
+from headgate.base.settings import ExchangeSettings, FlowControl
+from headgate.core.buffers.global_pool import GlobalPool
+from headgate.core.buffers.segment import Segment
+from headgate.core.buffers.sizing import gate_bounds, partition_bounds
+from headgate.core.egress.blocking import Store
+from headgate.core.egress.dispatcher import EventDispatcher
+from headgate.core.egress.partition import Partition, PartitionKind, Wait, cannot_wait
+from headgate.core.egress.registry import PartitionRegistry
+from headgate.core.exchange.compression import Codec
+from headgate.core.exchange.directory import Address, Directory
+from headgate.core.exchange.ends import ConsumerEnd, ProducerEnd
+from headgate.core.ingress.channel import Backoff, Channel, Later, LocalChannel, UnknownChannel
+from headgate.core.ingress.gate import Gate
+from headgate.core.ingress.remote import RemoteChannel
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """The producer runs in the same process."""
+
+
+@dataclass(frozen=True, slots=True)
+class There:
+    """The producer runs in the task manager at this address."""
+
+    address: Address
+
+
+@dataclass(frozen=True, slots=True)
+class Unplaced:
+    """It is not known yet where the producer runs."""
+
+
+Place: TypeAlias = Here | There | Unplaced
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """What one channel reads, and where that is."""
+
+    partition: PartitionId
+    subpartition: int
+    place: Place
+
+
+class Environment:
+    """Makes partitions, gates and the ends of connections. The driver brings world and time."""
+
+    def __init__(
+        self,
+        settings: ExchangeSettings,
+        segments: list[Segment],
+        *,
+        secret: bytes,
+        dial: Callable[[Address], ConsumerEnd],
+        later: Later,
+        codec: Codec | None = None,
+        make_store: Callable[[PartitionId, int], Store] | None = None,
+    ) -> None:
+        self.settings = settings
+        self.pool = GlobalPool(segments)
+        self.partitions = PartitionRegistry()
+        self.events = EventDispatcher()
+        self.directory = Directory(dial)
+        self.codec = codec
+        self._secret = secret
+        self._later = later
+        self._make_store = make_store
+        self._gates: list[Gate] = []
+        self._next_channel = 0
+        self._closed = False
+
+    def create_partition(
+        self,
+        partition: PartitionId,
+        kind: PartitionKind,
+        subpartitions: int,
+        wait: Wait = cannot_wait,
+    ) -> Partition:
+        """A task's output, with its pool, registered so that consumers find it."""
+        self._check_open()
+        bounds = partition_bounds(self.settings, subpartitions, kind.is_bounded)
+        pool = self.pool.create_pool(
+            f"partition {partition!r}",
+            bounds.minimum,
+            bounds.maximum,
+            self.settings.overdraft_buffers,
+        )
+        try:
+            created = Partition(
+                partition,
+                kind,
+                subpartitions,
+                pool,
+                wait=wait,
+                make_store=self._store_maker(partition),
+            )
+            self.partitions.register(created)
+        except BaseException:
+            pool.destroy()
+            raise
+        self.events.register(partition)
+        return created
+
+    def create_gate(self, name: str, inputs: list[Input], *, bounded: bool = True) -> Gate:
+        """A task's input, ready to request its partitions."""
+        self._check_open()
+        bounds = gate_bounds(self.settings, len(inputs), bounded)
+        pool = self.pool.create_pool(f"gate {name!r}", bounds.minimum, bounds.maximum)
+        gate = Gate(name, pool, self.settings.segment_bytes, self.codec)
+        channels: list[Channel] = []
+        try:
+            for index, one in enumerate(inputs):
+                channels.append(self._create_channel(gate, index, one))
+        except BaseException:
+            for channel in channels:
+                channel.release()
+            pool.destroy()
+            raise
+        gate.set_channels(channels)
+        self._gates.append(gate)
+        return gate
+
+    def place(self, gate: Gate, index: int, place: Here | There) -> None:
+        """The producer of an unknown channel now has a place."""
+        unknown = gate.channels[index]
+        assert isinstance(unknown, UnknownChannel), f"channel {index} is placed already"
+        one = Input(unknown.partition, unknown.subpartition, place)
+        gate.replace(self._create_channel(gate, index, one))
+
+    def consumer_end(self, peer: PeerName, nonce: bytes, now_ms: float) -> ConsumerEnd:
+        """This side of a connection that the driver is about to make."""
+        return ConsumerEnd(self.settings, self._secret, nonce, peer, self.pool, now_ms)
+
+    def producer_end(self, peer: PeerName, nonce: bytes, now_ms: float) -> ProducerEnd:
+        """This side of a connection that the driver has accepted."""
+        return ProducerEnd(
+            self.settings,
+            self._secret,
+            nonce,
+            peer,
+            self.partitions,
+            self.events,
+            self.codec,
+            now_ms,
+        )
+
+    def release_partition(self, partition: Partition, failure: Exception | None = None) -> None:
+        """End a partition, whether it was read or not."""
+        partition.release(failure)
+        self.events.unregister(partition.id)
+
+    def close(self) -> None:
+        """Close all gates, release all partitions, refuse new ones. Idempotent."""
+        self._closed = True
+        for gate in self._gates:
+            gate.close()
+        self._gates.clear()
+        self.partitions.close()
+        self.pool.close()
+
+    def _create_channel(self, gate: Gate, index: int, one: Input) -> Channel:
+        backoff = Backoff(self.settings.backoff_initial_ms, self.settings.backoff_max_ms)
+        match one.place:
+            case Here():
+                return LocalChannel(
+                    index,
+                    one.partition,
+                    one.subpartition,
+                    gate,
+                    self.partitions,
+                    self.events,
+                    backoff,
+                    self._later,
+                )
+            case There(address):
+                return self._create_remote(gate, index, one, address, backoff)
+            case Unplaced():
+                return UnknownChannel(index, one.partition, one.subpartition)
+
+    def _create_remote(
+        self, gate: Gate, index: int, one: Input, address: Address, backoff: Backoff
+    ) -> RemoteChannel:
+        uses_credit = self.settings.flow_control is FlowControl.CREDIT
+        channel = RemoteChannel(
+            index,
+            ChannelId(self._next_channel),
+            one.partition,
+            one.subpartition,
+            address,
+            gate,
+            self.directory,
+            backoff,
+            self._later,
+            uses_credit=uses_credit,
+        )
+        self._next_channel += 1
+        exclusive = self.settings.buffers_per_channel if uses_credit else 0
+        channel.assign_pools(self.pool, gate.pool, exclusive)
+        return channel
+
+    def _store_maker(self, partition: PartitionId) -> Callable[[int], Store] | None:
+        make_store = self._make_store
+        if make_store is None:
+            return None
+        return lambda index: make_store(partition, index)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise TaskCancelled("the task manager is shutting down and sets up no more tasks")

@@ -1,0 +1,1 @@
+"""Threads, sockets, files and the real clock: carries out what core decides."""

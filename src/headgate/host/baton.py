@@ -1,0 +1,180 @@
+"""The baton: at most one thread of a task manager touches the machines, and we say which.
+
+Who holds it runs steps, polls the sockets, fires timers. It is handed on in the order of asking; if
+nobody asks, to the standby thread, so that the network is always served. A thread that runs the
+user's code lends it: if the code takes long, the watchdog passes it on, and the thread asks for it
+again before it touches anything. Law: exactly one holder at any time, from ``open`` to ``close``.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+LONG_STEP_S: Final = 0.005
+"""A loan that lasts one to two of these is called in."""
+
+_QUIET_TICKS: Final = 20
+
+
+class Turn:
+    """One thread's place in the order. ``parked`` means: hand me the baton only if I am woken."""
+
+    __slots__ = ("_go", "name", "parked")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.parked = False
+        self._go = threading.Lock()
+        self._go.acquire()
+
+    def wait(self) -> None:
+        self._go.acquire()
+
+    def go(self) -> None:
+        self._go.release()
+
+
+class Baton:
+    """One for each task manager. ``nudge`` must wake a holder that sleeps in the network."""
+
+    def __init__(self, nudge: Callable[[], None]) -> None:
+        self.holder: Turn | None = None
+        self.standby: Turn | None = None
+        self.asleep = False
+        """Set by a holder that waits for the network; whoever wants the baton nudges it."""
+        self.handed_on = 0
+        self.called_in = 0
+        self._nudge = nudge
+        self._mutex = threading.Lock()
+        self._queue: deque[Turn] = deque()
+        self._loan: deque[Turn] = deque()
+        self._loans = 0
+        self._watchdog: Watchdog | None = None
+
+    @property
+    def wanted(self) -> bool:
+        """Whether somebody waits for it."""
+        return bool(self._queue)
+
+    def take(self, turn: Turn) -> None:
+        """Wait for the baton."""
+        with self._mutex:
+            if self.holder is None:
+                self.holder = turn
+                return
+            self._queue.append(turn)
+        if self.asleep:
+            self._nudge()
+        turn.wait()
+
+    def give(self, turn: Turn) -> None:
+        """Hand it on: to the first in the queue, else to the standby."""
+        with self._mutex:
+            self._pass_on(turn)
+
+    def yield_to_others(self, turn: Turn) -> None:
+        """Hand it on and stand at the end of the queue; at once if nobody waits."""
+        if not self._queue:
+            return
+        with self._mutex:
+            self._queue.append(turn)
+            self._pass_on(turn)
+        turn.wait()
+
+    def park(self, turn: Turn) -> None:
+        """Hand it on and sleep until ``wake``."""
+        with self._mutex:
+            turn.parked = True
+            self._pass_on(turn)
+        turn.wait()
+
+    def wake(self, turn: Turn) -> None:
+        """Let a parked thread have its turn (the holder says so)."""
+        if not turn.parked:
+            return
+        with self._mutex:
+            if turn.parked:
+                turn.parked = False
+                self._queue.append(turn)
+
+    # Loans: the user's code runs, and may take long.
+
+    def lend(self, turn: Turn) -> None:
+        """The holder is about to run code that touches no machine."""
+        self._loans += 1
+        self._loan.append(turn)
+        watchdog = self._watchdog
+        if watchdog is not None and watchdog.dozing:
+            watchdog.rouse()
+
+    def regain(self, turn: Turn) -> None:
+        """That code is through: go on, or ask for the baton if it was called in."""
+        try:
+            self._loan.pop()  # whoever pops the loan, we or the watchdog, decides; pops are atomic
+        except IndexError:
+            self.take(turn)
+
+    def call_in(self) -> bool:
+        """Pass the baton on although its holder is busy with the user's code."""
+        try:
+            turn = self._loan.pop()
+        except IndexError:
+            return False
+        self.called_in += 1
+        self.give(turn)
+        return True
+
+    def watch(self) -> "Watchdog":
+        """Start the thread that calls in long loans."""
+        self._watchdog = Watchdog(self)
+        self._watchdog.start()
+        return self._watchdog
+
+    @property
+    def loan_state(self) -> tuple[int, bool]:
+        """How many loans there were, and whether one is open."""
+        return self._loans, bool(self._loan)
+
+    def _pass_on(self, turn: Turn) -> None:
+        assert self.holder is turn, f"{turn.name} gives a baton that it does not hold"
+        heir = self._queue.popleft() if self._queue else self.standby
+        self.holder = heir
+        if heir is not None:
+            self.handed_on += 1
+            heir.go()
+
+
+class Watchdog(threading.Thread):
+    """Looks every few milliseconds whether one loan is still open; dozes when none are made."""
+
+    def __init__(self, baton: Baton) -> None:
+        super().__init__(name="headgate-watchdog", daemon=True)
+        self.dozing = False
+        self._baton = baton
+        self._stopping = False
+        self._bell = threading.Event()
+
+    def run(self) -> None:
+        seen, quiet = (-1, False), 0
+        while not self._stopping:
+            self._bell.wait(None if self.dozing else LONG_STEP_S)
+            self._bell.clear()
+            self.dozing = False
+            state = self._baton.loan_state
+            if state == seen:
+                quiet = 0 if state[1] and self._baton.call_in() else quiet + 1
+            else:
+                quiet = 0
+            seen = state
+            if quiet > _QUIET_TICKS:
+                self.dozing, quiet = True, 0
+
+    def rouse(self) -> None:
+        self.dozing = False
+        self._bell.set()
+
+    def stop(self) -> None:
+        self._stopping = True
+        self._bell.set()
+        self.join()

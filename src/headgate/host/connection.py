@@ -1,0 +1,272 @@
+"""Connections and the data server: sockets on one side, links on the other.
+
+A connection owns its socket and closes it on every path: when its link has ended, or itself fails.
+"""
+
+import contextlib
+import logging
+import socket
+from collections.abc import Callable
+from typing import Final
+
+from headgate.base.errors import ConnectFailed, PeerLost, SettingsInvalid
+from headgate.base.ids import PeerName
+from headgate.base.settings import ExchangeSettings
+from headgate.core.exchange.directory import Address
+from headgate.core.exchange.link import Link, LinkState
+from headgate.host.loop import READ, WRITE, Loop, now_ms
+from headgate.host.transport import PlainTransport, Tls, Transport
+
+log = logging.getLogger(__name__)
+
+_WRITES_PER_FLUSH: Final = 4
+
+
+class Connection:
+    """Moves the bytes of one link."""
+
+    def __init__(
+        self, loop: Loop, sock: socket.socket, transport: Transport, link: Link, connecting: bool
+    ) -> None:
+        self.link = link
+        self.on_closed: Callable[[Connection], None] = lambda connection: None
+        self._loop = loop
+        self._sock = sock
+        self._fd = sock.fileno()
+        self._transport = transport
+        self._connecting = connecting
+        self._blocked = False
+        self._mask = WRITE if connecting else READ
+        self._closed = False
+        link.on_dirty = self._link_dirty
+        loop.add(self._fd, self, self._mask)
+
+    def ready(self, mask: int) -> None:
+        """The poll says that something can be done."""
+        try:
+            if self._connecting:
+                self._finish_connecting()
+            elif mask & ~WRITE:
+                self._read()
+            if mask & WRITE and not self._closed:
+                self._blocked = False
+                self.flush()
+        except OSError as error:
+            self._lost(error)
+        except Exception as error:
+            self.link.fail(PeerLost(self.link.peer, f"a failure on this side: {error!r}"))
+            raise
+        finally:
+            self._settle()
+
+    def flush(self) -> None:
+        """Send what the link has, as far as the socket takes it."""
+        link = self.link
+        if self._closed or self._connecting:
+            return
+        try:
+            for _ in range(_WRITES_PER_FLUSH):
+                if self._blocked:
+                    break
+                parts = link.outgoing()
+                if not parts:
+                    break
+                self._write(parts)
+        except OSError as error:
+            self._lost(error)
+        finally:
+            self._settle()
+
+    def tick(self) -> None:
+        """Time has passed."""
+        self.link.tick(now_ms())
+        self._settle()
+
+    def close(self) -> None:
+        """Close the socket now; the link must have ended."""
+        if self._closed:
+            return
+        self._closed = True
+        self._loop.remove(self._fd)
+        self._transport.close()
+        self.on_closed(self)
+
+    def _write(self, parts: list[bytes | bytearray | memoryview]) -> None:
+        try:
+            sent = self._transport.write(parts)
+        except BlockingIOError:
+            self._blocked = True
+            return
+        self.link.sent(sent, now_ms())
+        self._blocked = self.link.outbox.pending_bytes > 0 and sent < sum(map(len, parts))
+
+    def _read(self) -> None:
+        link = self.link
+        while link.is_alive:
+            targets = link.targets()
+            if not targets:
+                return
+            try:
+                count = self._transport.read(targets)
+            except BlockingIOError:
+                return
+            if count == 0:
+                link.ended("it closed the connection")
+                return
+            link.received(count, now_ms())
+            if not self._transport.has_buffered:
+                return
+
+    def _finish_connecting(self) -> None:
+        code = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            raise OSError(code, "cannot connect")
+        self._connecting = False
+        self.link.connected(now_ms())
+
+    def _lost(self, error: OSError) -> None:
+        self.link.ended(_describe(error))
+
+    def _link_dirty(self, link: Link) -> None:
+        self._loop.mark_dirty(self)
+
+    def _settle(self) -> None:
+        """Bring the poll mask in line with the link, or close behind it."""
+        if self._closed:
+            return
+        link = self.link
+        if link.state is LinkState.CLOSED:
+            self.close()
+            return
+        if self._connecting:
+            return
+        mask = 0 if link.decoder.paused else READ
+        if self._blocked:
+            mask |= WRITE
+        if mask != self._mask:
+            self._mask = mask
+            self._loop.change(self._fd, mask)
+
+
+class Server:
+    """Accepts connections at the data port."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        settings: ExchangeSettings,
+        tls: Tls | None,
+        make_link: Callable[[PeerName], Link],
+        on_connection: Callable[[Connection], None],
+    ) -> None:
+        self._loop = loop
+        self._settings = settings
+        self._tls = tls
+        self._make_link = make_link
+        self._on_connection = on_connection
+        self._sock = _listen(settings)
+        self.address: Address = self._sock.getsockname()[:2]
+        loop.add(self._sock.fileno(), self)
+
+    def ready(self, mask: int) -> None:
+        """Somebody connects."""
+        for _ in range(self._settings.accept_backlog):
+            try:
+                sock, address = self._sock.accept()
+            except (BlockingIOError, ConnectionAbortedError):
+                return
+            try:
+                tune(sock, self._settings)
+                link = self._make_link(PeerName(f"{address[0]}:{address[1]}"))
+                self._on_connection(open_connection(self._loop, sock, self._tls, link, True))
+            except OSError as error:
+                log.warning("a connection from %s was lost at once: %s", address, error)
+                sock.close()
+
+    def close(self) -> None:
+        self._loop.remove(self._sock.fileno())
+        self._sock.close()
+
+
+def connect(
+    loop: Loop, settings: ExchangeSettings, tls: Tls | None, address: Address, link: Link
+) -> Connection | None:
+    """Start to connect; if even that fails the link has ended and there is no connection."""
+    try:
+        family, kind, protocol, _, target = socket.getaddrinfo(
+            address[0], address[1], type=socket.SOCK_STREAM
+        )[0]
+        sock = socket.socket(family, kind, protocol)
+    except OSError as error:
+        link.fail(ConnectFailed(link.peer, f"cannot connect: {_describe(error)}"))
+        return None
+    try:
+        tune(sock, settings)
+        with contextlib.suppress(BlockingIOError):
+            sock.connect(target)
+        return open_connection(loop, sock, tls, link, False)
+    except OSError as error:
+        sock.close()
+        link.fail(ConnectFailed(link.peer, f"cannot connect: {_describe(error)}"))
+        return None
+
+
+def open_connection(
+    loop: Loop, sock: socket.socket, tls: Tls | None, link: Link, is_server: bool
+) -> Connection:
+    """Join a socket and a link."""
+    if tls is None:
+        return Connection(loop, sock, PlainTransport(sock), link, connecting=not is_server)
+    return TlsConnection(loop, sock, tls, link, is_server)
+
+
+class TlsConnection(Connection):
+    """A connection whose socket becomes a TLS one when it is connected."""
+
+    def __init__(
+        self, loop: Loop, sock: socket.socket, tls: Tls, link: Link, is_server: bool
+    ) -> None:
+        self._tls = tls
+        transport: Transport = PlainTransport(sock)
+        if is_server:
+            transport = tls.wrap(sock, is_server=True)
+            sock = transport.socket
+        super().__init__(loop, sock, transport, link, connecting=not is_server)
+
+    def _finish_connecting(self) -> None:
+        super()._finish_connecting()
+        self._loop.remove(self._fd)
+        wrapped = self._tls.wrap(self._sock, is_server=False)
+        self._transport, self._sock = wrapped, wrapped.socket
+        self._loop.add(self._fd, self, self._mask)
+
+
+def tune(sock: socket.socket, settings: ExchangeSettings) -> None:
+    """Set the options of a data socket: no delay, keep-alive, buffer sizes."""
+    sock.setblocking(False)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if settings.socket_buffer_bytes:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, settings.socket_buffer_bytes)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, settings.socket_buffer_bytes)
+
+
+def _listen(settings: ExchangeSettings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.bind_host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((settings.bind_host, settings.bind_port))
+        sock.listen(settings.accept_backlog)
+        sock.setblocking(False)
+    except OSError as error:
+        sock.close()
+        raise SettingsInvalid(
+            "taskmanager.data.port",
+            f"cannot listen at {settings.bind_host}:{settings.bind_port}: {error.strerror}",
+        ) from error
+    return sock
+
+
+def _describe(error: OSError) -> str:
+    return error.strerror or str(error) or type(error).__name__

@@ -1,0 +1,140 @@
+"""The loop: polls sockets, fires timers, flushes connections that have something to send.
+
+It is no thread. Whoever holds the baton calls ``poll``: without waiting between two steps, or with
+waiting when nothing else is to be done. Everything in here happens inside the baton, but ``nudge``.
+"""
+
+import heapq
+import logging
+import select
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import count
+from typing import Final, Protocol
+
+log = logging.getLogger(__name__)
+
+READ: Final = select.POLLIN
+WRITE: Final = select.POLLOUT
+
+
+class Pollable(Protocol):
+    """Something with a file descriptor."""
+
+    def ready(self, mask: int) -> None: ...
+
+
+class Flushable(Protocol):
+    """Something that may have bytes to send."""
+
+    def flush(self) -> None: ...
+
+
+def now_ms() -> float:
+    """The clock that all deadlines are in."""
+    return time.monotonic_ns() / 1e6
+
+
+class Loop:
+    """``transport`` is ``epoll``, ``poll`` (any Unix) or ``auto``."""
+
+    def __init__(self, transport: str = "auto") -> None:
+        use_epoll = transport == "epoll" or (transport == "auto" and hasattr(select, "epoll"))
+        self._epoll = select.epoll() if use_epoll else None
+        self._poll = None if use_epoll else select.poll()
+        self._pollables: dict[int, Pollable] = {}
+        self._dirty: list[Flushable] = []
+        self._timers: list[tuple[float, int, Callable[[], None]]] = []
+        self._number = count()
+        self._nudged, self._nudger = socket.socketpair()
+        self._nudged.setblocking(False)
+        self._nudger.setblocking(False)
+        self._register(self._nudged.fileno(), READ)
+        self.polls = 0
+        self.closed = False
+
+    def poll(self, wait_ms: float | None = 0) -> None:
+        """Send, fire what is due, then look at the sockets; wait up to ``wait_ms`` (None: long)."""
+        self.polls += 1
+        if self._dirty:
+            self._flush()
+        if self._timers:
+            self._fire()
+            wait_ms = self._until_next_timer(wait_ms)
+        if self._dirty:
+            wait_ms = 0
+        for fd, mask in self._wait(wait_ms):
+            pollable = self._pollables.get(fd)
+            if pollable is not None:
+                self._guard(lambda pollable=pollable, mask=mask: pollable.ready(mask))  # type: ignore[misc]
+            elif fd == self._nudged.fileno():
+                with suppress(BlockingIOError):
+                    self._nudged.recv(4096)
+        if self._dirty:
+            self._flush()
+
+    def later(self, delay_ms: float, call: Callable[[], None]) -> None:
+        """Call back after a while, from inside a poll."""
+        heapq.heappush(self._timers, (now_ms() + delay_ms, next(self._number), call))
+
+    def mark_dirty(self, flushable: Flushable) -> None:
+        """Flush it at the next poll."""
+        self._dirty.append(flushable)
+
+    def nudge(self) -> None:
+        """Wake whoever waits in ``poll``; any thread may call this."""
+        with suppress(BlockingIOError, OSError):
+            self._nudger.send(b"\0")
+
+    def add(self, fd: int, pollable: Pollable, mask: int = READ) -> None:
+        self._pollables[fd] = pollable
+        self._register(fd, mask)
+
+    def change(self, fd: int, mask: int) -> None:
+        (self._epoll or self._poll).modify(fd, mask)  # type: ignore[union-attr]
+
+    def remove(self, fd: int) -> None:
+        if self._pollables.pop(fd, None) is not None:
+            (self._epoll or self._poll).unregister(fd)  # type: ignore[union-attr]
+
+    def close(self) -> None:
+        self.closed = True
+        self._timers.clear()
+        self._nudged.close()
+        self._nudger.close()
+        if self._epoll is not None:
+            self._epoll.close()
+
+    def _register(self, fd: int, mask: int) -> None:
+        (self._epoll or self._poll).register(fd, mask)  # type: ignore[union-attr]
+
+    def _wait(self, wait_ms: float | None) -> list[tuple[int, int]]:
+        if self._epoll is not None:
+            return self._epoll.poll(-1 if wait_ms is None else wait_ms / 1000)
+        assert self._poll is not None
+        return self._poll.poll(None if wait_ms is None else wait_ms)
+
+    def _until_next_timer(self, wait_ms: float | None) -> float | None:
+        if not self._timers:
+            return wait_ms
+        until = max(0.0, self._timers[0][0] - now_ms())
+        return until if wait_ms is None else min(wait_ms, until)
+
+    def _fire(self) -> None:
+        now = now_ms()
+        while self._timers and self._timers[0][0] <= now:
+            self._guard(heapq.heappop(self._timers)[2])
+
+    def _flush(self) -> None:
+        dirty, self._dirty = self._dirty, []
+        for flushable in dirty:
+            self._guard(flushable.flush)
+
+    def _guard(self, call: Callable[[], None]) -> None:
+        """One connection's or timer's bug must not stop the others."""
+        try:
+            call()
+        except Exception:
+            log.exception("a handler of the exchange loop failed")

@@ -1,0 +1,162 @@
+"""Runners: the thread of a task, and how it shares the baton.
+
+A task is a machine with ``step``. Its runner steps it as long as there is something to do, polls
+the network in between without waiting, and lets others have the baton when its slice is over. With
+nothing to do it waits in the network itself, or parks if somebody else wants the baton.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from enum import Enum
+from typing import Final, Protocol
+
+from headgate.base.errors import TaskCancelled
+from headgate.host.baton import Baton, Turn
+from headgate.host.loop import Loop, now_ms
+
+log = logging.getLogger(__name__)
+
+POLL_EVERY_MS: Final = 0.2
+SLICE_MS: Final = 1.0
+
+
+class Progress(Enum):
+    """How a step went."""
+
+    MORE = "did something, and there may be more"
+    IDLE = "nothing to do until woken"
+    DONE = "finished for good"
+
+
+class Stepper(Protocol):
+    """A task, as its runner sees it."""
+
+    name: str
+
+    def step(self) -> Progress:
+        """Do one bundle's worth of work; called on the task's own thread, inside the baton."""
+
+    def close(self, error: BaseException | None) -> None:
+        """Give back everything; always called, with the error if it failed."""
+
+
+class Seat:
+    """A thread's place among the others: it waits here, for the network or for its turn."""
+
+    def __init__(self, name: str, baton: Baton, loop: Loop) -> None:
+        self.turn = Turn(name)
+        self.cancelled = False
+        self._baton = baton
+        self._loop = loop
+        self._woken = False
+
+    def wake(self) -> None:
+        """There may be something to do (called inside the baton)."""
+        self._woken = True
+        self._baton.wake(self.turn)
+
+    def cancel(self) -> None:
+        """Let the next wait raise TaskCancelled (called inside the baton)."""
+        self.cancelled = True
+        self.wake()
+
+    def wait(self, ready: Callable[[], bool]) -> None:
+        """Return when ``ready`` says so; meanwhile others run and the network is served."""
+        while True:
+            self._woken = False
+            if self.cancelled:
+                raise TaskCancelled(f"task {self.turn.name} was cancelled")
+            if ready():
+                return
+            self._loop.poll(0)
+            if not self._woken:
+                self.rest()
+
+    def rest(self) -> None:
+        """Nothing to do: let somebody else run, or sleep in the network."""
+        baton = self._baton
+        if baton.wanted:
+            baton.park(self.turn)
+            return
+        baton.asleep = True
+        try:
+            if not baton.wanted:
+                self._loop.poll(None)
+        finally:
+            baton.asleep = False
+
+    @property
+    def woken(self) -> bool:
+        return self._woken
+
+    def expect_wake(self) -> None:
+        """Forget earlier wakes; look at the input once more before resting."""
+        self._woken = False
+
+
+class Runner:
+    """Runs one task on a thread of its own until it is done, fails or is cancelled."""
+
+    def __init__(self, seat: Seat, baton: Baton, loop: Loop, task: Stepper) -> None:
+        self.task = task
+        self.seat = seat
+        self.error: BaseException | None = None
+        self.steps = 0
+        self._baton = baton
+        self._loop = loop
+        self._thread = threading.Thread(target=self._run, name=f"headgate-{task.name}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def join(self, timeout_s: float | None = None) -> None:
+        """Wait for the end; raises what the task raised."""
+        self._thread.join(timeout_s)
+        if self._thread.is_alive():
+            raise TimeoutError(f"task {self.task.name} did not end within {timeout_s} s")
+        if self.error is not None:
+            raise self.error
+
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def _run(self) -> None:
+        baton, turn = self._baton, self.seat.turn
+        baton.take(turn)
+        try:
+            self._step_until_done()
+        except BaseException as error:
+            self.error = error
+        finally:
+            try:
+                self.task.close(self.error)
+            except Exception:
+                log.exception("task %s could not be closed", self.task.name)
+            self._loop.poll(0)
+            baton.give(turn)
+
+    def _step_until_done(self) -> None:
+        seat, baton, loop, step = self.seat, self._baton, self._loop, self.task.step
+        polled = slice_start = now_ms()
+        while not seat.cancelled:
+            seat.expect_wake()
+            progress = step()
+            self.steps += 1
+            if progress is Progress.DONE:
+                return
+            now = now_ms()
+            if progress is Progress.IDLE:
+                loop.poll(0)
+                if not seat.woken and not seat.cancelled:
+                    seat.rest()
+                    slice_start = now
+                polled = now_ms()
+            elif now - polled > POLL_EVERY_MS:
+                loop.poll(0)
+                polled = now
+            if now - slice_start > SLICE_MS and baton.wanted:
+                baton.yield_to_others(seat.turn)
+                slice_start = polled = now_ms()
+        raise TaskCancelled(f"task {self.task.name} was cancelled")

@@ -1,0 +1,219 @@
+"""Files: the three storages of blocking partitions, and spill files for very large elements.
+
+All live in one folder of the task manager, which goes with it. An entry is a length (4 bytes, the
+top bit marks an event) and the data. File: written and read by system calls. Mmap: written and read
+through a mapping that grows by doubling. File-mmap: written as a file, read through a mapping.
+"""
+
+import mmap
+import shutil
+import struct
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from typing import BinaryIO, Final, Protocol
+
+from headgate.base.elements import ByteLike
+from headgate.base.ids import PartitionId
+from headgate.base.settings import MIB, Storage
+from headgate.core.egress.blocking import Store, StoreReader
+
+_HEAD: Final = struct.Struct("<I")
+_EVENT_BIT: Final = 1 << 31
+_FIRST_MAPPING: Final = MIB
+
+
+class FileRoom:
+    """A folder of files that are all gone when it is closed."""
+
+    def __init__(self, storage: Storage = Storage.FILE_MMAP, parent: str | None = None) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="headgate-", dir=parent))
+        self._numbers = count()
+        self._storage = storage
+
+    def make_store(self, partition: PartitionId, index: int) -> Store:
+        """A fresh store for one blocking subpartition."""
+        path = self.path / f"store-{next(self._numbers)}-{index}"
+        return _STORES[self._storage](path)
+
+    def open(self) -> "SpillFile":
+        """A fresh spill file."""
+        return SpillFile(self.path / f"spill-{next(self._numbers)}")
+
+    def close(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+class SpillFile:
+    """One element too large for memory: written as it comes, then read through a mapping."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = open(path, "w+b")  # noqa: SIM115 - closed by close()
+        self._mapping: mmap.mmap | None = None
+
+    def write(self, data: memoryview) -> None:
+        self._file.write(data)
+
+    def view(self) -> memoryview:
+        self._file.flush()
+        self._mapping = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
+        return memoryview(self._mapping)
+
+    def close(self) -> None:
+        if self._mapping is not None:
+            _close_mapping(self._mapping)
+        self._file.close()
+        self._path.unlink(missing_ok=True)
+
+
+class _Writer(Protocol):
+    def write(self, head: bytes, data: ByteLike) -> None: ...
+
+    def finish(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class FileStore:
+    """Written by a file object, read by another; subclasses change one or both ways."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._writer: _Writer | None = self._open_writer(path)
+
+    def append(self, data: ByteLike, is_event: bool) -> None:
+        assert self._writer is not None, "the store is finished"
+        size = len(data)
+        self._writer.write(_HEAD.pack(size | _EVENT_BIT if is_event else size), data)
+
+    def finish(self) -> None:
+        writer, self._writer = self._writer, None
+        assert writer is not None, "the store was finished before"
+        writer.finish()
+        writer.close()
+
+    def open_reader(self) -> StoreReader:
+        return _FileReader(self._path)
+
+    def delete(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
+        self._path.unlink(missing_ok=True)
+
+    def _open_writer(self, path: Path) -> _Writer:
+        return _FileWriter(path)
+
+
+class FileMappedStore(FileStore):
+    """Written as a file, read through a mapping."""
+
+    def open_reader(self) -> StoreReader:
+        return _MappedReader(self._path)
+
+
+class MappedStore(FileMappedStore):
+    """Written and read through mappings."""
+
+    def _open_writer(self, path: Path) -> _Writer:
+        return _MappedWriter(path)
+
+
+_STORES: Final[dict[Storage, Callable[[Path], Store]]] = {
+    Storage.FILE: FileStore,
+    Storage.FILE_MMAP: FileMappedStore,
+    Storage.MMAP: MappedStore,
+}
+
+
+class _FileWriter:
+    def __init__(self, path: Path) -> None:
+        self._file: BinaryIO = open(path, "xb", buffering=MIB)  # noqa: SIM115 - closed by close()
+
+    def write(self, head: bytes, data: ByteLike) -> None:
+        self._file.write(head)
+        self._file.write(data)
+
+    def finish(self) -> None:
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _MappedWriter:
+    def __init__(self, path: Path) -> None:
+        self._file = open(path, "x+b")  # noqa: SIM115 - closed by close()
+        self._file.truncate(_FIRST_MAPPING)
+        self._mapping = mmap.mmap(self._file.fileno(), _FIRST_MAPPING)
+        self._at = 0
+
+    def write(self, head: bytes, data: ByteLike) -> None:
+        end = self._at + len(head) + len(data)
+        if end > len(self._mapping):
+            self._grow(end)
+        middle = self._at + len(head)
+        self._mapping[self._at : middle] = head
+        self._mapping[middle:end] = data
+        self._at = end
+
+    def finish(self) -> None:
+        self._mapping.flush()
+        self._mapping.close()
+        self._file.truncate(self._at)
+
+    def close(self) -> None:
+        self._mapping.close()
+        self._file.close()
+
+    def _grow(self, end: int) -> None:
+        size = len(self._mapping)
+        while size < end:
+            size *= 2
+        self._mapping.close()
+        self._file.truncate(size)
+        self._mapping = mmap.mmap(self._file.fileno(), size)
+
+
+class _FileReader:
+    def __init__(self, path: Path) -> None:
+        self._file = open(path, "rb", buffering=MIB)  # noqa: SIM115 - closed by close()
+
+    def next(self) -> tuple[ByteLike, bool] | None:
+        head = self._file.read(_HEAD.size)
+        if not head:
+            return None
+        (size,) = _HEAD.unpack(head)
+        return self._file.read(size & ~_EVENT_BIT), bool(size & _EVENT_BIT)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _MappedReader:
+    def __init__(self, path: Path) -> None:
+        with open(path, "rb") as file:
+            self._mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self._view = memoryview(self._mapping)
+        self._at = 0
+
+    def next(self) -> tuple[ByteLike, bool] | None:
+        if self._at == len(self._view):
+            return None
+        (size,) = _HEAD.unpack_from(self._view, self._at)
+        start = self._at + _HEAD.size
+        self._at = start + (size & ~_EVENT_BIT)
+        return self._view[start : self._at], bool(size & _EVENT_BIT)
+
+    def close(self) -> None:
+        self._view = memoryview(b"")
+        _close_mapping(self._mapping)
+
+
+def _close_mapping(mapping: mmap.mmap) -> None:
+    # A slice that still travels keeps the mapping open; it goes with the slice.
+    with suppress(BufferError):
+        mapping.close()

@@ -1,0 +1,1 @@
+"""The same core under a virtual clock, a virtual network and seeded faults, in one thread."""
