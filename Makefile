@@ -47,7 +47,7 @@ sim: $(READY) ## simulate SEEDS=n runs, or replay one: SEED=41
 	$(BIN)/python -m headgate.sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
 
 bench: $(READY) ## measure exchange, isolation and records
-	set -e; for name in $(BENCHES); do $(BIN)/python bench/$$name.py; done
+	set -e; for name in $(BENCHES); do $(BIN)/python -m headgate bench $$name; done
 
 all: check test ## everything that CI runs
 

@@ -96,6 +96,8 @@ def encode_element(element: Element, serializer: Serializer) -> tuple[bytes, Byt
             tag, body = STATUS, _STATUS.pack(active)
         case LatencyMarker(marked_ms, operator, subtask):
             tag, body = LATENCY, _LATENCY.pack(marked_ms, operator, subtask)
+    if isinstance(body, memoryview):
+        body = body.cast("B")  # a serializer may answer with wider items; lengths are in bytes
     return PREFIX.pack(1 + len(body), tag), body
 
 

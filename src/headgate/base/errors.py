@@ -33,6 +33,14 @@ from headgate.base.ids import ChannelId, PartitionId, PeerName
 class HeadgateError(Exception):
     """Base of all errors that Headgate raises on purpose."""
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # A worker's error reaches the driver pickled: message and facts, past the constructor.
+        return _revive, (type(self), self.args), self.__dict__
+
+
+def _revive(kind: type[HeadgateError], args: tuple[object, ...]) -> HeadgateError:
+    return kind.__new__(kind, *args)
+
 
 class SettingsInvalid(HeadgateError):
     """A setting, or a file that a setting names, cannot be used."""

@@ -5,7 +5,8 @@ in a file or on a command line; a wrong value is refused with its key and what w
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from contextlib import suppress
+from dataclasses import Field, dataclass, field, fields
 from enum import Enum
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from headgate.base.errors import SettingsInvalid
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
 GIB: Final = 1024 * MIB
+MAX_PORT: Final = 65_535
 
 
 class FlowControl(str, Enum):
@@ -169,11 +171,17 @@ class ExchangeSettings:
     def __post_init__(self) -> None:
         for f in fields(self):
             low, value = f.metadata["low"], getattr(self, f.name)
-            if low is not None and value < low:
+            if low is not None and not value >= low:
                 raise SettingsInvalid(f.metadata["key"], f"{value} is below {low}")
         if self.memory_fraction >= 1:
             raise SettingsInvalid(
                 "taskmanager.memory.network.fraction", f"{self.memory_fraction} is not below 1"
+            )
+        if self.segment_bytes > self.memory_max_bytes:
+            raise SettingsInvalid(
+                "taskmanager.memory.segment-size",
+                f"{self.segment_bytes} is above taskmanager.memory.network.max "
+                f"({self.memory_max_bytes}), so that there would be no buffer",
             )
         if self.memory_min_bytes > self.memory_max_bytes:
             raise SettingsInvalid(
@@ -192,12 +200,21 @@ class ExchangeSettings:
                 "must be at least 1 when channels have no exclusive buffers",
             )
 
+        if self.heartbeat_timeout_ms < self.heartbeat_interval_ms:
+            raise SettingsInvalid(
+                "heartbeat.timeout",
+                f"{self.heartbeat_timeout_ms} is below heartbeat.interval "
+                f"({self.heartbeat_interval_ms}), so that every quiet peer would be given up",
+            )
+        if self.bind_port > MAX_PORT:
+            raise SettingsInvalid("taskmanager.data.port", f"{self.bind_port} is above {MAX_PORT}")
+
     @classmethod
     def parse(cls, texts: Mapping[str, str]) -> "ExchangeSettings":
         """Settings from keys and texts; keys of other rooms are left alone."""
         known = {f.metadata["key"]: f for f in fields(cls)}
         values: dict[str, Any] = {
-            known[key].name: _parse_value(key, known[key].default, text.strip())
+            known[key].name: _parse_value(key, known[key], text.strip())
             for key, text in texts.items()
             if key in known
         }
@@ -223,11 +240,15 @@ def describe_settings() -> list[tuple[str, str, str]]:
     return rows
 
 
-_UNITS: Final = {"kb": KIB, "k": KIB, "mb": MIB, "m": MIB, "gb": GIB, "g": GIB, "b": 1}
-_TIMES: Final = {"ms": 1, "s": 1000, "min": 60_000}
+_UNITS: Final[dict[str, dict[str, int]]] = {
+    "bytes": {"kb": KIB, "k": KIB, "mb": MIB, "m": MIB, "gb": GIB, "g": GIB, "b": 1},
+    "ms": {"ms": 1, "s": 1000, "min": 60_000},
+}
+"""What may follow a number, by the unit that ends the field's name."""
 
 
-def _parse_value(key: str, default: object, text: str) -> object:
+def _parse_value(key: str, setting: Field[Any], text: str) -> object:
+    default = setting.default
     if isinstance(default, bool):
         if text.lower() in ("true", "false"):
             return text.lower() == "true"
@@ -238,24 +259,20 @@ def _parse_value(key: str, default: object, text: str) -> object:
             return type(default)(text.lower())
         raise SettingsInvalid(key, f"{text!r} is none of {', '.join(choices)}")
     if isinstance(default, float):
-        return _parse_number(key, text, float)
+        try:
+            return float(text)
+        except ValueError:
+            raise SettingsInvalid(key, f"{text!r} is not a number") from None
     if isinstance(default, int):
-        return _parse_amount(key, text)
+        return _parse_amount(key, text, _UNITS.get(setting.name.rpartition("_")[2], {}))
     return text
 
 
-def _parse_amount(key: str, text: str) -> int:
-    lowered = text.lower().replace(" ", "")
-    for units in (_TIMES, _UNITS):
-        for unit, factor in units.items():
-            number = lowered.removesuffix(unit)
-            if number != lowered and number.lstrip("-").isdigit():
-                return int(number) * factor
-    return int(_parse_number(key, lowered, int))
-
-
-def _parse_number(key: str, text: str, kind: type[int] | type[float]) -> float:
-    try:
-        return kind(text)
-    except ValueError:
-        raise SettingsInvalid(key, f"{text!r} is not a number") from None
+def _parse_amount(key: str, text: str, units: Mapping[str, int]) -> int:
+    number = text.lower().rstrip("abcdefghijklmnopqrstuvwxyz")
+    unit = text.lower()[len(number) :]
+    if not unit or unit in units:
+        with suppress(ValueError):
+            return int(number) * units.get(unit, 1)
+    behind = f", with {', '.join(units)} or nothing behind it" if units else ""
+    raise SettingsInvalid(key, f"{text!r} is not a whole number{behind}")

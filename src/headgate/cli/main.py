@@ -9,7 +9,12 @@ import sys
 import click
 
 from headgate import __version__
+from headgate.base.errors import HeadgateError, SettingsInvalid
+from headgate.cli.bench_commands import bench
+from headgate.cli.demo import run_demo
 
+FAILED = 1
+CONFIGURATION = 2
 INTERRUPTED = 130
 
 
@@ -17,6 +22,16 @@ INTERRUPTED = 130
 @click.version_option(__version__, prog_name="headgate")
 def command() -> None:
     """Stream processing in Python on the Spark cluster you already have."""
+
+
+command.add_command(bench)
+
+
+@command.command()
+@click.option("--seconds", default=1.5, show_default=True, type=click.FloatRange(0.2, 60))
+def demo(seconds: float) -> None:
+    """Show live what a stopped consumer does to its neighbour, with and without credits."""
+    run_demo(seconds)
 
 
 def main() -> None:
@@ -28,4 +43,7 @@ def main() -> None:
         sys.exit(trouble.exit_code)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(INTERRUPTED)
+    except HeadgateError as error:
+        click.echo(f"headgate: {error}", err=True)
+        sys.exit(CONFIGURATION if isinstance(error, SettingsInvalid) else FAILED)
     sys.exit(code if isinstance(code, int) else 0)

@@ -11,6 +11,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from headgate.base.errors import TaskCancelled
+
 LONG_STEP_S: Final = 0.005
 """A loan that lasts one to two of these is called in."""
 
@@ -20,11 +22,13 @@ _QUIET_TICKS: Final = 20
 class Turn:
     """One thread's place in the order. ``parked`` means: hand me the baton only if I am woken."""
 
-    __slots__ = ("_go", "name", "parked")
+    __slots__ = ("_go", "name", "parked", "thread")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.parked = False
+        self.thread = 0
+        """Who asked last with it."""
         self._go = threading.Lock()
         self._go.acquire()
 
@@ -48,8 +52,9 @@ class Baton:
         self._nudge = nudge
         self._mutex = threading.Lock()
         self._queue: deque[Turn] = deque()
-        self._loan: deque[Turn] = deque()
+        self._loan: dict[Turn, None] = {}  # the holder, while its user's code runs
         self._loans = 0
+        self._closed = False
         self._watchdog: Watchdog | None = None
 
     @property
@@ -58,15 +63,18 @@ class Baton:
         return bool(self._queue)
 
     def take(self, turn: Turn) -> None:
-        """Wait for the baton."""
+        """Wait for the baton; TaskCancelled if there is none any more."""
+        turn.thread = threading.get_ident()
         with self._mutex:
+            if self._closed:
+                raise TaskCancelled(f"{turn.name} came after the task manager had closed")
             if self.holder is None:
                 self.holder = turn
                 return
             self._queue.append(turn)
         if self.asleep:
             self._nudge()
-        turn.wait()
+        self._wait(turn)
 
     def give(self, turn: Turn) -> None:
         """Hand it on: to the first in the queue, else to the standby."""
@@ -80,14 +88,14 @@ class Baton:
         with self._mutex:
             self._queue.append(turn)
             self._pass_on(turn)
-        turn.wait()
+        self._wait(turn)
 
     def park(self, turn: Turn) -> None:
         """Hand it on and sleep until ``wake``."""
         with self._mutex:
             turn.parked = True
             self._pass_on(turn)
-        turn.wait()
+        self._wait(turn)
 
     def wake(self, turn: Turn) -> None:
         """Let a parked thread have its turn (the holder says so)."""
@@ -98,32 +106,53 @@ class Baton:
                 turn.parked = False
                 self._queue.append(turn)
 
+    def held_here(self) -> bool:
+        """Whether the calling thread holds it."""
+        holder = self.holder
+        return holder is not None and holder.thread == threading.get_ident()
+
+    def close(self, turn: Turn) -> bool:
+        """The holder keeps it for good, and who asks later is refused; False if somebody waits."""
+        with self._mutex:
+            assert self.holder is turn
+            self._closed = not self._queue
+            return self._closed
+
     # Loans: the user's code runs, and may take long.
 
     def lend(self, turn: Turn) -> None:
         """The holder is about to run code that touches no machine."""
+        assert self.holder is turn, f"{turn.name} lends a baton that it does not hold"
         self._loans += 1
-        self._loan.append(turn)
+        self._loan[turn] = None
         watchdog = self._watchdog
         if watchdog is not None and watchdog.dozing:
             watchdog.rouse()
 
     def regain(self, turn: Turn) -> None:
         """That code is through: go on, or ask for the baton if it was called in."""
-        try:
-            self._loan.pop()  # whoever pops the loan, we or the watchdog, decides; pops are atomic
-        except IndexError:
+        # Whoever pops the loan, we or the watchdog, decides; a pop is atomic, and we pop only ours.
+        if self._loan.pop(turn, turn) is turn:
+            self.take(turn)
+
+    def recover(self, turn: Turn) -> None:
+        """Hold the baton after an error, wherever between lending and regaining that was."""
+        if self._loan.pop(turn, turn) is turn:
+            with self._mutex:
+                if self.holder is turn:
+                    return
             self.take(turn)
 
     def call_in(self) -> bool:
         """Pass the baton on although its holder is busy with the user's code."""
-        try:
-            turn = self._loan.pop()
-        except IndexError:
-            return False
-        self.called_in += 1
-        self.give(turn)
-        return True
+        with self._mutex:  # so that nobody sees it popped and not yet passed on
+            try:
+                turn, _ = self._loan.popitem()
+            except KeyError:
+                return False
+            self.called_in += 1
+            self._pass_on(turn)
+            return True
 
     def watch(self) -> "Watchdog":
         """Start the thread that calls in long loans."""
@@ -135,6 +164,19 @@ class Baton:
     def loan_state(self) -> tuple[int, bool]:
         """How many loans there were, and whether one is open."""
         return self._loans, bool(self._loan)
+
+    def _wait(self, turn: Turn) -> None:
+        try:
+            turn.wait()
+        except BaseException:  # the main thread is interrupted: nobody may wait for it
+            with self._mutex:
+                if turn in self._queue:
+                    self._queue.remove(turn)
+                elif self.holder is turn:
+                    turn.wait()
+                    self._pass_on(turn)
+                turn.parked = False
+            raise
 
     def _pass_on(self, turn: Turn) -> None:
         assert self.holder is turn, f"{turn.name} gives a baton that it does not hold"
@@ -169,6 +211,8 @@ class Watchdog(threading.Thread):
             seen = state
             if quiet > _QUIET_TICKS:
                 self.dozing, quiet = True, 0
+                if self._baton.loan_state != state:  # lent before it could see that we doze
+                    self.dozing = False
 
     def rouse(self) -> None:
         self.dozing = False

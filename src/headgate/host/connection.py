@@ -4,22 +4,32 @@ A connection owns its socket and closes it on every path: when its link has ende
 """
 
 import contextlib
+import errno
 import logging
+import os
 import socket
 from collections.abc import Callable
 from typing import Final
 
-from headgate.base.errors import ConnectFailed, PeerLost, SettingsInvalid
+from headgate.base.errors import (
+    ConnectFailed,
+    PeerBrokeProtocol,
+    PeerLost,
+    PeerUnproven,
+    SettingsInvalid,
+)
 from headgate.base.ids import PeerName
 from headgate.base.settings import ExchangeSettings
 from headgate.core.exchange.directory import Address
 from headgate.core.exchange.link import Link, LinkState
 from headgate.host.loop import READ, WRITE, Loop, now_ms
-from headgate.host.transport import PlainTransport, Tls, Transport
+from headgate.host.transport import HANG_UPS, PlainTransport, Tls, Transport
 
 log = logging.getLogger(__name__)
 
 _WRITES_PER_FLUSH: Final = 4
+_LAST_READS: Final = 64
+_ACCEPT_PAUSE_MS: Final = 200
 
 
 class Connection:
@@ -45,10 +55,13 @@ class Connection:
         """The poll says that something can be done."""
         try:
             if self._connecting:
-                self._finish_connecting()
-            elif mask & ~WRITE:
+                if self.link.is_alive:
+                    self._finish_connecting()
+            elif not self.link.is_alive and mask & ~(READ | WRITE):
+                self._hung_up()
+            elif mask & ~WRITE or self._transport.awaits_write:
                 self._read()
-            if mask & WRITE and not self._closed:
+            if (mask & WRITE or self._transport.awaits_read) and not self._closed:
                 self._blocked = False
                 self.flush()
         except OSError as error:
@@ -63,8 +76,11 @@ class Connection:
         """Send what the link has, as far as the socket takes it."""
         link = self.link
         if self._closed or self._connecting:
+            self._settle()  # its link may have ended before the connection came about
             return
         try:
+            if self._transport.has_buffered:  # the decoder had paused, and no poll sees these bytes
+                self._read()
             for _ in range(_WRITES_PER_FLUSH):
                 if self._blocked:
                     break
@@ -72,8 +88,14 @@ class Connection:
                 if not parts:
                     break
                 self._write(parts)
+            else:
+                if link.outbox.pending_bytes and not self._blocked:
+                    self._loop.mark_dirty(self)
         except OSError as error:
             self._lost(error)
+        except Exception as error:
+            link.fail(PeerLost(link.peer, f"a failure on this side: {error!r}"))
+            raise
         finally:
             self._settle()
 
@@ -89,6 +111,11 @@ class Connection:
         self._closed = True
         self._loop.remove(self._fd)
         self._transport.close()
+        self.link.outbox.close()  # what it could not send any more goes home
+        error = self.link.error
+        if error is not None:
+            strange = isinstance(error, PeerBrokeProtocol | PeerUnproven)
+            log.log(logging.WARNING if strange else logging.INFO, "connection ended: %s", error)
         self.on_closed(self)
 
     def _write(self, parts: list[bytes | bytearray | memoryview]) -> None:
@@ -109,6 +136,7 @@ class Connection:
             try:
                 count = self._transport.read(targets)
             except BlockingIOError:
+                self._blocked = self._blocked or self._transport.awaits_write
                 return
             if count == 0:
                 link.ended("it closed the connection")
@@ -120,12 +148,32 @@ class Connection:
     def _finish_connecting(self) -> None:
         code = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
-            raise OSError(code, "cannot connect")
+            raise OSError(code, os.strerror(code))
         self._connecting = False
         self.link.connected(now_ms())
 
+    def _hung_up(self) -> None:
+        """The other side has gone while we still had something to tell it."""
+        self.link.ended("it closed the connection")
+
     def _lost(self, error: OSError) -> None:
+        if isinstance(error, HANG_UPS) and not self._connecting:
+            try:
+                self._read_last_words()
+            except BlockingIOError:
+                pass
+            except OSError as reason:
+                error = reason
         self.link.ended(_describe(error))
+
+    def _read_last_words(self) -> None:
+        """Why the peer has gone, or refused us, may still lie in the socket."""
+        for _ in range(_LAST_READS):
+            targets = self.link.targets()
+            count = self._transport.read(targets) if targets else 0
+            if not count:
+                break
+            self.link.received(count, now_ms())
 
     def _link_dirty(self, link: Link) -> None:
         self._loop.mark_dirty(self)
@@ -140,11 +188,19 @@ class Connection:
             return
         if self._connecting:
             return
-        mask = 0 if link.decoder.paused else READ
-        if self._blocked:
+        mask = READ if link.is_alive and not link.decoder.paused else 0
+        if self._blocked and not self._transport.awaits_read:
             mask |= WRITE
         if mask != self._mask:
-            self._mask = mask
+            self._watch(mask)
+
+    def _watch(self, mask: int) -> None:
+        before, self._mask = self._mask, mask
+        if not mask:  # a poll tells of a hang-up even to who asks for nothing, again and again
+            self._loop.remove(self._fd)
+        elif not before:
+            self._loop.add(self._fd, self, mask)
+        else:
             self._loop.change(self._fd, mask)
 
 
@@ -166,7 +222,8 @@ class Server:
         self._on_connection = on_connection
         self._sock = _listen(settings)
         self.address: Address = self._sock.getsockname()[:2]
-        loop.add(self._sock.fileno(), self)
+        self._closed = False
+        self._listen_again()
 
     def ready(self, mask: int) -> None:
         """Somebody connects."""
@@ -175,17 +232,29 @@ class Server:
                 sock, address = self._sock.accept()
             except (BlockingIOError, ConnectionAbortedError):
                 return
+            except OSError as error:  # no descriptor left, mostly: the poll would tell for ever
+                log.warning("cannot accept connections for a while: %s", _describe(error))
+                self._loop.remove(self._sock.fileno())
+                self._loop.later(_ACCEPT_PAUSE_MS, self._listen_again)
+                return
             try:
                 tune(sock, self._settings)
                 link = self._make_link(PeerName(f"{address[0]}:{address[1]}"))
                 self._on_connection(open_connection(self._loop, sock, self._tls, link, True))
             except OSError as error:
-                log.warning("a connection from %s was lost at once: %s", address, error)
+                log.warning("a connection from %s was lost at once: %s", address, _describe(error))
                 sock.close()
 
     def close(self) -> None:
-        self._loop.remove(self._sock.fileno())
-        self._sock.close()
+        """Accept no more. Idempotent."""
+        if not self._closed:
+            self._closed = True
+            self._loop.remove(self._sock.fileno())
+            self._sock.close()
+
+    def _listen_again(self) -> None:
+        if not self._closed:
+            self._loop.add(self._sock.fileno(), self)
 
 
 def connect(
@@ -197,7 +266,7 @@ def connect(
             address[0], address[1], type=socket.SOCK_STREAM
         )[0]
         sock = socket.socket(family, kind, protocol)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         link.fail(ConnectFailed(link.peer, f"cannot connect: {_describe(error)}"))
         return None
     try:
@@ -259,14 +328,17 @@ def _listen(settings: ExchangeSettings) -> socket.socket:
         sock.bind((settings.bind_host, settings.bind_port))
         sock.listen(settings.accept_backlog)
         sock.setblocking(False)
-    except OSError as error:
+    except (OSError, OverflowError, UnicodeError) as error:
         sock.close()
+        is_host = isinstance(error, socket.gaierror | UnicodeError) or (
+            isinstance(error, OSError) and error.errno == errno.EADDRNOTAVAIL
+        )
         raise SettingsInvalid(
-            "taskmanager.data.port",
-            f"cannot listen at {settings.bind_host}:{settings.bind_port}: {error.strerror}",
+            "taskmanager.bind-host" if is_host else "taskmanager.data.port",
+            f"cannot listen at {settings.bind_host}:{settings.bind_port}: {_describe(error)}",
         ) from error
     return sock
 
 
-def _describe(error: OSError) -> str:
-    return error.strerror or str(error) or type(error).__name__
+def _describe(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

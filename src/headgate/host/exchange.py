@@ -7,10 +7,13 @@ and socket it owns. Other threads touch its machines only within ``exchange.insi
 import logging
 import secrets
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
+from typing import Final
 
+from headgate.base.errors import TaskCancelled
 from headgate.base.ids import PeerName
 from headgate.base.settings import ExchangeSettings
 from headgate.core.buffers.sizing import segment_count
@@ -32,7 +35,9 @@ from headgate.host.transport import Tls
 
 log = logging.getLogger(__name__)
 
-TICK_MS = 1000.0
+TICK_MS: Final = 1000.0
+CANCEL_S: Final = 30.0
+"""A task that does not come back from its user's code this long after its cancellation is left."""
 
 
 class Exchange:
@@ -48,36 +53,34 @@ class Exchange:
         local_only: bool = False,
     ) -> None:
         count = segment_count(settings, heap_bytes) if segments is None else segments
-        tls = Tls(settings) if settings.tls_enabled and not local_only else None
+        self._tls = Tls(settings) if settings.tls_enabled and not local_only else None
         self.settings = settings
-        self.loop = Loop(settings.transport.value)
-        self.baton = Baton(self.loop.nudge)
-        self.files = FileRoom(settings.storage)
-        self.environment = Environment(
-            settings,
-            allocate_arena(settings.segment_bytes, count),
-            secret=secret,
-            dial=self._dial,
-            later=self.loop.later,
-            codec=make_codec(settings.compression),
-            make_store=self.files.make_store,
-        )
-        self._tls = tls
         self._connections: list[Connection] = []
         self._runners: list[Runner] = []
-        self._stopping = False
-        self._standby = threading.Thread(
-            target=self._stand_by, name="headgate-standby", daemon=True
-        )
-        try:
+        self._roster = threading.Lock()  # of the runners, and of whether there may be more
+        self._closing = threading.Lock()
+        self._closed = self._stopping = False
+        with ExitStack() as undo:  # whatever fails, what was begun before it is ended
+            self.loop = Loop(settings.transport.value)
+            undo.callback(self.loop.close)
+            self.files = FileRoom(settings.storage)
+            undo.callback(self.files.close)
+            self.environment = self._make_environment(secret, count)
             self._server = None if local_only else self._listen()
-        except BaseException:
-            self.loop.close()
-            self.files.close()
-            raise
-        self._watchdog = self.baton.watch()
-        self._start_standby()
-        self.loop.later(TICK_MS, self._tick)
+            if self._server is not None:
+                undo.callback(self._server.close)
+            self.baton = Baton(self.loop.nudge)
+            undo.callback(self.baton.watch().stop)
+            self._tick_ms = _tick_ms(settings)
+            self.loop.later(self._tick_ms, self._tick)
+            self._standby = self._start_standby()
+            undo.callback(self._stop_standby)
+            self._undo = undo.pop_all()
+
+    @property
+    def closed(self) -> bool:
+        """Whether its end has begun."""
+        return self._closed
 
     @property
     def address(self) -> Address:
@@ -87,13 +90,16 @@ class Exchange:
 
     @contextmanager
     def inside(self) -> Iterator[Environment]:
-        """Hold the baton for a moment, to set up or look at machines."""
+        """Hold the baton for a moment, to set up or look at machines; not from within a task."""
+        assert not self.baton.held_here(), "this thread is inside already"
         turn = Turn(f"visitor {threading.current_thread().name}")
         self.baton.take(turn)
         try:
-            yield self.environment
+            try:
+                yield self.environment
+            finally:
+                self.loop.poll(0)
         finally:
-            self.loop.poll(0)
             self.baton.give(turn)
 
     def seat(self, name: str) -> Seat:
@@ -102,10 +108,14 @@ class Exchange:
 
     def run(self, task: Stepper, seat: Seat) -> Runner:
         """Start a task on a thread of its own."""
-        runner = Runner(seat, self.baton, self.loop, task)
-        self._runners.append(runner)
-        runner.start()
-        return runner
+        with self._roster:
+            if self._closed:
+                raise TaskCancelled(f"task {task.name} came after the task manager had closed")
+            runner = Runner(seat, self.baton, self.loop, task)
+            self._runners = [known for known in self._runners if known.is_alive]
+            runner.start()
+            self._runners.append(runner)
+            return runner
 
     def flush_by_time(self, name: str, writer: RecordWriter) -> Flusher:
         """Flush a writer with its buffer timeout, as long as its partition lives (call inside)."""
@@ -117,35 +127,29 @@ class Exchange:
 
         def schedule() -> None:
             deadline = flusher.next_deadline_ms
-            if deadline is not None and not writer.partition.released:
+            partition = writer.partition
+            if deadline is not None and not (partition.finished or partition.released):
                 self.loop.later(max(0.0, deadline - now_ms()), tick)
 
         schedule()
         return flusher
 
     def close(self) -> None:
-        """Cancel the tasks, close every connection, end every thread, remove the files."""
-        if self._stopping:
-            return
-        with self.inside():
-            for runner in self._runners:
-                runner.seat.cancel()
-        for runner in self._runners:
-            runner._thread.join()
-        with self.inside() as environment:
-            environment.close()
-            self._flush_last_words()
-            if self._server is not None:
-                self._server.close()
-            for connection in list(self._connections):
-                connection.link.close()
-                connection.close()
-            self._stopping = True
-        self.loop.nudge()
-        self._standby.join()
-        self._watchdog.stop()
-        self.loop.close()
-        self.files.close()
+        """Cancel the tasks, close every connection, end every thread, remove the files.
+
+        Idempotent; a second caller waits for the first. Not from within a task: it waits for them.
+        """
+        assert not self.baton.held_here(), "a task cannot close the exchange that runs it"
+        with self._closing:
+            with self._roster:
+                if self._closed:
+                    return
+                self._closed = True
+            with self._undo:
+                self._end_tasks()
+                with self.inside() as environment, ExitStack() as last:
+                    last.callback(self._end_connections)
+                    environment.close()
 
     def __enter__(self) -> "Exchange":
         return self
@@ -158,17 +162,56 @@ class Exchange:
     ) -> None:
         self.close()
 
+    # Begin and end.
+
+    def _make_environment(self, secret: bytes, segments: int) -> Environment:
+        return Environment(
+            self.settings,
+            allocate_arena(self.settings.segment_bytes, segments),
+            secret=secret,
+            dial=self._dial,
+            later=self.loop.later,
+            codec=make_codec(self.settings.compression),
+            make_store=self.files.make_store,
+            spill_room=self.files,
+        )
+
+    def _end_tasks(self) -> None:
+        with self.inside():
+            for runner in self._runners:
+                runner.seat.cancel()
+        deadline = time.monotonic() + CANCEL_S
+        for runner in self._runners:
+            if not runner.ends_within(max(0.0, deadline - time.monotonic())):
+                log.error("task %s does not come back from its user's code", runner.task.name)
+
+    def _end_connections(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        with ExitStack() as last:
+            for connection in list(self._connections):
+                last.callback(connection.close)
+                last.callback(connection.link.close)
+                connection.flush()  # the last words
+
     # The standby thread: serves the network when no task has the baton.
 
-    def _start_standby(self) -> None:
-        self.baton.standby = turn = Turn("standby")
-        self.baton.holder = turn
+    def _start_standby(self) -> threading.Thread:
+        self.baton.standby = self.baton.holder = turn = Turn("standby")
         turn.go()
-        self._standby.start()
+        thread = threading.Thread(target=self._stand_by, name="headgate-standby", daemon=True)
+        thread.start()
+        return thread
+
+    def _stop_standby(self) -> None:
+        self._stopping = True
+        self.loop.nudge()
+        self._standby.join()
 
     def _stand_by(self) -> None:
         baton, turn = self.baton, self.baton.standby
         assert turn is not None
+        turn.thread = threading.get_ident()
         while True:
             turn.wait()
             while not self._stopping and not baton.wanted:
@@ -176,7 +219,7 @@ class Exchange:
                 if not baton.wanted:
                     self.loop.poll(None)
                 baton.asleep = False
-            if self._stopping and not baton.wanted:
+            if self._stopping and baton.close(turn):
                 return
             baton.give(turn)
 
@@ -201,10 +244,15 @@ class Exchange:
         connection.on_closed = self._connections.remove
 
     def _tick(self) -> None:
-        for connection in list(self._connections):
-            connection.tick()
-        self.loop.later(TICK_MS, self._tick)
+        # In the next poll, that is after what waits in the sockets: who hangs may be we ourselves.
+        for connection in self._connections:
+            self.loop.later(0, connection.tick)
+        self.loop.later(self._tick_ms, self._tick)
 
-    def _flush_last_words(self) -> None:
-        for connection in list(self._connections):
-            connection.flush()
+
+def _tick_ms(settings: ExchangeSettings) -> float:
+    """Often enough for the shortest of the times that connections look at."""
+    shortest = min(
+        settings.connect_timeout_ms, settings.heartbeat_timeout_ms, settings.heartbeat_interval_ms
+    )
+    return min(TICK_MS, max(10.0, shortest / 4))

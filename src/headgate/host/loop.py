@@ -54,16 +54,18 @@ class Loop:
         self._register(self._nudged.fileno(), READ)
         self.polls = 0
         self.closed = False
+        self.hurried = False
+        """Somebody was woken: the poll that is under way must not wait any more."""
 
     def poll(self, wait_ms: float | None = 0) -> None:
         """Send, fire what is due, then look at the sockets; wait up to ``wait_ms`` (None: long)."""
         self.polls += 1
+        self.hurried = False
         if self._dirty:
             self._flush()
         if self._timers:
-            self._fire()
-            wait_ms = self._until_next_timer(wait_ms)
-        if self._dirty:
+            wait_ms = 0 if self._fire() else self._until_next_timer(wait_ms)
+        if self._dirty or self.hurried:
             wait_ms = 0
         for fd, mask in self._wait(wait_ms):
             pollable = self._pollables.get(fd)
@@ -122,10 +124,12 @@ class Loop:
         until = max(0.0, self._timers[0][0] - now_ms())
         return until if wait_ms is None else min(wait_ms, until)
 
-    def _fire(self) -> None:
-        now = now_ms()
+    def _fire(self) -> bool:
+        now, fired = now_ms(), False
         while self._timers and self._timers[0][0] <= now:
+            fired = True
             self._guard(heapq.heappop(self._timers)[2])
+        return fired
 
     def _flush(self) -> None:
         dirty, self._dirty = self._dirty, []

@@ -53,7 +53,7 @@ class Seat:
 
     def wake(self) -> None:
         """There may be something to do (called inside the baton)."""
-        self._woken = True
+        self._woken = self._loop.hurried = True
         self._baton.wake(self.turn)
 
     def cancel(self) -> None:
@@ -118,24 +118,39 @@ class Runner:
         if self.error is not None:
             raise self.error
 
+    def ends_within(self, timeout_s: float) -> bool:
+        """Wait for the end, however it comes; says whether it came."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
     @property
     def is_alive(self) -> bool:
         return self._thread.is_alive()
 
     def _run(self) -> None:
         baton, turn = self._baton, self.seat.turn
-        baton.take(turn)
         try:
+            baton.take(turn)
             self._step_until_done()
         except BaseException as error:
             self.error = error
-        finally:
-            try:
-                self.task.close(self.error)
-            except Exception:
-                log.exception("task %s could not be closed", self.task.name)
+        try:
+            baton.recover(turn)
+        except TaskCancelled:  # the task manager has closed meanwhile; nobody else is here
+            self._close_task()
+            return
+        try:
+            self._close_task()
             self._loop.poll(0)
+        finally:
             baton.give(turn)
+
+    def _close_task(self) -> None:
+        try:
+            self.task.close(self.error)
+        except BaseException as error:
+            log.exception("task %s could not be closed", self.task.name)
+            self.error = self.error or error
 
     def _step_until_done(self) -> None:
         seat, baton, loop, step = self.seat, self._baton, self._loop, self.task.step

@@ -6,6 +6,7 @@ through a mapping that grows by doubling. File-mmap: written as a file, read thr
 """
 
 import mmap
+import os
 import shutil
 import struct
 import tempfile
@@ -92,8 +93,10 @@ class FileStore:
     def finish(self) -> None:
         writer, self._writer = self._writer, None
         assert writer is not None, "the store was finished before"
-        writer.finish()
-        writer.close()
+        try:
+            writer.finish()
+        finally:
+            writer.close()
 
     def open_reader(self) -> StoreReader:
         return _FileReader(self._path)
@@ -147,8 +150,11 @@ class _FileWriter:
 class _MappedWriter:
     def __init__(self, path: Path) -> None:
         self._file = open(path, "x+b")  # noqa: SIM115 - closed by close()
-        self._file.truncate(_FIRST_MAPPING)
-        self._mapping = mmap.mmap(self._file.fileno(), _FIRST_MAPPING)
+        try:
+            self._mapping = self._map(_FIRST_MAPPING)
+        except BaseException:
+            self._file.close()
+            raise
         self._at = 0
 
     def write(self, head: bytes, data: ByteLike) -> None:
@@ -161,7 +167,6 @@ class _MappedWriter:
         self._at = end
 
     def finish(self) -> None:
-        self._mapping.flush()
         self._mapping.close()
         self._file.truncate(self._at)
 
@@ -174,8 +179,13 @@ class _MappedWriter:
         while size < end:
             size *= 2
         self._mapping.close()
-        self._file.truncate(size)
-        self._mapping = mmap.mmap(self._file.fileno(), size)
+        self._mapping = self._map(size)
+
+    def _map(self, size: int) -> mmap.mmap:
+        # A hole that a full disk cannot fill would end the process at the write into it; so an
+        # error here, where it can be caught.
+        os.posix_fallocate(self._file.fileno(), 0, size)
+        return mmap.mmap(self._file.fileno(), size)
 
 
 class _FileReader:
@@ -195,9 +205,11 @@ class _FileReader:
 
 class _MappedReader:
     def __init__(self, path: Path) -> None:
+        self._mapping: mmap.mmap | None = None
         with open(path, "rb") as file:
-            self._mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        self._view = memoryview(self._mapping)
+            if os.fstat(file.fileno()).st_size:  # nothing cannot be mapped
+                self._mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self._view = memoryview(self._mapping or b"")
         self._at = 0
 
     def next(self) -> tuple[ByteLike, bool] | None:
@@ -210,7 +222,8 @@ class _MappedReader:
 
     def close(self) -> None:
         self._view = memoryview(b"")
-        _close_mapping(self._mapping)
+        if self._mapping is not None:
+            _close_mapping(self._mapping)
 
 
 def _close_mapping(mapping: mmap.mmap) -> None:

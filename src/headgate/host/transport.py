@@ -12,6 +12,9 @@ from headgate.base.elements import ByteLike
 from headgate.base.errors import SettingsInvalid
 from headgate.base.settings import ExchangeSettings
 
+HANG_UPS: Final = (ConnectionError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
+"""Errors that say that the peer has gone, not why."""
+
 _TLS_CHUNK: Final = 256 * 1024
 
 
@@ -26,11 +29,19 @@ class Transport(Protocol):
     def has_buffered(self) -> bool:
         """Whether bytes wait above the socket, where a poll does not see them."""
 
+    awaits_read: bool
+    """Whether the last write can go on only after something was read (a TLS handshake)."""
+
+    awaits_write: bool
+    """Whether the last read can go on only after something was written."""
+
     def close(self) -> None: ...
 
 
 class PlainTransport:
     """One system call fills many segments, one sends many frames."""
+
+    awaits_read = awaits_write = False
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
@@ -54,32 +65,42 @@ class TlsTransport:
 
     def __init__(self, sock: ssl.SSLSocket) -> None:
         self.socket = self._sock = sock
+        self.awaits_read = self.awaits_write = False
         self._greeted = False
 
     def read(self, targets: Sequence[memoryview]) -> int:
-        self._greet()
         total = 0
+        self.awaits_write = False
         try:
+            self._greet()
             for target in targets:
                 count = self._sock.recv_into(target)
                 total += count
                 if count < len(target):
                     break
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+        except ssl.SSLWantReadError:
+            if not total:
+                raise BlockingIOError from None
+        except ssl.SSLWantWriteError:
+            self.awaits_write = True
             if not total:
                 raise BlockingIOError from None
         return total
 
     def write(self, parts: Sequence[ByteLike]) -> int:
-        self._greet()
         joined = bytearray()
         for part in parts:
             joined += part
             if len(joined) >= _TLS_CHUNK:
                 break
+        self.awaits_read = False
         try:
+            self._greet()
             return self._sock.send(joined)
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+        except ssl.SSLWantReadError:
+            self.awaits_read = True
+            raise BlockingIOError from None
+        except ssl.SSLWantWriteError:
             raise BlockingIOError from None
 
     @property
@@ -90,13 +111,9 @@ class TlsTransport:
         self._sock.close()
 
     def _greet(self) -> None:
-        if self._greeted:
-            return
-        try:
+        if not self._greeted:
             self._sock.do_handshake()
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            raise BlockingIOError from None
-        self._greeted = True
+            self._greeted = True
 
 
 class Tls:
@@ -107,6 +124,7 @@ class Tls:
         self._client = self._context(settings, ssl.PROTOCOL_TLS_CLIENT)
 
     def wrap(self, sock: socket.socket, *, is_server: bool) -> TlsTransport:
+        sock.getpeername()  # raises if it is lost already; wrapping a lost socket leaks it
         context = self._server if is_server else self._client
         wrapped = context.wrap_socket(sock, server_side=is_server, do_handshake_on_connect=False)
         return TlsTransport(wrapped)

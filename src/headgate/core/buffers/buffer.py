@@ -18,15 +18,12 @@ class Home(Protocol):
     def segment_returned(self, segment: Segment) -> None: ...
 
 
-class Lease:
+class Lease(msgspec.Struct, gc=False, eq=False):
     """A segment on loan from ``home``, with the number of its readers."""
 
-    __slots__ = ("home", "readers", "segment")
-
-    def __init__(self, segment: Segment, home: Home) -> None:
-        self.segment = segment
-        self.home = home
-        self.readers = 1
+    segment: Segment
+    home: Home
+    readers: int = 1
 
     def retain(self) -> "Lease":
         assert self.readers > 0, f"{self.segment} was retained after it had gone home"
@@ -35,13 +32,13 @@ class Lease:
 
     def release(self) -> None:
         self.readers = readers = self.readers - 1
-        if readers == 0:
+        if not readers:
             self.home.segment_returned(self.segment)
         else:
             assert readers > 0, f"{self.segment} was released twice"
 
 
-class Buffer(msgspec.Struct, gc=False):
+class Buffer(msgspec.Struct, gc=False, eq=False):
     """A readable range. The receiver of the object owns one count of its lease."""
 
     view: ByteLike
@@ -60,25 +57,40 @@ class Buffer(msgspec.Struct, gc=False):
             lease.release()
 
 
-class BufferBuilder:
+class BufferBuilder(msgspec.Struct, gc=False, eq=False):
     """The producer's side of one segment: append or write in place, commit, finish."""
 
-    __slots__ = ("capacity", "committed", "finished", "lease", "memory")
+    lease: Lease
+    committed: int = 0
+    finished: bool = False
 
-    def __init__(self, lease: Lease) -> None:
-        self.lease = lease
-        self.memory = lease.segment.memory
-        self.capacity = len(self.memory)
-        self.committed = 0
-        self.finished = False
+    @property
+    def memory(self) -> memoryview:
+        return self.lease.segment.memory
+
+    @property
+    def capacity(self) -> int:
+        return len(self.lease.segment.memory)
 
     def append(self, data: memoryview) -> int:
         """Copy as much of ``data`` as fits, make it readable, say how much that was."""
-        start = self.committed
-        count = min(len(data), self.capacity - start)
-        self.memory[start : start + count] = data[:count]
-        self.committed = start + count
+        memory, start = self.lease.segment.memory, self.committed
+        count = min(len(data), len(memory) - start)
+        self.committed = end = start + count
+        memory[start:end] = data if count == len(data) else data[:count]
         return count
+
+    def try_append_whole(self, prefix: ByteLike, body: ByteLike) -> bool:
+        """Copy both if they fit and leave room; else copy nothing and say False."""
+        memory, start = self.lease.segment.memory, self.committed
+        middle = start + len(prefix)
+        end = middle + len(body)
+        if end >= len(memory):
+            return False
+        memory[start:middle] = prefix
+        memory[middle:end] = body
+        self.committed = end
+        return True
 
     def commit(self, count: int) -> None:
         """Make ``count`` bytes readable that were written in place."""
@@ -87,42 +99,42 @@ class BufferBuilder:
 
     @property
     def is_full(self) -> bool:
-        return self.committed == self.capacity
+        return self.committed == len(self.lease.segment.memory)
 
     def consumer(self) -> "BufferConsumer":
         """A reader of what is written from here on; every channel gets its own."""
-        return BufferConsumer(self, self.lease.retain(), self.committed)
+        lease = self.lease
+        lease.readers += 1
+        return BufferConsumer(self, lease, self.committed)
 
     def finish(self) -> int:
         """No more data; returns how much was written. Gives up the producer's count."""
         assert not self.finished, "a builder was finished twice"
         self.finished = True
-        self.lease.release()
+        lease = self.lease
+        if lease.readers > 1:
+            lease.readers -= 1
+        else:
+            lease.release()
         return self.committed
 
 
-class BufferConsumer:
+class BufferConsumer(msgspec.Struct, gc=False, eq=False):
     """The reader's side of a segment that may still be written: each committed byte once.
 
     Events and stored data come as consumers too: ``BufferConsumer.of`` wraps a finished buffer.
     """
 
-    __slots__ = ("builder", "is_event", "lease", "position", "ready")
-
-    def __init__(self, builder: BufferBuilder | None, lease: Lease | None, position: int) -> None:
-        self.builder = builder
-        self.lease = lease
-        self.position = position
-        self.is_event = False
-        self.ready: Buffer | None = None
+    builder: BufferBuilder | None
+    lease: Lease | None
+    position: int
+    is_event: bool = False
+    ready: Buffer | None = None
 
     @classmethod
     def of(cls, buffer: Buffer) -> "BufferConsumer":
         """A consumer of one complete buffer, for instance an event."""
-        consumer = cls(None, None, 0)
-        consumer.ready = buffer
-        consumer.is_event = buffer.is_event
-        return consumer
+        return cls(None, None, 0, buffer.is_event, buffer)
 
     @property
     def is_finished(self) -> bool:
@@ -153,7 +165,8 @@ class BufferConsumer:
             self.lease = None  # the last slice takes the consumer's own count
         else:
             lease.retain()
-        return Buffer(builder.memory[start:end], lease)
+        memory = builder.lease.segment.memory
+        return Buffer(memory if end - start == len(memory) else memory[start:end], lease)
 
     def copy(self) -> "BufferConsumer":
         """An independent reader that starts where this one stands."""

@@ -69,12 +69,9 @@ class GlobalPool:
             raise PoolDestroyed(f"no buffers for {who}: the task manager is shutting down")
         self._admit(who, count)
         self.claimed += count
+        if count:
+            self._claims.append(_Claim(home, count))
         self._redistribute()
-        give = min(count, len(self.free))
-        if give < count:
-            self._claims.append(_Claim(home, count - give))
-        for _ in range(give):
-            home.segment_returned(self.free.popleft())
 
     def unclaim(self, home: Home, segments: list[Segment]) -> None:
         """``home`` gives these back, and does not want what it may still be owed."""
@@ -89,7 +86,12 @@ class GlobalPool:
 
     def try_take(self) -> Segment | None:
         """A free segment for a local pool, or None."""
-        return self.free.popleft() if self.free else None
+        return self.free.pop() if self.free else None
+
+    def try_take_spare(self) -> Segment | None:
+        """A free segment that no pool can come to want within its size, or None."""
+        promised = sum(max(0, pool.size - pool.held) for pool in self.pools)
+        return self.free.pop() if len(self.free) > promised else None
 
     def wait(self, pool: LocalPool) -> None:
         """Tell ``pool`` when a segment has come back."""
@@ -142,7 +144,9 @@ class GlobalPool:
     def _redistribute(self) -> None:
         rest = self.total - self.required
         for pool, size in zip(self.pools, share_out(self.pools, rest), strict=True):
-            pool.resize(size)
+            pool.size = size
+        for pool in list(self.pools):  # not before all know their size: what one returns, one takes
+            pool.settle()
         while self._claims and self.free:
             self.segment_returned(self.free.popleft())
 

@@ -37,6 +37,8 @@ class Depot(Protocol):
 
     def try_take(self) -> Segment | None: ...
 
+    def try_take_spare(self) -> Segment | None: ...
+
     def wait(self, pool: "LocalPool") -> None: ...
 
     def segment_returned(self, segment: Segment) -> None: ...
@@ -82,7 +84,7 @@ class LocalPool:
         if self.held > self.size:
             self._return_excess()
         if self.free:
-            return Lease(self.free.popleft(), self)
+            return Lease(self.free.pop(), self)  # the last one back is warm in the cache
         if self.held < self.size:
             segment = self._depot.try_take()
             if segment is not None:
@@ -91,10 +93,14 @@ class LocalPool:
         return None
 
     def try_request_overdraft(self) -> Lease | None:
-        """A buffer beyond the size, so that a record that was begun can be finished."""
+        """A buffer beyond the size, so that a record that was begun can be finished.
+
+        It comes from what is promised to nobody: a pool that had to wait for its own buffers until
+        an overdraft is paid back might wait for ever.
+        """
         lease = self.try_request()
         if lease is None and self.size <= self.held < self.size + self.overdraft:
-            segment = self._depot.try_take()
+            segment = self._depot.try_take_spare()
             if segment is not None:
                 self.held += 1
                 lease = Lease(segment, self)
@@ -102,7 +108,7 @@ class LocalPool:
 
     def available(self) -> bool:
         """Whether a request would succeed; if not, ``notify`` is called when it would."""
-        if self.destroyed or self.free or (self.held < self.size and self._depot_has_free()):
+        if self._can_lend():
             return True
         self._notify_wanted = True
         self._queue_at_depot()
@@ -110,7 +116,7 @@ class LocalPool:
 
     def listen(self, listener: Listener) -> bool:
         """Stand in the queue for a buffer; False if one can be had, or never will be."""
-        if self.destroyed or self.free:
+        if self._can_lend():
             return False
         self._listeners.append(listener)
         self._queue_at_depot()
@@ -126,8 +132,12 @@ class LocalPool:
         if self.destroyed or self.held > self.size:
             self.held -= 1
             self._depot.segment_returned(segment)
-        else:
+        elif self._listeners:
             self._place(segment)
+        else:
+            self.free.append(segment)
+            if self._notify_wanted:
+                self._tell_available()
 
     def segment_offered(self, segment: Segment) -> bool:
         """The global pool has a segment for us, as we had asked; False if we cannot use it now."""
@@ -141,16 +151,16 @@ class LocalPool:
             self._queue_at_depot()
         return True
 
-    def resize(self, size: int) -> None:
-        """The global pool has shared out anew."""
-        grown = size > self.size
-        self.size = size
-        if self.held > size:
+    def settle(self) -> None:
+        """The global pool has shared out anew: fit into the new ``size``, or fill it."""
+        if self.destroyed:
+            return
+        if self.held > self.size:
             self._return_excess()
-            if self.held > size and self.owner is not None:
-                self.owner(self.held - size)
-        elif grown and (self._listeners or self._notify_wanted):
-            self._grown()
+            if self.held > self.size and self.owner is not None:
+                self.owner(self.held - self.size)
+        else:
+            self._grow()
 
     def destroy(self) -> None:
         """Refuse requests; what is lent flows to the global pool as it comes back. Idempotent."""
@@ -200,7 +210,7 @@ class LocalPool:
             self.held -= 1
             self._depot.segment_returned(self.free.popleft())
 
-    def _grown(self) -> None:
+    def _grow(self) -> None:
         while self.held < self.size and (self._listeners or self._notify_wanted):
             segment = self._depot.try_take()
             if segment is None:
@@ -220,8 +230,10 @@ class LocalPool:
             self._queued_at_depot = True
             self._depot.wait(self)
 
-    def _depot_has_free(self) -> bool:
-        segment = self._depot.try_take()
+    def _can_lend(self) -> bool:
+        if self.destroyed or self.free:
+            return True
+        segment = self._depot.try_take() if self.held < self.size else None
         if segment is None:
             return False
         self.held += 1

@@ -61,6 +61,7 @@ class BlockingSubpartition:
             consumer.close()
             return False
         self.flush()
+        assert self._current is None, "an unfinished buffer has others behind it"
         self._current = consumer
         self.total_buffers += 1
         self.flush()

@@ -24,6 +24,7 @@ class EventDispatcher:
         self, partition: PartitionId, kind: type[TaskEvent], subscriber: Subscriber
     ) -> None:
         """Call ``subscriber`` for every event of ``kind`` that comes back to ``partition``."""
+        assert partition in self._subscribers, f"partition {partition!r} is not registered"
         self._subscribers[partition].append((kind, subscriber))
 
     def publish(self, partition: PartitionId, event: TaskEvent) -> bool:

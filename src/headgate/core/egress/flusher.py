@@ -4,7 +4,7 @@ Law: no committed byte waits longer than the timeout. It has no thread; the driv
 when ``next_deadline_ms`` has come. What goes wrong there is remembered and raised at the next emit.
 """
 
-from headgate.base.errors import FlushFailed, SettingsInvalid
+from headgate.base.errors import FlushFailed
 from headgate.core.egress.writer import RecordWriter
 
 
@@ -12,11 +12,6 @@ class Flusher:
     """Flushes one writer by time; named after its task."""
 
     def __init__(self, name: str, writer: RecordWriter, now_ms: float) -> None:
-        if writer.timeout_ms < -1:
-            raise SettingsInvalid(
-                "execution.buffer-timeout.interval",
-                f"{writer.timeout_ms} is below -1; use -1 for no flush by time, 0 for always",
-            )
         self.name = f"flusher of {name}"
         self.error: Exception | None = None
         self._writer = writer

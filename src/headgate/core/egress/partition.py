@@ -101,10 +101,7 @@ class Partition:
             ]
         else:
             assert make_store is not None, "a blocking partition needs a store"
-            self.subpartitions = [
-                BlockingSubpartition(partition, index, make_store(index))
-                for index in range(subpartitions)
-            ]
+            self.subpartitions = self._stored(subpartitions, make_store)
         if not kind.has_back_pressure:
             pool.owner = self._release_memory
 
@@ -120,13 +117,21 @@ class Partition:
             lease = self._try_lease()
         return BufferBuilder(lease)
 
+    def try_request_builder(self) -> BufferBuilder | None:
+        """A fresh buffer within the pool, or None: not now."""
+        try:
+            lease = self.pool.try_request()
+        except PoolDestroyed as error:
+            raise TaskCancelled(f"partition {self.id!r} was released while written") from error
+        return None if lease is None else BufferBuilder(lease)
+
     def add(self, consumer: BufferConsumer, index: int) -> bool:
         """Append to one subpartition; False if its consumer has gone and the data is dropped."""
         if self.finished:
             consumer.close()
             raise PartitionFinished(self.id, "is finished and takes no more data")
         added = self.subpartitions[index].add(consumer)
-        if added and self.kind.is_pipelined:
+        if not self._consumable and added and self.kind.is_pipelined:
             self._tell_consumable()
         return added
 
@@ -187,6 +192,18 @@ class Partition:
             return self.pool.try_request() or self.pool.try_request_overdraft()
         except PoolDestroyed as error:
             raise TaskCancelled(f"partition {self.id!r} was released while written") from error
+
+    def _stored(self, count: int, make_store: Callable[[int], Store]) -> list[Subpartition]:
+        made: list[Subpartition] = []
+        try:
+            for index in range(count):
+                store = make_store(index)
+                made.append(BlockingSubpartition(self.id, index, store))
+        except BaseException:
+            for subpartition in made:
+                subpartition.release()
+            raise
+        return made
 
     def _subpartition_consumed(self) -> None:
         self._unconsumed -= 1

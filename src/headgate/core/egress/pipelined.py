@@ -50,8 +50,14 @@ class PipelinedSubpartition:
         if self.finished or self.released:
             consumer.close()
             return False
-        self._append(consumer)
-        if not self.flush_requested and self._finished_buffers() == 1:
+        queue = self._queue
+        if len(queue) == 1:
+            self._drop_spent_head()
+        queue.append(consumer)
+        self.total_buffers += 1
+        if not consumer.is_event:
+            self._data_queued += 1
+        if len(queue) <= 2 and not self.flush_requested and self._finished_buffers() == 1:
             self._tell_reader()
         return True
 
@@ -69,8 +75,10 @@ class PipelinedSubpartition:
         """End the data with an event; the reader is told in any case."""
         if self.finished or self.released:
             return
+        self._drop_spent_head()
         event = Buffer(encode_event(END_OF_PARTITION), is_event=True)
-        self._append(BufferConsumer.of(event))
+        self._queue.append(BufferConsumer.of(event))
+        self.total_buffers += 1
         self.finished = True
         self._tell_reader()
 
@@ -80,21 +88,25 @@ class PipelinedSubpartition:
         buffer = None
         while queue and buffer is None:
             head = queue[0]
-            finished = head.is_finished
+            builder = head.builder
+            finished = builder is None or builder.finished
             buffer = head.build()
-            assert finished or len(queue) == 1, "an unfinished buffer has others behind it"
             if len(queue) == 1:
                 self.flush_requested = False
             if not finished:
+                assert len(queue) == 1, "an unfinished buffer has others behind it"
                 break
-            queue.popleft().close()
+            queue.popleft()
+            if head.lease is not None:
+                head.close()
             if not head.is_event:
                 self._data_queued -= 1
         if buffer is None:
             return None
-        self.total_bytes += buffer.size
-        next_is_event = bool(queue) and queue[0].is_event
-        return Polled(buffer, self.is_available, self.backlog, next_is_event)
+        self.total_bytes += len(buffer.view)
+        if not queue:
+            return Polled(buffer, False, 0, False)
+        return Polled(buffer, self.is_available, self.backlog, queue[0].is_event)
 
     def create_view(self, on_data: Callable[[], None]) -> "PipelinedView":
         """The one reading; ``on_data`` is called when there may be data, at once if there is."""
@@ -127,7 +139,8 @@ class PipelinedSubpartition:
 
     @property
     def is_available(self) -> bool:
-        return self.flush_requested or self._finished_buffers() > 0
+        queue = self._queue
+        return bool(queue) and (self.flush_requested or len(queue) > 1 or queue[0].is_finished)
 
     @property
     def next_is_event(self) -> bool:
@@ -155,11 +168,12 @@ class PipelinedSubpartition:
         assert all(consumer.is_finished for consumer in list(self._queue)[:-1])
         assert not (self.released and self._queue)
 
-    def _append(self, consumer: BufferConsumer) -> None:
-        self._queue.append(consumer)
-        self.total_buffers += 1
-        if not consumer.is_event:
-            self._data_queued += 1
+    def _drop_spent_head(self) -> None:
+        """A buffer that was read to its end before it was finished must not hide an event."""
+        queue = self._queue
+        if queue and queue[0].is_finished and not queue[0].has_data:
+            queue.popleft().close()
+            self._data_queued -= 1
 
     def _finished_buffers(self) -> int:
         queue = self._queue
@@ -178,14 +192,12 @@ class PipelinedSubpartition:
 class PipelinedView:
     """The reader's end of a pipelined subpartition."""
 
-    __slots__ = ("_parent", "_released")
+    __slots__ = ("_parent", "_released", "poll")
 
     def __init__(self, parent: PipelinedSubpartition) -> None:
+        self.poll = parent.poll
         self._parent = parent
         self._released = False
-
-    def poll(self) -> Polled | None:
-        return None if self._released else self._parent.poll()
 
     def available(self, has_credit: bool) -> bool:
         parent = self._parent

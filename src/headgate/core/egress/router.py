@@ -4,9 +4,12 @@ Law: ``split`` gives every record to exactly one channel and keeps the order wit
 Keys go by key group (a stable hash modulo the maximum parallelism), so that state can be rescaled.
 """
 
-import pickle
+import math
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from decimal import Decimal
+from numbers import Integral, Rational
+from types import BuiltinFunctionType, FunctionType
 from typing import Final, Protocol
 
 from headgate.base.elements import Key, Record
@@ -179,7 +182,10 @@ def key_group(key: Key, max_parallelism: int) -> int:
 
 
 def stable_hash(key: Key) -> int:
-    """The same 32 bits for equal keys in every process (``hash`` of a text is not)."""
+    """The same 32 bits for equal keys in every process (``hash`` of a text is not).
+
+    Numbers go by value, collections by their items, other objects by what pickle would ask of them.
+    """
     return _mix(_hash_bits(key))
 
 
@@ -192,14 +198,52 @@ def _hash_bits(key: Key) -> int:
         return _mix(number & 0xFFFFFFFF) ^ ((number >> 32) & 0xFFFFFFFF)
     if kind is bytes:
         return zlib.crc32(key, 1)
-    if kind is float:
-        return _hash_bits(int(key)) if key.is_integer() else zlib.crc32(repr(key).encode(), 2)
     if kind is tuple or kind is list:
         bits = len(key)
         for item in key:
             bits = (bits * 31 + _mix(_hash_bits(item))) & 0xFFFFFFFF
         return bits
-    return zlib.crc32(pickle.dumps(key, 5), 3)
+    return _hash_rare(key)
+
+
+def _hash_rare(key: Key) -> int:
+    """Kinds that may equal one of the common kinds, or look different though they are equal."""
+    match key:
+        case None:
+            return 2
+        case str():
+            return _hash_bits(str.__str__(key))
+        case bytes() | bytearray():
+            return _hash_bits(bytes(key))
+        case Integral():
+            return _hash_bits(int(key))
+        case float() | Decimal() | Rational():
+            return _hash_number(key)
+        case tuple():
+            return _hash_bits(list(key))
+        case Set():
+            return sum(_mix(_hash_bits(item)) for item in key) + 3
+        case Mapping():
+            return sum(_mix(_hash_bits(item)) for item in key.items()) + 4
+        case type() | FunctionType() | BuiltinFunctionType():
+            return _hash_bits(f"{key.__module__}.{key.__qualname__}")
+        case _:
+            parts = key.__reduce_ex__(4)
+            return _hash_bits(parts if isinstance(parts, str) else [*map(_comparable, parts)])
+
+
+def _hash_number(key: float | Decimal | Rational) -> int:
+    if isinstance(key, Rational):
+        above, below = int(key.numerator), int(key.denominator)
+    elif math.isfinite(key):
+        above, below = key.as_integer_ratio()
+    else:
+        return _hash_bits(repr(float(key)))
+    return _hash_bits(above if below == 1 else [above, below])
+
+
+def _comparable(part: object) -> object:
+    return list(part) if isinstance(part, Iterator) else part
 
 
 def _mix(bits: int) -> int:

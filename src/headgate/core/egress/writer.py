@@ -1,11 +1,11 @@
 """The record writer: routes records, serializes them a list at a time, fills buffers.
 
 Law: what a channel gets is what was emitted for it, in order, elements and events alike; a buffer
-is requested only when there is a byte to put into it. Records wait in a list for each channel until
-it is long enough or ``seal`` closes it; nothing else calls user objects.
+is requested only when there is a byte to put into it. Records wait in one list until there are
+enough for a bundle to each channel, or until ``seal``; only then are user objects looked at.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,6 +17,7 @@ from headgate.base.elements import (
     Serializer,
     encode_element,
 )
+from headgate.base.errors import SettingsInvalid
 from headgate.base.events import Event
 from headgate.core.buffers.buffer import BufferBuilder
 from headgate.core.egress.partition import Partition
@@ -24,7 +25,14 @@ from headgate.core.egress.router import Router
 from headgate.core.egress.serializer import Copied, SpanningSerializer
 
 BUNDLE_RECORDS: Final = 256
+STAGED_RECORDS: Final = 4096
+"""So many records wait at most to be routed, whatever the number of channels."""
+
 BUNDLE_BYTES: Final = 64 * 1024
+"""What a bundle should be about; how many records that is, the last one tells."""
+
+BUNDLE_MAX_BYTES: Final = 256 * BUNDLE_BYTES
+"""Only a single record may be longer: many large ones must not add up to a refused element."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +54,11 @@ class RecordWriter:
         serializer: Serializer | None = None,
         timeout_ms: int = -1,
     ) -> None:
+        if timeout_ms < -1:
+            raise SettingsInvalid(
+                "execution.buffer-timeout.interval",
+                f"{timeout_ms} is below -1; use -1 for no flush by time, 0 for always",
+            )
         self.partition = partition
         self.timeout_ms = timeout_ms
         self.channels = len(partition.subpartitions)
@@ -60,7 +73,7 @@ class RecordWriter:
         self._spanning = SpanningSerializer()
         self._lanes = 1 if router.is_broadcast else self.channels
         self._builders: list[BufferBuilder | None] = [None] * self._lanes
-        self._pending: list[Bundle | None] = [None] * self._lanes
+        self._staged: Bundle | None = None
         self._limit = BUNDLE_RECORDS
 
     def available(self) -> bool:
@@ -74,37 +87,35 @@ class RecordWriter:
     def emit_all(self, records: list[Record], timestamps: list[int | None] | None = None) -> None:
         """Send records, in order, each where the router says."""
         self.flush_error()
+        if not records:
+            return
         self.records_out += len(records)
-        if self._router.is_broadcast:
-            split = [(0, records, timestamps)]
-        else:
-            split = self._router.split(records, timestamps)
-        for lane, part, times in split:
-            self._collect(lane, part, times)
-            if self.timeout_ms == 0:
-                self._close_bundle(lane)
-                self._flush_lane(lane)
+        self._stage(records, timestamps)
+        staged = self._staged
+        if self.timeout_ms == 0:
+            self._flush_lanes(self._route())
+        elif staged and len(staged.records) >= min(STAGED_RECORDS, self._limit * self._lanes):
+            self.seal()
 
     def emit_element(self, element: Element, channel: int | None = None) -> None:
         """Send a watermark, status or marker to one channel, or (None) to every channel."""
+        self.flush_error()
+        self.seal()
         if channel is None:
             for lane in range(self._lanes):
-                self._close_bundle(lane)
                 self._write(lane, element)
-                if self.timeout_ms == 0:
-                    self._flush_lane(lane)
         elif self._router.is_broadcast:
             self._write_alone(channel, element)
         else:
-            self._close_bundle(channel)
             self._write(channel, element)
-            if self.timeout_ms == 0:
-                self.partition.flush(channel)
+        if self.timeout_ms == 0:
+            self._flush_lanes(range(self._lanes) if channel is None else [channel])
 
     def emit_to(self, channel: int, records: list[Record]) -> None:
         """Send records to one chosen channel, whatever the router would say."""
-        self.records_out += len(records)
-        self.emit_element(Bundle(list(records)), channel)
+        if records:
+            self.records_out += len(records)
+            self.emit_element(Bundle(list(records)), channel)
 
     def broadcast_event(self, event: Event) -> None:
         """Send an event to every channel, behind all that was emitted before."""
@@ -112,9 +123,8 @@ class RecordWriter:
         self.partition.broadcast_event(event)
 
     def seal(self) -> None:
-        """Serialize what waits in lists; the task calls this at the end of a step."""
-        for lane in range(self._lanes):
-            self._close_bundle(lane)
+        """Route and serialize the records that wait; the task calls this at the end of a step."""
+        self._route()
 
     def flush_all(self) -> None:
         """Let the consumers have what is in the buffers, full or not."""
@@ -130,7 +140,7 @@ class RecordWriter:
 
     def close(self) -> None:
         """Give up the buffers that are being written (after a failure). Idempotent."""
-        self._pending = [None] * self._lanes
+        self._staged = None
         self._spanning.prune()
         for lane in range(self._lanes):
             self._finish_builder(lane)
@@ -138,45 +148,68 @@ class RecordWriter:
     def statistics(self) -> WriterStatistics:
         return WriterStatistics(self.records_out, self.bytes_out, self.buffers_out)
 
-    def _collect(self, lane: int, records: list[Record], times: list[int | None] | None) -> None:
-        pending = self._pending[lane]
-        if pending is not None and (pending.timestamps is None) == (times is None):
-            pending.records.extend(records)
-            if times is not None and pending.timestamps is not None:
-                pending.timestamps.extend(times)
-        else:
-            self._close_bundle(lane)
-            pending = self._pending[lane] = Bundle(list(records), times and list(times))
-        if len(pending.records) >= self._limit:
-            self._close_bundle(lane)
+    def _stage(self, records: list[Record], times: list[int | None] | None) -> None:
+        staged = self._staged
+        if staged is not None and (staged.timestamps is None) != (times is None):
+            self.seal()
+            staged = None
+        if staged is None:
+            self._staged = Bundle(list(records), None if times is None else list(times))
+            return
+        staged.records.extend(records)
+        if staged.timestamps is not None and times is not None:
+            staged.timestamps.extend(times)
 
-    def _close_bundle(self, lane: int) -> None:
-        bundle = self._pending[lane]
-        if bundle is None:
-            return
-        self._pending[lane] = None
-        records, times, limit = bundle.records, bundle.timestamps, self._limit
-        if len(records) <= limit:
-            self._write_bundle(lane, bundle)
-            return
-        for start in range(0, len(records), limit):
-            end = start + limit
-            self._write_bundle(lane, Bundle(records[start:end], times and times[start:end]))
+    def _route(self) -> list[int]:
+        staged, self._staged = self._staged, None
+        if staged is None:
+            return []
+        if self._router.is_broadcast:
+            split = [(0, staged.records, staged.timestamps)]
+        else:
+            split = self._router.split(staged.records, staged.timestamps)
+        for lane, part, times in split:
+            self._write_records(lane, part, times)
+        return [lane for lane, _, _ in split]
+
+    def _write_records(
+        self, lane: int, records: list[Record], times: list[int | None] | None
+    ) -> None:
+        start = 0
+        while start < len(records):
+            end = start + self._limit
+            part = records if end >= len(records) and not start else records[start:end]
+            self._write_bundle(lane, Bundle(part, times and times[start:end]))
+            start = end
 
     def _write_bundle(self, lane: int, bundle: Bundle) -> None:
-        size = self._write(lane, bundle)
-        per_record = size // len(bundle.records) + 1
+        prefix, body = encode_element(bundle, self._serializer)
+        size, count = len(body), len(bundle.records)
+        if size > BUNDLE_MAX_BYTES and count > 1:
+            del prefix, body
+            self._write_halves(lane, bundle)
+            return
+        self._copy(lane, prefix, body)
+        per_record = size // count + 1
         self._limit = max(1, min(BUNDLE_RECORDS, BUNDLE_BYTES // per_record))
 
-    def _write(self, lane: int, element: Element) -> int:
+    def _write_halves(self, lane: int, bundle: Bundle) -> None:
+        records, times, half = bundle.records, bundle.timestamps, len(bundle.records) // 2
+        self._write_bundle(lane, Bundle(records[:half], times and times[:half]))
+        self._write_bundle(lane, Bundle(records[half:], times and times[half:]))
+
+    def _write(self, lane: int, element: Element) -> None:
         prefix, body = encode_element(element, self._serializer)
         self._copy(lane, prefix, body)
-        return len(body)
 
     def _copy(self, lane: int, prefix: bytes, body: bytes | bytearray | memoryview) -> None:
+        builder = self._builders[lane]
+        if builder is not None and builder.try_append_whole(prefix, body):
+            return
         spanning = self._spanning
         spanning.begin(prefix, body)
-        builder = self._builders[lane] or self._next_builder(lane)
+        if builder is None:
+            builder = self._next_builder(lane)
         while (copied := spanning.copy_to(builder)) is not Copied.WHOLE:
             self._finish_builder(lane)
             if copied is Copied.WHOLE_AND_FULL:
@@ -197,7 +230,6 @@ class RecordWriter:
 
     def _write_alone(self, channel: int, element: Element) -> None:
         """A broadcast writer sends to one channel: in a buffer that only this channel gets."""
-        self._close_bundle(0)
         self._finish_builder(0)
         prefix, body = encode_element(element, self._serializer)
         self._spanning.begin(prefix, body)
@@ -208,13 +240,12 @@ class RecordWriter:
             copied = self._spanning.copy_to(builder)
             self._finished(builder)
         self._spanning.prune()
-        if self.timeout_ms == 0:
-            self.partition.flush(channel)
 
-    def _flush_lane(self, lane: int) -> None:
+    def _flush_lanes(self, lanes: Iterable[int]) -> None:
         if self._router.is_broadcast:
             self.partition.flush_all()
-        else:
+            return
+        for lane in lanes:
             self.partition.flush(lane)
 
     def _finish_buffers(self) -> None:

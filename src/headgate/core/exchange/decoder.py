@@ -21,6 +21,7 @@ from headgate.core.buffers.buffer import Buffer, Lease
 from headgate.core.exchange.frames import (
     BUFFER_HEAD,
     BUFFER_HEAD_REST,
+    BUFFER_TYPE,
     FLAG_COMPRESSED,
     FLAG_EVENT,
     MAGIC,
@@ -34,7 +35,7 @@ Head: TypeAlias = tuple[ChannelId, int, int, int, int]
 """Receiver, sequence number, backlog, flags, payload size of a buffer frame."""
 
 KNOWN_FLAGS: Final = FLAG_EVENT | FLAG_COMPRESSED
-BUFFER_TYPE: Final = int(Kind.BUFFER)
+_NOTHING: Final = memoryview(b"")
 
 
 class Room(Enum):
@@ -53,6 +54,10 @@ class FrameSink(Protocol):
 
     def frame_received(self, kind: Kind, body: memoryview) -> None: ...
 
+
+class BufferSink(Protocol):
+    """Who gets the buffers."""
+
     def buffer_announced(self, receiver: ChannelId, size: int, is_event: bool) -> "Lease | Room":
         """Where the payload shall go."""
 
@@ -67,10 +72,11 @@ class Decoder:
     def __init__(self, sink: FrameSink, landing: Landing, peer: PeerName) -> None:
         self.peer = peer
         self.paused = False
+        self.closed = False
         self.landing = landing
-        self.buffer_limit = 0
-        """Longest buffer frame that needs no further check; set when buffers are allowed."""
         self._sink = sink
+        self._buffers: BufferSink | None = None
+        self._buffer_limit = 0  # longest buffer frame that needs no further check
         self._head = bytearray()  # of a frame whose head is not complete
         self._kind = Kind.ALIVE
         self._want = 0  # bytes missing of the current body or payload
@@ -79,6 +85,11 @@ class Decoder:
         self._lease: Lease | None = None
         self._buffer_head: Head | None = None
         self._stash: list[memoryview] = []  # unread bytes while paused
+
+    def allow_buffers(self, buffers: BufferSink, limit: int) -> None:
+        """From now on buffer frames may come, up to ``limit`` bytes long."""
+        self._buffers = buffers
+        self._buffer_limit = limit
 
     def targets(self) -> list[memoryview]:
         """Where the next bytes shall be read to; nothing while paused."""
@@ -100,7 +111,7 @@ class Decoder:
             taken = min(count, self._want)
             self._moved(taken)
             count -= taken
-        if count:
+        if count and not self.closed:
             self._walk(count)
 
     def resume(self) -> None:
@@ -127,6 +138,8 @@ class Decoder:
         self._want = 0
         self._head.clear()
         self._stash = []
+        self.paused = False
+        self.closed = True
         if lease is not None:
             lease.release()
 
@@ -136,38 +149,33 @@ class Decoder:
         row = self.landing.row()
         segments = self.landing.segments
         index = 0
-        while count:
-            head = row[2 * index]
-            have = len(self._head)
-            if have + count < HEAD_BYTES or index >= len(segments) or self._want:
-                break
-            if head[7] != BUFFER_TYPE:
+        while count and index < len(segments) and not self._want:
+            head, have = row[2 * index], len(self._head)
+            if have + count < HEAD_BYTES or head[7] != BUFFER_TYPE:
                 break
             self._head.clear()
             count -= HEAD_BYTES - have
-            parsed = self._parse_buffer_head(head, 0)
+            parsed = self._parse_buffer_head(head)
             size = parsed[4]
-            if not size or parsed[3] & FLAG_EVENT or not count:
-                self._feed_rest(row, 2 * index + 1, 0, count, parsed)
+            if not size or parsed[3] & FLAG_EVENT or count < size:
+                self._feed_rest(row, 2 * index + 1, 0, count, parsed, index)
                 return
-            room = self._sink.buffer_announced(parsed[0], size, False)
+            assert self._buffers is not None
+            room = self._buffers.buffer_announced(parsed[0], size, False)
             if not isinstance(room, Lease):
                 self._settle(parsed, room)
                 self._feed_rest(row, 2 * index + 1, 0, count, None)
                 return
-            self.landing.exchange(index, room)
-            self._lease, self._buffer_head, self._want = room, parsed, size
-            self._into, self._at = room.segment.memory, 0
-            taken = min(size, count)
-            self._moved(taken)
-            count -= taken
-            if count and taken < len(row[2 * index + 1]):
-                self._feed_rest(row, 2 * index + 1, taken, count, None)
+            self.landing.swap(index, room)
+            count -= size
+            self._deliver(parsed, room, room.segment.memory)
+            if count and size < self.landing.segment_bytes:
+                self._feed_rest(row, 2 * index + 1, size, count, None)
                 return
             index += 1
         if count:
-            have = len(self._head)
-            self._feed_rest(row, 2 * index, 0 if self._want else have, count, None)
+            start = 0 if self._want else len(self._head)
+            self._feed_rest(row, 2 * index, start, count, None)
 
     def _feed_rest(
         self,
@@ -176,6 +184,7 @@ class Decoder:
         start: int,
         count: int,
         parsed: Head | None,
+        landed: int | None = None,
     ) -> None:
         """The rest of the row does not lie as expected: go through it byte range by byte range."""
         regions = []
@@ -186,6 +195,12 @@ class Decoder:
             part, start = part + 1, 0
         if parsed is not None and not self._place(parsed):
             self._stash = [memoryview(bytes(region)) for region in regions]
+            return
+        if landed is not None and self._lease is not None and regions:
+            # The payload is cut, but what there is of it lies at the start of a landed segment.
+            self.landing.swap(landed, self._lease)
+            self._into = self._lease.segment.memory
+            self._moved(len(regions[0]))
             return
         self._feed_all(regions)
 
@@ -222,7 +237,7 @@ class Decoder:
             else:
                 self._begin_frame(*PREFIX.unpack(head))
         elif len(head) == HEAD_BYTES:
-            parsed = self._parse_buffer_head(head, 0)
+            parsed = self._parse_buffer_head(head)
             head.clear()
             self._place(parsed)
         return taken
@@ -249,11 +264,9 @@ class Decoder:
             raise FrameTooLong(self.peer, length, limit, known.name)
         return known
 
-    def _parse_buffer_head(self, head: memoryview | bytearray, at: int) -> Head:
-        length, magic, version, kind, receiver, sequence, backlog, flags = BUFFER_HEAD.unpack_from(
-            head, at
-        )
-        if length > self.buffer_limit or magic != MAGIC or version != VERSION:
+    def _parse_buffer_head(self, head: memoryview | bytearray) -> Head:
+        length, magic, version, kind, receiver, sequence, backlog, flags = BUFFER_HEAD.unpack(head)
+        if length > self._buffer_limit or magic != MAGIC or version != VERSION:
             self._check_prefix(length, magic, version, kind)
         size = length - BUFFER_HEAD_REST
         if size < 0 or flags & ~KNOWN_FLAGS:
@@ -271,9 +284,9 @@ class Decoder:
             self._buffer_head = parsed
             self._moved(0)
             return True
-        return self._settle(
-            parsed, self._sink.buffer_announced(receiver, size, bool(flags & FLAG_EVENT))
-        )
+        assert self._buffers is not None
+        is_event = bool(flags & FLAG_EVENT)
+        return self._settle(parsed, self._buffers.buffer_announced(receiver, size, is_event))
 
     def _settle(self, parsed: Head, room: "Lease | Room") -> bool:
         self._buffer_head = parsed
@@ -299,11 +312,17 @@ class Decoder:
         into, self._into = self._into, None
         parsed, self._buffer_head = self._buffer_head, None
         if parsed is not None:
-            receiver, sequence, backlog, flags, size = parsed
             lease, self._lease = self._lease, None
-            view = into[:size] if into is not None else b""
-            is_event, compressed = bool(flags & FLAG_EVENT), bool(flags & FLAG_COMPRESSED)
-            buffer = Buffer(view, lease, is_event, compressed)
-            self._sink.buffer_received(receiver, sequence, backlog, buffer)
+            self._deliver(parsed, lease, into)
         elif into is not None:
             self._sink.frame_received(self._kind, into)
+
+    def _deliver(self, parsed: Head, lease: Lease | None, memory: memoryview | None) -> None:
+        receiver, sequence, backlog, flags, size = parsed
+        if memory is None:
+            view = _NOTHING
+        else:
+            view = memory if size == len(memory) else memory[:size]
+        buffer = Buffer(view, lease, flags & FLAG_EVENT != 0, flags & FLAG_COMPRESSED != 0)
+        assert self._buffers is not None
+        self._buffers.buffer_received(receiver, sequence, backlog, buffer)

@@ -2,12 +2,10 @@
 and sends. Both are links; this file joins each to its session."""
 
 from headgate.base.errors import HeadgateError
-from headgate.base.ids import ChannelId, PeerName
+from headgate.base.ids import PeerName
 from headgate.base.settings import ExchangeSettings
-from headgate.core.buffers.buffer import Buffer, Lease
 from headgate.core.buffers.global_pool import GlobalPool
 from headgate.core.exchange.compression import Codec
-from headgate.core.exchange.decoder import Room
 from headgate.core.exchange.frames import BUFFER_HEAD_REST, Close, Kind
 from headgate.core.exchange.landing import ControlLanding, Landing
 from headgate.core.exchange.link import Link, LinkState, make_handshake
@@ -50,14 +48,6 @@ class ConsumerEnd(Link):
         super().connected(now_ms)
         self.send(self._handshake.first_word())
 
-    def buffer_announced(self, receiver: ChannelId, size: int, is_event: bool) -> Lease | Room:
-        return self.session.buffer_announced(receiver, size, is_event)
-
-    def buffer_received(
-        self, receiver: ChannelId, sequence: int, backlog: int, buffer: Buffer
-    ) -> None:
-        self.session.buffer_received(receiver, sequence, backlog, buffer)
-
     def detach(self) -> bool:
         """One user fewer; with the last one the connection ends. Says whether it was the last."""
         self.users -= 1
@@ -72,7 +62,7 @@ class ConsumerEnd(Link):
     def _opened(self) -> None:
         settings = self._settings
         longest = max(settings.segment_bytes, settings.max_event_bytes)
-        self.decoder.buffer_limit = longest + BUFFER_HEAD_REST
+        self.decoder.allow_buffers(self.session, longest + BUFFER_HEAD_REST)
         self.session.opened()
 
     def _end_session(self, error: HeadgateError) -> None:

@@ -19,6 +19,7 @@ VERSION: Final = 1
 NONCE_BYTES: Final = 16
 PROOF_BYTES: Final = 32
 MAX_TEXT_BYTES: Final = 16 * 1024
+MAX_GRANTS: Final = 1024
 
 PREFIX: Final = struct.Struct("<IHBB")
 """Length of the rest, magic, version, type."""
@@ -50,6 +51,10 @@ class Kind(IntEnum):
     ALIVE = 48  # both
 
 
+BUFFER_TYPE: Final = int(Kind.BUFFER)
+"""The type byte of a buffer, as a plain number: it is looked at for every frame."""
+
+
 class ErrorCode(IntEnum):
     """What went wrong at the other side."""
 
@@ -67,6 +72,7 @@ class Hello(msgspec.Struct, frozen=True):
     flow_control: int
     segment_bytes: int
     nonce: bytes
+    compression: int = 0
 
 
 class Challenge(msgspec.Struct, frozen=True):
@@ -96,10 +102,9 @@ class PartitionRequest(msgspec.Struct, frozen=True):
 
 
 class AddCredit(msgspec.Struct, frozen=True):
-    """Room for more buffers; the receiver names the partition it once requested."""
+    """Room for more buffers, for one or more receivers; each names what it once requested."""
 
-    receiver: ChannelId
-    credit: int
+    grants: tuple[tuple[ChannelId, int], ...]
 
 
 class Cancel(msgspec.Struct, frozen=True):
@@ -155,7 +160,7 @@ Message: TypeAlias = (
     | Alive
 )
 
-_HELLO: Final = struct.Struct(f"<BI{NONCE_BYTES}s")
+_HELLO: Final = struct.Struct(f"<BI{NONCE_BYTES}sB")
 _CHALLENGE: Final = struct.Struct(f"<{NONCE_BYTES}s{PROOF_BYTES}s")
 _PROOF: Final = struct.Struct(f"<{PROOF_BYTES}s")
 _REQUEST: Final = struct.Struct("<QII")
@@ -170,7 +175,7 @@ BODY_LIMITS: Final = {
     Kind.PROOF: _PROOF.size,
     Kind.WELCOME: 0,
     Kind.PARTITION_REQUEST: _REQUEST.size + _TEXT.size + MAX_PARTITION_ID_BYTES,
-    Kind.ADD_CREDIT: _CREDIT.size,
+    Kind.ADD_CREDIT: MAX_GRANTS * _CREDIT.size,
     Kind.CANCEL: _RECEIVER.size,
     Kind.CLOSE: 0,
     Kind.ERROR: _ERROR.size + 2 * _TEXT.size + MAX_PARTITION_ID_BYTES + MAX_TEXT_BYTES,
@@ -187,7 +192,7 @@ def encode_buffer_head(
 ) -> bytes:
     """The first 32 bytes of a buffer frame; ``size`` bytes of payload follow."""
     return BUFFER_HEAD.pack(
-        size + BUFFER_HEAD_REST, MAGIC, VERSION, Kind.BUFFER, receiver, sequence, backlog, flags
+        size + BUFFER_HEAD_REST, MAGIC, VERSION, BUFFER_TYPE, receiver, sequence, backlog, flags
     )
 
 
@@ -199,8 +204,8 @@ def encode(message: Message) -> bytes:
 
 def _encode_body(message: Message) -> tuple[Kind, bytes]:
     match message:
-        case AddCredit(receiver, credit):
-            return Kind.ADD_CREDIT, _CREDIT.pack(receiver, credit)
+        case AddCredit(grants):
+            return Kind.ADD_CREDIT, b"".join([_CREDIT.pack(*grant) for grant in grants])
         case Backlog(receiver, backlog):
             return Kind.BACKLOG, _CREDIT.pack(receiver, backlog)
         case PartitionRequest(receiver, credit, subpartition, partition):
@@ -217,8 +222,8 @@ def _encode_body(message: Message) -> tuple[Kind, bytes]:
             head = _ERROR.pack(receiver is not None, receiver or 0, code)
             name = _text(partition, MAX_PARTITION_ID_BYTES)
             return Kind.ERROR, head + name + _text(text, MAX_TEXT_BYTES)
-        case Hello(flow_control, segment_bytes, nonce):
-            return Kind.HELLO, _HELLO.pack(flow_control, segment_bytes, nonce)
+        case Hello(flow_control, segment_bytes, nonce, compression):
+            return Kind.HELLO, _HELLO.pack(flow_control, segment_bytes, nonce, compression)
         case Challenge(nonce, proof):
             return Kind.CHALLENGE, _CHALLENGE.pack(nonce, proof)
         case Proof(proof):
@@ -242,7 +247,7 @@ def decode(kind: Kind, body: memoryview, peer: PeerName) -> Message:
 def _decode_body(kind: Kind, body: memoryview) -> Message:
     match kind:
         case Kind.ADD_CREDIT:
-            return AddCredit(*_CREDIT.unpack(body))
+            return AddCredit(tuple(_CREDIT.iter_unpack(body)))
         case Kind.BACKLOG:
             return Backlog(*_CREDIT.unpack(body))
         case Kind.PARTITION_REQUEST:

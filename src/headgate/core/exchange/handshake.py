@@ -6,12 +6,13 @@ The table LIFE is the whole order of it; any other message is an error.
 """
 
 import hmac
+from collections.abc import Sequence
 from enum import Enum
 from typing import Final
 
 from headgate.base.errors import BeforeHandshake, PeerBrokeProtocol, PeerUnproven
 from headgate.base.ids import PeerName
-from headgate.base.settings import FlowControl
+from headgate.base.settings import Compression, FlowControl
 from headgate.core.exchange.frames import (
     VERSION,
     Challenge,
@@ -22,6 +23,7 @@ from headgate.core.exchange.frames import (
 )
 
 _MODES: Final = (FlowControl.CREDIT, FlowControl.TCP)
+_COMPRESSIONS: Final = (Compression.NONE, Compression.LZ4, Compression.ZSTD)
 
 
 class Step(Enum):
@@ -52,6 +54,7 @@ class Handshake:
         secret: bytes,
         nonce: bytes,
         flow_control: FlowControl,
+        compression: Compression,
         segment_bytes: int,
         peer: PeerName,
     ) -> None:
@@ -59,7 +62,9 @@ class Handshake:
         self.step = Step.CLIENT_ASKED if is_client else Step.SERVER_WAITS
         self._secret = secret
         self._nonce = nonce
-        self._hello = Hello(_MODES.index(flow_control), segment_bytes, nonce)
+        self._hello = Hello(
+            _MODES.index(flow_control), segment_bytes, nonce, _COMPRESSIONS.index(compression)
+        )
 
     @property
     def is_done(self) -> bool:
@@ -92,7 +97,7 @@ class Handshake:
 
     def _challenge(self, hello: Hello) -> Message:
         ours = self._hello
-        if hello.flow_control != ours.flow_control or hello.segment_bytes != ours.segment_bytes:
+        if _agreement(hello) != _agreement(ours):
             raise PeerBrokeProtocol(
                 self.peer,
                 f"exchange settings differ: it has {_describe(hello)}, this side "
@@ -109,8 +114,8 @@ class Handshake:
         return Proof(self._proof(b"client"))
 
     def _agree(self, client: bytes, server: bytes) -> None:
-        mode, size = self._hello.flow_control, self._hello.segment_bytes
-        self._agreed = b"headgate %d %d %d " % (VERSION, mode, size) + client + server
+        words = b"headgate %d %d %d %d " % (VERSION, *_agreement(self._hello))
+        self._agreed = words + client + server
 
     def _proof(self, role: bytes) -> bytes:
         return hmac.digest(self._secret, role + self._agreed, "sha256")
@@ -123,7 +128,16 @@ class Handshake:
             )
 
 
+def _agreement(hello: Hello) -> tuple[int, int, int]:
+    return hello.flow_control, hello.segment_bytes, hello.compression
+
+
 def _describe(hello: Hello) -> str:
-    known = hello.flow_control < len(_MODES)
-    mode = _MODES[hello.flow_control].value if known else f"mode {hello.flow_control}"
-    return f"{mode} flow control and segments of {hello.segment_bytes} bytes"
+    mode = _name(_MODES, hello.flow_control)
+    compression = _name(_COMPRESSIONS, hello.compression)
+    size = hello.segment_bytes
+    return f"{mode} flow control, {compression} compression and segments of {size} bytes"
+
+
+def _name(choices: Sequence[Enum], number: int) -> str:
+    return str(choices[number].value) if number < len(choices) else f"unknown {number}"

@@ -2,7 +2,7 @@
 
 The row expects what a busy connection sends, frames with full payloads: head, segment, head,
 segment … If that comes true, nothing is copied: the landed segment changes places with the one that
-the channel had promised. Law: the number of segments in the row never changes by an exchange.
+the channel had promised. Law: the number of segments in the row never changes by a swap.
 """
 
 from typing import Final
@@ -34,7 +34,7 @@ class Landing:
         """Head, segment, head, segment, … , head: the targets of one read."""
         return list(self._row)
 
-    def exchange(self, index: int, lease: Lease) -> None:
+    def swap(self, index: int, lease: Lease) -> None:
         """The segment at ``index`` goes with the lease; the lease's own takes its place."""
         landed = self.segments[index]
         spare = lease.segment

@@ -22,10 +22,9 @@ from headgate.base.errors import (
     TransportError,
     UnknownMessage,
 )
-from headgate.base.ids import ChannelId, PartitionId, PeerName
+from headgate.base.ids import PartitionId, PeerName
 from headgate.base.settings import ExchangeSettings, FlowControl
-from headgate.core.buffers.buffer import Buffer, Lease
-from headgate.core.exchange.decoder import Decoder, Room
+from headgate.core.exchange.decoder import Decoder
 from headgate.core.exchange.frames import (
     BODY_LIMITS,
     BUFFER_HEAD_REST,
@@ -115,7 +114,7 @@ class Link:
     def ended(self, reason: str) -> None:
         """The other side closed or reset the connection, or the driver met an error on it."""
         if not self.is_alive:
-            self.state = LinkState.CLOSED
+            self._hang_up()
             return
         if self.state is LinkState.CONNECTING:
             self.fail(ConnectFailed(self.peer, reason))
@@ -135,15 +134,18 @@ class Link:
                 problem = f"no handshake within {settings.connect_timeout_ms} ms"
                 self.fail(ConnectFailed(self.peer, problem))
         elif self.state is LinkState.OPEN:
+            if self.decoder.paused:  # it is this side that does not listen
+                self._heard_ms = now_ms
             quiet_ms = now_ms - self._heard_ms
-            if quiet_ms >= settings.heartbeat_timeout_ms and not self.decoder.paused:
+            if quiet_ms >= settings.heartbeat_timeout_ms:
                 problem = f"nothing was heard for {quiet_ms:.0f} ms: its process hangs"
                 self.fail(PeerSilent(self.peer, problem))
             elif now_ms - self._spoke_ms >= settings.heartbeat_interval_ms:
                 self._spoke_ms = now_ms
-                self.send(Alive())
+                if not self.outbox.pending_bytes:  # else those bytes are the sign
+                    self.send(Alive())
         elif self.state is LinkState.CLOSING:
-            self.state = LinkState.CLOSED
+            self._hang_up()
             self._wake()
 
     def fail(self, error: HeadgateError, last_words: str = "") -> None:
@@ -153,9 +155,10 @@ class Link:
         self.error = error
         self._end_session(error)
         self.decoder.close()
+        between_frames = self.outbox.is_between_frames
         self.outbox.close()
         self.state = LinkState.CLOSED
-        if last_words:
+        if last_words and between_frames:
             code = ErrorCode.UNPROVEN if isinstance(error, PeerUnproven) else ErrorCode.PROTOCOL
             report = ErrorReport(None, code, PartitionId(""), last_words)
             self.outbox.add(encode(report))
@@ -169,8 +172,10 @@ class Link:
             return
         self._end_session(PeerLost(self.peer, "this side closed the connection"))
         self.decoder.close()
-        in_flight = self.outbox.pending_bytes and self.state is not LinkState.CONNECTING
-        self.state = LinkState.CLOSING if in_flight else LinkState.CLOSED
+        if self.outbox.pending_bytes and self.state is not LinkState.CONNECTING:
+            self.state = LinkState.CLOSING
+        else:
+            self._hang_up()
         self._released()
         self._wake()
 
@@ -220,13 +225,10 @@ class Link:
         elif not isinstance(message, Alive):
             self.session.message_received(message)
 
-    def buffer_announced(self, receiver: ChannelId, size: int, is_event: bool) -> Lease | Room:
-        raise NotImplementedError
-
-    def buffer_received(
-        self, receiver: ChannelId, sequence: int, backlog: int, buffer: Buffer
-    ) -> None:
-        raise NotImplementedError
+    def _hang_up(self) -> None:
+        """Closed for good: what was not sent never will be."""
+        self.outbox.close()
+        self.state = LinkState.CLOSED
 
     def _greeted(self, message: Message) -> None:
         answer = self._handshake.received(message)
@@ -273,6 +275,7 @@ def make_handshake(
         secret=secret,
         nonce=nonce,
         flow_control=settings.flow_control,
+        compression=settings.compression,
         segment_bytes=settings.segment_bytes,
         peer=peer,
     )

@@ -25,6 +25,7 @@ class Outbox:
         self._low_bytes = low_bytes
         self._high_bytes = high_bytes
         self._parts: deque[tuple[ByteLike, Buffer | None]] = deque()
+        self._cut = False  # the first part has gone in part
 
     def add(self, frame: ByteLike) -> None:
         """Put a whole frame in."""
@@ -33,12 +34,11 @@ class Outbox:
 
     def add_buffer(self, head: bytes, buffer: Buffer) -> None:
         """Put a frame's head and the buffer behind it in; the outbox owns the buffer now."""
-        size = buffer.size
+        size = len(buffer.view)
+        self._parts.append((head, None))
         if size:
-            self._parts.append((head, None))
             self._parts.append((buffer.view, buffer))
         else:
-            self._parts.append((head, None))
             buffer.release()
         self._grown(len(head) + size)
 
@@ -56,13 +56,20 @@ class Outbox:
             size = len(part)
             if count < size:
                 parts[0] = (memoryview(part)[count:], buffer)
+                self._cut = True
                 break
+            self._cut = False
             count -= size
             parts.popleft()
             if buffer is not None:
                 buffer.release()
         if self.pending_bytes < self._low_bytes:
             self.writable = True
+
+    @property
+    def is_between_frames(self) -> bool:
+        """Whether what has gone so far ends with a whole frame."""
+        return not self._cut and not (self._parts and self._parts[0][1] is not None)
 
     def close(self) -> None:
         """Drop what was not sent."""

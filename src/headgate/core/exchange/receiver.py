@@ -23,6 +23,7 @@ from headgate.base.ids import ChannelId, PartitionId, PeerName
 from headgate.core.buffers.buffer import Buffer, Lease
 from headgate.core.exchange.decoder import Room
 from headgate.core.exchange.frames import (
+    MAX_GRANTS,
     AddCredit,
     Backlog,
     Cancel,
@@ -114,17 +115,18 @@ class ReceiverSession:
         return bool(self._credited)
 
     def pump(self, frames: int) -> None:
-        """Announce the credit of up to ``frames`` channels."""
-        if not self._outbox.writable:
+        """Announce the new credit of all channels that have some, in one message."""
+        credited = self._credited
+        if not credited or not self._outbox.writable:
             return
-        while frames and self._credited:
-            channel = self._credited.popleft()
-            if channel.id not in self.channels:
-                continue
-            credit = channel.take_credit()
+        grants: list[tuple[ChannelId, int]] = []
+        while credited and len(grants) < MAX_GRANTS:
+            channel = credited.popleft()
+            credit = channel.take_credit() if channel.id in self.channels else 0
             if credit:
-                frames -= 1
-                self._outbox.add(encode(AddCredit(channel.id, credit)))
+                grants.append((channel.id, credit))
+        if grants:
+            self._outbox.add(encode(AddCredit(tuple(grants))))
 
     def buffer_announced(self, receiver: ChannelId, size: int, is_event: bool) -> Lease | Room:
         """Where the payload of a buffer frame shall go."""
@@ -191,9 +193,7 @@ class ReceiverSession:
         elif report.code == ErrorCode.PARTITION_NOT_FOUND:
             channel.partition_missing(PartitionNotFound(report.partition, f"at {self.peer}"))
         else:
-            if report.code != ErrorCode.EVENT_UNCLAIMED:
-                self.channels.pop(channel.id)
-            channel.failed(_error_of(report, self.peer))
+            self._end(channel, _error_of(report, self.peer))
 
     def _end(self, channel: ReceivingChannel, error: HeadgateError) -> None:
         self.cancel(channel)

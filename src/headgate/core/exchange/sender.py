@@ -1,8 +1,8 @@
 """The sending end of a connection: serves the readers of this process's partitions.
 
-Law for each reader: every data buffer costs one credit and the credit is never negative; events
-cost nothing; sequence numbers count up from 0. Available readers stand in a queue, each at most
-once, and give one buffer in turn, so a reader without credit never holds up another.
+Law for each reader: every data buffer costs one credit and the credit is never negative; events and
+empty buffers cost nothing; sequence numbers count up from 0. Available readers stand in a queue,
+each at most once, and give one buffer in turn, so one without credit never holds up another.
 """
 
 from collections import deque
@@ -82,11 +82,6 @@ class Reader:
         self.queued = False
         self.view: View | None = None
 
-    def is_available(self) -> bool:
-        """Whether there is something that may be sent now."""
-        view = self.view
-        return view is not None and view.available(self.credit > 0)
-
     def statistics(self) -> ReaderStatistics:
         backlog = 0 if self.view is None else self.view.backlog
         return ReaderStatistics(self.credit, self.sequence, backlog)
@@ -126,8 +121,9 @@ class SenderSession:
     def message_received(self, message: Message) -> None:
         """A request of the consumer's side."""
         match message:
-            case AddCredit(receiver, credit):
-                self._add_credit(receiver, credit)
+            case AddCredit(grants):
+                for receiver, credit in grants:
+                    self._add_credit(receiver, credit)
             case PartitionRequest():
                 self._request(message)
             case Cancel(receiver):
@@ -178,7 +174,7 @@ class SenderSession:
             reader.view = self._partitions.create_view(
                 request.partition, request.subpartition, lambda: self._data_available(reader)
             )
-        except HeadgateError as error:
+        except (HeadgateError, OSError) as error:  # a stored partition may not open
             self._end(reader, error)
         else:
             self._data_available(reader)
@@ -192,7 +188,8 @@ class SenderSession:
         if credit == 0 or reader.credit + credit > MAX_CREDIT:
             raise PeerBrokeProtocol(self.peer, f"{credit} credits for channel {receiver}")
         reader.credit += credit
-        self._enqueue(reader)
+        if not reader.queued:
+            self._enqueue(reader)
 
     def _cancel(self, receiver: ChannelId) -> None:
         reader = self.readers.pop(receiver, None)
@@ -204,12 +201,20 @@ class SenderSession:
         event = decode_event(data)
         if not isinstance(event, TaskEvent):
             raise PeerBrokeProtocol(self.peer, f"{type(event).__name__} is no task event")
-        if not self._events.publish(partition, event):
+        try:
+            claimed = self._events.publish(partition, event)
+        except Exception as error:  # of a subscriber: its consumer ends, the others go on
+            if receiver in self.readers:
+                self._end(self.readers[receiver], error)
+            else:
+                self._report(receiver, partition, error)
+            return
+        if not claimed:
             name = type(event).__name__
             self._report(receiver, partition, EventUnclaimed(partition, name))
 
     def _data_available(self, reader: Reader) -> None:
-        if reader.view is None or self._closed:
+        if reader.queued or reader.view is None or self._closed:
             return
         if reader.view.is_released:
             self._view_was_released(reader)
@@ -219,7 +224,8 @@ class SenderSession:
     def _enqueue(self, reader: Reader) -> None:
         if reader.queued:
             return
-        if reader.is_available():
+        view = reader.view
+        if view is not None and view.available(reader.credit > 0):
             reader.queued = True
             self._available.append(reader)
             self._wake()
@@ -238,8 +244,8 @@ class SenderSession:
         view = reader.view
         if view is None or reader.receiver not in self.readers:
             return
-        if not view.available(reader.credit > 0):
-            self._enqueue(reader)
+        if not reader.credit and not view.available(False):
+            self._data_available(reader)
             return
         polled = view.poll()
         if polled is None:
@@ -249,12 +255,14 @@ class SenderSession:
         buffer, flags = polled.buffer, FLAG_EVENT
         if not buffer.is_event:
             assert reader.credit > 0, "a data buffer was sent without credit"
-            if self._uses_credit:
+            if self._uses_credit and buffer.view:  # an empty one takes no buffer over there
                 reader.credit -= 1
-            buffer, flags = self._packed(buffer)
+            flags = 0
+            if self._codec is not None:
+                buffer, flags = self._packed(self._codec, buffer)
         reader.told_backlog = polled.backlog
         head = encode_buffer_head(
-            reader.receiver, reader.sequence, polled.backlog, flags, buffer.size
+            reader.receiver, reader.sequence, polled.backlog, flags, len(buffer.view)
         )
         reader.sequence += 1
         self.frames_sent += 1
@@ -262,13 +270,9 @@ class SenderSession:
         if polled.next_is_event or (polled.more and reader.credit > 0):
             reader.queued = True
             self._available.append(reader)
-        elif reader.announces:
-            self._enqueue(reader)
 
-    def _packed(self, buffer: Buffer) -> tuple[Buffer, int]:
-        if self._codec is None:
-            return buffer, FLAG_COMPRESSED if buffer.compressed else 0
-        packed = try_compress(self._codec, buffer.view)
+    def _packed(self, codec: Codec, buffer: Buffer) -> tuple[Buffer, int]:
+        packed = try_compress(codec, buffer.view)
         if packed is None:
             return buffer, 0
         buffer.release()
@@ -282,20 +286,21 @@ class SenderSession:
         cause = "it was released before all was read" if failure is None else str(failure)
         self._end(reader, ProducerFailed(reader.partition, cause))
 
-    def _end(self, reader: Reader, error: HeadgateError) -> None:
+    def _end(self, reader: Reader, error: Exception) -> None:
         self.readers.pop(reader.receiver, None)
         self._ended.add(reader.receiver)
         if reader.view is not None:
             reader.view.release()
         self._report(reader.receiver, reader.partition, error)
 
-    def _report(self, receiver: ChannelId, partition: PartitionId, error: HeadgateError) -> None:
-        report = ErrorReport(receiver, _code_of(error), partition, str(error))
+    def _report(self, receiver: ChannelId, partition: PartitionId, error: Exception) -> None:
+        text = str(error) if isinstance(error, HeadgateError) else repr(error)
+        report = ErrorReport(receiver, _code_of(error), partition, text)
         self._outbox.add(encode(report))
         self._wake()
 
 
-def _code_of(error: HeadgateError) -> ErrorCode:
+def _code_of(error: Exception) -> ErrorCode:
     match error:
         case PartitionNotFound():
             return ErrorCode.PARTITION_NOT_FOUND

@@ -116,7 +116,7 @@ class LocalChannel:
         self._backoff = backoff
         self._later = later
         self._view: View | None = None
-        self._error: HeadgateError | None = None
+        self._error: Exception | None = None
         self._released = False
 
     def request(self) -> None:
@@ -133,6 +133,8 @@ class LocalChannel:
                 self._fail(error)
             else:
                 self._later(pause_ms, self.request)
+        except (HeadgateError, OSError) as error:  # a stored partition may not open
+            self._fail(error)
         else:
             self._data_available()
 
@@ -172,7 +174,7 @@ class LocalChannel:
     def _data_available(self) -> None:
         self._gate.channel_ready(self.index)
 
-    def _fail(self, error: HeadgateError) -> None:
+    def _fail(self, error: Exception) -> None:
         self._error = error
         self._gate.channel_ready(self.index)
 

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import msgspec
 
-from headgate.base.errors import TaskCancelled
+from headgate.base.errors import ElementBroken, TaskCancelled
 from headgate.base.events import END_OF_PARTITION, Event, TaskEvent, decode_event
 from headgate.core.buffers.buffer import Buffer
 from headgate.core.buffers.local_pool import LocalPool
@@ -211,7 +211,11 @@ class Gate:
 
     def _expand(self, buffer: Buffer) -> Buffer:
         try:
-            assert self._codec is not None, "a compressed buffer without a codec"
+            if self._codec is None:
+                raise ElementBroken(
+                    "a compressed buffer, but exchange.compression is `none` on this side; "
+                    "give all task managers the same settings"
+                )
             return Buffer(decompress(self._codec, buffer.view, self._segment_bytes))
         finally:
             buffer.release()

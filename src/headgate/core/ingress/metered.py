@@ -7,7 +7,7 @@ from headgate.core.ingress.gate import Arrival, InputGate
 
 
 class MeteredGate:
-    """Same behaviour as the gate inside; ``bytes_in`` counts data and events."""
+    """Same behaviour as the gate inside; ``bytes_in`` counts data, as it leaves the gate."""
 
     def __init__(self, inner: InputGate) -> None:
         self.bytes_in = 0

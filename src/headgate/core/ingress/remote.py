@@ -108,9 +108,15 @@ class RemoteChannel:
         return None
 
     def send_event(self, event: TaskEvent) -> None:
-        """An event back to the producer."""
-        if self._link is not None and not self._released:
-            self._link.session.send_event(self, self.partition, event)
+        """An event back to the producer; the channel must have requested its partition."""
+        if self._released:
+            return
+        if self._link is None:
+            raise HeadgateError(
+                f"channel {self.index} has not requested partition {self.partition!r} yet; "
+                f"task events can be sent from then on"
+            )
+        self._link.session.send_event(self, self.partition, event)
 
     def release(self) -> None:
         """The end: every buffer goes where it belongs, the producer is told. Idempotent."""
@@ -145,10 +151,12 @@ class RemoteChannel:
 
     def room_for(self, size: int) -> Lease | None:
         """A buffer that the sender was promised."""
+        if self.unannounced and self.unannounced >= self._available and self._uses_credit:
+            return None
         if self._floating:
-            return self._floating.popleft()
+            return self._floating.pop()
         if self._exclusive:
-            return Lease(self._exclusive.popleft(), self)
+            return Lease(self._exclusive.pop(), self)  # the last one back is warm in the cache
         if self._uses_credit or self._pool is None or self._pool.destroyed:
             return None
         lease = self._pool.try_request()
@@ -162,11 +170,13 @@ class RemoteChannel:
             assert self._link is not None
             raise SequenceGap(self._link.peer, self.id, self._expected, sequence)
         self._expected = sequence + 1
-        if buffer.size or buffer.is_event:
-            self.bytes_in += buffer.size
+        size = len(buffer.view)
+        if size or buffer.is_event:
+            received = self._received
+            self.bytes_in += size
             self.buffers_in += 1
-            self._received.append(buffer)
-            if len(self._received) == 1:
+            received.append(buffer)
+            if len(received) == 1:
                 self._gate.channel_ready(self.index)
         else:
             buffer.release()
@@ -175,7 +185,9 @@ class RemoteChannel:
 
     def backlog_told(self, backlog: int) -> None:
         """The sender has this many data buffers waiting: get floating ones for them."""
-        self.wanted = backlog + self.initial_credit
+        self.wanted = wanted = backlog + self.initial_credit
+        if len(self._exclusive) + len(self._floating) >= wanted or self._listening:
+            return
         pool = self._pool
         if pool is None or pool.destroyed:
             return
@@ -241,8 +253,9 @@ class RemoteChannel:
 
     def check(self) -> None:
         """Assert the law's local half; ``announced`` credit can only be seen from outside."""
-        assert 0 <= self.unannounced <= self._available
-        assert self._released or not self._listening or self._available < self.wanted
+        uses_credit = self._uses_credit and not self._released
+        assert not uses_credit or 0 <= self.unannounced <= self._available
+        assert not self._released or not self._available
 
     @property
     def _available(self) -> int:

@@ -7,6 +7,7 @@ once, and take turns. It is finished when all of its gates are.
 from collections import deque
 from collections.abc import Callable
 
+from headgate.base.errors import TaskCancelled
 from headgate.base.events import TaskEvent
 from headgate.core.ingress.gate import Arrival, InputGate
 
@@ -17,6 +18,7 @@ class UnionGate:
     def __init__(self, gates: list[InputGate]) -> None:
         assert len(gates) > 1, "a union has at least two gates"
         self.notify: Callable[[], None] = lambda: None
+        self.closed = False
         self._gates = gates
         self._offsets: list[int] = []
         self._count = 0
@@ -32,6 +34,8 @@ class UnionGate:
 
     def poll(self) -> Arrival | None:
         """The next buffer or event of any gate, or None: nothing now."""
+        if self.closed:
+            raise TaskCancelled("the union gate is closed: its task was cancelled")
         queue = self._queue
         while queue:
             number = queue.popleft()
@@ -51,7 +55,7 @@ class UnionGate:
 
     def available(self) -> bool:
         """Whether ``poll`` is worth a call."""
-        return bool(self._queue) or self.finished
+        return bool(self._queue) or self.closed or self.finished
 
     def send_event(self, event: TaskEvent) -> None:
         """An event back to the producers of all gates."""
@@ -59,9 +63,13 @@ class UnionGate:
             gate.send_event(event)
 
     def close(self) -> None:
-        """Close all gates. Idempotent."""
+        """Close all gates; reading afterwards is an error. Idempotent."""
+        if self.closed:
+            return
+        self.closed = True
         for gate in self._gates:
             gate.close()
+        self.notify()
 
     @property
     def channel_count(self) -> int:
@@ -72,7 +80,7 @@ class UnionGate:
         return not self._left
 
     def _gate_ready(self, number: int) -> None:
-        if self._queued[number] or number not in self._left:
+        if self._queued[number] or number not in self._left or self.closed:
             return
         self._queued[number] = True
         self._queue.append(number)

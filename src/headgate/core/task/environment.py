@@ -8,8 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from headgate.base.errors import TaskCancelled
-from headgate.base.ids import ChannelId, PartitionId, PeerName
+from headgate.base.elements import Serializer
+from headgate.base.errors import PartitionError, TaskCancelled
+from headgate.base.ids import MAX_PARTITION_ID_BYTES, ChannelId, PartitionId, PeerName
 from headgate.base.settings import ExchangeSettings, FlowControl
 from headgate.core.buffers.global_pool import GlobalPool
 from headgate.core.buffers.segment import Segment
@@ -22,7 +23,8 @@ from headgate.core.exchange.compression import Codec
 from headgate.core.exchange.directory import Address, Directory
 from headgate.core.exchange.ends import ConsumerEnd, ProducerEnd
 from headgate.core.ingress.channel import Backoff, Channel, Later, LocalChannel, UnknownChannel
-from headgate.core.ingress.gate import Gate
+from headgate.core.ingress.deserializer import Deserializer, SpillRoom
+from headgate.core.ingress.gate import Gate, InputGate
 from headgate.core.ingress.remote import RemoteChannel
 
 
@@ -68,6 +70,7 @@ class Environment:
         later: Later,
         codec: Codec | None = None,
         make_store: Callable[[PartitionId, int], Store] | None = None,
+        spill_room: SpillRoom | None = None,
     ) -> None:
         self.settings = settings
         self.pool = GlobalPool(segments)
@@ -78,6 +81,7 @@ class Environment:
         self._secret = secret
         self._later = later
         self._make_store = make_store
+        self._spill_room = spill_room
         self._gates: list[Gate] = []
         self._next_channel = 0
         self._closed = False
@@ -91,6 +95,7 @@ class Environment:
     ) -> Partition:
         """A task's output, with its pool, registered so that consumers find it."""
         self._check_open()
+        _check_id(partition)
         bounds = partition_bounds(self.settings, subpartitions, kind.is_bounded)
         pool = self.pool.create_pool(
             f"partition {partition!r}",
@@ -107,11 +112,16 @@ class Environment:
                 wait=wait,
                 make_store=self._store_maker(partition),
             )
-            self.partitions.register(created)
         except BaseException:
             pool.destroy()
             raise
+        try:
+            self.partitions.register(created)
+        except BaseException:
+            created.release()
+            raise
         self.events.register(partition)
+        self._unregister_with(created)
         return created
 
     def create_gate(self, name: str, inputs: list[Input], *, bounded: bool = True) -> Gate:
@@ -130,8 +140,20 @@ class Environment:
             pool.destroy()
             raise
         gate.set_channels(channels)
-        self._gates.append(gate)
+        self._gates = [known for known in self._gates if not known.closed] + [gate]
         return gate
+
+    def create_deserializers(
+        self, gate: InputGate, serializer: Serializer | None = None
+    ) -> list[Deserializer]:
+        """One deserializer for each channel of a gate, within the limits of the settings."""
+        settings = self.settings
+        return [
+            Deserializer(
+                serializer, self._spill_room, settings.spill_bytes, settings.max_element_bytes
+            )
+            for _ in range(gate.channel_count)
+        ]
 
     def place(self, gate: Gate, index: int, place: Here | There) -> None:
         """The producer of an unknown channel now has a place."""
@@ -160,7 +182,6 @@ class Environment:
     def release_partition(self, partition: Partition, failure: Exception | None = None) -> None:
         """End a partition, whether it was read or not."""
         partition.release(failure)
-        self.events.unregister(partition.id)
 
     def close(self) -> None:
         """Close all gates, release all partitions, refuse new ones. Idempotent."""
@@ -171,7 +192,18 @@ class Environment:
         self.partitions.close()
         self.pool.close()
 
+    def _unregister_with(self, created: Partition) -> None:
+        """However a partition ends (consumed, released, shut down), its subscribers go too."""
+        forget = created.on_released
+
+        def released(partition: Partition) -> None:
+            forget(partition)
+            self.events.unregister(partition.id)
+
+        created.on_released = released
+
     def _create_channel(self, gate: Gate, index: int, one: Input) -> Channel:
+        _check_id(one.partition)
         backoff = Backoff(self.settings.backoff_initial_ms, self.settings.backoff_max_ms)
         match one.place:
             case Here():
@@ -220,3 +252,11 @@ class Environment:
     def _check_open(self) -> None:
         if self._closed:
             raise TaskCancelled("the task manager is shutting down and sets up no more tasks")
+
+
+def _check_id(partition: PartitionId) -> None:
+    size = len(partition.encode())
+    if size > MAX_PARTITION_ID_BYTES:
+        raise PartitionError(
+            partition, f"has an id of {size} bytes, the limit is {MAX_PARTITION_ID_BYTES}"
+        )

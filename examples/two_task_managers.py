@@ -1,0 +1,98 @@
+"""Two task managers in one process: a task of the first sends numbers, one of the second adds."""
+
+import secrets
+
+from headgate.base.elements import Bundle
+from headgate.base.ids import PartitionId
+from headgate.base.settings import ExchangeSettings
+from headgate.core.egress.partition import PartitionKind
+from headgate.core.egress.router import RoundRobin
+from headgate.core.egress.writer import RecordWriter
+from headgate.core.ingress.deserializer import Deserializer, Got
+from headgate.core.ingress.gate import Gate
+from headgate.core.task.environment import Input, There
+from headgate.host.exchange import Exchange
+from headgate.host.runner import Progress
+
+NUMBERS = PartitionId("example/numbers/0#0")  # job, vertex, subtask, attempt
+
+
+class Source:
+    """Emits the numbers below ``count``, a thousand for each step."""
+
+    name = "source"
+
+    def __init__(self, writer: RecordWriter, count: int) -> None:
+        self.writer, self.next, self.count = writer, 0, count
+
+    def step(self) -> Progress:
+        if self.next == self.count:
+            self.writer.finish()
+            return Progress.DONE
+        if not self.writer.available():  # no buffer: back pressure; the pool wakes us
+            return Progress.IDLE
+        end = min(self.next + 1000, self.count)
+        self.writer.emit_all(list(range(self.next, end)))
+        self.writer.seal()  # no record waits in a list between steps
+        self.next = end
+        return Progress.MORE
+
+    def close(self, error: BaseException | None) -> None:
+        self.writer.close()
+        if isinstance(error, Exception):
+            self.writer.partition.fail(error)
+
+
+class Sum:
+    """Adds up what arrives, until the end of the partition."""
+
+    name = "sum"
+
+    def __init__(self, gate: Gate) -> None:
+        self.gate, self.deserializer, self.total = gate, Deserializer(), 0
+
+    def step(self) -> Progress:
+        arrival = self.gate.poll()
+        if arrival is None:
+            return Progress.DONE if self.gate.finished else Progress.IDLE
+        if arrival.buffer is not None:
+            self.deserializer.feed(arrival.buffer)
+            got = Got.MIDDLE
+            while got is Got.MIDDLE:
+                got, element = self.deserializer.next()
+                if isinstance(element, Bundle):
+                    self.total += sum(element.records)
+        return Progress.MORE
+
+    def close(self, error: BaseException | None) -> None:
+        self.deserializer.close()
+        self.gate.close()
+
+
+def main() -> None:
+    settings, secret = ExchangeSettings(), secrets.token_bytes(32)
+    with (
+        Exchange(settings, secret, segments=256) as first,
+        Exchange(settings, secret, segments=256) as second,
+    ):
+        seat = first.seat("source")
+        with first.inside() as environment:
+            kind = PartitionKind.PIPELINED_BOUNDED
+            partition = environment.create_partition(NUMBERS, kind, 1, seat.wait)
+            partition.pool.notify = seat.wake
+            writer = RecordWriter(partition, RoundRobin(), timeout_ms=settings.buffer_timeout_ms)
+            first.flush_by_time("source", writer)
+        first.run(Source(writer, 1_000_000), seat)
+
+        seat = second.seat("sum")
+        with second.inside() as environment:
+            gate = environment.create_gate("sum", [Input(NUMBERS, 0, There(first.address))])
+            gate.notify = seat.wake
+            gate.request_partitions()
+        task = Sum(gate)
+        second.run(task, seat).join(timeout_s=30)
+        print("sum of 1,000,000 numbers:", task.total)
+
+
+if __name__ == "__main__":
+    main()

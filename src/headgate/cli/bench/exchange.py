@@ -1,0 +1,138 @@
+"""``bench exchange``: raw 32 KiB buffers between two processes, against a plain socket loop.
+
+Both move the same bytes in the same block size over loopback, in turns; the ratio is that of the
+medians. CPU seconds are those of both processes, user and system.
+"""
+
+import mmap
+import os
+import socket
+from multiprocessing.connection import Connection
+from statistics import median
+from typing import Any
+
+from headgate.base.ids import PartitionId
+from headgate.base.settings import ExchangeSettings
+from headgate.cli.bench.processes import Child, CpuWatch, child_process
+from headgate.cli.bench.tasks import RawConsumer, RawProducer
+from headgate.core.egress.partition import PartitionKind
+from headgate.core.task.environment import Input, There
+from headgate.host.exchange import Exchange
+
+PARTITION = PartitionId("bench/raw/0#0")
+SEGMENTS = 1024
+JOIN_S = 120.0
+
+
+def run_exchange_bench(megabytes: int, channels: int, rounds: int) -> dict[str, Any]:
+    """Measure in turns; figures are medians over the rounds."""
+    settings = ExchangeSettings()
+    block = settings.segment_bytes
+    buffers = megabytes * 1_000_000 // block
+    plain, ours, cpu = [], [], []
+    for _ in range(rounds):
+        plain.append(_plain_round(buffers, block))
+        rate, cpu_s_per_gb = _exchange_round(buffers, channels, settings)
+        ours.append(rate)
+        cpu.append(cpu_s_per_gb)
+    return {
+        "mb_per_s": round(median(ours), 1),
+        "buffers_per_s": round(median(ours) * 1e6 / block),
+        "plain_socket_mb_per_s": round(median(plain), 1),
+        "ratio": round(median(ours) / median(plain), 3),
+        "cpu_s_per_gb": round(median(cpu), 3),
+        "channels": channels,
+        "buffer_bytes": block,
+        "megabytes": megabytes,
+        "rounds": rounds,
+        "mb_per_s_all": [round(rate, 1) for rate in ours],
+        "plain_socket_mb_per_s_all": [round(rate, 1) for rate in plain],
+    }
+
+
+# Headgate: one partition with several subpartitions there, one gate with as many channels here.
+
+
+def _exchange_round(buffers: int, channels: int, settings: ExchangeSettings) -> tuple[float, float]:
+    secret = os.urandom(32)
+    with child_process(_send_buffers, secret, buffers, channels, settings) as child:
+        address = child.hear(tuple)
+        with Exchange(settings, secret, segments=SEGMENTS) as exchange:
+            seat = exchange.seat("consumer")
+            with exchange.inside() as environment:
+                inputs = [Input(PARTITION, index, There(address)) for index in range(channels)]
+                gate = environment.create_gate("bench", inputs)
+                gate.notify = seat.wake
+                gate.request_partitions()
+            consumer = RawConsumer("consumer", gate)
+            watches: list[CpuWatch] = []
+            consumer.on_first = lambda: watches.append(CpuWatch())
+            runner = exchange.run(consumer, seat)
+            child.tell("go")
+            runner.join(JOIN_S)
+            wall_s, cpu_s = watches[0].wall_s(), watches[0].cpu_s()
+            assert consumer.buffers_in == buffers, "buffers were lost"
+        cpu_s += child.hear(float)
+    return consumer.bytes_in / 1e6 / wall_s, cpu_s / (consumer.bytes_in / 1e9)
+
+
+def _send_buffers(
+    pipe: Connection, secret: bytes, buffers: int, channels: int, settings: ExchangeSettings
+) -> None:
+    with Exchange(settings, secret, segments=SEGMENTS) as exchange:
+        seat = exchange.seat("producer")
+        with exchange.inside() as environment:
+            partition = environment.create_partition(
+                PARTITION, PartitionKind.PIPELINED_BOUNDED, channels, seat.wait
+            )
+            partition.pool.notify = seat.wake
+        pipe.send(exchange.address)
+        pipe.recv()
+        watch = CpuWatch()
+        exchange.run(RawProducer("producer", partition, buffers), seat).join(JOIN_S)
+        wait_until_consumed(exchange, PARTITION)
+        pipe.send(watch.cpu_s())
+
+
+def wait_until_consumed(exchange: Exchange, partition: PartitionId) -> None:
+    """A partition leaves the registry when its last buffer has been consumed."""
+    done = exchange.seat("waiter")
+    exchange.baton.take(done.turn)
+    try:
+        done.wait(lambda: partition not in exchange.environment.partitions)
+    finally:
+        exchange.baton.give(done.turn)
+
+
+# The yardstick: send and recv_into of one block, page-aligned, nothing else.
+
+
+def _plain_round(buffers: int, block: int) -> float:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with child_process(_send_plain, port, buffers, block) as child:
+            rate = _receive_plain(server, buffers * block, block, child)
+    return rate
+
+
+def _receive_plain(server: socket.socket, total: int, block: int, child: Child) -> float:
+    sock, _ = server.accept()
+    target = memoryview(mmap.mmap(-1, block))
+    with sock:
+        child.tell("go")
+        received = sock.recv_into(target)
+        watch = CpuWatch()
+        while received < total:
+            received += sock.recv_into(target)
+        return total / 1e6 / watch.wall_s()
+
+
+def _send_plain(pipe: Connection, port: int, buffers: int, block: int) -> None:
+    with socket.create_connection(("127.0.0.1", port)) as sock:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        data = memoryview(mmap.mmap(-1, block))
+        pipe.recv()
+        for _ in range(buffers):
+            sent = sock.send(data)
+            while sent < block:
+                sent += sock.send(data[sent:])

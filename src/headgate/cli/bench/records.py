@@ -1,0 +1,128 @@
+"""``bench records``: Python records through writer, wire, gate and deserializer, between processes.
+
+The yardstick is plain pickling and unpickling of the same lists of records in the same run, in the
+same processes. Costs are CPU time, user and system, divided by the number of records.
+"""
+
+import os
+import pickle
+import random
+from multiprocessing.connection import Connection
+from statistics import median
+from typing import Any
+
+from headgate.base.ids import PartitionId
+from headgate.base.settings import ExchangeSettings
+from headgate.cli.bench.exchange import JOIN_S, SEGMENTS, wait_until_consumed
+from headgate.cli.bench.processes import CpuWatch, child_process
+from headgate.cli.bench.tasks import RecordConsumer, RecordProducer
+from headgate.core.egress.partition import PartitionKind
+from headgate.core.egress.router import RoundRobin
+from headgate.core.egress.writer import RecordWriter
+from headgate.core.task.environment import Input, There
+from headgate.host.exchange import Exchange
+
+PARTITION = PartitionId("bench/records/0#0")
+LISTS = 64
+RECORDS_PER_LIST = 256
+PLAIN_RECORDS = 2_000_000
+
+
+def run_records_bench(records: int, channels: int, rounds: int) -> dict[str, Any]:
+    """Figures are medians over the rounds."""
+    rates, sending, receiving, plain = [], [], [], []
+    for _ in range(rounds):
+        rate, sender_ns, receiver_ns, plain_ns = _round(records, channels)
+        rates.append(rate)
+        sending.append(sender_ns)
+        receiving.append(receiver_ns)
+        plain.append(plain_ns)
+    cost = median(sending) + median(receiving)
+    return {
+        "records_per_s": round(median(rates)),
+        "cost_ratio": round(cost / median(plain), 3),
+        "sender_ns_per_record": round(median(sending), 1),
+        "receiver_ns_per_record": round(median(receiving), 1),
+        "plain_pickle_ns_per_record": round(median(plain), 1),
+        "records": records,
+        "channels": channels,
+        "rounds": rounds,
+    }
+
+
+def make_lists() -> list[list[tuple[str, int]]]:
+    """Lists of (word, number), the words from a vocabulary of 10,000."""
+    chance = random.Random(7)
+    words = [f"word-{number}" for number in range(10_000)]
+    return [
+        [(chance.choice(words), chance.randrange(1_000_000)) for _ in range(RECORDS_PER_LIST)]
+        for _ in range(LISTS)
+    ]
+
+
+def _round(records: int, channels: int) -> tuple[float, float, float, float]:
+    settings, secret = ExchangeSettings(), os.urandom(32)
+    with child_process(_send_records, secret, records, channels, settings) as child:
+        address = child.hear(tuple)
+        pickling_ns = child.hear(float)
+        unpickling_ns = _plain_unpickling_ns()
+        with Exchange(settings, secret, segments=SEGMENTS) as exchange:
+            seat = exchange.seat("consumer")
+            with exchange.inside() as environment:
+                inputs = [Input(PARTITION, index, There(address)) for index in range(channels)]
+                gate = environment.create_gate("bench", inputs)
+                gate.notify = seat.wake
+                gate.request_partitions()
+                deserializers = environment.create_deserializers(gate)
+            consumer = RecordConsumer("consumer", gate, deserializers)
+            watches: list[CpuWatch] = []
+            consumer.on_first = lambda: watches.append(CpuWatch())
+            runner = exchange.run(consumer, seat)
+            child.tell("go")
+            runner.join(JOIN_S)
+            wall_s, cpu_s = watches[0].wall_s(), watches[0].cpu_s()
+        sender_ns = child.hear(float)
+    count = consumer.records_in
+    assert count >= records, "records were lost"
+    return count / wall_s, sender_ns, cpu_s / count * 1e9, pickling_ns + unpickling_ns
+
+
+def _send_records(
+    pipe: Connection, secret: bytes, records: int, channels: int, settings: ExchangeSettings
+) -> None:
+    lists = make_lists()
+    with Exchange(settings, secret, segments=SEGMENTS) as exchange:
+        seat = exchange.seat("producer")
+        with exchange.inside() as environment:
+            partition = environment.create_partition(
+                PARTITION, PartitionKind.PIPELINED_BOUNDED, channels, seat.wait
+            )
+            partition.pool.notify = seat.wake
+            writer = RecordWriter(partition, RoundRobin(), timeout_ms=settings.buffer_timeout_ms)
+            exchange.flush_by_time("producer", writer)
+        pipe.send(exchange.address)
+        pipe.send(_plain_pickling_ns(lists))
+        pipe.recv()
+        watch = CpuWatch()
+        exchange.run(RecordProducer("producer", writer, lists, records), seat).join(JOIN_S)
+        wait_until_consumed(exchange, PARTITION)
+        pipe.send(watch.cpu_s() / writer.records_out * 1e9)
+
+
+def _plain_pickling_ns(lists: list[list[tuple[str, int]]]) -> float:
+    rounds = PLAIN_RECORDS // (LISTS * RECORDS_PER_LIST)
+    watch = CpuWatch()
+    for _ in range(rounds):
+        for records in lists:
+            pickle.dumps(records, 5)
+    return watch.cpu_s() / (rounds * LISTS * RECORDS_PER_LIST) * 1e9
+
+
+def _plain_unpickling_ns() -> float:
+    pickled = [pickle.dumps(records, 5) for records in make_lists()]
+    rounds = PLAIN_RECORDS // (LISTS * RECORDS_PER_LIST)
+    watch = CpuWatch()
+    for _ in range(rounds):
+        for data in pickled:
+            pickle.loads(data)
+    return watch.cpu_s() / (rounds * LISTS * RECORDS_PER_LIST) * 1e9

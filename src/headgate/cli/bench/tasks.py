@@ -1,0 +1,159 @@
+"""The tasks of the benchmarks: producers and consumers, each a machine with ``step``."""
+
+import time
+from collections.abc import Callable
+
+from headgate.base.elements import Bundle, Record
+from headgate.core.buffers.buffer import BufferBuilder
+from headgate.core.egress.partition import Partition
+from headgate.core.egress.writer import RecordWriter
+from headgate.core.ingress.deserializer import Deserializer, Got
+from headgate.core.ingress.gate import InputGate
+from headgate.host.runner import Progress
+
+BUFFERS_PER_STEP = 16
+
+
+class RawProducer:
+    """Fills buffers with nothing in particular, channel after channel, as many as are wanted."""
+
+    def __init__(self, name: str, partition: Partition, buffers: int | None) -> None:
+        """``buffers`` None: until it is told to stop."""
+        self.name = name
+        self.pace: Callable[[int], bool] = lambda sent: True
+        """Asked before every step whether it is time to go on; if not, it must wake the task."""
+        self.sent = 0
+        self.blocked_at = 0.0
+        """When it last found no buffer."""
+        self.paused = False
+        self.stopping = False
+        self._partition = partition
+        self._left = buffers
+        self._channel = 0
+
+    def step(self) -> Progress:
+        partition = self._partition
+        if self.stopping or self._left == 0:
+            partition.finish()
+            return Progress.DONE
+        if self.paused or not self.pace(self.sent):
+            return Progress.IDLE
+        for _ in range(BUFFERS_PER_STEP):
+            builder = partition.try_request_builder()
+            if builder is None:
+                if partition.available():  # else the pool will wake us
+                    continue
+                self.blocked_at = time.monotonic()
+                return Progress.IDLE
+            self._send_whole(builder)
+            if self._left == 0:
+                break
+        return Progress.MORE
+
+    def close(self, error: BaseException | None) -> None:
+        if error is not None:
+            self._partition.release()
+
+    def _send_whole(self, builder: BufferBuilder) -> None:
+        partition, channel = self._partition, self._channel
+        consumer = builder.consumer()
+        builder.commit(builder.capacity)
+        builder.finish()
+        partition.add(consumer, channel)
+        self._channel = (channel + 1) % len(partition.subpartitions)
+        self.sent += 1
+        if self._left is not None:
+            self._left -= 1
+
+
+class RawConsumer:
+    """Takes buffers and gives them back; can be told to stop reading for a while."""
+
+    def __init__(self, name: str, gate: InputGate) -> None:
+        self.name = name
+        self.bytes_in = 0
+        self.buffers_in = 0
+        self.stopped = False
+        self.on_first: Callable[[], None] = lambda: None
+        self._gate = gate
+
+    def step(self) -> Progress:
+        if self.stopped:
+            return Progress.IDLE
+        for _ in range(BUFFERS_PER_STEP):
+            arrival = self._gate.poll()
+            if arrival is None:
+                return Progress.DONE if self._gate.finished else Progress.IDLE
+            buffer = arrival.buffer
+            if buffer is not None:
+                if not self.buffers_in:
+                    self.on_first()
+                self.bytes_in += buffer.size
+                self.buffers_in += 1
+                buffer.release()
+        return Progress.MORE
+
+    def close(self, error: BaseException | None) -> None:
+        self._gate.close()
+
+
+class RecordProducer:
+    """Emits ready lists of records, over and over, until enough have gone."""
+
+    def __init__(
+        self, name: str, writer: RecordWriter, lists: list[list[Record]], records: int
+    ) -> None:
+        self.name = name
+        self._writer = writer
+        self._lists = lists
+        self._left = records
+        self._next = 0
+
+    def step(self) -> Progress:
+        if self._left <= 0:
+            self._writer.finish()
+            return Progress.DONE
+        if not self._writer.available():
+            return Progress.IDLE
+        records = self._lists[self._next]
+        self._next = (self._next + 1) % len(self._lists)
+        self._left -= len(records)
+        self._writer.emit_all(records)
+        return Progress.MORE
+
+    def close(self, error: BaseException | None) -> None:
+        self._writer.close()
+        if error is not None:
+            self._writer.partition.release()
+
+
+class RecordConsumer:
+    """Turns buffers into records again and counts them."""
+
+    def __init__(self, name: str, gate: InputGate, deserializers: list[Deserializer]) -> None:
+        self.name = name
+        self.records_in = 0
+        self.on_first: Callable[[], None] = lambda: None
+        self._gate = gate
+        self._deserializers = deserializers
+
+    def step(self) -> Progress:
+        arrival = self._gate.poll()
+        if arrival is None:
+            return Progress.DONE if self._gate.finished else Progress.IDLE
+        if arrival.buffer is not None:
+            if not self.records_in:
+                self.on_first()
+            deserializer = self._deserializers[arrival.channel]
+            deserializer.feed(arrival.buffer)
+            got = Got.MIDDLE
+            while got is Got.MIDDLE:
+                got, element = deserializer.next()
+                if isinstance(element, Bundle):
+                    self.records_in += len(element.records)
+        return Progress.MORE
+
+    def close(self, error: BaseException | None) -> None:
+        for deserializer in self._deserializers:
+            deserializer.close()
+        self._gate.close()

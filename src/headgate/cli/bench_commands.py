@@ -1,0 +1,76 @@
+"""``headgate bench …``: the options of each benchmark."""
+
+import click
+
+from headgate.cli.bench.exchange import run_exchange_bench
+from headgate.cli.bench.isolation import run_isolation_bench
+from headgate.cli.bench.records import run_records_bench
+from headgate.cli.report import show
+
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+_ROUNDS = click.option(
+    "--rounds", default=3, show_default=True, type=click.IntRange(1), help="Figures are medians."
+)
+
+
+@click.group()
+def bench() -> None:
+    """Measure, against what the field uses, in one run."""
+
+
+@bench.command()
+@_JSON
+@_ROUNDS
+@click.option("--megabytes", default=4000, show_default=True, type=click.IntRange(1))
+@click.option("--channels", default=8, show_default=True, type=click.IntRange(1, 64))
+def exchange(as_json: bool, rounds: int, megabytes: int, channels: int) -> None:
+    """Raw 32 KiB buffers between two processes, against a plain socket loop."""
+    result = run_exchange_bench(megabytes, channels, rounds)
+    meanings = {
+        "mb_per_s": "megabytes a second through partitions, credits and gates",
+        "buffers_per_s": "buffers a second",
+        "plain_socket_mb_per_s": "a plain send/recv loop with the same block size",
+        "ratio": "the first against the third; the aim is 1.0 or more",
+        "cpu_s_per_gb": "CPU seconds of both processes for a gigabyte",
+    }
+    show("Data exchange over loopback", result, meanings, as_json)
+
+
+@bench.command()
+@_JSON
+@_ROUNDS
+@click.option("--seconds", default=1.0, show_default=True, type=click.FloatRange(0.1, 60))
+def isolation(as_json: bool, rounds: int, seconds: float) -> None:
+    """Two channels on one connection, one consumer stopped: credits against TCP flow control."""
+    result = run_isolation_bench(seconds, rounds)
+    show("Does a stopped consumer hold up its neighbour?", result, ISOLATION_MEANINGS, as_json)
+
+
+ISOLATION_MEANINGS = {
+    "credit_share": "healthy channel beside a stopped one, as a share of alone; aim 0.9 or more",
+    "tcp_share": "the same with TCP flow control",
+    "credit_alone_mb_per_s": "healthy channel alone, with credits",
+    "credit_beside_mb_per_s": "beside the stopped one, with credits",
+    "tcp_alone_mb_per_s": "healthy channel alone, with TCP flow control",
+    "tcp_beside_mb_per_s": "beside the stopped one, with TCP flow control",
+    "credit_block_ms": "from the consumer's stop until its producer is blocked, with credits",
+    "tcp_block_ms": "the same with TCP flow control",
+}
+
+
+@bench.command()
+@_JSON
+@_ROUNDS
+@click.option("--records", default=4_000_000, show_default=True, type=click.IntRange(1))
+@click.option("--channels", default=4, show_default=True, type=click.IntRange(1, 64))
+def records(as_json: bool, rounds: int, records: int, channels: int) -> None:
+    """Python (str, int) records between two processes, against plain pickling."""
+    result = run_records_bench(records, channels, rounds)
+    meanings = {
+        "records_per_s": "records a second; the aim is 2 million or more",
+        "cost_ratio": "CPU per record, both sides, against plain pickling; aim 1.3 or less",
+        "sender_ns_per_record": "CPU nanoseconds a record on the sending side",
+        "receiver_ns_per_record": "on the receiving side",
+        "plain_pickle_ns_per_record": "pickling and unpickling the same lists, nothing else",
+    }
+    show("Python records between two processes", result, meanings, as_json)

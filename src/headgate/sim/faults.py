@@ -1,0 +1,166 @@
+"""Faults: what befalls the network and the workers, at the steps that the scenario names."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+
+from headgate.base.ids import ChannelId, PartitionId
+from headgate.core.exchange.frames import (
+    MAGIC,
+    NONCE_BYTES,
+    PREFIX,
+    VERSION,
+    Hello,
+    PartitionRequest,
+    encode,
+)
+from headgate.sim.coordinator import Coordinator
+from headgate.sim.network import Network, Wire
+from headgate.sim.scenario import Fault
+from headgate.sim.worker import SimWorker
+
+PATIENCE_STEPS = 20
+
+
+class Faults:
+    """Carries them out; remembers what was touched, so that errors can be explained."""
+
+    def __init__(
+        self,
+        faults: list[Fault],
+        network: Network,
+        workers: list[SimWorker],
+        coordinator: Coordinator,
+        random: Random,
+    ) -> None:
+        self.frozen: list[str] = []
+        """Workers that once were frozen for longer than their peers' patience."""
+        self.struck: list[str] = []
+        self._faults = sorted(faults, key=lambda fault: fault.step)
+        self._network = network
+        self._workers = workers
+        self._coordinator = coordinator
+        self._random = random
+        self._acts: dict[str, Callable[[Fault], str]] = {
+            "cut": self._cut,
+            "stall": self._stall,
+            "freeze": self._freeze,
+            "doze": self._doze,
+            "refuse": self._refuse,
+            "black-hole": self._black_hole,
+            "cancel": self._cancel,
+            "kill": self._kill,
+            "stranger": self._stranger,
+        }
+
+    def next_due(self, step: int) -> Fault | None:
+        """The fault whose step has come, if any."""
+        if self._faults and self._faults[0].step <= step:
+            return self._faults.pop(0)
+        return None
+
+    def strike(self, fault: Fault, step: int) -> str:
+        """Let it happen; says to whom. With nobody to strike it waits for a better moment."""
+        if fault.kind in ("cut", "stall") and self._some_wire() is None:
+            self._faults.append(replace(fault, step=step + PATIENCE_STEPS))
+            self._faults.sort(key=lambda fault: fault.step)
+            return "waits, nobody is connected"
+        self.struck.append(fault.kind)
+        return self._acts[fault.kind](fault)
+
+    def explains(self, consumer: str, producer: str) -> bool:
+        """Whether a transport error between these two workers is to be expected."""
+        if consumer in self.frozen or producer in self.frozen:
+            return True
+        return producer in self._network.refused or any(
+            wire.fault and (wire.consumer, wire.producer) == (consumer, producer)
+            for wire in self._network.wires
+        )
+
+    def closed_hastily(self, consumer: str, producer: str) -> bool:
+        """Whether a wire between these two was closed by its consumer with bytes unread."""
+        return any(
+            wire.up.torn and (wire.consumer, wire.producer) == (consumer, producer)
+            for wire in self._network.wires
+        )
+
+    def _cut(self, fault: Fault) -> str:
+        wire = self._some_wire()
+        assert wire is not None
+        wire.cut(self._network.pause_ms(), self._network.pause_ms())
+        return wire.name
+
+    def _stall(self, fault: Fault) -> str:
+        wire = self._some_wire()
+        assert wire is not None
+        up, down = self._random.choice(((True, True), (True, False), (False, True)))
+        wire.stall(up, down)
+        return f"{wire.name}, {'up' if up else ''} {'down' if down else ''}"
+
+    def _freeze(self, fault: Fault) -> str:
+        worker = self._random.choice(self._workers)
+        self.frozen.append(worker.name)
+        return self._stop(worker, fault)
+
+    def _doze(self, fault: Fault) -> str:
+        return self._stop(self._random.choice(self._workers), fault)
+
+    def _stop(self, worker: SimWorker, fault: Fault) -> str:
+        if worker.frozen:
+            return f"{worker.name} is frozen or dead already"
+        worker.frozen = True
+        worker.clock.later(fault.lasts_ms, f"{worker.name} thaws", worker.thaw)
+        return f"{worker.name} for {fault.lasts_ms:.0f} ms"
+
+    def _refuse(self, fault: Fault) -> str:
+        name = self._random.choice(self._workers).name
+        self._network.refused.append(name)
+        return name
+
+    def _black_hole(self, fault: Fault) -> str:
+        """The next connection is never answered."""
+        self._network.swallows += 1
+        return "the next connection"
+
+    def _cancel(self, fault: Fault) -> str:
+        name = self._random.choice(list(self._coordinator.jobs))
+        self._coordinator.cancel(self._coordinator.jobs[name])
+        return name
+
+    def _kill(self, fault: Fault) -> str:
+        worker = self._random.choice(self._workers)
+        if not worker.dead:
+            self.frozen.append(worker.name)
+            self._network.refused.append(worker.name)
+            worker.die()
+            self._coordinator.worker_lost(worker)
+        return worker.name
+
+    def _stranger(self, fault: Fault) -> str:
+        """Somebody connects and talks nonsense, or nothing."""
+        worker = self._random.choice(self._workers)
+        wire = self._network.wire("stranger", worker.name)
+        wire.up.write([self._nonsense()])
+        wire.up.finish("it closed the connection")
+        worker.waiting.append(wire)
+        return f"at {worker.name}"
+
+    def _nonsense(self) -> bytes:
+        random = self._random
+        noise = random.randbytes(random.randint(0, 60))
+        hello = Hello(0, 1, random.randbytes(NONCE_BYTES))
+        request = PartitionRequest(ChannelId(0), 5, 0, PartitionId("source0/0#0"))
+        prefix = PREFIX.pack(
+            random.choice((0, 100, 1 << 31)), MAGIC, VERSION, random.randint(0, 50)
+        )
+        return random.choice((noise, encode(hello) + noise, encode(request), prefix + noise))
+
+    def _some_wire(self) -> Wire | None:
+        """One that is in use and has met no fault yet."""
+        used: list[Wire] = []
+        for worker in self._workers:
+            for connection in [] if worker.dead else worker.connections:
+                wire = connection.wire
+                if wire not in used and not wire.fault and wire.is_whole:
+                    used.append(wire)
+        return self._random.choice(used) if used else None

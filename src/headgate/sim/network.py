@@ -1,0 +1,223 @@
+"""The virtual network: pipes with delay, bandwidth and a bounded window, and what can befall them.
+
+A wire is one TCP connection, two pipes. Law: what is read from a pipe is what was written to it, in
+order, in pieces of any size; a cut or a reset loses a tail, never a middle. A stalled pipe neither
+delivers nor says anything, as if the cable were gone.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+from headgate.base.elements import ByteLike
+from headgate.sim.clock import Clock
+from headgate.sim.tap import Tap
+
+TAIL_MS = 0.001
+PIECE_MS = 10
+MIN_PIECE_BYTES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Weather:
+    """How one connection behaves. Bandwidth is in bytes per millisecond."""
+
+    latency_ms: float
+    jitter_ms: float
+    bandwidth: float
+    window_bytes: int
+    tiny_reads: float
+    """Share of reads that take a few bytes only."""
+
+    def __str__(self) -> str:
+        return (
+            f"{self.latency_ms:.2f}+{self.jitter_ms:.2f} ms, {self.bandwidth:g} bytes/ms, "
+            f"window {self.window_bytes}"
+        )
+
+
+class Pipe:
+    """Bytes on their way from one side to the other, like two socket buffers with a cable."""
+
+    def __init__(self, name: str, clock: Clock, weather: Weather, random: Random) -> None:
+        self.name = name
+        self.tap = Tap()
+        self.read = 0
+        self.written = 0
+        self.end: str | None = None
+        """Why nothing more will come; told to the reader when it has read all that arrived."""
+        self.stalled = False
+        self.broken = False
+        """Nobody reads any more: what is written goes nowhere."""
+        self.torn = False
+        """What had not arrived was lost."""
+        self._clock = clock
+        self._weather = weather
+        self._random = random
+        self._flying: deque[bytes] = deque()
+        self._arrived: deque[memoryview] = deque()
+        self._free_ms = 0.0  # when the cable has taken what was written before
+        self._last_ms = 0.0  # when the last byte so far arrives
+        self._closed = False
+
+    # The writer's side.
+
+    @property
+    def latency_ms(self) -> float:
+        return self._weather.latency_ms
+
+    @property
+    def room(self) -> int:
+        """Bytes that a write would take now."""
+        if self.broken:
+            return 1 << 30  # they go nowhere
+        return self._weather.window_bytes - (self.written - self.read)
+
+    def write(self, parts: list[ByteLike]) -> int:
+        """Take as much as there is room for; says how much that was."""
+        taken = b"".join(parts)[: max(0, self.room)]
+        if self.broken or not taken:
+            return len(taken)
+        self.tap.feed(taken)
+        self.written += len(taken)
+        piece = max(MIN_PIECE_BYTES, int(self._weather.bandwidth * PIECE_MS))
+        for start in range(0, len(taken), piece):
+            self._launch(taken[start : start + piece])
+        return len(taken)
+
+    def _launch(self, piece: bytes) -> None:
+        """Put a piece on the cable; it arrives behind all that was put there before."""
+        now, weather = self._clock.now_ms, self._weather
+        self._free_ms = max(now, self._free_ms) + len(piece) / weather.bandwidth
+        delay = weather.latency_ms + self._random.random() * weather.jitter_ms
+        self._last_ms = max(self._last_ms, self._free_ms + delay)
+        self._flying.append(piece)
+        self._clock.later(self._last_ms - now, f"arrival {self.name}", self._arrive)
+
+    def finish(self, reason: str) -> None:
+        """The writer closed: the reader learns it behind the last byte."""
+        if not self._closed:
+            self._closed = True
+            wait_ms = max(self._last_ms - self._clock.now_ms, self._weather.latency_ms) + TAIL_MS
+            self._clock.later(wait_ms, f"end of {self.name}", lambda: self._finished(reason))
+
+    def tear(self, reason: str, delay_ms: float) -> None:
+        """A reset or cut: what has not arrived is lost, the reader learns it after the delay."""
+        self.broken = self.torn = True
+        self._flying.clear()
+        self._clock.later(delay_ms, f"reset of {self.name}", lambda: self._finished(reason))
+
+    # The reader's side.
+
+    @property
+    def readable(self) -> bool:
+        return bool(self._arrived) or self.end is not None
+
+    @property
+    def has_bytes(self) -> bool:
+        return bool(self._arrived)
+
+    @property
+    def unread(self) -> bool:
+        """Whether there is anything that its reader has not read."""
+        return self.read < self.written
+
+    def read_into(self, targets: list[memoryview]) -> int:
+        """Read what has arrived, or less of it, into the targets."""
+        limit = sum(len(chunk) for chunk in self._arrived)
+        if self._random.random() < self._weather.tiny_reads:
+            limit = min(limit, self._random.choice((1, 1, 2, 3, 7, 8, 9, 31, 33)))
+        count = 0
+        for target in targets:
+            at = 0
+            while at < len(target) and count < limit:
+                chunk = self._arrived[0]
+                size = min(len(chunk), len(target) - at, limit - count)
+                target[at : at + size] = chunk[:size]
+                at += size
+                count += size
+                self._drop(size)
+            if count == limit:
+                break
+        self.read += count
+        self.tap.forget(self.read)
+        return count
+
+    def _drop(self, size: int) -> None:
+        rest = self._arrived[0][size:]
+        if len(rest):
+            self._arrived[0] = rest
+        else:
+            self._arrived.popleft()
+
+    def _arrive(self) -> None:
+        if self._flying and not self.stalled:
+            self._arrived.append(memoryview(self._flying.popleft()))
+
+    def _finished(self, reason: str) -> None:
+        if not self.stalled and self.end is None:
+            self.end = reason
+
+
+@dataclass(eq=False, slots=True)
+class Wire:
+    """One connection between two workers: the consumer's side has dialled."""
+
+    name: str
+    consumer: str
+    producer: str
+    up: Pipe
+    """From the consumer's side to the producer's: requests and credit."""
+    down: Pipe
+    """From the producer's side to the consumer's: buffers."""
+    fault: str = ""
+    """What befell it; nothing: it never had a fault."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether no byte has been or will be lost."""
+        return not (self.up.broken or self.down.broken or self.up.stalled or self.down.stalled)
+
+    def cut(self, up_delay_ms: float, down_delay_ms: float) -> None:
+        """Both sides find the connection reset, each after a while."""
+        self.fault = "cut"
+        self.up.tear("connection reset", up_delay_ms)
+        self.down.tear("connection reset", down_delay_ms)
+
+    def stall(self, up: bool, down: bool) -> None:
+        """Nothing more arrives in these directions, and nobody is told."""
+        self.fault = "stalled"
+        self.up.stalled |= up
+        self.down.stalled |= down
+
+
+class Network:
+    """Makes wires. Refused addresses and their weather come from the scenario."""
+
+    def __init__(self, clock: Clock, random: Random, weather: Callable[[], Weather]) -> None:
+        self.clock = clock
+        self.random = random
+        self.wires: list[Wire] = []
+        self.refused: list[str] = []
+        """Workers at which nobody accepts (any more)."""
+        self.swallows = 0
+        """So many of the next connections are never answered."""
+        self._weather = weather
+
+    def wire(self, consumer: str, producer: str) -> Wire:
+        """A fresh connection from one worker to another."""
+        weather = self._weather()
+        number = len(self.wires)
+        up = Pipe(f"{consumer}→{producer}#{number}", self.clock, weather, self.random)
+        down = Pipe(f"{producer}→{consumer}#{number}", self.clock, weather, self.random)
+        wire = Wire(f"{consumer}→{producer}#{number}", consumer, producer, up, down)
+        self.wires.append(wire)
+        if self.swallows:
+            self.swallows -= 1
+            wire.stall(up=True, down=True)
+        return wire
+
+    def pause_ms(self) -> float:
+        """How long news takes, roughly."""
+        return self.random.random() * 5

@@ -1,0 +1,86 @@
+"""The stage: workers and tasks under one clock, and the choice of who moves next.
+
+The steps that can be taken are those of tasks that are awake, of connections that can read, flush
+or be accepted, and of timers that are due; chance picks one. When there is none, the clock jumps to
+the next timer.
+"""
+
+from collections.abc import Callable
+from random import Random
+from typing import TypeAlias
+
+from headgate.sim.clock import Clock
+from headgate.sim.tasks import SimTask
+from headgate.sim.worker import SimWorker
+
+Step: TypeAlias = tuple[str, SimWorker | None, Callable[[], str | None]]
+"""What the trace says, whose step it is, and what to do."""
+
+
+class Stage:
+    """``moods`` are the weights of tasks, network and timers in the choice."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        workers: list[SimWorker],
+        random: Random,
+        moods: tuple[int, int, int] = (1, 1, 1),
+    ) -> None:
+        self.clock = clock
+        self.workers = workers
+        self.tasks: list[SimTask] = []
+        self.task_stepped_ms = 0.0
+        """When a task last did something."""
+        self._random = random
+        self._moods = moods
+
+    def act(self) -> str | None:
+        """Take one step and say what it was; None if nothing will ever happen again."""
+        step = self._choose()
+        if step is None:
+            return None
+        label, worker, act = step
+        detail = act()
+        if worker is not None:
+            worker.touched = True
+        return f"{self.clock.now_ms:.3f} {label} {detail or ''}".rstrip()
+
+    def _choose(self) -> Step | None:
+        while True:
+            tasks = [task for task in self.tasks if task.is_runnable]
+            network = self._network_steps()
+            timers = self.clock.is_due
+            if tasks or network or timers:
+                break
+            if not self.clock.jump():
+                return None
+        moods = self._moods
+        sides = (bool(tasks) * moods[0], bool(network) * moods[1], timers * moods[2])
+        dice = self._random.randrange(sum(sides))
+        if dice < sides[0]:
+            task = tasks[self._random.randrange(len(tasks))]
+            return f"task {task.name}", task.worker, lambda: self._step_task(task)
+        if dice < sides[0] + sides[1]:
+            return network[self._random.randrange(len(network))]
+        label, call = self.clock.pop_due()
+        return label, None, lambda: call()
+
+    def _network_steps(self) -> list[Step]:
+        steps: list[Step] = []
+        for worker in self.workers:
+            if worker.frozen:
+                continue
+            if worker.waiting:
+                steps.append((f"{worker.name} accepts", worker, worker.accept))
+            for connection in worker.connections:
+                if connection.can_read:
+                    steps.append((f"read {connection.name}", worker, connection.read))
+                if connection.can_flush:
+                    steps.append((f"flush {connection.name}", worker, connection.flush))
+        return steps
+
+    def _step_task(self, task: SimTask) -> str:
+        self.task_stepped_ms = self.clock.now_ms
+        task.step()
+        return task.waits_for

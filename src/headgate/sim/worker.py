@@ -1,0 +1,181 @@
+"""A simulated task manager: a real environment over a bytearray, and connections to the others.
+
+A frozen worker does nothing at all: its tasks, reads, writes and timers wait until it thaws, as
+those of a stopped process do. Its system still accepts connections and takes bytes into buffers.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from random import Random
+
+from headgate.base.errors import ConnectFailed
+from headgate.base.ids import PartitionId, PeerName
+from headgate.base.settings import Compression, ExchangeSettings
+from headgate.core.buffers.segment import cut_arena, stride_bytes
+from headgate.core.egress.flusher import Flusher
+from headgate.core.egress.writer import RecordWriter
+from headgate.core.exchange.directory import Address
+from headgate.core.exchange.ends import ConsumerEnd
+from headgate.core.exchange.frames import NONCE_BYTES
+from headgate.core.task.environment import Environment
+from headgate.sim.clock import Clock
+from headgate.sim.connection import SimConnection
+from headgate.sim.network import Network, Wire
+from headgate.sim.store import MemorySpills, MemoryStore, ZlibCodec
+
+FIRST_PORT = 4000
+
+
+class SimWorker:
+    """One task manager of the simulated cluster."""
+
+    def __init__(
+        self,
+        index: int,
+        settings: ExchangeSettings,
+        segments: int,
+        clock: Clock,
+        network: Network,
+        random: Random,
+        tick_ms: float,
+    ) -> None:
+        self.index = index
+        self.name = f"w{index}"
+        self.address: Address = (self.name, FIRST_PORT + index)
+        self.peer = PeerName(f"{self.name}:{FIRST_PORT + index}")
+        self.peers: list[SimWorker] = []
+        self.connections: list[SimConnection] = []
+        self.waiting: deque[Wire] = deque()
+        """Connections that the system has accepted and the worker has not."""
+        self.frozen = False
+        self.touched = True
+        """Whether anything has happened here since the checkers looked."""
+        self.dead = False
+        """Killed: it stays frozen for ever, and nobody asks what it held."""
+        self.stores = 0
+        self.spills = MemorySpills()
+        self.clock = clock
+        self._network = network
+        self._random = random
+        self._tick_ms = tick_ms
+        self._deferred: list[tuple[str, Callable[[], None]]] = []
+        arena = memoryview(bytearray(stride_bytes(settings.segment_bytes) * segments))
+        self.environment = Environment(
+            settings,
+            cut_arena(arena, settings.segment_bytes, segments),
+            secret=b"known to all of this run",
+            dial=self._dial,
+            later=lambda delay_ms, call: self.later(delay_ms, "backoff", call),
+            codec=None if settings.compression is Compression.NONE else ZlibCodec(),
+            make_store=self._make_store,
+        )
+        self.later(tick_ms, "tick", self._tick)
+
+    def later(self, delay_ms: float, label: str, call: Callable[[], None]) -> None:
+        """Call back after a while, or after thawing."""
+
+        def fire() -> None:
+            if self.frozen:
+                self._deferred.append((label, call))
+            else:
+                self.touched = True
+                call()
+
+        self.clock.later(delay_ms, f"{label} of {self.name}", fire)
+
+    def thaw(self) -> None:
+        """Go on; what should have happened meanwhile happens now."""
+        if self.dead:
+            return
+        self.frozen = False
+        deferred, self._deferred = self._deferred, []
+        for label, call in deferred:
+            self.later(0, label, call)
+
+    def die(self) -> None:
+        """Everything here is gone; the system resets its connections."""
+        self.dead = self.frozen = True
+        for connection in self.connections:
+            connection.wire.fault = "its worker died"
+            connection.outgoing.tear("connection reset", self._network.pause_ms())
+            connection.incoming.broken = True
+        for wire in self.waiting:
+            wire.fault = "its worker died"
+            wire.down.tear("connection reset", self._network.pause_ms())
+            wire.up.broken = True
+
+    def flush_by_time(self, name: str, writer: RecordWriter) -> None:
+        """Flush a writer with its buffer timeout, as long as its partition lives."""
+        flusher = Flusher(name, writer, self.clock.now_ms)
+
+        def tick() -> None:
+            flusher.tick(self.clock.now_ms)
+            schedule()
+
+        def schedule() -> None:
+            deadline = flusher.next_deadline_ms
+            if deadline is not None and not writer.partition.released:
+                self.later(max(0.0, deadline - self.clock.now_ms), "flush", tick)
+
+        schedule()
+
+    def accept(self) -> str:
+        """Take the next connection that waits."""
+        wire = self.waiting.popleft()
+        peer = PeerName(f"{wire.consumer}:{50_000 + len(self.connections)}")
+        link = self.environment.producer_end(
+            peer, self._random.randbytes(NONCE_BYTES), self.clock.now_ms
+        )
+        self._track(SimConnection(
+            f"{self.name}◁{wire.name}", self.clock, link, wire,
+            is_consumer=False, writes_per_flush=self._random.randint(1, 4),
+        ))  # fmt: skip
+        return wire.name
+
+    def _dial(self, address: Address) -> ConsumerEnd:
+        clock, network = self.clock, self._network
+        target = next(peer for peer in self.peers if peer.address == address)
+        link = self.environment.consumer_end(
+            target.peer, self._random.randbytes(NONCE_BYTES), clock.now_ms
+        )
+        refused = target.name in network.refused
+        if refused and self._random.random() < 0.3:
+            link.fail(ConnectFailed(target.peer, "cannot connect: no route to host"))
+            return link
+        wire = network.wire(self.name, target.name)
+        connection = SimConnection(
+            f"{self.name}▷{wire.name}", clock, link, wire,
+            is_consumer=True, writes_per_flush=self._random.randint(1, 4),
+        )  # fmt: skip
+        self._track(connection)
+        if refused:
+            wire.fault = "refused"
+            self.later(
+                wire.up.latency_ms, "refusal", lambda: connection.refused("connection refused")
+            )
+        else:
+            clock.later(
+                wire.up.latency_ms, f"dial {wire.name}", lambda: self._reached(wire, target)
+            )
+            self.later(2 * wire.up.latency_ms, f"dialled {wire.name}", connection.connected)
+        return link
+
+    def _reached(self, wire: Wire, target: "SimWorker") -> None:
+        if wire.is_whole:
+            target.waiting.append(wire)
+
+    def _track(self, connection: SimConnection) -> None:
+        self.connections.append(connection)
+        connection.on_closed = self.connections.remove
+
+    def _tick(self) -> None:
+        for connection in list(self.connections):
+            connection.tick()
+        self.later(self._tick_ms, "tick", self._tick)
+
+    def _make_store(self, partition: PartitionId, index: int) -> MemoryStore:
+        self.stores += 1
+        return MemoryStore(self._store_deleted)
+
+    def _store_deleted(self) -> None:
+        self.stores -= 1

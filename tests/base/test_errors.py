@@ -1,0 +1,92 @@
+"""Errors name the guilty, keep the facts as fields and say what to change. Rows 47, 48, 65, 100."""
+
+import inspect
+import pickle
+
+import pytest
+
+from headgate.base import errors
+from headgate.base.ids import ChannelId, PartitionId, PeerName
+
+PEER = PeerName("10.0.0.7:4711")
+ORDERS = PartitionId("orders/map/3#0")
+
+
+def error_types() -> list[type[Exception]]:
+    found = [kind for _, kind in inspect.getmembers(errors, inspect.isclass)]
+    return [kind for kind in found if issubclass(kind, Exception)]
+
+
+def test_the_tree_in_the_docstring_names_every_error() -> None:
+    assert errors.__doc__
+    missing = [kind.__name__ for kind in error_types() if kind.__name__ not in errors.__doc__]
+    assert not missing
+
+
+def test_every_error_is_a_headgate_error() -> None:
+    assert all(issubclass(kind, errors.HeadgateError) for kind in error_types())
+
+
+def test_short_memory_says_required_allocated_and_missing() -> None:
+    error = errors.MemoryShort(required=100, allocated=30)
+    assert (error.required, error.allocated, error.missing) == (100, 30, 70)
+    assert "100 bytes required, 30 allocated, 70 missing" in str(error)
+    assert "taskmanager.memory.network.max" in str(error)
+
+
+def test_insufficient_buffers_say_required_available_and_total() -> None:
+    error = errors.InsufficientBuffers("gate 'in'", required=9, available=4, total=20)
+    assert (error.who, error.required, error.available) == ("gate 'in'", 9, 4)
+    assert (error.total, error.missing) == (20, 5)
+    assert "insufficient number of network buffers for gate 'in'" in str(error)
+    assert "9 required, 4 available of 20 in total" in str(error)
+    assert isinstance(error, errors.MemoryShort)
+
+
+@pytest.mark.parametrize(
+    ("error", "facts", "words"),
+    [
+        (errors.SettingsInvalid("a.b", "x is no y"), {"key": "a.b"}, "setting a.b: x is no y"),
+        (errors.PartitionNotFound(ORDERS), {"partition": ORDERS}, "'orders/map/3#0' not found"),
+        (errors.ProducerFailed(ORDERS, "boom"), {"cause": "boom"}, "producer failed: boom"),
+        (errors.ElementTooLarge(9, 5), {"size": 9, "limit": 5}, "exchange.max-element-bytes"),
+        (errors.EventUnclaimed(ORDERS, "Slower"), {"partition": ORDERS}, "event Slower"),
+        (errors.PeerLost(PEER, "reset"), {"peer": PEER}, "peer 10.0.0.7:4711: reset"),
+        (errors.FrameTooLong(PEER, 9, 5, "credit"), {"length": 9, "limit": 5}, "credit frame of 9"),
+        (errors.WrongVersion(PEER, 2, 1), {"theirs": 2, "ours": 1}, "version 2, this side 1"),
+        (errors.UnknownReceiver(PEER, ChannelId(4), "credit"), {"receiver": 4}, "for channel 4"),
+        (
+            errors.SequenceGap(PEER, ChannelId(4), expected=7, got=9),
+            {"channel": 4, "expected": 7, "got": 9},
+            "expected buffer 7 and got 9",
+        ),
+    ],
+)
+def test_an_error_keeps_its_facts(error: Exception, facts: dict[str, object], words: str) -> None:
+    assert {name: getattr(error, name) for name in facts} == facts
+    assert words in str(error)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.SettingsInvalid("a.b", "x is no y"),
+        errors.MemoryShort(100, 30),
+        errors.InsufficientBuffers("gate 'in'", 9, 4, 20),
+        errors.PartitionNotFound(ORDERS, "at peer"),
+        errors.ProducerFailed(ORDERS, "boom"),
+        errors.ElementTooLarge(9, 5),
+        errors.EventUnclaimed(ORDERS, "Slower"),
+        errors.PeerLost(PEER, "reset"),
+        errors.FrameTooLong(PEER, 9, 5, "credit"),
+        errors.WrongVersion(PEER, 2, 1),
+        errors.UnknownReceiver(PEER, ChannelId(4), "credit"),
+        errors.SequenceGap(PEER, ChannelId(4), 7, 9),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_can_be_sent_to_another_process(error: Exception) -> None:
+    copied = pickle.loads(pickle.dumps(error))
+    assert type(copied) is type(error)
+    assert str(copied) == str(error)
+    assert vars(copied) == vars(error)

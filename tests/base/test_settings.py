@@ -1,0 +1,176 @@
+"""Settings: Flink's keys and defaults, units, bounds, and refusals that name the key.
+
+Rows 31, 58-60, 112, 114, 142.
+"""
+
+import dataclasses
+from contextlib import suppress
+from dataclasses import fields
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.base.errors import SettingsInvalid
+from headgate.base.settings import (
+    GIB,
+    KIB,
+    MIB,
+    Compression,
+    ExchangeSettings,
+    FlowControl,
+    Storage,
+    TransportKind,
+    describe_settings,
+)
+
+
+def test_the_defaults_are_those_of_the_inventory() -> None:
+    settings = ExchangeSettings()
+    assert settings.segment_bytes == 32 * KIB
+    assert settings.memory_fraction == 0.1
+    assert (settings.memory_min_bytes, settings.memory_max_bytes) == (64 * MIB, GIB)
+    assert (settings.buffers_per_channel, settings.floating_per_gate) == (2, 8)
+    assert settings.buffer_timeout_ms == 100
+    assert settings.flow_control is FlowControl.CREDIT
+
+
+def test_water_marks_follow_the_segment() -> None:
+    settings = ExchangeSettings(segment_bytes=1000)
+    assert (settings.low_water_bytes, settings.high_water_bytes) == (1001, 2000)
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "field", "value"),
+    [
+        ("taskmanager.memory.segment-size", "16kb", "segment_bytes", 16 * KIB),
+        ("taskmanager.memory.segment-size", " 16 KB ", "segment_bytes", 16 * KIB),
+        ("taskmanager.memory.segment-size", "4096", "segment_bytes", 4096),
+        ("taskmanager.memory.segment-size", "512b", "segment_bytes", 512),
+        ("taskmanager.memory.segment-size", "1k", "segment_bytes", KIB),
+        ("taskmanager.memory.segment-size", "1m", "segment_bytes", MIB),
+        ("taskmanager.memory.network.max", "2g", "memory_max_bytes", 2 * GIB),
+        ("taskmanager.memory.network.max", "2gb", "memory_max_bytes", 2 * GIB),
+        ("taskmanager.memory.network.min", "128mb", "memory_min_bytes", 128 * MIB),
+        ("taskmanager.memory.network.fraction", "0.25", "memory_fraction", 0.25),
+        ("execution.buffer-timeout.interval", "-1", "buffer_timeout_ms", -1),
+        ("execution.buffer-timeout.interval", "0", "buffer_timeout_ms", 0),
+        ("execution.buffer-timeout.interval", "20 ms", "buffer_timeout_ms", 20),
+        ("heartbeat.interval", "2s", "heartbeat_interval_ms", 2000),
+        ("heartbeat.timeout", "3 min", "heartbeat_timeout_ms", 180_000),
+        ("exchange.flow-control", "TCP", "flow_control", FlowControl.TCP),
+        ("exchange.compression", "lz4", "compression", Compression.LZ4),
+        ("exchange.transport", "poll", "transport", TransportKind.POLL),
+        ("taskmanager.network.blocking-shuffle.type", "mmap", "storage", Storage.MMAP),
+        ("security.ssl.internal.enabled", "True", "tls_enabled", True),
+        ("security.ssl.internal.enabled", "false", "tls_enabled", False),
+        ("taskmanager.bind-host", "0.0.0.0", "bind_host", "0.0.0.0"),
+    ],
+)
+def test_a_text_becomes_a_value(key: str, text: str, field: str, value: object) -> None:
+    parsed = ExchangeSettings.parse({key: text})
+    assert getattr(parsed, field) == value
+    assert type(getattr(parsed, field)) is type(value)
+
+
+def test_keys_of_other_rooms_are_left_alone() -> None:
+    assert ExchangeSettings.parse({"spark.app.name": "x", "a": "?"}) == ExchangeSettings()
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "problem"),
+    [
+        ("taskmanager.memory.segment-size", "big", "'big' is not a whole number, with kb"),
+        ("taskmanager.memory.segment-size", "", "'' is not a whole number"),
+        ("taskmanager.memory.segment-size", "kb", "'kb' is not a whole number"),
+        ("taskmanager.memory.segment-size", "1.5kb", "is not a whole number"),
+        ("taskmanager.memory.segment-size", "--5kb", "is not a whole number"),
+        ("taskmanager.memory.segment-size", "²kb", "is not a whole number"),
+        ("taskmanager.memory.segment-size", "10s", "with kb, k, mb, m, gb, g, b or nothing"),
+        ("execution.buffer-timeout.interval", "10kb", "with ms, s, min or nothing"),
+        ("taskmanager.network.memory.buffers-per-channel", "2kb", "'2kb' is not a whole number"),
+        ("taskmanager.memory.network.fraction", "a tenth", "is not a number"),
+        ("taskmanager.memory.network.fraction", "nan", "nan is below 0"),
+        ("exchange.flow-control", "window", "'window' is none of credit, tcp"),
+        ("security.ssl.internal.enabled", "yes", "'yes' is neither true nor false"),
+    ],
+)
+def test_a_wrong_text_is_refused_with_its_key(key: str, text: str, problem: str) -> None:
+    with pytest.raises(SettingsInvalid, match=problem) as caught:
+        ExchangeSettings.parse({key: text})
+    assert caught.value.key == key
+    assert key in str(caught.value)
+
+
+BOUNDED = [f for f in fields(ExchangeSettings) if f.metadata["low"] is not None]
+
+
+@pytest.mark.parametrize("setting", BOUNDED, ids=lambda setting: setting.name)
+def test_a_value_below_its_bound_is_refused_with_its_key(
+    setting: dataclasses.Field[object],
+) -> None:
+    low = setting.metadata["low"]
+    with pytest.raises(SettingsInvalid, match=f"{low - 1} is below {low}") as caught:
+        ExchangeSettings(**{setting.name: low - 1})
+    assert caught.value.key == setting.metadata["key"]
+
+
+@pytest.mark.parametrize(
+    ("values", "key"),
+    [
+        ({"memory_fraction": 1.0}, "taskmanager.memory.network.fraction"),
+        ({"memory_fraction": float("inf")}, "taskmanager.memory.network.fraction"),
+        ({"memory_min_bytes": 2 * GIB}, "taskmanager.memory.network.min"),
+        ({"segment_bytes": 2 * GIB}, "taskmanager.memory.segment-size"),
+        (
+            {"backoff_initial_ms": 11, "backoff_max_ms": 10},
+            "taskmanager.network.request-backoff.initial",
+        ),
+        (
+            {"buffers_per_channel": 0, "floating_per_gate": 0},
+            "taskmanager.network.memory.floating-buffers-per-gate",
+        ),
+        ({"heartbeat_interval_ms": 9, "heartbeat_timeout_ms": 8}, "heartbeat.timeout"),
+        ({"bind_port": 65_536}, "taskmanager.data.port"),
+    ],
+)
+def test_values_that_cannot_work_are_refused(values: dict[str, int], key: str) -> None:
+    with pytest.raises(SettingsInvalid) as caught:
+        ExchangeSettings(**values)
+    assert caught.value.key == key
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"memory_min_bytes": GIB, "memory_max_bytes": GIB},
+        {"backoff_initial_ms": 10, "backoff_max_ms": 10},
+        {"buffers_per_channel": 0, "floating_per_gate": 1},
+        {"buffers_per_channel": 1, "floating_per_gate": 0},
+        {"heartbeat_interval_ms": 9, "heartbeat_timeout_ms": 9},
+        {"bind_port": 65_535},
+        {"buffer_timeout_ms": -1},
+    ],
+)
+def test_values_at_the_edge_are_accepted(values: dict[str, int]) -> None:
+    settings = ExchangeSettings(**values)
+    assert {name: getattr(settings, name) for name in values} == values
+
+
+@given(st.text(), st.sampled_from([f.metadata["key"] for f in fields(ExchangeSettings)]))
+def test_no_text_breaks_the_parser(text: str, key: str) -> None:
+    with suppress(SettingsInvalid):
+        parsed = ExchangeSettings.parse({key: text})
+        assert dataclasses.replace(parsed) == parsed
+
+
+def test_every_setting_has_a_key_of_its_own_and_a_meaning() -> None:
+    rows = describe_settings()
+    keys = [key for key, _, _ in rows]
+    assert len(set(keys)) == len(keys) == len(fields(ExchangeSettings))
+    assert all(meaning.endswith(".") for _, _, meaning in rows)
+
+
+def test_the_described_default_is_what_parsing_it_gives() -> None:
+    described = {key: default for key, default, _ in describe_settings()}
+    assert ExchangeSettings.parse(described) == ExchangeSettings()

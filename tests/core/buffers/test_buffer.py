@@ -1,0 +1,374 @@
+"""Leases, buffers, builders and consumers: every byte once, every segment home once. Rows 38-45."""
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from headgate.core.buffers.buffer import Buffer, BufferBuilder, BufferConsumer, Lease
+from headgate.core.buffers.segment import Segment
+from tests.arena import plain_segments
+
+
+class Shelf:
+    """A home that remembers what came back."""
+
+    def __init__(self) -> None:
+        self.returned: list[Segment] = []
+
+    def segment_returned(self, segment: Segment) -> None:
+        self.returned.append(segment)
+
+
+def lease_of(size: int = 8) -> tuple[Lease, Shelf]:
+    shelf = Shelf()
+    return Lease(plain_segments(1, size)[0], shelf), shelf
+
+
+def builder_of(size: int = 8) -> tuple[BufferBuilder, Shelf]:
+    lease, shelf = lease_of(size)
+    return BufferBuilder(lease), shelf
+
+
+def append(builder: BufferBuilder, data: bytes) -> int:
+    return builder.append(memoryview(data))
+
+
+def built(consumer: BufferConsumer) -> bytes | None:
+    """What a build gives, as bytes; its count is given back."""
+    buffer = consumer.build()
+    if buffer is None:
+        return None
+    data = bytes(buffer.view)
+    buffer.release()
+    return data
+
+
+# Leases.
+
+
+def test_a_lease_starts_with_one_reader_and_sends_its_segment_home_with_the_last() -> None:
+    lease, shelf = lease_of()
+    assert lease.retain() is lease
+    lease.retain()
+    lease.release()
+    lease.release()
+    assert shelf.returned == []
+    lease.release()
+    assert shelf.returned == [lease.segment]
+
+
+def test_a_lease_that_is_released_once_too_often_is_a_bug() -> None:
+    lease, shelf = lease_of()
+    lease.release()
+    with pytest.raises(AssertionError, match="released twice"):
+        lease.release()
+    assert len(shelf.returned) == 1
+
+
+def test_a_lease_that_has_gone_home_cannot_be_retained() -> None:
+    lease, _ = lease_of()
+    lease.release()
+    with pytest.raises(AssertionError, match="retained after it had gone home"):
+        lease.retain()
+
+
+# Buffers.
+
+
+def test_releasing_a_buffer_gives_its_count_back() -> None:
+    lease, shelf = lease_of()
+    buffer = Buffer(lease.segment.memory[:5], lease)
+    assert (buffer.size, buffer.is_event, buffer.compressed) == (5, False, False)
+    buffer.release()
+    assert shelf.returned == [lease.segment]
+
+
+def test_an_unpooled_buffer_needs_no_home() -> None:
+    event = Buffer(b"event", is_event=True)
+    event.release()
+    event.release()
+    assert (event.size, event.lease) == (5, None)
+
+
+# Builders.
+
+
+def test_a_builder_takes_what_fits_and_says_how_much() -> None:
+    builder, _ = builder_of(8)
+    assert append(builder, b"12345") == 5
+    assert not builder.is_full
+    assert append(builder, b"6789a") == 3
+    assert builder.is_full
+    assert append(builder, b"b") == 0
+    assert bytes(builder.memory) == b"12345678"
+    assert builder.finish() == 8
+
+
+@pytest.mark.parametrize(("room", "fits"), [(0, False), (1, False), (5, False), (6, True)])
+def test_prefix_and_body_are_taken_whole_with_room_to_spare_or_not_at_all(
+    room: int, fits: bool
+) -> None:
+    builder, _ = builder_of(10)
+    append(builder, b"x" * (10 - room))
+    assert builder.try_append_whole(b"pre", b"ab") == fits
+    assert builder.committed == (15 - room if fits else 10 - room)
+    if fits:
+        assert bytes(builder.memory[10 - room : 15 - room]) == b"preab"
+
+
+def test_what_is_written_in_place_is_readable_after_its_commit() -> None:
+    builder, _ = builder_of(8)
+    consumer = builder.consumer()
+    builder.memory[:3] = b"abc"
+    assert not consumer.has_data
+    builder.commit(2)
+    assert built(consumer) == b"ab"
+    builder.commit(1)
+    assert built(consumer) == b"c"
+
+
+def test_a_commit_beyond_the_end_or_after_finish_is_a_bug() -> None:
+    builder, _ = builder_of(8)
+    with pytest.raises(AssertionError):
+        builder.commit(9)
+    builder.finish()
+    with pytest.raises(AssertionError):
+        builder.commit(1)
+
+
+def test_a_builder_that_is_finished_twice_is_a_bug() -> None:
+    builder, shelf = builder_of()
+    assert builder.finish() == 0
+    with pytest.raises(AssertionError, match="finished twice"):
+        builder.finish()
+    assert len(shelf.returned) == 1
+
+
+def test_a_finished_builder_leaves_the_segment_to_its_consumers() -> None:
+    builder, shelf = builder_of()
+    consumer = builder.consumer()
+    append(builder, b"abc")
+    assert builder.finish() == 3
+    assert shelf.returned == []
+    consumer.close()
+    assert len(shelf.returned) == 1
+
+
+# Consumers.
+
+
+def test_a_consumer_sees_each_committed_byte_once_while_it_is_written() -> None:
+    builder, shelf = builder_of()
+    consumer = builder.consumer()
+    assert built(consumer) is None
+    append(builder, b"ab")
+    assert consumer.has_data
+    assert built(consumer) == b"ab"
+    assert not consumer.has_data
+    assert built(consumer) is None
+    append(builder, b"cd")
+    builder.finish()
+    assert consumer.is_finished
+    assert built(consumer) == b"cd"
+    assert built(consumer) is None
+    consumer.close()
+    assert len(shelf.returned) == 1
+
+
+def test_a_built_slice_outlives_its_consumer() -> None:
+    builder, shelf = builder_of()
+    consumer = builder.consumer()
+    append(builder, b"ab")
+    early = consumer.build()
+    append(builder, b"cd")
+    builder.finish()
+    late = consumer.build()
+    consumer.close()
+    assert early and late and shelf.returned == []
+    assert (bytes(early.view), bytes(late.view)) == (b"ab", b"cd")
+    early.release()
+    assert shelf.returned == []
+    late.release()
+    assert len(shelf.returned) == 1
+
+
+def test_a_consumer_reads_from_where_it_was_made() -> None:
+    builder, _ = builder_of()
+    append(builder, b"ab")
+    consumer = builder.consumer()
+    append(builder, b"cd")
+    assert built(consumer) == b"cd"
+
+
+def test_the_last_slice_takes_over_the_consumers_count() -> None:
+    builder, shelf = builder_of()
+    consumer = builder.consumer()
+    append(builder, b"ab")
+    builder.finish()
+    buffer = consumer.build()
+    assert buffer and buffer.lease and buffer.lease.readers == 1
+    consumer.close()
+    consumer.close()
+    assert shelf.returned == []
+    buffer.release()
+    assert len(shelf.returned) == 1
+
+
+def test_a_copy_reads_on_its_own_from_where_the_original_stands() -> None:
+    builder, shelf = builder_of()
+    first = builder.consumer()
+    append(builder, b"ab")
+    assert built(first) == b"ab"
+    second = first.copy()
+    append(builder, b"cd")
+    assert built(first) == b"cd"
+    append(builder, b"e")
+    assert built(second) == b"cde"
+    builder.finish()
+    first.close()
+    assert shelf.returned == []
+    second.close()
+    assert len(shelf.returned) == 1
+
+
+def test_a_closed_consumer_gives_its_count_back_once() -> None:
+    builder, shelf = builder_of()
+    consumer = builder.consumer()
+    other = builder.consumer()
+    consumer.close()
+    consumer.close()
+    builder.finish()
+    assert shelf.returned == []
+    other.close()
+    assert len(shelf.returned) == 1
+
+
+def test_building_a_closed_consumer_is_a_bug() -> None:
+    builder, _ = builder_of()
+    consumer = builder.consumer()
+    append(builder, b"ab")
+    consumer.close()
+    with pytest.raises(AssertionError, match="closed consumer"):
+        consumer.build()
+
+
+def test_an_event_travels_as_a_finished_consumer_of_one_buffer() -> None:
+    event = Buffer(b"event", is_event=True)
+    consumer = BufferConsumer.of(event)
+    assert consumer.is_event and consumer.is_finished and consumer.has_data
+    assert consumer.build() is event
+    assert not consumer.has_data
+    assert consumer.build() is None
+
+
+def test_a_copied_event_is_a_buffer_of_its_own_over_the_same_bytes() -> None:
+    event = Buffer(b"event", is_event=True)
+    consumer = BufferConsumer.of(event)
+    twin = consumer.copy().build()
+    assert consumer.has_data
+    assert twin is not None and twin is not event
+    assert (twin.view, twin.is_event) == (b"event", True)
+
+
+def test_a_copy_of_a_complete_pooled_buffer_counts_as_a_reader() -> None:
+    lease, shelf = lease_of()
+    consumer = BufferConsumer.of(Buffer(lease.segment.memory, lease, compressed=True))
+    assert not consumer.is_event
+    twin = consumer.copy()
+    consumer.close()
+    assert shelf.returned == []
+    buffer = twin.build()
+    assert buffer is not None and buffer.compressed
+    twin.close()
+    assert shelf.returned == []
+    buffer.release()
+    assert shelf.returned == [lease.segment]
+
+
+class BuilderTwin(RuleBasedStateMachine):
+    """One builder, any number of consumers and slices; the model is a byte string."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.readers: list[tuple[BufferConsumer, int]] = []
+        self.slices: list[tuple[Buffer, bytes]] = []
+        self.next_builder()
+
+    @precondition(lambda self: self.finished and not self.readers and not self.slices)
+    @rule()
+    def next_builder(self) -> None:
+        self.builder, self.shelf = builder_of(40)
+        self.written = b""
+        self.finished = False
+
+    @precondition(lambda self: not self.finished)
+    @rule(data=st.binary(max_size=12))
+    def producer_appends(self, data: bytes) -> None:
+        count = append(self.builder, data)
+        assert count == min(len(data), 40 - len(self.written))
+        self.written += data[:count]
+
+    @precondition(lambda self: not self.finished)
+    @rule()
+    def producer_finishes(self) -> None:
+        assert self.builder.finish() == len(self.written)
+        self.finished = True
+
+    @precondition(lambda self: not self.finished)
+    @rule()
+    def consumer_is_made(self) -> None:
+        self.readers.append((self.builder.consumer(), len(self.written)))
+
+    @precondition(lambda self: self.readers)
+    @rule(data=st.data())
+    def consumer_is_copied(self, data: st.DataObject) -> None:
+        consumer, at = data.draw(st.sampled_from(self.readers))
+        self.readers.append((consumer.copy(), at))
+
+    @precondition(lambda self: self.readers)
+    @rule(data=st.data())
+    def consumer_builds(self, data: st.DataObject) -> None:
+        index = data.draw(st.integers(0, len(self.readers) - 1))
+        consumer, at = self.readers[index]
+        assert consumer.has_data == (at < len(self.written))
+        buffer = consumer.build()
+        if at == len(self.written):
+            assert buffer is None
+        else:
+            assert buffer is not None
+            self.slices.append((buffer, self.written[at:]))
+        self.readers[index] = (consumer, len(self.written))
+
+    @precondition(lambda self: self.readers)
+    @rule(data=st.data())
+    def consumer_closes(self, data: st.DataObject) -> None:
+        consumer, _ = self.readers.pop(data.draw(st.integers(0, len(self.readers) - 1)))
+        consumer.close()
+
+    @precondition(lambda self: self.slices)
+    @rule(data=st.data())
+    def slice_is_released(self, data: st.DataObject) -> None:
+        buffer, _ = self.slices.pop(data.draw(st.integers(0, len(self.slices) - 1)))
+        buffer.release()
+
+    @invariant()
+    def slices_hold_what_was_written(self) -> None:
+        assert all(bytes(buffer.view) == data for buffer, data in self.slices)
+
+    @invariant()
+    def segment_is_home_exactly_when_nobody_needs_it(self) -> None:
+        holding = [consumer for consumer, _ in self.readers if consumer.lease is not None]
+        needed = not self.finished or self.slices or holding
+        assert len(self.shelf.returned) == (0 if needed else 1)
+
+    def teardown(self) -> None:
+        if not self.finished:
+            self.builder.finish()
+        for consumer, _ in self.readers:
+            consumer.close()
+        for buffer, _ in self.slices:
+            buffer.release()
+        assert len(self.shelf.returned) == 1
+
+
+TestBuilderTwin = BuilderTwin.TestCase

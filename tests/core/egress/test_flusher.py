@@ -1,0 +1,99 @@
+"""The flusher: by time, and what it met is raised at the next emit. Rows 31-33."""
+
+from collections.abc import Callable
+
+import pytest
+
+from headgate.base.elements import Bundle, Watermark
+from headgate.base.errors import FlushFailed
+from headgate.core.buffers.global_pool import GlobalPool
+from headgate.core.egress.flusher import Flusher
+from headgate.core.egress.partition import PartitionKind
+from headgate.core.egress.router import RoundRobin
+from headgate.core.egress.writer import RecordWriter
+from tests.core.egress.kit import MemoryStore, make_partition, readers_of
+
+MakePool = Callable[..., GlobalPool]
+
+
+def writer_of(shelf: GlobalPool, timeout_ms: int) -> RecordWriter:
+    return RecordWriter(make_partition(shelf, 2), RoundRobin(), timeout_ms=timeout_ms)
+
+
+def test_half_full_buffers_of_all_channels_become_readable_when_it_is_time(
+    make_pool: MakePool,
+) -> None:
+    writer = writer_of(make_pool(4), 100)
+    readers = readers_of(writer.partition)
+    flusher = Flusher("map (1/2)", writer, now_ms=1000)
+    assert flusher.name == "flusher of map (1/2)"
+    assert flusher.next_deadline_ms == 1100
+    writer.emit_all(["a", "b"])
+    writer.seal()
+    flusher.tick(1099)
+    assert [reader.told for reader in readers] == [0, 0]
+    flusher.tick(1100)
+    for reader in readers:
+        reader.read()
+    assert [reader.got for reader in readers] == [[Bundle(["a"])], [Bundle(["b"])]]
+    assert flusher.next_deadline_ms == 1200
+    writer.finish()
+    for reader in readers:
+        reader.close()
+
+
+def test_a_late_tick_starts_the_next_period_when_it_comes(make_pool: MakePool) -> None:
+    flusher = Flusher("map", writer_of(make_pool(4), 100), now_ms=0)
+    flusher.tick(250)
+    assert flusher.next_deadline_ms == 350
+
+
+@pytest.mark.parametrize("timeout_ms", [-1, 0])
+def test_without_a_period_nothing_is_flushed_by_time(make_pool: MakePool, timeout_ms: int) -> None:
+    writer = writer_of(make_pool(4), timeout_ms)
+    readers = readers_of(writer.partition)
+    flusher = Flusher("map", writer, now_ms=0)
+    assert flusher.next_deadline_ms is None
+    writer.emit("a")
+    writer.seal()
+    told = [reader.told for reader in readers]
+    flusher.tick(10**9)
+    assert [reader.told for reader in readers] == told
+    writer.close()
+    for reader in readers:
+        reader.close()
+
+
+def test_what_a_flush_met_is_raised_at_every_emit_that_follows(make_pool: MakePool) -> None:
+    store = MemoryStore()
+    partition = make_partition(make_pool(4), 1, PartitionKind.BLOCKING, stores=[store])
+    writer = RecordWriter(partition, RoundRobin(), timeout_ms=100)
+    flusher = Flusher("map (1/2)", writer, now_ms=0)
+    writer.emit("a")
+    writer.seal()
+    store.broken = OSError("disk full")
+    flusher.tick(100)
+    assert flusher.error is store.broken
+    assert flusher.next_deadline_ms is None
+    for emit in (
+        lambda: writer.emit("b"),
+        lambda: writer.emit_all([]),
+        lambda: writer.emit_to(0, ["b"]),
+        lambda: writer.emit_element(Watermark(1)),
+    ):
+        with pytest.raises(
+            FlushFailed, match=r"flusher of map \(1/2\) failed: disk full"
+        ) as caught:
+            emit()
+        assert caught.value.__cause__ is store.broken
+    writer.close()
+    partition.release()
+
+
+def test_a_flusher_that_met_nothing_lets_emits_pass(make_pool: MakePool) -> None:
+    writer = writer_of(make_pool(4), 100)
+    flusher = Flusher("map", writer, now_ms=0)
+    flusher.tick(100)
+    flusher.raise_error()
+    writer.emit("a")
+    assert writer.records_out == 1

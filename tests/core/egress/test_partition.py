@@ -1,0 +1,337 @@
+"""The partition: builders, events, consumability, the end. Rows 35, 36, 53, 56, 61-63, 66, 67."""
+
+from collections.abc import Callable
+
+import pytest
+
+from headgate.base.errors import PartitionError, PartitionFinished, TaskCancelled
+from headgate.base.events import END_OF_PARTITION, CheckpointBarrier, decode_event
+from headgate.core.buffers.buffer import BufferBuilder
+from headgate.core.buffers.global_pool import GlobalPool
+from headgate.core.egress.blocking import BlockingSubpartition
+from headgate.core.egress.partition import Partition, PartitionKind
+from headgate.core.egress.pipelined import PipelinedSubpartition
+from headgate.core.exchange.view import View
+from tests.core.egress.kit import ORDERS, MemoryStore, make_partition
+
+MakePool = Callable[..., GlobalPool]
+
+
+def ignore() -> None: ...
+
+
+def write(partition: Partition, index: int, data: bytes) -> BufferBuilder:
+    builder = partition.request_builder()
+    partition.add(builder.consumer(), index)
+    builder.append(memoryview(data))
+    return builder
+
+
+def poll(view: View) -> bytes | None:
+    polled = view.poll()
+    if polled is None:
+        return None
+    data = bytes(polled.buffer.view)
+    polled.buffer.release()
+    return data
+
+
+# Kinds (row 67).
+
+
+@pytest.mark.parametrize(
+    ("kind", "pipelined", "bounded", "back_pressure"),
+    [
+        (PartitionKind.PIPELINED, True, False, True),
+        (PartitionKind.PIPELINED_BOUNDED, True, True, True),
+        (PartitionKind.BLOCKING, False, False, False),
+    ],
+)
+def test_a_kind_decides_on_subpartitions_and_sizes(
+    make_pool: MakePool, kind: PartitionKind, pipelined: bool, bounded: bool, back_pressure: bool
+) -> None:
+    assert (kind.is_pipelined, kind.is_bounded) == (pipelined, bounded)
+    assert kind.has_back_pressure == back_pressure
+    partition = make_partition(make_pool(4), 2, kind, stores=[MemoryStore(), MemoryStore()])
+    expected = PipelinedSubpartition if pipelined else BlockingSubpartition
+    assert [type(subpartition) for subpartition in partition.subpartitions] == [expected] * 2
+
+
+def test_a_blocking_partition_without_a_store_is_a_bug(make_pool: MakePool) -> None:
+    with pytest.raises(AssertionError, match="needs a store"):
+        make_partition(make_pool(4), 1, PartitionKind.BLOCKING)
+
+
+# Builders (rows 35, 53, 61).
+
+
+def test_builders_come_from_the_pool_and_data_reaches_its_subpartition(
+    make_pool: MakePool,
+) -> None:
+    partition = make_partition(make_pool(4), 2)
+    views = [partition.create_view(index, ignore) for index in range(2)]
+    write(partition, 1, b"abc").finish()
+    assert partition.pool.lent == 1
+    assert (poll(views[0]), poll(views[1])) == (None, b"abc")
+    assert partition.pool.lent == 0
+
+
+def test_overdraft_finishes_what_was_begun_before_anybody_waits(make_pool: MakePool) -> None:
+    partition = make_partition(make_pool(10), 1, maximum=2, overdraft=2)
+    builders = [partition.request_builder() for _ in range(4)]
+    assert not partition.available()
+    with pytest.raises(AssertionError, match="ran out of buffers"):
+        partition.request_builder()
+    for builder in builders:
+        builder.finish()
+    assert partition.available()
+
+
+def test_without_a_buffer_the_producer_waits_until_there_is_one(make_pool: MakePool) -> None:
+    waits: list[bool] = []
+
+    def wait(condition: Callable[[], bool]) -> None:
+        waits.append(condition())
+        if len(waits) == 2:  # it may also be woken for nothing
+            held.pop().finish()
+        assert condition() == (len(waits) == 2)
+
+    held: list[BufferBuilder] = []
+    partition = make_partition(make_pool(2), 1, maximum=2, wait=wait)
+    held += [partition.request_builder(), partition.request_builder()]
+    assert partition.try_request_builder() is None
+    assert waits == []
+    held.append(partition.request_builder())
+    assert waits == [False, False]
+    for builder in held:
+        builder.finish()
+
+
+def test_the_end_of_the_partition_wakes_a_waiting_producer(make_pool: MakePool) -> None:
+    def wait(condition: Callable[[], bool]) -> None:
+        assert not condition()
+        partition.release()
+        assert condition()
+
+    partition = make_partition(make_pool(2), 1, wait=wait)
+    builders = [partition.request_builder(), partition.request_builder()]
+    with pytest.raises(TaskCancelled, match="'orders/map/3#0' was released while written"):
+        partition.request_builder()
+    for builder in builders:
+        builder.finish()
+
+
+def test_a_wait_that_is_cancelled_reaches_the_producer(make_pool: MakePool) -> None:
+    def wait(condition: Callable[[], bool]) -> None:
+        raise TaskCancelled("by the user")
+
+    partition = make_partition(make_pool(2), 1, wait=wait)
+    builders = [partition.request_builder(), partition.request_builder()]
+    with pytest.raises(TaskCancelled, match="by the user"):
+        partition.request_builder()
+    for builder in builders:
+        builder.finish()
+
+
+def test_a_try_gives_a_builder_or_nothing_or_the_end(make_pool: MakePool) -> None:
+    partition = make_partition(make_pool(4), 1, maximum=2, overdraft=2)
+    builders = [partition.try_request_builder() for _ in range(3)]
+    assert builders[2] is None  # overdraft is for what was begun
+    for builder in builders[:2]:
+        assert builder is not None
+        builder.finish()
+    partition.release()
+    with pytest.raises(TaskCancelled):
+        partition.try_request_builder()
+
+
+def test_a_slow_consumer_empties_the_pool_and_a_read_makes_the_writer_available(
+    make_pool: MakePool,
+) -> None:
+    partition = make_partition(make_pool(8), 1, maximum=2)
+    told: list[str] = []
+    partition.pool.notify = lambda: told.append("available")
+    view = partition.create_view(0, ignore)
+    for data in (b"a", b"b"):
+        write(partition, 0, data).finish()
+    assert not partition.available()
+    assert poll(view) == b"a"
+    assert told == ["available"]
+    assert partition.available()
+    partition.release()
+
+
+# Adding (row 62).
+
+
+def test_a_finished_partition_refuses_data_and_closes_it(make_pool: MakePool) -> None:
+    partition = make_partition(make_pool(4))
+    builder = partition.request_builder()
+    partition.finish()
+    with pytest.raises(PartitionFinished, match="takes no more data"):
+        partition.add(builder.consumer(), 0)
+    builder.finish()
+    assert partition.pool.lent == 0
+    with pytest.raises(PartitionFinished, match="finished before"):
+        partition.finish()
+    with pytest.raises(PartitionFinished):
+        partition.broadcast_event(CheckpointBarrier(1, 0))
+
+
+def test_data_for_a_consumer_that_has_gone_is_dropped(make_pool: MakePool) -> None:
+    partition = make_partition(make_pool(4), 2)
+    partition.create_view(0, ignore).release()
+    builder = partition.request_builder()
+    assert not partition.add(builder.consumer(), 0)
+    assert partition.add(builder.consumer(), 1)
+    builder.finish()
+    assert (partition.queued, partition.released) == (1, False)
+    partition.release()
+
+
+# Events (row 36).
+
+
+def test_an_event_reaches_every_subpartition_in_order_with_the_data(make_pool: MakePool) -> None:
+    partition = make_partition(make_pool(4), 2)
+    views = [partition.create_view(index, ignore) for index in range(2)]
+    barrier = CheckpointBarrier(7, 1000)
+    write(partition, 0, b"before").finish()
+    partition.broadcast_event(barrier)
+    write(partition, 0, b"after").finish()
+    partition.finish()
+    got = []
+    for view in views:
+        datas = iter(lambda view=view: poll(view), None)
+        got.append([data if len(data) in (5, 6) else decode_event(data) for data in datas])
+    assert got == [
+        [b"before", barrier, b"after", END_OF_PARTITION],
+        [barrier, END_OF_PARTITION],
+    ]
+
+
+def test_events_take_no_pooled_buffer(make_pool: MakePool) -> None:
+    partition = make_partition(make_pool(4), 3)
+    partition.broadcast_event(CheckpointBarrier(7, 1000))
+    assert (partition.pool.held, partition.queued, partition.backlog) == (0, 3, 0)
+
+
+# Flush, backlog.
+
+
+def test_flushing_reaches_one_or_all_subpartitions(make_pool: MakePool) -> None:
+    partition = make_partition(make_pool(4), 2)
+    builders = [write(partition, index, b"a") for index in range(2)]
+    views = [partition.create_view(index, ignore) for index in range(2)]
+    assert [view.available(True) for view in views] == [False, False]
+    partition.flush(1)
+    assert [view.available(True) for view in views] == [False, True]
+    assert (partition.backlog, partition.queued) == (1, 2)
+    partition.flush_all()
+    assert [view.available(True) for view in views] == [True, True]
+    assert (partition.backlog, partition.queued) == (2, 2)
+    for builder in builders:
+        builder.finish()
+    partition.release()
+
+
+# Consumable (row 66).
+
+
+def test_a_pipelined_partition_is_consumable_from_its_first_buffer(make_pool: MakePool) -> None:
+    partition = make_partition(make_pool(4), 2)
+    told: list[Partition] = []
+    partition.on_consumable = told.append
+    assert told == []
+    write(partition, 1, b"a").finish()
+    write(partition, 0, b"a").finish()
+    partition.finish()
+    assert told == [partition]
+    partition.release()
+
+
+def test_an_empty_pipelined_partition_is_consumable_when_it_ends(make_pool: MakePool) -> None:
+    partition = make_partition(make_pool(4), 2)
+    told: list[Partition] = []
+    partition.on_consumable = told.append
+    partition.finish()
+    assert told == [partition]
+
+
+def test_a_blocking_partition_is_consumable_when_it_is_complete(make_pool: MakePool) -> None:
+    partition = make_partition(make_pool(4), 1, PartitionKind.BLOCKING, stores=[MemoryStore()])
+    told: list[Partition] = []
+    partition.on_consumable = told.append
+    write(partition, 0, b"a").finish()
+    assert told == []
+    partition.finish()
+    assert told == [partition]
+
+
+# The end.
+
+
+def test_a_pipelined_partition_goes_with_its_last_reader(make_pool: MakePool) -> None:
+    shelf = make_pool(4)
+    partition = make_partition(shelf, 2)
+    released: list[Partition] = []
+    partition.on_released = released.append
+    views = [partition.create_view(index, ignore) for index in range(2)]
+    partition.finish()
+    for view in views:
+        assert not released
+        view.release()
+        view.release()
+    assert released == [partition]
+    assert partition.pool.destroyed and not shelf.pools
+
+
+def test_a_blocking_partition_stays_until_it_is_released(make_pool: MakePool) -> None:
+    store = MemoryStore()
+    partition = make_partition(make_pool(4), 1, PartitionKind.BLOCKING, stores=[store])
+    partition.finish()
+    for _ in range(2):
+        partition.create_view(0, ignore).release()
+    assert not partition.released
+    partition.release()
+    assert store.log[-1] == "deleted"
+
+
+def test_a_failed_partition_tells_its_readers_why_and_gives_everything_back(
+    make_pool: MakePool,
+) -> None:
+    shelf = make_pool(4)
+    partition = make_partition(shelf, 2)
+    released: list[Partition] = []
+    partition.on_released = released.append
+    view = partition.create_view(0, ignore)
+    write(partition, 0, b"a").finish()
+    failure = RuntimeError("boom")
+    partition.fail(failure)
+    partition.fail(RuntimeError("later"))
+    assert released == [partition]
+    assert view.is_released and view.failure is failure
+    assert len(shelf.free) == 4
+
+
+def test_an_index_that_does_not_exist_is_refused_by_number(make_pool: MakePool) -> None:
+    with pytest.raises(PartitionError, match="has 2 subpartitions, none with index 2") as caught:
+        make_partition(make_pool(4), 2).create_view(2, ignore)
+    assert caught.value.partition == ORDERS
+
+
+# Memory (row 56).
+
+
+def test_only_a_partition_without_back_pressure_is_asked_for_memory(make_pool: MakePool) -> None:
+    shelf = make_pool(8)
+    assert make_partition(shelf).pool.owner is None
+    store = MemoryStore()
+    blocking = make_partition(shelf, 1, PartitionKind.BLOCKING, stores=[store])
+    write(blocking, 0, b"a").finish()
+    assert (store.entries, blocking.pool.lent) == ([], 1)
+    blocking.pool.minimum = 0
+    blocking.pool.size = 0
+    blocking.pool.settle()
+    assert (store.entries, blocking.pool.held) == ([(b"a", False)], 0)
+    blocking.release()

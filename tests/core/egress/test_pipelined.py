@@ -1,0 +1,689 @@
+"""The pipelined subpartition: who is told when, what a poll gives, and the end.
+
+Rows 36, 43, 45, 68-80, 84, 146, 149.
+"""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from headgate.base.errors import PartitionTaken
+from headgate.base.events import END_OF_PARTITION, CheckpointBarrier, encode_event
+from headgate.core.buffers.buffer import Buffer, BufferBuilder, BufferConsumer
+from headgate.core.buffers.global_pool import GlobalPool
+from headgate.core.egress.pipelined import PipelinedSubpartition, SubpartitionStatistics
+from headgate.core.exchange.view import View
+from tests.arena import assert_all_home, plain_pool
+from tests.core.egress.kit import ORDERS
+
+MakePool = Callable[..., GlobalPool]
+END = encode_event(END_OF_PARTITION)
+
+
+class Desk:
+    """A subpartition, its producer and its reader, one call each."""
+
+    def __init__(self, shelf: GlobalPool, *, view: bool = True) -> None:
+        self.consumed = 0
+        self.told = 0
+        self.subpartition = PipelinedSubpartition(ORDERS, 0, self._on_consumed)
+        self.view: View | None = None
+        self._pool = shelf.create_pool("p", 0)
+        self._builder: BufferBuilder | None = None
+        if view:
+            self.create_view()
+
+    def create_view(self) -> View:
+        self.view = self.subpartition.create_view(self._on_data)
+        return self.view
+
+    def write(self, data: bytes = b"", *, finish: bool = False) -> None:
+        """Append to the current buffer; a new one is added if there is none."""
+        if self._builder is None:
+            lease = self._pool.try_request()
+            assert lease is not None
+            self._builder = BufferBuilder(lease)
+            self.subpartition.add(self._builder.consumer())
+        self._builder.append(memoryview(data))
+        if finish:
+            self.finish_buffer()
+
+    def finish_buffer(self) -> None:
+        if self._builder is not None:
+            self._builder.finish()
+            self._builder = None
+
+    def event(self, data: bytes = b"event") -> bool:
+        self.finish_buffer()
+        return self.subpartition.add(BufferConsumer.of(Buffer(data, is_event=True)))
+
+    def poll(self) -> tuple[bytes, bool, int, bool] | None:
+        """The bytes of a buffer, whether more is available, the backlog, whether an event is next.
+
+        What the view says of itself must agree.
+        """
+        assert self.view is not None
+        polled = self.view.poll()
+        if polled is None:
+            return None
+        data = bytes(polled.buffer.view)
+        polled.buffer.release()
+        assert self.view.available(True) == polled.more
+        assert self.view.available(False) == polled.next_is_event
+        assert self.view.backlog == self.subpartition.backlog == polled.backlog
+        return data, polled.more, polled.backlog, polled.next_is_event
+
+    def close(self) -> None:
+        self.finish_buffer()
+        self.subpartition.release()
+
+    def _on_data(self) -> None:
+        self.told += 1
+
+    def _on_consumed(self) -> None:
+        self.consumed += 1
+
+
+@pytest.fixture
+def desk(make_pool: MakePool) -> Desk:
+    return Desk(make_pool(8))
+
+
+# Who is told (rows 69-71).
+
+
+def test_an_unfinished_buffer_is_nobodys_business(desk: Desk) -> None:
+    desk.write(b"abc")
+    assert desk.told == 0
+    assert desk.view and not desk.view.available(True)
+    desk.close()
+
+
+def test_the_reader_is_told_of_the_first_finished_buffer_only(desk: Desk) -> None:
+    told = []
+    for data in (b"a", b"b", b"c", b"d"):
+        desk.finish_buffer()
+        desk.write(data)
+        told.append(desk.told)
+    assert told == [0, 1, 1, 1]
+    desk.close()
+
+
+def test_the_reader_is_told_again_after_it_has_caught_up(desk: Desk) -> None:
+    desk.write(b"a", finish=True)
+    desk.write(b"b")
+    assert desk.told == 1
+    assert desk.poll() == (b"a", False, 0, False)
+    desk.finish_buffer()
+    desk.write(b"c")
+    assert desk.told == 2
+    desk.close()
+
+
+def test_an_event_alone_is_told(desk: Desk) -> None:
+    assert desk.event()
+    assert desk.told == 1
+    assert desk.poll() == (b"event", False, 0, False)
+
+
+def test_an_event_behind_the_first_buffer_is_told(desk: Desk) -> None:
+    desk.write(b"a")
+    assert desk.told == 0
+    desk.event()
+    assert desk.told == 1
+    assert desk.poll() == (b"a", True, 0, True)
+    assert desk.poll() == (b"event", False, 0, False)
+
+
+def test_a_pending_flush_has_told_already(desk: Desk) -> None:
+    desk.write(b"a")
+    desk.subpartition.flush()
+    assert desk.told == 1
+    desk.finish_buffer()
+    desk.write(b"b")
+    assert desk.told == 1
+    assert desk.poll() == (b"a", True, 1, False)
+    assert desk.poll() == (b"b", False, 0, False)
+    desk.close()
+
+
+def test_flushing_nothing_tells_nobody(desk: Desk) -> None:
+    desk.subpartition.flush()
+    assert (desk.told, desk.subpartition.flush_requested) == (0, False)
+    desk.write()
+    desk.subpartition.flush()
+    assert (desk.told, desk.subpartition.flush_requested) == (0, False)
+    desk.close()
+
+
+def test_flushing_one_buffer_with_data_tells_once(desk: Desk) -> None:
+    desk.write(b"a")
+    desk.subpartition.flush()
+    desk.subpartition.flush()
+    assert (desk.told, desk.subpartition.flush_requested) == (1, True)
+    desk.close()
+
+
+def test_flushing_one_buffer_that_is_read_up_tells_nobody(desk: Desk) -> None:
+    desk.write(b"a")
+    desk.subpartition.flush()
+    assert desk.poll() == (b"a", False, 0, False)
+    desk.subpartition.flush()
+    assert (desk.told, desk.subpartition.flush_requested) == (1, False)
+    desk.close()
+
+
+def test_flushing_more_than_one_buffer_only_sets_the_flag(desk: Desk) -> None:
+    desk.write(b"a", finish=True)
+    desk.write(b"b")
+    assert desk.told == 1
+    desk.subpartition.flush()
+    assert (desk.told, desk.subpartition.flush_requested) == (1, True)
+    desk.close()
+
+
+def test_a_full_buffer_that_was_not_told_is_found_by_a_flush(desk: Desk) -> None:
+    desk.write(b"a", finish=True)
+    assert desk.told == 0
+    desk.subpartition.flush()
+    assert desk.told == 1
+    assert desk.poll() == (b"a", False, 0, False)
+
+
+# What a poll gives (rows 72-75).
+
+
+def test_a_flush_counts_for_all_that_is_there_and_ends_when_it_is_drained(desk: Desk) -> None:
+    desk.write(b"a", finish=True)
+    desk.write(b"b")
+    desk.subpartition.flush()
+    assert desk.poll() == (b"a", True, 1, False)
+    assert desk.subpartition.flush_requested
+    assert desk.poll() == (b"b", False, 0, False)
+    assert not desk.subpartition.flush_requested
+    desk.write(b"c")
+    assert desk.view and not desk.view.available(True)
+    desk.close()
+
+
+def test_the_last_unfinished_buffer_is_not_more_without_a_flush(desk: Desk) -> None:
+    desk.write(b"a", finish=True)
+    desk.write(b"b")
+    assert desk.poll() == (b"a", False, 0, False)
+    desk.close()
+
+
+def test_a_buffer_that_is_written_is_read_in_pieces_each_byte_once(desk: Desk) -> None:
+    desk.write(b"ab")
+    assert desk.poll() == (b"ab", False, 0, False)
+    assert desk.poll() is None
+    desk.write(b"cd")
+    assert desk.poll() == (b"cd", False, 0, False)
+    desk.write(b"e", finish=True)
+    assert desk.poll() == (b"e", False, 0, False)
+    assert desk.subpartition.queued == 0
+
+
+def test_empty_finished_buffers_are_skipped(desk: Desk) -> None:
+    desk.write(b"a")
+    assert desk.poll() == (b"a", False, 0, False)
+    desk.finish_buffer()  # nothing new in it
+    desk.write(finish=True)
+    desk.write(finish=True)
+    desk.write(b"b", finish=True)
+    assert desk.poll() == (b"b", False, 0, False)
+    assert desk.subpartition.queued == 0
+
+
+def test_a_poll_with_nothing_readable_gives_nothing(desk: Desk) -> None:
+    assert desk.poll() is None
+    desk.write()
+    assert desk.poll() is None
+    desk.write(finish=True)
+    assert desk.poll() is None
+    assert desk.subpartition.queued == 0
+
+
+def test_an_unfinished_buffer_with_others_behind_it_is_a_bug(make_pool: MakePool) -> None:
+    pool = make_pool(2).create_pool("p", 0)
+    subpartition = PipelinedSubpartition(ORDERS, 0)
+    builders = []
+    for _ in range(2):
+        lease = pool.try_request()
+        assert lease is not None
+        builders.append(BufferBuilder(lease))
+        subpartition.add(builders[-1].consumer())
+    with pytest.raises(AssertionError, match="others behind it"):
+        subpartition.poll()
+    for builder in builders:
+        builder.finish()
+    subpartition.release()
+
+
+def test_the_backlog_counts_readable_data_buffers_and_never_events(desk: Desk) -> None:
+    backlog = []
+    for act in (
+        lambda: desk.write(b"a"),
+        lambda: desk.write(b"b", finish=True),
+        lambda: desk.write(b"c"),
+        lambda: desk.subpartition.flush(),
+        lambda: desk.event(),
+        lambda: desk.event(),
+        lambda: desk.write(b"d"),
+        lambda: desk.subpartition.finish(),
+    ):
+        act()
+        backlog.append(desk.subpartition.backlog)
+    assert backlog == [0, 1, 1, 2, 2, 2, 3, 3]
+    desk.finish_buffer()
+    polled = []
+    while (got := desk.poll()) is not None:
+        polled.append(got)
+    assert polled == [
+        (b"ab", True, 2, False),
+        (b"c", True, 1, True),
+        (b"event", True, 1, True),
+        (b"event", True, 1, False),
+        (b"d", True, 0, True),
+        (END, False, 0, False),
+    ]
+
+
+def test_without_credit_only_an_event_is_available(desk: Desk) -> None:
+    assert desk.view
+    desk.event()
+    assert desk.view.available(False)
+    desk.poll()
+    desk.write(b"a")
+    desk.event()
+    assert not desk.view.available(False)
+    assert desk.view.available(True)
+    desk.close()
+
+
+def test_statistics_count_buffers_when_added_and_bytes_when_read(desk: Desk) -> None:
+    desk.write(b"abc", finish=True)
+    desk.write(b"de")
+    desk.event()
+    statistics = desk.subpartition.statistics
+    assert statistics() == SubpartitionStatistics(
+        queued=3, backlog=2, total_buffers=3, total_bytes=0
+    )
+    desk.poll()
+    assert statistics() == SubpartitionStatistics(
+        queued=2, backlog=1, total_buffers=3, total_bytes=3
+    )
+    desk.poll()
+    desk.poll()
+    assert statistics() == SubpartitionStatistics(
+        queued=0, backlog=0, total_buffers=3, total_bytes=10
+    )
+
+
+# Finish and release (rows 76, 77).
+
+
+def test_finishing_adds_the_end_and_always_tells(desk: Desk) -> None:
+    desk.write(b"a", finish=True)
+    desk.write(b"b")
+    desk.subpartition.flush()
+    assert desk.told == 1
+    desk.finish_buffer()
+    desk.subpartition.finish()
+    assert (desk.told, desk.subpartition.finished) == (2, True)
+    assert [desk.poll() for _ in range(4)] == [
+        (b"a", True, 1, False),
+        (b"b", True, 0, True),
+        (END, False, 0, False),
+        None,
+    ]
+
+
+def test_finishing_twice_adds_one_end(desk: Desk) -> None:
+    desk.subpartition.finish()
+    desk.subpartition.finish()
+    assert (desk.told, desk.subpartition.total_buffers) == (1, 1)
+
+
+@pytest.mark.parametrize("end", ["finish", "release"])
+def test_what_comes_after_the_end_is_closed_and_refused(make_pool: MakePool, end: str) -> None:
+    shelf = make_pool(2)
+    pool = shelf.create_pool("p", 0)
+    subpartition = PipelinedSubpartition(ORDERS, 0)
+    getattr(subpartition, end)()
+    before = subpartition.total_buffers
+    lease = pool.try_request()
+    assert lease is not None
+    builder = BufferBuilder(lease)
+    assert not subpartition.add(builder.consumer())
+    builder.finish()
+    assert pool.lent == 0
+    assert subpartition.total_buffers == before
+
+
+def test_releasing_drops_what_is_queued_and_tells_the_reader_why(desk: Desk) -> None:
+    failure = RuntimeError("boom")
+    desk.write(b"a", finish=True)
+    desk.write(b"b")
+    desk.subpartition.flush()
+    told = desk.told
+    desk.subpartition.release(failure)
+    desk.subpartition.release(RuntimeError("later"))
+    assert desk.view and desk.view.is_released
+    assert desk.view.failure is failure
+    assert desk.told == told + 1
+    assert desk.poll() is None
+    assert not desk.view.available(True) and not desk.view.available(False)
+    assert (desk.subpartition.queued, desk.subpartition.backlog) == (0, 0)
+    desk.finish_buffer()
+
+
+def test_finishing_a_released_subpartition_changes_nothing(desk: Desk) -> None:
+    desk.subpartition.release()
+    desk.subpartition.finish()
+    assert (desk.subpartition.queued, desk.subpartition.finished) == (0, False)
+
+
+def test_a_reader_that_goes_has_consumed_the_subpartition(desk: Desk) -> None:
+    desk.write(b"a", finish=True)
+    desk.write(b"b")
+    assert desk.view
+    told = desk.told
+    desk.view.release()
+    desk.view.release()
+    assert (desk.consumed, desk.told) == (1, told)
+    assert desk.view.is_released and desk.subpartition.released
+    assert desk.poll() is None
+    desk.close()
+
+
+def test_a_reader_that_goes_after_the_release_counts_as_well(desk: Desk) -> None:
+    desk.subpartition.release()
+    assert desk.view and desk.consumed == 0
+    desk.view.release()
+    assert desk.consumed == 1
+
+
+# Views (rows 78, 79).
+
+
+def test_a_view_is_told_at_once_of_data_that_is_there(make_pool: MakePool) -> None:
+    desk = Desk(make_pool(4), view=False)
+    desk.write(b"a")
+    desk.create_view()
+    assert desk.told == 1
+    assert desk.poll() == (b"a", False, 0, False)
+    desk.close()
+
+
+def test_a_view_of_an_empty_subpartition_is_told_nothing(make_pool: MakePool) -> None:
+    desk = Desk(make_pool(4), view=False)
+    desk.create_view()
+    assert desk.told == 0
+
+
+def test_a_flush_before_the_view_is_not_forgotten(make_pool: MakePool) -> None:
+    desk = Desk(make_pool(4), view=False)
+    desk.write(b"a")
+    desk.subpartition.flush()
+    assert desk.create_view().available(True)
+    desk.close()
+
+
+def test_there_is_one_view_and_no_second(desk: Desk) -> None:
+    with pytest.raises(PartitionTaken, match="subpartition 0 was already read"):
+        desk.create_view()
+
+
+def test_there_is_no_second_view_after_the_first_has_gone(desk: Desk) -> None:
+    assert desk.view
+    desk.view.release()
+    with pytest.raises(PartitionTaken):
+        desk.create_view()
+
+
+def test_a_released_subpartition_gives_no_view(make_pool: MakePool) -> None:
+    desk = Desk(make_pool(4), view=False)
+    desk.subpartition.release()
+    with pytest.raises(PartitionTaken):
+        desk.create_view()
+
+
+class Queued:
+    """A buffer as the model sees it."""
+
+    def __init__(self, data: bytes = b"", is_event: bool = False) -> None:
+        self.unread = bytearray(data)
+        self.written = len(data)
+        self.is_event = is_event
+        self.finished = is_event
+
+
+class PipelinedTwin(RuleBasedStateMachine):
+    """The queue against a model of bytes, with a reader that polls only if it has reason to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shelf = plain_pool(40, 16)
+        self.pool = self.shelf.create_pool("p", 0)
+        self.model: list[Queued] = []
+        self.builder: BufferBuilder | None = None
+        self.slices: list[Buffer] = []
+        self.view: View | None = None
+        self.awake = self.flushed = self.ended = self.released = False
+        self.consumed = 0
+        self.written = bytearray()
+        self.read = bytearray()
+
+    @initialize()
+    def start(self) -> None:
+        self.subpartition = PipelinedSubpartition(ORDERS, 0, self._on_consumed)
+
+    def _on_consumed(self) -> None:
+        self.consumed += 1
+
+    def _on_data(self) -> None:
+        self.awake = True
+
+    @property
+    def takes_data(self) -> bool:
+        return not self.ended and not self.released
+
+    @precondition(lambda self: self.builder is None)
+    @rule()
+    def buffer_is_added(self) -> None:
+        lease = self.pool.try_request()
+        if lease is None:
+            return
+        builder = BufferBuilder(lease)
+        assert self.subpartition.add(builder.consumer()) == self.takes_data
+        if self.takes_data:
+            self.builder = builder
+            self._drop_spent()
+            self.model.append(Queued())
+        else:
+            builder.finish()
+
+    @precondition(lambda self: self.builder is not None)
+    @rule(data=st.binary(min_size=1, max_size=10))
+    def bytes_are_appended(self, data: bytes) -> None:
+        assert self.builder is not None
+        count = self.builder.append(memoryview(data))
+        if self.takes_data:
+            self.model[-1].unread += data[:count]
+            self.model[-1].written += count
+            self.written += data[:count]
+
+    @precondition(lambda self: self.builder is not None)
+    @rule()
+    def buffer_is_finished(self) -> None:
+        assert self.builder is not None
+        self.builder.finish()
+        self.builder = None
+        if self.model:
+            self.model[-1].finished = True
+
+    @precondition(lambda self: self.builder is None)
+    @rule(data=st.binary(min_size=1, max_size=4))
+    def event_is_added(self, data: bytes) -> None:
+        added = self.subpartition.add(BufferConsumer.of(Buffer(data, is_event=True)))
+        assert added == self.takes_data
+        if added:
+            self._drop_spent()
+            self.model.append(Queued(data, is_event=True))
+            self.written += data
+
+    @rule()
+    def flush_comes(self) -> None:
+        self.subpartition.flush()
+        if len(self.model) > 1 or (self.model and self.model[0].unread):
+            self.flushed = True
+
+    @precondition(lambda self: self.builder is None)
+    @rule()
+    def producer_ends(self) -> None:
+        self.subpartition.finish()
+        if self.takes_data:
+            self._drop_spent()
+            self.model.append(Queued(END, is_event=True))
+            self.written += END
+            self.ended = True
+
+    @precondition(lambda self: self.view is None and not self.released)
+    @rule()
+    def reader_comes(self) -> None:
+        self.view = self.subpartition.create_view(self._on_data)
+        assert self.awake == bool(self.model)
+
+    @precondition(lambda self: self.view is not None and self.awake)
+    @rule()
+    def reader_polls(self) -> None:
+        assert self.view is not None
+        self.awake = False
+        polled = self.view.poll()
+        expected = self._expected()
+        assert (polled is None) == (expected is None)
+        if polled is not None:
+            assert bytes(polled.buffer.view) == expected
+            self.read += polled.buffer.view
+            self.slices.append(polled.buffer)
+            assert polled.more == self._available()
+            assert polled.backlog == self._backlog()
+            assert polled.next_is_event == (bool(self.model) and self.model[0].is_event)
+            self.awake = self.awake or polled.more
+
+    @precondition(lambda self: self.view is not None)
+    @rule()
+    def reader_follows_until_it_sleeps(self) -> None:
+        while self.awake:
+            self.reader_polls()
+
+    @precondition(lambda self: self.slices)
+    @rule(data=st.data())
+    def slice_is_released(self, data: st.DataObject) -> None:
+        self.slices.pop(data.draw(st.integers(0, len(self.slices) - 1))).release()
+
+    @rule(by_reader=st.booleans(), sure=st.integers(0, 9))
+    def it_is_released(self, by_reader: bool, sure: int) -> None:
+        if sure:
+            return  # seldom, or nothing else would be seen
+        if by_reader and self.view is not None:
+            self.view.release()
+            assert self.consumed == 1
+        else:
+            self.subpartition.release()
+        self.released = True
+        self.model.clear()
+
+    def _expected(self) -> bytes | None:
+        while self.model:
+            head = self.model[0]
+            if len(self.model) == 1:
+                self.flushed = False
+            data, head.unread = bytes(head.unread), bytearray()
+            if head.finished:
+                self.model.pop(0)
+            if data:
+                return data
+            if not head.finished:
+                return None
+        return None
+
+    def _drop_spent(self) -> None:
+        if len(self.model) == 1 and self.model[0].finished and not self.model[0].unread:
+            self.model.pop()
+
+    def _available(self) -> bool:
+        return bool(self.model) and (self.flushed or len(self.model) > 1 or self.model[0].finished)
+
+    def _backlog(self) -> int:
+        data = sum(not buffer.is_event for buffer in self.model)
+        hidden = self.model and not self.model[-1].finished and not self.flushed
+        return data - 1 if hidden and not self.ended else data
+
+    @invariant()
+    def it_agrees_with_the_model(self) -> None:
+        self.subpartition.check()
+        assert self.subpartition.queued == len(self.model)
+        assert self.subpartition.is_available == self._available()
+        assert self.subpartition.backlog == self._backlog()
+        assert self.subpartition.total_bytes == len(self.read)
+
+    @invariant()
+    def each_byte_comes_once_and_in_order(self) -> None:
+        waiting = b"".join(bytes(buffer.unread) for buffer in self.model)
+        if not self.released:
+            assert self.read + waiting == self.written
+        assert self.written.startswith(self.read)
+
+    @invariant()
+    def no_reader_sleeps_over_what_it_should_read(self) -> None:
+        if self.view is None or self.released:
+            return
+        if self.flushed or self.ended or len(self.model) > 1:
+            unread = any(buffer.unread for buffer in self.model)
+            assert self.awake or not unread
+
+    @invariant()
+    def an_event_is_never_hidden_by_what_is_read_up(self) -> None:
+        if len(self.model) > 1:
+            head = self.model[0]
+            assert head.unread or not head.written, "what follows waits for a credit it needs not"
+        if self.view is not None and self.model and self.model[0].is_event:
+            assert self.view.available(False)
+
+    def teardown(self) -> None:
+        if self.builder is not None:
+            self.builder.finish()
+        for buffer in self.slices:
+            buffer.release()
+        self.subpartition.release()
+        assert_all_home(self.shelf)
+
+
+TestPipelinedTwin = PipelinedTwin.TestCase
+
+
+def test_a_barrier_behind_a_spent_buffer_needs_no_credit(make_pool: MakePool) -> None:
+    """Row 139: the buffer was read to its end before its producer finished it."""
+    pool = make_pool(2).create_pool("p", 1)
+    subpartition = PipelinedSubpartition(ORDERS, 0)
+    lease = pool.try_request()
+    assert lease is not None
+    builder = BufferBuilder(lease)
+    subpartition.add(builder.consumer())
+    builder.append(memoryview(b"abc"))
+    view = subpartition.create_view(lambda: None)
+    subpartition.flush()
+    polled = view.poll()
+    assert polled is not None
+    polled.buffer.release()
+    builder.finish()
+    barrier = Buffer(encode_event(CheckpointBarrier(1, 2)), is_event=True)
+    subpartition.add(BufferConsumer.of(barrier))
+    assert view.available(has_credit=False)
+    assert view.backlog == 0
+    view.release()
+    pool.destroy()

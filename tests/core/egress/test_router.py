@@ -1,0 +1,296 @@
+"""Routers choose channels: in turn, by key, by the user's word. Rows 20, 23."""
+
+import os
+import subprocess
+import sys
+import uuid
+from collections import Counter, namedtuple
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from enum import Enum, IntEnum
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.base.elements import Record
+from headgate.core.egress.router import (
+    MEMO_KEYS,
+    Broadcast,
+    Custom,
+    Forward,
+    Keyed,
+    Rescale,
+    RoundRobin,
+    Router,
+    key_group,
+    split_by,
+    stable_hash,
+)
+
+
+def set_up(router: Router, channels: int) -> Router:
+    router.set_up(channels)
+    return router
+
+
+ROUTERS = {
+    "round robin": lambda: RoundRobin(first=5),
+    "rescale": Rescale,
+    "keyed": lambda: Keyed(lambda record: record % 7),
+    "custom": lambda: Custom(lambda key, channels: key * 3 % channels),
+}
+
+
+@pytest.mark.parametrize("name", ROUTERS)
+@given(
+    batches=st.lists(st.lists(st.integers(0, 100), max_size=12), max_size=4),
+    channels=st.integers(1, 5),
+    timed=st.booleans(),
+)
+def test_a_split_is_what_picking_one_by_one_would_be(
+    name: str, batches: list[list[int]], channels: int, timed: bool
+) -> None:
+    router, single = (set_up(ROUTERS[name](), channels) for _ in range(2))
+    for batch in batches:
+        times = [record + 1000 for record in batch] if timed else None
+        expected: dict[int, list[int]] = {}
+        for record in batch:
+            expected.setdefault(single.pick(record), []).append(record)
+        split = [part for part in router.split(batch, times) if part[1]]
+        assert {channel: part for channel, part, _ in split} == expected
+        assert len(split) == len(expected)
+        for _, part, part_times in split:
+            assert part_times == ([record + 1000 for record in part] if timed else None)
+
+
+def test_round_robin_goes_on_where_it_stood() -> None:
+    router = set_up(RoundRobin(), 3)
+    assert [router.pick(None) for _ in range(4)] == [0, 1, 2, 0]
+    assert router.split(["a", "b", "c", "d"], None) == [
+        (1, ["a", "d"], None),
+        (2, ["b"], None),
+        (0, ["c"], None),
+    ]
+    assert router.pick(None) == 2
+
+
+def test_round_robin_may_start_anywhere() -> None:
+    assert set_up(RoundRobin(first=7), 4).pick(None) == 3
+
+
+def test_rescale_takes_its_few_channels_in_turn() -> None:
+    router = set_up(Rescale(), 2)
+    assert [router.pick(None) for _ in range(3)] == [0, 1, 0]
+
+
+def test_forward_has_one_channel() -> None:
+    router = set_up(Forward(), 1)
+    assert router.pick("x") == 0
+    assert router.split(["a", "b"], [1, 2]) == [(0, ["a", "b"], [1, 2])]
+    with pytest.raises(AssertionError, match="exactly one channel, not 2"):
+        Forward().set_up(2)
+
+
+def test_a_router_without_channels_is_a_bug() -> None:
+    with pytest.raises(AssertionError):
+        RoundRobin().set_up(0)
+
+
+def test_a_broadcast_record_has_no_single_channel() -> None:
+    router = set_up(Broadcast(), 3)
+    assert router.is_broadcast
+    with pytest.raises(AssertionError, match="no single channel"):
+        router.pick("x")
+    assert not any(set_up(make(), 3).is_broadcast for make in ROUTERS.values())
+
+
+# The user's own.
+
+
+@pytest.mark.parametrize("answer", [-1, 3, "1", None, 1.0, True])
+def test_a_partitioner_that_answers_no_channel_is_told_what_would_be_right(answer: object) -> None:
+    router = set_up(Custom(lambda key, channels: answer), 3)  # type: ignore[arg-type,return-value]
+    with pytest.raises(ValueError, match=f"returned {answer!r}; it must return an int from 0 to 2"):
+        router.split(["a", "b"], None)
+
+
+def test_a_partitioner_sees_the_key_and_the_number_of_channels() -> None:
+    seen: list[tuple[Record, int]] = []
+
+    def partitioner(key: Record, channels: int) -> int:
+        seen.append((key, channels))
+        return 1
+
+    router = set_up(Custom(partitioner, key_of=lambda record: record["k"]), 3)
+    assert router.pick({"k": "key"}) == 1
+    assert seen == [("key", 3)]
+
+
+# Keys.
+
+Point = namedtuple("Point", "x y")
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+class Text(str, Enum):
+    RED = "red"
+
+
+class Number(IntEnum):
+    FIVE = 5
+
+
+@dataclass(frozen=True)
+class Customer:
+    name: str
+    alias: str
+    tags: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Slotted:
+    name: str
+
+
+def test_equal_keys_take_the_same_channel_whatever_their_type() -> None:
+    for equal in [
+        [5, 5.0, Decimal("5.00"), Fraction(5), Number.FIVE],
+        [1, True, 1.0],
+        [0, 0.0, -0.0, False],
+        [0.5, Decimal("0.50"), Fraction(1, 2)],
+        [float("inf"), Decimal("Infinity")],
+        ["red", Text.RED],
+        [b"ab", bytearray(b"ab")],
+        [(1, 2), Point(1, 2), (True, 2.0)],
+        [frozenset("abc"), {"c", "b", "a"}],
+        [{"a": 1, "b": 2}, {"b": 2.0, "a": 1}],
+    ]:
+        assert all(key == equal[0] for key in equal)
+        assert len({stable_hash(key) for key in equal}) == 1, equal
+
+
+def test_equal_objects_take_the_same_channel_though_they_share_parts_differently() -> None:
+    name = "".join(["some", "body"])
+    other = "".join(["some", "body"])
+    assert name is not other
+    shared, apart = Customer(name, name), Customer(name, other)
+    assert shared == apart
+    assert stable_hash(shared) == stable_hash(apart)
+
+
+def test_different_keys_have_different_hashes() -> None:
+    keys = [
+        None, "", "a", b"a", 1, -1, 2**40, 0.1, 0.2, float("inf"), float("-inf"), (1,), (1, 2),
+        (2, 1), ((1,), 2), frozenset({1}), frozenset({2}), Colour.RED, "red", Customer("a", "b"),
+        Customer("b", "a"), Slotted("a"), Slotted("b"), date(2024, 1, 1), date(2024, 1, 2),
+        datetime(2024, 1, 1), uuid.UUID(int=1), uuid.UUID(int=2), int, str, 1j, 2j,
+    ]  # fmt: skip
+    hashes = [stable_hash(key) for key in keys]
+    assert len(set(hashes)) == len(keys)
+    assert all(0 <= value < 2**32 for value in hashes)
+
+
+def test_keys_spread_evenly_over_the_channels() -> None:
+    for keys in (range(8000), [f"user-{n}" for n in range(8000)]):
+        router = set_up(Keyed(lambda record: record), 4)
+        counts = Counter(map(router.pick, keys))
+        assert sorted(counts) == [0, 1, 2, 3]
+        assert max(counts.values()) < 1.2 * 2000
+
+
+def test_a_key_goes_by_its_group_so_that_state_can_be_rescaled() -> None:
+    for channels in (1, 3, 4, 128):
+        router = set_up(Keyed(lambda record: record, max_parallelism=128), channels)
+        for key in range(300):
+            group = key_group(key, 128)
+            assert 0 <= group < 128
+            assert router.pick(key) == group * channels // 128
+
+
+def test_more_channels_than_key_groups_is_a_bug() -> None:
+    with pytest.raises(AssertionError, match="more channels than key groups"):
+        Keyed(lambda record: record, max_parallelism=4).set_up(5)
+
+
+def test_a_key_that_is_not_hashable_is_routed_all_the_same() -> None:
+    router = set_up(Keyed(lambda record: record), 4)
+    assert router.pick([1, 2]) == router.pick((1, 2))
+    assert router.pick({"a": [1]}) == router.pick({"a": [1]})
+
+
+def test_the_memo_of_keys_has_a_bound() -> None:
+    router = Keyed(lambda record: record)
+    router.set_up(4)
+    first = [router.pick(key) for key in range(MEMO_KEYS + 10)]
+    assert len(router._memo) <= MEMO_KEYS
+    assert [router.pick(key) for key in range(MEMO_KEYS + 10)] == first
+
+
+SCRIPT = """
+import uuid
+from collections import OrderedDict
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
+from enum import Enum
+from headgate.core.egress.router import stable_hash
+
+class Colour(Enum):
+    RED = "red"
+
+class Plain:
+    def __init__(self, *values):
+        self.values = values
+
+keys = [
+    "text", "", "\\ud800", b"bytes", 7, -7, 2**70, 1.5, None, True, ("a", ("b", 3)), ["a"],
+    frozenset({"a", "b", "c", "d"}), {"x": {"p", "q", "r"}, "y": 2}, Colour.RED, int,
+    Plain("a", frozenset("wxyz")), date(2024, 1, 1), timedelta(3), Decimal("1.1"), uuid.UUID(int=3),
+    datetime(2024, 1, 1, tzinfo=timezone.utc), OrderedDict(b=1, a=2), 1j, range(3), len,
+]
+print(*map(stable_hash, keys))
+"""
+
+
+def test_hashes_are_the_same_in_every_process() -> None:
+    def hashes(seed: str) -> list[str]:
+        return subprocess.run(
+            [sys.executable, "-c", SCRIPT],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.split()
+
+    first = hashes("1")
+    assert len(first) == 26
+    assert hashes("2") == first
+    assert first[:2] == [str(stable_hash("text")), str(stable_hash(""))]
+
+
+def test_hashes_stay_what_they_are() -> None:
+    """State is stored by key group: another hash would lose it."""
+    assert [stable_hash(key) for key in ("a", 1, 1.5, b"a", ("a", 1), None)] == [
+        3320656311,
+        804215951,
+        1522272645,
+        2099290504,
+        1777910294,
+        821347078,
+    ]
+
+
+def test_split_by_keeps_order_and_leaves_out_empty_channels() -> None:
+    assert split_by([2, 0, 2], 3, ["a", "b", "c"], None) == [
+        (0, ["b"], None),
+        (2, ["a", "c"], None),
+    ]
+    assert split_by([2, 0, 2], 3, ["a", "b", "c"], [1, None, 3]) == [
+        (0, ["b"], [None]),
+        (2, ["a", "c"], [1, 3]),
+    ]

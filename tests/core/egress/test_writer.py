@@ -1,0 +1,725 @@
+"""The record writer: what a channel gets is what was emitted for it, in order.
+
+Rows 19-28, 31, 34-36, 149.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.base.elements import (
+    PREFIX,
+    Bundle,
+    Element,
+    LatencyMarker,
+    PickleSerializer,
+    StreamStatus,
+    Watermark,
+)
+from headgate.base.errors import PartitionFinished, SettingsInvalid, TaskCancelled
+from headgate.base.events import (
+    END_OF_PARTITION,
+    CheckpointBarrier,
+    EndOfSuperstep,
+    Event,
+)
+from headgate.core.buffers.global_pool import GlobalPool
+from headgate.core.egress.flusher import Flusher
+from headgate.core.egress.partition import Partition, PartitionKind
+from headgate.core.egress.router import Broadcast, Custom, Forward, Keyed, RoundRobin, Router
+from headgate.core.egress.writer import (
+    BUNDLE_BYTES,
+    BUNDLE_MAX_BYTES,
+    BUNDLE_RECORDS,
+    RecordWriter,
+    WriterStatistics,
+)
+from tests.arena import assert_all_home, plain_pool
+from tests.core.egress.kit import ChannelReader, MemoryStore, make_partition, readers_of
+
+MakePool = Callable[..., GlobalPool]
+
+
+class PlainText:
+    """One byte for each character: tests can count them."""
+
+    def __init__(self) -> None:
+        self.dumped: list[Sequence[Any]] = []
+
+    def dumps(self, records: Sequence[Any]) -> bytes:
+        self.dumped.append(records)
+        return "".join(records[0] if isinstance(records, tuple) else records).encode()
+
+    def loads(self, data: memoryview) -> list[str]:
+        return list(bytes(data).decode())
+
+
+def got_by(partition: Partition, readers: list[ChannelReader]) -> list[list[Element | Event]]:
+    """End the reading and say what every channel got."""
+    for reader in readers:
+        reader.read()
+        reader.close()
+    assert partition.pool.lent == 0
+    return [reader.got for reader in readers]
+
+
+# Where records go.
+
+
+def test_records_go_where_the_router_says(make_pool: MakePool) -> None:
+    partition = make_partition(make_pool(8), 3)
+    readers = readers_of(partition)
+    writer = RecordWriter(partition, RoundRobin())
+    for record in "abcd":
+        writer.emit(record)
+    writer.emit_all(["e", "f"])
+    writer.finish()
+    assert got_by(partition, readers) == [
+        [Bundle(["a", "d"]), END_OF_PARTITION],
+        [Bundle(["b", "e"]), END_OF_PARTITION],
+        [Bundle(["c", "f"]), END_OF_PARTITION],
+    ]
+    assert writer.records_out == 6
+
+
+def test_records_can_be_sent_to_a_chosen_channel(make_pool: MakePool) -> None:
+    partition = make_partition(make_pool(8), 2)
+    readers = readers_of(partition)
+    writer = RecordWriter(partition, Custom(lambda key, channels: 0))
+    writer.emit("a")
+    writer.emit_to(1, ["b", "c"])
+    writer.emit_to(0, ["d"])
+    writer.emit_to(0, [])
+    writer.finish()
+    assert got_by(partition, readers) == [
+        [Bundle(["a"]), Bundle(["d"]), END_OF_PARTITION],
+        [Bundle(["b", "c"]), END_OF_PARTITION],
+    ]
+    assert writer.records_out == 4
+
+
+def test_the_caller_may_reuse_its_lists(make_pool: MakePool) -> None:
+    partition = make_partition(make_pool(8))
+    readers = readers_of(partition)
+    writer = RecordWriter(partition, Forward())
+    records, times = ["a"], [1]
+    writer.emit_all(records, times)
+    records.append("x")
+    times.append(9)
+    writer.emit_all(["b"], [2])
+    writer.finish()
+    assert got_by(partition, readers) == [[Bundle(["a", "b"], [1, 2]), END_OF_PARTITION]]
+
+
+@pytest.mark.parametrize("router", [Forward(), Broadcast()])
+def test_emitting_nothing_writes_nothing(make_pool: MakePool, router: Router) -> None:
+    partition = make_partition(make_pool(8))
+    readers = readers_of(partition)
+    writer = RecordWriter(partition, router)
+    writer.emit_all([])
+    writer.emit_all([], [])
+    writer.seal()
+    assert partition.pool.held == 0
+    writer.finish()
+    assert got_by(partition, readers) == [[END_OF_PARTITION]]
+
+
+# Bundles.
+
+
+def test_records_wait_in_a_list_until_they_are_sealed(make_pool: MakePool) -> None:
+    partition = make_partition(make_pool(8))
+    serializer = PlainText()
+    writer = RecordWriter(partition, Forward(), serializer)
+    for record in "abc":
+        writer.emit(record)
+    assert (serializer.dumped, partition.pool.held) == ([], 0)
+    writer.seal()
+    assert serializer.dumped == [["a", "b", "c"]]
+    writer.seal()
+    assert len(serializer.dumped) == 1
+    writer.close()
+    partition.release()
+
+
+def test_a_bundle_holds_so_many_records_and_no_more(make_pool: MakePool) -> None:
+    partition = make_partition(make_pool(8, segment_bytes=8192), 1)
+    serializer = PlainText()
+    writer = RecordWriter(partition, Forward(), serializer)
+    for _ in range(BUNDLE_RECORDS - 1):
+        writer.emit("x")
+    assert serializer.dumped == []
+    writer.emit("x")
+    assert [len(bundle) for bundle in serializer.dumped] == [BUNDLE_RECORDS]
+    writer.emit_all(["x"] * (2 * BUNDLE_RECORDS + 1))
+    assert [len(bundle) for bundle in serializer.dumped[1:]] == [BUNDLE_RECORDS] * 2 + [1]
+    writer.close()
+    partition.release()
+
+
+def test_large_records_make_shorter_bundles(make_pool: MakePool) -> None:
+    partition = make_partition(make_pool(8, segment_bytes=1 << 20))
+    serializer = PlainText()
+    writer = RecordWriter(partition, Forward(), serializer)
+    record = "x" * (BUNDLE_BYTES // 10)
+    writer.emit(record)
+    writer.seal()
+    writer.emit_all([record] * 25, list(range(25)))
+    sizes = [len(bundle[0]) for bundle in serializer.dumped[1:]]
+    assert sizes == [9, 9, 7]
+    assert serializer.dumped[2] == ([record] * 9, list(range(9, 18)))
+    writer.close()
+    partition.release()
+
+
+def test_a_record_beyond_every_limit_travels_alone(make_pool: MakePool) -> None:
+    partition = make_partition(make_pool(8, segment_bytes=1 << 20))
+    serializer = PlainText()
+    writer = RecordWriter(partition, Forward(), serializer)
+    writer.emit("x" * (2 * BUNDLE_BYTES))
+    writer.seal()
+    writer.emit_all(["y", "z"])
+    assert serializer.dumped[1:] == [["y"], ["z"]]
+    writer.close()
+    partition.release()
+
+
+def test_many_large_records_never_add_up_to_an_element_that_is_refused(
+    make_pool: MakePool,
+) -> None:
+    partition = make_partition(make_pool(48, segment_bytes=1 << 20))
+    (reader,) = readers_of(partition)
+    writer = RecordWriter(partition, Forward())
+    records = [bytes([n]) * (BUNDLE_MAX_BYTES // 5) for n in range(7)]
+    writer.emit_all(records, list(range(7)))
+    writer.finish()
+    reader.read()
+    bundles = [element for element in reader.got if isinstance(element, Bundle)]
+    assert [len(bundle.records) for bundle in bundles] == [3, 4]
+    assert [record for bundle in bundles for record in bundle.records] == records
+    assert [time for bundle in bundles for time in bundle.timestamps or []] == list(range(7))
+    reader.close()
+
+
+def test_timestamps_travel_beside_their_records(make_pool: MakePool) -> None:
+    partition = make_partition(make_pool(8), 2)
+    readers = readers_of(partition)
+    writer = RecordWriter(partition, RoundRobin())
+    writer.emit("a", 1)
+    writer.emit("b", 2)
+    writer.emit_all(["c", "d", "e"], [3, None, 5])
+    writer.finish()
+    assert got_by(partition, readers) == [
+        [Bundle(["a", "c", "e"], [1, 3, 5]), END_OF_PARTITION],
+        [Bundle(["b", "d"], [2, None]), END_OF_PARTITION],
+    ]
+
+
+def test_timed_and_untimed_records_share_no_bundle_and_keep_their_order(
+    make_pool: MakePool,
+) -> None:
+    partition = make_partition(make_pool(8))
+    readers = readers_of(partition)
+    writer = RecordWriter(partition, Forward())
+    for record, time in [("a", 1), ("b", None), ("c", None), ("d", 0), ("e", 5)]:
+        writer.emit(record, time)
+    writer.finish()
+    assert got_by(partition, readers) == [
+        [
+            Bundle(["a"], [1]),
+            Bundle(["b", "c"]),
+            Bundle(["d", "e"], [0, 5]),
+            END_OF_PARTITION,
+        ]
+    ]
+
+
+# Elements and events among records.
+
+
+def test_elements_and_events_keep_their_place_among_records(make_pool: MakePool) -> None:
+    partition = make_partition(make_pool(16), 2)
+    readers = readers_of(partition)
+    writer = RecordWriter(partition, RoundRobin())
+    barrier = CheckpointBarrier(1, 0)
+    writer.emit_all(["a", "b"])
+    writer.emit_element(Watermark(5))
+    writer.emit("c")
+    writer.emit_element(StreamStatus(False), channel=1)
+    writer.broadcast_event(barrier)
+    writer.emit("d")
+    writer.finish()
+    assert got_by(partition, readers) == [
+        [Bundle(["a"]), Watermark(5), Bundle(["c"]), barrier, END_OF_PARTITION],
+        [
+            Bundle(["b"]),
+            Watermark(5),
+            StreamStatus(False),
+            barrier,
+            Bundle(["d"]),
+            END_OF_PARTITION,
+        ],
+    ]
+
+
+# Broadcast (rows 21, 22).
+
+
+def test_a_broadcast_record_is_serialized_once_into_one_shared_buffer(
+    make_pool: MakePool,
+) -> None:
+    partition = make_partition(make_pool(8), 3)
+    readers = readers_of(partition)
+    serializer = PlainText()
+    writer = RecordWriter(partition, Broadcast(), serializer)
+    writer.emit_all(["a", "b"])
+    writer.seal()
+    assert serializer.dumped == [["a", "b"]]
+    assert (partition.pool.lent, partition.queued) == (1, 3)
+    writer.flush_all()
+    polled = [reader.view.poll() for reader in readers]
+    assert {bytes(one.buffer.view) for one in polled if one} == {PREFIX.pack(3, 1) + b"ab"}
+    leases = [one.buffer.lease for one in polled if one]
+    assert leases[0] is leases[1] is leases[2]
+    for one in polled:
+        assert one is not None
+        one.buffer.release()
+    writer.finish()
+    for reader in readers:
+        reader.close()
+
+
+def test_each_broadcast_reader_has_its_own_position(make_pool: MakePool) -> None:
+    partition = make_partition(make_pool(8), 2)
+    fast, slow = readers_of(partition)
+    writer = RecordWriter(partition, Broadcast(), timeout_ms=0)
+    writer.emit("a")
+    fast.read()
+    writer.emit("b")
+    fast.read()
+    slow.read()
+    writer.finish()
+    expected = [Bundle(["a"]), Bundle(["b"]), END_OF_PARTITION]
+    assert got_by(partition, [fast, slow]) == [expected, expected]
+    assert writer.records_out == 2
+
+
+def test_a_broadcast_writer_can_send_to_one_channel_alone(make_pool: MakePool) -> None:
+    partition = make_partition(make_pool(16, segment_bytes=8), 2)
+    readers = readers_of(partition)
+    writer = RecordWriter(partition, Broadcast())
+    writer.emit("all")
+    writer.emit_to(1, ["only one"])
+    writer.emit_element(Watermark(3), channel=0)
+    writer.emit("all again")
+    writer.finish()
+    assert got_by(partition, readers) == [
+        [Bundle(["all"]), Watermark(3), Bundle(["all again"]), END_OF_PARTITION],
+        [Bundle(["all"]), Bundle(["only one"]), Bundle(["all again"]), END_OF_PARTITION],
+    ]
+
+
+# Buffers (rows 24, 25).
+
+
+def test_a_buffer_is_requested_at_the_first_byte_for_a_channel(make_pool: MakePool) -> None:
+    partition = make_partition(make_pool(8), 3)
+    writer = RecordWriter(partition, Custom(lambda key, channels: 2))
+    assert partition.pool.held == 0
+    writer.emit("a")
+    writer.seal()
+    assert [s.queued for s in partition.subpartitions] == [0, 0, 1]
+    writer.close()
+    partition.release()
+
+
+def test_no_buffer_is_requested_after_a_record_that_exactly_fills_one(
+    make_pool: MakePool,
+) -> None:
+    partition = make_partition(make_pool(8, segment_bytes=16))
+    writer = RecordWriter(partition, Forward(), PlainText())
+    writer.emit("x" * (16 - PREFIX.size))
+    writer.seal()
+    assert (partition.pool.lent, partition.queued) == (1, 1)
+    assert writer.statistics() == WriterStatistics(records_out=1, bytes_out=16, buffers_out=1)
+    writer.emit("y" * (32 - PREFIX.size))
+    writer.seal()
+    assert (partition.pool.lent, partition.queued, writer.buffers_out) == (3, 3, 3)
+    writer.emit("z")
+    writer.seal()
+    assert (partition.pool.lent, writer.buffers_out) == (4, 3)
+    writer.close()
+    partition.release()
+
+
+def test_an_element_spans_as_many_buffers_as_it_needs(make_pool: MakePool) -> None:
+    partition = make_partition(make_pool(200, segment_bytes=1))
+    readers = readers_of(partition)
+    writer = RecordWriter(partition, Forward(), PickleSerializer())
+    writer.emit("spanning")
+    writer.finish()
+    assert writer.bytes_out == writer.buffers_out > 10
+    assert got_by(partition, readers) == [[Bundle(["spanning"]), END_OF_PARTITION]]
+
+
+def test_a_second_builder_for_a_channel_that_has_one_is_a_bug(make_pool: MakePool) -> None:
+    partition = make_partition(make_pool(4))
+    writer = RecordWriter(partition, Forward())
+    writer.emit("a")
+    writer.seal()
+    with pytest.raises(AssertionError, match="while one is unfinished"):
+        writer._next_builder(0)
+    writer.close()
+    partition.release()
+
+
+def test_bytes_and_buffers_count_when_a_buffer_is_finished(make_pool: MakePool) -> None:
+    partition = make_partition(make_pool(8, segment_bytes=32), 2)
+    writer = RecordWriter(partition, RoundRobin(), PlainText())
+    writer.emit_all(["abc", "de"])
+    writer.seal()
+    assert writer.statistics() == WriterStatistics(records_out=2, bytes_out=0, buffers_out=0)
+    writer.broadcast_event(CheckpointBarrier(1, 0))
+    written = 2 * PREFIX.size + 5
+    assert writer.statistics() == WriterStatistics(2, bytes_out=written, buffers_out=2)
+    writer.broadcast_event(CheckpointBarrier(2, 0))
+    assert writer.statistics() == WriterStatistics(2, bytes_out=written, buffers_out=2)
+    partition.release()
+
+
+# Flushing (row 31).
+
+
+def test_without_a_timeout_only_full_buffers_are_told(make_pool: MakePool) -> None:
+    partition = make_partition(make_pool(8, segment_bytes=16))
+    (reader,) = readers_of(partition)
+    writer = RecordWriter(partition, Forward(), PlainText(), timeout_ms=-1)
+    writer.emit("x")
+    writer.seal()
+    assert reader.told == 0
+    writer.emit("y" * 16)
+    writer.seal()
+    assert reader.told == 1
+    writer.close()
+    reader.close()
+
+
+def test_timeout_zero_flushes_the_target_of_every_record(make_pool: MakePool) -> None:
+    partition = make_partition(make_pool(8), 2)
+    readers = readers_of(partition)
+    writer = RecordWriter(partition, RoundRobin(), timeout_ms=0)
+    told = []
+    for emit in (
+        lambda: writer.emit("a"),
+        lambda: writer.emit("b"),
+        lambda: writer.emit_element(Watermark(1), channel=1),
+        lambda: writer.emit_element(Watermark(2)),
+        lambda: writer.emit_to(0, ["c"]),
+    ):
+        emit()
+        told.append([reader.awake for reader in readers])
+        for reader in readers:
+            reader.read()
+    assert told == [[True, False], [False, True], [False, True], [True, True], [True, False]]
+    writer.finish()
+    assert got_by(partition, readers) == [
+        [Bundle(["a"]), Watermark(2), Bundle(["c"]), END_OF_PARTITION],
+        [Bundle(["b"]), Watermark(1), Watermark(2), END_OF_PARTITION],
+    ]
+
+
+def test_timeout_zero_flushes_every_channel_of_a_broadcast(make_pool: MakePool) -> None:
+    partition = make_partition(make_pool(8), 2)
+    readers = readers_of(partition)
+    writer = RecordWriter(partition, Broadcast(), timeout_ms=0)
+    writer.emit("a")
+    assert [reader.told for reader in readers] == [1, 1]
+    writer.emit_to(0, ["b"])
+    for reader in readers:
+        reader.read()
+    assert readers[0].got == [Bundle(["a"]), Bundle(["b"])]
+    writer.finish()
+    got_by(partition, readers)
+
+
+def test_one_channel_can_be_flushed(make_pool: MakePool) -> None:
+    partition = make_partition(make_pool(8), 2)
+    readers = readers_of(partition)
+    writer = RecordWriter(partition, RoundRobin())
+    writer.emit_all(["a", "b"])
+    writer.seal()
+    writer.flush(1)
+    assert [reader.told for reader in readers] == [0, 1]
+    writer.close()
+    for reader in readers:
+        reader.close()
+
+
+@pytest.mark.parametrize("timeout_ms", [-2, -100])
+def test_a_timeout_below_minus_one_is_refused(make_pool: MakePool, timeout_ms: int) -> None:
+    with pytest.raises(SettingsInvalid, match=f"{timeout_ms} is below -1") as caught:
+        RecordWriter(make_partition(make_pool(4)), Forward(), timeout_ms=timeout_ms)
+    assert caught.value.key == "execution.buffer-timeout.interval"
+
+
+# Availability and the end (rows 35, 62).
+
+
+def test_a_writer_is_available_while_its_partition_has_a_buffer(make_pool: MakePool) -> None:
+    partition = make_partition(make_pool(8), 1, maximum=2)
+    (reader,) = readers_of(partition)
+    told: list[str] = []
+    partition.pool.notify = lambda: told.append("available")
+    writer = RecordWriter(partition, Forward(), PlainText())
+    assert writer.available()
+    writer.emit("x" * 100)
+    writer.seal()
+    assert not writer.available()
+    reader.step()
+    assert told == ["available"]
+    assert writer.available()
+    writer.close()
+    reader.close()
+
+
+def test_a_full_pool_makes_the_writer_wait_in_the_middle_of_a_record(
+    make_pool: MakePool,
+) -> None:
+    waits: list[int] = []
+
+    def wait(condition: Callable[[], bool]) -> None:
+        waits.append(1)
+        while not condition():
+            assert readers[0].awake, "the writer waits and the reader sleeps"
+            readers[0].step()
+
+    partition = make_partition(make_pool(4, segment_bytes=16), 1, maximum=2, wait=wait)
+    readers = readers_of(partition)
+    writer = RecordWriter(partition, Forward())
+    writer.emit("x" * 500)
+    writer.finish()
+    assert len(waits) > 20
+    assert got_by(partition, readers) == [[Bundle(["x" * 500]), END_OF_PARTITION]]
+
+
+def test_closing_in_the_middle_of_a_record_gives_the_buffers_back(make_pool: MakePool) -> None:
+    def wait(condition: Callable[[], bool]) -> None:
+        raise TaskCancelled("by the user")
+
+    partition = make_partition(make_pool(4, segment_bytes=16), 1, maximum=2, wait=wait)
+    writer = RecordWriter(partition, Forward())
+    with pytest.raises(TaskCancelled):
+        writer.emit_all(["x" * 500] * BUNDLE_RECORDS)
+    writer.emit("waits in a list")
+    writer.close()
+    writer.close()
+    partition.release()
+    assert partition.pool.held == 0
+
+
+def test_nothing_can_be_written_after_the_end(make_pool: MakePool) -> None:
+    partition = make_partition(make_pool(4))
+    writer = RecordWriter(partition, Forward())
+    writer.finish()
+    writer.emit("a")
+    with pytest.raises(PartitionFinished):
+        writer.seal()
+    writer.close()
+    with pytest.raises(PartitionFinished):
+        writer.finish()
+    partition.release()
+
+
+def test_a_writer_whose_readers_have_all_gone_is_cancelled(make_pool: MakePool) -> None:
+    partition = make_partition(make_pool(4, segment_bytes=16))
+    (reader,) = readers_of(partition)
+    writer = RecordWriter(partition, Forward())
+    writer.emit("a")
+    reader.close()
+    with pytest.raises(TaskCancelled, match="released while written"):
+        writer.seal()
+    writer.close()
+
+
+def test_a_record_that_cannot_be_serialized_leaves_the_writer_usable(make_pool: MakePool) -> None:
+    partition = make_partition(make_pool(8))
+    readers = readers_of(partition)
+    writer = RecordWriter(partition, Forward())
+    writer.emit(lambda: None)
+    with pytest.raises(Exception, match="pickle"):
+        writer.seal()
+    writer.emit("a")
+    writer.finish()
+    assert got_by(partition, readers) == [[Bundle(["a"]), END_OF_PARTITION]]
+
+
+# Whatever is written, cut and read in whatever order: every channel gets what was meant for it.
+
+INT64 = st.integers(-(2**63), 2**63 - 1)
+RECORDS = st.integers(0, 9) | st.text(max_size=8) | st.binary(max_size=80)
+ELEMENTS = (
+    st.builds(Watermark, INT64)
+    | st.builds(StreamStatus, st.booleans())
+    | st.builds(LatencyMarker, INT64, INT64, st.integers(0, 99))
+)
+EVENTS = st.builds(CheckpointBarrier, INT64, INT64) | st.just(EndOfSuperstep())
+TIMES = st.none() | st.integers(0, 99)
+ACTIONS = st.one_of(
+    st.tuples(st.just("emit"), RECORDS, TIMES),
+    st.tuples(st.just("emit"), RECORDS, TIMES),
+    st.tuples(st.just("emit all"), st.lists(st.tuples(RECORDS, TIMES), max_size=9), st.booleans()),
+    st.tuples(st.just("emit to"), st.integers(0, 3), st.lists(RECORDS, max_size=3)),
+    st.tuples(st.just("element"), ELEMENTS, st.none() | st.integers(0, 3)),
+    st.tuples(st.just("event"), EVENTS),
+    st.tuples(st.just("seal")),
+    st.tuples(st.just("flush")),
+    st.tuples(st.just("tick")),
+    st.tuples(st.just("read"), st.integers(0, 3)),
+)
+ROUTERS: dict[str, Callable[[], Router]] = {
+    "round robin": RoundRobin,
+    "keyed": lambda: Keyed(lambda record: record),
+    "custom": lambda: Custom(lambda record, channels: len(repr(record)) % channels),
+    "broadcast": Broadcast,
+}
+Item = tuple[Any, ...] | Element | Event
+
+
+class Path:
+    """A writer, its readers, and what every channel should have got."""
+
+    def __init__(self, segment_bytes: int, channels: int, router: str, timeout_ms: int) -> None:
+        self.channels = channels
+        self.expected: list[list[Item]] = [[] for _ in range(channels)]
+        self.shelf = plain_pool(channels + 4, segment_bytes)
+        partition = make_partition(
+            self.shelf, channels, maximum=channels + 1, overdraft=2, wait=self._wait
+        )
+        self.partition = partition
+        self.readers = readers_of(partition)
+        self.writer = RecordWriter(partition, ROUTERS[router](), timeout_ms=timeout_ms)
+        self.flusher = Flusher("task", self.writer, now_ms=0)
+        self.now_ms = 0
+        self._model = ROUTERS[router]()
+        self._model.set_up(channels)
+
+    def do(self, action: tuple[Any, ...]) -> None:
+        match action:
+            case ("emit", record, time):
+                self._meant(record, time)
+                self.writer.emit(record, time)
+            case ("emit all", pairs, timed):
+                for record, time in pairs:
+                    self._meant(record, time if timed else None)
+                times = [time for _, time in pairs] if timed else None
+                self.writer.emit_all([record for record, _ in pairs], times)
+            case ("emit to", channel, records):
+                self.expected[channel % self.channels] += [(record, None) for record in records]
+                self.writer.emit_to(channel % self.channels, records)
+            case ("element", element, None):
+                for expected in self.expected:
+                    expected.append(element)
+                self.writer.emit_element(element)
+            case ("element", element, channel):
+                self.expected[channel % self.channels].append(element)
+                self.writer.emit_element(element, channel % self.channels)
+            case ("event", event):
+                for expected in self.expected:
+                    expected.append(event)
+                self.writer.broadcast_event(event)
+            case ("seal",):
+                self.writer.seal()
+            case ("flush",):
+                self.writer.flush_all()
+            case ("tick",):
+                self.now_ms += 60
+                self.flusher.tick(self.now_ms)
+            case ("read", channel):
+                self.readers[channel % self.channels].step()
+        self.shelf.check()
+
+    def _meant(self, record: Any, time: int | None) -> None:
+        if self._model.is_broadcast:
+            for expected in self.expected:
+                expected.append((record, time))
+        else:
+            self.expected[self._model.pick(record)].append((record, time))
+
+    def _wait(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            awake = [reader for reader in self.readers if reader.awake]
+            assert awake, "the writer waits for a buffer and every reader sleeps"
+            awake[0].step()
+
+
+def flat(got: list[Element | Event]) -> list[Item]:
+    """Records with their times instead of bundles: how they are bundled is the writer's choice."""
+    items: list[Item] = []
+    for element in got:
+        if isinstance(element, Bundle):
+            times = element.timestamps or [None] * len(element.records)
+            items += zip(element.records, times, strict=True)
+        else:
+            items.append(element)
+    return items
+
+
+@given(
+    actions=st.lists(ACTIONS, max_size=40),
+    segment_bytes=st.integers(1, 200) | st.integers(1, 12),
+    channels=st.integers(1, 4),
+    router=st.sampled_from([*ROUTERS]),
+    timeout_ms=st.sampled_from([-1, 0, 100]),
+)
+def test_every_channel_gets_what_was_meant_for_it_in_order(
+    actions: list[tuple[Any, ...]], segment_bytes: int, channels: int, router: str, timeout_ms: int
+) -> None:
+    path = Path(segment_bytes, channels, router, timeout_ms)
+    for action in actions:
+        path.do(action)
+    path.writer.seal()
+    path.writer.flush_all()
+    for reader, expected in zip(path.readers, path.expected, strict=True):
+        reader.read()
+        assert flat(reader.got) == expected  # all of it, though the buffers are not full
+    path.writer.finish()
+    for reader in path.readers:
+        reader.read()
+        assert reader.got[-1] == END_OF_PARTITION
+        reader.close()
+    assert path.partition.released
+    assert_all_home(path.shelf)
+
+
+@given(actions=st.lists(ACTIONS, max_size=30), segment_bytes=st.integers(1, 200))
+def test_a_blocking_partition_gives_every_reader_what_was_meant_for_it(
+    actions: list[tuple[Any, ...]], segment_bytes: int
+) -> None:
+    shelf = plain_pool(4, segment_bytes)
+    partition = make_partition(shelf, 1, PartitionKind.BLOCKING, stores=[MemoryStore()])
+    writer = RecordWriter(partition, Forward())
+    expected: list[Item] = []
+    for action in actions:
+        match action:
+            case ("emit", record, time):
+                expected.append((record, time))
+                writer.emit(record, time)
+            case ("event", event):
+                expected.append(event)
+                writer.broadcast_event(event)
+            case ("flush",):
+                writer.seal()
+                writer.flush_all()
+        partition.pool.check()
+    writer.finish()
+    assert partition.pool.lent == 0
+    for _ in range(2):
+        (reader,) = readers_of(partition)
+        reader.read()
+        assert flat(reader.got) == [*expected, END_OF_PARTITION]
+        reader.close()
+    partition.release()
+    assert_all_home(shelf)

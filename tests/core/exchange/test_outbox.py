@@ -1,0 +1,165 @@
+"""The outbox: order, water marks, release of buffers. Rows 114, 126, 133."""
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from headgate.core.buffers.buffer import Buffer, Lease
+from headgate.core.buffers.segment import Segment
+from headgate.core.exchange.outbox import MAX_PARTS, Outbox
+from tests.arena import plain_segments
+
+
+class Home:
+    """Counts what comes back."""
+
+    def __init__(self) -> None:
+        self.back: list[int] = []
+
+    def segment_returned(self, segment: Segment) -> None:
+        self.back.append(segment.index)
+
+
+def leased(home: Home, segment: Segment, data: bytes) -> Buffer:
+    segment.memory[: len(data)] = data
+    return Buffer(segment.memory[: len(data)], Lease(segment, home))
+
+
+def test_writable_until_above_the_high_mark_and_again_below_the_low_one() -> None:
+    outbox = Outbox(low_bytes=5, high_bytes=8)
+    outbox.add(bytes(8))
+    assert outbox.writable  # at the mark, not above it
+    outbox.add(b"x")
+    assert not outbox.writable
+    outbox.sent(4)
+    assert outbox.pending_bytes == 5
+    assert not outbox.writable
+    outbox.sent(1)
+    assert outbox.writable
+
+
+def test_marks_count_buffers_with_their_heads() -> None:
+    home, (segment,) = Home(), plain_segments(1)
+    outbox = Outbox(low_bytes=5, high_bytes=8)
+    outbox.add_buffer(b"head", leased(home, segment, b"12345"))
+    assert outbox.pending_bytes == 9
+    assert not outbox.writable
+
+
+def test_buffer_is_released_with_its_last_byte() -> None:
+    home, (segment,) = Home(), plain_segments(1)
+    outbox = Outbox(5, 8)
+    outbox.add_buffer(b"head", leased(home, segment, b"12345"))
+    outbox.sent(8)
+    assert home.back == []
+    outbox.sent(1)
+    assert home.back == [0]
+
+
+@pytest.mark.parametrize("step", range(1, 24))
+def test_partial_sends_give_the_same_bytes_at_every_step(step: int) -> None:
+    home, segments = Home(), plain_segments(2)
+    outbox = Outbox(5, 8)
+    outbox.add(b"frame 1;")
+    outbox.add_buffer(b"head;", leased(home, segments[0], b"abc"))
+    outbox.add_buffer(b"h;", leased(home, segments[1], b"de"))
+    outbox.add(b"end")
+    sent = b""
+    while parts := outbox.gather():
+        piece = b"".join(parts)[:step]
+        sent += piece
+        outbox.sent(len(piece))
+    assert sent == b"frame 1;head;abch;deend"
+    assert home.back == [0, 1]
+    assert outbox.pending_bytes == 0
+
+
+def test_empty_buffer_is_released_at_once_and_its_head_goes() -> None:
+    home, (segment,) = Home(), plain_segments(1)
+    outbox = Outbox(5, 8)
+    outbox.add_buffer(b"head", leased(home, segment, b""))
+    assert home.back == [0]
+    assert outbox.gather() == [b"head"]
+
+
+def test_close_releases_what_was_not_sent_once() -> None:
+    home, segments = Home(), plain_segments(2)
+    outbox = Outbox(5, 8)
+    outbox.add_buffer(b"head", leased(home, segments[0], b"abc"))
+    outbox.add_buffer(b"head", leased(home, segments[1], b"abc"))
+    outbox.sent(5)
+    outbox.close()
+    outbox.close()
+    assert home.back == [0, 1]
+    assert outbox.gather() == [] and outbox.pending_bytes == 0
+
+
+def test_one_call_gets_no_more_parts_than_the_kernel_takes() -> None:
+    outbox = Outbox(5, 8)
+    for _ in range(MAX_PARTS + 1):
+        outbox.add(b"x")
+    assert len(outbox.gather()) == MAX_PARTS
+    outbox.sent(MAX_PARTS)
+    assert len(outbox.gather()) == 1
+
+
+def test_more_sent_than_there_was_is_a_bug() -> None:
+    outbox = Outbox(5, 8)
+    outbox.add(b"x")
+    with pytest.raises(AssertionError):
+        outbox.sent(2)
+
+
+class OutboxTwin(RuleBasedStateMachine):
+    """Bytes leave in order, buffers go home when their bytes have gone, marks hold."""
+
+    @initialize(low=st.integers(1, 10), more=st.integers(0, 10))
+    def open(self, low: int, more: int) -> None:
+        self.low, self.high = low, low + more
+        self.outbox = Outbox(self.low, self.high)
+        self.home = Home()
+        self.put = b""
+        self.gone = 0
+        self.ends: list[int] = []  # where in the stream each buffer ends
+        self.writable = True
+
+    @rule(data=st.binary(min_size=1, max_size=9))
+    def frame_is_added(self, data: bytes) -> None:
+        self.outbox.add(data)
+        self._grown(data)
+
+    @rule(data=st.binary(max_size=9))
+    def buffer_is_added(self, data: bytes) -> None:
+        segment = Segment(len(self.ends), memoryview(bytearray(16)))
+        self.outbox.add_buffer(b"hd", leased(self.home, segment, data))
+        self._grown(b"hd" + data)
+        self.ends.append(len(self.put) if data else 0)
+
+    @rule(count=st.integers(1, 30))
+    def socket_takes(self, count: int) -> None:
+        data = b"".join(self.outbox.gather())[:count]
+        assert data == self.put[self.gone : self.gone + len(data)]
+        self.outbox.sent(len(data))
+        self.gone += len(data)
+        if len(self.put) - self.gone < self.low:
+            self.writable = True
+
+    def _grown(self, data: bytes) -> None:
+        self.put += data
+        if len(self.put) - self.gone > self.high:
+            self.writable = False
+
+    @invariant()
+    def law_holds(self) -> None:
+        assert self.outbox.pending_bytes == len(self.put) - self.gone
+        assert self.outbox.writable == self.writable
+        through = [number for number, end in enumerate(self.ends) if end <= self.gone]
+        assert sorted(self.home.back) == through
+
+    def teardown(self) -> None:
+        if hasattr(self, "outbox"):
+            self.outbox.close()
+            assert sorted(self.home.back) == list(range(len(self.ends)))
+
+
+TestOutboxTwin = OutboxTwin.TestCase

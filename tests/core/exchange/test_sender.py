@@ -1,0 +1,531 @@
+"""The sending end: credit, fairness, errors of single readers. Rows 116-118, 120-129, 138-140."""
+
+import zlib
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from headgate.base.elements import ByteLike
+from headgate.base.errors import PartitionNotFound, PeerBrokeProtocol, UnknownReceiver
+from headgate.base.events import END_OF_PARTITION, TaskEvent, encode_event
+from headgate.base.ids import ChannelId, PartitionId, PeerName
+from headgate.core.buffers.buffer import Buffer
+from headgate.core.egress.dispatcher import EventDispatcher
+from headgate.core.exchange.frames import (
+    BUFFER_HEAD,
+    PREFIX,
+    AddCredit,
+    Alive,
+    Backlog,
+    Cancel,
+    ErrorCode,
+    ErrorReport,
+    Kind,
+    Message,
+    PartitionRequest,
+    TaskEventRequest,
+    decode,
+)
+from headgate.core.exchange.outbox import Outbox
+from headgate.core.exchange.sender import MAX_CREDIT, SenderSession
+from headgate.core.exchange.view import Polled
+
+PEER = PeerName("consumer")
+A, B, C = ChannelId(1), ChannelId(2), ChannelId(3)
+P = PartitionId("p")
+
+
+class FakeView:
+    """A queue of payloads; texts are data, None is an event."""
+
+    def __init__(self, on_data: Callable[[], None]) -> None:
+        self.on_data = on_data
+        self.queue: deque[bytes | None] = deque()
+        self.is_released = False
+        self.failure: Exception | None = None
+        self.releases = 0
+
+    def put(self, *payloads: bytes | None) -> None:
+        self.queue.extend(payloads)
+        self.on_data()
+
+    def poll(self) -> Polled | None:
+        if self.is_released or not self.queue:
+            return None
+        payload = self.queue.popleft()
+        event = encode_event(END_OF_PARTITION)
+        buffer = Buffer(event, is_event=True) if payload is None else Buffer(payload)
+        return Polled(buffer, bool(self.queue), self.backlog, self._next_is_event())
+
+    def available(self, has_credit: bool) -> bool:
+        return bool(self.queue) and (has_credit or self._next_is_event())
+
+    @property
+    def backlog(self) -> int:
+        return sum(payload is not None for payload in self.queue)
+
+    def fail(self, why: Exception | None) -> None:
+        self.is_released, self.failure = True, why
+        self.queue.clear()
+        self.on_data()
+
+    def release(self) -> None:
+        self.is_released = True
+        self.releases += 1
+
+    def _next_is_event(self) -> bool:
+        return bool(self.queue) and self.queue[0] is None
+
+
+class Ping(TaskEvent):
+    __slots__ = ()
+
+
+@dataclass
+class Desk:
+    """A session with its surroundings: partitions are made at the first request."""
+
+    uses_credit: bool = True
+    codec: "Deflate | None" = None
+    views: list[FakeView] = field(default_factory=list)
+    missing: bool = False
+    broken: Exception | None = None
+    wakes: int = 0
+
+    def __post_init__(self) -> None:
+        self.outbox = Outbox(1000, 2000)
+        self.events = EventDispatcher()
+        self.session = SenderSession(
+            self,
+            self.events,
+            self.outbox,
+            PEER,
+            self._wake,
+            uses_credit=self.uses_credit,
+            codec=self.codec,
+        )
+
+    def create_view(
+        self, partition: PartitionId, subpartition: int, on_data: Callable[[], None]
+    ) -> FakeView:
+        if self.missing:
+            raise PartitionNotFound(partition)
+        if self.broken is not None:
+            raise self.broken
+        self.views.append(FakeView(on_data))
+        return self.views[-1]
+
+    def ask(self, receiver: ChannelId, credit: int) -> FakeView:
+        self.session.message_received(PartitionRequest(receiver, credit, 0, P))
+        return self.views[-1]
+
+    def grant(self, receiver: ChannelId, credit: int) -> None:
+        self.session.message_received(AddCredit(((receiver, credit),)))
+
+    def credit(self, receiver: ChannelId) -> int:
+        return self.session.readers[receiver].credit
+
+    def pump(self, frames: int = 100) -> list[tuple[int, int, int, int, bytes] | Message]:
+        """What goes out: (receiver, sequence, backlog, flags, payload) or a message."""
+        self.session.pump(frames)
+        self.session.check()
+        stream = b"".join(self.outbox.gather())
+        self.outbox.sent(len(stream))
+        return parse(stream)
+
+    def receivers(self, frames: int = 100) -> list[int]:
+        return [one[0] for one in self.pump(frames) if isinstance(one, tuple)]
+
+    def _wake(self) -> None:
+        self.wakes += 1
+
+
+def parse(stream: bytes) -> list[tuple[int, int, int, int, bytes] | Message]:
+    found: list[tuple[int, int, int, int, bytes] | Message] = []
+    while stream:
+        length, _, _, kind = PREFIX.unpack_from(stream)
+        end = PREFIX.size + length
+        if kind == Kind.BUFFER:
+            head = BUFFER_HEAD.unpack_from(stream)
+            found.append((*head[4:8], stream[BUFFER_HEAD.size : end]))
+        else:
+            found.append(decode(Kind(kind), memoryview(stream)[PREFIX.size : end], PEER))
+        stream = stream[end:]
+    return found
+
+
+class Deflate:
+    def compress(self, data: ByteLike) -> bytes:
+        return zlib.compress(data)
+
+    def decompress(self, data: ByteLike, size: int) -> bytes:
+        return zlib.decompress(data)
+
+
+# Credit.
+
+
+def test_every_data_buffer_costs_one_credit_and_stops_at_none() -> None:
+    desk = Desk()
+    desk.ask(A, 2).put(b"0", b"1", b"2")
+    assert desk.pump() == [(A, 0, 2, 0, b"0"), (A, 1, 1, 0, b"1")]
+    assert desk.credit(A) == 0
+    assert desk.pump() == []
+
+
+def test_new_credit_sends_on_where_it_stopped() -> None:
+    desk = Desk()
+    desk.ask(A, 1).put(b"0", b"1", b"2")
+    desk.pump()
+    woken = desk.wakes
+    desk.grant(A, 1)
+    assert desk.wakes == woken + 1
+    assert desk.pump() == [(A, 1, 1, 0, b"1")]
+
+
+def test_events_are_free_and_go_without_credit() -> None:
+    desk = Desk()
+    desk.ask(A, 1).put(b"0", None, None, b"1")
+    assert [one[1:4] for one in desk.pump()] == [(0, 1, 0), (1, 1, 1), (2, 1, 1)]  # type: ignore[index]
+    assert desk.credit(A) == 0
+
+
+def test_event_behind_data_waits_for_it() -> None:
+    desk = Desk()
+    desk.ask(A, 1).put(b"0", b"1", None)
+    assert [one[1] for one in desk.pump()] == [0]  # type: ignore[index]
+
+
+def test_empty_buffer_advances_the_sequence_and_costs_nothing() -> None:
+    desk = Desk()
+    desk.ask(A, 1).put(b"", b"", b"0")
+    assert desk.pump() == [(A, 0, 2, 0, b""), (A, 1, 1, 0, b""), (A, 2, 0, 0, b"0")]
+    assert desk.credit(A) == 0
+
+
+def test_message_may_grant_several_receivers() -> None:
+    desk = Desk()
+    for receiver in (A, B):
+        desk.ask(receiver, 1)
+    desk.session.message_received(AddCredit(((A, 2), (B, 3))))
+    assert (desk.credit(A), desk.credit(B)) == (3, 4)
+
+
+@pytest.mark.parametrize("credit", [0, MAX_CREDIT])
+def test_senseless_credit_breaks_the_protocol(credit: int) -> None:
+    desk = Desk()
+    desk.ask(A, 1)
+    with pytest.raises(PeerBrokeProtocol, match=f"{credit} credits for channel 1"):
+        desk.grant(A, credit)
+
+
+def test_without_credit_control_nothing_is_counted() -> None:
+    desk = Desk(uses_credit=False)
+    desk.ask(A, 0).put(b"0", b"1", b"2")
+    assert desk.receivers() == [A, A, A]
+    assert desk.credit(A) == MAX_CREDIT
+
+
+# Order of readers.
+
+
+def test_readers_take_turns_buffer_by_buffer() -> None:
+    desk = Desk()
+    for receiver in (A, B, C):
+        desk.ask(receiver, 9).put(b"x", b"x", b"x")
+    assert desk.receivers() == [A, B, C, A, B, C, A, B, C]
+
+
+def test_reader_stands_in_the_queue_at_most_once() -> None:
+    desk = Desk()
+    view = desk.ask(A, 9)
+    for _ in range(3):
+        view.put(b"x")
+        desk.grant(A, 1)
+        desk.session.check()
+    assert len(desk.session._available) == 1
+    assert desk.receivers() == [A, A, A]
+
+
+def test_reader_without_credit_does_not_hold_up_others() -> None:
+    desk = Desk()
+    desk.ask(A, 1).put(*[b"a"] * 5)
+    desk.ask(B, 5).put(*[b"b"] * 5)
+    assert desk.receivers() == [A, B, B, B, B, B]
+
+
+def test_pump_moves_no_more_frames_than_it_may() -> None:
+    desk = Desk()
+    desk.ask(A, 9).put(b"x", b"x", b"x")
+    assert desk.receivers(2) == [A, A]
+    assert desk.session.has_work
+    assert desk.receivers(2) == [A]
+    assert not desk.session.has_work
+
+
+def test_nothing_is_written_while_the_connection_is_not_writable() -> None:
+    desk = Desk()
+    desk.outbox.writable = False
+    desk.ask(A, 1).put(b"x")
+    desk.session.pump(9)
+    assert desk.outbox.pending_bytes == 0 and desk.session.has_work
+    desk.outbox.writable = True
+    assert desk.receivers() == [A]
+
+
+def test_data_that_was_there_before_the_request_goes_at_once() -> None:
+    desk = Desk()
+
+    class Ready(FakeView):
+        def __init__(self, on_data: Callable[[], None]) -> None:
+            super().__init__(on_data)
+            self.put(b"x")  # the view tells of data while it is being made
+
+    desk.create_view = lambda partition, index, on_data: Ready(on_data)  # type: ignore[method-assign]
+    desk.session.message_received(PartitionRequest(A, 1, 0, P))
+    assert desk.receivers() == [A]
+
+
+# Backlog for receivers without exclusive buffers.
+
+
+def test_backlog_is_announced_once_per_need_when_credit_began_at_zero() -> None:
+    desk = Desk()
+    view = desk.ask(A, 0)
+    view.put(b"0")
+    view.put(b"1")
+    assert desk.pump() == [Backlog(A, 1)]
+    assert desk.pump() == []
+    desk.grant(A, 1)
+    assert desk.pump() == [(A, 0, 1, 0, b"0")]  # the buffer itself tells that one is left
+    desk.grant(A, 1)
+    assert desk.pump() == [(A, 1, 0, 0, b"1")]
+    view.put(b"2")
+    assert desk.pump() == [Backlog(A, 1)]
+
+
+def test_backlog_is_not_announced_when_credit_began_above_zero() -> None:
+    desk = Desk()
+    view = desk.ask(A, 1)
+    view.put(b"0")
+    desk.pump()
+    view.put(b"1")
+    assert desk.pump() == []
+
+
+def test_backlog_behind_an_event_is_announced_by_the_event() -> None:
+    desk = Desk()
+    desk.ask(A, 0).put(None, b"0")
+    assert [one[:4] for one in desk.pump()] == [(A, 0, 1, 1)]  # type: ignore[index]
+    assert desk.pump() == []
+
+
+# Requests and their ends.
+
+
+def test_partition_that_is_not_found_is_reported_to_that_receiver() -> None:
+    desk = Desk(missing=True)
+    desk.session.message_received(PartitionRequest(A, 1, 0, P))
+    (report,) = desk.pump()
+    assert isinstance(report, ErrorReport)
+    assert (report.receiver, report.code) == (A, ErrorCode.PARTITION_NOT_FOUND)
+    assert report.partition == P
+    assert A not in desk.session.readers
+
+
+def test_receiver_may_ask_again_after_not_found() -> None:
+    desk = Desk(missing=True)
+    desk.session.message_received(PartitionRequest(A, 1, 0, P))
+    desk.grant(A, 1)  # sent before it knew; forgotten
+    desk.pump()
+    desk.missing = False
+    desk.ask(A, 1).put(b"0", b"1")
+    assert desk.receivers() == [A]
+
+
+def test_partition_that_cannot_be_opened_is_reported_to_that_receiver() -> None:
+    desk = Desk(broken=OSError("the disk is gone"))
+    desk.session.message_received(PartitionRequest(A, 1, 0, P))
+    (report,) = desk.pump()
+    assert isinstance(report, ErrorReport)
+    assert (report.receiver, report.code) == (A, ErrorCode.INTERNAL)
+    assert "the disk is gone" in report.text
+
+
+def test_receiver_that_asks_twice_breaks_the_protocol() -> None:
+    desk = Desk()
+    desk.ask(A, 1)
+    with pytest.raises(PeerBrokeProtocol, match="channel 1 requested twice"):
+        desk.ask(A, 1)
+
+
+def test_released_view_reports_its_cause() -> None:
+    desk = Desk()
+    view = desk.ask(A, 1)
+    view.fail(ValueError("the task broke"))
+    (report,) = desk.pump()
+    assert isinstance(report, ErrorReport)
+    assert (report.receiver, report.code) == (A, ErrorCode.PRODUCER_FAILED)
+    assert "the task broke" in report.text
+    assert view.releases == 1
+
+
+def test_released_view_without_a_cause_is_an_early_end() -> None:
+    desk = Desk()
+    desk.ask(A, 1).fail(None)
+    (report,) = desk.pump()
+    assert isinstance(report, ErrorReport) and "before all was read" in report.text
+
+
+def test_view_released_while_its_reader_stands_in_the_queue_is_reported_once() -> None:
+    desk = Desk()
+    view = desk.ask(A, 1)
+    other = desk.ask(B, 1)
+    view.put(b"0")
+    other.put(b"1")
+    view.fail(None)
+    reports = [one for one in desk.pump() if isinstance(one, ErrorReport)]
+    assert [report.receiver for report in reports] == [A]
+
+
+def test_view_released_while_an_event_without_credit_waits_is_reported() -> None:
+    desk = Desk()
+    view = desk.ask(A, 1)
+    view.put(b"0", None)
+    desk.pump(1)
+    assert desk.credit(A) == 0 and desk.session.has_work
+    view.fail(ValueError("the task broke"))
+    (report,) = desk.pump()
+    assert isinstance(report, ErrorReport) and "the task broke" in report.text
+
+
+def test_failed_reader_leaves_the_others_alone() -> None:
+    desk = Desk()
+    failing, fine = desk.ask(A, 1), desk.ask(B, 1)
+    failing.fail(None)
+    fine.put(b"0")
+    assert desk.receivers() == [B]
+
+
+def test_cancel_releases_the_view_and_sends_no_more() -> None:
+    desk = Desk()
+    view = desk.ask(A, 9)
+    view.put(b"0", b"1")
+    desk.receivers(1)
+    desk.session.message_received(Cancel(A))
+    assert view.releases == 1
+    assert desk.pump() == []
+    desk.session.message_received(Cancel(A))  # a second one hurts nobody
+
+
+def test_credit_for_a_stranger_is_an_error() -> None:
+    desk = Desk()
+    desk.ask(A, 1)
+    with pytest.raises(UnknownReceiver, match="channel 2") as caught:
+        desk.grant(B, 1)
+    assert caught.value.receiver == B and caught.value.peer == PEER
+
+
+def test_credit_that_crossed_an_error_is_forgotten() -> None:
+    desk = Desk()
+    desk.ask(A, 1).fail(None)
+    desk.grant(A, 1)
+
+
+def test_close_releases_every_view_and_answers_nothing_more() -> None:
+    desk = Desk()
+    views = [desk.ask(A, 1), desk.ask(B, 1)]
+    views[0].put(b"0")
+    desk.session.close()
+    views[1].put(b"1")
+    views[1].fail(None)
+    assert [view.releases for view in views] == [1, 1]
+    assert desk.pump() == []
+
+
+def test_statistics_show_a_moment_of_a_reader() -> None:
+    desk = Desk()
+    desk.ask(A, 2).put(b"0", b"1", b"2")
+    desk.pump(1)
+    moment = desk.session.readers[A].statistics()
+    assert (moment.credit, moment.sequence, moment.backlog) == (1, 1, 2)
+
+
+@pytest.mark.parametrize("message", [Alive(), Backlog(A, 1)])
+def test_message_for_the_other_side_breaks_the_protocol(message: Message) -> None:
+    with pytest.raises(PeerBrokeProtocol, match="not for the sending side"):
+        Desk().session.message_received(message)
+
+
+def test_error_of_the_consumer_ends_the_connection() -> None:
+    with pytest.raises(PeerBrokeProtocol, match="no room"):
+        Desk().session.message_received(ErrorReport(A, 4, P, "no room"))
+
+
+# Task events.
+
+
+def test_task_event_reaches_its_subscriber() -> None:
+    desk, got = Desk(), list[TaskEvent]()
+    desk.events.register(P)
+    desk.events.subscribe(P, Ping, got.append)
+    desk.session.message_received(TaskEventRequest(A, P, encode_event(Ping())))
+    assert [type(event) for event in got] == [Ping]
+    assert desk.pump() == []
+
+
+def test_unclaimed_task_event_is_reported_to_its_sender() -> None:
+    desk = Desk()
+    desk.session.message_received(TaskEventRequest(A, P, encode_event(Ping())))
+    (report,) = desk.pump()
+    assert isinstance(report, ErrorReport)
+    assert (report.receiver, report.code) == (A, ErrorCode.EVENT_UNCLAIMED)
+
+
+def test_subscriber_that_fails_is_reported_to_the_sender_of_the_event() -> None:
+    def fail(event: TaskEvent) -> None:
+        raise ValueError("the subscriber broke")
+
+    desk = Desk()
+    desk.events.register(P)
+    desk.events.subscribe(P, Ping, fail)
+    desk.session.message_received(TaskEventRequest(A, P, encode_event(Ping())))
+    (report,) = desk.pump()
+    assert isinstance(report, ErrorReport)
+    assert (report.receiver, report.code) == (A, ErrorCode.INTERNAL)
+    assert "the subscriber broke" in report.text
+
+
+def test_runtime_event_is_no_task_event() -> None:
+    with pytest.raises(PeerBrokeProtocol, match="EndOfPartition is no task event"):
+        Desk().session.message_received(TaskEventRequest(A, P, encode_event(END_OF_PARTITION)))
+
+
+# Compression.
+
+
+def test_buffer_is_flagged_compressed_only_when_it_profits() -> None:
+    desk = Desk(codec=Deflate())
+    desk.ask(A, 9).put(bytes(200), b"short", None)
+    first, second, third = desk.pump()
+    assert isinstance(first, tuple) and isinstance(second, tuple) and isinstance(third, tuple)
+    assert first[3] == 2 and len(first[4]) < 100
+    assert second[3:] == (0, b"short")
+    assert third[3] == 1
+
+
+def test_compressed_buffer_lets_the_original_go() -> None:
+    released: list[int] = []
+
+    class Counted(Buffer):
+        def release(self) -> None:
+            released.append(1)
+
+    desk = Desk(codec=Deflate())
+    view = desk.ask(A, 1)
+    view.poll = lambda: Polled(Counted(bytes(200)), False, 0, False)  # type: ignore[method-assign]
+    view.put(b"stands for it")
+    desk.pump()
+    assert released == [1]

@@ -1,0 +1,274 @@
+"""The deserializer: elements come out as they went in, however cut. Rows 29, 30, 155."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.base.elements import (
+    LENGTH,
+    Bundle,
+    Element,
+    LatencyMarker,
+    PickleSerializer,
+    StreamStatus,
+    Watermark,
+    encode_element,
+)
+from headgate.base.errors import ElementBroken, ElementTooLarge
+from headgate.core.buffers.buffer import Buffer
+from headgate.core.ingress.deserializer import Deserializer, Got
+
+
+class Counted(Buffer):
+    """A buffer that knows how often it was released."""
+
+    releases: int = 0
+
+    def release(self) -> None:
+        self.releases += 1
+
+
+class FakeSpill:
+    def __init__(self, room: "FakeRoom") -> None:
+        self.room = room
+        self.data = bytearray()
+
+    def write(self, data: memoryview) -> None:
+        self.data += data
+
+    def view(self) -> memoryview:
+        return memoryview(self.data)
+
+    def close(self) -> None:
+        self.room.open_files -= 1
+
+
+class FakeRoom:
+    """Counts the files it has opened and those that are open."""
+
+    def __init__(self) -> None:
+        self.opened = 0
+        self.open_files = 0
+
+    def open(self) -> FakeSpill:
+        self.opened += 1
+        self.open_files += 1
+        return FakeSpill(self)
+
+
+def encoded(*elements: Element) -> bytes:
+    return b"".join(
+        prefix + bytes(body)
+        for prefix, body in (encode_element(element, PickleSerializer()) for element in elements)
+    )
+
+
+def read(deserializer: Deserializer, data: bytes) -> list[tuple[Got, Element | None]]:
+    """Feed one buffer and read it to its end, as a task does."""
+    buffer = Counted(data)
+    deserializer.feed(buffer)
+    seen = []
+    while True:
+        got, element = deserializer.next()
+        seen.append((got, element))
+        assert (element is None) == (got is Got.PART)
+        if got is not Got.MIDDLE:
+            assert buffer.releases == 1
+            return seen
+
+
+def elements_of(seen: list[tuple[Got, Element | None]]) -> list[Element]:
+    return [element for _, element in seen if element is not None]
+
+
+A, B = Bundle([1, "two", None]), Watermark(77)
+SOME: list[Element] = [
+    A,
+    B,
+    Bundle(["x"], [5]),
+    Bundle(["x", "y"], [5, None]),
+    StreamStatus(False),
+    LatencyMarker(1, 2, 3),
+    Bundle([]),
+]
+
+
+def test_results_tell_middle_last_and_part() -> None:
+    data = encoded(A, B, A)
+    deserializer = Deserializer()
+    assert read(deserializer, data[:-1]) == [(Got.MIDDLE, A), (Got.MIDDLE, B), (Got.PART, None)]
+    assert read(deserializer, data[-1:]) == [(Got.LAST, A)]
+    assert read(deserializer, encoded(A)) == [(Got.LAST, A)]
+
+
+def test_result_of_a_spanning_element_tells_whether_the_buffer_holds_more() -> None:
+    data = encoded(A, B)
+    deserializer = Deserializer()
+    read(deserializer, data[:3])
+    assert read(deserializer, data[3:]) == [(Got.MIDDLE, A), (Got.LAST, B)]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 7, 1000])
+def test_elements_survive_buffers_of_any_size(size: int) -> None:
+    data, deserializer = encoded(*SOME), Deserializer()
+    got: list[Element] = []
+    for at in range(0, len(data), size):
+        got += elements_of(read(deserializer, data[at : at + size]))
+    assert got == SOME
+    assert deserializer.is_between_elements
+
+
+def test_elements_survive_a_cut_at_every_byte() -> None:
+    data = encoded(*SOME)
+    for cut in range(1, len(data)):
+        deserializer = Deserializer()
+        got = elements_of(read(deserializer, data[:cut])) + elements_of(
+            read(deserializer, data[cut:])
+        )
+        assert got == SOME, f"cut at {cut}"
+
+
+@given(
+    st.lists(st.lists(st.integers() | st.text(max_size=20), max_size=4), max_size=5),
+    st.lists(st.integers(1, 40), min_size=1),
+    st.integers(1, 60),
+)
+def test_records_survive_any_cut_with_and_without_spilling(
+    bundles: list[list[object]], cuts: list[int], spill_bytes: int
+) -> None:
+    room = FakeRoom()
+    deserializer = Deserializer(spill_room=room, spill_bytes=spill_bytes)
+    data = encoded(*(Bundle(records) for records in bundles))
+    got, at, turn = list[Element](), 0, 0
+    while at < len(data):
+        size = cuts[turn % len(cuts)]
+        got += elements_of(read(deserializer, data[at : at + size]))
+        at, turn = at + size, turn + 1
+    assert [element.records for element in got if isinstance(element, Bundle)] == bundles
+    assert room.open_files == 0 and deserializer.is_between_elements
+
+
+def test_empty_buffer_is_used_up_at_once() -> None:
+    assert read(Deserializer(), b"") == [(Got.PART, None)]
+
+
+def test_without_a_buffer_there_is_nothing() -> None:
+    assert Deserializer().next() == (Got.PART, None)
+
+
+def test_next_buffer_before_the_last_is_used_up_is_a_bug() -> None:
+    deserializer = Deserializer()
+    deserializer.feed(Buffer(encoded(A, B)))
+    with pytest.raises(AssertionError, match="not used up"):
+        deserializer.feed(Buffer(b""))
+
+
+def test_large_spanning_element_is_gathered_on_disk_and_its_file_goes() -> None:
+    room, big = FakeRoom(), Bundle(["x" * 500])
+    deserializer = Deserializer(spill_room=room, spill_bytes=100)
+    data = encoded(big)
+    read(deserializer, data[:200])
+    assert (room.opened, room.open_files) == (1, 1)
+    assert elements_of(read(deserializer, data[200:])) == [big]
+    assert (room.opened, room.open_files) == (1, 0)
+
+
+def test_element_at_the_limit_and_element_within_one_buffer_are_not_spilled() -> None:
+    room, element = FakeRoom(), Bundle(["x" * 500])
+    data = encoded(element)
+    whole = Deserializer(spill_room=room, spill_bytes=1)
+    assert elements_of(read(whole, data)) == [element]
+    spanning = Deserializer(spill_room=room, spill_bytes=len(data) - LENGTH.size)
+    read(spanning, data[:9])
+    assert elements_of(read(spanning, data[9:])) == [element]
+    assert room.opened == 0
+
+
+def test_without_a_room_large_elements_stay_in_memory() -> None:
+    deserializer, big = Deserializer(spill_bytes=10), Bundle(["x" * 500])
+    data = encoded(big)
+    read(deserializer, data[:100])
+    assert elements_of(read(deserializer, data[100:])) == [big]
+
+
+@pytest.mark.parametrize("cut", [4, 6, 30])
+def test_element_above_the_limit_is_refused_with_its_size(cut: int) -> None:
+    data = encoded(Bundle(["x" * 100]))
+    deserializer = Deserializer(max_element_bytes=50)
+    deserializer.feed(Buffer(data[:cut]))
+    with pytest.raises(ElementTooLarge) as caught:
+        deserializer.next()
+    assert (caught.value.size, caught.value.limit) == (len(data) - 4, 50)
+
+
+def test_huge_length_is_refused_before_memory_is_taken_for_it() -> None:
+    room = FakeRoom()
+    deserializer = Deserializer(spill_room=room, max_element_bytes=50)
+    deserializer.feed(Buffer(LENGTH.pack(2**32 - 1)))
+    with pytest.raises(ElementTooLarge):
+        deserializer.next()
+    assert room.opened == 0
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        LENGTH.pack(0),
+        LENGTH.pack(0) + b"more",
+        LENGTH.pack(2) + b"\x09x",
+        LENGTH.pack(3) + b"\x03xy",
+        LENGTH.pack(5) + b"\x01junk",
+        LENGTH.pack(1) + b"\x00",
+    ],
+)
+@pytest.mark.parametrize("size", [1, 100])
+def test_broken_bytes_are_an_error_and_close_gives_the_buffer_back(data: bytes, size: int) -> None:
+    deserializer = Deserializer()
+    buffers = [Counted(data[at : at + size]) for at in range(0, len(data), size)]
+
+    def read_on() -> None:
+        for buffer in buffers:
+            deserializer.feed(buffer)
+            while deserializer.next()[0] is Got.MIDDLE:
+                pass
+
+    with pytest.raises(ElementBroken):
+        read_on()
+    deserializer.close()
+    fed = [buffer.releases for buffer in buffers]
+    assert set(fed) <= {0, 1} and fed == sorted(fed, reverse=True) and fed[0] == 1
+
+
+def test_broken_spilled_element_closes_its_file() -> None:
+    room = FakeRoom()
+    deserializer = Deserializer(spill_room=room, spill_bytes=5)
+    read(deserializer, LENGTH.pack(20) + b"\x01")
+    deserializer.feed(Buffer(bytes(19)))
+    with pytest.raises(ElementBroken):
+        deserializer.next()
+    assert room.open_files == 0
+
+
+def test_close_drops_what_is_begun_and_is_idempotent() -> None:
+    room = FakeRoom()
+    deserializer = Deserializer(spill_room=room, spill_bytes=5)
+    data, buffer = encoded(Bundle(["x" * 50])), Counted(b"never read")
+    read(deserializer, data[:10])
+    assert not deserializer.is_between_elements
+    deserializer.feed(buffer)
+    deserializer.close()
+    deserializer.close()
+    assert room.open_files == 0 and buffer.releases == 1
+    assert deserializer.is_between_elements
+
+
+def test_other_serializers_are_used_for_records() -> None:
+    class Upper:
+        def dumps(self, records: object) -> bytes:
+            raise AssertionError
+
+        def loads(self, data: memoryview) -> list[str]:
+            return [bytes(data).decode().upper()]
+
+    deserializer = Deserializer(Upper())  # type: ignore[arg-type]
+    assert read(deserializer, LENGTH.pack(4) + b"\x01abc") == [(Got.LAST, Bundle(["ABC"]))]

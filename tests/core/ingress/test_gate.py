@@ -1,0 +1,432 @@
+"""The gate: fair, finished when all channels are, closed for good. Rows 85-90, 93, 146, 149."""
+
+from collections import deque
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from headgate.base.errors import ElementBroken, PeerLost, TaskCancelled
+from headgate.base.events import (
+    END_OF_PARTITION,
+    END_OF_SUPERSTEP,
+    CheckpointBarrier,
+    Event,
+    TaskEvent,
+    encode_event,
+)
+from headgate.base.ids import PartitionId, PeerName
+from headgate.core.buffers.buffer import Buffer
+from headgate.core.buffers.global_pool import GlobalPool
+from headgate.core.ingress.channel import ChannelStatistics, Next, UnknownChannel
+from headgate.core.ingress.gate import Arrival, Gate
+from tests.arena import plain_pool
+from tests.core.exchange.test_compression import Deflate
+
+
+class FakeChannel:
+    """A queue of buffers that the test fills; `put` tells the gate as real channels do."""
+
+    def __init__(self, index: int, gate: Gate) -> None:
+        self.index = index
+        self.gate = gate
+        self.queue: deque[Buffer] = deque()
+        self.error: Exception | None = None
+        self.requests = 0
+        self.releases = 0
+        self.events: list[TaskEvent] = []
+
+    def put(self, *items: bytes | Event) -> None:
+        for item in items:
+            if isinstance(item, bytes):
+                self.queue.append(Buffer(item))
+            else:
+                self.queue.append(Buffer(encode_event(item), is_event=True))
+        self.gate.channel_ready(self.index)
+
+    def request(self) -> None:
+        self.requests += 1
+
+    def next(self) -> Next | None:
+        if self.queue:
+            buffer = self.queue.popleft()
+            return Next(buffer, bool(self.queue) or self.error is not None)
+        if self.error is not None:
+            raise self.error
+        return None
+
+    def send_event(self, event: TaskEvent) -> None:
+        self.events.append(event)
+
+    def release(self) -> None:
+        self.releases += 1
+        self.queue.clear()
+
+    def statistics(self) -> ChannelStatistics:
+        return ChannelStatistics(10, 2, len(self.queue))
+
+
+def make_gate(count: int, pool: GlobalPool | None = None) -> tuple[Gate, list[FakeChannel]]:
+    gate = Gate("g", (pool or plain_pool(4)).create_pool("gate", 0, 4), 64)
+    channels = [FakeChannel(index, gate) for index in range(count)]
+    gate.set_channels(list(channels))
+    return gate, channels
+
+
+def plain(arrival: Arrival | None) -> tuple[int, object, bool] | None:
+    if arrival is None:
+        return None
+    content = arrival.event if arrival.buffer is None else bytes(arrival.buffer.view)
+    return arrival.channel, content, arrival.more
+
+
+# Reading.
+
+
+def test_channels_take_turns() -> None:
+    gate, channels = make_gate(3)
+    for channel in channels:
+        channel.put(b"1", b"2")
+    order = [plain(gate.poll()) for _ in range(6)]
+    assert [one and one[0] for one in order] == [0, 1, 2, 0, 1, 2]
+
+
+def test_busy_channel_does_not_starve_one_that_comes_later() -> None:
+    gate, (busy, late) = make_gate(2)
+    busy.put(*[b"x"] * 9)
+    gate.poll()
+    late.put(b"y")
+    assert [plain(gate.poll())[0] for _ in range(2)] == [0, 1]  # type: ignore[index]
+
+
+def test_more_is_told_as_long_as_a_channel_stands_in_the_queue() -> None:
+    gate, (first, second) = make_gate(2)
+    first.put(b"1", b"2")
+    second.put(b"3")
+    assert [plain(gate.poll()) for _ in range(4)] == [
+        (0, b"1", True),
+        (1, b"3", True),
+        (0, b"2", False),
+        None,
+    ]
+
+
+def test_channel_stands_in_the_queue_once_however_often_it_is_ready() -> None:
+    gate, (channel, _) = make_gate(2)
+    for _ in range(3):
+        channel.put(b"x")
+        gate.check()
+    assert len(gate._queue) == 1
+    assert len([gate.poll() for _ in range(3)]) == 3
+    assert gate.poll() is None
+
+
+def test_channel_that_gives_nothing_is_skipped() -> None:
+    gate, (empty, full) = make_gate(2)
+    gate.channel_ready(empty.index)
+    full.put(b"x")
+    assert plain(gate.poll()) == (1, b"x", False)
+
+
+def test_waiter_is_woken_by_the_first_entry_only() -> None:
+    gate, (first, second) = make_gate(2)
+    woken: list[int] = []
+    gate.notify = lambda: woken.append(1)
+    assert not gate.available()
+    first.put(b"1", b"2")
+    second.put(b"3")
+    assert woken == [1] and gate.available()
+    while gate.poll() is not None:
+        pass
+    assert not gate.available()
+    second.put(b"4")
+    assert woken == [1, 1]
+
+
+def test_events_come_out_decoded_and_in_their_place() -> None:
+    gate, (channel,) = make_gate(1)
+    channel.put(b"1", CheckpointBarrier(7, 8), b"2", END_OF_SUPERSTEP)
+    got = [plain(gate.poll()) for _ in range(4)]
+    assert [one and one[1] for one in got] == [
+        b"1",
+        CheckpointBarrier(7, 8),
+        b"2",
+        END_OF_SUPERSTEP,
+    ]
+    assert not gate.finished
+
+
+def test_error_is_raised_after_what_had_arrived() -> None:
+    gate, (channel,) = make_gate(1)
+    channel.put(b"1", b"2")
+    channel.error = PeerLost(PeerName("p"), "gone")
+    assert [plain(gate.poll()) for _ in range(2)] == [(0, b"1", True), (0, b"2", True)]
+    with pytest.raises(PeerLost):
+        gate.poll()
+
+
+def test_broken_event_is_an_error() -> None:
+    gate, (channel,) = make_gate(1)
+    channel.queue.append(Buffer(b"\xff", is_event=True))
+    gate.channel_ready(0)
+    with pytest.raises(ElementBroken):
+        gate.poll()
+
+
+# Ends.
+
+
+def test_end_of_partition_releases_its_channel_and_the_last_finishes_the_gate() -> None:
+    gate, (first, second) = make_gate(2)
+    first.put(END_OF_PARTITION)
+    assert plain(gate.poll()) == (0, END_OF_PARTITION, False)
+    assert (first.releases, second.releases) == (1, 0)
+    assert not gate.finished
+    second.put(b"x", END_OF_PARTITION)
+    gate.poll()
+    assert plain(gate.poll()) == (1, END_OF_PARTITION, False)
+    assert gate.finished and second.releases == 1
+
+
+def test_finished_gate_gives_nothing_for_ever_and_says_that_asking_is_worth_it() -> None:
+    gate, (channel,) = make_gate(1)
+    channel.put(END_OF_PARTITION)
+    gate.poll()
+    channel.put(b"late")
+    assert gate.poll() is None and gate.poll() is None
+    assert gate.available()
+
+
+def test_ended_channel_that_has_an_error_left_does_not_raise_it() -> None:
+    gate, (ended, other) = make_gate(2)
+    ended.put(END_OF_PARTITION)
+    ended.error = PeerLost(PeerName("p"), "closed after the end")
+    gate.poll()
+    other.put(b"x")
+    assert plain(gate.poll()) == (1, b"x", False)
+
+
+def test_closed_gate_raises_and_has_released_everything() -> None:
+    pool = plain_pool(4)
+    gate, channels = make_gate(2, pool)
+    channels[0].put(b"x")
+    woken: list[int] = []
+    gate.notify = lambda: woken.append(1)
+    gate.close()
+    gate.close()
+    assert woken == [1] and gate.available()
+    assert [channel.releases for channel in channels] == [1, 1]
+    assert gate.pool.destroyed and pool.pools == []
+    for call in (gate.poll, gate.request_partitions, lambda: gate.send_event(TaskEvent())):
+        with pytest.raises(TaskCancelled, match="gate g"):
+            call()  # type: ignore[operator]
+
+
+def test_ready_channel_of_a_closed_gate_wakes_nobody() -> None:
+    gate, (channel,) = make_gate(1)
+    gate.close()
+    gate.notify = lambda: pytest.fail("woken")
+    gate.channel_ready(channel.index)
+    gate.check()
+
+
+def test_finished_gate_that_is_closed_raises_too() -> None:
+    gate, (channel,) = make_gate(1)
+    channel.put(END_OF_PARTITION)
+    gate.poll()
+    gate.close()
+    with pytest.raises(TaskCancelled):
+        gate.poll()
+
+
+# Set up.
+
+
+def test_partitions_are_requested_exactly_once() -> None:
+    gate, channels = make_gate(2)
+    gate.request_partitions()
+    gate.request_partitions()
+    assert [channel.requests for channel in channels] == [1, 1]
+
+
+def test_gate_without_channels_cannot_request() -> None:
+    gate = Gate("g", plain_pool(1).create_pool("gate", 0, 1), 64)
+    with pytest.raises(AssertionError, match="no channels"):
+        gate.request_partitions()
+
+
+@pytest.mark.parametrize("indexes", [[1, 0], [0, 2], [0, 0], [1]])
+def test_channels_that_do_not_match_their_places_are_a_bug(indexes: list[int]) -> None:
+    gate = Gate("g", plain_pool(1).create_pool("gate", 0, 1), 64)
+    with pytest.raises(AssertionError):
+        gate.set_channels([FakeChannel(index, gate) for index in indexes])
+
+
+def test_channels_are_set_once() -> None:
+    gate, channels = make_gate(1)
+    with pytest.raises(AssertionError, match="set before"):
+        gate.set_channels(list(channels))
+
+
+def unknown_gate() -> tuple[Gate, FakeChannel]:
+    gate = Gate("g", plain_pool(1).create_pool("gate", 0, 1), 64)
+    gate.set_channels([UnknownChannel(0, PartitionId("p"), 0)])
+    return gate, FakeChannel(0, gate)
+
+
+def test_unknown_channel_replaced_before_the_request_is_requested_with_the_rest() -> None:
+    gate, channel = unknown_gate()
+    gate.replace(channel)
+    assert channel.requests == 0
+    gate.request_partitions()
+    assert channel.requests == 1
+
+
+def test_unknown_channel_replaced_after_the_request_requests_at_once() -> None:
+    gate, channel = unknown_gate()
+    gate.request_partitions()
+    gate.replace(channel)
+    assert channel.requests == 1
+    channel.put(b"x")
+    assert plain(gate.poll()) == (0, b"x", False)
+
+
+def test_known_channel_is_not_replaced() -> None:
+    gate, (channel,) = make_gate(1)
+    with pytest.raises(AssertionError, match="known already"):
+        gate.replace(channel)
+
+
+def test_channel_placed_after_the_end_is_released() -> None:
+    gate, channel = unknown_gate()
+    gate.close()
+    gate.replace(channel)
+    assert (channel.requests, channel.releases) == (0, 1)
+
+
+# Events back, compression, statistics.
+
+
+def test_task_event_goes_to_every_producer_that_still_sends() -> None:
+    gate, (ended, sending) = make_gate(2)
+    ended.put(END_OF_PARTITION)
+    gate.poll()
+    gate.send_event(TaskEvent())
+    assert (len(ended.events), len(sending.events)) == (0, 1)
+
+
+def compressed_gate(codec: Deflate | None) -> tuple[Gate, list[int]]:
+    released: list[int] = []
+
+    class Counted(Buffer):
+        def release(self) -> None:
+            released.append(1)
+
+    gate = Gate("g", plain_pool(1).create_pool("gate", 0, 1), 64, codec)
+    channel = FakeChannel(0, gate)
+    gate.set_channels([channel])
+    data = Deflate().compress(b"expanded")
+    channel.queue.append(Counted((8).to_bytes(4, "little") + data, compressed=True))
+    gate.channel_ready(0)
+    return gate, released
+
+
+def test_compressed_buffer_is_expanded_and_let_go() -> None:
+    gate, released = compressed_gate(Deflate())
+    assert plain(gate.poll()) == (0, b"expanded", False)
+    assert released == [1]
+
+
+def test_compressed_buffer_on_a_side_without_compression_names_the_setting() -> None:
+    gate, released = compressed_gate(None)
+    with pytest.raises(ElementBroken, match="exchange.compression"):
+        gate.poll()
+    assert released == [1]
+
+
+def test_statistics_add_up_all_channels() -> None:
+    gate, channels = make_gate(3)
+    channels[0].put(b"x")
+    channels[1].put(END_OF_PARTITION)
+    gate.poll()
+    gate.poll()
+    channels[2].put(b"1", b"2")
+    moment = gate.statistics()
+    assert (moment.channels, moment.ended, moment.queued) == (3, 1, 2)
+    assert (moment.bytes_in, moment.buffers_in) == (30, 6)
+
+
+class GateTwin(RuleBasedStateMachine):
+    """Fairness, order within a channel, the queue law, ends, and no lost wake-up."""
+
+    @initialize(count=st.integers(1, 5))
+    def open(self, count: int) -> None:
+        self.gate, self.channels = make_gate(count)
+        self.put: list[deque[bytes | Event]] = [deque() for _ in range(count)]
+        self.over = [False] * count  # has the end been put in
+        self.waited = [0] * count  # polls since it became ready
+        self.number = 0
+        self.asleep = True
+        self.gate.notify = self._wake
+
+    def _wake(self) -> None:
+        self.asleep = False
+
+    def _pick(self, data: st.DataObject) -> int | None:
+        able = [index for index, over in enumerate(self.over) if not over]
+        return data.draw(st.sampled_from(able)) if able else None
+
+    @rule(data=st.data(), count=st.integers(1, 3))
+    def data_arrives(self, data: st.DataObject, count: int) -> None:
+        index = self._pick(data)
+        if index is None:
+            return
+        items: list[bytes | Event] = []
+        for _ in range(count):
+            self.number += 1
+            items.append(b"%d" % self.number)
+        if data.draw(st.integers(0, 4)) == 0:
+            items.append(CheckpointBarrier(self.number, 0))
+        self.put[index].extend(items)
+        self.channels[index].put(*items)
+
+    @rule(data=st.data())
+    def end_arrives(self, data: st.DataObject) -> None:
+        index = self._pick(data)
+        if index is not None:
+            self.over[index] = True
+            self.put[index].append(END_OF_PARTITION)
+            self.channels[index].put(END_OF_PARTITION)
+
+    @rule(index=st.integers(0, 4))
+    def channel_is_ready_for_nothing(self, index: int) -> None:
+        if index < len(self.channels):
+            self.gate.channel_ready(index)
+
+    @rule()
+    def task_polls(self) -> None:
+        got = plain(self.gate.poll())
+        if got is None:
+            assert not any(self.put)
+            self.asleep = True
+            return
+        index, content, more = got
+        assert content == self.put[index].popleft()
+        if any(self.put):
+            assert more
+        for other, queue in enumerate(self.put):
+            self.waited[other] = self.waited[other] + 1 if queue and other != index else 0
+            assert self.waited[other] < len(self.channels), "a ready channel starves"
+
+    @precondition(lambda self: hasattr(self, "gate"))
+    @invariant()
+    def law_holds(self) -> None:
+        self.gate.check()
+        ended = [over and not queue for over, queue in zip(self.over, self.put, strict=True)]
+        assert self.gate.finished == all(ended)
+        assert [bool(channel.releases) for channel in self.channels] == ended
+        if any(self.put):
+            assert self.gate.available() and not self.asleep, "a wake-up was lost"
+
+
+TestGateTwin = GateTwin.TestCase

@@ -1,0 +1,519 @@
+"""The remote channel: exclusive, floating, wanted buffers, credit, release. Rows 96, 98, 100-108.
+
+Unit tests with a link that only records; whole links are in tests/core/exchange/test_ends.py.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from headgate.base.errors import PartitionNotFound, PeerLost, SequenceGap
+from headgate.base.events import TaskEvent
+from headgate.base.ids import ChannelId, PartitionId, PeerName
+from headgate.core.buffers.buffer import Buffer, Lease
+from headgate.core.buffers.global_pool import GlobalPool
+from headgate.core.buffers.local_pool import Answer
+from headgate.core.ingress.channel import Backoff
+from headgate.core.ingress.remote import RemoteChannel
+from tests.core.pair import Timers
+
+P = PartitionId("p")
+MakePool = Callable[..., GlobalPool]
+
+
+@dataclass
+class FakeSession:
+    requests: list[int] = field(default_factory=list)
+    credited: list[int] = field(default_factory=list)
+    cancels: list[int] = field(default_factory=list)
+    events: list[TaskEvent] = field(default_factory=list)
+
+    def request(
+        self, channel: RemoteChannel, partition: PartitionId, subpartition: int, credit: int
+    ) -> None:
+        assert (partition, subpartition) == (P, 5)
+        self.requests.append(credit)
+
+    def credit_grew(self, channel: RemoteChannel) -> None:
+        self.credited.append(channel.unannounced)
+
+    def cancel(self, channel: RemoteChannel) -> None:
+        self.cancels.append(channel.id)
+
+    def send_event(self, channel: RemoteChannel, partition: PartitionId, event: TaskEvent) -> None:
+        self.events.append(event)
+
+
+@dataclass
+class FakeLink:
+    session: FakeSession = field(default_factory=FakeSession)
+    peer: PeerName = PeerName("producer")
+    is_alive: bool = True
+    error: PeerLost | None = None
+    resumes: int = 0
+    attached: int = 0
+    detached: int = 0
+
+    def attach(self, address: object) -> "FakeLink":
+        self.attached += 1
+        return self
+
+    def detach(self, link: object) -> None:
+        self.detached += 1
+
+    def resume(self) -> None:
+        self.resumes += 1
+
+
+class Bench:
+    """A remote channel with pools of its own: `floating` is the size of its gate's pool."""
+
+    def __init__(
+        self, make_pool: MakePool, exclusive: int = 2, floating: int = 4, credit: bool = True
+    ) -> None:
+        self.global_pool = make_pool(exclusive + floating)
+        self.pool = self.global_pool.create_pool("gate", 0, floating)
+        self.link = FakeLink()
+        self.ready: list[int] = []
+        self.timers = Timers()
+        self.channel = RemoteChannel(
+            3,
+            ChannelId(9),
+            P,
+            5,
+            ("host", 1),
+            self,
+            self.link,  # type: ignore[arg-type]
+            Backoff(10, 20),
+            self.timers.later,
+            uses_credit=credit,
+        )
+        self.channel.assign_pools(self.global_pool, self.pool, exclusive)
+        self.sequence = 0
+
+    def channel_ready(self, index: int) -> None:
+        self.ready.append(index)
+
+    def opened(self) -> RemoteChannel:
+        self.channel.request()
+        return self.channel
+
+    def arrive(self, data: bytes = b"x", backlog: int = 0) -> None:
+        """A data buffer comes, as it would through a session."""
+        lease = self.channel.room_for(len(data)) if data else None
+        assert lease is not None or not data
+        self.channel.buffer_arrived(self.sequence, backlog, Buffer(data, lease))
+        self.sequence += 1
+        self.channel.check()
+
+    def consume(self) -> bytes:
+        got = self.channel.next()
+        assert got is not None
+        data = bytes(got.buffer.view)
+        got.buffer.release()
+        self.channel.check()
+        return data
+
+    def credit(self) -> tuple[int, int, int, int]:
+        """Exclusive, floating, unannounced, wanted."""
+        now = self.channel.credit_statistics()
+        return now.exclusive, now.floating, now.unannounced, now.wanted
+
+
+# Exclusive buffers and the request.
+
+
+def test_exclusive_buffers_are_claimed_once_and_are_the_initial_credit(make_pool: MakePool) -> None:
+    bench = Bench(make_pool, exclusive=2)
+    assert bench.global_pool.claimed == 2
+    assert bench.credit() == (2, 0, 2, 2)
+    bench.opened()
+    assert bench.link.session.requests == [2]
+    assert bench.credit() == (2, 0, 0, 2)
+    bench.channel.release()
+
+
+def test_credit_is_not_announced_before_the_request(make_pool: MakePool) -> None:
+    bench = Bench(make_pool)
+    assert bench.link.session.credited == []
+    bench.channel.release()
+
+
+def test_request_on_a_connection_that_failed_at_once_is_the_channels_error(
+    make_pool: MakePool,
+) -> None:
+    bench = Bench(make_pool)
+    bench.link.is_alive, bench.link.error = False, PeerLost(PeerName("producer"), "refused")
+    bench.channel.request()
+    assert bench.ready == [3] and bench.link.session.requests == []
+    with pytest.raises(PeerLost, match="refused"):
+        bench.channel.next()
+    bench.channel.release()
+    assert bench.link.detached == 1
+
+
+def test_consumed_exclusive_buffer_returns_to_the_channel_as_credit(make_pool: MakePool) -> None:
+    bench = Bench(make_pool, exclusive=1, floating=0)
+    bench.opened()
+    bench.arrive(b"a")
+    assert bench.credit() == (0, 0, 0, 1)
+    assert bench.consume() == b"a"
+    assert bench.credit() == (1, 0, 1, 1)
+    assert not bench.global_pool.free
+    assert bench.link.session.credited == [1]
+    bench.channel.release()
+
+
+# Floating buffers.
+
+
+def test_wanted_is_backlog_plus_initial_credit(make_pool: MakePool) -> None:
+    bench = Bench(make_pool, exclusive=2, floating=4)
+    bench.opened()
+    bench.arrive(backlog=1)
+    assert bench.credit() == (1, 2, 2, 3)
+    bench.arrive(backlog=0)  # takes a floating one first
+    assert bench.credit() == (1, 1, 2, 2)
+    bench.channel.release()
+
+
+def test_backlog_alone_brings_floating_buffers(make_pool: MakePool) -> None:
+    bench = Bench(make_pool, exclusive=0, floating=4)
+    bench.opened()
+    assert bench.link.session.requests == [0]
+    bench.channel.backlog_told(3)
+    assert bench.credit() == (0, 3, 3, 3)
+    bench.channel.release()
+
+
+def test_channel_that_gets_too_few_listens_once(make_pool: MakePool) -> None:
+    bench = Bench(make_pool, exclusive=1, floating=1)
+    bench.opened()
+    for backlog in (4, 5, 6):
+        bench.channel.backlog_told(backlog)
+        assert bench.pool.statistics().listeners == 1
+    assert bench.credit() == (1, 1, 1, 7)
+    bench.channel.release()
+
+
+def test_offered_buffer_is_taken_until_there_are_enough(make_pool: MakePool) -> None:
+    bench = Bench(make_pool, exclusive=1, floating=3)
+    taken = [bench.pool.try_request() for _ in range(3)]
+    bench.opened()
+    bench.channel.backlog_told(2)
+    assert bench.credit() == (1, 0, 0, 3)
+    for lease, floating in zip(taken, (1, 2, 2), strict=True):
+        assert lease is not None
+        lease.release()
+        assert bench.credit()[1] == floating
+    assert bench.pool.statistics().listeners == 0
+    assert bench.pool.statistics().free == 1
+    assert bench.link.session.credited == [1]  # only the step from 0
+    bench.channel.release()
+
+
+def test_offered_buffer_is_refused_when_the_need_has_gone(make_pool: MakePool) -> None:
+    bench = Bench(make_pool, exclusive=1, floating=1)
+    lease = bench.pool.try_request()
+    assert lease is not None
+    bench.opened()
+    bench.channel.backlog_told(1)
+    bench.channel.backlog_told(0)
+    bench.channel.check()
+    lease.release()
+    assert bench.credit() == (1, 0, 0, 1)
+    assert bench.pool.statistics().free == 1
+    bench.channel.backlog_told(1)  # it may listen or take again
+    assert bench.credit() == (1, 1, 1, 2)
+    bench.channel.release()
+
+
+def test_returning_exclusive_buffer_sends_a_surplus_floating_one_home(make_pool: MakePool) -> None:
+    bench = Bench(make_pool, exclusive=1, floating=2)
+    bench.opened()
+    bench.arrive(backlog=1)
+    assert bench.credit() == (0, 2, 2, 2)
+    bench.channel.take_credit()
+    bench.arrive(backlog=0)
+    assert bench.credit() == (0, 1, 0, 1)
+    bench.consume()  # the exclusive one: one came, one goes
+    assert bench.credit() == (1, 0, 0, 1)
+    assert bench.pool.lent == 1  # the one in the queue
+    bench.consume()
+    bench.channel.release()
+
+
+def test_floating_buffer_that_was_consumed_returns_to_the_gates_pool(make_pool: MakePool) -> None:
+    bench = Bench(make_pool, exclusive=0, floating=1)
+    bench.opened()
+    bench.channel.backlog_told(1)
+    bench.channel.take_credit()
+    bench.arrive()
+    assert bench.pool.lent == 1
+    bench.consume()
+    assert bench.pool.lent == 0 and bench.credit() == (0, 0, 0, 0)
+    bench.channel.release()
+
+
+# Credit.
+
+
+def test_only_the_step_from_zero_is_told_and_taking_resets(make_pool: MakePool) -> None:
+    bench = Bench(make_pool, exclusive=3, floating=0)
+    bench.opened()
+    for _ in range(3):
+        bench.arrive()
+    for _ in range(2):
+        bench.consume()
+    assert bench.link.session.credited == [1]
+    assert bench.channel.take_credit() == 2 and bench.channel.take_credit() == 0
+    bench.consume()
+    assert bench.link.session.credited == [1, 1]
+    assert bench.channel.take_credit() == 1
+    bench.channel.release()
+
+
+def test_buffer_that_was_not_announced_is_not_given_away(make_pool: MakePool) -> None:
+    bench = Bench(make_pool, exclusive=1, floating=0)
+    bench.opened()
+    bench.arrive()
+    bench.consume()
+    assert bench.credit() == (1, 0, 1, 1)
+    assert bench.channel.room_for(1) is None  # the sender cannot know of it yet
+    bench.channel.take_credit()
+    lease = bench.channel.room_for(1)
+    assert lease is not None
+    lease.release()
+    bench.channel.release()
+
+
+# Arrival.
+
+
+def test_gate_is_told_when_the_queue_was_empty(make_pool: MakePool) -> None:
+    bench = Bench(make_pool, exclusive=3)
+    bench.opened()
+    bench.arrive(b"1")
+    bench.arrive(b"2")
+    assert bench.ready == [3]
+    got = [bench.channel.next(), bench.channel.next()]
+    assert [one and (bytes(one.buffer.view), one.more) for one in got] == [
+        (b"1", True),
+        (b"2", False),
+    ]
+    assert bench.channel.next() is None
+    for one in got:
+        assert one is not None
+        one.buffer.release()
+    bench.arrive(b"3")
+    assert bench.ready == [3, 3]
+    bench.channel.release()
+
+
+@pytest.mark.parametrize("sequence", [0, 2, 7])
+def test_any_other_sequence_number_is_refused_with_its_facts(
+    make_pool: MakePool, sequence: int
+) -> None:
+    bench = Bench(make_pool)
+    bench.opened()
+    bench.arrive()
+    with pytest.raises(SequenceGap) as caught:
+        bench.channel.buffer_arrived(sequence, 0, Buffer(b"x"))
+    error = caught.value
+    assert (error.channel, error.expected, error.got, error.peer) == (9, 1, sequence, "producer")
+    bench.channel.release()
+
+
+def test_empty_buffer_advances_sequence_and_backlog_and_takes_none(make_pool: MakePool) -> None:
+    bench = Bench(make_pool, exclusive=1, floating=2)
+    bench.opened()
+    bench.arrive(b"", backlog=1)
+    assert bench.credit() == (1, 1, 1, 2)
+    assert bench.ready == [] and bench.channel.next() is None
+    bench.arrive(b"x")  # number 1
+    assert bench.channel.statistics().buffers_in == 1
+    bench.channel.release()
+
+
+def test_bytes_and_buffers_are_counted_with_events(make_pool: MakePool) -> None:
+    bench = Bench(make_pool)
+    bench.opened()
+    bench.arrive(b"123")
+    bench.channel.buffer_arrived(1, 0, Buffer(b"\x01", is_event=True))
+    counted = bench.channel.statistics()
+    assert (counted.bytes_in, counted.buffers_in, counted.queued) == (4, 2, 2)
+    bench.channel.release()
+
+
+def test_first_error_is_kept_and_raised_after_what_had_arrived(make_pool: MakePool) -> None:
+    bench = Bench(make_pool)
+    bench.opened()
+    bench.arrive(b"1")
+    bench.channel.failed(PeerLost(PeerName("producer"), "first"))
+    bench.channel.failed(PeerLost(PeerName("producer"), "second"))
+    assert bench.ready == [3, 3]
+    got = bench.channel.next()
+    assert got is not None and got.more
+    got.buffer.release()
+    for _ in range(2):
+        with pytest.raises(PeerLost, match="first"):
+            bench.channel.next()
+    bench.channel.release()
+
+
+# Retry.
+
+
+def test_missing_partition_is_asked_for_again_with_all_free_buffers(make_pool: MakePool) -> None:
+    bench = Bench(make_pool)
+    bench.opened()
+    bench.channel.partition_missing(PartitionNotFound(P))
+    assert bench.link.session.requests == [2]
+    bench.timers.pass_ms(10)
+    assert bench.link.session.requests == [2, 2] and bench.link.attached == 1
+    bench.channel.partition_missing(PartitionNotFound(P))
+    bench.timers.pass_ms(20)
+    bench.channel.partition_missing(PartitionNotFound(P))
+    assert bench.timers.pauses == [10, 20]
+    with pytest.raises(PartitionNotFound):
+        bench.channel.next()
+    bench.channel.release()
+
+
+def test_channel_released_during_a_pause_asks_no_more(make_pool: MakePool) -> None:
+    bench = Bench(make_pool)
+    bench.opened()
+    bench.channel.partition_missing(PartitionNotFound(P))
+    bench.channel.release()
+    bench.timers.pass_ms(10)
+    assert bench.link.session.requests == [2]
+
+
+# Release: make_pool asserts that everything is back.
+
+
+def test_release_before_the_request_gives_all_back(make_pool: MakePool) -> None:
+    Bench(make_pool).channel.release()
+
+
+def test_release_tells_the_connection_once(make_pool: MakePool) -> None:
+    bench = Bench(make_pool)
+    bench.opened()
+    bench.channel.release()
+    bench.channel.release()
+    assert bench.link.session.cancels == [9]
+    assert bench.link.detached == 1
+
+
+def test_release_with_received_and_floating_buffers_gives_all_back(make_pool: MakePool) -> None:
+    bench = Bench(make_pool, exclusive=2, floating=4)
+    bench.opened()
+    bench.arrive(backlog=9)
+    bench.channel.take_credit()
+    bench.arrive(backlog=9)
+    assert bench.pool.statistics().listeners == 1
+    bench.channel.release()
+    assert bench.pool.statistics().listeners == 0 and bench.pool.lent == 0
+    assert bench.global_pool.claimed == 0
+
+
+def test_buffer_that_the_task_still_holds_goes_home_after_the_release(make_pool: MakePool) -> None:
+    bench = Bench(make_pool, exclusive=1, floating=0)
+    bench.opened()
+    bench.arrive()
+    got = bench.channel.next()
+    assert got is not None
+    bench.channel.release()
+    assert bench.global_pool.claimed == 1
+    got.buffer.release()
+    assert bench.global_pool.claimed == 0
+
+
+def test_buffer_that_is_half_received_goes_home_after_the_release(make_pool: MakePool) -> None:
+    bench = Bench(make_pool, exclusive=1, floating=0)
+    bench.opened()
+    lease = bench.channel.room_for(1)
+    assert isinstance(lease, Lease)
+    bench.channel.release()
+    lease.release()
+    assert bench.global_pool.claimed == 0
+
+
+def test_released_channel_refuses_offers_and_ignores_errors(make_pool: MakePool) -> None:
+    bench = Bench(make_pool, exclusive=0, floating=1)
+    lease = bench.pool.try_request()
+    bench.opened()
+    bench.channel.backlog_told(1)
+    bench.channel.release()
+    assert bench.pool.statistics().listeners == 0
+    bench.channel.failed(PeerLost(PeerName("producer"), "late"))
+    assert lease is not None
+    bench.channel.wanted = 1
+    assert bench.channel.buffer_offered(lease) is Answer.REFUSED
+    lease.release()
+    assert bench.ready == [] and bench.credit()[:2] == (0, 0)
+    bench.channel.check()
+
+
+def test_release_after_the_gates_pool_was_destroyed_gives_all_back(make_pool: MakePool) -> None:
+    bench = Bench(make_pool, exclusive=1, floating=1)
+    bench.opened()
+    bench.arrive(backlog=5)
+    bench.pool.destroy()
+    bench.channel.backlog_told(7)
+    bench.channel.release()
+
+
+def test_claim_that_is_still_owed_is_given_up_by_the_release(make_pool: MakePool) -> None:
+    pool = make_pool(4)
+    local = pool.create_pool("other", 0, 4)
+    leases = [local.try_request() for _ in range(3)]
+    bench = Bench(make_pool)
+    bench.channel.release()
+    channel = RemoteChannel(
+        0,
+        ChannelId(1),
+        P,
+        0,
+        ("host", 1),
+        bench,
+        bench.link,  # type: ignore[arg-type]
+        Backoff(0, 0),
+        bench.timers.later,
+        uses_credit=True,
+    )
+    channel.assign_pools(pool, pool.create_pool("gate", 0, 0), 2)
+    assert channel.credit_statistics().exclusive == 1  # the other is still out
+    channel.release()
+    for lease in leases:
+        assert lease is not None
+        lease.release()
+
+
+# Without credit: the socket is the brake.
+
+
+def test_without_credit_buffers_come_from_the_gates_pool_as_data_comes(make_pool: MakePool) -> None:
+    bench = Bench(make_pool, exclusive=0, floating=1, credit=False)
+    bench.opened()
+    bench.arrive(b"1", backlog=9)
+    assert bench.pool.statistics().listeners == 0  # the backlog plays no part
+    assert bench.channel.room_for(1) is None
+    assert bench.channel.room_for(1) is None
+    assert bench.pool.statistics().listeners == 1
+    bench.consume()
+    assert bench.link.resumes == 1
+    lease = bench.channel.room_for(1)
+    assert lease is not None
+    lease.release()
+    bench.channel.release()
+    assert bench.link.resumes == 2  # the link may have waited for this channel
+
+
+def test_task_event_goes_through_the_session(make_pool: MakePool) -> None:
+    bench = Bench(make_pool)
+    bench.opened()
+    bench.channel.send_event(TaskEvent())
+    assert len(bench.link.session.events) == 1
+    bench.channel.release()

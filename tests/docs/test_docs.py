@@ -1,0 +1,283 @@
+"""The documents are true: examples run, links lead somewhere, tables and vectors are current."""
+
+import re
+import runpy
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import msgspec
+import pytest
+
+from headgate.base.elements import (
+    Element,
+    LatencyMarker,
+    PickleSerializer,
+    StreamStatus,
+    Watermark,
+    encode_element,
+)
+from headgate.base.events import (
+    END_OF_PARTITION,
+    END_OF_SUPERSTEP,
+    CancelMarker,
+    CheckpointBarrier,
+    Event,
+    encode_event,
+)
+from headgate.base.ids import PeerName
+from headgate.base.settings import Compression, FlowControl, describe_settings
+from headgate.cli.main import command
+from headgate.core.exchange.frames import BODY_LIMITS, Challenge, Kind, Proof, encode
+from headgate.core.exchange.handshake import Handshake
+from tests.core.exchange.vectors import BUFFER_VECTORS, VECTORS
+
+ROOT = Path(__file__).parent.parent.parent
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+EXAMPLE = "examples/two_task_managers.py"
+ROWS = [*range(19, 150), *range(172, 176)]
+HEX_LINE = 96
+
+
+def text_of(document: str) -> str:
+    return (ROOT / document).read_text(encoding="utf-8")
+
+
+# The example.
+
+
+def test_readme_shows_the_example_as_it_is() -> None:
+    assert f"```python\n{text_of(EXAMPLE)}```\n" in text_of("README.md")
+
+
+def test_example_runs() -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / EXAMPLE)],
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=True,
+    )
+    assert str(sum(range(1_000_000))) in done.stdout
+
+
+# Links, targets, commands, modules.
+
+
+def links() -> Iterator[tuple[Path, str]]:
+    for document in DOCUMENTS:
+        prose = re.sub(r"```.*?```", "", document.read_text(encoding="utf-8"), flags=re.DOTALL)
+        for target in re.findall(r"\]\(([^)\s]+)\)", prose):
+            if "://" not in target:
+                yield document, target
+
+
+def anchors(document: Path) -> list[str]:
+    """The anchors of a document's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", document.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    plain = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)
+    return [heading.replace(" ", "-") for heading in plain]
+
+
+def test_links_lead_somewhere() -> None:
+    broken = []
+    for document, target in links():
+        path, _, anchor = target.partition("#")
+        found = (document.parent / path) if path else document
+        if not found.exists() or (anchor and anchor not in anchors(found)):
+            broken.append(f"{document.relative_to(ROOT)}: {target}")
+    assert not broken
+
+
+def test_make_targets_exist() -> None:
+    known = set(re.findall(r"^([a-z]+):", text_of("Makefile"), flags=re.MULTILINE))
+    named = {
+        name
+        for document in DOCUMENTS
+        for name in re.findall(r"(?:`|^)make ([a-z]+)", document.read_text("utf-8"), flags=re.M)
+    }
+    assert {"run", "test"} <= named <= known
+
+
+def commands() -> Iterator[str]:
+    for document in DOCUMENTS:
+        text = document.read_text(encoding="utf-8")
+        yield from re.findall(r"`(?:\.venv/bin/)?headgate( [a-z-][^`]*)`", text)
+        yield from re.findall(r"`(?:\S*python3? )?-m headgate( [a-z-][^`]*)`", text)
+
+
+@pytest.mark.parametrize("line", sorted(set(commands())))
+def test_command_exists(line: str) -> None:
+    found: click.Command = command
+    words = shlex.split(line)
+    while words and isinstance(found, click.Group):
+        name = words.pop(0)
+        assert name in found.commands, f"there is no `headgate{line}`"
+        found = found.commands[name]
+    known = [option for one in found.params for option in one.opts]
+    assert [word for word in words if word.startswith("-") and word not in known] == []
+
+
+def test_documents_name_only_modules_that_exist() -> None:
+    missing = []
+    for document in DOCUMENTS:
+        if document.name == "CONTRIBUTING.md":  # its example machine is made up
+            continue
+        named = re.findall(r"`((?:src|tests|docs|examples)/[\w./]+)`", document.read_text("utf-8"))
+        missing += [f"{document.name}: {path}" for path in named if not (ROOT / path).exists()]
+    assert not missing
+
+
+# The settings.
+
+
+def test_settings_table_is_current() -> None:
+    generator = runpy.run_path(str(ROOT / "docs/generate_configuration.py"))
+    page = text_of("docs/configuration.md")
+    assert generator["page"](page) == page, "run python docs/generate_configuration.py"
+    assert all(f"| `{key}` |" in page for key, _, _ in describe_settings())
+
+
+# The wire.
+
+
+def vectors() -> dict[str, str]:
+    """Every vector, as the document shows it: a description, and the frame in hex."""
+    found = {_describe(message): frame for message, frame in VECTORS}
+    for (receiver, sequence, backlog, flags), payload, frame in BUFFER_VECTORS:
+        head = f"receiver={receiver} sequence={sequence} backlog={backlog} flags={flags}"
+        found[f"Buffer {head} payload={payload.hex() or 'none'}"] = frame
+    return found
+
+
+def _describe(message: msgspec.Struct) -> str:
+    values = [(name, getattr(message, name)) for name in message.__struct_fields__]
+    return " ".join([type(message).__name__, *(f"{name}={_value(it)}" for name, it in values)])
+
+
+def _value(value: object) -> str:
+    match value:
+        case None:
+            return "none"
+        case bytes():
+            return value.hex() or "none"
+        case str():
+            return f'"{value}"'
+        case tuple():
+            return "+".join(f"{receiver}:{credit}" for receiver, credit in value)
+        case _:
+            return str(int(value))  # type: ignore[call-overload]
+
+
+def blocks(heading: str) -> dict[str, str]:
+    """What the fenced block under a heading says: descriptions, each with hex lines below it."""
+    section = text_of("docs/protocol.md").split(f"\n{heading}\n")[1]
+    block = section.split("```")[1].removeprefix("text\n")
+    found: dict[str, str] = {}
+    name = ""
+    for line in block.splitlines():
+        if line.startswith("  "):
+            found[name] += line.strip()
+        elif line:
+            name = line
+            found[name] = ""
+    return found
+
+
+def as_block(pairs: dict[str, str]) -> str:
+    lines = []
+    for name, frame in pairs.items():
+        lines.append(name)
+        lines += [f"  {frame[at : at + HEX_LINE]}" for at in range(0, len(frame), HEX_LINE)]
+    return "\n".join(lines)
+
+
+def test_vectors_of_messages_are_the_tested_ones() -> None:
+    assert blocks("### Frames") == vectors(), f"it should read\n{as_block(vectors())}"
+    for message, frame in VECTORS:
+        assert encode(message).hex() == frame
+
+
+def test_every_message_type_has_its_section_and_a_vector() -> None:
+    page = text_of("docs/protocol.md")
+    for kind in Kind:
+        assert f"### {kind.name} ({int(kind)})" in page
+    assert {bytes.fromhex(frame)[7] for frame in blocks("### Frames").values()} == {*map(int, Kind)}
+
+
+EVENTS: list[Event] = [
+    END_OF_PARTITION,
+    END_OF_SUPERSTEP,
+    CheckpointBarrier(7, 1_700_000_000_000, unaligned=True),
+    CancelMarker(7),
+]
+ELEMENTS: list[Element] = [
+    Watermark(1_700_000_000_000),
+    Watermark(-1),
+    StreamStatus(False),
+    LatencyMarker(1_700_000_000_000, 3, 1),
+]
+
+
+def test_vectors_of_elements_and_events_are_true() -> None:
+    expected = {_describe(event): encode_event(event).hex() for event in EVENTS}
+    for element in ELEMENTS:
+        prefix, body = encode_element(element, PickleSerializer())
+        expected[_describe(element)] = (prefix + bytes(body)).hex()
+    assert blocks("### Events and elements") == expected, as_block(expected)
+
+
+def test_vector_of_the_handshake_is_true() -> None:
+    secret, client, server = b"the job's secret", bytes(range(16)), bytes(range(16, 32))
+    ours, theirs = (
+        Handshake(
+            is_client=is_client,
+            secret=secret,
+            nonce=nonce,
+            flow_control=FlowControl.CREDIT,
+            compression=Compression.NONE,
+            segment_bytes=32768,
+            peer=PeerName("peer"),
+        )
+        for is_client, nonce in ((True, client), (False, server))
+    )
+    challenge = theirs.received(ours.first_word())
+    assert isinstance(challenge, Challenge)
+    proof = ours.received(challenge)
+    assert isinstance(proof, Proof)
+    expected = {
+        "secret": secret.hex(),
+        "client's nonce": client.hex(),
+        "server's nonce": server.hex(),
+        "what the server's HMAC covers": (b"serverheadgate 1 0 32768 0 " + client + server).hex(),
+        "server's proof": challenge.proof.hex(),
+        "what the client's HMAC covers": (b"clientheadgate 1 0 32768 0 " + client + server).hex(),
+        "client's proof": proof.proof.hex(),
+    }
+    assert blocks("### Proofs") == expected, as_block(expected)
+
+
+def test_limits_are_those_of_the_code() -> None:
+    rows = re.findall(r"^\| ([A-Z_]+) \| (\d+) \|", text_of("docs/protocol.md"), flags=re.MULTILINE)
+    assert dict(rows) == {kind.name: str(limit) for kind, limit in BODY_LIMITS.items()}
+
+
+# The inventory.
+
+
+def test_inventory_has_every_row_once() -> None:
+    rows = re.findall(r"^\| (\d+) \|", text_of("docs/inventory.md"), flags=re.MULTILINE)
+    assert [int(row) for row in rows] == ROWS
+
+
+def test_inventory_names_what_exists() -> None:
+    page = text_of("docs/inventory.md")
+    missing = [
+        path
+        for path in set(re.findall(r"`([\w/]+\.py)`", page))
+        if not (ROOT / "src/headgate" / path).exists() and not (ROOT / path).exists()
+    ]
+    assert not missing

@@ -1,0 +1,93 @@
+"""Exchanges that must give everything back, and the watch over threads, sockets and files."""
+
+import gc
+import os
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from headgate.base.settings import ExchangeSettings, TransportKind
+from headgate.host.exchange import Exchange
+from tests.host.rig import SECRET, all_home, eventually, quick
+
+MakeExchange = Callable[..., Exchange]
+
+
+def descriptors() -> dict[str, str]:
+    """Open sockets, polls and files of this process, by number."""
+    found = {}
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            found[number] = os.readlink(f"/proc/self/fd/{number}")
+        except OSError:
+            continue  # the one that listed the folder
+    return found
+
+
+def own_threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("headgate-")]
+
+
+@pytest.fixture(autouse=True)
+def no_leaks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """After every test no thread, descriptor or folder is left that was not there before."""
+    folder = tmp_path / "temp"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    monkeypatch.setenv("TMPDIR", str(folder))
+    gc.collect()
+    before = descriptors()
+    assert not own_threads(), "a thread of an earlier test lives"
+    yield
+    gc.collect()
+    eventually(lambda: not own_threads(), f"the end of threads {own_threads()}", 5)
+    left = {n: target for n, target in descriptors().items() if before.get(n) != target}
+    assert not left, f"descriptors are left open: {left}"
+    assert not list(folder.glob("headgate-*")), "a folder is left behind"
+
+
+@pytest.fixture
+def make_exchange(no_leaks: None) -> Iterator[MakeExchange]:
+    """`make_exchange(settings, segments=64)`: an exchange that is closed after the test.
+
+    Before it is closed every segment must have come back to its pool.
+    """
+    made: list[Exchange] = []
+
+    def make(
+        settings: ExchangeSettings | None = None,
+        *,
+        secret: bytes = SECRET,
+        segments: int | None = 100,
+        local_only: bool = False,
+    ) -> Exchange:
+        made.append(Exchange(settings or quick(), secret, segments=segments, local_only=local_only))
+        return made[-1]
+
+    yield make
+    try:
+        for exchange in made:
+            if not exchange.closed:
+                eventually(lambda exchange=exchange: all_home(exchange), "all segments home", 5)  # type: ignore[misc]
+    finally:
+        for exchange in made:
+            exchange.close()
+    for exchange in made:
+        pool = exchange.environment.pool
+        assert len(pool.free) == pool.total, f"{len(pool.free)} of {pool.total} back at the end"
+
+
+@pytest.fixture(params=list(TransportKind)[1:], ids=lambda kind: kind.value)
+def transport(request: pytest.FixtureRequest) -> TransportKind:
+    """The test runs over epoll and over poll."""
+    kind: TransportKind = request.param
+    return kind
+
+
+@pytest.fixture
+def pair(make_exchange: MakeExchange) -> tuple[Exchange, Exchange]:
+    """Two exchanges with the same quick settings."""
+    return make_exchange(), make_exchange()

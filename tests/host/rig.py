@@ -1,0 +1,229 @@
+"""What the tests of the host are made of: bounded waits, tasks that write and read, raw peers."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby, islice
+
+from headgate.base.elements import Bundle, Record
+from headgate.base.events import CheckpointBarrier, Event
+from headgate.base.ids import PartitionId
+from headgate.base.settings import ExchangeSettings
+from headgate.core.egress.partition import PartitionKind
+from headgate.core.egress.router import RoundRobin, Router
+from headgate.core.egress.writer import RecordWriter
+from headgate.core.ingress.deserializer import Deserializer, Got, SpillRoom
+from headgate.core.ingress.gate import InputGate
+from headgate.core.ingress.union import UnionGate
+from headgate.core.task.environment import Here, Input, Place, There
+from headgate.host.exchange import Exchange
+from headgate.host.runner import Progress, Runner, Seat
+
+SECRET = b"the job's secret"
+PATIENCE_S = 20.0
+
+
+def eventually(condition: Callable[[], bool], what: str, timeout_s: float = PATIENCE_S) -> None:
+    """Wait until the condition holds; fail with ``what`` did not happen."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
+        time.sleep(0.002)
+
+
+def blobs(count: int, size: int = 1000) -> list[bytes]:
+    """Records that are all different, so that no pickle makes one of them."""
+    return [number.to_bytes(size, "little") for number in range(count)]
+
+
+def pool_of(exchange: Exchange) -> tuple[int, int]:
+    """Free and all segments of an exchange."""
+    with exchange.inside() as environment:
+        pool = environment.pool
+        pool.check()
+        return len(pool.free), pool.total
+
+
+def all_home(exchange: Exchange) -> bool:
+    free, total = pool_of(exchange)
+    return free == total
+
+
+class Producer:
+    """A task that writes records (barriers as events), a chunk a step, and ends its partition."""
+
+    def __init__(self, name: str, seat: Seat, writer: RecordWriter, records: Iterable[Record]):
+        self.name = name
+        self.seat = seat
+        self.writer = writer
+        self.partition = writer.partition
+        self.written = 0
+        self.hold_after: int | None = None
+        self.closed_with: list[BaseException | None] = []
+        self.runner: Runner
+        self._records: Iterator[Record] = iter(records)
+
+    def step(self) -> Progress:
+        if self.written == self.hold_after or not self.writer.available():
+            return Progress.IDLE
+        chunk = list(islice(self._records, 16))
+        if not chunk:
+            self.writer.finish()
+            return Progress.DONE
+        for is_event, part in groupby(chunk, lambda one: isinstance(one, CheckpointBarrier)):
+            if is_event:
+                for event in part:
+                    self.writer.broadcast_event(event)
+            else:
+                self.writer.emit_all(list(part))
+        self.writer.seal()
+        self.written += len(chunk)
+        return Progress.MORE
+
+    def close(self, error: BaseException | None) -> None:
+        self.closed_with.append(error)
+        self.writer.close()
+        if isinstance(error, Exception):
+            self.partition.fail(error)
+
+    def join(self, timeout_s: float = PATIENCE_S) -> None:
+        self.runner.join(timeout_s)
+
+    def let_go(self, exchange: Exchange) -> None:
+        """Write on, after ``hold_after``."""
+        with exchange.inside():
+            self.hold_after = None
+            self.seat.wake()
+
+
+class Consumer:
+    """A task that reads a gate to its end and keeps what came, in order, for each channel."""
+
+    def __init__(
+        self,
+        name: str,
+        seat: Seat,
+        gate: InputGate,
+        spill_room: SpillRoom | None = None,
+        keep: Callable[[Record], Record] = lambda record: record,
+    ) -> None:
+        self.name = name
+        self.seat = seat
+        self.gate = gate
+        self.received: list[list[Record]] = [[] for _ in range(gate.channel_count)]
+        self.events: list[Event] = []
+        self.closed_with: list[BaseException | None] = []
+        self.held = False
+        self.runner: Runner
+        self._keep = keep
+        self._deserializers = [
+            Deserializer(spill_room=spill_room) for _ in range(gate.channel_count)
+        ]
+
+    @property
+    def records(self) -> list[Record]:
+        return [record for channel in self.received for record in channel]
+
+    def step(self) -> Progress:
+        if self.held:
+            return Progress.IDLE
+        arrival = self.gate.poll()
+        if arrival is None:
+            return Progress.DONE if self.gate.finished else Progress.IDLE
+        if arrival.event is not None:
+            self.events.append(arrival.event)
+            return Progress.MORE
+        assert arrival.buffer is not None
+        deserializer = self._deserializers[arrival.channel]
+        deserializer.feed(arrival.buffer)
+        got = Got.MIDDLE
+        while got is Got.MIDDLE:
+            got, element = deserializer.next()
+            if isinstance(element, Bundle):
+                self.received[arrival.channel].extend(map(self._keep, element.records))
+        return Progress.MORE
+
+    def close(self, error: BaseException | None) -> None:
+        self.closed_with.append(error)
+        self.gate.close()
+        for deserializer in self._deserializers:
+            deserializer.close()
+
+    def join(self, timeout_s: float = PATIENCE_S) -> None:
+        self.runner.join(timeout_s)
+
+    def let_go(self, exchange: Exchange) -> None:
+        """Read on, after ``held``."""
+        with exchange.inside():
+            self.held = False
+            self.seat.wake()
+
+
+def produce(
+    exchange: Exchange,
+    partition: str,
+    records: Iterable[Record],
+    *,
+    subpartitions: int = 1,
+    kind: PartitionKind = PartitionKind.PIPELINED_BOUNDED,
+    router: Router | None = None,
+    timeout_ms: int = 10,
+    hold_after: int | None = None,
+) -> Producer:
+    """Start a task that writes ``records``."""
+    seat = exchange.seat(f"writer of {partition}")
+    with exchange.inside() as environment:
+        made = environment.create_partition(PartitionId(partition), kind, subpartitions, seat.wait)
+        made.pool.notify = seat.wake
+        writer = RecordWriter(made, router or RoundRobin(), timeout_ms=timeout_ms)
+        exchange.flush_by_time(seat.turn.name, writer)
+    producer = Producer(seat.turn.name, seat, writer, records)
+    producer.hold_after = hold_after
+    producer.runner = exchange.run(producer, seat)
+    return producer
+
+
+def consume(
+    exchange: Exchange,
+    *gates: list[Input],
+    spill: bool = False,
+    held: bool = False,
+    keep: Callable[[Record], Record] = lambda record: record,
+) -> Consumer:
+    """Start a task that reads one gate, or a union of several."""
+    names = " and ".join(one.partition for gate in gates for one in gate[:1])
+    seat = exchange.seat(f"reader of {names}")
+    with exchange.inside() as environment:
+        made = [environment.create_gate(seat.turn.name, inputs) for inputs in gates]
+        gate: InputGate = made[0] if len(made) == 1 else UnionGate(list(made))
+        gate.notify = seat.wake
+        consumer = Consumer(seat.turn.name, seat, gate, exchange.files if spill else None, keep)
+        consumer.held = held
+        for one in made:
+            one.request_partitions()
+    consumer.runner = exchange.run(consumer, seat)
+    return consumer
+
+
+def from_there(exchange: Exchange, partition: str, subpartition: int = 0) -> Input:
+    """A channel over the network."""
+    return Input(PartitionId(partition), subpartition, There(exchange.address))
+
+
+def from_here(partition: str, subpartition: int = 0) -> Input:
+    """A channel within the process."""
+    return Input(PartitionId(partition), subpartition, Here())
+
+
+def at(place: Place, partition: str, subpartition: int = 0) -> Input:
+    return Input(PartitionId(partition), subpartition, place)
+
+
+def quick(**changes: object) -> ExchangeSettings:
+    """Settings with which faults are noticed soon."""
+    values: dict[str, object] = {
+        "segment_bytes": 4096,
+        "backoff_initial_ms": 5,
+        "backoff_max_ms": 2000,
+        "connect_timeout_ms": 2000,
+    }
+    return ExchangeSettings(**{**values, **changes})  # type: ignore[arg-type]

@@ -1,0 +1,32 @@
+"""`make sim`: what it prints, and how it leaves."""
+
+import pytest
+
+from headgate.core.egress.pipelined import PipelinedSubpartition
+from headgate.sim.__main__ import main
+
+
+def test_seeds_that_keep_the_laws_leave_with_0(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--seeds", "3", "--start", "5"]) == 0
+    assert "3 seeds kept every law" in capsys.readouterr().out
+
+
+def test_one_seed_tells_what_it_draws(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--seed", "7", "--verbose"]) == 0
+    told = capsys.readouterr().out
+    assert told.startswith("seed 7: ")
+    assert " task source0/0 " in told
+
+
+def test_a_failing_seed_is_printed_with_the_command_that_replays_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PipelinedSubpartition, "_tell_reader", lambda subpartition: None)
+    assert main(["--seeds", "20"]) == 1
+    told = capsys.readouterr().out
+    seed = told.split("FAILED seed ")[1].split(":")[0]
+    assert "does not go on" in told
+    assert f"see it again: make sim SEED={seed}\n" in told
+    assert main(["--seed", seed]) == 1
+    again = capsys.readouterr().out
+    assert again.split("FAILED ")[1] == told.split("FAILED ")[1]
