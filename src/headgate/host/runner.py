@@ -17,7 +17,7 @@ from headgate.host.loop import Loop, now_ms
 
 log = logging.getLogger(__name__)
 
-POLL_EVERY_MS: Final = 0.2
+POLL_EVERY_MS: Final = 0.5
 SLICE_MS: Final = 1.0
 
 

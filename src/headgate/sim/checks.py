@@ -67,9 +67,9 @@ class Checks:
         worker.environment.pool.check()
         for connection in worker.connections:
             link = connection.link
-            if link.outbox.pending_bytes > self._outbox_bytes:
-                raise CheckFailed(f"{connection.name}: {link.outbox.pending_bytes} bytes wait")
             if isinstance(link, ProducerEnd):
+                if link.outbox.pending_bytes > self._outbox_bytes:
+                    raise CheckFailed(f"{connection.name}: {link.outbox.pending_bytes} bytes wait")
                 link.session.check()
         for job in self._jobs_on[worker.name]:
             if job.output is not None and not job.output.partition.released:

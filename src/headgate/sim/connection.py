@@ -96,7 +96,7 @@ class SimConnection:
             return False
         if self.connecting:
             return self.link.state is LinkState.CLOSED
-        return self.outgoing.room > 0 if self._blocked else self._dirty
+        return self.outgoing.writable if self._blocked else self._dirty
 
     def flush(self) -> str:
         """Send what the link has, as far as the pipe takes it."""

@@ -37,11 +37,10 @@ def _check_wire(consuming: SimConnection, producing: SimConnection | None) -> No
     if producing is not None and not producing.link.is_alive:
         return
     early = link.session._early or []
-    going = consuming.outgoing.tap.peek([*(part for part, _ in link.outbox._parts), *early])
+    going = consuming.outgoing.frames([*link.outbox.unsent(), *early])
     coming: list[Seen] = []
     if producing is not None:
-        parts = [part for part, _ in producing.link.outbox._parts]
-        coming = consuming.incoming.tap.peek(parts)
+        coming = consuming.incoming.frames(producing.link.outbox.unsent())
     for channel in link.session.channels.values():
         assert isinstance(channel, RemoteChannel)
         sender = None if producing is None else producing.link

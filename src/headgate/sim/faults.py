@@ -140,6 +140,7 @@ class Faults:
         """Somebody connects and talks nonsense, or nothing."""
         worker = self._random.choice(self._workers)
         wire = self._network.wire("stranger", worker.name)
+        wire.up.tap = None
         wire.up.write([self._nonsense()])
         wire.up.finish("it closed the connection")
         worker.waiting.append(wire)

@@ -12,7 +12,7 @@ from random import Random
 
 from headgate.base.elements import ByteLike
 from headgate.sim.clock import Clock
-from headgate.sim.tap import Tap
+from headgate.sim.tap import Seen, Tap
 
 TAIL_MS = 0.001
 PIECE_MS = 10
@@ -42,7 +42,8 @@ class Pipe:
 
     def __init__(self, name: str, clock: Clock, weather: Weather, random: Random) -> None:
         self.name = name
-        self.tap = Tap()
+        self.tap: Tap | None = Tap()
+        """None: what is written here need not be frames."""
         self.read = 0
         self.written = 0
         self.end: str | None = None
@@ -74,12 +75,18 @@ class Pipe:
             return 1 << 30  # they go nowhere
         return self._weather.window_bytes - (self.written - self.read)
 
+    @property
+    def writable(self) -> bool:
+        """Whether a writer that was blocked may go on: not for single bytes, as in a socket."""
+        return self.broken or 3 * self.room >= self._weather.window_bytes
+
     def write(self, parts: list[ByteLike]) -> int:
         """Take as much as there is room for; says how much that was."""
         taken = b"".join(parts)[: max(0, self.room)]
         if self.broken or not taken:
             return len(taken)
-        self.tap.feed(taken)
+        if self.tap is not None:
+            self.tap.feed(taken)
         self.written += len(taken)
         piece = max(MIN_PIECE_BYTES, int(self._weather.bandwidth * PIECE_MS))
         for start in range(0, len(taken), piece):
@@ -94,6 +101,10 @@ class Pipe:
         self._last_ms = max(self._last_ms, self._free_ms + delay)
         self._flying.append(piece)
         self._clock.later(self._last_ms - now, f"arrival {self.name}", self._arrive)
+
+    def frames(self, ahead: list[ByteLike]) -> list[Seen]:
+        """The frames that have not been read yet, and those in bytes that will be written next."""
+        return [] if self.tap is None else self.tap.peek(ahead)
 
     def finish(self, reason: str) -> None:
         """The writer closed: the reader learns it behind the last byte."""
@@ -141,7 +152,8 @@ class Pipe:
             if count == limit:
                 break
         self.read += count
-        self.tap.forget(self.read)
+        if self.tap is not None:
+            self.tap.forget(self.read)
         return count
 
     def _drop(self, size: int) -> None:

@@ -20,7 +20,7 @@ from headgate.sim.topology import Feed, Vertex, draw_vertices
 RECORD_OVERHEAD_BYTES = 60
 FRAMES = (80, 4000)
 STEPS = (2, 150)
-PATIENCE_MS = 2000
+PATIENCE_MS = 1000
 TROUBLES = (
     *("cut", "cut", "cut", "stall", "stall", "freeze", "kill", "refuse", "black-hole"),
     *("fail", "fail", "quit", "quit", "never", "cancel"),
@@ -135,6 +135,10 @@ def draw(seed: int) -> Scenario:
     settings = _draw_settings(random)
     workers = random.choice((1, 2, 2, 2, 3, 3, 4) if calm else (1, 2, 2, 2, 2, 3, 3, 3, 4))
     vertices = draw_vertices(random)
+    if any(vertex.upstream and vertex.writes for vertex in vertices):
+        # Without credits two stages that share their connections can wait for each other for ever:
+        # a reader without buffers stops the connection that the other stage's readers need.
+        settings = replace(settings, flow_control=FlowControl.CREDIT)
     together = random.random() < 0.7
     if not together:
         for vertex in vertices:
@@ -142,8 +146,8 @@ def draw(seed: int) -> Scenario:
                 vertex.kind = PartitionKind.PIPELINED_BOUNDED
     jobs = _draw_jobs(vertices, settings, workers, random)
     _draw_starts(jobs, settings, together, random)
-    is_dense = settings.segment_bytes >= 16
-    weathers = [_draw_weather(is_dense, random) for _ in range(random.choice((1, 1, 3)))]
+    count = random.choice((1, 1, 3))
+    weathers = [_draw_weather(settings.segment_bytes, random) for _ in range(count)]
     scenario = Scenario(
         seed=seed,
         calm=calm,
@@ -264,14 +268,16 @@ def _draw_steps(
     return max(STEPS[0], min(STEPS[1], int(frames / per_step)))
 
 
-def _draw_weather(is_dense: bool, random: Random) -> Weather:
-    """Far places are not for runs that send a frame for every byte."""
-    latency_ms = random.choice((0.01, 0.01, 0.5, 0.5, 5.0, 30.0) if is_dense else (0.01, 0.5))
+def _draw_weather(segment_bytes: int, random: Random) -> Weather:
+    """Neither far places for runs with a frame for every byte, nor tiny windows for large ones."""
+    near, far = (0.01, 0.01, 0.5, 0.5), (5.0, 30.0)
+    latency_ms = random.choice(near if segment_bytes == 1 else near + far)
+    narrow = latency_ms < 1 and segment_bytes <= 100
     return Weather(
         latency_ms=latency_ms,
         jitter_ms=random.choice((0, 0.5, 4)) * latency_ms,
         bandwidth=random.choice((1e6, 1e6, 5000, 300, 30)),
-        window_bytes=random.choice((40, 300, 2000, 60_000) if latency_ms < 1 else (2000, 60_000)),
+        window_bytes=random.choice((40, 300, 2000, 60_000) if narrow else (2000, 60_000)),
         tiny_reads=random.choice((0, 0.05, 0.3)),
     )
 

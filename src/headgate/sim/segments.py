@@ -66,8 +66,8 @@ def _leased(worker: SimWorker, jobs: list[Job]) -> Iterator[tuple[Lease, str]]:
         link = connection.link
         if link.decoder._lease is not None:
             yield link.decoder._lease, f"the decoder of {connection.name}"
-        for _, buffer in link.outbox._parts:
-            if buffer is not None and buffer.lease is not None:
+        for buffer in link.outbox.buffers():
+            if buffer.lease is not None:
                 yield buffer.lease, f"the outbox of {connection.name}"
     for channel in remote_channels(jobs):
         for lease in channel._floating:

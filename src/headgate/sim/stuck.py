@@ -4,10 +4,12 @@ A task may wait for ever if it writes for a reader that has ended without ever a
 or if it reads from, or writes for, a task that may itself be stuck. Everybody else must have ended.
 """
 
+from headgate.base.settings import FlowControl
 from headgate.core.egress.pipelined import PipelinedSubpartition
 from headgate.sim.coordinator import Coordinator
 from headgate.sim.ledger import CheckFailed
 from headgate.sim.programs import Job
+from headgate.sim.segments import remote_channels
 from headgate.sim.tasks import Fate
 
 
@@ -40,7 +42,16 @@ def _may_be_stuck(coordinator: Coordinator, job: Job, explained: list[str]) -> b
             and coordinator.jobs[name].task.fate is not Fate.FINISHED
             for name in producers
         )
-    return _has_deserted_reader(coordinator, job)
+    return _has_deserted_reader(coordinator, job) or _is_behind_another(coordinator, job)
+
+
+def _is_behind_another(coordinator: Coordinator, job: Job) -> bool:
+    """Without credits a channel that takes nothing stops the whole connection, by design."""
+    settings = coordinator.scenario.settings
+    if settings.flow_control is FlowControl.CREDIT or job.inbox is None:
+        return False
+    links = [channel._link for channel in remote_channels([job])]
+    return any(link is not None and link.decoder.paused for link in links)
 
 
 def _has_deserted_reader(coordinator: Coordinator, job: Job) -> bool:

@@ -13,6 +13,7 @@ from headgate.base.ids import PartitionId, PeerName
 from headgate.base.settings import Compression, ExchangeSettings
 from headgate.core.buffers.segment import cut_arena, stride_bytes
 from headgate.core.egress.flusher import Flusher
+from headgate.core.egress.pipelined import PipelinedSubpartition
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.exchange.directory import Address
 from headgate.core.exchange.ends import ConsumerEnd
@@ -20,6 +21,7 @@ from headgate.core.exchange.frames import NONCE_BYTES
 from headgate.core.task.environment import Environment
 from headgate.sim.clock import Clock
 from headgate.sim.connection import SimConnection
+from headgate.sim.ledger import CheckFailed
 from headgate.sim.network import Network, Wire
 from headgate.sim.store import MemorySpills, MemoryStore, ZlibCodec
 
@@ -110,6 +112,7 @@ class SimWorker:
 
         def tick() -> None:
             flusher.tick(self.clock.now_ms)
+            _check_flushed(writer)
             schedule()
 
         def schedule() -> None:
@@ -179,3 +182,12 @@ class SimWorker:
 
     def _store_deleted(self) -> None:
         self.stores -= 1
+
+
+def _check_flushed(writer: RecordWriter) -> None:
+    """After a flush by time every byte that was written can be read."""
+    for index, subpartition in enumerate(writer.partition.subpartitions):
+        if isinstance(subpartition, PipelinedSubpartition) and subpartition._queue:
+            last = subpartition._queue[-1]
+            if last.has_data and not last.is_finished and not subpartition.flush_requested:
+                raise CheckFailed(f"{writer.partition.id}[{index}] was not flushed in time")

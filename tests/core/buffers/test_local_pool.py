@@ -61,18 +61,34 @@ def test_a_request_gives_a_buffer_or_nothing_at_once(make_pool: MakePool) -> Non
     release(leases)
 
 
-def test_a_pool_takes_segments_only_when_they_are_asked_for(make_pool: MakePool) -> None:
-    shelf = make_pool(4)
+def test_a_pool_takes_its_minimum_at_once_and_more_when_it_is_asked_for(
+    make_pool: MakePool,
+) -> None:
+    shelf = make_pool(5)
     pool = shelf.create_pool("p", 2, 4)
-    assert (pool.size, pool.held, len(shelf.free)) == (4, 0, 4)
-    leases = take(pool, 1)
-    assert (pool.held, len(shelf.free)) == (1, 3)
+    assert (pool.size, pool.held, pool.lent, len(shelf.free)) == (4, 2, 0, 3)
+    leases = take(pool, 3)
+    assert (pool.held, len(shelf.free)) == (3, 2)
     release(leases)
-    assert (pool.held, len(pool.free), len(shelf.free)) == (1, 1, 3)
+    assert (pool.held, len(pool.free), len(shelf.free)) == (3, 3, 2)
+
+
+def test_a_pool_that_finds_less_than_its_minimum_gets_the_rest_as_it_returns(
+    make_pool: MakePool,
+) -> None:
+    shelf = make_pool(4)
+    greedy = shelf.create_pool("greedy", 0)
+    leases = take(greedy, 3)
+    pool = shelf.create_pool("p", 2, 2)
+    assert (pool.size, pool.held) == (2, 1)
+    mine = take(pool, 1)
+    assert pool.try_request() is None
+    release(leases)
+    release(mine + take(pool, 1))
 
 
 def test_a_returned_segment_is_lent_again_before_the_shelf_is_asked(make_pool: MakePool) -> None:
-    pool = make_pool(4).create_pool("p", 4)
+    pool = make_pool(4).create_pool("p", 0)
     (first,) = take(pool, 1)
     first.release()
     (second,) = take(pool, 1)
@@ -143,16 +159,14 @@ def test_overdraft_finds_nothing_on_an_empty_shelf(make_pool: MakePool) -> None:
     release(leases)
 
 
-def test_overdraft_leaves_to_others_what_they_may_take_within_their_size(
-    make_pool: MakePool,
-) -> None:
+def test_overdraft_leaves_others_their_minimum(make_pool: MakePool) -> None:
     shelf = make_pool(5)
     pool = shelf.create_pool("p", 2, 2, overdraft=3)
     other = shelf.create_pool("other", 2, 2)
     leases = take(pool, 2) + take(other, 1)
     overdrawn = pool.try_request_overdraft()
     assert overdrawn is not None
-    assert pool.try_request_overdraft() is None  # the last one is promised to the other pool
+    assert pool.try_request_overdraft() is None  # what is left is the other's minimum
     leases += [overdrawn, *take(other, 1)]
     release(leases)
 
@@ -180,7 +194,7 @@ def test_surplus_goes_back_at_once_when_a_pool_shrinks(make_pool: MakePool) -> N
     release(take(pool, 6))
     assert (pool.held, len(shelf.free)) == (6, 0)
     other = shelf.create_pool("other", 4, 4)
-    assert (pool.size, pool.held, len(shelf.free)) == (2, 2, 4)
+    assert (pool.size, pool.held, other.held, len(shelf.free)) == (2, 2, 4, 0)
     release(take(other, 4))
 
 

@@ -213,7 +213,7 @@ def test_an_event_reaches_every_subpartition_in_order_with_the_data(make_pool: M
 def test_events_take_no_pooled_buffer(make_pool: MakePool) -> None:
     partition = make_partition(make_pool(4), 3)
     partition.broadcast_event(CheckpointBarrier(7, 1000))
-    assert (partition.pool.held, partition.queued, partition.backlog) == (0, 3, 0)
+    assert (partition.pool.lent, partition.queued, partition.backlog) == (0, 3, 0)
 
 
 # Flush, backlog.

@@ -122,7 +122,7 @@ def test_emitting_nothing_writes_nothing(make_pool: MakePool, router: Router) ->
     writer.emit_all([])
     writer.emit_all([], [])
     writer.seal()
-    assert partition.pool.held == 0
+    assert partition.pool.lent == 0
     writer.finish()
     assert got_by(partition, readers) == [[END_OF_PARTITION]]
 
@@ -136,7 +136,7 @@ def test_records_wait_in_a_list_until_they_are_sealed(make_pool: MakePool) -> No
     writer = RecordWriter(partition, Forward(), serializer)
     for record in "abc":
         writer.emit(record)
-    assert (serializer.dumped, partition.pool.held) == ([], 0)
+    assert (serializer.dumped, partition.pool.lent) == ([], 0)
     writer.seal()
     assert serializer.dumped == [["a", "b", "c"]]
     writer.seal()
@@ -328,7 +328,7 @@ def test_a_broadcast_writer_can_send_to_one_channel_alone(make_pool: MakePool) -
 def test_a_buffer_is_requested_at_the_first_byte_for_a_channel(make_pool: MakePool) -> None:
     partition = make_partition(make_pool(8), 3)
     writer = RecordWriter(partition, Custom(lambda key, channels: 2))
-    assert partition.pool.held == 0
+    assert partition.pool.lent == 0
     writer.emit("a")
     writer.seal()
     assert [s.queued for s in partition.subpartitions] == [0, 0, 1]
@@ -517,7 +517,7 @@ def test_closing_in_the_middle_of_a_record_gives_the_buffers_back(make_pool: Mak
     writer.close()
     writer.close()
     partition.release()
-    assert partition.pool.held == 0
+    assert partition.pool.lent == 0
 
 
 def test_nothing_can_be_written_after_the_end(make_pool: MakePool) -> None:

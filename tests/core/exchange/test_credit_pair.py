@@ -209,7 +209,7 @@ class CreditPairTwin(RuleBasedStateMachine):
             for consumer in subpartition._queue:
                 if consumer.lease is not None:
                     lent[consumer.lease.segment.index] = consumer.lease.segment
-        in_outbox = [buffer for _, buffer in self.wire.producer.outbox._parts if buffer is not None]
+        in_outbox = self.wire.producer.outbox.buffers()
         lent |= {segment.index: segment for segment in segments_of(in_outbox)}
         return [*self.pair.producer.pool.free, *self.partition.pool.free, *lent.values()]
 

@@ -1,7 +1,8 @@
 """``bench records``: Python records through writer, wire, gate and deserializer, between processes.
 
 The yardstick is plain pickling and unpickling of the same lists of records in the same run, in the
-same processes. Costs are CPU time, user and system, divided by the number of records.
+same processes and at the same time, so that both cores are as busy as they are in the exchange.
+Costs are CPU time, user and system, divided by the number of records.
 """
 
 import os
@@ -62,10 +63,12 @@ def make_lists() -> list[list[tuple[str, int]]]:
 
 def _round(records: int, channels: int) -> tuple[float, float, float, float]:
     settings, secret = ExchangeSettings(), os.urandom(32)
+    pickled = [pickle.dumps(records, 5) for records in make_lists()]
     with child_process(_send_records, secret, records, channels, settings) as child:
         address = child.hear(tuple)
+        child.tell("pickle")
+        unpickling_ns = _plain_unpickling_ns(pickled)
         pickling_ns = child.hear(float)
-        unpickling_ns = _plain_unpickling_ns()
         with Exchange(settings, secret, segments=SEGMENTS) as exchange:
             seat = exchange.seat("consumer")
             with exchange.inside() as environment:
@@ -101,6 +104,7 @@ def _send_records(
             writer = RecordWriter(partition, RoundRobin(), timeout_ms=settings.buffer_timeout_ms)
             exchange.flush_by_time("producer", writer)
         pipe.send(exchange.address)
+        pipe.recv()
         pipe.send(_plain_pickling_ns(lists))
         pipe.recv()
         watch = CpuWatch()
@@ -118,8 +122,7 @@ def _plain_pickling_ns(lists: list[list[tuple[str, int]]]) -> float:
     return watch.cpu_s() / (rounds * LISTS * RECORDS_PER_LIST) * 1e9
 
 
-def _plain_unpickling_ns() -> float:
-    pickled = [pickle.dumps(records, 5) for records in make_lists()]
+def _plain_unpickling_ns(pickled: list[bytes]) -> float:
     rounds = PLAIN_RECORDS // (LISTS * RECORDS_PER_LIST)
     watch = CpuWatch()
     for _ in range(rounds):

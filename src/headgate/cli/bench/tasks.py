@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable
 
 from headgate.base.elements import Bundle, Record
-from headgate.core.buffers.buffer import BufferBuilder
 from headgate.core.egress.partition import Partition
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.ingress.deserializer import Deserializer, Got
@@ -12,6 +11,8 @@ from headgate.core.ingress.gate import InputGate
 from headgate.host.runner import Progress
 
 BUFFERS_PER_STEP = 16
+LISTS_PER_STEP = 4
+"""About a thousand records, as a task gets them out of one buffer."""
 
 
 class RawProducer:
@@ -28,16 +29,17 @@ class RawProducer:
         self.paused = False
         self.stopping = False
         self._partition = partition
-        self._left = buffers
+        self._wanted = buffers
         self._channel = 0
 
     def step(self) -> Progress:
         partition = self._partition
-        if self.stopping or self._left == 0:
+        if self.stopping or self.sent == self._wanted:
             partition.finish()
             return Progress.DONE
         if self.paused or not self.pace(self.sent):
             return Progress.IDLE
+        channels, capacity = len(partition.subpartitions), 0
         for _ in range(BUFFERS_PER_STEP):
             builder = partition.try_request_builder()
             if builder is None:
@@ -45,25 +47,20 @@ class RawProducer:
                     continue
                 self.blocked_at = time.monotonic()
                 return Progress.IDLE
-            self._send_whole(builder)
-            if self._left == 0:
+            capacity = capacity or builder.capacity
+            consumer = builder.consumer()
+            builder.commit(capacity)
+            builder.finish()
+            partition.add(consumer, self._channel)
+            self._channel = (self._channel + 1) % channels
+            self.sent += 1
+            if self.sent == self._wanted:
                 break
         return Progress.MORE
 
     def close(self, error: BaseException | None) -> None:
         if error is not None:
             self._partition.release()
-
-    def _send_whole(self, builder: BufferBuilder) -> None:
-        partition, channel = self._partition, self._channel
-        consumer = builder.consumer()
-        builder.commit(builder.capacity)
-        builder.finish()
-        partition.add(consumer, channel)
-        self._channel = (channel + 1) % len(partition.subpartitions)
-        self.sent += 1
-        if self._left is not None:
-            self._left -= 1
 
 
 class RawConsumer:
@@ -113,12 +110,13 @@ class RecordProducer:
         if self._left <= 0:
             self._writer.finish()
             return Progress.DONE
-        if not self._writer.available():
-            return Progress.IDLE
-        records = self._lists[self._next]
-        self._next = (self._next + 1) % len(self._lists)
-        self._left -= len(records)
-        self._writer.emit_all(records)
+        for _ in range(LISTS_PER_STEP):
+            if not self._writer.available():
+                return Progress.IDLE
+            records = self._lists[self._next]
+            self._next = (self._next + 1) % len(self._lists)
+            self._left -= len(records)
+            self._writer.emit_all(records)
         return Progress.MORE
 
     def close(self, error: BaseException | None) -> None:
@@ -151,6 +149,7 @@ class RecordConsumer:
                 got, element = deserializer.next()
                 if isinstance(element, Bundle):
                     self.records_in += len(element.records)
+                del element  # a task is through with a bundle before it takes the next
         return Progress.MORE
 
     def close(self, error: BaseException | None) -> None:

@@ -54,6 +54,7 @@ class GlobalPool:
         pool = LocalPool(self, who, minimum, self.total if maximum is None else maximum, overdraft)
         self.pools.append(pool)
         self._redistribute()
+        pool.reserve()
         return pool
 
     def pool_destroyed(self, pool: LocalPool) -> None:
@@ -87,11 +88,6 @@ class GlobalPool:
     def try_take(self) -> Segment | None:
         """A free segment for a local pool, or None."""
         return self.free.pop() if self.free else None
-
-    def try_take_spare(self) -> Segment | None:
-        """A free segment that no pool can come to want within its size, or None."""
-        promised = sum(max(0, pool.size - pool.held) for pool in self.pools)
-        return self.free.pop() if len(self.free) > promised else None
 
     def wait(self, pool: LocalPool) -> None:
         """Tell ``pool`` when a segment has come back."""

@@ -37,8 +37,6 @@ class Depot(Protocol):
 
     def try_take(self) -> Segment | None: ...
 
-    def try_take_spare(self) -> Segment | None: ...
-
     def wait(self, pool: "LocalPool") -> None: ...
 
     def segment_returned(self, segment: Segment) -> None: ...
@@ -77,6 +75,16 @@ class LocalPool:
         self._notify_wanted = False
         self._queued_at_depot = False
 
+    def reserve(self) -> None:
+        """Take the minimum at once and keep it: overdrafts, claims and larger shares of others
+        come out of the rest, so that nobody waits for a minimum which others wait to give back."""
+        while self.held < self.minimum:
+            segment = self._depot.try_take()
+            if segment is None:
+                return
+            self.held += 1
+            self.free.append(segment)
+
     def try_request(self) -> Lease | None:
         """A buffer within the size of the pool, or None: not now."""
         if self.destroyed:
@@ -93,14 +101,10 @@ class LocalPool:
         return None
 
     def try_request_overdraft(self) -> Lease | None:
-        """A buffer beyond the size, so that a record that was begun can be finished.
-
-        It comes from what is promised to nobody: a pool that had to wait for its own buffers until
-        an overdraft is paid back might wait for ever.
-        """
+        """A buffer beyond the size, so that a record that was begun can be finished."""
         lease = self.try_request()
         if lease is None and self.size <= self.held < self.size + self.overdraft:
-            segment = self._depot.try_take_spare()
+            segment = self._depot.try_take()
             if segment is not None:
                 self.held += 1
                 lease = Lease(segment, self)

@@ -106,7 +106,10 @@ class PipelinedSubpartition:
         self.total_bytes += len(buffer.view)
         if not queue:
             return Polled(buffer, False, 0, False)
-        return Polled(buffer, self.is_available, self.backlog, queue[0].is_event)
+        last = queue[-1].builder
+        if self.flush_requested or self.finished or last is None or last.finished:
+            return Polled(buffer, True, self._data_queued, queue[0].is_event)
+        return Polled(buffer, len(queue) > 1, self._data_queued - 1, queue[0].is_event)
 
     def create_view(self, on_data: Callable[[], None]) -> "PipelinedView":
         """The one reading; ``on_data`` is called when there may be data, at once if there is."""

@@ -24,7 +24,7 @@ from headgate.core.egress.partition import Partition
 from headgate.core.egress.router import Router
 from headgate.core.egress.serializer import Copied, SpanningSerializer
 
-BUNDLE_RECORDS: Final = 256
+BUNDLE_RECORDS: Final = 512
 STAGED_RECORDS: Final = 4096
 """So many records wait at most to be routed, whatever the number of channels."""
 
@@ -90,12 +90,11 @@ class RecordWriter:
         if not records:
             return
         self.records_out += len(records)
-        self._stage(records, timestamps)
-        staged = self._staged
+        staged = self._stage(records, timestamps)
         if self.timeout_ms == 0:
             self._flush_lanes(self._route())
-        elif staged and len(staged.records) >= min(STAGED_RECORDS, self._limit * self._lanes):
-            self.seal()
+        elif len(staged.records) >= min(STAGED_RECORDS, self._limit * self._lanes):
+            self._route()
 
     def emit_element(self, element: Element, channel: int | None = None) -> None:
         """Send a watermark, status or marker to one channel, or (None) to every channel."""
@@ -148,17 +147,19 @@ class RecordWriter:
     def statistics(self) -> WriterStatistics:
         return WriterStatistics(self.records_out, self.bytes_out, self.buffers_out)
 
-    def _stage(self, records: list[Record], times: list[int | None] | None) -> None:
+    def _stage(self, records: list[Record], times: list[int | None] | None) -> Bundle:
         staged = self._staged
         if staged is not None and (staged.timestamps is None) != (times is None):
             self.seal()
             staged = None
         if staged is None:
-            self._staged = Bundle(list(records), None if times is None else list(times))
-            return
+            staged = Bundle(list(records), None if times is None else list(times))
+            self._staged = staged
+            return staged
         staged.records.extend(records)
         if staged.timestamps is not None and times is not None:
             staged.timestamps.extend(times)
+        return staged
 
     def _route(self) -> list[int]:
         staged, self._staged = self._staged, None

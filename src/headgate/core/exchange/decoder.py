@@ -168,7 +168,10 @@ class Decoder:
                 return
             self.landing.swap(index, room)
             count -= size
-            self._deliver(parsed, room, room.segment.memory)
+            memory = room.segment.memory
+            view = memory if size == len(memory) else memory[:size]
+            buffer = Buffer(view, room, False, parsed[3] & FLAG_COMPRESSED != 0)
+            self._buffers.buffer_received(parsed[0], parsed[1], parsed[2], buffer)
             if count and size < self.landing.segment_bytes:
                 self._feed_rest(row, 2 * index + 1, size, count, None)
                 return

@@ -36,11 +36,10 @@ class Landing:
 
     def swap(self, index: int, lease: Lease) -> None:
         """The segment at ``index`` goes with the lease; the lease's own takes its place."""
-        landed = self.segments[index]
         spare = lease.segment
+        lease.segment = self.segments[index]
         self.segments[index] = spare
         self._row[2 * index + 1] = spare.memory
-        lease.segment = landed
 
     def surrender(self) -> list[Segment]:
         """Give up all segments, to return them."""

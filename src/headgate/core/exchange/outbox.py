@@ -24,62 +24,85 @@ class Outbox:
         self.writable = True
         self._low_bytes = low_bytes
         self._high_bytes = high_bytes
-        self._parts: deque[tuple[ByteLike, Buffer | None]] = deque()
+        self._parts: deque[ByteLike] = deque()
+        self._buffers: deque[tuple[int, Buffer]] = deque()  # with the total behind its last byte
+        self._total = 0  # bytes that were ever put in
         self._cut = False  # the first part has gone in part
 
     def add(self, frame: ByteLike) -> None:
         """Put a whole frame in."""
-        self._parts.append((frame, None))
-        self._grown(len(frame))
+        self._parts.append(frame)
+        self._total += len(frame)
+        self.pending_bytes += len(frame)
+        if self.pending_bytes > self._high_bytes:
+            self.writable = False
 
     def add_buffer(self, head: bytes, buffer: Buffer) -> None:
         """Put a frame's head and the buffer behind it in; the outbox owns the buffer now."""
-        size = len(buffer.view)
-        self._parts.append((head, None))
+        view = buffer.view
+        size = len(view)
+        count = len(head) + size
+        self._parts.append(head)
+        self._total += count
+        self.pending_bytes += count
+        if self.pending_bytes > self._high_bytes:
+            self.writable = False
         if size:
-            self._parts.append((buffer.view, buffer))
+            self._parts.append(view)
+            self._buffers.append((self._total, buffer))
         else:
             buffer.release()
-        self._grown(len(head) + size)
 
     def gather(self) -> list[ByteLike]:
         """What to hand to the socket now."""
-        return [part for part, _ in islice(self._parts, MAX_PARTS)]
+        return list(islice(self._parts, MAX_PARTS))
 
     def sent(self, count: int) -> None:
         """The socket took this many bytes."""
         assert 0 <= count <= self.pending_bytes
         self.pending_bytes -= count
-        parts = self._parts
-        while count:
-            part, buffer = parts[0]
-            size = len(part)
-            if count < size:
-                parts[0] = (memoryview(part)[count:], buffer)
-                self._cut = True
-                break
+        if self.pending_bytes:
+            self._take_out(count)
+        else:
+            self._parts.clear()
             self._cut = False
-            count -= size
-            parts.popleft()
-            if buffer is not None:
-                buffer.release()
+        gone, buffers = self._total - self.pending_bytes, self._buffers
+        while buffers and buffers[0][0] <= gone:
+            lease = buffers.popleft()[1].lease
+            if lease is not None:
+                lease.release()
         if self.pending_bytes < self._low_bytes:
             self.writable = True
 
     @property
     def is_between_frames(self) -> bool:
         """Whether what has gone so far ends with a whole frame."""
-        return not self._cut and not (self._parts and self._parts[0][1] is not None)
+        begun = self._buffers and self._buffers[0][1].view is self._parts[0]
+        return not (self._cut or begun)
 
     def close(self) -> None:
         """Drop what was not sent."""
-        while self._parts:
-            _, buffer = self._parts.popleft()
-            if buffer is not None:
-                buffer.release()
+        self._parts.clear()
+        self._cut = False
+        while self._buffers:
+            self._buffers.popleft()[1].release()
         self.pending_bytes = 0
 
-    def _grown(self, count: int) -> None:
-        self.pending_bytes += count
-        if self.pending_bytes > self._high_bytes:
-            self.writable = False
+    def unsent(self) -> list[ByteLike]:
+        """All parts that wait, for who looks on."""
+        return list(self._parts)
+
+    def buffers(self) -> list[Buffer]:
+        """The buffers that the outbox holds, for who looks on."""
+        return [buffer for _, buffer in self._buffers]
+
+    def _take_out(self, count: int) -> None:
+        parts = self._parts
+        while count:
+            size = len(parts[0])
+            self._cut = count < size
+            if self._cut:
+                parts[0] = memoryview(parts[0])[count:]
+                return
+            count -= size
+            parts.popleft()

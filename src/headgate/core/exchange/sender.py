@@ -260,11 +260,10 @@ class SenderSession:
             flags = 0
             if self._codec is not None:
                 buffer, flags = self._packed(self._codec, buffer)
-        reader.told_backlog = polled.backlog
-        head = encode_buffer_head(
-            reader.receiver, reader.sequence, polled.backlog, flags, len(buffer.view)
-        )
-        reader.sequence += 1
+        reader.told_backlog = backlog = polled.backlog
+        sequence = reader.sequence
+        reader.sequence = sequence + 1
+        head = encode_buffer_head(reader.receiver, sequence, backlog, flags, len(buffer.view))
         self.frames_sent += 1
         self._outbox.add_buffer(head, buffer)
         if polled.next_is_event or (polled.more and reader.credit > 0):

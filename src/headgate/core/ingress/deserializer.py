@@ -10,6 +10,7 @@ from typing import Protocol
 
 from headgate.base.elements import (
     LENGTH,
+    PREFIX,
     Element,
     PickleSerializer,
     Serializer,
@@ -78,13 +79,12 @@ class Deserializer:
         if self._buffer is None:
             return Got.PART, None
         view, at = self._view, self._at
-        if not self._missing and not self._length and len(view) - at >= LENGTH.size:
-            (length,) = LENGTH.unpack_from(view, at)
+        if not self._missing and not self._length and len(view) - at >= PREFIX.size:
+            length, tag = PREFIX.unpack_from(view, at)
             end = at + LENGTH.size + length
             if end <= len(view):  # the whole element lies in this buffer
                 self._check_length(length)
-                body = view[at + LENGTH.size : end]
-                element = decode_element(body[0], body[1:], self._serializer)
+                element = decode_element(tag, view[at + PREFIX.size : end], self._serializer)
                 return self._advance(end), element
         return self._next_spanning()
 

@@ -180,7 +180,10 @@ class RemoteChannel:
                 self._gate.channel_ready(self.index)
         else:
             buffer.release()
-        if self._uses_credit:
+        if not self._uses_credit:
+            return
+        self.wanted = wanted = backlog + self.initial_credit
+        if len(self._exclusive) + len(self._floating) < wanted and not self._listening:
             self.backlog_told(backlog)
 
     def backlog_told(self, backlog: int) -> None:
