@@ -20,11 +20,15 @@ Key: TypeAlias = Any
 """What ``key_by`` takes of a record; equal keys meet in the same task."""
 
 
-class Bundle(msgspec.Struct, gc=False):
+class Bundle(msgspec.Struct):
     """Records in order, with their event times in a list beside them (or None: no times)."""
 
     records: list[Record]
     timestamps: list[int | None] | None = None
+
+
+MIN_WATERMARK_MS: Final = -(2**63)
+"""Where event time stands before the first watermark."""
 
 
 class Watermark(msgspec.Struct, frozen=True):

@@ -92,12 +92,12 @@ class ExchangeSettings:
     )
     landing_buffers: int = _setting(
         "exchange.landing-buffers",
-        16,
+        24,
         "Buffers of a connection that incoming bytes are scattered into, one system call for all.",
         1,
     )
     burst_frames: int = _setting(
-        "exchange.burst-frames", 16, "Frames handed to the socket in one system call.", 1
+        "exchange.burst-frames", 24, "Frames handed to the socket in one system call.", 1
     )
     flow_control: FlowControl = _setting(
         "exchange.flow-control", FlowControl.CREDIT, "`credit`, or `tcp` to compare with."

@@ -23,9 +23,16 @@ def bench() -> None:
 @_ROUNDS
 @click.option("--megabytes", default=4000, show_default=True, type=click.IntRange(1))
 @click.option("--channels", default=8, show_default=True, type=click.IntRange(1, 64))
-def exchange(as_json: bool, rounds: int, megabytes: int, channels: int) -> None:
+@click.option(
+    "--exclusive",
+    default=6,
+    show_default=True,
+    type=click.IntRange(0, 64),
+    help="Exclusive buffers of each channel.",
+)
+def exchange(as_json: bool, rounds: int, megabytes: int, channels: int, exclusive: int) -> None:
     """Raw 32 KiB buffers between two processes, against a plain socket loop."""
-    result = run_exchange_bench(megabytes, channels, rounds)
+    result = run_exchange_bench(megabytes, channels, exclusive, rounds)
     meanings = {
         "mb_per_s": "megabytes a second through partitions, credits and gates",
         "buffers_per_s": "buffers a second",

@@ -1,12 +1,16 @@
 """Leases, buffers, builders and consumers: every byte once, every segment home once. Rows 38-45."""
 
+import gc
+import weakref
+from functools import partial
+
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from headgate.core.buffers.buffer import Buffer, BufferBuilder, BufferConsumer, Lease
 from headgate.core.buffers.segment import Segment
-from tests.arena import plain_segments
+from tests.arena import plain_pool, plain_segments
 
 
 class Shelf:
@@ -372,3 +376,15 @@ class BuilderTwin(RuleBasedStateMachine):
 
 
 TestBuilderTwin = BuilderTwin.TestCase
+
+
+def test_a_pool_that_is_dropped_with_a_buffer_out_is_collected() -> None:
+    """Every kind of handle is seen by the collector, so that a failed task leaves no arena."""
+    pool = plain_pool(1).create_pool("p", 1)
+    lease = pool.try_request()
+    assert lease is not None
+    pool.owner = partial(print, BufferBuilder(lease).consumer())  # a circle through every handle
+    gone = weakref.ref(pool)
+    del pool, lease
+    gc.collect()
+    assert gone() is None

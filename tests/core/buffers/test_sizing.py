@@ -89,10 +89,10 @@ def test_without_credits_a_gates_pool_holds_all_of_its_buffers() -> None:
 
 def test_the_need_of_a_task_manager_names_each_holder() -> None:
     need = buffer_need(DEFAULT, partitions=[4, 1], gates=[3, 2], connections=2)
-    assert need == BufferNeed(partitions=5 + 2, gates=0, exclusive=5 * 2, landing=2 * 16)
-    assert need.total == 49
+    assert need == BufferNeed(partitions=5 + 2, gates=0, exclusive=5 * 2, landing=2 * 24)
+    assert need.total == 65
 
 
 def test_without_credits_nothing_is_exclusive() -> None:
     need = buffer_need(TCP, partitions=[4], gates=[3, 2], connections=1)
-    assert need == BufferNeed(partitions=5, gates=5, exclusive=0, landing=16)
+    assert need == BufferNeed(partitions=5, gates=5, exclusive=0, landing=24)

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.elements import (
+    MIN_WATERMARK_MS,
     PREFIX,
     Bundle,
     Element,
@@ -344,7 +345,7 @@ def test_no_buffer_is_requested_after_a_record_that_exactly_fills_one(
     writer.emit("x" * (16 - PREFIX.size))
     writer.seal()
     assert (partition.pool.lent, partition.queued) == (1, 1)
-    assert writer.statistics() == WriterStatistics(records_out=1, bytes_out=16, buffers_out=1)
+    assert writer.statistics() == WriterStatistics(1, 16, 1, MIN_WATERMARK_MS)
     writer.emit("y" * (32 - PREFIX.size))
     writer.seal()
     assert (partition.pool.lent, partition.queued, writer.buffers_out) == (3, 3, 3)
@@ -381,12 +382,12 @@ def test_bytes_and_buffers_count_when_a_buffer_is_finished(make_pool: MakePool) 
     writer = RecordWriter(partition, RoundRobin(), PlainText())
     writer.emit_all(["abc", "de"])
     writer.seal()
-    assert writer.statistics() == WriterStatistics(records_out=2, bytes_out=0, buffers_out=0)
+    assert writer.statistics() == WriterStatistics(2, 0, 0, MIN_WATERMARK_MS)
     writer.broadcast_event(CheckpointBarrier(1, 0))
     written = 2 * PREFIX.size + 5
-    assert writer.statistics() == WriterStatistics(2, bytes_out=written, buffers_out=2)
+    assert writer.statistics() == WriterStatistics(2, written, 2, MIN_WATERMARK_MS)
     writer.broadcast_event(CheckpointBarrier(2, 0))
-    assert writer.statistics() == WriterStatistics(2, bytes_out=written, buffers_out=2)
+    assert writer.statistics() == WriterStatistics(2, written, 2, MIN_WATERMARK_MS)
     partition.release()
 
 
@@ -723,3 +724,15 @@ def test_a_blocking_partition_gives_every_reader_what_was_meant_for_it(
         reader.close()
     partition.release()
     assert_all_home(shelf)
+
+
+def test_the_watermark_gauge_follows_what_went_to_all_channels(make_pool: MakePool) -> None:
+    """Row 174."""
+    partition = make_partition(make_pool(8, 64), 2)
+    writer = RecordWriter(partition, RoundRobin())
+    assert writer.statistics().watermark_ms == MIN_WATERMARK_MS
+    writer.emit_element(Watermark(7))
+    writer.emit_element(Watermark(9), channel=1)  # of one channel alone: not the writer's
+    assert writer.statistics().watermark_ms == 7
+    writer.close()
+    partition.release()

@@ -18,7 +18,7 @@ class Home(Protocol):
     def segment_returned(self, segment: Segment) -> None: ...
 
 
-class Lease(msgspec.Struct, gc=False, eq=False):
+class Lease(msgspec.Struct, eq=False):
     """A segment on loan from ``home``, with the number of its readers."""
 
     segment: Segment
@@ -38,7 +38,7 @@ class Lease(msgspec.Struct, gc=False, eq=False):
             assert readers > 0, f"{self.segment} was released twice"
 
 
-class Buffer(msgspec.Struct, gc=False, eq=False):
+class Buffer(msgspec.Struct, eq=False):
     """A readable range. The receiver of the object owns one count of its lease."""
 
     view: ByteLike
@@ -57,7 +57,7 @@ class Buffer(msgspec.Struct, gc=False, eq=False):
             lease.release()
 
 
-class BufferBuilder(msgspec.Struct, gc=False, eq=False):
+class BufferBuilder(msgspec.Struct, eq=False):
     """The producer's side of one segment: append or write in place, commit, finish."""
 
     lease: Lease
@@ -119,7 +119,7 @@ class BufferBuilder(msgspec.Struct, gc=False, eq=False):
         return self.committed
 
 
-class BufferConsumer(msgspec.Struct, gc=False, eq=False):
+class BufferConsumer(msgspec.Struct, eq=False):
     """The reader's side of a segment that may still be written: each committed byte once.
 
     Events and stored data come as consumers too: ``BufferConsumer.of`` wraps a finished buffer.

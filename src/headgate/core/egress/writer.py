@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from headgate.base.elements import (
+    MIN_WATERMARK_MS,
     Bundle,
     Element,
     PickleSerializer,
     Record,
     Serializer,
+    Watermark,
     encode_element,
 )
 from headgate.base.errors import SettingsInvalid
@@ -37,11 +39,12 @@ BUNDLE_MAX_BYTES: Final = 256 * BUNDLE_BYTES
 
 @dataclass(frozen=True, slots=True)
 class WriterStatistics:
-    """Totals of a writer. Bytes and buffers count when a buffer is finished."""
+    """Totals of a writer, and its watermark. Bytes and buffers count when a buffer is finished."""
 
     records_out: int
     bytes_out: int
     buffers_out: int
+    watermark_ms: int
 
 
 class RecordWriter:
@@ -65,6 +68,8 @@ class RecordWriter:
         self.records_out = 0
         self.bytes_out = 0
         self.buffers_out = 0
+        self.watermark_ms = MIN_WATERMARK_MS
+        """The last watermark that went to all channels."""
         self.flush_error: Callable[[], None] = lambda: None
         """Raises what a flush by time had met; the flusher sets it."""
         router.set_up(self.channels)
@@ -103,6 +108,8 @@ class RecordWriter:
         if channel is None:
             for lane in range(self._lanes):
                 self._write(lane, element)
+            if isinstance(element, Watermark):
+                self.watermark_ms = element.timestamp_ms
         elif self._router.is_broadcast:
             self._write_alone(channel, element)
         else:
@@ -145,7 +152,9 @@ class RecordWriter:
             self._finish_builder(lane)
 
     def statistics(self) -> WriterStatistics:
-        return WriterStatistics(self.records_out, self.bytes_out, self.buffers_out)
+        return WriterStatistics(
+            self.records_out, self.bytes_out, self.buffers_out, self.watermark_ms
+        )
 
     def _stage(self, records: list[Record], times: list[int | None] | None) -> Bundle:
         staged = self._staged

@@ -7,7 +7,7 @@ import msgspec
 from headgate.core.buffers.buffer import Buffer
 
 
-class Polled(msgspec.Struct, gc=False):
+class Polled(msgspec.Struct):
     """A buffer, and what the reader should know of what follows it."""
 
     buffer: Buffer

@@ -17,7 +17,7 @@ from headgate.core.buffers.buffer import Buffer
 from headgate.core.exchange.view import View
 
 
-class Next(msgspec.Struct, gc=False):
+class Next(msgspec.Struct):
     """What a channel gave, and whether it has more right now."""
 
     buffer: Buffer

@@ -10,10 +10,13 @@ from typing import Protocol
 
 from headgate.base.elements import (
     LENGTH,
+    MIN_WATERMARK_MS,
     PREFIX,
+    Bundle,
     Element,
     PickleSerializer,
     Serializer,
+    Watermark,
     decode_element,
 )
 from headgate.base.errors import ElementBroken, ElementTooLarge
@@ -66,6 +69,9 @@ class Deserializer:
         self._missing = 0  # bytes of a begun element that are still to come
         self._gathered: bytearray | None = None
         self._spill: Spill | None = None
+        self.records_in = 0
+        self.watermark_ms = MIN_WATERMARK_MS
+        """The channel's last watermark."""
 
     def feed(self, buffer: Buffer) -> None:
         """Take the next buffer; the one before must be used up."""
@@ -85,6 +91,7 @@ class Deserializer:
             if end <= len(view):  # the whole element lies in this buffer
                 self._check_length(length)
                 element = decode_element(tag, view[at + PREFIX.size : end], self._serializer)
+                self._count(element)
                 return self._advance(end), element
         return self._next_spanning()
 
@@ -142,9 +149,17 @@ class Deserializer:
             with whole:
                 body = whole[1:]
                 with body:
-                    return decode_element(whole[0], body, self._serializer)
+                    element = decode_element(whole[0], body, self._serializer)
+            self._count(element)
+            return element
         finally:
             self._drop_gathered()
+
+    def _count(self, element: Element) -> None:
+        if isinstance(element, Bundle):
+            self.records_in += len(element.records)
+        elif isinstance(element, Watermark):
+            self.watermark_ms = element.timestamp_ms
 
     def _drop_gathered(self) -> None:
         self._gathered = None

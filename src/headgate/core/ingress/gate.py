@@ -20,7 +20,7 @@ from headgate.core.exchange.compression import Codec, decompress
 from headgate.core.ingress.channel import Channel, UnknownChannel
 
 
-class Arrival(msgspec.Struct, gc=False):
+class Arrival(msgspec.Struct):
     """What a gate returns: a buffer or an event, its channel, and whether more is there now."""
 
     channel: int
