@@ -3,6 +3,7 @@
 Rows 19-28, 31, 34-36, 149.
 """
 
+import pickle
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -550,7 +551,7 @@ def test_a_record_that_cannot_be_serialized_leaves_the_writer_usable(make_pool: 
     readers = readers_of(partition)
     writer = RecordWriter(partition, Forward())
     writer.emit(lambda: None)
-    with pytest.raises(Exception, match="pickle"):
+    with pytest.raises((AttributeError, pickle.PicklingError)):  # which one depends on Python
         writer.seal()
     writer.emit("a")
     writer.finish()
