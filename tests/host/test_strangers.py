@@ -1,5 +1,6 @@
 """Strangers at the data port harm nobody: they get a typed answer, and all else goes on."""
 
+import contextlib
 import logging
 import os
 import pickle
@@ -193,3 +194,19 @@ def test_an_exchange_that_ends_over_a_full_socket_has_every_segment_back(
         exchange.close()
     pool = exchange.environment.pool
     assert len(pool.free) == pool.total
+
+
+def test_strangers_hold_only_so_many_connections(make_exchange: MakeExchange) -> None:
+    exchange = make_exchange(quick(accept_backlog=3))
+    with contextlib.ExitStack() as stack:
+        socks = [
+            stack.enter_context(socket.create_connection(exchange.address, PATIENCE_S))
+            for _ in range(5)
+        ]
+        for sock in socks[:2]:  # the oldest made room for the newest
+            assert sock.recv(1000)[7] == Kind.ERROR
+            assert sock.recv(1000) == b""
+        for sock in socks[2:]:
+            sock.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                sock.recv(1)

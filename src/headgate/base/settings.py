@@ -146,7 +146,10 @@ class ExchangeSettings:
         "exchange.connect-timeout", 10_000, "Longest wait for a connection and its handshake.", 1
     )
     accept_backlog: int = _setting(
-        "exchange.accept-backlog", 128, "Connections that may wait to be accepted.", 1
+        "exchange.accept-backlog",
+        128,
+        "Connections that may wait to be accepted, and as many again to be proven.",
+        1,
     )
     socket_buffer_bytes: int = _setting(
         "exchange.socket-buffer-bytes", 0, "Kernel's send and receive buffers; 0: as it likes.", 0

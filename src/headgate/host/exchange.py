@@ -13,16 +13,16 @@ from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Final
 
-from headgate.base.errors import TaskCancelled
+from headgate.base.errors import PeerUnproven, TaskCancelled
 from headgate.base.ids import PeerName
 from headgate.base.settings import ExchangeSettings
 from headgate.core.buffers.sizing import segment_count
 from headgate.core.egress.flusher import Flusher
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.exchange.directory import Address
-from headgate.core.exchange.ends import ConsumerEnd
+from headgate.core.exchange.ends import ConsumerEnd, ProducerEnd
 from headgate.core.exchange.frames import NONCE_BYTES
-from headgate.core.exchange.link import Link
+from headgate.core.exchange.link import Link, LinkState
 from headgate.core.task.environment import Environment
 from headgate.host.baton import Baton, Turn
 from headgate.host.codec import make_codec
@@ -229,6 +229,7 @@ class Exchange:
         return Server(self.loop, self.settings, self._tls, self._accepted, self._track)
 
     def _accepted(self, peer: PeerName) -> Link:
+        self._make_room()
         return self.environment.producer_end(peer, secrets.token_bytes(NONCE_BYTES), now_ms())
 
     def _dial(self, address: Address) -> ConsumerEnd:
@@ -238,6 +239,19 @@ class Exchange:
         if connection is not None:
             self._track(connection)
         return link
+
+    def _make_room(self) -> None:
+        """Strangers may hold only so many connections: the oldest goes for the next."""
+        strangers = [
+            connection
+            for connection in self._connections
+            if connection.link.state is LinkState.GREETING
+            and isinstance(connection.link, ProducerEnd)
+        ]
+        if len(strangers) >= self.settings.accept_backlog:
+            oldest = strangers[0].link
+            problem = f"{len(strangers)} others connect too, and it is not proven yet"
+            oldest.fail(PeerUnproven(oldest.peer, problem), last_words=problem)
 
     def _track(self, connection: Connection) -> None:
         self._connections.append(connection)
