@@ -16,9 +16,12 @@ from headgate.base.ids import PartitionId
 from headgate.base.settings import ExchangeSettings
 from headgate.cli.bench.processes import Child, CpuWatch, child_process
 from headgate.cli.bench.tasks import RawConsumer, RawProducer
-from headgate.core.egress.partition import PartitionKind
+from headgate.core.egress.partition import Partition, PartitionKind
+from headgate.core.exchange.directory import Address
+from headgate.core.ingress.gate import Gate
 from headgate.core.task.environment import Input, There
 from headgate.host.exchange import Exchange
+from headgate.host.runner import Seat
 
 PARTITION = PartitionId("bench/raw/0#0")
 SEGMENTS = 1024
@@ -63,11 +66,7 @@ def _exchange_round(buffers: int, channels: int, settings: ExchangeSettings) -> 
         address = child.hear(tuple)
         with Exchange(settings, secret, segments=SEGMENTS) as exchange:
             seat = exchange.seat("consumer")
-            with exchange.inside() as environment:
-                inputs = [Input(PARTITION, index, There(address)) for index in range(channels)]
-                gate = environment.create_gate("bench", inputs)
-                gate.notify = seat.wake
-                gate.request_partitions()
+            gate = open_gate(exchange, seat, PARTITION, address, channels)
             consumer = RawConsumer("consumer", gate)
             watches: list[CpuWatch] = []
             consumer.on_first = lambda: watches.append(CpuWatch())
@@ -85,17 +84,37 @@ def _send_buffers(
 ) -> None:
     with Exchange(settings, secret, segments=SEGMENTS) as exchange:
         seat = exchange.seat("producer")
-        with exchange.inside() as environment:
-            partition = environment.create_partition(
-                PARTITION, PartitionKind.PIPELINED_BOUNDED, channels, seat.wait
-            )
-            partition.pool.notify = seat.wake
+        partition = open_partition(exchange, seat, PARTITION, channels)
         pipe.send(exchange.address)
         pipe.recv()
         watch = CpuWatch()
         exchange.run(RawProducer("producer", partition, buffers), seat).join(JOIN_S)
         wait_until_consumed(exchange, PARTITION)
         pipe.send(watch.cpu_s())
+
+
+def open_gate(
+    exchange: Exchange, seat: Seat, partition: PartitionId, address: Address, channels: int
+) -> Gate:
+    """A gate with a channel for each subpartition over there, which wakes ``seat``."""
+    with exchange.inside() as environment:
+        inputs = [Input(partition, index, There(address)) for index in range(channels)]
+        gate = environment.create_gate(seat.turn.name, inputs)
+        gate.notify = seat.wake
+        gate.request_partitions()
+    return gate
+
+
+def open_partition(
+    exchange: Exchange, seat: Seat, partition: PartitionId, subpartitions: int
+) -> Partition:
+    """A pipelined partition whose pool wakes ``seat``."""
+    with exchange.inside() as environment:
+        created = environment.create_partition(
+            partition, PartitionKind.PIPELINED_BOUNDED, subpartitions, seat.wait
+        )
+        created.pool.notify = seat.wake
+    return created
 
 
 def wait_until_consumed(exchange: Exchange, partition: PartitionId) -> None:

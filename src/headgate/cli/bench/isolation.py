@@ -15,10 +15,9 @@ from typing import Any
 
 from headgate.base.ids import PartitionId
 from headgate.base.settings import ExchangeSettings, FlowControl
+from headgate.cli.bench.exchange import open_gate, open_partition
 from headgate.cli.bench.processes import Child, child_process
 from headgate.cli.bench.tasks import RawConsumer, RawProducer
-from headgate.core.egress.partition import PartitionKind
-from headgate.core.task.environment import Input, There
 from headgate.host.exchange import Exchange
 from headgate.host.runner import Seat
 
@@ -118,10 +117,7 @@ def _start_consumer(
     exchange: Exchange, name: str, partition: PartitionId, address: tuple[str, int]
 ) -> RawConsumer:
     seat = exchange.seat(name)
-    with exchange.inside() as environment:
-        gate = environment.create_gate(name, [Input(partition, 0, There(address))])
-        gate.notify = seat.wake
-        gate.request_partitions()
+    gate = open_gate(exchange, seat, partition, address, channels=1)
     consumer = RawConsumer(name, gate)
     exchange.run(consumer, seat)
     return consumer
@@ -185,11 +181,7 @@ def _produce(pipe: Connection, secret: bytes, settings: ExchangeSettings) -> Non
 
 def _start_producer(exchange: Exchange, partition_id: PartitionId) -> tuple[RawProducer, Seat]:
     seat = exchange.seat(partition_id)
-    with exchange.inside() as environment:
-        partition = environment.create_partition(
-            partition_id, PartitionKind.PIPELINED_BOUNDED, 1, seat.wait
-        )
-        partition.pool.notify = seat.wake
+    partition = open_partition(exchange, seat, partition_id, subpartitions=1)
     producer = RawProducer(partition_id, partition, None)
     producer.paused = True
     exchange.run(producer, seat)

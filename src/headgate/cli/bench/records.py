@@ -14,13 +14,17 @@ from typing import Any
 
 from headgate.base.ids import PartitionId
 from headgate.base.settings import ExchangeSettings
-from headgate.cli.bench.exchange import JOIN_S, SEGMENTS, wait_until_consumed
+from headgate.cli.bench.exchange import (
+    JOIN_S,
+    SEGMENTS,
+    open_gate,
+    open_partition,
+    wait_until_consumed,
+)
 from headgate.cli.bench.processes import CpuWatch, child_process
 from headgate.cli.bench.tasks import RecordConsumer, RecordProducer
-from headgate.core.egress.partition import PartitionKind
 from headgate.core.egress.router import RoundRobin
 from headgate.core.egress.writer import RecordWriter
-from headgate.core.task.environment import Input, There
 from headgate.host.exchange import Exchange
 
 PARTITION = PartitionId("bench/records/0#0")
@@ -72,12 +76,8 @@ def _round(records: int, channels: int) -> tuple[float, float, float, float]:
         pickling_ns = child.hear(float)
         with Exchange(settings, secret, segments=SEGMENTS) as exchange:
             seat = exchange.seat("consumer")
-            with exchange.inside() as environment:
-                inputs = [Input(PARTITION, index, There(address)) for index in range(channels)]
-                gate = environment.create_gate("bench", inputs)
-                gate.notify = seat.wake
-                gate.request_partitions()
-                deserializers = environment.create_deserializers(gate)
+            gate = open_gate(exchange, seat, PARTITION, address, channels)
+            deserializers = exchange.environment.create_deserializers(gate)
             consumer = RecordConsumer("consumer", gate, deserializers)
             watches: list[CpuWatch] = []
             consumer.on_first = lambda: watches.append(CpuWatch())
@@ -97,11 +97,8 @@ def _send_records(
     lists = make_lists()
     with Exchange(settings, secret, segments=SEGMENTS) as exchange:
         seat = exchange.seat("producer")
-        with exchange.inside() as environment:
-            partition = environment.create_partition(
-                PARTITION, PartitionKind.PIPELINED_BOUNDED, channels, seat.wait
-            )
-            partition.pool.notify = seat.wake
+        partition = open_partition(exchange, seat, PARTITION, channels)
+        with exchange.inside():
             writer = RecordWriter(partition, RoundRobin(), timeout_ms=settings.buffer_timeout_ms)
             exchange.flush_by_time("producer", writer)
         pipe.send(exchange.address)

@@ -10,7 +10,8 @@ from headgate.core.exchange.frames import BUFFER_HEAD_REST, Close, Kind
 from headgate.core.exchange.landing import ControlLanding, Landing
 from headgate.core.exchange.link import Link, LinkState, make_handshake
 from headgate.core.exchange.receiver import ReceiverSession
-from headgate.core.exchange.sender import Events, Partitions, SenderSession
+from headgate.core.exchange.sender import SenderSession
+from headgate.core.exchange.view import Events, Partitions
 
 
 class ConsumerEnd(Link):

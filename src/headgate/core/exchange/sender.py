@@ -8,7 +8,7 @@ each at most once, and give one buffer in turn, so one without credit never hold
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from headgate.base.errors import (
     EventUnclaimed,
@@ -37,23 +37,9 @@ from headgate.core.exchange.frames import (
     encode_buffer_head,
 )
 from headgate.core.exchange.outbox import Outbox
-from headgate.core.exchange.view import View
+from headgate.core.exchange.view import Events, Partitions, View
 
 MAX_CREDIT: Final = 2**32
-
-
-class Partitions(Protocol):
-    """Where a sender finds what it is asked for."""
-
-    def create_view(
-        self, partition: PartitionId, subpartition: int, on_data: Callable[[], None]
-    ) -> View: ...
-
-
-class Events(Protocol):
-    """Who gets the task events of consumers."""
-
-    def publish(self, partition: PartitionId, event: TaskEvent) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,12 @@
 """The seam between a subpartition and whoever reads it: a local channel or a network reader."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
 
+from headgate.base.events import TaskEvent
+from headgate.base.ids import PartitionId
 from headgate.core.buffers.buffer import Buffer
 
 
@@ -38,3 +41,17 @@ class View(Protocol):
 
     def release(self) -> None:
         """The reader needs no more; a pipelined subpartition is consumed by that."""
+
+
+class Partitions(Protocol):
+    """Where a reader finds what it wants to read."""
+
+    def create_view(
+        self, partition: PartitionId, subpartition: int, on_data: Callable[[], None]
+    ) -> View: ...
+
+
+class Events(Protocol):
+    """Who gets the task events of consumers."""
+
+    def publish(self, partition: PartitionId, event: TaskEvent) -> bool: ...

@@ -14,7 +14,7 @@ from headgate.base.errors import EventUnclaimed, HeadgateError, PartitionNotFoun
 from headgate.base.events import TaskEvent
 from headgate.base.ids import PartitionId
 from headgate.core.buffers.buffer import Buffer
-from headgate.core.exchange.view import View
+from headgate.core.exchange.view import Events, Partitions, View
 
 
 class Next(msgspec.Struct):
@@ -75,20 +75,6 @@ class Backoff:
         self._exhausted = pause >= self._max_ms
         self._next_ms = min(2 * pause, self._max_ms)
         return pause
-
-
-class Partitions(Protocol):
-    """Where a local channel finds its partition."""
-
-    def create_view(
-        self, partition: PartitionId, subpartition: int, on_data: Callable[[], None]
-    ) -> View: ...
-
-
-class Events(Protocol):
-    """Where a local channel's task events go."""
-
-    def publish(self, partition: PartitionId, event: TaskEvent) -> bool: ...
 
 
 class LocalChannel:
