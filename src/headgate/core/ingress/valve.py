@@ -1,0 +1,92 @@
+"""The watermark valve: one event time out of the watermarks of many channels.
+
+Law: what comes out never goes back, and is the minimum over the channels that count. A channel does
+not count while it is idle, nor after that until its watermark has caught up with what came out.
+When the last channel falls idle, the maximum of all comes out first: nobody waits for anybody then.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from headgate.base.elements import MIN_WATERMARK_MS, StreamStatus, Watermark
+
+Outcome: TypeAlias = list[Watermark | StreamStatus]
+"""What to send on, in this order."""
+
+
+@dataclass(slots=True)
+class _Channel:
+    watermark_ms: int = MIN_WATERMARK_MS
+    active: bool = True
+    caught_up: bool = True
+
+
+class WatermarkValve:
+    """Told of every watermark and status of its channels; answers with what to send on."""
+
+    def __init__(self, channels: int) -> None:
+        assert channels > 0
+        self.watermark_ms = MIN_WATERMARK_MS
+        """What came out last."""
+        self.active = True
+        self._channels = [_Channel() for _ in range(channels)]
+
+    def watermark_received(self, watermark: Watermark, channel: int) -> Outcome:
+        """A channel's event time has moved on."""
+        one = self._channels[channel]
+        if not one.active or watermark.timestamp_ms <= one.watermark_ms:
+            return []
+        one.watermark_ms = watermark.timestamp_ms
+        if one.watermark_ms >= self.watermark_ms:
+            one.caught_up = True
+        return self._advance(self._slowest())
+
+    def status_received(self, status: StreamStatus, channel: int) -> Outcome:
+        """A channel has fallen idle, or is active again."""
+        one = self._channels[channel]
+        if status.active == one.active:
+            return []
+        one.active = status.active
+        one.caught_up = status.active and one.watermark_ms >= self.watermark_ms
+        if status.active:
+            if self.active:
+                return []
+            self.active = True
+            return [status]
+        return self._fallen_idle(one)
+
+    def channel_ended(self, channel: int) -> Outcome:
+        """Nothing follows in the channel; the others do not wait for it."""
+        return self.status_received(StreamStatus(active=False), channel)
+
+    def check(self) -> None:
+        """Assert the law."""
+        for one in self._channels:
+            assert not one.caught_up or one.active
+            assert not one.caught_up or one.watermark_ms >= self.watermark_ms
+        assert self.active == any(one.active for one in self._channels)
+
+    def _fallen_idle(self, one: _Channel) -> Outcome:
+        if any(other.active for other in self._channels):
+            return self._advance(self._slowest())
+        self.active = False
+        # The slowest fell idle last: what the others had reached need not wait for it any more.
+        last = one.watermark_ms == self.watermark_ms
+        fastest = max(other.watermark_ms for other in self._channels) if last else None
+        return [*self._advance(fastest), StreamStatus(active=False)]
+
+    def _slowest(self) -> int | None:
+        counting = [one.watermark_ms for one in self._channels if one.caught_up]
+        return min(counting, default=None)
+
+    def _advance(self, watermark_ms: int | None) -> Outcome:
+        if watermark_ms is None or watermark_ms <= self.watermark_ms:
+            return []
+        self.watermark_ms = watermark_ms
+        return [Watermark(watermark_ms)]
+
+
+def slowest_input(watermarks: Iterable[tuple[int, bool]]) -> int | None:
+    """The event time of several inputs (watermark, active): the minimum that ignores idle ones."""
+    return min((watermark_ms for watermark_ms, active in watermarks if active), default=None)

@@ -1,0 +1,105 @@
+"""The watermark valve, as a specification. Rows 164, 165, 166."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.base.elements import MIN_WATERMARK_MS, StreamStatus, Watermark
+from headgate.core.ingress.valve import WatermarkValve, slowest_input
+
+IDLE, ACTIVE = StreamStatus(active=False), StreamStatus(active=True)
+
+
+def test_one_channel_passes_its_watermarks_but_none_that_goes_back() -> None:
+    valve = WatermarkValve(1)
+    assert valve.watermark_received(Watermark(5), 0) == [Watermark(5)]
+    assert valve.watermark_received(Watermark(5), 0) == []
+    assert valve.watermark_received(Watermark(3), 0) == []
+    assert valve.watermark_received(Watermark(6), 0) == [Watermark(6)]
+
+
+def test_the_valve_waits_for_the_slowest_active_channel() -> None:
+    valve = WatermarkValve(3)
+    assert valve.watermark_received(Watermark(10), 0) == []
+    assert valve.watermark_received(Watermark(7), 1) == []
+    assert valve.watermark_received(Watermark(9), 2) == [Watermark(7)]
+    assert valve.watermark_received(Watermark(12), 1) == [Watermark(9)]
+
+
+def test_an_idle_channel_is_not_waited_for() -> None:
+    valve = WatermarkValve(2)
+    assert valve.watermark_received(Watermark(10), 0) == []
+    assert valve.status_received(IDLE, 1) == [Watermark(10)]
+    assert valve.watermark_received(Watermark(11), 0) == [Watermark(11)]
+    assert valve.watermark_received(Watermark(99), 1) == []  # idle channels do not speak
+
+
+def test_a_channel_that_is_active_again_counts_when_it_has_caught_up() -> None:
+    valve = WatermarkValve(2)
+    valve.watermark_received(Watermark(2), 1)
+    valve.status_received(IDLE, 1)
+    valve.watermark_received(Watermark(10), 0)
+    assert valve.status_received(ACTIVE, 1) == []
+    assert valve.watermark_received(Watermark(12), 0) == [Watermark(12)]  # it is still behind
+    assert valve.watermark_received(Watermark(8), 1) == []
+    assert valve.watermark_received(Watermark(13), 1) == []  # now it counts
+    assert valve.watermark_received(Watermark(20), 0) == [Watermark(13)]
+
+
+def test_idleness_is_told_when_the_last_channel_falls_idle_and_activity_at_the_first() -> None:
+    valve = WatermarkValve(2)
+    assert valve.status_received(IDLE, 0) == []
+    assert valve.status_received(IDLE, 0) == []
+    assert valve.status_received(IDLE, 1) == [IDLE]
+    assert valve.status_received(ACTIVE, 1) == [ACTIVE]
+    assert valve.status_received(ACTIVE, 0) == []
+
+
+def test_when_the_slowest_falls_idle_last_the_fastest_comes_out() -> None:
+    valve = WatermarkValve(2)
+    valve.watermark_received(Watermark(5), 0)
+    valve.watermark_received(Watermark(9), 1)
+    assert valve.status_received(IDLE, 1) == []
+    assert valve.status_received(IDLE, 0) == [Watermark(9), IDLE]
+
+
+def test_a_channel_that_has_ended_is_not_waited_for() -> None:
+    valve = WatermarkValve(2)
+    valve.watermark_received(Watermark(4), 1)
+    assert valve.channel_ended(0) == [Watermark(4)]
+
+
+def test_of_two_inputs_the_slower_active_one_decides() -> None:
+    assert slowest_input([(5, True), (3, True)]) == 3
+    assert slowest_input([(5, True), (3, False)]) == 5
+    assert slowest_input([(5, False), (3, False)]) is None
+
+
+@given(
+    channels=st.integers(1, 4),
+    happenings=st.lists(
+        st.tuples(st.integers(0, 3), st.booleans() | st.integers(-5, 20)), max_size=60
+    ),
+)
+def test_event_time_never_goes_back_nor_ahead_of_who_counts(
+    channels: int, happenings: list[tuple[int, bool | int]]
+) -> None:
+    valve = WatermarkValve(channels)
+    seen, status = MIN_WATERMARK_MS, ACTIVE
+    told = [MIN_WATERMARK_MS] * channels
+    for number, what in happenings:
+        channel = number % channels
+        if isinstance(what, bool):
+            outcome = valve.status_received(StreamStatus(what), channel)
+        else:
+            told[channel] = max(told[channel], what)
+            outcome = valve.watermark_received(Watermark(what), channel)
+        for element in outcome:
+            if isinstance(element, Watermark):
+                assert element.timestamp_ms > seen
+                assert element.timestamp_ms <= max(told)
+                seen = element.timestamp_ms
+            else:
+                assert element != status
+                status = element
+        assert valve.watermark_ms == seen
+        valve.check()
