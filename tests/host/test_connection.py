@@ -63,6 +63,8 @@ class StubTransport:
 
     awaits_read = awaits_write = has_buffered = False
 
+    most_bytes = 1 << 40
+
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         self.waiting: list[bytes] = []

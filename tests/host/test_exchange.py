@@ -273,3 +273,8 @@ def test_the_files_are_gone_after_the_end(make_exchange: MakeExchange) -> None:
     exchange.close()
     assert not Path(folder).exists()
     spill.close()
+
+
+def test_a_secret_that_can_be_guessed_is_refused() -> None:
+    with pytest.raises(SettingsInvalid, match="secret: has 5 bytes"):
+        Exchange(quick(), b"short", segments=4)

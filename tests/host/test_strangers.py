@@ -156,13 +156,23 @@ def test_a_proven_peer_that_breaks_the_protocol_is_shown_out(busy: Exchange) -> 
         ([buffer_frame(0, 0, b"not this way")], "not for this side"),
         ([frame(100, kind=int(Kind.TASK_EVENT)) + bytes([255] * 100)], "TASK_EVENT"),
         ([TaskEventRequest(ChannelId(0), PartitionId("busy"), b"\1")], "no task event"),
-        ([TaskEventRequest(ChannelId(0), PartitionId("busy"), b"\5junk")], "unpickled"),
     ):
         with raw_client(busy.address, busy.settings) as peer:
             peer.greet_as_client()
             peer.send(*words)
             answers = peer.read_to_the_end()
             assert reason.encode() in answers, (words, answers)
+
+
+def test_an_event_of_a_class_that_is_unknown_here_ends_nobody_else(busy: Exchange) -> None:
+    with raw_client(busy.address, busy.settings) as peer:
+        peer.greet_as_client()
+        peer.send(TaskEventRequest(ChannelId(3), PartitionId("busy"), b"\5junk"))
+        peer.send(PartitionRequest(ChannelId(4), 2, 0, PartitionId("nowhere")))
+        answers = b""
+        while b"not found" not in answers:  # the connection goes on
+            answers += peer.sock.recv(10_000)
+        assert b"unpickled" in answers
 
 
 def test_a_reader_that_takes_and_never_reads_is_given_up_at_the_end(

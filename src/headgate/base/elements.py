@@ -61,7 +61,8 @@ class Serializer(Protocol):
 
     def dumps(self, records: Sequence[Any]) -> ByteLike: ...
 
-    def loads(self, data: memoryview) -> Any: ...
+    def loads(self, data: memoryview) -> Any:
+        """The records; they must not refer to ``data``, which is reused after the call."""
 
 
 class PickleSerializer:

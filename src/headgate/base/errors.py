@@ -15,6 +15,7 @@ HeadgateError
 ├── ElementBroken              bytes of a channel that are no element
 │   └── ElementTooLarge        an element above the limit
 ├── EventUnclaimed             a task event that nobody receives
+├── EventTooLarge              an event above the limit
 └── TransportError             between two task managers …
     ├── ConnectFailed          … no connection came about
     ├── PeerLost               … the other side died, hung up or reset
@@ -149,6 +150,18 @@ class EventUnclaimed(HeadgateError):
     def __init__(self, partition: PartitionId, event: str) -> None:
         super().__init__(f"nobody receives task event {event} at partition {partition!r}")
         self.partition = partition
+
+
+class EventTooLarge(HeadgateError):
+    """An event is longer than ``exchange.max-event-bytes``; it is refused where it is sent."""
+
+    def __init__(self, event: str, size: int, limit: int) -> None:
+        super().__init__(
+            f"event {event} has {size} bytes, the limit is {limit}; "
+            f"raise exchange.max-event-bytes or send less in it"
+        )
+        self.size = size
+        self.limit = limit
 
 
 class TransportError(HeadgateError):

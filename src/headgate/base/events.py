@@ -11,7 +11,7 @@ from typing import ClassVar, Final, TypeAlias
 
 import msgspec
 
-from headgate.base.errors import ElementBroken
+from headgate.base.errors import ElementBroken, EventTooLarge
 
 
 class EndOfPartition(msgspec.Struct, frozen=True):
@@ -66,6 +66,14 @@ def encode_event(event: Event) -> bytes:
             return _CANCEL.pack(_CANCEL_TAG, checkpoint)
         case TaskEvent():
             return bytes([_TASK_TAG]) + pickle.dumps(event, protocol=5)
+
+
+def encode_event_within(event: Event, limit: int) -> bytes:
+    """The bytes of an event; EventTooLarge if the receiver would refuse them."""
+    data = encode_event(event)
+    if len(data) > limit:
+        raise EventTooLarge(type(event).__name__, len(data), limit)
+    return data
 
 
 def decode_event(data: bytes | bytearray | memoryview) -> Event:

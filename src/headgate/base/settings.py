@@ -87,7 +87,7 @@ class ExchangeSettings:
     overdraft_buffers: int = _setting(
         "taskmanager.network.memory.max-overdraft-buffers-per-gate",
         5,
-        "Buffers beyond its limit that a partition may take to finish one record.",
+        "Buffers beyond its limit that a partition may take so that a begun step can end.",
         0,
     )
     landing_buffers: int = _setting(

@@ -3,7 +3,7 @@
 Who holds it runs steps, polls the sockets, fires timers. It is handed on in the order of asking; if
 nobody asks, to the standby thread, so that the network is always served. A thread that runs the
 user's code lends it: if the code takes long, the watchdog passes it on, and the thread asks for it
-again before it touches anything. Law: exactly one holder at any time, from ``open`` to ``close``.
+again before it touches anything. Law: exactly one holder at any time, until it is closed.
 """
 
 import threading

@@ -125,7 +125,9 @@ class Connection:
             self._blocked = True
             return
         self.link.sent(sent, now_ms())
-        self._blocked = self.link.outbox.pending_bytes > 0 and sent < sum(map(len, parts))
+        self._blocked = self.link.outbox.pending_bytes > 0 and sent < min(
+            sum(map(len, parts)), self._transport.most_bytes
+        )
 
     def _read(self) -> None:
         link = self.link
@@ -262,9 +264,10 @@ def connect(
 ) -> Connection | None:
     """Start to connect; if even that fails the link has ended and there is no connection."""
     try:
-        family, kind, protocol, _, target = socket.getaddrinfo(
-            address[0], address[1], type=socket.SOCK_STREAM
-        )[0]
+        found = socket.getaddrinfo(address[0], address[1], type=socket.SOCK_STREAM)
+        ours = _family(settings)  # of several addresses, one like that which peers bind
+        found.sort(key=lambda entry: entry[0] != ours)
+        family, kind, protocol, _, target = found[0]
         sock = socket.socket(family, kind, protocol)
     except (OSError, UnicodeError) as error:
         link.fail(ConnectFailed(link.peer, f"cannot connect: {_describe(error)}"))
@@ -321,8 +324,7 @@ def tune(sock: socket.socket, settings: ExchangeSettings) -> None:
 
 
 def _listen(settings: ExchangeSettings) -> socket.socket:
-    family = socket.AF_INET6 if ":" in settings.bind_host else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock = socket.socket(_family(settings), socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind((settings.bind_host, settings.bind_port))
@@ -338,6 +340,10 @@ def _listen(settings: ExchangeSettings) -> socket.socket:
             f"cannot listen at {settings.bind_host}:{settings.bind_port}: {_describe(error)}",
         ) from error
     return sock
+
+
+def _family(settings: ExchangeSettings) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in settings.bind_host else socket.AF_INET
 
 
 def _describe(error: Exception) -> str:

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Final
 
-from headgate.base.errors import PeerUnproven, TaskCancelled
+from headgate.base.errors import PeerUnproven, SettingsInvalid, TaskCancelled
 from headgate.base.ids import PeerName
 from headgate.base.settings import ExchangeSettings
 from headgate.core.buffers.sizing import segment_count
@@ -39,6 +39,8 @@ TICK_MS: Final = 1000.0
 CANCEL_S: Final = 30.0
 """A task that does not come back from its user's code this long after its cancellation is left."""
 
+MIN_SECRET_BYTES = 16
+
 
 class Exchange:
     """One task manager's data exchange, running."""
@@ -52,6 +54,12 @@ class Exchange:
         heap_bytes: int = 0,
         local_only: bool = False,
     ) -> None:
+        if len(secret) < MIN_SECRET_BYTES:
+            raise SettingsInvalid(
+                "the job's secret",
+                f"has {len(secret)} bytes; a peer that guesses it may run code here, so it needs "
+                f"{MIN_SECRET_BYTES} or more, from secrets.token_bytes(32) for instance",
+            )
         count = segment_count(settings, heap_bytes) if segments is None else segments
         self._tls = Tls(settings) if settings.tls_enabled and not local_only else None
         self.settings = settings
@@ -128,7 +136,9 @@ class Exchange:
         def schedule() -> None:
             deadline = flusher.next_deadline_ms
             partition = writer.partition
-            if deadline is not None and not (partition.finished or partition.released):
+            if deadline is None or not partition.kind.is_pipelined:
+                return  # of a blocking partition nobody may read before its end
+            if not (partition.finished or partition.released):
                 self.loop.later(max(0.0, deadline - now_ms()), tick)
 
         schedule()

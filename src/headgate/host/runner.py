@@ -166,7 +166,7 @@ class Runner:
                 loop.poll(0)
                 if not seat.woken and not seat.cancelled:
                     seat.rest()
-                    slice_start = now
+                    slice_start = now_ms()
                 polled = now_ms()
             elif now - polled > POLL_EVERY_MS:
                 loop.poll(0)

@@ -103,9 +103,13 @@ class FileStore:
 
     def delete(self) -> None:
         writer, self._writer = self._writer, None
-        if writer is not None:
-            writer.close()
-        self._path.unlink(missing_ok=True)
+        try:
+            if writer is not None:
+                writer.close()
+        except OSError:
+            pass  # the disk is full; what could not be written is not wanted any more
+        finally:
+            self._path.unlink(missing_ok=True)
 
     def _open_writer(self, path: Path) -> _Writer:
         return _FileWriter(path)

@@ -5,6 +5,7 @@ Both raise BlockingIOError for "not now" and OSError for trouble; 0 bytes read i
 
 import socket
 import ssl
+import sys
 from collections.abc import Sequence
 from typing import Final, Protocol
 
@@ -25,6 +26,9 @@ class Transport(Protocol):
 
     def write(self, parts: Sequence[ByteLike]) -> int: ...
 
+    most_bytes: int
+    """What one write offers to the socket at the most, about."""
+
     @property
     def has_buffered(self) -> bool:
         """Whether bytes wait above the socket, where a poll does not see them."""
@@ -40,6 +44,8 @@ class Transport(Protocol):
 
 class PlainTransport:
     """One system call fills many segments, one sends many frames."""
+
+    most_bytes = sys.maxsize
 
     awaits_read = awaits_write = False
 
@@ -62,6 +68,8 @@ class PlainTransport:
 
 class TlsTransport:
     """TLS has neither scatter nor gather: parts are joined, targets filled one by one."""
+
+    most_bytes = _TLS_CHUNK
 
     def __init__(self, sock: ssl.SSLSocket) -> None:
         self.socket = self._sock = sock

@@ -335,3 +335,22 @@ def test_only_a_partition_without_back_pressure_is_asked_for_memory(make_pool: M
     blocking.pool.settle()
     assert (store.entries, blocking.pool.held) == ([(b"a", False)], 0)
     blocking.release()
+
+
+def test_a_subpartition_that_cannot_be_released_does_not_keep_the_others(
+    make_pool: MakePool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stores = [MemoryStore(), MemoryStore()]
+
+    def refuse() -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(stores[0], "delete", refuse)
+    partition = make_partition(make_pool(8), 2, PartitionKind.BLOCKING, stores=stores)
+    gone = []
+    partition.on_released = gone.append
+    with pytest.raises(OSError, match="disk full"):
+        partition.release()
+    assert "deleted" in stores[1].log
+    assert partition.pool.destroyed
+    assert gone == [partition]

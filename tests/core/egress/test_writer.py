@@ -21,7 +21,7 @@ from headgate.base.elements import (
     StreamStatus,
     Watermark,
 )
-from headgate.base.errors import PartitionFinished, SettingsInvalid, TaskCancelled
+from headgate.base.errors import FlushFailed, PartitionFinished, SettingsInvalid, TaskCancelled
 from headgate.base.events import (
     END_OF_PARTITION,
     CheckpointBarrier,
@@ -737,3 +737,32 @@ def test_the_watermark_gauge_follows_what_went_to_all_channels(make_pool: MakePo
     assert writer.statistics().watermark_ms == 7
     writer.close()
     partition.release()
+
+
+def test_a_flush_by_time_that_failed_is_told_at_the_end_too(make_pool: MakePool) -> None:
+    """Else a disk that was full for a moment would lose records without a word."""
+    store = MemoryStore()
+    partition = make_partition(make_pool(8), 1, PartitionKind.BLOCKING, stores=[store])
+    writer = RecordWriter(partition, Forward(), timeout_ms=10)
+    flusher = Flusher("t", writer, now_ms=0)
+    writer.emit("a")
+    writer.seal()
+    store.broken = OSError("disk full")
+    flusher.tick(10)
+    store.broken = None
+    with pytest.raises(FlushFailed, match="disk full"):
+        writer.finish()
+    writer.close()
+    partition.release()
+
+
+def test_records_for_one_channel_are_bundled_like_all_others(make_pool: MakePool) -> None:
+    partition = make_partition(make_pool(400), 2)
+    readers = readers_of(partition)
+    writer = RecordWriter(partition, Broadcast())
+    writer.emit_to(1, ["x"] * (BUNDLE_RECORDS + 1))
+    writer.finish()
+    assert got_by(partition, readers) == [
+        [END_OF_PARTITION],
+        [Bundle(["x"] * BUNDLE_RECORDS), Bundle(["x"]), END_OF_PARTITION],
+    ]

@@ -8,6 +8,7 @@ import pytest
 from headgate.base.errors import (
     BeforeHandshake,
     ConnectFailed,
+    EventTooLarge,
     FrameMalformed,
     FrameTooLong,
     PeerBrokeProtocol,
@@ -210,12 +211,15 @@ def test_task_event_above_the_limit_is_refused() -> None:
         assert isinstance(pair.wire.producer.error, FrameTooLong)
 
 
-def test_task_event_that_is_none_breaks_the_protocol() -> None:
+def test_task_event_that_cannot_be_read_ends_its_channel_and_no_other() -> None:
     with Pair() as pair:
-        pair.open()
+        _, gate = pair.open(2)
         feed(pair.wire.producer, encode(TaskEventRequest(ChannelId(0), PARTITION, b"\x05junk")))
-        error = pair.wire.producer.error
-        assert type(error) is PeerBrokeProtocol and "unpickled" in str(error)
+        pair.settle()
+        assert pair.wire.producer.is_open
+        assert list(pair.wire.producer.session.readers) == [1]
+        with pytest.raises(PeerReported, match="unpickled"):
+            gate.poll()
 
 
 def test_credit_for_a_stranger_ends_this_link_and_no_other() -> None:
@@ -454,6 +458,13 @@ class Ping(TaskEvent):
     """Sent back to a producer."""
 
 
+class Long(TaskEvent):
+    """Larger than some limit."""
+
+    def __init__(self) -> None:
+        self.text = "x" * 200
+
+
 def test_last_words_never_follow_half_a_frame() -> None:
     pair = Pair()
     partition, gate = pair.open()
@@ -485,3 +496,28 @@ def test_a_subscriber_that_raises_ends_its_reader_at_both_sides() -> None:
     gate.channels[0].release()
     pair.settle()
     assert list(pair.wire.producer.session.readers) == [1]
+
+
+def test_an_event_above_the_limit_is_refused_where_it_is_sent() -> None:
+    with Pair(with_settings(max_event_bytes=100)) as pair:
+        partition, gate = pair.open()
+        with pytest.raises(EventTooLarge, match="Long has .* the limit is 100"):
+            gate.send_event(Long())
+        with pytest.raises(EventTooLarge):
+            partition.broadcast_event(Long())
+        pair.settle()
+        assert pair.wire.consumer.is_open
+
+
+def test_a_retry_after_the_end_of_the_link_says_nothing_more() -> None:
+    with Pair() as pair:
+        gate = pair.gate()
+        gate.request_partitions()
+        pair.settle()  # not found: the channel waits to ask again
+        link = pair.wire.consumer
+        link.ended("reset")
+        pair.timers.pass_ms(1000)
+        assert not link.outbox.pending_bytes
+        assert not link.session.channels
+        with pytest.raises(PeerLost):
+            gate.poll()

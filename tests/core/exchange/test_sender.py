@@ -529,3 +529,21 @@ def test_compressed_buffer_lets_the_original_go() -> None:
     view.put(b"stands for it")
     desk.pump()
     assert released == [1]
+
+
+def test_a_stored_partition_that_cannot_be_read_ends_its_reader_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    desk = Desk()
+    broken, sound = desk.ask(A, 1), desk.ask(B, 1)
+
+    def fail() -> None:
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr(broken, "poll", fail)
+    broken.put(b"0")
+    sound.put(b"1")
+    sent = desk.pump()
+    assert any("the disk is gone" in getattr(one, "text", "") for one in sent)
+    assert list(desk.session.readers) == [B]
+    assert len(sent) == 2

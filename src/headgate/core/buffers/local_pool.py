@@ -101,7 +101,7 @@ class LocalPool:
         return None
 
     def try_request_overdraft(self) -> Lease | None:
-        """A buffer beyond the size, so that a record that was begun can be finished."""
+        """A buffer beyond the size, so that a step that has begun can end."""
         lease = self.try_request()
         if lease is None and self.size <= self.held < self.size + self.overdraft:
             segment = self._depot.try_take()

@@ -38,7 +38,7 @@ class Store(Protocol):
 
 
 class BlockingSubpartition:
-    """Writes finished buffers to its store at once, so that they never hold pooled memory."""
+    """Writes buffers to its store when others follow them; one at most is pooled memory."""
 
     def __init__(self, partition: PartitionId, index: int, store: Store) -> None:
         self.partition = partition
@@ -49,6 +49,7 @@ class BlockingSubpartition:
         self.total_buffers = 0
         self.total_bytes = 0
         self._store = store
+        self._broken: Exception | None = None  # why the store is not whole
         self._deleted = False
         self._current: BufferConsumer | None = None
         self._data_buffers = 0
@@ -60,7 +61,11 @@ class BlockingSubpartition:
         if self.finished or self.released:
             consumer.close()
             return False
-        self.flush()
+        try:
+            self.flush()
+        except BaseException:
+            consumer.close()
+            raise
         assert self._current is None, "an unfinished buffer has others behind it"
         self._current = consumer
         self.total_buffers += 1
@@ -68,7 +73,10 @@ class BlockingSubpartition:
         return True
 
     def flush(self) -> None:
-        """Store what the current buffer holds by now."""
+        """Store what the current buffer holds by now; a store that failed once stays broken."""
+        if self._broken is not None:
+            problem = f"subpartition {self.index} could not be stored: {self._broken}"
+            raise PartitionError(self.partition, problem) from self._broken
         current = self._current
         if current is None:
             return
@@ -133,6 +141,9 @@ class BlockingSubpartition:
     def _write(self, buffer: Buffer) -> None:
         try:
             self._store.append(buffer.view, buffer.is_event)
+        except Exception as error:
+            self._broken = error
+            raise
         finally:
             buffer.release()
         self._entries += 1
@@ -161,7 +172,11 @@ class BlockingView:
         self._reader = reader
         self._entries_left = entries
         self._data_left = data
-        self._ahead = reader.next()
+        try:
+            self._ahead = reader.next()
+        except BaseException:
+            reader.close()
+            raise
         self.is_released = False
 
     def poll(self) -> Polled | None:

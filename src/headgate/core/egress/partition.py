@@ -6,12 +6,14 @@ one stays until somebody releases it.
 """
 
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from enum import Enum
 from typing import Protocol
 
 from headgate.base.errors import PartitionError, PartitionFinished, PoolDestroyed, TaskCancelled
-from headgate.base.events import Event, encode_event
+from headgate.base.events import Event, encode_event_within
 from headgate.base.ids import PartitionId
+from headgate.base.settings import MIB
 from headgate.core.buffers.buffer import Buffer, BufferBuilder, BufferConsumer, Lease
 from headgate.core.buffers.local_pool import LocalPool
 from headgate.core.egress.blocking import BlockingSubpartition, Store
@@ -82,6 +84,7 @@ class Partition:
         *,
         wait: Wait = cannot_wait,
         make_store: Callable[[int], Store] | None = None,
+        max_event_bytes: int = MIB,
     ) -> None:
         self.id = partition
         self.kind = kind
@@ -91,6 +94,7 @@ class Partition:
         self.on_released: Callable[[Partition], None] = lambda partition: None
         self.on_consumable: Callable[[Partition], None] = lambda partition: None
         self._wait = wait
+        self._max_event_bytes = max_event_bytes
         self._consumable = False
         self._unconsumed = subpartitions
         self.subpartitions: list[Subpartition]
@@ -137,7 +141,7 @@ class Partition:
 
     def broadcast_event(self, event: Event) -> None:
         """Write an event to every subpartition, in order with the data before and after it."""
-        data = encode_event(event)
+        data = encode_event_within(event, self._max_event_bytes)
         for index in range(len(self.subpartitions)):
             self.add(BufferConsumer.of(Buffer(data, is_event=True)), index)
 
@@ -174,10 +178,11 @@ class Partition:
         if self.released:
             return
         self.released = True
-        for subpartition in self.subpartitions:
-            subpartition.release(failure)
-        self.pool.destroy()
-        self.on_released(self)
+        with ExitStack() as all_of_it:  # whatever one of them raises, the others are ended too
+            all_of_it.callback(self.on_released, self)
+            all_of_it.callback(self.pool.destroy)
+            for subpartition in reversed(self.subpartitions):
+                all_of_it.callback(subpartition.release, failure)
 
     @property
     def backlog(self) -> int:
@@ -211,7 +216,10 @@ class Partition:
             self.release()
 
     def _release_memory(self, count: int) -> None:
-        self.flush_all()
+        # Asked for on behalf of others, who must not pay for a full disk: the subpartition
+        # remembers it and tells its own writer.
+        with suppress(OSError, PartitionError):
+            self.flush_all()
 
     def _tell_consumable(self) -> None:
         if not self._consumable:

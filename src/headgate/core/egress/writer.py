@@ -12,6 +12,7 @@ from typing import Final
 from headgate.base.elements import (
     MIN_WATERMARK_MS,
     Bundle,
+    ByteLike,
     Element,
     PickleSerializer,
     Record,
@@ -105,23 +106,29 @@ class RecordWriter:
         """Send a watermark, status or marker to one channel, or (None) to every channel."""
         self.flush_error()
         self.seal()
+        prefix, body = encode_element(element, self._serializer)
         if channel is None:
             for lane in range(self._lanes):
-                self._write(lane, element)
+                self._copy(lane, prefix, body)
             if isinstance(element, Watermark):
                 self.watermark_ms = element.timestamp_ms
         elif self._router.is_broadcast:
-            self._write_alone(channel, element)
+            self._copy_alone(channel, prefix, body)
         else:
-            self._write(channel, element)
+            self._copy(channel, prefix, body)
         if self.timeout_ms == 0:
             self._flush_lanes(range(self._lanes) if channel is None else [channel])
 
     def emit_to(self, channel: int, records: list[Record]) -> None:
         """Send records to one chosen channel, whatever the router would say."""
-        if records:
-            self.records_out += len(records)
-            self.emit_element(Bundle(list(records)), channel)
+        if not records:
+            return
+        self.flush_error()
+        self.seal()
+        self.records_out += len(records)
+        self._write_records(channel, list(records), None, alone=self._router.is_broadcast)
+        if self.timeout_ms == 0:
+            self._flush_lanes([channel])
 
     def broadcast_event(self, event: Event) -> None:
         """Send an event to every channel, behind all that was emitted before."""
@@ -183,36 +190,39 @@ class RecordWriter:
         return [lane for lane, _, _ in split]
 
     def _write_records(
-        self, lane: int, records: list[Record], times: list[int | None] | None
+        self,
+        lane: int,
+        records: list[Record],
+        times: list[int | None] | None,
+        alone: bool = False,
     ) -> None:
         start = 0
         while start < len(records):
             end = start + self._limit
             part = records if end >= len(records) and not start else records[start:end]
-            self._write_bundle(lane, Bundle(part, times and times[start:end]))
+            self._write_bundle(lane, Bundle(part, times and times[start:end]), alone)
             start = end
 
-    def _write_bundle(self, lane: int, bundle: Bundle) -> None:
+    def _write_bundle(self, lane: int, bundle: Bundle, alone: bool) -> None:
         prefix, body = encode_element(bundle, self._serializer)
         size, count = len(body), len(bundle.records)
         if size > BUNDLE_MAX_BYTES and count > 1:
             del prefix, body
-            self._write_halves(lane, bundle)
+            self._write_halves(lane, bundle, alone)
             return
-        self._copy(lane, prefix, body)
+        if alone:
+            self._copy_alone(lane, prefix, body)
+        else:
+            self._copy(lane, prefix, body)
         per_record = size // count + 1
         self._limit = max(1, min(BUNDLE_RECORDS, BUNDLE_BYTES // per_record))
 
-    def _write_halves(self, lane: int, bundle: Bundle) -> None:
+    def _write_halves(self, lane: int, bundle: Bundle, alone: bool) -> None:
         records, times, half = bundle.records, bundle.timestamps, len(bundle.records) // 2
-        self._write_bundle(lane, Bundle(records[:half], times and times[:half]))
-        self._write_bundle(lane, Bundle(records[half:], times and times[half:]))
+        self._write_bundle(lane, Bundle(records[:half], times and times[:half]), alone)
+        self._write_bundle(lane, Bundle(records[half:], times and times[half:]), alone)
 
-    def _write(self, lane: int, element: Element) -> None:
-        prefix, body = encode_element(element, self._serializer)
-        self._copy(lane, prefix, body)
-
-    def _copy(self, lane: int, prefix: bytes, body: bytes | bytearray | memoryview) -> None:
+    def _copy(self, lane: int, prefix: bytes, body: ByteLike) -> None:
         builder = self._builders[lane]
         if builder is not None and builder.try_append_whole(prefix, body):
             return
@@ -238,10 +248,9 @@ class RecordWriter:
             self.partition.add(builder.consumer(), channel)
         return builder
 
-    def _write_alone(self, channel: int, element: Element) -> None:
-        """A broadcast writer sends to one channel: in a buffer that only this channel gets."""
+    def _copy_alone(self, channel: int, prefix: bytes, body: ByteLike) -> None:
+        """A broadcast writer sends to one channel: in buffers that only this channel gets."""
         self._finish_builder(0)
-        prefix, body = encode_element(element, self._serializer)
         self._spanning.begin(prefix, body)
         copied = Copied.PART_AND_FULL
         while copied is Copied.PART_AND_FULL:
@@ -259,6 +268,7 @@ class RecordWriter:
             self.partition.flush(lane)
 
     def _finish_buffers(self) -> None:
+        self.flush_error()
         self.seal()
         for lane in range(self._lanes):
             self._finish_builder(lane)

@@ -2,7 +2,7 @@
 
 The driver reads into ``targets()`` and says ``received(n)``. Buffers go straight to where their
 channel wants them; all else is handed to the sink as a frame. Law: how the stream was cut makes no
-difference, and every payload byte is in exactly one place. A sink may say "no room" (``None``) for
+difference, and every payload byte is in exactly one place. A sink may say "not now" (``LATER``) for
 a buffer; then the decoder keeps what it has and reads no more until ``resume``.
 """
 
@@ -124,7 +124,7 @@ class Decoder:
         if not self._place(self._buffer_head):
             self._stash = stash
             return
-        self._feed_all(stash)
+        self._feed_all(stash, kept=True)
 
     def ended(self) -> None:
         """The connection is at its end; raises if that is in the middle of a frame."""
@@ -207,13 +207,14 @@ class Decoder:
             return
         self._feed_all(regions)
 
-    def _feed_all(self, regions: list[memoryview]) -> None:
+    def _feed_all(self, regions: list[memoryview], kept: bool = False) -> None:
         for number, region in enumerate(regions):
             used = self._feed(region)
             if self.paused:
                 left = [region[used:], *regions[number + 1 :]]
                 # What waits in the row would be overwritten by the next read, so it is kept apart.
-                self._stash = [memoryview(bytes(rest)) for rest in left if len(rest)]
+                unread = [rest for rest in left if len(rest)]
+                self._stash = unread if kept else [memoryview(bytes(rest)) for rest in unread]
                 return
 
     def _feed(self, data: memoryview) -> int:

@@ -42,7 +42,11 @@ class ConsumerEnd(Link):
         self._pool = pool
         pool.claim(f"the connection to {peer}", self._landing, settings.landing_buffers)
         self.session = ReceiverSession(
-            self.outbox, self.peer, self._wake, uses_credit=self._uses_credit()
+            self.outbox,
+            self.peer,
+            self._wake,
+            uses_credit=self._uses_credit(),
+            max_event_bytes=settings.max_event_bytes,
         )
 
     def connected(self, now_ms: float) -> None:

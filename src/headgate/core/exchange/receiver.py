@@ -18,8 +18,9 @@ from headgate.base.errors import (
     ProducerFailed,
     UnknownReceiver,
 )
-from headgate.base.events import TaskEvent, encode_event
+from headgate.base.events import TaskEvent, encode_event_within
 from headgate.base.ids import ChannelId, PartitionId, PeerName
+from headgate.base.settings import MIB
 from headgate.core.buffers.buffer import Buffer, Lease
 from headgate.core.exchange.decoder import Room
 from headgate.core.exchange.frames import (
@@ -67,6 +68,7 @@ class ReceiverSession:
         wake: Callable[[], None],
         *,
         uses_credit: bool,
+        max_event_bytes: int = MIB,
     ) -> None:
         self.peer = peer
         self.channels: dict[ChannelId, ReceivingChannel] = {}
@@ -74,6 +76,7 @@ class ReceiverSession:
         self._outbox = outbox
         self._wake = wake
         self._uses_credit = uses_credit
+        self._max_event_bytes = max_event_bytes
         self._credited: deque[ReceivingChannel] = deque()
         self._highest = ChannelId(-1)
         self._early: list[bytes] | None = []  # sent before the handshake is over
@@ -108,7 +111,8 @@ class ReceiverSession:
         self, channel: ReceivingChannel, partition: PartitionId, event: TaskEvent
     ) -> None:
         """An event back to the producer of a partition."""
-        self._send(TaskEventRequest(channel.id, partition, encode_event(event)))
+        data = encode_event_within(event, self._max_event_bytes)
+        self._send(TaskEventRequest(channel.id, partition, data))
 
     @property
     def has_work(self) -> bool:

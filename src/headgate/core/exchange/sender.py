@@ -184,20 +184,21 @@ class SenderSession:
             reader.view.release()
 
     def _publish(self, receiver: ChannelId, partition: PartitionId, data: bytes) -> None:
-        event = decode_event(data)
-        if not isinstance(event, TaskEvent):
-            raise PeerBrokeProtocol(self.peer, f"{type(event).__name__} is no task event")
         try:
-            claimed = self._events.publish(partition, event)
-        except Exception as error:  # of a subscriber: its consumer ends, the others go on
+            event = decode_event(data)
+            if not isinstance(event, TaskEvent):
+                raise PeerBrokeProtocol(self.peer, f"{type(event).__name__} is no task event")
+            if not self._events.publish(partition, event):
+                raise EventUnclaimed(partition, type(event).__name__)
+        except PeerBrokeProtocol:
+            raise
+        except EventUnclaimed as error:
+            self._report(receiver, partition, error)
+        except Exception as error:  # of its class or a subscriber: only this consumer ends
             if receiver in self.readers:
                 self._end(self.readers[receiver], error)
             else:
                 self._report(receiver, partition, error)
-            return
-        if not claimed:
-            name = type(event).__name__
-            self._report(receiver, partition, EventUnclaimed(partition, name))
 
     def _data_available(self, reader: Reader) -> None:
         if reader.queued or reader.view is None or self._closed:
@@ -233,7 +234,11 @@ class SenderSession:
         if not reader.credit and not view.available(False):
             self._data_available(reader)
             return
-        polled = view.poll()
+        try:
+            polled = view.poll()
+        except OSError as error:  # of the disk, for a stored partition: it concerns this reader
+            self._end(reader, error)
+            return
         if polled is None:
             if view.is_released:
                 self._view_was_released(reader)
@@ -257,7 +262,11 @@ class SenderSession:
             self._available.append(reader)
 
     def _packed(self, codec: Codec, buffer: Buffer) -> tuple[Buffer, int]:
-        packed = try_compress(codec, buffer.view)
+        try:
+            packed = try_compress(codec, buffer.view)
+        except BaseException:
+            buffer.release()
+            raise
         if packed is None:
             return buffer, 0
         buffer.release()

@@ -87,7 +87,7 @@ class RemoteChannel:
 
     def request(self) -> None:
         """Ask the producer's process for the subpartition."""
-        if self._released:
+        if self._released or self._error is not None:
             return
         self._requested = True
         if self._link is None:
@@ -109,7 +109,7 @@ class RemoteChannel:
 
     def send_event(self, event: TaskEvent) -> None:
         """An event back to the producer; the channel must have requested its partition."""
-        if self._released:
+        if self._released or self._error is not None:
             return
         if self._link is None:
             raise HeadgateError(

@@ -111,6 +111,7 @@ class Environment:
                 pool,
                 wait=wait,
                 make_store=self._store_maker(partition),
+                max_event_bytes=self.settings.max_event_bytes,
             )
         except BaseException:
             pool.destroy()
