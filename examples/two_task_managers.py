@@ -11,8 +11,8 @@ from headgate.core.egress.writer import RecordWriter
 from headgate.core.ingress.deserializer import Deserializer, Got
 from headgate.core.ingress.gate import Gate
 from headgate.core.task.environment import Input, There
+from headgate.core.task.task import Progress
 from headgate.host.exchange import Exchange
-from headgate.host.runner import Progress
 
 NUMBERS = PartitionId("example/numbers/0#0")  # job, vertex, subtask, attempt
 

@@ -4,12 +4,17 @@
 """
 
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from headgate.core.buffers.global_pool import GlobalPool
 from tests.arena import assert_all_home, plain_pool
+
+if TYPE_CHECKING:
+    from xdist.remote import Producer
+    from xdist.scheduler import Scheduling
 
 settings.register_profile(
     "ci",
@@ -34,10 +39,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--sim-seeds", type=int, default=300, help="simulated runs per test (300)")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "Scheduling":
+    """One at a time to whoever is free, but all tests of Spark to one process, and those first."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class OneSession(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "spark" if nodeid.startswith("tests/spark/") else nodeid
+
+    return OneSession(config, log)
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test that asks for `sim_seed` runs once per seed."""
+    """A test that asks for `sim_seed` runs once per seed, one that asks for `job_seed` half as
+    often: a whole job takes longer."""
+    seeds = metafunc.config.getoption("--sim-seeds")
     if "sim_seed" in metafunc.fixturenames:
-        metafunc.parametrize("sim_seed", range(metafunc.config.getoption("--sim-seeds")))
+        metafunc.parametrize("sim_seed", range(seeds))
+    if "job_seed" in metafunc.fixturenames:
+        metafunc.parametrize("job_seed", range((seeds + 1) // 2))
 
 
 @pytest.fixture

@@ -19,6 +19,8 @@ from headgate.base.settings import (
     Compression,
     ExchangeSettings,
     FlowControl,
+    JobSettings,
+    RuntimeMode,
     Storage,
     TransportKind,
     describe_settings,
@@ -167,10 +169,32 @@ def test_no_text_breaks_the_parser(text: str, key: str) -> None:
 def test_every_setting_has_a_key_of_its_own_and_a_meaning() -> None:
     rows = describe_settings()
     keys = [key for key, _, _ in rows]
-    assert len(set(keys)) == len(keys) == len(fields(ExchangeSettings))
+    assert len(set(keys)) == len(keys)
+    assert len(keys) == len(fields(JobSettings)) + len(fields(ExchangeSettings))
     assert all(meaning.endswith(".") for _, _, meaning in rows)
 
 
 def test_the_described_default_is_what_parsing_it_gives() -> None:
     described = {key: default for key, default, _ in describe_settings()}
     assert ExchangeSettings.parse(described) == ExchangeSettings()
+    assert JobSettings.parse(described) == JobSettings()
+
+
+def test_settings_of_a_job_are_parsed_beside_those_of_the_exchange() -> None:
+    texts = {
+        "parallelism.default": "4",
+        "execution.runtime-mode": "BATCH",
+        "pipeline.object-reuse": "true",
+        "exchange.burst-frames": "3",
+    }
+    settings = JobSettings.parse(texts)
+    assert (settings.parallelism, settings.runtime_mode) == (4, RuntimeMode.BATCH)
+    assert settings.object_reuse
+    assert ExchangeSettings.parse(texts) == ExchangeSettings(burst_frames=3)
+
+
+@pytest.mark.parametrize("key", ["parallelism.default", "pipeline.max-parallelism"])
+@pytest.mark.parametrize("text", ["0", "-2", "many"])
+def test_a_parallelism_below_one_is_refused(key: str, text: str) -> None:
+    with pytest.raises(SettingsInvalid, match=key):
+        JobSettings.parse({key: text})

@@ -15,8 +15,9 @@ from headgate.core.ingress.deserializer import Deserializer, Got, SpillRoom
 from headgate.core.ingress.gate import InputGate
 from headgate.core.ingress.union import UnionGate
 from headgate.core.task.environment import Here, Input, Place, There
+from headgate.core.task.task import Progress
 from headgate.host.exchange import Exchange
-from headgate.host.runner import Progress, Runner, Seat
+from headgate.host.runner import Runner, Seat
 
 SECRET = b"the job's secret"
 PATIENCE_S = 20.0

@@ -10,9 +10,9 @@ import pytest
 
 from headgate.base.errors import MemoryShort, SettingsInvalid, TaskCancelled
 from headgate.base.settings import ExchangeSettings, TransportKind
+from headgate.core.task.task import Progress
 from headgate.host import exchange as exchange_module
 from headgate.host.exchange import Exchange
-from headgate.host.runner import Progress
 from tests.host.conftest import MakeExchange, descriptors, own_threads
 from tests.host.rig import (
     PATIENCE_S,

@@ -7,8 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from headgate.base.errors import TaskCancelled
+from headgate.core.task.task import Progress
 from headgate.host.exchange import Exchange
-from headgate.host.runner import Progress, Runner, Seat
+from headgate.host.runner import Runner, Seat
 from tests.host.conftest import MakeExchange
 from tests.host.rig import (
     PATIENCE_S,

@@ -30,6 +30,9 @@ class Bundle(msgspec.Struct):
 MIN_WATERMARK_MS: Final = -(2**63)
 """Where event time stands before the first watermark."""
 
+MAX_WATERMARK_MS: Final = 2**63 - 1
+"""Where event time stands when the input has ended."""
+
 
 class Watermark(msgspec.Struct, frozen=True):
     """No record with a timestamp at or below this one follows in the channel."""

@@ -2,11 +2,23 @@
 
 HeadgateError
 ├── SettingsInvalid            a setting or a file it names is wrong
+├── SparkUnready               the place where tasks run …
+│   ├── SparkMissing           … PySpark is not installed, or not one that is known to work
+│   ├── JavaMissing            … there is no Java for it
+│   └── SessionFailed          … no session came about
+├── PlanInvalid                a program that cannot become a job
 ├── MemoryShort                the arena is smaller than what was asked for
 │   └── InsufficientBuffers    a pool or channel asks for more than is left
 ├── PoolDestroyed              a request after the end of a pool
 ├── TaskCancelled              the reader or writer was closed by its own task
 ├── FlushFailed                a flush by time failed; told at the next emit
+├── UserFunctionFailed         a user's function raised an exception
+├── RecordUncopyable           a record that cannot be copied between two operators
+├── ConnectorError             a source or sink …
+│   ├── PathUnusable           … names a file or folder that cannot be read or written
+│   ├── ServerUnreachable      … has no connection to its server
+│   ├── LineTooLong            … got a line above the limit
+│   └── LineUndecodable        … got bytes that are no text in its encoding
 ├── PartitionError             a task's output …
 │   ├── PartitionNotFound      … is not (yet) there
 │   ├── PartitionTaken         … is registered or read twice
@@ -52,6 +64,43 @@ class SettingsInvalid(HeadgateError):
         self.problem = problem
 
 
+class SparkUnready(HeadgateError):
+    """Tasks cannot run on Spark here and now; the message says what to change."""
+
+
+class SparkMissing(SparkUnready):
+    """PySpark is not installed, or is a version that Headgate does not know."""
+
+    def __init__(self, found: str | None = None) -> None:
+        what = f"PySpark {found} is not a known version" if found else "PySpark is not installed"
+        super().__init__(f"{what}; run pip install 'headgate[spark]'")
+        self.found = found
+
+
+class JavaMissing(SparkUnready):
+    """No Java that can run Spark; ``rejected`` says where was looked and why it did not do."""
+
+    def __init__(self, rejected: tuple[str, ...]) -> None:
+        super().__init__(
+            "no Java that can run Spark: run pip install 'headgate[spark]', which brings one, "
+            f"or set JAVA_HOME to a Java 17 or 21 (looked at {'; '.join(rejected)})"
+        )
+        self.rejected = rejected
+
+
+class SessionFailed(SparkUnready):
+    """Spark did not start, or cannot be used in the way it was started."""
+
+
+class PlanInvalid(HeadgateError):
+    """A program cannot be run as it was written; ``operator`` names the culprit if there is one."""
+
+    def __init__(self, problem: str, operator: str | None = None) -> None:
+        super().__init__(problem if operator is None else f"operator {operator!r} {problem}")
+        self.problem = problem
+        self.operator = operator
+
+
 class MemoryShort(HeadgateError):
     """The arena of a task manager could not be allocated in full."""
 
@@ -93,6 +142,77 @@ class TaskCancelled(HeadgateError):
 
 class FlushFailed(HeadgateError):
     """A flush that was due by time failed earlier; raised at the next emit."""
+
+
+class UserFunctionFailed(HeadgateError):
+    """A user's function raised; its own exception is the cause."""
+
+    def __init__(self, operator: str, error: BaseException, doing: str = "") -> None:
+        what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        super().__init__(f"operator {operator!r} failed{doing and ' ' + doing}: {what}")
+        self.operator = operator
+
+
+class RecordUncopyable(HeadgateError):
+    """A mutable record is handed from operator to operator, and pickle cannot copy it."""
+
+    def __init__(self, operator: str, error: BaseException) -> None:
+        super().__init__(
+            f"a record for operator {operator!r} cannot be copied ({error}); records must be "
+            f"picklable, or turn copies off with pipeline.object-reuse: true"
+        )
+        self.operator = operator
+
+
+class ConnectorError(HeadgateError):
+    """Trouble of a source or sink with the world that it meets."""
+
+
+class PathUnusable(ConnectorError):
+    """A file or folder cannot be found, read or written."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(f"{path}: {problem}")
+        self.path = path
+        self.problem = problem
+
+
+class ServerUnreachable(ConnectorError):
+    """The server of a source refuses, is unknown, or broke the connection."""
+
+    def __init__(self, address: str, attempts: int, problem: str) -> None:
+        super().__init__(
+            f"no connection to {address} after {attempts} attempt{'s'[: attempts != 1]}: "
+            f"{problem}; start the server first, or raise max_retry"
+        )
+        self.address = address
+        self.attempts = attempts
+        self.problem = problem
+
+
+class LineTooLong(ConnectorError):
+    """A line is longer than the ``max_line_bytes`` of its source."""
+
+    def __init__(self, where: str, limit: int) -> None:
+        super().__init__(
+            f"{where}: a line of more than {limit} bytes; "
+            f"raise max_line_bytes, or check the delimiter"
+        )
+        self.where = where
+        self.limit = limit
+
+
+class LineUndecodable(ConnectorError):
+    """A line holds bytes that are no text in the encoding of its source."""
+
+    def __init__(self, where: str, line: int, encoding: str, problem: str) -> None:
+        super().__init__(
+            f"{where}, line {line}: no {encoding} text ({problem}); "
+            f"give the right encoding, or errors='replace'"
+        )
+        self.where = where
+        self.line = line
+        self.encoding = encoding
 
 
 class PartitionError(HeadgateError):

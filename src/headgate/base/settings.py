@@ -1,14 +1,15 @@
-"""Settings of the data exchange: names, defaults, bounds.
+"""Settings of a job and of the data exchange: names, defaults, bounds.
 
-Keys are Flink's where the meaning is the same. ``ExchangeSettings.parse`` takes texts as they stand
-in a file or on a command line; a wrong value is refused with its key and what would be right.
+Keys are Flink's where the meaning is the same. ``JobSettings.parse`` and ``ExchangeSettings.parse``
+take texts as they stand in a file or on a command line; a wrong value is refused with its key and
+what would be right.
 """
 
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import Field, dataclass, field, fields
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from headgate.base.errors import SettingsInvalid
 
@@ -16,6 +17,22 @@ KIB: Final = 1024
 MIB: Final = 1024 * KIB
 GIB: Final = 1024 * MIB
 MAX_PORT: Final = 65_535
+
+
+class RuntimeMode(str, Enum):
+    """Whether results come while records do, or once at the end."""
+
+    STREAMING = "streaming"
+    BATCH = "batch"
+    AUTOMATIC = "automatic"
+
+
+class ProgressShown(str, Enum):
+    """Whether the terminal shows how a running job gets on."""
+
+    AUTO = "auto"
+    ON = "on"
+    OFF = "off"
 
 
 class FlowControl(str, Enum):
@@ -51,6 +68,91 @@ class TransportKind(str, Enum):
 
 def _setting(key: str, default: Any, meaning: str, low: float | None = None) -> Any:
     return field(default=default, metadata={"key": key, "meaning": meaning, "low": low})
+
+
+@dataclass(frozen=True, slots=True)
+class JobSettings:
+    """How a program becomes a job. What it sets itself comes before these."""
+
+    parallelism: int = _setting(
+        "parallelism.default",
+        -1,
+        "Parallelism of operators that set none; -1: the cores that Spark has, 4 at most.",
+        -1,
+    )
+    max_parallelism: int = _setting(
+        "pipeline.max-parallelism",
+        -1,
+        "Key groups, which bound the parallelism; -1: 128, or more for a large parallelism.",
+        -1,
+    )
+    runtime_mode: RuntimeMode = _setting(
+        "execution.runtime-mode",
+        RuntimeMode.STREAMING,
+        "`streaming`, `batch`, or `automatic`: batch if all sources end.",
+    )
+    chaining: bool = _setting(
+        "pipeline.operator-chaining.enabled", True, "Operators may share a task."
+    )
+    object_reuse: bool = _setting(
+        "pipeline.object-reuse", False, "Operators of a task hand on records without copying them."
+    )
+    name: str = _setting("pipeline.name", "", "The job's name if `execute` is given none.")
+    parameters: str = _setting(
+        "pipeline.global-job-parameters", "", "For `get_job_parameter`: `name:value,name:value`."
+    )
+    python_files: str = _setting(
+        "python.files",
+        "",
+        "Modules, package folders and zips that all workers get; commas between them.",
+    )
+    cancel_timeout_ms: int = _setting(
+        "task.cancellation.timeout",
+        30_000,
+        "Milliseconds for a user's function to come back after a cancellation or a failure "
+        "elsewhere; then its process is ended.",
+        1,
+    )
+    metrics_interval_ms: int = _setting(
+        "metrics.interval", 1_000, "Milliseconds between two reports of figures to the driver.", 10
+    )
+    marker_interval_ms: int = _setting(
+        "metrics.latency.interval",
+        0,
+        "Milliseconds between two latency markers of a source; 0 sends none.",
+        0,
+    )
+    control_port: int = _setting(
+        "jobmanager.rpc.port",
+        0,
+        "The driver's port for task managers; 0 takes a free one. The first job opens it.",
+        0,
+    )
+    results_port: int = _setting(
+        "jobmanager.results.port",
+        0,
+        "The driver's port for records that are printed or collected there; 0 takes a free one.",
+        0,
+    )
+    progress: ProgressShown = _setting(
+        "headgate.progress",
+        ProgressShown.AUTO,
+        "How a job gets on, on standard error: `on`, `off`, or `auto`: `headgate run` shows it.",
+    )
+
+    def __post_init__(self) -> None:
+        _check_bounds(self)
+        for key, value in (
+            ("parallelism.default", self.parallelism),
+            ("pipeline.max-parallelism", self.max_parallelism),
+        ):
+            if value == 0:
+                raise SettingsInvalid(key, "0 is below 1; -1 leaves the choice to Headgate")
+
+    @classmethod
+    def parse(cls, texts: Mapping[str, str]) -> "JobSettings":
+        """Settings from keys and texts; keys of other rooms are left alone."""
+        return _parse(cls, texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,10 +274,7 @@ class ExchangeSettings:
     )
 
     def __post_init__(self) -> None:
-        for f in fields(self):
-            low, value = f.metadata["low"], getattr(self, f.name)
-            if low is not None and not value >= low:
-                raise SettingsInvalid(f.metadata["key"], f"{value} is below {low}")
+        _check_bounds(self)
         if self.memory_fraction >= 1:
             raise SettingsInvalid(
                 "taskmanager.memory.network.fraction", f"{self.memory_fraction} is not below 1"
@@ -215,13 +314,7 @@ class ExchangeSettings:
     @classmethod
     def parse(cls, texts: Mapping[str, str]) -> "ExchangeSettings":
         """Settings from keys and texts; keys of other rooms are left alone."""
-        known = {f.metadata["key"]: f for f in fields(cls)}
-        values: dict[str, Any] = {
-            known[key].name: _parse_value(key, known[key], text.strip())
-            for key, text in texts.items()
-            if key in known
-        }
-        return cls(**values)
+        return _parse(cls, texts)
 
     @property
     def low_water_bytes(self) -> int:
@@ -237,10 +330,30 @@ class ExchangeSettings:
 def describe_settings() -> list[tuple[str, str, str]]:
     """Key, default and meaning of every setting, for the documentation."""
     rows = []
-    for f in fields(ExchangeSettings):
+    for f in (*fields(JobSettings), *fields(ExchangeSettings)):
         default = f.default.value if isinstance(f.default, Enum) else f.default
         rows.append((str(f.metadata["key"]), str(default), str(f.metadata["meaning"])))
     return rows
+
+
+_Settings = TypeVar("_Settings", JobSettings, ExchangeSettings)
+
+
+def _parse(kind: type[_Settings], texts: Mapping[str, str]) -> _Settings:
+    known = {f.metadata["key"]: f for f in fields(kind)}
+    values: dict[str, Any] = {
+        known[key].name: _parse_value(key, known[key], text.strip())
+        for key, text in texts.items()
+        if key in known
+    }
+    return kind(**values)
+
+
+def _check_bounds(settings: JobSettings | ExchangeSettings) -> None:
+    for f in fields(settings):
+        low, value = f.metadata["low"], getattr(settings, f.name)
+        if low is not None and not value >= low:
+            raise SettingsInvalid(f.metadata["key"], f"{value} is below {low}")
 
 
 _UNITS: Final[dict[str, dict[str, int]]] = {

@@ -18,6 +18,9 @@ log = logging.getLogger(__name__)
 
 READ: Final = select.POLLIN
 WRITE: Final = select.POLLOUT
+FINE_WAIT_MS: Final = 5.0
+FD_SETSIZE: Final = 1024
+"""What ``select`` can look at."""
 
 
 class Pollable(Protocol):
@@ -114,9 +117,19 @@ class Loop:
 
     def _wait(self, wait_ms: float | None) -> list[tuple[int, int]]:
         if self._epoll is not None:
+            if wait_ms is not None and 0 < wait_ms < FINE_WAIT_MS:
+                return self._wait_finely(wait_ms)
             return self._epoll.poll(-1 if wait_ms is None else wait_ms / 1000)
         assert self._poll is not None
         return self._poll.poll(None if wait_ms is None else wait_ms)
+
+    def _wait_finely(self, wait_ms: float) -> list[tuple[int, int]]:
+        """epoll counts whole milliseconds, and up; a flush that is due in 0.2 cannot wait for 1."""
+        assert self._epoll is not None
+        if self._epoll.fileno() < FD_SETSIZE:
+            select.select([self._epoll], [], [], wait_ms / 1000)
+            wait_ms = 0
+        return self._epoll.poll(wait_ms / 1000)
 
     def _until_next_timer(self, wait_ms: float | None) -> float | None:
         if not self._timers:

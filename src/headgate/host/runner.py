@@ -8,10 +8,10 @@ nothing to do it waits in the network itself, or parks if somebody else wants th
 import logging
 import threading
 from collections.abc import Callable
-from enum import Enum
 from typing import Final, Protocol
 
 from headgate.base.errors import TaskCancelled
+from headgate.core.task.task import Progress
 from headgate.host.baton import Baton, Turn
 from headgate.host.loop import Loop, now_ms
 
@@ -19,14 +19,6 @@ log = logging.getLogger(__name__)
 
 POLL_EVERY_MS: Final = 0.5
 SLICE_MS: Final = 1.0
-
-
-class Progress(Enum):
-    """How a step went."""
-
-    MORE = "did something, and there may be more"
-    IDLE = "nothing to do until woken"
-    DONE = "finished for good"
 
 
 class Stepper(Protocol):

@@ -137,6 +137,21 @@ def test_a_claim_shrinks_the_pools_and_its_return_lets_them_grow(make_pool: Make
     assert (pool.size, shelf.claimed) == (12, 0)
 
 
+def test_what_a_claimant_is_owed_goes_to_its_heir(make_pool: MakePool) -> None:
+    shelf = make_pool(4)
+    pool = shelf.create_pool("p", 0)
+    leases = [pool.try_request() for _ in range(4)]
+    first, heir = Claimant(shelf), Claimant(shelf)
+    shelf.claim("channel", first, 2)
+    shelf.rehome(first, heir)
+    for lease in leases:
+        assert lease is not None
+        lease.release()
+    assert (len(first.segments), len(heir.segments), shelf.claimed) == (0, 2, 2)
+    heir.end()
+    assert shelf.claimed == 0
+
+
 def test_what_one_pool_returns_another_takes_only_up_to_its_new_size(make_pool: MakePool) -> None:
     shelf = make_pool(6)
     rich = shelf.create_pool("rich", 0)

@@ -10,6 +10,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from enum import Enum, IntEnum
 from fractions import Fraction
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -21,10 +22,12 @@ from headgate.core.egress.router import (
     Broadcast,
     Custom,
     Forward,
+    Global,
     Keyed,
     Rescale,
     RoundRobin,
     Router,
+    Shuffle,
     key_group,
     split_by,
     stable_hash,
@@ -39,6 +42,8 @@ def set_up(router: Router, channels: int) -> Router:
 ROUTERS = {
     "round robin": lambda: RoundRobin(first=5),
     "rescale": Rescale,
+    "shuffle": lambda: Shuffle(seed=3),
+    "global": Global,
     "keyed": lambda: Keyed(lambda record: record % 7),
     "custom": lambda: Custom(lambda key, channels: key * 3 % channels),
 }
@@ -92,6 +97,29 @@ def test_forward_has_one_channel() -> None:
     assert router.split(["a", "b"], [1, 2]) == [(0, ["a", "b"], [1, 2])]
     with pytest.raises(AssertionError, match="exactly one channel, not 2"):
         Forward().set_up(2)
+
+
+def test_global_takes_the_first_channel_of_many() -> None:
+    router = set_up(Global(), 3)
+    assert [router.pick(record) for record in "abc"] == [0, 0, 0]
+    assert router.split(["a", "b"], [1, 2]) == [(0, ["a", "b"], [1, 2])]
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 0xFFFFFFFF])
+def test_shuffle_spreads_evenly_and_in_no_order(seed: int) -> None:
+    router = set_up(Shuffle(seed), 4)
+    picks = [router.pick(None) for _ in range(8000)]
+    assert sorted(set(picks)) == [0, 1, 2, 3]
+    pairs = Counter(pairwise(picks))
+    assert len(pairs) == 16
+    assert max(pairs.values()) < 1.3 * 500
+    assert min(pairs.values()) > 0.7 * 500
+
+
+def test_shuffle_repeats_itself_for_the_same_seed_only() -> None:
+    first, again, other = (set_up(Shuffle(seed), 5) for seed in (7, 7, 8))
+    picks = [[router.pick(None) for _ in range(50)] for router in (first, again, other)]
+    assert picks[0] == picks[1] != picks[2]
 
 
 def test_a_router_without_channels_is_a_bug() -> None:

@@ -59,6 +59,9 @@ class FakeView:
         buffer = Buffer(event, is_event=True) if payload is None else Buffer(payload)
         return Polled(buffer, bool(self.queue), self.backlog, self._next_is_event())
 
+    def take_references(self) -> None:
+        pass
+
     def available(self, has_credit: bool) -> bool:
         return bool(self.queue) and (has_credit or self._next_is_event())
 

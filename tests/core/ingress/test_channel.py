@@ -42,6 +42,9 @@ class FakeView:
         buffer = self.queue.popleft()
         return Polled(buffer, bool(self.queue), 0, False)
 
+    def take_references(self) -> None:
+        pass
+
     def available(self, has_credit: bool) -> bool:
         return bool(self.queue)
 

@@ -205,6 +205,49 @@ def place_and_read(
     gate.request_partitions()
 
 
+def test_an_unknown_channel_keeps_the_buffers_that_it_will_need() -> None:
+    """Claimed only when it is placed, others may hold them who wait for this channel to read."""
+    with Pair(segments=4) as pair:
+        gate = pair.consumer.create_gate("g", inputs(1, Unplaced()))
+        own = pair.consumer.create_partition(PartitionId("own"), KIND, 1)
+        held = [own.try_request_builder() for _ in range(3)]
+        assert [builder is not None for builder in held] == [True, True, False]
+        pair.consumer.place(gate, 0, There(ADDRESS))
+        assert remote(gate).credit_statistics().exclusive == SMALL.buffers_per_channel
+        for builder in held[:2]:
+            assert builder is not None
+            builder.finish()
+        gate.close()
+        own.release()
+
+
+def test_an_unknown_channel_that_becomes_local_gives_its_buffers_back() -> None:
+    environment, _ = local_environment(4)
+    gate = environment.create_gate("g", inputs(1, Unplaced()))
+    assert environment.pool.claimed == SMALL.buffers_per_channel
+    environment.place(gate, 0, Here())
+    assert environment.pool.claimed == 0
+    gate.close()
+    assert_all_home(environment.pool)
+
+
+def test_an_unknown_channel_that_is_owed_buffers_leaves_that_to_the_channel() -> None:
+    with Pair(segments=4) as pair:
+        other = pair.consumer.create_partition(PartitionId("other"), KIND, 1)
+        held = [other.try_request_builder() for _ in range(4)]
+        assert None not in held
+        gate = pair.consumer.create_gate("g", inputs(1, Unplaced()))
+        pair.consumer.place(gate, 0, There(ADDRESS))
+        assert remote(gate).credit_statistics().exclusive == 0
+        for builder in held:
+            assert builder is not None
+            builder.finish()
+        assert remote(gate).credit_statistics().exclusive == SMALL.buffers_per_channel
+        gate.close()
+        other.release()
+        assert_all_home(pair.consumer.pool)
+
+
 def test_channel_is_placed_once() -> None:
     environment, _ = local_environment()
     gate = environment.create_gate("g", inputs(1, Unplaced()))

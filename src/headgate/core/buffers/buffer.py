@@ -8,7 +8,7 @@ from typing import Protocol
 
 import msgspec
 
-from headgate.base.elements import ByteLike
+from headgate.base.elements import Bundle, ByteLike
 from headgate.core.buffers.segment import Segment
 
 
@@ -45,6 +45,8 @@ class Buffer(msgspec.Struct, eq=False):
     lease: Lease | None = None
     is_event: bool = False
     compressed: bool = False
+    bundle: Bundle | None = None
+    """Records handed over within the process instead of bytes; the lease bounds their number."""
 
     @property
     def size(self) -> int:

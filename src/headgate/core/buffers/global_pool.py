@@ -85,6 +85,12 @@ class GlobalPool:
             self.segment_returned(segment)
         self._redistribute()
 
+    def rehome(self, home: Home, heir: Home) -> None:
+        """What ``home`` is still owed goes to ``heir``; what it has it hands over itself."""
+        for claim in self._claims:
+            if claim.home is home:
+                claim.home = heir
+
     def try_take(self) -> Segment | None:
         """A free segment for a local pool, or None."""
         return self.free.pop() if self.free else None

@@ -45,6 +45,7 @@ class BlockingSubpartition:
         self.index = index
         self.finished = False
         self.released = False
+        self.is_read_here = False  # readers get bytes, wherever they run
         self.failure: Exception | None = None
         self.total_buffers = 0
         self.total_bytes = 0
@@ -201,6 +202,9 @@ class BlockingView:
     @property
     def failure(self) -> Exception | None:
         return self._parent.failure
+
+    def take_references(self) -> None:
+        """What is stored is bytes; nothing changes."""
 
     def release(self) -> None:
         if not self.is_released:

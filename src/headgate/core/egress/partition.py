@@ -56,6 +56,8 @@ class Subpartition(Protocol):
 
     def statistics(self) -> SubpartitionStatistics: ...
 
+    is_read_here: bool
+
     @property
     def backlog(self) -> int: ...
 
@@ -144,6 +146,10 @@ class Partition:
         data = encode_event_within(event, self._max_event_bytes)
         for index in range(len(self.subpartitions)):
             self.add(BufferConsumer.of(Buffer(data, is_event=True)), index)
+
+    def is_read_here(self, index: int) -> bool:
+        """Whether the consumer of a subpartition is known to run in this process."""
+        return self.subpartitions[index].is_read_here
 
     def flush(self, index: int) -> None:
         self.subpartitions[index].flush()

@@ -38,6 +38,8 @@ class PipelinedSubpartition:
         self.released = False
         self.failure: Exception | None = None
         self.flush_requested = False
+        self.is_read_here = False
+        """Its reader runs in this process and takes records as they are."""
         self.total_buffers = 0
         self.total_bytes = 0
         self._queue: deque[BufferConsumer] = deque()
@@ -217,6 +219,9 @@ class PipelinedView:
     @property
     def is_released(self) -> bool:
         return self._released or self._parent.released
+
+    def take_references(self) -> None:
+        self._parent.is_read_here = True
 
     def release(self) -> None:
         if not self._released:

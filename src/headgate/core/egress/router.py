@@ -8,7 +8,9 @@ import math
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from decimal import Decimal
+from itertools import compress
 from numbers import Integral, Rational
+from operator import not_
 from types import BuiltinFunctionType, FunctionType
 from typing import Final, Protocol
 
@@ -50,7 +52,8 @@ class _PerRecord:
     def split(self, records: list[Record], timestamps: list[int | None] | None) -> Split:
         if self.channels == 1:
             return [(0, records, timestamps)]
-        return split_by(list(map(self.pick, records)), self.channels, records, timestamps)
+        picks = [self.pick(record) for record in records]  # map would end at a StopIteration
+        return split_by(picks, self.channels, records, timestamps)
 
 
 class RoundRobin(_PerRecord):
@@ -95,6 +98,47 @@ class Rescale(RoundRobin):
     """Round robin among the few consumers that the plan has connected to this producer."""
 
 
+class Shuffle(_PerRecord):
+    """Each record to any channel, by chance; the same seed gives the same chances.
+
+    Law: every channel is as likely as any other, whatever went before.
+    """
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__()
+        self._state = _mix(seed + 0x9E3779B9) or 1  # a generator that stands at 0 would stay there
+
+    def pick(self, record: Record) -> int:
+        return self._picks(1)[0]
+
+    def split(self, records: list[Record], timestamps: list[int | None] | None) -> Split:
+        if self.channels == 1:
+            return [(0, records, timestamps)]
+        return split_by(self._picks(len(records)), self.channels, records, timestamps)
+
+    def _picks(self, count: int) -> list[int]:
+        """The next numbers of an xorshift generator, scaled to the channels."""
+        state, channels = self._state, self.channels
+        picks = []
+        for _ in range(count):
+            state ^= (state << 13) & 0xFFFFFFFF
+            state ^= state >> 17
+            state ^= (state << 5) & 0xFFFFFFFF
+            picks.append(state * channels >> 32)
+        self._state = state
+        return picks
+
+
+class Global(_PerRecord):
+    """Everything to the first channel."""
+
+    def pick(self, record: Record) -> int:
+        return 0
+
+    def split(self, records: list[Record], timestamps: list[int | None] | None) -> Split:
+        return [(0, records, timestamps)]
+
+
 class Keyed(_PerRecord):
     """Records with equal keys to the same channel."""
 
@@ -110,6 +154,17 @@ class Keyed(_PerRecord):
 
     def pick(self, record: Record) -> int:
         return self.pick_key(self._key_of(record))
+
+    def split(self, records: list[Record], timestamps: list[int | None] | None) -> Split:
+        if self.channels == 1:
+            return [(0, records, timestamps)]
+        key_of, memo = self._key_of, self._memo
+        keys = [key_of(record) for record in records]
+        try:
+            picks = [memo[key] for key in keys]
+        except (KeyError, TypeError):  # a new key, or one that is not hashable
+            picks = [self.pick_key(key) for key in keys]
+        return split_by(picks, self.channels, records, timestamps)
 
     def pick_key(self, key: Key) -> int:
         try:
@@ -165,6 +220,9 @@ def split_by(
     timestamps: list[int | None] | None,
 ) -> Split:
     """Sort records into a list for each channel, as ``picks`` says."""
+    if channels == 2 and timestamps is None:
+        halves = list(compress(records, map(not_, picks))), list(compress(records, picks))
+        return [(channel, half, None) for channel, half in enumerate(halves) if half]
     parts: list[list[Record]] = [[] for _ in range(channels)]
     for channel, record in zip(picks, records, strict=True):
         parts[channel].append(record)

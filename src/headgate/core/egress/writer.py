@@ -22,7 +22,7 @@ from headgate.base.elements import (
 )
 from headgate.base.errors import SettingsInvalid
 from headgate.base.events import Event
-from headgate.core.buffers.buffer import BufferBuilder
+from headgate.core.buffers.buffer import Buffer, BufferBuilder, BufferConsumer
 from headgate.core.egress.partition import Partition
 from headgate.core.egress.router import Router
 from headgate.core.egress.serializer import Copied, SpanningSerializer
@@ -71,6 +71,8 @@ class RecordWriter:
         self.buffers_out = 0
         self.watermark_ms = MIN_WATERMARK_MS
         """The last watermark that went to all channels."""
+        self.hands_over = False
+        """Whether records may go by reference to a consumer in this process: nobody keeps them."""
         self.flush_error: Callable[[], None] = lambda: None
         """Raises what a flush by time had met; the flusher sets it."""
         router.set_up(self.channels)
@@ -196,12 +198,34 @@ class RecordWriter:
         times: list[int | None] | None,
         alone: bool = False,
     ) -> None:
+        if self._may_hand_over(lane):
+            self._hand_over(lane, records, times)
+            return
         start = 0
         while start < len(records):
             end = start + self._limit
             part = records if end >= len(records) and not start else records[start:end]
             self._write_bundle(lane, Bundle(part, times and times[start:end]), alone)
             start = end
+
+    def _may_hand_over(self, lane: int) -> bool:
+        if not self.hands_over or self._router.is_broadcast:  # several would get the same records
+            return False
+        return self.partition.is_read_here(lane)
+
+    def _hand_over(self, lane: int, records: list[Record], times: list[int | None] | None) -> None:
+        """The consumer runs here: it gets the records themselves, in place of a buffer's bytes."""
+        self._finish_builder(lane)
+        size = len(self._serializer.dumps(records[:1]))  # one of them tells how many are too many
+        self._limit = limit = max(1, min(BUNDLE_RECORDS, BUNDLE_BYTES // (size + 1)))
+        for start in range(0, len(records), limit):
+            part, end = records, start + limit
+            if start or end < len(records):
+                part = records[start:end]
+            lease = self.partition.request_builder().lease
+            buffer = Buffer(b"", lease, bundle=Bundle(part, times and times[start:end]))
+            self.partition.add(BufferConsumer.of(buffer), lane)
+            self.buffers_out += 1
 
     def _write_bundle(self, lane: int, bundle: Bundle, alone: bool) -> None:
         prefix, body = encode_element(bundle, self._serializer)

@@ -39,6 +39,9 @@ class View(Protocol):
     @property
     def is_released(self) -> bool: ...
 
+    def take_references(self) -> None:
+        """The reader runs in this process: it may be given records instead of bytes."""
+
     def release(self) -> None:
         """The reader needs no more; a pipelined subpartition is consumed by that."""
 

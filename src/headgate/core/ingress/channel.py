@@ -13,7 +13,9 @@ import msgspec
 from headgate.base.errors import EventUnclaimed, HeadgateError, PartitionNotFound, ProducerFailed
 from headgate.base.events import TaskEvent
 from headgate.base.ids import PartitionId
-from headgate.core.buffers.buffer import Buffer
+from headgate.core.buffers.buffer import Buffer, Home
+from headgate.core.buffers.global_pool import GlobalPool
+from headgate.core.buffers.segment import Segment
 from headgate.core.exchange.view import Events, Partitions, View
 
 
@@ -122,6 +124,7 @@ class LocalChannel:
         except (HeadgateError, OSError) as error:  # a stored partition may not open
             self._fail(error)
         else:
+            self._view.take_references()
             self._data_available()
 
     def next(self) -> Next | None:
@@ -166,13 +169,39 @@ class LocalChannel:
 
 
 class UnknownChannel:
-    """Stands in for a channel whose producer has not been placed; it keeps a request in mind."""
+    """Stands in for a channel whose producer has not been placed; it keeps a request in mind.
+
+    It also keeps the exclusive buffers that the channel will need if the producer is elsewhere.
+    Claimed only then, others may hold them who wait for this very channel to read.
+    """
 
     def __init__(self, index: int, partition: PartitionId, subpartition: int) -> None:
         self.index = index
         self.partition = partition
         self.subpartition = subpartition
         self.requested = False
+        self._global: GlobalPool | None = None
+        self._kept: list[Segment] = []
+
+    def reserve(self, global_pool: GlobalPool, exclusive: int) -> None:
+        """Claim the buffers of the channel to come."""
+        if exclusive:
+            who = f"channel {self.index} from partition {self.partition!r}"
+            global_pool.claim(who, self, exclusive)
+            self._global = global_pool
+
+    def segment_returned(self, segment: Segment) -> None:
+        """A buffer of the claim comes."""
+        self._kept.append(segment)
+
+    def bequeath(self, heir: Home) -> None:
+        """The channel that takes its place gets what was kept, and what is still owed."""
+        pool, self._global = self._global, None
+        kept, self._kept = self._kept, []
+        if pool is not None:
+            pool.rehome(self, heir)
+        for segment in kept:
+            heir.segment_returned(segment)
 
     def request(self) -> None:
         self.requested = True
@@ -187,7 +216,11 @@ class UnknownChannel:
         )
 
     def release(self) -> None:
-        """Nothing is held."""
+        """Give back what was kept; idempotent."""
+        pool, self._global = self._global, None
+        kept, self._kept = self._kept, []
+        if pool is not None:
+            pool.unclaim(self, kept)
 
     def statistics(self) -> ChannelStatistics:
         return ChannelStatistics(0, 0, 0)

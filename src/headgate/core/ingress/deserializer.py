@@ -84,6 +84,8 @@ class Deserializer:
         """The next element, as far as the buffer goes."""
         if self._buffer is None:
             return Got.PART, None
+        if self._buffer.bundle is not None:
+            return self._handed_over(self._buffer.bundle)
         view, at = self._view, self._at
         if not self._missing and not self._length and len(view) - at >= PREFIX.size:
             length, tag = PREFIX.unpack_from(view, at)
@@ -94,6 +96,11 @@ class Deserializer:
                 self._count(element)
                 return self._advance(end), element
         return self._next_spanning()
+
+    def _handed_over(self, bundle: Bundle) -> tuple[Got, Element]:
+        assert not self._missing and not self._length, "records came in the middle of an element"
+        self._count(bundle)
+        return self._advance(0), bundle
 
     @property
     def is_between_elements(self) -> bool:

@@ -17,7 +17,14 @@ from headgate.core.buffers.local_pool import Answer, LocalPool
 from headgate.core.buffers.segment import Segment
 from headgate.core.exchange.directory import Address, Directory
 from headgate.core.exchange.ends import ConsumerEnd
-from headgate.core.ingress.channel import Backoff, ChannelStatistics, GatePort, Later, Next
+from headgate.core.ingress.channel import (
+    Backoff,
+    ChannelStatistics,
+    GatePort,
+    Later,
+    Next,
+    UnknownChannel,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +83,20 @@ class RemoteChannel:
 
     # Set up, read, end: the task's side.
 
-    def assign_pools(self, global_pool: GlobalPool, pool: LocalPool, exclusive: int) -> None:
-        """Give the channel its exclusive buffers and the pool of its gate."""
+    def assign_pools(
+        self,
+        global_pool: GlobalPool,
+        pool: LocalPool,
+        exclusive: int,
+        unknown: UnknownChannel | None = None,
+    ) -> None:
+        """Its exclusive buffers, those that ``unknown`` has kept for it, and its gate's pool."""
         self._pool = pool
         self._global = global_pool
         self.initial_credit = self.wanted = exclusive
-        if exclusive:
+        if unknown is not None:
+            unknown.bequeath(self)
+        elif exclusive:
             who = f"channel {self.index} from partition {self.partition!r}"
             global_pool.claim(who, self, exclusive)
 

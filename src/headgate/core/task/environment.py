@@ -161,7 +161,9 @@ class Environment:
         unknown = gate.channels[index]
         assert isinstance(unknown, UnknownChannel), f"channel {index} is placed already"
         one = Input(unknown.partition, unknown.subpartition, place)
-        gate.replace(self._create_channel(gate, index, one))
+        kept = None if gate.closed else unknown  # a closed gate has given everything back
+        gate.replace(self._create_channel(gate, index, one, kept))
+        unknown.release()  # a channel within the process needs no exclusive buffers
 
     def consumer_end(self, peer: PeerName, nonce: bytes, now_ms: float) -> ConsumerEnd:
         """This side of a connection that the driver is about to make."""
@@ -203,7 +205,9 @@ class Environment:
 
         created.on_released = released
 
-    def _create_channel(self, gate: Gate, index: int, one: Input) -> Channel:
+    def _create_channel(
+        self, gate: Gate, index: int, one: Input, unknown: UnknownChannel | None = None
+    ) -> Channel:
         _check_id(one.partition)
         backoff = Backoff(self.settings.backoff_initial_ms, self.settings.backoff_max_ms)
         match one.place:
@@ -219,14 +223,21 @@ class Environment:
                     self._later,
                 )
             case There(address):
-                return self._create_remote(gate, index, one, address, backoff)
+                return self._create_remote(gate, index, one, address, backoff, unknown)
             case Unplaced():
-                return UnknownChannel(index, one.partition, one.subpartition)
+                stand_in = UnknownChannel(index, one.partition, one.subpartition)
+                stand_in.reserve(self.pool, self._exclusive)
+                return stand_in
 
     def _create_remote(
-        self, gate: Gate, index: int, one: Input, address: Address, backoff: Backoff
+        self,
+        gate: Gate,
+        index: int,
+        one: Input,
+        address: Address,
+        backoff: Backoff,
+        unknown: UnknownChannel | None,
     ) -> RemoteChannel:
-        uses_credit = self.settings.flow_control is FlowControl.CREDIT
         channel = RemoteChannel(
             index,
             ChannelId(self._next_channel),
@@ -237,12 +248,17 @@ class Environment:
             self.directory,
             backoff,
             self._later,
-            uses_credit=uses_credit,
+            uses_credit=self.settings.flow_control is FlowControl.CREDIT,
         )
         self._next_channel += 1
-        exclusive = self.settings.buffers_per_channel if uses_credit else 0
-        channel.assign_pools(self.pool, gate.pool, exclusive)
+        channel.assign_pools(self.pool, gate.pool, self._exclusive, unknown)
         return channel
+
+    @property
+    def _exclusive(self) -> int:
+        """Buffers of its own that a channel over the network has."""
+        uses_credit = self.settings.flow_control is FlowControl.CREDIT
+        return self.settings.buffers_per_channel if uses_credit else 0
 
     def _store_maker(self, partition: PartitionId) -> Callable[[int], Store] | None:
         make_store = self._make_store

@@ -7,21 +7,7 @@ counts as cancelled, because what is torn down may well fail; the first failure 
 from enum import Enum
 from typing import Final
 
-
-class TaskState(Enum):
-    """How far a task has come."""
-
-    CREATED = "created"
-    DEPLOYING = "deploying"
-    RUNNING = "running"
-    FINISHED = "finished"
-    CANCELLING = "cancelling"
-    CANCELLED = "cancelled"
-    FAILED = "failed"
-
-    @property
-    def has_ended(self) -> bool:
-        return self in (TaskState.FINISHED, TaskState.CANCELLED, TaskState.FAILED)
+from headgate.base.states import TaskState as TaskState
 
 
 class Happening(Enum):

@@ -1,0 +1,251 @@
+"""What the driver and its task managers tell each other, in msgpack.
+
+A task manager connects to the driver, both prove that they know the job's secret (``Hello`` to
+``Welcome``), then it registers and gets its tasks. Every message of a job names its *run*, so that
+nothing of an earlier attempt is taken for the present one. Nothing here is pickled, except what is
+bytes already: the job's code and an exception.
+"""
+
+from typing import Annotated, Final, TypeAlias
+
+import msgspec
+
+from headgate.base.elements import MIN_WATERMARK_MS
+from headgate.base.states import TaskState
+
+CONTROL_VERSION: Final = 1
+NONCE_BYTES: Final = 32
+PROOF_BYTES: Final = 32
+
+Address: TypeAlias = tuple[str, int]
+"""Host (numeric) and port."""
+
+Nonce: TypeAlias = Annotated[bytes, msgspec.Meta(min_length=NONCE_BYTES, max_length=NONCE_BYTES)]
+ProofBytes: TypeAlias = Annotated[
+    bytes, msgspec.Meta(min_length=PROOF_BYTES, max_length=PROOF_BYTES)
+]
+
+
+# Before both sides are proven.
+
+
+class Hello(msgspec.Struct, frozen=True, tag=True):
+    """Task manager: I belong to this job."""
+
+    version: int
+    job: str
+    nonce: Nonce
+
+
+class Challenge(msgspec.Struct, frozen=True, tag=True):
+    """Driver: I know the secret; do you?"""
+
+    nonce: Nonce
+    proof: ProofBytes
+
+
+class Proof(msgspec.Struct, frozen=True, tag=True):
+    """Task manager: so do I."""
+
+    proof: ProofBytes
+
+
+class Welcome(msgspec.Struct, frozen=True, tag=True):
+    """Driver: go on."""
+
+
+# Parts of messages.
+
+
+class ChannelOrder(msgspec.Struct, frozen=True, array_like=True):
+    """One channel of a gate: which subpartition of which partition, made by which task."""
+
+    partition: str
+    subpartition: int
+    producer: str
+
+
+class OutputOrder(msgspec.Struct, frozen=True, array_like=True):
+    """One partition that a task writes; ``kind`` is the name of a PartitionKind."""
+
+    partition: str
+    kind: str
+    subpartitions: int
+
+
+class TaskOrder(msgspec.Struct, frozen=True):
+    """One task of the job, as the plan has placed it."""
+
+    id: str
+    vertex: int
+    subtask: int
+    slot: int
+    outputs: tuple[OutputOrder, ...] = ()
+    gates: tuple[tuple[ChannelOrder, ...], ...] = ()
+
+    @property
+    def producers(self) -> list[str]:
+        """The tasks it reads from, each once, in the order of its channels."""
+        return list(dict.fromkeys(channel.producer for gate in self.gates for channel in gate))
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """An exception, told to another process."""
+
+    kind: str
+    """The class of the exception, with its module."""
+    message: str
+    operator: str = ""
+    """Whose function raised it, if that is known."""
+    traceback: str = ""
+    exception: bytes | None = None
+    """Itself, pickled, if it can be."""
+    is_consequence: bool = False
+    """It follows from trouble elsewhere: a lost peer, a failed producer."""
+
+
+class TaskFigures(msgspec.Struct, frozen=True):
+    """What one task has done so far, and what waits at its two ends now."""
+
+    task: str
+    vertex: int
+    subtask: int
+    state: TaskState
+    records_in: int = 0
+    records_out: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    buffers_in: int = 0
+    buffers_out: int = 0
+    busy_ms: float = 0.0
+    backpressured_ms: float = 0.0
+    idle_ms: float = 0.0
+    queued_in: int = 0
+    """Buffers that have arrived and were not read yet."""
+    queued_out: int = 0
+    """Buffers that are written and have not left yet."""
+    latency_p50_ms: float = 0.0
+    """From the sources to here, as latency markers have measured it; 0: there were none."""
+    latency_p99_ms: float = 0.0
+    input_watermarks_ms: tuple[int, ...] = ()
+    """The last watermark of each input."""
+    output_watermark_ms: int = MIN_WATERMARK_MS
+    records_made: int = 0
+    """Records of its source; a task that has one reads none from others."""
+
+
+# Task manager → driver.
+
+
+class Register(msgspec.Struct, frozen=True, tag=True):
+    """I am here and want the tasks of this slot."""
+
+    stage: str
+    """Which execution of the job this is; the run is the job's, the stage's, and counted."""
+    slot: int
+    data_address: Address
+    pid: int = 0
+    host: str = ""
+
+
+class TaskManagerFailed(msgspec.Struct, frozen=True, tag=True):
+    """I cannot serve this slot; sent instead of ``Register``."""
+
+    stage: str
+    slot: int
+    failure: Failure
+
+
+class TaskChanged(msgspec.Struct, frozen=True, tag=True):
+    """A task has reached another state."""
+
+    run: str
+    task: str
+    state: TaskState
+    failure: Failure | None = None
+
+
+class Metrics(msgspec.Struct, frozen=True, tag=True):
+    """Figures of all tasks here."""
+
+    run: str
+    figures: list[TaskFigures]
+
+
+# Driver → task manager.
+
+
+class Deploy(msgspec.Struct, frozen=True, tag=True):
+    """Run these tasks."""
+
+    run: str
+    job: str
+    attempt: int
+    parameters: dict[str, str]
+    tasks: list[TaskOrder]
+    places: dict[str, Address | None]
+    """Where their producers run, None: here. Who is missing gets a place with ``Placed``."""
+    code: bytes | None
+    """The job's vertices, shipped; None: they came with an earlier message."""
+
+
+class Placed(msgspec.Struct, frozen=True, tag=True):
+    """Producers that had no place have one now; None: here."""
+
+    run: str
+    places: dict[str, Address | None]
+
+
+class Cancel(msgspec.Struct, frozen=True, tag=True):
+    """End all tasks and tell when they have ended."""
+
+    run: str
+    reason: str
+
+
+class Shutdown(msgspec.Struct, frozen=True, tag=True):
+    """The run is over; close everything and go."""
+
+    run: str
+    problem: str = ""
+    """Why it has not finished; nothing if it has."""
+
+
+class Refused(msgspec.Struct, frozen=True, tag=True):
+    """The driver has no use for this task manager."""
+
+    reason: str
+
+
+class Heartbeat(msgspec.Struct, frozen=True, tag=True):
+    """Both ways: I live."""
+
+
+Greeting: TypeAlias = Hello | Challenge | Proof | Welcome
+ToDriver: TypeAlias = Register | TaskManagerFailed | TaskChanged | Metrics | Heartbeat
+ToTaskManager: TypeAlias = Deploy | Placed | Cancel | Shutdown | Refused | Heartbeat
+ControlMessage: TypeAlias = Greeting | ToDriver | ToTaskManager
+
+
+class ControlTimes(msgspec.Struct, frozen=True):
+    """How long the two sides wait for each other, and how often they tell how it goes."""
+
+    prove_ms: int = 5_000
+    """For a stranger to prove itself and to register."""
+    connect_ms: int = 20_000
+    """For a task manager to reach the driver, all attempts together."""
+    heartbeat_interval_ms: int = 2_000
+    heartbeat_timeout_ms: int = 50_000
+    """A side that is silent this long is given up."""
+    register_ms: int = 300_000
+    """After the first task manager, for all others of the run to come."""
+    settle_ms: int = 1_000
+    """After a failure that may follow from another, for the other one to be told."""
+    cancel_ms: int = 30_000
+    """After a cancellation, for the user's code to come back."""
+    lost_ms: int = 5_000
+    """The same when the driver is gone."""
+    metrics_ms: int = 1_000
+    """Between two messages with figures."""
+    marker_ms: int = 0
+    """Between two latency markers of a source; 0: it sends none."""

@@ -1,0 +1,1 @@
+"""The machines of the driver: who runs where, how far the job has come, how it ends."""

@@ -1,0 +1,105 @@
+"""Which tasks of a run go to which task manager, and when.
+
+A streaming job's tasks are deployed together as soon as the task manager of their slot is there.
+Those of a batch job wait until every task of the vertices before theirs has finished. Law: each
+task is deployed once; a producer that had no place when its consumer was deployed gets one with a
+single ``Placed`` for each slot that waits for it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from headgate.base.messages import Address, Deploy, Placed, TaskOrder
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlan:
+    """What a run is made of; ``code`` are the job's vertices, shipped."""
+
+    run: str
+    job: str
+    tasks: tuple[TaskOrder, ...]
+    slots: int
+    code: bytes
+    attempt: int = 0
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    batch: bool = False
+
+
+class Placement:
+    """Knows the places of the tasks of one run."""
+
+    def __init__(self, plan: RunPlan) -> None:
+        self._plan = plan
+        self._slots = {task.id: task.slot for task in plan.tasks}
+        self._addresses: dict[int, Address] = {}
+        self._undeployed: dict[int, list[TaskOrder]] = {}
+        self._unfinished: dict[int, int] = {}  # tasks of each vertex
+        self._sources: dict[int, list[int]] = {}  # the vertices that a vertex reads from
+        self._with_code: set[int] = set()
+        self._awaited: dict[str, list[int]] = {}  # producer → slots that were not told its place
+        vertices = {task.id: task.vertex for task in plan.tasks}
+        for task in plan.tasks:
+            assert 0 <= task.slot < plan.slots, f"task {task.id} in slot {task.slot}"
+            self._undeployed.setdefault(task.slot, []).append(task)
+            self._unfinished[task.vertex] = self._unfinished.get(task.vertex, 0) + 1
+            sources = self._sources.setdefault(task.vertex, [])
+            sources += [vertices[producer] for producer in task.producers]
+        self._sources = {vertex: list(dict.fromkeys(s)) for vertex, s in self._sources.items()}
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every slot with tasks has its task manager."""
+        return all(slot in self._addresses for slot in self._slots.values())
+
+    def missing(self) -> list[int]:
+        """The slots with tasks that nobody has registered for."""
+        return sorted({*self._slots.values()} - self._addresses.keys())
+
+    def arrived(self, slot: int, address: Address) -> list[tuple[int, Deploy | Placed]]:
+        """A task manager serves the slot from now on; what is to be sent."""
+        self._addresses[slot] = address
+        placed: dict[int, dict[str, Address | None]] = {}
+        for task in self._undeployed.get(slot, ()):
+            for waiting in self._awaited.pop(task.id, ()):
+                placed.setdefault(waiting, {})[task.id] = address
+        told = [(one, Placed(self._plan.run, places)) for one, places in placed.items()]
+        return [*told, *self._deploy(slot)]
+
+    def finished(self, vertex: int) -> list[tuple[int, Deploy | Placed]]:
+        """A task of this vertex has finished; what is to be sent."""
+        self._unfinished[vertex] -= 1
+        if not self._plan.batch or self._unfinished[vertex]:
+            return []
+        return [order for slot in sorted(self._addresses) for order in self._deploy(slot)]
+
+    def _deploy(self, slot: int) -> list[tuple[int, Deploy | Placed]]:
+        tasks = [task for task in self._undeployed.get(slot, ()) if self._is_due(task)]
+        if not tasks:
+            return []
+        chosen = {task.id for task in tasks}
+        self._undeployed[slot] = [t for t in self._undeployed[slot] if t.id not in chosen]
+        code = None if slot in self._with_code else self._plan.code
+        self._with_code.add(slot)
+        plan, places = self._plan, self._places(slot, tasks)
+        parameters = dict(plan.parameters)
+        return [
+            (slot, Deploy(plan.run, plan.job, plan.attempt, parameters, tasks, places, code)),
+        ]
+
+    def _is_due(self, task: TaskOrder) -> bool:
+        return not self._plan.batch or not any(
+            self._unfinished[vertex] for vertex in self._sources[task.vertex]
+        )
+
+    def _places(self, slot: int, tasks: list[TaskOrder]) -> dict[str, Address | None]:
+        places: dict[str, Address | None] = {}
+        for producer in dict.fromkeys(name for task in tasks for name in task.producers):
+            there = self._slots[producer]
+            if there == slot:
+                places[producer] = None
+            elif there in self._addresses:
+                places[producer] = self._addresses[there]
+            else:
+                self._awaited.setdefault(producer, []).append(slot)
+        return places

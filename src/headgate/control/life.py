@@ -1,0 +1,68 @@
+"""The life of a job run, as a table: created → deploying → running → finished, cancelled or failed.
+
+Law: a pair that is not in LIFE is a bug; the three ends are for good. What fails while a run is
+cancelled is cancelled with it; who cancels a run that is failing still learns why it failed.
+"""
+
+from enum import Enum
+from typing import Final
+
+
+class JobState(Enum):
+    """How far a run has come."""
+
+    CREATED = "created"
+    DEPLOYING = "deploying"
+    RUNNING = "running"
+    CANCELLING = "cancelling"
+    FAILING = "failing"
+    FINISHED = "finished"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+
+    @property
+    def has_ended(self) -> bool:
+        return self in (JobState.FINISHED, JobState.CANCELLED, JobState.FAILED)
+
+    @property
+    def is_ending(self) -> bool:
+        return self in (JobState.CANCELLING, JobState.FAILING)
+
+
+class Happening(Enum):
+    """What moves a run from one state to the next."""
+
+    DEPLOYED = "the first tasks were sent to their task manager"
+    STARTED = "all task managers are there and their tasks run"
+    COMPLETED = "every task has finished"
+    CANCEL = "somebody wants it to end"
+    FAILURE = "a task failed or a task manager was lost"
+    CLEANED_UP = "every deployed task has ended, or had time enough to"
+    GIVEN_UP = "nobody waits for it any more"
+
+
+LIFE: Final = {
+    (JobState.CREATED, Happening.DEPLOYED): JobState.DEPLOYING,
+    (JobState.CREATED, Happening.CANCEL): JobState.CANCELLING,
+    (JobState.CREATED, Happening.FAILURE): JobState.FAILING,
+    (JobState.CREATED, Happening.GIVEN_UP): JobState.CANCELLED,
+    (JobState.DEPLOYING, Happening.DEPLOYED): JobState.DEPLOYING,
+    (JobState.DEPLOYING, Happening.STARTED): JobState.RUNNING,
+    (JobState.DEPLOYING, Happening.COMPLETED): JobState.FINISHED,
+    (JobState.DEPLOYING, Happening.CANCEL): JobState.CANCELLING,
+    (JobState.DEPLOYING, Happening.FAILURE): JobState.FAILING,
+    (JobState.DEPLOYING, Happening.GIVEN_UP): JobState.CANCELLED,
+    (JobState.RUNNING, Happening.DEPLOYED): JobState.RUNNING,
+    (JobState.RUNNING, Happening.COMPLETED): JobState.FINISHED,
+    (JobState.RUNNING, Happening.CANCEL): JobState.CANCELLING,
+    (JobState.RUNNING, Happening.FAILURE): JobState.FAILING,
+    (JobState.RUNNING, Happening.GIVEN_UP): JobState.CANCELLED,
+    (JobState.CANCELLING, Happening.CANCEL): JobState.CANCELLING,
+    (JobState.CANCELLING, Happening.FAILURE): JobState.CANCELLING,
+    (JobState.CANCELLING, Happening.CLEANED_UP): JobState.CANCELLED,
+    (JobState.CANCELLING, Happening.GIVEN_UP): JobState.CANCELLED,
+    (JobState.FAILING, Happening.CANCEL): JobState.FAILING,
+    (JobState.FAILING, Happening.FAILURE): JobState.FAILING,
+    (JobState.FAILING, Happening.CLEANED_UP): JobState.FAILED,
+    (JobState.FAILING, Happening.GIVEN_UP): JobState.FAILED,
+}

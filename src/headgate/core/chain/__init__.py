@@ -1,0 +1,1 @@
+"""Operators and what connects them: where a record is made, changed and ended."""

@@ -1,0 +1,174 @@
+"""The operator chain: all operators of one task and the outputs between them.
+
+Built from its tail: first the output an operator writes to, then the operator. Law: operators are
+opened from the tail to the head (nobody sends to a closed one), finished from the head to the tail,
+and each is closed exactly once, whatever happened before.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from headgate.base.elements import Bundle, LatencyMarker, StreamStatus, Watermark
+from headgate.base.errors import HeadgateError, UserFunctionFailed
+from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.fanout import choose_output
+from headgate.core.chain.operator import Operator
+from headgate.core.chain.output import Output
+from headgate.core.chain.outputs import (
+    ChainedOutput,
+    CopyingChainedOutput,
+    CountingOutput,
+    Loan,
+    NetworkOutput,
+    with_name,
+)
+from headgate.core.chain.source_operator import Polled, SourceOperator
+from headgate.core.chain.spec import ChainSpec, OperatorSpec, ToNetwork, ToOperator
+from headgate.core.egress.writer import RecordWriter
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorStatistics:
+    """What has passed one operator."""
+
+    name: str
+    records_in: int
+    records_out: int
+    watermark_ms: int
+
+
+class Chain:
+    """The operators of one task. All methods but ``seal`` run user code."""
+
+    def __init__(self, spec: ChainSpec, writers: Sequence[RecordWriter], loan: Loan) -> None:
+        self._spec = spec
+        self._writers = writers
+        self._loan = loan
+        self._inputs: dict[int, ChainedOutput] = {}
+        self._counts: dict[int, CountingOutput] = {}
+        self._operators: dict[int, Operator] = {}
+        self.network_outputs: list[NetworkOutput] = []
+        self._head_in = 0
+        self._build(0)
+        self.head = self._operators[0]
+        self._name = spec.operators[0].name
+        self._closed = False
+
+    def open(self, context_of: Callable[[OperatorSpec], OperatorContext]) -> None:
+        """Open all operators, the tail first."""
+        for index in sorted(self._operators, reverse=True):
+            spec, operator = self._spec.operators[index], self._operators[index]
+            context = context_of(spec)
+            with_name(spec.name, lambda: operator.open(context), "in open()")  # noqa: B023
+
+    def process(self, bundle: Bundle, number: int) -> None:
+        """Records of one input, to the head."""
+        self._head_in += len(bundle.records)
+        try:
+            self.head.process(bundle, number)
+        except HeadgateError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise UserFunctionFailed(self._name, error) from error
+
+    def poll_source(self, limit: int) -> Polled:
+        """Let the source at the head send what it has."""
+        assert isinstance(self.head, SourceOperator)
+        try:
+            return self.head.poll(limit)
+        except HeadgateError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise UserFunctionFailed(self._name, error) from error
+
+    @property
+    def records_out_of_head(self) -> int:
+        return self._counts[0].records_out
+
+    def watermark_advanced(self, watermark: Watermark) -> None:
+        with_name(self._name, lambda: self.head.watermark_advanced(watermark))
+
+    def status_changed(self, status: StreamStatus) -> None:
+        with_name(self._name, lambda: self.head.status_changed(status))
+
+    def marker_received(self, marker: LatencyMarker) -> None:
+        with_name(self._name, lambda: self.head.marker_received(marker))
+
+    def end_input(self, number: int) -> None:
+        """Input ``number`` of the head has ended."""
+        with_name(self._name, lambda: self.head.end_input(number), "at the end of its input")
+
+    def finish(self) -> None:
+        """All inputs have ended: every operator, head first, sends what it had kept back."""
+        for index in sorted(self._operators):
+            spec, operator = self._spec.operators[index], self._operators[index]
+            if index:
+                with_name(spec.name, lambda: operator.end_input(0), "at the end of its input")  # noqa: B023
+            with_name(spec.name, operator.finish, "at the end of its input")
+
+    def seal(self) -> None:
+        """Hand what waits to the writers (inside the baton)."""
+        for output in self.network_outputs:
+            output.seal()
+
+    def close(self) -> None:
+        """Close every operator; raises the first error after all were closed. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        first: BaseException | None = None
+        for index in sorted(self._operators, reverse=True):
+            try:
+                with_name(
+                    self._spec.operators[index].name, self._operators[index].close, "in close()"
+                )
+            except BaseException as error:  # also a user's exit()
+                first = first or error
+        if first is not None:
+            raise first
+
+    def statistics(self) -> list[OperatorStatistics]:
+        """Head first."""
+        return [
+            OperatorStatistics(
+                self._spec.operators[index].name,
+                self._head_in if index == 0 else self._inputs[index].records_in,
+                self._counts[index].records_out,
+                self._counts[index].watermark_ms,
+            )
+            for index in sorted(self._operators)
+        ]
+
+    def _build(self, index: int) -> Operator:
+        spec = self._spec.operators[index]
+        outputs = [(self._output_to(spec, to), to.selected) for to in spec.outputs]
+        counting = CountingOutput(choose_output(outputs, spec.selectors, self._spec.object_reuse))
+        operator = spec.make()
+        operator.reuses_objects = self._spec.object_reuse
+        operator.sends_to_reader = self._only_reads(spec)
+        operator.set_up(counting)
+        self._counts[index] = counting
+        self._operators[index] = operator
+        return operator
+
+    def _only_reads(self, spec: OperatorSpec) -> bool:
+        return all(
+            isinstance(to, ToOperator) and self._operators[to.operator].only_reads
+            for to in spec.outputs
+        )
+
+    def _output_to(self, spec: OperatorSpec, to: ToOperator | ToNetwork) -> Output:
+        alone = len(spec.outputs) == 1
+        if isinstance(to, ToOperator):
+            # What an operator sends belongs to its one receiver; several need a copy each.
+            shares = self._spec.object_reuse or alone
+            make = ChainedOutput if shares else CopyingChainedOutput
+            name = self._spec.operators[to.operator].name
+            output = make(self._build(to.operator), name, to.input, to.tag)
+            self._inputs[to.operator] = output
+            return output
+        writer = self._writers[to.partition]
+        writer.hands_over = alone
+        network = NetworkOutput(writer, spec.name, self._loan, to.tag)
+        self.network_outputs.append(network)
+        return network

@@ -1,0 +1,164 @@
+"""Rolling results by key: reduce, sum, min, max, min_by, max_by.
+
+Streaming sends the running result for each record, batch one final result for each key. Law: what
+was sent never changes afterwards, also if the user's function changes its first argument in place.
+"""
+
+import copy
+import math
+from collections.abc import Callable
+from typing import Final, Literal
+
+from headgate.base.elements import Bundle, Key, Record
+from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.guest import Guest
+from headgate.core.chain.operator import Operator
+from headgate.core.chain.owning import PROOFS, less_unproven, own, own_all
+from headgate.core.state.freezing import freeze
+
+Aggregation = Literal["sum", "min", "max", "min_by", "max_by"]
+_ABSENT: Final = object()
+
+
+class ReduceOperator(Operator):
+    """Folds the records of a key into one, from left to right."""
+
+    def __init__(self, function: object, key_of: Callable[[Record], Key], batch: bool) -> None:
+        self._guest = Guest(function, "reduce")
+        self._key_of = key_of
+        self._batch = batch
+        self._values: dict[Key, Record] = {}
+        self._unproven: float = PROOFS
+
+    def open(self, context: OperatorContext) -> None:
+        super().open(context)
+        self._guest.open(context)
+        self._call = self._guest.call
+
+    def process(self, bundle: Bundle, number: int) -> None:
+        if self._batch:
+            self._fold(bundle.records)
+        else:
+            self.output.collect(Bundle(self._running(bundle.records), bundle.timestamps))
+
+    def finish(self) -> None:
+        if self._batch:
+            results, self._values = list(self._values.values()), {}
+            if results:
+                results = results if self.reuses_objects else own_all(results)
+                self.output.collect(Bundle(results))
+
+    def close(self) -> None:
+        self._guest.close()
+
+    def _running(self, records: list[Record]) -> list[Record]:
+        """The result after each record; nobody else can change it."""
+        if self.reuses_objects:
+            return self._fold(records)
+        if self._unproven:
+            return self._fold_carefully(records)
+        results = self._fold(records)
+        if self.sends_to_reader:
+            return results
+        owned = own_all(results)
+        if owned is not results:
+            self._unproven = math.inf
+        return owned
+
+    def _fold(self, records: list[Record]) -> list[Record]:
+        values, call, key_of = self._values, self._call, self._key_of
+        results: list[Record] = []
+        send, get = results.append, values.get
+        for record in records:
+            key = key_of(record)
+            try:
+                old = get(key, _ABSENT)
+            except TypeError:
+                key = freeze(key)
+                old = get(key, _ABSENT)
+            if old is not _ABSENT:
+                record = call(old, record)
+            values[key] = record
+            send(record)
+        return results
+
+    def _fold_carefully(self, records: list[Record]) -> list[Record]:
+        """The same, each result made own before the function can change it."""
+        values, call, key_of = self._values, self._call, self._key_of
+        results: list[Record] = []
+        calls = 0
+        for record in records:
+            key = freeze(key_of(record))
+            old = values.get(key, _ABSENT)
+            if old is not _ABSENT:
+                calls += 1
+                record = call(old, record)
+            values[key] = record
+            results.append(own(record))
+        self._unproven = less_unproven(self._unproven, results, calls)
+        return results
+
+
+class AggregateOperator(ReduceOperator):
+    """Reduce with a built-in function of one field."""
+
+    def __init__(
+        self,
+        kind: Aggregation,
+        position: int | str,
+        key_of: Callable[[Record], Key],
+        batch: bool,
+    ) -> None:
+        super().__init__(_Aggregator(kind, position), key_of, batch)
+
+
+class _Aggregator:
+    """Never changes its arguments: a new record comes out, or one of the two."""
+
+    def __init__(self, kind: Aggregation, position: int | str) -> None:
+        self._kind = kind
+        self._position = position
+
+    def reduce(self, one: Record, two: Record) -> Record:
+        position, kind = self._position, self._kind
+        a, b = field_of(one, position), field_of(two, position)
+        if kind == "sum":
+            return with_field(one, position, a + b)
+        better = b < a if kind in ("min", "min_by") else b > a
+        if not better:
+            return one
+        return two if kind in ("min_by", "max_by") else with_field(one, position, b)
+
+
+def field_of(record: Record, position: int | str) -> Record:
+    """A field by index or name; a plain value has only field 0, itself."""
+    if isinstance(record, str | bytes) or not hasattr(record, "__getitem__"):
+        if isinstance(position, str) and hasattr(record, position):
+            return getattr(record, position)
+        if position != 0:
+            raise TypeError(f"a {type(record).__name__} has no field {position!r}; only 0, itself")
+        return record
+    if isinstance(position, str) and isinstance(record, tuple):
+        return getattr(record, position)
+    return record[position]
+
+
+def with_field(record: Record, position: int | str, value: Record) -> Record:
+    """A copy of the record with another value in one field."""
+    if isinstance(record, tuple):
+        fields = getattr(record, "_fields", None)
+        if fields is not None:
+            name = position if isinstance(position, str) else fields[position]
+            return record._replace(**{name: value})  # type: ignore[attr-defined]
+        assert isinstance(position, int)
+        where = position % len(record)
+        return (*record[:where], value, *record[where + 1 :])
+    if isinstance(record, str | bytes) or not hasattr(record, "__setitem__"):
+        if not isinstance(position, str):
+            return value
+        changed = copy.copy(record)
+        setattr(changed, position, value)
+        return changed
+    changed = copy.copy(record)
+    changed[position] = value
+    return changed

@@ -1,0 +1,64 @@
+"""The operator: takes bundles, watermarks and the end of its input, and writes to its output.
+
+Life: ``set_up`` (knows its output), ``open``, then elements, ``end_input`` for each input,
+``finish`` (the last records), ``close``. ``close`` is always called, also after a failure and when
+``open`` was never reached. All of it happens on the task's own thread.
+"""
+
+from collections.abc import Collection
+
+from headgate.base.elements import Bundle, LatencyMarker, StreamStatus, Watermark
+from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.output import Output
+
+
+class Operator:
+    """Base of all operators; does nothing with records, forwards the rest."""
+
+    inputs = 1
+
+    output: Output
+    context: OperatorContext
+    reuses_objects = False
+    """The user has promised that functions keep nothing of what they return."""
+    only_reads = False
+    """It never changes a record that it receives, so that its sender may keep it."""
+    sends_to_reader = False
+    """Whoever receives its records only reads them."""
+
+    def set_up(self, output: Output) -> None:
+        """The output is known; called once, from the tail of the chain to its head."""
+        self.output = output
+
+    def open(self, context: OperatorContext) -> None:
+        """Before the first element."""
+        self.context = context
+
+    def process(self, bundle: Bundle, number: int) -> None:
+        """Records of input ``number``; the bundle belongs to others too and must not be changed."""
+        raise NotImplementedError
+
+    def selection(self) -> Collection[int] | None:
+        """Which inputs to read next; None: any. Asked before every element."""
+        return None
+
+    def watermark_advanced(self, watermark: Watermark) -> None:
+        """Event time of all inputs has moved on."""
+        self.output.emit_watermark(watermark)
+
+    def status_changed(self, status: StreamStatus) -> None:
+        """The inputs have fallen idle, or are active again."""
+        self.output.emit_status(status)
+
+    def marker_received(self, marker: LatencyMarker) -> None:
+        """Forwarded at once; user functions never see it."""
+        self.output.emit_marker(marker)
+
+    def end_input(self, number: int) -> None:
+        """Nothing follows on this input."""
+
+    def finish(self) -> None:
+        """All inputs have ended: send what was kept back."""
+
+    def close(self) -> None:
+        """Give back everything; idempotent."""

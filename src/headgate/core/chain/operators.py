@@ -1,0 +1,101 @@
+"""Operators with one input and a function for each record: map, flat map, filter.
+
+They take a list and give a list; timestamps stay with their records. Functions are called in
+comprehensions, never by ``map``: there a StopIteration of the user's would end the list silently.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from headgate.base.elements import Bundle, Record
+from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.fanout import select
+from headgate.core.chain.guest import Guest
+from headgate.core.chain.operator import Operator
+from headgate.core.chain.owning import Emission, own, own_all
+
+PIECE: Final = 4096
+"""A function that makes many records out of one sends them on in pieces of about this many."""
+
+
+class FunctionOperator(Operator):
+    """Base of operators around one user's function; ``method`` is what it is called by."""
+
+    method = ""
+
+    def __init__(self, function: object) -> None:
+        self._guest = Guest(function, self.method)
+        self._call: Callable[..., Record]
+
+    def open(self, context: OperatorContext) -> None:
+        super().open(context)
+        self._guest.open(context)
+        self._call = self._guest.call
+        self._emission = Emission(self._call, self.reuses_objects)
+
+    def close(self) -> None:
+        self._guest.close()
+
+
+class MapOperator(FunctionOperator):
+    """One record out for each record in."""
+
+    method = "map"
+
+    def process(self, bundle: Bundle, number: int) -> None:
+        results = self._emission.results(bundle.records)
+        if type(None) in map(type, results):
+            raise TypeError("a map function returned None; use flat_map or filter to drop records")
+        self.output.collect(Bundle(results, bundle.timestamps))
+
+
+class FilterOperator(FunctionOperator):
+    """Those records for which the function says yes."""
+
+    method = "filter"
+
+    def process(self, bundle: Bundle, number: int) -> None:
+        call = self._call
+        if bundle.timestamps is None:
+            selected = Bundle([record for record in bundle.records if call(record)])
+        else:
+            selected = select(bundle, [call(record) for record in bundle.records])
+        if selected.records:
+            if not self._emission.is_free:
+                selected = Bundle(own_all(selected.records), selected.timestamps)
+            self.output.collect(selected)
+
+
+class FlatMapOperator(FunctionOperator):
+    """Any number of records out for each record in."""
+
+    method = "flat_map"
+
+    def process(self, bundle: Bundle, number: int) -> None:
+        copies = not self.reuses_objects
+        results: list[Record] = []
+        times: list[int | None] | None = None if bundle.timestamps is None else []
+        for index, record in enumerate(bundle.records):
+            many = iterable(self._call(record), "a flat_map function")
+            if copies:
+                many = map(own, many)
+            if bundle.timestamps is None or times is None:
+                results.extend(many)
+            else:
+                before = len(results)
+                results.extend(many)
+                times.extend([bundle.timestamps[index]] * (len(results) - before))
+            if len(results) >= PIECE:
+                self.output.collect(Bundle(results, times))
+                results, times = [], None if times is None else []
+        if results:
+            self.output.collect(Bundle(results, times))
+
+
+def iterable(found: Record, who: str) -> Iterable[Record]:
+    """What a function returned, if it can be iterated; otherwise an error that says so."""
+    if found is None or not hasattr(found, "__iter__"):
+        raise TypeError(
+            f"{who} must return an iterable (a list, or use yield), not {type(found).__name__}"
+        )
+    return found  # type: ignore[no-any-return]

@@ -1,0 +1,48 @@
+"""The source protocols: what a connector implements and a source task reads.
+
+A source is cut into splits (files, ranges, partitions of a topic) when the job starts; each split
+is read by one task through a reader of its own. Law: ``poll`` never blocks, and the position that a
+reader tells after a poll is where a new reader goes on without loss and without repetition.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol, TypeAlias
+
+from headgate.base.elements import Bundle, Record
+from headgate.core.chain.context import OperatorContext
+
+Position: TypeAlias = object
+"""Where a reader stands in its split; picklable; None: at the beginning."""
+
+
+class SplitReader(Protocol):
+    """Reads one split; lives on the thread of its task."""
+
+    def poll(self, limit: int) -> "Sequence[Record] | Bundle | None":
+        """Up to ``limit`` records that are there now; None: the split has ended.
+
+        An empty answer means: nothing now. A Bundle brings timestamps with the records.
+        """
+
+    def wait_ms(self) -> float:
+        """After an empty poll: when to ask again."""
+
+    def position(self) -> Position:
+        """Behind the last record that ``poll`` has returned."""
+
+    def close(self) -> None:
+        """Give back everything; always called."""
+
+
+class Source(Protocol):
+    """Describes where records come from; travels to the tasks, so it holds nothing open."""
+
+    @property
+    def bounded(self) -> bool:
+        """Whether it ends by itself."""
+
+    def splits(self, parallelism: int) -> Sequence[object]:
+        """Called once, in the driver, when the job starts; each split goes to one task."""
+
+    def open(self, split: object, position: Position, context: OperatorContext) -> SplitReader:
+        """Called in the task that reads the split."""

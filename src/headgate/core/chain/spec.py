@@ -1,0 +1,66 @@
+"""What a chain is made from, as the plan describes it and as it travels to the task manager."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from headgate.base.elements import Record, Serializer
+from headgate.core.chain.operator import Operator
+from headgate.core.egress.router import Router
+
+Selector: TypeAlias = Callable[[Record], "list[str]"]
+"""A user's function that names the outputs for a record (split and select)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToOperator:
+    """An output that leads to another operator of the same chain."""
+
+    operator: int
+    """Its index in ``ChainSpec.operators``; greater than the writer's own."""
+    input: int = 0
+    tag: str | None = None
+    selected: frozenset[str] | None = None
+    """Only records that the selector gives one of these names; None: all."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToNetwork:
+    """An output that leads to other tasks."""
+
+    partition: int
+    """Its index among the partitions of the task, and in ``ChainSpec.partitions``."""
+    tag: str | None = None
+    selected: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorSpec:
+    """One operator: how to make it and where its output goes."""
+
+    id: int
+    """Of the stream node; unique in the job."""
+    name: str
+    uid: str
+    make: Callable[[], Operator]
+    outputs: tuple[ToOperator | ToNetwork, ...] = ()
+    selectors: tuple[Selector, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSpec:
+    """How records are written to one partition of the task."""
+
+    make_router: Callable[[int], Router]
+    """Given the index of the producing subtask."""
+    serializer: Serializer | None = None
+    timeout_ms: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ChainSpec:
+    """Operators in topological order; the first one is the head."""
+
+    operators: tuple[OperatorSpec, ...]
+    partitions: tuple[PartitionSpec, ...] = ()
+    object_reuse: bool = False

@@ -1,0 +1,1 @@
+"""What records leave behind: values by key."""

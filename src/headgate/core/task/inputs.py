@@ -1,0 +1,149 @@
+"""The inputs of a task: the network (a gate) or a source.
+
+The network input takes buffers out of its gate and turns them into elements, one for each call; a
+bundle that is longer than the step may take comes in pieces. It is asked inside the baton; what it
+returns is processed outside. Law: elements of a channel come out in order, each once.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from headgate.base.elements import Bundle, LatencyMarker, StreamStatus, Watermark
+from headgate.base.errors import ElementBroken
+from headgate.base.events import CancelMarker, CheckpointBarrier, EndOfPartition, Event
+from headgate.core.ingress.deserializer import Deserializer, Got
+from headgate.core.ingress.gate import InputGate
+from headgate.core.ingress.valve import Outcome, WatermarkValve
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """The event time or the status of the whole input has changed."""
+
+    outcome: Outcome
+
+
+class Ended:
+    """All channels have ended."""
+
+
+class Nothing:
+    """No element now; the gate tells when there may be one."""
+
+
+class Again:
+    """No element, but look again at once: an event was taken out of the stream."""
+
+
+ENDED: Final = Ended()
+NOTHING: Final = Nothing()
+AGAIN: Final = Again()
+
+Taken: TypeAlias = Bundle | LatencyMarker | Times | Ended | Nothing | Again
+
+
+class NetworkInput:
+    """Reads one gate (or a union of gates) for input ``number`` of the head operator."""
+
+    def __init__(self, number: int, gate: InputGate, deserializers: list[Deserializer]) -> None:
+        self.number = number
+        self.gate = gate
+        self.records_in = 0
+        self.ended = False
+        self.on_barrier: Callable[[int, CheckpointBarrier | CancelMarker], None] = _no_checkpoints
+        self._deserializers = deserializers
+        self._valve = WatermarkValve(gate.channel_count)
+        self._current: Deserializer | None = None
+        self._channel = 0
+        self._rest: Bundle | None = None
+
+    @property
+    def watermark_ms(self) -> int:
+        return self._valve.watermark_ms
+
+    def available(self) -> bool:
+        """Whether ``take`` is worth a call."""
+        return self._rest is not None or self._current is not None or self.gate.available()
+
+    def take(self, limit: int) -> Taken:
+        """The next element, of a bundle at most ``limit`` records."""
+        if self._rest is not None:
+            return self._cut(self._rest, limit)
+        while True:
+            current = self._current
+            if current is not None:
+                got, element = current.next()
+                if got is not Got.MIDDLE:
+                    self._current = None
+                if element is not None:
+                    return self._dispatch(element, limit)
+            arrival = self.gate.poll()
+            if arrival is None:
+                return self._nothing()
+            self._channel = arrival.channel
+            if arrival.buffer is None:
+                assert arrival.event is not None
+                taken = self._event_taken(arrival.channel, arrival.event)
+                if taken is not None:
+                    return taken
+                continue
+            self._current = self._deserializers[arrival.channel]
+            self._current.feed(arrival.buffer)
+
+    def close(self) -> None:
+        """Give back buffers, channels and pool. Idempotent."""
+        self._rest = self._current = None
+        for deserializer in self._deserializers:
+            deserializer.close()
+        self.gate.close()
+
+    def _dispatch(self, element: object, limit: int) -> Taken:
+        match element:
+            case Bundle():
+                self.records_in += len(element.records)
+                return self._cut(element, limit)
+            case Watermark():
+                return Times(self._valve.watermark_received(element, self._channel))
+            case StreamStatus():
+                return Times(self._valve.status_received(element, self._channel))
+            case LatencyMarker():
+                return element
+            case _:
+                raise ElementBroken(f"channel {self._channel} brought a {type(element).__name__}")
+
+    def _cut(self, bundle: Bundle, limit: int) -> Bundle:
+        records, times = bundle.records, bundle.timestamps
+        if len(records) <= limit:
+            self._rest = None
+            return bundle
+        self._rest = Bundle(records[limit:], times and times[limit:])
+        return Bundle(records[:limit], times and times[:limit])
+
+    def _event_taken(self, channel: int, event: Event) -> Taken | None:
+        match event:
+            case EndOfPartition():
+                self._check_complete(channel)
+                self._deserializers[channel].close()
+                if self.gate.finished:
+                    return self._nothing()
+                return Times(self._valve.channel_ended(channel))
+            case CheckpointBarrier() | CancelMarker():
+                self.on_barrier(channel, event)
+                return AGAIN
+            case _:
+                return None
+
+    def _check_complete(self, channel: int) -> None:
+        if not self._deserializers[channel].is_between_elements:
+            raise ElementBroken(f"channel {channel} has ended in the middle of an element")
+
+    def _nothing(self) -> Taken:
+        if self.gate.finished:
+            self.ended = True
+            return ENDED
+        return NOTHING
+
+
+def _no_checkpoints(channel: int, event: CheckpointBarrier | CancelMarker) -> None:
+    raise ElementBroken(f"channel {channel} brought {event}, but this task takes no checkpoints")

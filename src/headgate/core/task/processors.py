@@ -1,0 +1,220 @@
+"""What a task does by default: process its inputs, or poll its source.
+
+A processor takes one element inside the baton, lends the baton, runs the chain with it and takes
+the baton back. Law: user code never runs inside, machines are never touched outside. Several inputs
+take turns; an operator may select which of them it reads.
+"""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from headgate.base.elements import Bundle, LatencyMarker, Watermark
+from headgate.core.chain.chain import Chain
+from headgate.core.chain.outputs import Loan
+from headgate.core.chain.source_operator import Polled, SourceOperator
+from headgate.core.ingress.valve import Outcome
+from headgate.core.task.event_time import InputTimes
+from headgate.core.task.inputs import Again, Ended, NetworkInput, Nothing, Times
+from headgate.core.task.latency import Latencies
+from headgate.core.task.pace import Pace
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Time as the driver brings it."""
+
+    now_ms: Callable[[], float]
+    """Only good for differences."""
+    wall_ms: Callable[[], int]
+    """Since 1970."""
+    later: Callable[[float, Callable[[], None]], object]
+    """Call back inside the baton after so many milliseconds."""
+
+
+class Flow(Enum):
+    """How a call of a processor ended."""
+
+    MORE = "go on"
+    NOTHING = "nothing now; somebody will wake the task"
+    ENDED = "the input has ended"
+
+
+class Processor(Protocol):
+    """The default action of a task."""
+
+    waited_ms: float
+    """Time in the present step that went by while a writer had no buffer."""
+
+    def start(self) -> None:
+        """All operators are open."""
+
+    def process(self) -> Flow: ...
+
+    def available(self) -> bool: ...
+
+    def close(self) -> None: ...
+
+
+class InputProcessor:
+    """For tasks that read from others: one input, two, or many."""
+
+    def __init__(self, chain: Chain, inputs: list[NetworkInput], loan: Loan, clock: Clock) -> None:
+        self.inputs = inputs
+        self.latencies = Latencies()
+        self._chain = chain
+        self._loan = loan
+        self._clock = clock
+        self._times = InputTimes(len(inputs))
+        self._pace = Pace()
+        self.waited_ms = 0.0
+        self._left = len(inputs)
+        self._turn = 0
+
+    def start(self) -> None:
+        """The gates' partitions are requested by the task."""
+
+    def available(self) -> bool:
+        selected = self._selected()
+        return any(self.inputs[number].available() for number in selected)
+
+    def process(self) -> Flow:
+        """Take one element of the next input that has one, and run the chain with it."""
+        for source in self._in_turn():
+            taken = source.take(self._pace.limit)
+            self._turn = source.number + 1  # who was just read comes last
+            match taken:
+                case Bundle():
+                    self._run(taken, source.number)
+                    return Flow.MORE
+                case Times(outcome):
+                    self._run_times(source.number, outcome)
+                    return Flow.MORE
+                case LatencyMarker():
+                    self.latencies.measured(self._clock.wall_ms() - taken.marked_ms)
+                    self._lent(lambda taken=taken: self._chain.marker_received(taken))  # type: ignore[misc]
+                    return Flow.MORE
+                case Again():
+                    return Flow.MORE
+                case Ended():
+                    return self._input_ended(source.number)
+                case Nothing():
+                    continue
+        return Flow.NOTHING
+
+    def close(self) -> None:
+        for source in self.inputs:
+            source.close()
+
+    def _run(self, bundle: Bundle, number: int) -> None:
+        now_ms = self._clock.now_ms
+        began = now_ms()
+        self.waited_ms = 0.0
+        self._loan.lend()
+        self._chain.process(bundle, number)
+        elapsed_ms = now_ms() - began - self.waited_ms  # without the wait for the baton
+        self._loan.regain()
+        self._pace.step_took(elapsed_ms, len(bundle.records))
+
+    def _run_times(self, number: int, outcome: Outcome) -> None:
+        for element in self._times.told(number, outcome):
+            if isinstance(element, Watermark):
+                self._lent(lambda element=element: self._chain.watermark_advanced(element))  # type: ignore[misc]
+            else:
+                self._lent(lambda element=element: self._chain.status_changed(element))  # type: ignore[misc]
+
+    def _input_ended(self, number: int) -> Flow:
+        self._left -= 1
+        self._lent(lambda: self._chain.end_input(number))
+        return Flow.MORE if self._left else Flow.ENDED
+
+    def _lent(self, action: Callable[[], None]) -> None:
+        self._loan.lend()
+        action()
+        self._loan.regain()
+
+    def _in_turn(self) -> list[NetworkInput]:
+        inputs = self.inputs
+        if len(inputs) == 1:
+            return inputs
+        selected = self._selected()
+        first = self._turn % len(inputs)
+        order = [*range(first, len(inputs)), *range(first)]
+        return [inputs[number] for number in order if number in selected]
+
+    def _selected(self) -> Collection[int]:
+        """What the operator wants to read; what has ended is not read again."""
+        wanted = self._chain.head.selection()
+        open_ones = [source.number for source in self.inputs if not source.ended]
+        chosen = [number for number in open_ones if wanted is None or number in wanted]
+        return chosen or open_ones  # who selects only what has ended gets the rest
+
+
+class SourceProcessor:
+    """For source tasks: polls the source operator, and again later when it has nothing."""
+
+    def __init__(
+        self,
+        chain: Chain,
+        loan: Loan,
+        clock: Clock,
+        wake: Callable[[], None],
+        marker: tuple[float, int, int] | None = None,
+    ) -> None:
+        """``marker``: interval of latency markers in ms, operator id and subtask to put in them."""
+        assert isinstance(chain.head, SourceOperator)
+        self._source = chain.head
+        self._chain = chain
+        self._loan = loan
+        self._clock = clock
+        self._wake = wake
+        self._pace = Pace()
+        self.waited_ms = 0.0
+        self._due = True
+        self._closed = False
+        self._marker = marker
+        self._marked_ms = clock.now_ms()
+
+    def start(self) -> None:
+        """Nothing to request."""
+
+    def available(self) -> bool:
+        return self._due
+
+    def process(self) -> Flow:
+        """Poll once."""
+        now_ms = self._clock.now_ms
+        began, before = now_ms(), self._chain.records_out_of_head
+        self.waited_ms = 0.0
+        self._loan.lend()
+        if self._marker is not None:
+            self._mark(began)
+        polled = self._chain.poll_source(self._pace.limit)
+        elapsed_ms = now_ms() - began - self.waited_ms  # without the wait for the baton
+        self._loan.regain()
+        self._pace.step_took(elapsed_ms, self._chain.records_out_of_head - before)
+        if polled is Polled.RECORDS:
+            return Flow.MORE
+        if polled is Polled.ENDED:
+            return Flow.ENDED
+        if self._source.wait_ms <= 0:
+            return Flow.MORE
+        self._due = False
+        self._clock.later(self._source.wait_ms, self._become_due)
+        return Flow.NOTHING
+
+    def close(self) -> None:
+        self._closed = True
+
+    def _become_due(self) -> None:
+        self._due = True
+        if not self._closed:
+            self._wake()
+
+    def _mark(self, now_ms: float) -> None:
+        assert self._marker is not None
+        interval_ms, operator, subtask = self._marker
+        if now_ms - self._marked_ms >= interval_ms:
+            self._marked_ms = now_ms
+            self._source.output.emit_marker(LatencyMarker(self._clock.wall_ms(), operator, subtask))

@@ -1,0 +1,49 @@
+"""What a worker needs to reach the driver and to be believed; travels with the Spark job."""
+
+import os
+import sys
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+
+from headgate.base.messages import Address, ControlTimes
+from headgate.base.settings import ExchangeSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Contact:
+    """One job's contact. The secret is not shown, so that no log gets it."""
+
+    address: Address
+    job: str
+    secret: bytes = field(repr=False)
+    settings: ExchangeSettings = field(default_factory=ExchangeSettings)
+    times: ControlTimes = field(default_factory=ControlTimes)
+    stage: str = ""
+    """Which execution of the job this is: Spark's stage for a DataFrame, else the attempt."""
+    heap_bytes: int = 0
+    """The worker's other memory, of which the exchange takes its fraction."""
+    python_path: tuple[str, ...] = ()
+    """Where the driver finds modules, if the worker is on the same machine."""
+
+    @property
+    def driver(self) -> str:
+        """How errors call the driver."""
+        return f"{self.address[0]}:{self.address[1]}"
+
+    def adopt_path(self) -> None:
+        """Let this process find the modules that the driver finds, the user's own among them."""
+        sys.path += [place for place in self.python_path if place not in sys.path]
+
+
+def local_path(address: Address) -> tuple[str, ...]:
+    """The module path for workers that reach the driver at this address; none on other machines."""
+    if not _is_loopback(address[0]):
+        return ()
+    return tuple(os.path.abspath(place) for place in sys.path)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:  # a name, which may be that of any machine
+        return host == "localhost"

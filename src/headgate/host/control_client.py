@@ -1,0 +1,257 @@
+"""The worker's end of the control connection, with a thread of its own.
+
+So the driver hears heartbeats also while this worker loads the job's code, and its silence or end
+is noticed at once. What arrives is put into ``inbox``, in order; the end of the connection comes
+as ``Lost``, once. Law: after ``close`` there is no thread and no socket left.
+"""
+
+import logging
+import secrets
+import selectors
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, TypeVar
+
+import msgspec
+
+from headgate.base.errors import PeerBrokeProtocol, PeerUnproven
+from headgate.base.ids import PeerName
+from headgate.base.job_errors import DriverUnreachable
+from headgate.base.messages import NONCE_BYTES, Heartbeat, ToDriver, ToTaskManager
+from headgate.control.frames import GREETINGS, MESSAGE_BYTES, TO_TASK_MANAGER, FrameReader, encode
+from headgate.control.proof import WorkerProof
+from headgate.host.contact import Contact
+
+log = logging.getLogger(__name__)
+
+CHUNK_BYTES: Final = 256 * 1024
+FLUSH_S: Final = 2.0
+"""How long last words may take to leave."""
+RETRIES_S: Final = (0.2, 0.6, 1.8)
+MAX_BACKLOG: Final = 64
+"""With this many frames unsent, what can be left out is left out."""
+
+_READ: Final = selectors.EVENT_READ
+_M = TypeVar("_M")
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The connection has ended."""
+
+    problem: str
+
+
+class ControlLine:
+    """A proven connection to the driver."""
+
+    def __init__(
+        self,
+        contact: Contact,
+        deliver: Callable[[ToTaskManager | Lost], None],
+        unheard: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``unheard`` is called if nobody ``heard`` of the loss for twice the time for it."""
+        self._times = contact.times
+        self._deliver = deliver
+        self._unheard = unheard
+        self._socket, self._reader = _introduce(contact)
+        self.local_host: str = self._socket.getsockname()[0]
+        self._outgoing: deque[memoryview] = deque()
+        self._lock = threading.Lock()  # of what goes out
+        self._close_by: float | None = None
+        self._heard = threading.Event()
+        self._waker, self._woken = socket.socketpair()
+        for sock in (self._socket, self._waker, self._woken):
+            sock.setblocking(False)
+        self._thread = threading.Thread(target=self._run, name="headgate-control", daemon=True)
+        self._thread.start()
+
+    @property
+    def has_backlog(self) -> bool:
+        """Whether the driver does not read as fast as it is told."""
+        return len(self._outgoing) > MAX_BACKLOG
+
+    def send(self, message: ToDriver) -> None:
+        """From any thread; never waits. After the end of the connection it does nothing."""
+        frame = memoryview(encode(message))
+        with self._lock:
+            self._outgoing.append(frame)
+        self._wake()
+
+    def heard(self) -> None:
+        """Whoever takes messages from the inbox has noticed the loss."""
+        self._heard.set()
+
+    def close(self) -> None:
+        """Send what is to be sent, as far as the driver takes it, and end. Idempotent."""
+        self._close_by = self._close_by or time.monotonic() + FLUSH_S
+        self._heard.set()
+        self._wake()
+        self._thread.join()
+        for sock in (self._socket, self._waker, self._woken):
+            sock.close()
+
+    def __enter__(self) -> "ControlLine":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _wake(self) -> None:
+        with suppress(BlockingIOError, OSError):
+            self._waker.send(b"!")
+
+    # The thread.
+
+    def _run(self) -> None:
+        try:
+            self._exchange_messages()
+        except (OSError, PeerBrokeProtocol) as error:
+            self._deliver(Lost(str(error)))
+            if not self._heard.wait(2 * self._times.lost_ms / 1000):
+                self._unheard()
+
+    def _exchange_messages(self) -> None:
+        interval_s = self._times.heartbeat_interval_ms / 1000
+        timeout_s = self._times.heartbeat_timeout_ms / 1000
+        heard_at = spoke_at = time.monotonic()
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._socket, _READ)
+            selector.register(self._woken, _READ)
+            while not self._may_end():
+                if time.monotonic() - spoke_at >= interval_s and not self._outgoing:
+                    self.send(Heartbeat())
+                if self._write():
+                    spoke_at = time.monotonic()
+                writes = selectors.EVENT_WRITE if self._outgoing else 0
+                selector.modify(self._socket, _READ | writes)
+                ready = selector.select(min(interval_s, FLUSH_S) / 2)
+                if any(key.fileobj is self._socket and mask & _READ for key, mask in ready):
+                    self._read()
+                    heard_at = time.monotonic()
+                elif time.monotonic() - heard_at >= timeout_s:
+                    raise TimeoutError(f"nothing was heard from it for {timeout_s:g} s")
+                with suppress(BlockingIOError):
+                    self._woken.recv(4096)
+
+    def _may_end(self) -> bool:
+        if self._close_by is None:
+            return False
+        return not self._outgoing or time.monotonic() >= self._close_by
+
+    def _write(self) -> bool:
+        wrote = False
+        while self._outgoing:
+            try:
+                sent = self._socket.send(self._outgoing[0])
+            except BlockingIOError:
+                return wrote
+            wrote = True
+            with self._lock:
+                rest = self._outgoing.popleft()[sent:]
+                if rest:
+                    self._outgoing.appendleft(rest)
+        return wrote
+
+    def _read(self) -> None:
+        try:
+            data = self._socket.recv(CHUNK_BYTES)
+        except BlockingIOError:
+            return
+        if not data:
+            raise ConnectionError("it closed the connection")
+        self._reader.received(data)
+        while (message := self._reader.next(TO_TASK_MANAGER)) is not None:
+            if not isinstance(message, Heartbeat):
+                self._deliver(message)
+
+
+def _introduce(contact: Contact) -> tuple[socket.socket, FrameReader]:
+    """A proven connection; a driver that hangs up, perhaps among too many, is asked again."""
+    for pause_s in (*RETRIES_S, None):
+        sock = connect_to_driver(contact)
+        try:
+            return sock, prove_to_driver(sock, contact)
+        except PeerUnproven as error:
+            sock.close()
+            if pause_s is None or not isinstance(error.__cause__, OSError):
+                raise
+            time.sleep(pause_s)
+        except BaseException:
+            sock.close()
+            raise
+    raise AssertionError("the last attempt returns or raises")
+
+
+def connect_to_driver(contact: Contact) -> socket.socket:
+    started = time.monotonic()
+    total_s = contact.times.connect_ms / 1000
+    pause_s = 0.1
+    attempts = 0
+    while True:
+        left_s = started + total_s - time.monotonic()
+        attempts += 1
+        try:
+            sock = socket.create_connection(contact.address, timeout=max(0.1, left_s))
+        except OSError as error:
+            if left_s <= pause_s:
+                raise DriverUnreachable(
+                    contact.driver,
+                    f"{error} ({attempts} attempts from {socket.gethostname()} "
+                    f"within {total_s:g} s)",
+                ) from error
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, 2.0)
+            continue
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return sock
+
+
+def prove_to_driver(sock: socket.socket, contact: Contact) -> FrameReader:
+    peer = PeerName(f"driver {contact.driver}")
+    reader = FrameReader(peer)
+    nonce = secrets.token_bytes(NONCE_BYTES)
+    proof = WorkerProof(contact.job, contact.secret, nonce, peer)
+    deadline = time.monotonic() + contact.times.prove_ms / 1000
+    try:
+        sock.sendall(encode(proof.first_word()))
+        while not proof.is_done:
+            answer = proof.received(receive_by(sock, reader, GREETINGS, deadline))
+            if answer is not None:
+                sock.sendall(encode(answer))
+    except OSError as error:
+        problem = f"{error} before both sides were proven; the job may be over already"
+        raise PeerUnproven(peer, problem) from error
+    reader.limit = MESSAGE_BYTES
+    return reader
+
+
+def receive_by(
+    sock: socket.socket,
+    reader: FrameReader,
+    decoder: "msgspec.msgpack.Decoder[_M]",
+    deadline: float,
+) -> _M:
+    """The next message, on a socket that blocks; raises OSError if it does not come in time."""
+    while (message := reader.next(decoder)) is None:
+        left_s = deadline - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError("it took too long")
+        sock.settimeout(left_s)
+        data = sock.recv(CHUNK_BYTES)
+        if not data:
+            raise ConnectionError("it closed the connection")
+        reader.received(data)
+    return message

@@ -1,0 +1,144 @@
+"""The driver's end of one control connection: blocking reads, and a thread that writes.
+
+What is to be sent waits in a bounded queue, so that a task manager which does not read delays
+nobody else; if the queue is full, or nothing is heard for the heartbeat time-out, it is hung up on.
+"""
+
+import logging
+import queue
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Final
+
+from headgate.base.errors import HeadgateError
+from headgate.base.ids import PeerName
+from headgate.base.messages import (
+    NONCE_BYTES,
+    ControlTimes,
+    Heartbeat,
+    Register,
+    TaskManagerFailed,
+    ToDriver,
+    ToTaskManager,
+)
+from headgate.control.frames import GREETINGS, MESSAGE_BYTES, TO_DRIVER, FrameReader, encode
+from headgate.control.proof import DriverProof
+from headgate.host.control_client import CHUNK_BYTES, receive_by
+
+log = logging.getLogger(__name__)
+
+QUEUE_LENGTH: Final = 10_000
+
+
+class Peer:
+    """A task manager, or a stranger that may become one."""
+
+    def __init__(self, sock: socket.socket, name: str, times: ControlTimes) -> None:
+        self.name = name
+        self.problem = ""
+        """Why this side hung up, if it did."""
+        self._socket = sock
+        self._times = times
+        self._reader = FrameReader(PeerName(name))
+        self._queue: queue.Queue[ToTaskManager | None] = queue.Queue(QUEUE_LENGTH)
+        self._writer: threading.Thread | None = None
+
+    def prove(self, find_secret: Callable[[str], bytes | None]) -> str:
+        """Let it prove itself, all in ``prove_ms``; returns its job."""
+        deadline = time.monotonic() + self._times.prove_ms / 1000
+        nonce = secrets.token_bytes(NONCE_BYTES)
+        proof = DriverProof(find_secret, nonce, PeerName(self.name))
+        while not proof.is_done:
+            greeting = receive_by(self._socket, self._reader, GREETINGS, deadline)
+            self._socket.sendall(encode(proof.received(greeting)))
+        self._reader.limit = MESSAGE_BYTES
+        self._socket.settimeout(self._times.heartbeat_timeout_ms / 1000)
+        self._start_writer()
+        return proof.job
+
+    def first_message(self) -> Register | TaskManagerFailed:
+        """What a task manager says when it has set itself up."""
+        for message in self.messages():
+            if isinstance(message, Register | TaskManagerFailed):
+                return message
+        raise ConnectionError("it left before it had registered")
+
+    def messages(self) -> Iterator[ToDriver]:
+        """What it says, heartbeats left out; ends when it hangs up; raises for trouble."""
+        while True:
+            while (message := self._reader.next(TO_DRIVER)) is not None:
+                if not isinstance(message, Heartbeat):
+                    yield message
+            try:
+                data = self._socket.recv(CHUNK_BYTES)
+            except TimeoutError:
+                timeout_s = self._times.heartbeat_timeout_ms / 1000
+                raise TimeoutError(f"nothing was heard from it for {timeout_s:g} s") from None
+            if not data:
+                return
+            self._reader.received(data)
+
+    def post(self, message: ToTaskManager) -> None:
+        """Send it soon; never waits."""
+        try:
+            self._queue.put_nowait(message)
+        except queue.Full:
+            self.hang_up("it does not read what it is sent")
+
+    def dismiss(self, message: ToTaskManager) -> None:
+        """Send a last message and wait until the other side leaves, for ``prove_ms`` at most."""
+        self.post(message)
+        self.finish()
+        # Whoever closes while something is unread takes back what it has just sent.
+        deadline = time.monotonic() + self._times.prove_ms / 1000
+        with suppress(OSError, HeadgateError):
+            while True:
+                receive_by(self._socket, self._reader, TO_DRIVER, deadline)
+
+    def finish(self) -> None:
+        """Nothing is sent any more behind what waits already."""
+        with suppress(queue.Full):
+            self._queue.put_nowait(None)
+
+    def hang_up(self, problem: str) -> None:
+        """End the connection; whoever reads or writes on it notices."""
+        self.problem = self.problem or problem
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Called by the thread that reads, when it is through."""
+        if self._writer is not None:
+            self.finish()
+            self._writer.join(self._times.heartbeat_interval_ms / 1000)
+            self.hang_up("")
+            self._writer.join()
+        self._socket.close()
+
+    def _start_writer(self) -> None:
+        self._writer = threading.Thread(
+            target=self._write, name=f"headgate-control-to-{self.name}", daemon=True
+        )
+        self._writer.start()
+
+    def _write(self) -> None:
+        interval_s = self._times.heartbeat_interval_ms / 1000
+        try:
+            while True:
+                try:
+                    message = self._queue.get(timeout=interval_s)
+                except queue.Empty:
+                    message = Heartbeat()
+                if message is None:
+                    return
+                self._send(memoryview(encode(message)))
+        except (OSError, HeadgateError) as error:
+            self.hang_up(f"nothing can be sent to it: {error}")
+
+    def _send(self, frame: memoryview) -> None:
+        while frame:  # the time-out is for every piece, not for the whole of a large job
+            frame = frame[self._socket.send(frame) :]

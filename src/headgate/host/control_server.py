@@ -1,0 +1,322 @@
+"""The coordinator in the driver: one port for all jobs, at which their task managers register.
+
+A job is opened with its secret and a function that makes the plan of each run. A run begins when
+the launcher says so, or, for a job that is ``lazy``, with the first task manager that registers for
+its stage; there, a slot that registers once more means that Spark tries again: the old run is dead
+and the next generation begins. Law: a stranger, or a slow or dead task manager, delays nobody else;
+after ``close`` there is no thread and no socket left. Callbacks come from the server's threads.
+"""
+
+import logging
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Final
+
+from headgate.base.errors import HeadgateError, SettingsInvalid
+from headgate.base.job_errors import RunRefused
+from headgate.base.messages import (
+    Address,
+    ControlTimes,
+    Refused,
+    Register,
+    TaskManagerFailed,
+)
+from headgate.base.settings import ExchangeSettings
+from headgate.control.deployment import RunPlan
+from headgate.host.contact import Contact, local_path
+from headgate.host.control_peer import Peer
+from headgate.host.control_run import OnEnded, OnMetrics, Run, RunKey
+from headgate.host.exchange import MIN_SECRET_BYTES
+from headgate.host.loop import now_ms
+
+log = logging.getLogger(__name__)
+
+MAX_STRANGERS: Final = 512
+"""Connections that may be unproven at a time; the oldest goes for the next."""
+BACKLOG: Final = 512
+FAREWELL_S: Final = 2.0
+"""How long task managers may take to leave when the server closes."""
+
+MakePlan = Callable[[RunKey], RunPlan]
+"""Makes the plan of a run; ``RunPlan.run`` is ``str(key)``."""
+
+
+@dataclass(slots=True)
+class _Job:
+    secret: bytes
+    make_plan: MakePlan
+    on_ended: OnEnded
+    on_metrics: OnMetrics
+    lazy: bool
+    times: ControlTimes
+    lock: threading.RLock = field(default_factory=threading.RLock)  # of which run is the present
+    runs: dict[str, Run] = field(default_factory=dict)  # the present one of each stage
+    generations: dict[str, int] = field(default_factory=dict)  # the next one of each stage
+
+
+class ControlServer:
+    """Listens from its construction to ``close``."""
+
+    def __init__(
+        self,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        advertised_host: str | None = None,
+        times: ControlTimes | None = None,
+    ) -> None:
+        self._times = times or ControlTimes()
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
+        self._listener.settimeout(1.0)  # where a shutdown does not wake it
+        name = self._listener.getsockname()
+        self.address: Address = (advertised_host or name[0], name[1])
+        self._jobs: dict[str, _Job] = {}
+        self._runs: list[Run] = []  # those that have not ended, or not been left by all
+        self._strangers: dict[Peer, None] = {}
+        self._threads: dict[threading.Thread, None] = {}
+        self._lock = threading.Lock()  # of the four above, and of whether it is closed
+        self._closed = False
+        self._nudged = threading.Event()
+        self._clock = threading.Thread(target=self._tick, name="headgate-control-clock")
+        self._door = threading.Thread(target=self._accept, name="headgate-control-door")
+        for thread in (self._clock, self._door):
+            thread.daemon = True
+            thread.start()
+
+    def open_job(
+        self,
+        job: str,
+        secret: bytes,
+        make_plan: MakePlan,
+        *,
+        on_ended: OnEnded = lambda key, outcome: None,
+        on_metrics: OnMetrics = lambda key, figures: None,
+        lazy: bool = False,
+        times: ControlTimes | None = None,
+    ) -> None:
+        """Let task managers of the job register; ``times`` are its own, if it has some."""
+        if len(secret) < MIN_SECRET_BYTES:
+            raise SettingsInvalid("the job's secret", f"needs {MIN_SECRET_BYTES} bytes or more")
+        with self._lock:
+            assert not self._closed, "the control server is closed"
+            assert job not in self._jobs, f"job {job} is open already"
+            own = times or self._times
+            self._jobs[job] = _Job(secret, make_plan, on_ended, on_metrics, lazy, own)
+
+    def contact(self, job: str, settings: ExchangeSettings, stage: str = "") -> Contact:
+        """What the workers of a job need."""
+        entry = self._jobs[job]
+        path = local_path(self.address)
+        return Contact(
+            self.address, job, entry.secret, settings, entry.times, stage, python_path=path
+        )
+
+    def begin(self, job: str, stage: str = "") -> Run:
+        """Begin a run now, before any task manager has registered."""
+        entry = self._jobs[job]
+        with entry.lock:
+            return self._begin(entry, job, stage)
+
+    def runs(self, job: str) -> list[Run]:
+        """The present run of each stage."""
+        entry = self._jobs[job]
+        with entry.lock:
+            return list(entry.runs.values())
+
+    def cancel(self, job: str, reason: str) -> None:
+        """Cancel what runs of a job."""
+        for run in self.runs(job):
+            run.cancel(reason)
+
+    def close_job(self, job: str, reason: str = "the job was closed") -> None:
+        """End what still runs of a job, and let nobody register for it any more."""
+        with self._lock:
+            entry = self._jobs.pop(job, None)
+        if entry is not None:
+            with entry.lock:
+                runs = list(entry.runs.values())
+            for run in runs:
+                run.give_up(reason)
+
+    def close(self) -> None:
+        """End everything. Idempotent; not from within a callback."""
+        with self._lock:
+            self._closed = True
+            jobs, runs, strangers = list(self._jobs), list(self._runs), list(self._strangers)
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._nudged.set()
+        self._door.join()
+        self._clock.join()
+        self._listener.close()
+        for job in jobs:
+            self.close_job(job, "the driver closes")
+        for stranger in strangers:
+            stranger.hang_up("the driver closes")
+        self._join_all(FAREWELL_S)
+        for run in runs:
+            run.hang_up("the driver closes")
+        self._join_all(None)
+
+    def __enter__(self) -> "ControlServer":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # Connections.
+
+    def _accept(self) -> None:
+        while not self._closed:
+            try:
+                sock, address = self._listener.accept()
+            except TimeoutError:
+                continue
+            except OSError:
+                if not self._closed:  # too many files are open, perhaps; it may pass
+                    log.exception("the control port could not accept a connection")
+                    self._nudged.wait(0.1)
+                continue
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._admit(Peer(sock, f"{address[0]}:{address[1]}", self._times))
+
+    def _admit(self, peer: Peer) -> None:
+        thread = threading.Thread(
+            target=self._serve, args=(peer,), name=f"headgate-control-{peer.name}", daemon=True
+        )
+        with self._lock:
+            if len(self._strangers) >= MAX_STRANGERS:
+                next(iter(self._strangers)).hang_up("too many strangers")
+            self._strangers[peer] = None
+            self._threads[thread] = None
+        thread.start()
+
+    def _serve(self, peer: Peer) -> None:
+        """The thread of a connection."""
+        try:
+            job = peer.prove(self._find_secret)
+            self._forget_stranger(peer)
+            self._serve_known(peer, job, peer.first_message())
+        except RunRefused as refused:
+            log.info("%s is refused: %s", peer.name, refused.reason)
+            peer.dismiss(Refused(refused.reason))
+        except (OSError, HeadgateError) as error:
+            log.info("%s left the control port: %s", peer.name, error)
+        finally:
+            self._forget_stranger(peer)
+            peer.close()
+            with self._lock:
+                del self._threads[threading.current_thread()]
+
+    def _serve_known(self, peer: Peer, job: str, first: Register | TaskManagerFailed) -> None:
+        run = self._take_in(peer, job, first)
+        problem = "it closed the connection"
+        try:
+            for message in peer.messages():
+                run.received(message)
+        except (OSError, HeadgateError) as error:
+            problem = str(error)
+        problem = peer.problem or problem
+        if isinstance(first, Register):
+            problem = f"{problem} (process {first.pid} on {first.host})"
+        run.lost(first.slot, peer, problem)
+        self._nudged.set()
+
+    def _take_in(self, peer: Peer, job: str, first: Register | TaskManagerFailed) -> Run:
+        entry = self._jobs.get(job)
+        if entry is None:
+            raise RunRefused("the job is over")
+        with entry.lock:
+            run = self._run_for(entry, job, first)
+            if isinstance(first, TaskManagerFailed):
+                run.unfit(first.slot, first.failure)
+                return run
+            problem = run.register(first.slot, first.data_address, peer)
+        if problem is not None:
+            raise RunRefused(problem)
+        who = f"{first.host}, process {first.pid}, {peer.name}"
+        log.info("run %s: slot %d is served by %s", run.key, first.slot, who)
+        return run
+
+    def _run_for(self, entry: _Job, job: str, first: Register | TaskManagerFailed) -> Run:
+        run = entry.runs.get(first.stage)
+        if not entry.lazy:
+            if run is None:
+                raise RunRefused(f"no run has begun for stage {first.stage!r}")
+            return run
+        if run is not None and not run.is_dead and not run.knows(first.slot):
+            return run
+        if run is not None:
+            run.supersede(first.slot)
+        try:
+            return self._begin(entry, job, first.stage)
+        except Exception as error:
+            log.exception("job %s cannot begin a run", job)
+            raise RunRefused(f"no run can begin: {type(error).__name__}: {error}") from error
+
+    def _begin(self, entry: _Job, job: str, stage: str) -> Run:
+        before = entry.runs.get(stage)
+        assert before is None or before.outcome is not None, f"run {before.key} has not ended"
+        generation = entry.generations.get(stage, 0)
+        key = RunKey(job, stage, generation)
+        plan = entry.make_plan(key)
+        assert plan.run == str(key), f"plan {plan.run} for run {key}"
+        run = Run(key, plan, entry.times, entry.on_ended, entry.on_metrics, self._nudged.set)
+        entry.generations[stage] = generation + 1
+        entry.runs[stage] = run
+        with self._lock:
+            self._runs.append(run)
+        return run
+
+    def _find_secret(self, job: str) -> bytes | None:
+        entry = self._jobs.get(job)
+        return None if entry is None else entry.secret
+
+    def _forget_stranger(self, peer: Peer) -> None:
+        with self._lock:
+            self._strangers.pop(peer, None)
+
+    # Time.
+
+    def _tick(self) -> None:
+        while not self._closed:
+            self._forget_gone_runs()
+            deadlines = []
+            for run in list(self._runs):
+                run.tick()
+                deadlines.append(run.next_deadline_ms)
+            soonest = min((d for d in deadlines if d is not None), default=None)
+            wait_s = None if soonest is None else max(0.0, soonest - now_ms()) / 1000
+            self._nudged.wait(wait_s)
+            self._nudged.clear()
+
+    def _forget_gone_runs(self) -> None:
+        """A DataFrame may be executed many times; its ended runs are not kept."""
+        with self._lock:
+            gone = [run for run in self._runs if run.is_gone]
+            self._runs = [run for run in self._runs if run not in gone]
+            jobs = dict(self._jobs)
+        for run in gone:
+            entry = jobs.get(run.key.job)
+            if entry is not None and entry.lazy:
+                with entry.lock:
+                    if entry.runs.get(run.key.stage) is run:
+                        del entry.runs[run.key.stage]
+
+    def _join_all(self, timeout_s: float | None) -> None:
+        with self._lock:
+            threads = list(self._threads)
+        deadline = None if timeout_s is None else now_ms() + 1000 * timeout_s
+        for thread in threads:
+            left_s = None if deadline is None else max(0.0, deadline - now_ms()) / 1000
+            thread.join(left_s)

@@ -1,0 +1,1 @@
+"""From the program to tasks in slots: stream graph, job graph, execution graph, placement."""

@@ -1,0 +1,155 @@
+"""The execution graph: every task of a job, the partitions it writes and the channels it reads.
+
+``build_execution_graph`` makes one for each attempt. Law: every subpartition is read by exactly one
+channel.
+"""
+
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from headgate.base.ids import PartitionId
+from headgate.core.egress.partition import PartitionKind
+from headgate.plan.job_graph import JobEdge, JobGraph, JobVertex
+from headgate.plan.placement import place
+from headgate.plan.table import aligned
+from headgate.plan.wiring import Wiring
+
+SHOWN_CHANNELS: Final = 6
+"""``describe`` names so many channels of a gate and counts the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelSpec:
+    """One channel of a gate: which subpartition of which partition, made by which task."""
+
+    partition: PartitionId
+    subpartition: int
+    producer: str
+    """The task that writes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputSpec:
+    """One partition of a task."""
+
+    partition: PartitionId
+    kind: PartitionKind
+    subpartitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSpec:
+    """One task: plain data, so that it travels in a message."""
+
+    id: str
+    """Unique in the job: ``vertex id`` . ``subtask``, e.g. "2.0"."""
+    vertex: int
+    subtask: int
+    slot: int
+    """Which slot of the job it runs in, from 0."""
+    outputs: tuple[OutputSpec, ...]
+    gates: tuple[tuple[ChannelSpec, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionGraph:
+    """All tasks, in topological order of their vertices, and how many slots they need."""
+
+    job: str
+    attempt: int
+    tasks: tuple[TaskSpec, ...]
+    slots: int
+
+    def describe(self) -> str:
+        """A line for each task: its slot, its partitions, and for each gate its channels."""
+        rows = [
+            (task.id, str(task.slot), _describe_outputs(task), _describe_gates(task))
+            for task in self.tasks
+        ]
+        title = f"job {self.job}, attempt {self.attempt}: {len(self.tasks)} tasks"
+        return f"{title} in {self.slots} slots\n" + aligned(
+            ("task", "slot", "writes", "reads (producer:subpartition)"), rows
+        )
+
+
+def build_execution_graph(job_graph: JobGraph, job_id: str, attempt: int) -> ExecutionGraph:
+    """Wire the tasks of all vertices and give each its slot."""
+    placement = place(job_graph)
+    vertices = job_graph.vertices
+    ids = {  # made once: a wide edge has many channels on one partition
+        (edge.source, edge.output): [
+            PartitionId(f"{job_id}/{edge.source}.{edge.output}/{subtask}#{attempt}")
+            for subtask in range(vertices[edge.source].parallelism)
+        ]
+        for edge in job_graph.edges
+    }
+    tasks = []
+    for vertex in vertices:
+        written = [
+            (edge, _wiring(vertices, edge), ids[edge.source, edge.output])
+            for edge in job_graph.outputs_of(vertex.id)
+        ]
+        read = [
+            (edge.source, _wiring(vertices, edge), ids[edge.source, edge.output])
+            for edge in job_graph.inputs_of(vertex.id)
+        ]
+        first_slot = placement.first_slot(vertex.group)
+        tasks += [
+            TaskSpec(
+                id=task_id(vertex.id, subtask),
+                vertex=vertex.id,
+                subtask=subtask,
+                slot=first_slot + subtask,
+                outputs=tuple(
+                    OutputSpec(names[subtask], edge.kind, len(wiring.consumers_of(subtask)))
+                    for edge, wiring, names in written
+                ),
+                gates=tuple(
+                    _channels(source, wiring, names, subtask) for source, wiring, names in read
+                ),
+            )
+            for subtask in range(vertex.parallelism)
+        ]
+    return ExecutionGraph(job_id, attempt, tuple(tasks), placement.slots)
+
+
+def task_id(vertex: int, subtask: int) -> str:
+    """How a task is called in messages and logs, e.g. ``2.0``."""
+    return f"{vertex}.{subtask}"
+
+
+def _wiring(vertices: tuple[JobVertex, ...], edge: JobEdge) -> Wiring:
+    source, target = vertices[edge.source], vertices[edge.target]
+    return Wiring(source.parallelism, target.parallelism, edge.pointwise)
+
+
+def _channels(
+    source: int, wiring: Wiring, names: list[PartitionId], consumer: int
+) -> tuple[ChannelSpec, ...]:
+    return tuple(
+        ChannelSpec(
+            names[producer], wiring.subpartition(producer, consumer), task_id(source, producer)
+        )
+        for producer in wiring.producers_of(consumer)
+    )
+
+
+def _describe_outputs(task: TaskSpec) -> str:
+    return ", ".join(
+        f"{output.partition} [{output.subpartitions}]"
+        + ("" if output.kind.is_pipelined else " blocking")
+        for output in task.outputs
+    )
+
+
+def _describe_gates(task: TaskSpec) -> str:
+    return " | ".join(map(_describe_gate, task.gates))
+
+
+def _describe_gate(gate: tuple[ChannelSpec, ...]) -> str:
+    shown = [
+        f"{channel.producer}:{channel.subpartition}" for channel in islice(gate, SHOWN_CHANNELS)
+    ]
+    more = len(gate) - len(shown)
+    return " ".join(shown) + (f" and {more} more" if more else "")

@@ -1,0 +1,213 @@
+"""The job graph: chains of operators as vertices, joined by the edges that cross the network.
+
+``build_job_graph`` makes it from a program. Law: every edge of the program is either inside one
+chain or one job edge with a partition and a gate of its own.
+"""
+
+from dataclasses import dataclass
+
+from headgate.base.elements import Serializer
+from headgate.core.chain.spec import (
+    ChainSpec,
+    OperatorSpec,
+    PartitionSpec,
+    ToNetwork,
+    ToOperator,
+)
+from headgate.core.egress.partition import PartitionKind
+from headgate.plan.chaining import chain_name, chained_edges, members_of
+from headgate.plan.checks import check_program
+from headgate.plan.ships import settled
+from headgate.plan.stream_graph import StreamEdge, StreamGraph, describe_filter
+from headgate.plan.table import aligned
+from headgate.plan.uids import stable_uids
+
+
+@dataclass(frozen=True, slots=True)
+class JobEdge:
+    """Partition ``output`` of vertex ``source`` is read by gate ``gate`` of vertex ``target``."""
+
+    source: int
+    output: int
+    target: int
+    gate: int
+    """Among all gates of the target."""
+    input: int
+    """Which input of the head operator the gate belongs to; several gates of one input: a union."""
+    ship: str
+    pointwise: bool
+    kind: PartitionKind
+    tag: str | None = None
+    selected: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobVertex:
+    """One chain; each of its parallel copies is a task."""
+
+    id: int
+    """Its place in ``JobGraph.vertices``."""
+    name: str
+    chain: ChainSpec
+    parallelism: int
+    max_parallelism: int
+    group: str
+    gate_inputs: tuple[int, ...]
+    """For each gate the input of the head operator that it belongs to."""
+    is_source: bool
+    gate_serializers: tuple[Serializer | None, ...] = ()
+    """For each gate the serializer that its producers write with."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobGraph:
+    """Vertices in topological order."""
+
+    name: str
+    vertices: tuple[JobVertex, ...]
+    edges: tuple[JobEdge, ...]
+    batch: bool = False
+
+    def inputs_of(self, vertex: int) -> list[JobEdge]:
+        """Its edges by gate."""
+        return sorted((e for e in self.edges if e.target == vertex), key=lambda edge: edge.gate)
+
+    def outputs_of(self, vertex: int) -> list[JobEdge]:
+        """Its edges by partition."""
+        return sorted((e for e in self.edges if e.source == vertex), key=lambda edge: edge.output)
+
+    def describe(self) -> str:
+        """A line for each vertex, with what it reads."""
+        rows = [
+            (str(v.id), v.name, f"x{v.parallelism}", v.group, self._describe_inputs(v.id))
+            for v in self.vertices
+        ]
+        mode = "batch: readers start when producers have ended" if self.batch else "streaming"
+        return f"job graph of {self.name!r}, {mode}\n" + aligned(
+            ("vertex", "operators", "tasks", "slot group", "reads"), rows
+        )
+
+    def _describe_inputs(self, vertex: int) -> str:
+        return ", ".join(
+            f"{edge.source} {edge.ship}"
+            + (f" to input {edge.input}" if edge.input else "")
+            + describe_filter(edge.tag, edge.selected)
+            for edge in self.inputs_of(vertex)
+        )
+
+
+def build_job_graph(graph: StreamGraph) -> JobGraph:
+    """Chain what can be chained; raises PlanInvalid if the program cannot run."""
+    check_program(graph)
+    return _Builder(graph).build()
+
+
+class _Builder:
+    """Edges go by their number in the program: two of them may be equal."""
+
+    def __init__(self, graph: StreamGraph) -> None:
+        self._graph = graph
+        self._uids = stable_uids(graph)
+        self._ships = [settled(graph, edge) for edge in graph.edges]
+        self._chained = chained_edges(graph, self._ships)
+        self._outputs: dict[int, list[int]] = {node: [] for node in graph.nodes}
+        self._inputs: dict[int, list[int]] = {node: [] for node in graph.nodes}
+        self._followers: dict[int, list[int]] = {node: [] for node in graph.nodes}
+        for number, edge in enumerate(graph.edges):
+            self._outputs[edge.source].append(number)
+            self._inputs[edge.target].append(number)
+            if self._chained[number]:
+                self._followers[edge.source].append(edge.target)
+        for numbers in self._inputs.values():  # gates of one input stand side by side
+            numbers.sort(key=lambda number: graph.edges[number].input)
+        followers = {node for nodes in self._followers.values() for node in nodes}
+        self._heads = [node.id for node in graph.in_order() if node.id not in followers]
+        self._vertices = {head: place for place, head in enumerate(self._heads)}
+        self._kind = PartitionKind.BLOCKING if graph.batch else PartitionKind.PIPELINED_BOUNDED
+
+    def build(self) -> JobGraph:
+        vertices, edges = [], []
+        for head in self._heads:
+            members = members_of(head, self._followers)
+            crossing = [
+                number
+                for node in members
+                for number in self._outputs[node]
+                if not self._chained[number]
+            ]
+            vertices.append(self._vertex(head, members, crossing))
+            edges += [self._edge(head, output, number) for output, number in enumerate(crossing)]
+        return JobGraph(self._graph.job_name, tuple(vertices), tuple(edges), self._graph.batch)
+
+    def _vertex(self, head: int, members: list[int], crossing: list[int]) -> JobVertex:
+        graph, gates = self._graph, self._inputs[head]
+        titles = {node: graph.nodes[node].title for node in members}
+        first = graph.nodes[head]
+        return JobVertex(
+            id=self._vertices[head],
+            name=chain_name(members, self._followers, titles),
+            chain=self._chain(members, crossing),
+            parallelism=first.parallelism,
+            max_parallelism=first.max_parallelism,
+            group=first.group,
+            gate_inputs=tuple(graph.edges[number].input for number in gates),
+            is_source=not gates,
+            gate_serializers=tuple(self._serializer(graph.edges[number]) for number in gates),
+        )
+
+    def _chain(self, members: list[int], crossing: list[int]) -> ChainSpec:
+        places = {node: place for place, node in enumerate(members)}
+        partitions = {number: place for place, number in enumerate(crossing)}
+        operators = []
+        for node in map(self._graph.nodes.__getitem__, members):
+            outputs: list[ToOperator | ToNetwork] = []
+            for number in self._outputs[node.id]:
+                edge = self._graph.edges[number]
+                if self._chained[number]:
+                    to = places[edge.target]
+                    outputs.append(ToOperator(to, edge.input, edge.tag, edge.selected))
+                else:
+                    outputs.append(ToNetwork(partitions[number], edge.tag, edge.selected))
+            operators.append(
+                OperatorSpec(
+                    id=node.id,
+                    name=node.name,
+                    uid=self._uids[node.id],
+                    make=node.make,
+                    outputs=tuple(outputs),
+                    selectors=node.selectors,
+                )
+            )
+        specs = tuple(map(self._partition, crossing))
+        return ChainSpec(tuple(operators), specs, self._graph.object_reuse)
+
+    def _partition(self, number: int) -> PartitionSpec:
+        edge = self._graph.edges[number]
+        timeout_ms = self._graph.nodes[edge.source].buffer_timeout_ms
+        if timeout_ms is None:
+            timeout_ms = self._graph.buffer_timeout_ms
+        return PartitionSpec(
+            make_router=self._ships[number].make_router,
+            serializer=self._serializer(edge),
+            # Nobody reads a blocking partition before its end: its buffers may fill up.
+            timeout_ms=timeout_ms if self._kind.is_pipelined else -1,
+        )
+
+    def _serializer(self, edge: StreamEdge) -> Serializer | None:
+        """The node's own is for the records of its main output; those of others may be anything."""
+        return self._graph.nodes[edge.source].serializer if edge.tag is None else None
+
+    def _edge(self, head: int, output: int, number: int) -> JobEdge:
+        edge, ship = self._graph.edges[number], self._ships[number]
+        return JobEdge(
+            source=self._vertices[head],
+            output=output,
+            target=self._vertices[edge.target],
+            gate=self._inputs[edge.target].index(number),
+            input=edge.input,
+            ship=ship.name,
+            pointwise=ship.pointwise,
+            kind=self._kind,
+            tag=edge.tag,
+            selected=edge.selected,
+        )

@@ -1,0 +1,169 @@
+"""The stream graph: the program as it was written, one node for each operator.
+
+The API adds nodes and edges; nothing here runs. Union, partitioning and side outputs are no nodes:
+they are ways of an edge.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from heapq import heappop, heappush
+from typing import Final
+
+from headgate.base.elements import Key, Record, Serializer
+from headgate.core.chain.operator import Operator
+from headgate.core.chain.spec import Selector
+from headgate.core.egress.router import Router
+from headgate.plan.table import aligned
+
+DEFAULT_GROUP: Final = "default"
+
+
+class Chaining(Enum):
+    """With whom an operator may share a task."""
+
+    ALWAYS = "with the operator before and those behind"
+    HEAD = "only with those behind: it begins a chain"
+    NEVER = "with nobody"
+
+
+class NodeKind(Enum):
+    """What a node is in the plan that users see."""
+
+    SOURCE = "Data Source"
+    OPERATOR = "Operator"
+    SINK = "Data Sink"
+
+
+@dataclass(frozen=True, slots=True)
+class Ship:
+    """How records of an edge find their task: FORWARD, HASH, REBALANCE, and so on."""
+
+    name: str
+    make_router: Callable[[int], Router]
+    """Given the index of the producing subtask."""
+    pointwise: bool = False
+    """A producer reaches only its own share of the consumers (FORWARD, RESCALE)."""
+    chosen: bool = True
+    """False: nobody asked for it; then it may become REBALANCE where parallelism differs."""
+    key_of: Callable[[Record], Key] | None = None
+    """Of a HASH edge: its router is made again when the consumer's key groups are known."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEdge:
+    """Records of ``source`` go to input ``input`` of ``target``."""
+
+    source: int
+    target: int
+    input: int
+    ship: Ship
+    tag: str | None = None
+    selected: frozenset[str] | None = None
+
+
+@dataclass(slots=True)
+class StreamNode:
+    """One operator of the program."""
+
+    id: int
+    name: str
+    kind: NodeKind
+    make: Callable[[], Operator]
+    parallelism: int
+    max_parallelism: int = 128
+    uid: str | None = None
+    description: str | None = None
+    group: str = DEFAULT_GROUP
+    chaining: Chaining = Chaining.ALWAYS
+    buffer_timeout_ms: int | None = None
+    """None: the job's."""
+    serializer: Serializer | None = None
+    """Of its records where they leave the task; None: pickle."""
+    selectors: tuple[Selector, ...] = ()
+    functions: tuple[tuple[str, object], ...] = ()
+    """The user's objects in it by role ("map function", …), so that an error can name them."""
+
+    @property
+    def title(self) -> str:
+        """The name with the word that tells sources and sinks, e.g. ``Source: words``."""
+        word = {NodeKind.SOURCE: "Source: ", NodeKind.SINK: "Sink: "}.get(self.kind, "")
+        return self.name if self.name.startswith(word) else word + self.name
+
+
+@dataclass(slots=True)
+class StreamGraph:
+    """Nodes by id and edges in the order in which they were written."""
+
+    job_name: str = "headgate job"
+    nodes: dict[int, StreamNode] = field(default_factory=dict)
+    edges: list[StreamEdge] = field(default_factory=list)
+    batch: bool = False
+    chaining: bool = True
+    object_reuse: bool = False
+    buffer_timeout_ms: int = 100
+
+    def inputs_of(self, node: int) -> list[StreamEdge]:
+        return [edge for edge in self.edges if edge.target == node]
+
+    def outputs_of(self, node: int) -> list[StreamEdge]:
+        return [edge for edge in self.edges if edge.source == node]
+
+    def in_order(self) -> list[StreamNode]:
+        """Every node behind its inputs; otherwise as they were written."""
+        waiting = dict.fromkeys(self.nodes, 0)
+        consumers: dict[int, list[int]] = {node: [] for node in self.nodes}
+        for edge in self.edges:
+            waiting[edge.target] += 1
+            consumers[edge.source].append(edge.target)
+        places = {node: place for place, node in enumerate(self.nodes)}
+        ready = [(places[node], node) for node, inputs in waiting.items() if not inputs]
+        ordered = []
+        while ready:
+            _, node = heappop(ready)
+            ordered.append(self.nodes[node])
+            for target in consumers[node]:
+                waiting[target] -= 1
+                if not waiting[target]:
+                    heappush(ready, (places[target], target))
+        assert len(ordered) == len(self.nodes), f"job {self.job_name!r} has a cycle"
+        return ordered
+
+    def is_spread(self, edge: StreamEdge) -> bool:
+        """Nobody chose how it ships and the parallelism differs: it is rebalanced."""
+        source, target = self.nodes[edge.source], self.nodes[edge.target]
+        return not edge.ship.chosen and source.parallelism != target.parallelism
+
+    def ship_name(self, edge: StreamEdge) -> str:
+        """How the edge ships in the end."""
+        return "REBALANCE" if self.is_spread(edge) else edge.ship.name
+
+    def describe(self) -> str:
+        """A line for each node, with what it reads."""
+        rows = [
+            (str(node.id), node.title, f"x{node.parallelism}", self._describe_inputs(node.id))
+            for node in self.in_order()
+        ]
+        mode = "batch" if self.batch else "streaming"
+        return f"stream graph of {self.job_name!r}, {mode}\n" + aligned(
+            ("node", "operator", "tasks", "reads"), rows
+        )
+
+    def _describe_inputs(self, node: int) -> str:
+        return ", ".join(
+            f"{edge.source} {self.ship_name(edge)}"
+            + (f" to input {edge.input}" if edge.input else "")
+            + describe_filter(edge.tag, edge.selected)
+            for edge in self.inputs_of(node)
+        )
+
+
+def describe_filter(tag: str | None, selected: frozenset[str] | None) -> str:
+    """Which records of an output an edge takes, in words; nothing if it takes all of them."""
+    words = "" if tag is None else f" of side output {tag!r}"
+    return words if selected is None else f"{words} selecting {', '.join(sorted(selected))}"
+
+
+def default_max_parallelism(parallelism: int) -> int:
+    """Key groups for an operator that nobody gave a number: half as many again, a power of two."""
+    return min(max(128, 1 << (parallelism + parallelism // 2 - 1).bit_length()), 1 << 15)

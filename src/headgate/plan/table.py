@@ -1,0 +1,29 @@
+"""Plain text tables, for people who read a plan in a terminal."""
+
+import unicodedata
+from collections.abc import Sequence
+
+
+def aligned(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns under their headings, each as wide as its widest cell; ends with a newline."""
+    lines = [head, *rows]
+    widths = [max(map(width_of, column)) for column in zip(*lines, strict=True)]
+    return "".join(
+        "  ".join(
+            cell + " " * (width - width_of(cell)) for cell, width in zip(line, widths, strict=True)
+        ).rstrip()
+        + "\n"
+        for line in lines
+    )
+
+
+def width_of(text: str) -> int:
+    """How many columns a terminal gives it: two for wide letters, none for accents on others."""
+    return sum(
+        0
+        if unicodedata.combining(letter)
+        else 2
+        if unicodedata.east_asian_width(letter) in "WF"
+        else 1
+        for letter in text
+    )

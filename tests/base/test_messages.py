@@ -1,0 +1,76 @@
+"""Messages of the control connection travel whole."""
+
+import msgspec
+import pytest
+
+from headgate.base import messages
+from headgate.base.messages import (
+    Cancel,
+    Challenge,
+    ChannelOrder,
+    ControlMessage,
+    Deploy,
+    Failure,
+    Heartbeat,
+    Hello,
+    Metrics,
+    OutputOrder,
+    Placed,
+    Proof,
+    Refused,
+    Register,
+    Shutdown,
+    TaskChanged,
+    TaskFigures,
+    TaskManagerFailed,
+    TaskOrder,
+    Welcome,
+)
+from headgate.base.states import TaskState
+
+TASK = TaskOrder(
+    "1.0",
+    1,
+    0,
+    3,
+    (OutputOrder("p", "BLOCKING", 2),),
+    ((ChannelOrder("q", 1, "0.0"), ChannelOrder("r", 1, "0.1")), (ChannelOrder("s", 0, "0.0"),)),
+)
+FAILURE = Failure("ValueError", "boom", "map", "Traceback …", b"\x80", True)
+ALL: list[ControlMessage] = [
+    Hello(1, "job", bytes(32)),
+    Challenge(bytes(32), bytes(32)),
+    Proof(bytes(32)),
+    Welcome(),
+    Register("7", 3, ("10.0.0.1", 4711), 99, "host"),
+    TaskManagerFailed("7", 3, FAILURE),
+    TaskChanged("job/7/0", "1.0", TaskState.FAILED, FAILURE),
+    Metrics("job/7/0", [TaskFigures("1.0", 1, 0, TaskState.RUNNING, input_watermarks_ms=(5, 6))]),
+    Deploy("job/7/0", "job", 1, {"a": "b"}, [TASK], {"0.0": None, "0.1": ("10.0.0.2", 5)}, b"code"),
+    Placed("job/7/0", {"0.1": ("10.0.0.2", 5)}),
+    Cancel("job/7/0", "enough"),
+    Shutdown("job/7/0"),
+    Refused("no"),
+    Heartbeat(),
+]
+
+
+@pytest.mark.parametrize("message", ALL, ids=lambda message: type(message).__name__)
+def test_a_message_comes_out_as_it_went_in(message: ControlMessage) -> None:
+    data = msgspec.msgpack.encode(message)
+    assert msgspec.msgpack.decode(data, type=ControlMessage) == message
+
+
+def test_every_message_has_its_test() -> None:
+    tagged = [
+        kind
+        for kind in vars(messages).values()
+        if isinstance(kind, type)
+        and issubclass(kind, msgspec.Struct)
+        and kind.__struct_config__.tag is not None
+    ]
+    assert {kind.__name__ for kind in tagged} == {type(one).__name__ for one in ALL}
+
+
+def test_a_task_names_each_producer_once() -> None:
+    assert TASK.producers == ["0.0", "0.1"]

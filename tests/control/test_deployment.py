@@ -1,0 +1,60 @@
+"""Which tasks go where and when: streaming at once, batch one vertex after the other."""
+
+from headgate.base.messages import Deploy, Placed
+from headgate.control.deployment import Placement
+from tests.control.kit import address, plan
+
+
+def deployed(orders: list[tuple[int, Deploy | Placed]]) -> list[tuple[int, list[str]]]:
+    return [(s, [t.id for t in o.tasks]) for s, o in orders if isinstance(o, Deploy)]
+
+
+def test_streaming_tasks_are_deployed_when_their_task_manager_comes() -> None:
+    placement = Placement(plan())
+    ((slot, deploy),) = placement.arrived(1, address(1))
+    assert isinstance(deploy, Deploy)
+    assert (slot, [task.id for task in deploy.tasks]) == (1, ["0.1", "1.1"])
+    assert deploy.places == {"0.1": None}
+    assert (deploy.job, deploy.attempt, deploy.parameters) == ("orders", 3, {"k": "v"})
+    assert deploy.code == b"code"
+    assert not placement.is_complete
+    assert placement.missing() == [0]
+
+
+def test_a_producer_that_comes_later_is_told_to_those_who_wait() -> None:
+    placement = Placement(plan(parallelism=3))
+    placement.arrived(1, address(1))
+    placement.arrived(2, address(2))
+    orders = placement.arrived(0, address(0))
+    assert orders[:2] == [
+        (1, Placed("job/0/0", {"0.0": address(0)})),
+        (2, Placed("job/0/0", {"0.0": address(0)})),
+    ]
+    last = orders[2][1]
+    assert isinstance(last, Deploy)
+    assert last.places == {"0.0": None, "0.1": address(1), "0.2": address(2)}
+    assert placement.is_complete
+
+
+def test_batch_tasks_wait_for_all_tasks_of_the_vertex_before() -> None:
+    placement = Placement(plan(vertices=3, batch=True))
+    assert deployed(placement.arrived(0, address(0))) == [(0, ["0.0"])]
+    assert deployed(placement.arrived(1, address(1))) == [(1, ["0.1"])]
+    assert placement.finished(0) == []
+    second = placement.finished(0)
+    assert deployed(second) == [(0, ["1.0"]), (1, ["1.1"])]
+    assert all(isinstance(o, Deploy) and o.code is None for _, o in second)
+    assert isinstance(second[0][1], Deploy)
+    assert second[0][1].places == {"0.0": None, "0.1": address(1)}
+    placement.finished(1)
+    assert deployed(placement.finished(1)) == [(0, ["2.0"]), (1, ["2.1"])]
+    placement.finished(2)
+    assert placement.finished(2) == []
+
+
+def test_in_batch_a_late_task_manager_gets_its_first_tasks_alone() -> None:
+    placement = Placement(plan(batch=True))
+    placement.arrived(0, address(0))
+    placement.finished(0)
+    assert deployed(placement.arrived(1, address(1))) == [(1, ["0.1"])]
+    assert deployed(placement.finished(0)) == [(0, ["1.0"]), (1, ["1.1"])]

@@ -1,0 +1,88 @@
+"""Frames: what goes in comes out however it is cut, and nothing above the limit is kept."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.base.errors import FrameMalformed, FrameTooLong
+from headgate.base.ids import PeerName
+from headgate.base.messages import Cancel, Heartbeat, Hello, Shutdown, TaskChanged, ToTaskManager
+from headgate.base.states import TaskState
+from headgate.control.frames import (
+    GREETING_BYTES,
+    GREETINGS,
+    MESSAGE_BYTES,
+    TO_DRIVER,
+    TO_TASK_MANAGER,
+    FrameReader,
+    encode,
+)
+
+PEER = PeerName("worker")
+MESSAGES: list[ToTaskManager] = [Cancel("r", "x" * 300), Heartbeat(), Shutdown("r")]
+
+
+@given(st.lists(st.integers(1, 40), max_size=60))
+def test_messages_come_out_as_they_went_in_however_they_are_cut(cuts: list[int]) -> None:
+    stream = b"".join(map(encode, MESSAGES))
+    reader = FrameReader(PEER)
+    got = []
+    for cut in [*cuts, len(stream)]:
+        reader.received(stream[:cut])
+        stream = stream[cut:]
+        while (message := reader.next(TO_TASK_MANAGER)) is not None:
+            got.append(message)
+    assert got == MESSAGES
+    assert reader.is_between_frames
+
+
+def test_a_frame_above_the_limit_is_refused_by_its_length_alone() -> None:
+    reader = FrameReader(PEER)
+    reader.received((GREETING_BYTES + 1).to_bytes(4, "little"))
+    with pytest.raises(FrameTooLong, match="worker"):
+        reader.next(GREETINGS)
+
+
+def test_a_proven_peer_may_send_more() -> None:
+    reader = FrameReader(PEER)
+    reader.limit = MESSAGE_BYTES
+    message = Cancel("r", "x" * 100_000)
+    reader.received(encode(message))
+    assert reader.next(TO_TASK_MANAGER) == message
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\xff" * 9,
+        msgspec.msgpack.encode({"type": "Nothing"}),
+        msgspec.msgpack.encode({"type": "Hello", "version": 1, "job": "j", "nonce": b"short"}),
+        encode(Heartbeat())[4:],
+    ],
+)
+def test_what_is_no_greeting_is_malformed(body: bytes) -> None:
+    reader = FrameReader(PEER)
+    reader.received(len(body).to_bytes(4, "little") + body)
+    with pytest.raises(FrameMalformed, match="worker"):
+        reader.next(GREETINGS)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_a_message_or_a_typed_error(data: bytes) -> None:
+    reader = FrameReader(PEER)
+    reader.received(data)
+    try:
+        while reader.next(GREETINGS) is not None:
+            pass
+    except (FrameMalformed, FrameTooLong):
+        pass
+
+
+def test_states_and_failures_travel() -> None:
+    message = TaskChanged("r", "1.0", TaskState.FAILED, None)
+    reader = FrameReader(PEER)
+    reader.received(encode(message) + encode(Hello(1, "j", bytes(32))))
+    assert reader.next(TO_DRIVER) == message
+    assert reader.next(GREETINGS) == Hello(1, "j", bytes(32))

@@ -1,0 +1,27 @@
+"""The life of a run: the table is whole where it must be, and its ends are for good."""
+
+import pytest
+
+from headgate.control.life import LIFE, Happening, JobState
+
+
+@pytest.mark.parametrize("state", [state for state in JobState if not state.has_ended])
+@pytest.mark.parametrize("what", [Happening.CANCEL, Happening.FAILURE, Happening.GIVEN_UP])
+def test_a_run_can_be_ended_at_any_time(state: JobState, what: Happening) -> None:
+    assert LIFE[state, what].is_ending or LIFE[state, what].has_ended
+
+
+def test_an_end_is_for_good() -> None:
+    assert not [pair for pair in LIFE if pair[0].has_ended]
+
+
+def test_a_run_that_is_failing_cannot_become_cancelled() -> None:
+    ends = {LIFE[pair] for pair in LIFE if pair[0] is JobState.FAILING}
+    assert ends == {JobState.FAILING, JobState.FAILED}
+
+
+def test_every_state_can_be_reached() -> None:
+    reached = {JobState.CREATED}
+    for _ in JobState:
+        reached |= {after for (before, _), after in LIFE.items() if before in reached}
+    assert reached == set(JobState)

@@ -1,0 +1,120 @@
+"""What the tests of chains are made of: an output that keeps what it is given, and a loan that
+insists on its law.
+
+`run` drives one operator through its whole life; `open_operator` leaves it to the test.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from headgate.base.elements import (
+    MIN_WATERMARK_MS,
+    Bundle,
+    LatencyMarker,
+    StreamStatus,
+    Watermark,
+)
+from headgate.core.chain.context import OperatorContext, TaskInfo
+from headgate.core.chain.operator import Operator
+
+NOW_MS = 1_700_000_000_000
+
+
+class KeptOutput:
+    """An output that keeps everything, in order."""
+
+    def __init__(self) -> None:
+        self.watermark_ms = MIN_WATERMARK_MS
+        self.bundles: list[Bundle] = []
+        self.side: list[tuple[str, Bundle]] = []
+        self.elements: list[Any] = []
+
+    @property
+    def records(self) -> list[Any]:
+        return [record for bundle in self.bundles for record in bundle.records]
+
+    @property
+    def timed(self) -> list[tuple[Any, int | None]]:
+        return [
+            pair
+            for bundle in self.bundles
+            for pair in zip(
+                bundle.records,
+                bundle.timestamps or [None] * len(bundle.records),
+                strict=True,
+            )
+        ]
+
+    def side_records(self, tag: str) -> list[Any]:
+        return [record for name, bundle in self.side if name == tag for record in bundle.records]
+
+    def collect(self, bundle: Bundle) -> None:
+        self.bundles.append(bundle)
+
+    def collect_side(self, tag: str, bundle: Bundle) -> None:
+        self.side.append((tag, bundle))
+
+    def emit_watermark(self, watermark: Watermark) -> None:
+        self.watermark_ms = watermark.timestamp_ms
+        self.elements.append(watermark)
+
+    def emit_status(self, status: StreamStatus) -> None:
+        self.elements.append(status)
+
+    def emit_marker(self, marker: LatencyMarker) -> None:
+        self.elements.append(marker)
+
+
+class StrictLoan:
+    """The baton of a test with one thread: it is lent and regained in turns, or the test fails."""
+
+    def __init__(self, lent: bool = False) -> None:
+        self.lent = lent
+        self.loans = 0
+
+    def lend(self) -> None:
+        assert not self.lent, "lent twice"
+        self.lent = True
+        self.loans += 1
+
+    def regain(self) -> None:
+        self.lent = False
+
+
+def context(name: str = "op", subtask: int = 0, parallelism: int = 1) -> OperatorContext:
+    info = TaskInfo("job", "vertex", subtask, parallelism, parameters={"colour": "red"})
+    return OperatorContext(name, info, lambda: NOW_MS)
+
+
+def open_operator(operator: Operator, reuse: bool = False) -> KeptOutput:
+    """The operator, ready for elements; answers with its output."""
+    output = KeptOutput()
+    operator.reuses_objects = reuse
+    operator.set_up(output)
+    operator.open(context())
+    return output
+
+
+def run(operator: Operator, bundles: Iterable[Bundle], number: int = 0) -> KeptOutput:
+    """A whole life on one input."""
+    output = open_operator(operator)
+    for bundle in bundles:
+        operator.process(bundle, number)
+    for one in range(operator.inputs):
+        operator.end_input(one)
+    operator.finish()
+    operator.close()
+    return output
+
+
+def cut(
+    records: list[Any], sizes: Iterable[int], times: list[int | None] | None = None
+) -> list[Bundle]:
+    """The records in bundles of these sizes; the rest in the last one."""
+    bundles, start = [], 0
+    for size in [*sizes, len(records)]:
+        part = records[start : start + size]
+        if part:
+            bundles.append(Bundle(part, None if times is None else times[start : start + size]))
+        start += size
+    return bundles

@@ -1,0 +1,78 @@
+"""A user's function within an operator: plain callables and objects, open and close."""
+
+import pytest
+
+from headgate.core.chain.guest import Guest
+from tests.core.chain.kit import context
+
+
+class Loud:
+    """A function object that keeps a log of its life."""
+
+    def __init__(self, fails_in: str = "") -> None:
+        self.log: list[str] = []
+        self._fails_in = fails_in
+
+    def open(self, runtime_context: object) -> None:
+        self._note("open")
+
+    def map(self, value: int) -> int:
+        return value + 1
+
+    def close(self) -> None:
+        self._note("close")
+
+    def _note(self, what: str) -> None:
+        self.log.append(what)
+        if what == self._fails_in:
+            raise ValueError(what)
+
+
+def test_a_plain_callable_is_called_itself() -> None:
+    guest = Guest(abs, "map")
+    guest.open(context())
+    assert guest.call(-3) == 3
+    guest.close()
+
+
+def test_an_object_is_called_by_its_method() -> None:
+    assert Guest(Loud(), "map").call(1) == 2
+
+
+def test_what_is_neither_says_what_it_lacks() -> None:
+    with pytest.raises(AssertionError, match="has no map"):
+        _ = Guest(object(), "map").call
+
+
+def test_open_and_close_are_called_once() -> None:
+    function = Loud()
+    guest = Guest(function, "map")
+    guest.open(context())
+    guest.close()
+    guest.close()
+    assert function.log == ["open", "close"]
+
+
+def test_who_was_not_opened_is_not_closed() -> None:
+    function = Loud()
+    Guest(function, "map").close()
+    assert function.log == []
+
+
+def test_who_failed_in_open_is_closed_nevertheless() -> None:
+    function = Loud(fails_in="open")
+    guest = Guest(function, "map")
+    with pytest.raises(ValueError, match="open"):
+        guest.open(context())
+    guest.close()
+    assert function.log == ["open", "close"]
+
+
+def test_a_close_that_fails_is_not_called_again() -> None:
+    function = Loud(fails_in="close")
+    guest = Guest(function, "map")
+    guest.open(context())
+    with pytest.raises(ValueError, match="close"):
+        guest.close()
+    guest.close()
+    assert function.log == ["open", "close"]

@@ -1,0 +1,234 @@
+"""Rolling results by key are a plain fold for each key, and what was sent stays as it was."""
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.api.row import Row
+from headgate.base.elements import Bundle
+from headgate.core.chain.keyed import AggregateOperator, ReduceOperator, field_of, with_field
+from headgate.core.chain.owning import PROOFS
+from tests.core.chain.kit import KeptOutput, cut, open_operator, run
+
+cuts = st.lists(st.integers(1, 9), max_size=12)
+pairs = st.lists(st.tuples(st.sampled_from("abc"), st.integers(-9, 9)), max_size=60)
+
+
+def first(record: Any) -> Any:
+    return record[0]
+
+
+def running(
+    records: list[Any], function: Callable[[Any, Any], Any], key_of: Callable[[Any], Any]
+) -> list[Any]:
+    """The result after each record, as a plain fold over all records of its key so far."""
+    results = []
+    for end, last in enumerate(records):
+        same = [one for one in records[: end + 1] if key_of(one) == key_of(last)]
+        results.append(reduce(function, copy.deepcopy(same)))
+    return results
+
+
+def finals(
+    records: list[Any], function: Callable[[Any, Any], Any], key_of: Callable[[Any], Any]
+) -> list[Any]:
+    keys: list[Any] = []
+    for record in records:
+        if key_of(record) not in keys:
+            keys.append(key_of(record))
+    return [
+        reduce(function, copy.deepcopy([one for one in records if key_of(one) == key]))
+        for key in keys
+    ]
+
+
+def add(one: tuple[str, int], two: tuple[str, int]) -> tuple[str, int]:
+    return one[0], one[1] + two[1]
+
+
+def grow(one: list[Any], two: list[Any]) -> list[Any]:
+    """Changes its first argument in place, as accumulators like to be."""
+    one[1] += two[1]
+    one.append(two[1])
+    return one
+
+
+@given(pairs, cuts, st.booleans())
+def test_a_rolling_reduce_is_a_fold_for_each_key(
+    records: list[Any], sizes: list[int], timed: bool
+) -> None:
+    times: list[int | None] = list(range(len(records)))
+    output = run(ReduceOperator(add, first, False), cut(records, sizes, times if timed else None))
+    assert output.records == running(records, add, first)
+    assert [time for _, time in output.timed] == [n if timed else None for n in times]
+
+
+@given(pairs, cuts)
+def test_a_batch_reduce_sends_the_last_result_of_each_key(
+    records: list[Any], sizes: list[int]
+) -> None:
+    output = run(ReduceOperator(add, first, True), cut(records, sizes))
+    assert output.records == finals(records, add, first)
+
+
+@given(pairs, cuts)
+def test_what_was_sent_never_changes_though_the_function_changes_its_argument(
+    records: list[Any], sizes: list[int]
+) -> None:
+    lists = [list(record) for record in records]
+    output = run(ReduceOperator(grow, first, False), cut(copy.deepcopy(lists), sizes))
+    assert output.records == running(lists, grow, first)
+
+
+def test_results_that_turn_mutable_after_the_first_record_of_a_key_are_copied_too() -> None:
+    def gather(one: Any, two: Any) -> Any:
+        found = one[1] if isinstance(one[1], list) else [one[1]]
+        found.append(two[1])
+        return one[0], found
+
+    firsts = [(key, 0) for key in range(2 * PROOFS)]
+    later = [(0, 1), (0, 2), (0, 3)]
+    output = run(ReduceOperator(gather, first, False), [Bundle(firsts), Bundle(later)])
+    assert output.records[-3:] == [(0, [0, 1]), (0, [0, 1, 2]), (0, [0, 1, 2, 3])]
+
+
+def test_a_key_whose_value_can_be_changed_stays_safe_while_others_are_plain() -> None:
+    def collect(one: Any, two: Any) -> Any:
+        if isinstance(one, list):
+            one.append(two)
+            return one
+        return one + two
+
+    operator = ReduceOperator(collect, lambda r: isinstance(r, list) or r < 0, False)
+    output = open_operator(operator)
+    operator.process(Bundle([[]]), 0)
+    operator.process(Bundle([1] * 3 * PROOFS), 0)
+    operator.process(Bundle([-1, -2, -3]), 0)
+    assert output.records[-3:] == [[-1], [-1, -2], [-1, -2, -3]]
+
+
+def test_the_receiver_cannot_change_what_is_kept() -> None:
+    operator = ReduceOperator(grow, first, False)
+    output = open_operator(operator)
+    operator.process(Bundle([["a", 1]]), 0)
+    output.records[0].clear()
+    operator.process(Bundle([["a", 2]]), 0)
+    assert output.records[1] == ["a", 3, 2]
+
+
+def test_with_object_reuse_results_are_handed_on_as_they_are() -> None:
+    operator = ReduceOperator(grow, first, False)
+    output: KeptOutput = open_operator(operator, reuse=True)
+    operator.process(Bundle([["a", 1], ["a", 2]]), 0)
+    assert output.records[0] is output.records[1]
+
+
+@pytest.mark.parametrize("warm", [0, 2 * PROOFS])
+def test_keys_of_any_kind_are_keys(warm: int) -> None:
+    keys = [None, [1], [1, [2]], {"a": 1}, ("x", [3]), int, {1, 2}, "text", 7, b"b", 1.5]
+    operator = ReduceOperator(lambda a, b: (a[0], a[1] + b[1]), first, False)
+    output = open_operator(operator)
+    operator.process(Bundle([("warm", 1)] * warm), 0)
+    for _ in range(3):
+        operator.process(Bundle([(copy.deepcopy(key), 1) for key in keys]), 0)
+    counts = [count for _, count in output.records[warm:]]
+    assert counts == [1] * len(keys) + [2] * len(keys) + [3] * len(keys)
+
+
+def test_reduce_objects_are_opened_and_closed_once() -> None:
+    log: list[str] = []
+
+    class Adding:
+        def open(self, runtime_context: Any) -> None:
+            log.append("open")
+
+        def reduce(self, one: int, two: int) -> int:
+            return one + two
+
+        def close(self) -> None:
+            log.append("close")
+
+    output = run(ReduceOperator(Adding(), lambda r: 0, False), [Bundle([1, 2, 3])])
+    assert output.records == [1, 3, 6]
+    assert log == ["open", "close"]
+
+
+# Sum, min, max and their kin.
+
+
+@given(pairs, cuts)
+def test_aggregations_follow_flink(records: list[tuple[str, int]], sizes: list[int]) -> None:
+    numbered = [(key, value, index) for index, (key, value) in enumerate(records)]
+    for kind in ("sum", "min", "max", "min_by", "max_by"):
+        output = run(AggregateOperator(kind, 1, first, False), cut(numbered, sizes))  # type: ignore[arg-type]
+        for end, got in enumerate(output.records):
+            same = [one for one in numbered[: end + 1] if one[0] == numbered[end][0]]
+            assert got == aggregated(kind, same), kind
+
+
+def aggregated(kind: str, same: list[tuple[str, int, int]]) -> tuple[str, int, int]:
+    key, _, index = same[0]
+    fields = [value for _, value, _ in same]
+    match kind:
+        case "sum":
+            return key, sum(fields), index
+        case "min":
+            return key, min(fields), index
+        case "max":
+            return key, max(fields), index
+        case "min_by":
+            return min(same, key=lambda one: one[1])
+        case _:
+            return max(same, key=lambda one: one[1])
+
+
+def test_sums_of_rows_stay_as_they_were_sent() -> None:
+    rows = [Row("a", n) for n in (1, 2, 3)]
+    output = run(AggregateOperator("sum", 1, first, False), [Bundle(rows)])
+    assert output.records == [Row("a", 1), Row("a", 3), Row("a", 6)]
+    assert rows == [Row("a", 1), Row("a", 2), Row("a", 3)]
+
+
+class Point(NamedTuple):
+    x: int
+    y: int
+
+
+@dataclass
+class Account:
+    name: str
+    money: int
+
+
+@pytest.mark.parametrize(
+    ("record", "position", "found", "changed"),
+    [
+        (5, 0, 5, 9),
+        ("text", 0, "text", 9),
+        ((1, 2), 1, 2, (1, 9)),
+        ((1, 2), -1, 2, (1, 9)),
+        ([1, 2], 0, 1, [9, 2]),
+        ({"a": 1}, "a", 1, {"a": 9}),
+        (Point(1, 2), "y", 2, Point(1, 9)),
+        (Point(1, 2), 0, 1, Point(9, 2)),
+        (Account("ada", 3), "money", 3, Account("ada", 9)),
+        (Row(a=1, b=2), "b", 2, Row(a=1, b=9)),
+    ],
+    ids=repr,
+)
+def test_fields_go_by_index_or_name(record: Any, position: Any, found: Any, changed: Any) -> None:
+    before = copy.deepcopy(record)
+    assert field_of(record, position) == found
+    assert with_field(record, position, 9) == changed
+    assert record == before, "the record itself is not changed"
+
+
+def test_a_plain_value_has_only_field_0() -> None:
+    with pytest.raises(TypeError, match="an? int has no field 1; only 0, itself"):
+        field_of(5, 1)

@@ -1,0 +1,137 @@
+"""Emission by value: what a function keeps and changes later was sent as it was then."""
+
+import enum
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.core.chain.owning import Emission, is_pure, own, own_all
+from tests.core.chain.test_copying import immutables, spoil, values
+
+
+@dataclass
+class Order:
+    items: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Slotted:
+    items: list[int]
+
+
+class Guarded:
+    """Not what its ``__dict__`` holds: it says itself how it is pickled."""
+
+    def __init__(self, items: list[int]) -> None:
+        self.items = items
+
+    def __reduce__(self) -> Any:
+        return Guarded, (list(self.items),)
+
+
+class Colour(enum.Enum):
+    RED = 1
+
+
+@given(values)
+def test_an_own_value_is_equal_and_shares_nothing_that_can_be_changed(value: Any) -> None:
+    before = repr(value)
+    mine = own(value)
+    assert mine == value
+    spoil(mine)
+    assert repr(value) == before
+
+
+@given(immutables)
+def test_what_nobody_can_change_stays_as_it_is(value: Any) -> None:
+    assert own(value) is value
+
+
+@given(st.lists(values, max_size=6))
+def test_many_are_made_own_as_one_is(records: list[Any]) -> None:
+    owned = own_all(records)
+    assert owned == records
+    if owned is not records:
+        spoil(owned)
+    assert own_all([1, "x"]) == [1, "x"]
+
+
+@pytest.mark.parametrize("make", [Order, Slotted, Guarded])
+def test_objects_are_copied_with_what_they_hold(make: Any) -> None:
+    value = make([1])
+    mine = own(value)
+    assert type(mine) is make
+    assert mine is not value
+    mine.items.append(2)
+    assert value.items == [1]
+
+
+@pytest.mark.parametrize("value", [Colour.RED, Order, abs, len])
+def test_things_that_are_one_of_a_kind_stay_so(value: Any) -> None:
+    assert own(value) is value
+
+
+def test_a_class_can_say_how_it_is_made_own() -> None:
+    class Odd:
+        def __init__(self, items: list[int]) -> None:
+            self.items = items
+
+        def __headgate_own__(self) -> "Odd":
+            return Odd([*self.items, 99])
+
+    assert own(Odd([1])).items == [1, 99]
+
+
+def test_pure_functions_are_recognised_and_doubtful_ones_are_not() -> None:
+    kept: list[int] = []
+    assert is_pure(lambda record: (record[0], len(record), 1))
+    assert not is_pure(lambda record: kept)
+    assert not is_pure(lambda record, default=kept: default)
+    assert not is_pure(lambda record: GLOBAL)
+    assert not is_pure(Order)
+    assert not is_pure(Growing().map)
+    assert not is_pure(lambda record: [kept for _ in record])
+
+
+GLOBAL: list[int] = []
+
+
+class Growing:
+    """Returns the same list each time, longer by one."""
+
+    def __init__(self) -> None:
+        self.kept: list[int] = []
+
+    def map(self, value: int) -> Any:
+        self.kept.append(value)
+        return self.kept
+
+
+@given(st.lists(st.lists(st.integers(), max_size=5), max_size=5))
+def test_every_result_is_what_the_function_returned_then(bundles: list[list[int]]) -> None:
+    emission = Emission(Growing().map)
+    sent = [emission.results(bundle) for bundle in bundles]
+    flat = [value for bundle in bundles for value in bundle]
+    expected = [flat[: end + 1] for end in range(len(flat))]
+    assert [result for results in sent for result in results] == expected
+
+
+def test_a_function_of_immutables_is_swept_and_its_results_passed_as_they_are() -> None:
+    made: list[str] = []
+
+    def text(value: int) -> str:
+        made.append(f"number {value}")
+        return made[-1]
+
+    emission = Emission(text)
+    for _ in range(3):
+        results = emission.results([1, 2, 3])
+        assert all(one is two for one, two in zip(results, made[-3:], strict=True))
+
+
+def test_with_object_reuse_results_are_passed_as_they_are() -> None:
+    growing = Growing()
+    assert Emission(growing.map, free=True).results([1, 2]) == [[1, 2], [1, 2]]

@@ -1,0 +1,178 @@
+"""The source operator: splits are read in turn, nothing blocks. Row 17, 159."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.base.elements import MAX_WATERMARK_MS, Bundle, Watermark
+from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.source_operator import Polled, SourceOperator
+from tests.core.chain.kit import KeptOutput, context, open_operator
+
+
+class Script:
+    """A source whose splits are lists of answers to polls."""
+
+    bounded = True
+
+    def __init__(self, broken: Any = None) -> None:
+        self.opened: list[Any] = []
+        self.closed: list[Any] = []
+        self._broken = broken
+
+    def splits(self, parallelism: int) -> Sequence[object]:
+        return []
+
+    def open(self, split: Any, position: object, context: OperatorContext) -> "Reader":
+        assert position is None
+        if split == self._broken:
+            raise OSError("no such split")
+        self.opened.append(split)
+        return Reader(self, split)
+
+
+class Reader:
+    """Answers with what its split says, then with the end."""
+
+    def __init__(self, source: Script, split: Any) -> None:
+        self._source = source
+        self._split = split
+        self._left = list(split)
+        self.limits: list[int] = []
+
+    def poll(self, limit: int) -> Any:
+        return self._left.pop(0) if self._left else None
+
+    def wait_ms(self) -> float:
+        return 7.0
+
+    def position(self) -> object:
+        return len(self._split) - len(self._left)
+
+    def close(self) -> None:
+        self._source.closed.append(self._split)
+        if "bad end" in self._split:
+            raise OSError("bad end")
+
+
+def drain(operator: SourceOperator) -> list[Polled]:
+    polls = [operator.poll()]
+    while polls[-1] is not Polled.ENDED:
+        polls.append(operator.poll())
+    return polls
+
+
+splits = st.lists(
+    st.lists(st.lists(st.integers(), max_size=3), max_size=4).map(tuple), max_size=4
+).map(tuple)
+
+
+@given(splits)
+def test_every_split_is_read_in_order_whole_and_once(made: tuple[Any, ...]) -> None:
+    numbered = tuple(
+        tuple([(index, number) for number in answer] for answer in split)
+        for index, split in enumerate(made)
+    )
+    source = Script()
+    operator = SourceOperator(source, numbered)
+    output = open_operator(operator)
+    drain(operator)
+    for index, split in enumerate(numbered):
+        read = [record for record in output.records if record[0] == index]
+        assert read == [record for answer in split for record in answer]
+    assert len(source.closed) == len(numbered)
+    operator.close()
+    assert len(source.closed) == len(numbered)
+
+
+@given(st.integers(1, 4), st.integers(0, 9))
+def test_the_splits_of_all_tasks_are_shared_out(parallelism: int, count: int) -> None:
+    source = Script()
+    for subtask in range(parallelism):
+        operator = SourceOperator(source, tuple((n,) for n in range(count)))
+        operator.set_up(KeptOutput())
+        operator.open(context("source", subtask, parallelism))
+        operator.close()
+    assert sorted(source.opened) == [(n,) for n in range(count)]
+
+
+def test_an_empty_split_does_not_keep_the_others_from_being_read() -> None:
+    operator = SourceOperator(Script(), (([], [], []), ([1], [2])))
+    output = open_operator(operator)
+    assert operator.poll() is Polled.RECORDS
+    assert operator.poll() is Polled.RECORDS
+    assert output.records == [1, 2]
+
+
+def test_with_nothing_to_read_it_says_when_to_ask_again() -> None:
+    operator = SourceOperator(Script(), (([], [1]),))
+    output = open_operator(operator)
+    assert operator.poll() is Polled.NOTHING
+    assert operator.wait_ms == 7.0
+    assert operator.poll() is Polled.RECORDS
+    assert operator.poll() is Polled.ENDED
+    assert output.records == [1]
+
+
+def test_without_splits_it_has_ended_at_once() -> None:
+    operator = SourceOperator(Script(), ())
+    open_operator(operator)
+    assert operator.poll() is Polled.ENDED
+
+
+def test_timestamps_of_the_source_are_kept() -> None:
+    operator = SourceOperator(Script(), ((Bundle([1, 2], [10, 20]),),))
+    output = open_operator(operator)
+    operator.poll()
+    assert output.timed == [(1, 10), (2, 20)]
+
+
+def test_at_its_end_a_source_sends_the_largest_watermark() -> None:
+    operator = SourceOperator(Script(), ())
+    output = open_operator(operator)
+    operator.finish()
+    assert output.elements == [Watermark(MAX_WATERMARK_MS)]
+
+
+def test_readers_are_closed_also_if_a_later_one_cannot_be_opened() -> None:
+    source = Script(broken=("bad",))
+    operator = SourceOperator(source, (("good",), ("bad",)))
+    operator.set_up(KeptOutput())
+    with pytest.raises(OSError, match="no such split"):
+        operator.open(context())
+    operator.close()
+    assert source.closed == [("good",)]
+
+
+def test_a_reader_that_fails_to_close_does_not_keep_the_others_open() -> None:
+    source = Script()
+    operator = SourceOperator(source, (("a", "bad end"), ("b",), ("c",)))
+    open_operator(operator)
+    with pytest.raises(OSError, match="bad end"):
+        operator.close()
+    assert len(source.closed) == 3
+    operator.close()
+    assert len(source.closed) == 3
+
+
+def test_what_a_source_keeps_cannot_be_changed_by_its_reader() -> None:
+    kept = [[0]] * 3
+    operator = SourceOperator(Script(), ((kept,),))
+    output = open_operator(operator)
+    operator.poll()
+    for record in output.records:
+        record.append(1)
+    assert output.records == [[0, 1]] * 3
+    assert kept == [[0]] * 3
+
+
+def test_what_a_reader_gives_away_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Reader, "gives_away", True, raising=False)
+    made = [[0], [1]]
+    operator = SourceOperator(Script(), ((made,),))
+    output = open_operator(operator)
+    operator.poll()
+    assert [a is b for a, b in zip(output.records, made, strict=True)] == [True, True]

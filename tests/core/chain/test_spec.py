@@ -1,0 +1,28 @@
+"""Chains as the plan describes them: plain data that travels."""
+
+import pickle
+from functools import partial
+
+from headgate.core.chain.operators import MapOperator
+from headgate.core.chain.spec import ChainSpec, OperatorSpec, PartitionSpec, ToNetwork, ToOperator
+from headgate.core.egress.router import RoundRobin
+
+
+def test_a_chain_travels_to_its_task_manager() -> None:
+    spec = ChainSpec(
+        (
+            OperatorSpec(1, "a", "u1", partial(MapOperator, abs), (ToOperator(1, tag="late"),)),
+            OperatorSpec(2, "b", "u2", partial(MapOperator, abs), (ToNetwork(0),)),
+        ),
+        (PartitionSpec(RoundRobin, timeout_ms=5),),
+        object_reuse=True,
+    )
+    twin = pickle.loads(pickle.dumps(spec))
+    assert [one.outputs for one in twin.operators] == [one.outputs for one in spec.operators]
+    assert twin.partitions == spec.partitions
+    assert twin.object_reuse
+    assert isinstance(twin.operators[0].make(), MapOperator)
+
+
+def test_objects_are_not_reused_unless_the_job_says_so() -> None:
+    assert not ChainSpec(()).object_reuse

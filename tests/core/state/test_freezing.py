@@ -1,0 +1,94 @@
+"""Keys as dictionary keys: equal keys are equal when frozen, whatever they are made of."""
+
+import copy
+import random
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.core.egress.router import stable_hash
+from headgate.core.state.freezing import Frozen, freeze
+
+atoms = st.none() | st.booleans() | st.integers(-5, 5) | st.text("ab", max_size=2)
+keys = st.recursive(
+    atoms,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.lists(inner, max_size=3).map(tuple),
+        st.dictionaries(st.text("abc", max_size=2), inner, max_size=3),
+        st.sets(st.integers(0, 40), max_size=4),
+        st.binary(max_size=2).map(bytearray),
+    ),
+    max_leaves=8,
+)
+
+
+class Unhashable:
+    """An object that can be compared but not hashed."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Unhashable) and other.value == self.value
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@given(keys)
+def test_a_frozen_key_is_found_again_by_an_equal_one(key: Any) -> None:
+    assert {freeze(key): 1}[freeze(reordered(copy.deepcopy(key)))] == 1
+
+
+def reordered(key: Any) -> Any:
+    """An equal key that was put together in another order, of other objects."""
+    if isinstance(key, dict):
+        items = list(key.items())
+        random.Random(1).shuffle(items)
+        return {str(name): reordered(value) for name, value in items}
+    if isinstance(key, set):
+        return dict.fromkeys(sorted(key, reverse=True)).keys() | set()
+    if isinstance(key, list | tuple):
+        return type(key)(map(reordered, key))
+    return key
+
+
+@given(keys, keys)
+def test_different_keys_stay_apart(one: Any, two: Any) -> None:
+    assert (freeze(one) == freeze(two)) == (one == two)
+
+
+@given(keys, keys)
+def test_keys_that_are_equal_when_frozen_have_the_same_key_group(one: Any, two: Any) -> None:
+    if freeze(one) == freeze(two):
+        assert stable_hash(one) == stable_hash(two)
+
+
+@given(atoms)
+def test_what_can_be_hashed_is_its_own_key(key: Any) -> None:
+    assert freeze(key) is key
+    assert freeze((key,)) == (key,)
+
+
+def test_the_same_text_twice_equals_two_texts() -> None:
+    text = "x" * 3
+    assert freeze([text, text]) == freeze(["xxx", "".join(["x", "xx"])])
+
+
+def test_a_class_is_a_key_like_any_other() -> None:
+    assert freeze(int) is int
+    assert freeze(Unhashable) is Unhashable
+
+
+def test_objects_that_cannot_be_hashed_go_by_what_they_hold() -> None:
+    assert freeze(Unhashable(1)) == freeze(Unhashable(1))
+    assert freeze(Unhashable(1)) != freeze(Unhashable(2))
+
+
+def test_the_key_itself_is_kept() -> None:
+    frozen = freeze([1, 2])
+    assert isinstance(frozen, Frozen)
+    assert frozen.key == [1, 2]
+    assert repr(frozen) == "Frozen([1, 2])"
+    assert frozen != [1, 2]

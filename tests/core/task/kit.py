@@ -1,0 +1,162 @@
+"""A task manager without threads for the tests of tasks: real partitions, gates, writers, tasks.
+
+Time stands still unless the test moves it; every `lend` must be followed by its `regain`. `Lab`
+ends with the question whether every segment has come home.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from headgate.base.ids import PartitionId
+from headgate.base.settings import ExchangeSettings
+from headgate.core.chain.chain import Chain
+from headgate.core.chain.context import TaskInfo
+from headgate.core.chain.operator import Operator
+from headgate.core.chain.source_operator import SourceOperator
+from headgate.core.chain.spec import ChainSpec, OperatorSpec, ToNetwork, ToOperator
+from headgate.core.egress.partition import Partition, PartitionKind, Wait, cannot_wait
+from headgate.core.egress.router import RoundRobin, Router
+from headgate.core.egress.writer import RecordWriter
+from headgate.core.ingress.gate import Gate, InputGate
+from headgate.core.ingress.union import UnionGate
+from headgate.core.task.environment import Environment, Here, Input
+from headgate.core.task.inputs import NetworkInput
+from headgate.core.task.processors import Clock, InputProcessor, Processor, SourceProcessor
+from headgate.core.task.task import Progress, Task
+from tests.arena import assert_all_home, plain_segments
+from tests.core.chain.kit import StrictLoan
+from tests.core.pair import SECRET, SMALL, Timers
+
+WALL_MS = 1_700_000_000_000
+
+
+class Lab:
+    """One environment, its clock, and the tasks that the test has made in it."""
+
+    def __init__(self, segments: int = 64, settings: ExchangeSettings = SMALL) -> None:
+        self.timers = Timers()
+        self.environment = Environment(
+            settings,
+            plain_segments(segments, settings.segment_bytes),
+            secret=SECRET,
+            dial=_nobody,
+            later=self.timers.later,
+        )
+        self.clock = Clock(
+            lambda: self.timers.now_ms,
+            lambda: WALL_MS + int(self.timers.now_ms),
+            self.timers.later,
+        )
+        self.loan = StrictLoan()
+        self._writers: list[RecordWriter] = []
+        self.woken = 0
+        self.states: list[str] = []
+
+    def __enter__(self) -> "Lab":
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if error is None:
+            for writer in self._writers:
+                writer.close()
+            self.environment.close()
+            assert_all_home(self.environment.pool)
+
+    def wake(self) -> None:
+        self.woken += 1
+
+    def partition(self, name: str, channels: int = 1, wait: Wait = cannot_wait) -> Partition:
+        return self.environment.create_partition(
+            PartitionId(name), PartitionKind.PIPELINED_BOUNDED, channels, wait
+        )
+
+    def writer(
+        self, name: str, channels: int = 1, router: Router | None = None, wait: Wait = cannot_wait
+    ) -> RecordWriter:
+        """A writer whose every emit can be read at once."""
+        partition = self.partition(name, channels, wait)
+        self._writers.append(RecordWriter(partition, router or RoundRobin(), timeout_ms=0))
+        return self._writers[-1]
+
+    def gate(self, *partitions: str, subpartition: int = 0) -> Gate:
+        """A gate with a channel for each partition, requested when its task starts."""
+        return self.environment.create_gate(
+            "gate", [Input(PartitionId(name), subpartition, Here()) for name in partitions]
+        )
+
+    def input(self, number: int, *gates: Gate) -> NetworkInput:
+        gate: InputGate = gates[0] if len(gates) == 1 else UnionGate(list(gates))
+        gate.notify = self.wake
+        return NetworkInput(number, gate, self.environment.create_deserializers(gate))
+
+    def open_input(self, *partitions: str, number: int = 0) -> NetworkInput:
+        """An input whose partitions are requested already."""
+        gate = self.gate(*partitions)
+        made = self.input(number, gate)
+        gate.request_partitions()
+        return made
+
+    def chain(self, *operators: Callable[[], Operator], writers: Any = ()) -> Chain:
+        """Operators one behind the other; the last one writes to all writers."""
+        specs = [
+            OperatorSpec(
+                index,
+                f"op{index}",
+                f"uid{index}",
+                make,
+                (ToOperator(index + 1),)
+                if index + 1 < len(operators)
+                else tuple(ToNetwork(number) for number in range(len(writers))),
+            )
+            for index, make in enumerate(operators)
+        ]
+        return Chain(ChainSpec(tuple(specs)), writers, self.loan)
+
+    def task(
+        self,
+        *operators: Callable[[], Operator],
+        gates: tuple[tuple[Gate, ...], ...] = (),
+        writers: tuple[RecordWriter, ...] = (),
+        marker: tuple[float, int, int] | None = None,
+    ) -> Task:
+        """A task; ``gates`` are those of each input of its head."""
+        chain = self.chain(*operators, writers=writers)
+        processor: Processor
+        if isinstance(chain.head, SourceOperator):
+            processor = SourceProcessor(chain, self.loan, self.clock, self.wake, marker)
+        else:
+            inputs = [self.input(number, *own) for number, own in enumerate(gates)]
+            processor = InputProcessor(chain, inputs, self.loan, self.clock)
+        for writer in writers:
+            writer.partition.pool.notify = self.wake
+        every = [gate for own in gates for gate in own]
+        info = TaskInfo("job", "vertex", 0, 1)
+        task = Task(info, chain, processor, every, writers, self.loan, self.clock, self.wake)
+        task.on_state = lambda state, error: self.states.append(
+            state.value if error is None else f"{state.value}: {error}"
+        )
+        return task
+
+
+def step_until(task: Task, end: Progress, most: int = 1000) -> int:
+    """Step until the task says ``end``; answers with the number of steps."""
+    for count in range(1, most + 1):
+        if task.step() is end:
+            return count
+    raise AssertionError(f"not {end} within {most} steps")
+
+
+def live(task: Task) -> BaseException | None:
+    """Step to the end and close, as a runner does; answers with the error."""
+    error: BaseException | None = None
+    try:
+        step_until(task, Progress.DONE)
+    except BaseException as trouble:
+        error = trouble
+    task._loan.regain()
+    task.close(error)
+    return error
+
+
+def _nobody(address: object) -> Any:
+    raise AssertionError("a lab dials nobody")

@@ -1,0 +1,198 @@
+"""The network input: elements of each channel in order, one a call. Row 155-158, 162, 165."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.base.elements import Bundle, LatencyMarker, StreamStatus, Watermark
+from headgate.base.errors import ElementBroken
+from headgate.base.events import CancelMarker, CheckpointBarrier, EndOfSuperstep
+from headgate.core.task.inputs import AGAIN, ENDED, NOTHING, NetworkInput, Times
+from tests.core.pair import write
+from tests.core.task.kit import Lab
+
+BARRIER = CheckpointBarrier(7, 1234)
+
+
+def take_all(source: NetworkInput, limit: int = 1 << 30) -> list[Any]:
+    taken: list[Any] = []
+    while (one := source.take(limit)) is not NOTHING and one is not ENDED:
+        taken.append(one)
+    return taken
+
+
+sendings = st.lists(
+    st.tuples(st.integers(0, 2), st.lists(st.integers(0, 999), min_size=1, max_size=9)),
+    max_size=15,
+)
+
+
+@given(sendings, st.lists(st.integers(1, 5), min_size=1, max_size=4), st.booleans())
+def test_records_of_each_channel_come_in_order_whatever_the_limit(
+    sent: list[tuple[int, list[int]]], limits: list[int], timed: bool
+) -> None:
+    with Lab(400) as lab:
+        writers = [lab.writer(f"p{index}") for index in range(3)]
+        source = lab.open_input("p0", "p1", "p2")
+        got: list[list[Any]] = [[], [], []]
+        for channel, records in sent:
+            tagged = [(channel, record) for record in records]
+            writers[channel].emit_all(tagged, list(records) if timed else None)
+        for writer in writers:
+            writer.finish()
+        turn = 0
+        while (taken := source.take(limits[turn % len(limits)])) is not ENDED:
+            assert taken is not NOTHING
+            if isinstance(taken, Bundle):
+                assert len(taken.records) <= limits[turn % len(limits)]
+                times = taken.timestamps or [None] * len(taken.records)
+                for (channel, record), time in zip(taken.records, times, strict=True):
+                    got[channel].append((record, time))
+            turn += 1
+        for index in range(3):
+            assert got[index] == [
+                (record, record if timed else None)
+                for channel, records in sent
+                if channel == index
+                for record in records
+            ]
+        assert source.records_in == sum(len(records) for _, records in sent)
+        assert source.ended
+        source.close()
+
+
+def test_without_data_there_is_nothing_and_with_the_end_it_has_ended() -> None:
+    with Lab() as lab:
+        writer = lab.writer("p")
+        source = lab.open_input("p")
+        assert source.take(9) is NOTHING
+        assert not source.available()
+        assert not source.ended
+        writer.emit_all([1])
+        assert lab.woken > 0
+        assert source.available()
+        assert source.take(9) == Bundle([1])
+        writer.finish()
+        assert source.take(9) is ENDED
+        assert source.ended
+        source.close()
+
+
+def test_the_rest_of_a_bundle_counts_as_available() -> None:
+    with Lab() as lab:
+        writer = lab.writer("p")
+        source = lab.open_input("p")
+        writer.emit_all([1, 2, 3])
+        assert source.take(2) == Bundle([1, 2])
+        assert source.available()
+        assert source.take(2) == Bundle([3])
+        assert not source.available()
+        source.close()
+
+
+def test_watermarks_go_through_the_valve_and_markers_past_it() -> None:
+    marker = LatencyMarker(1, 2, 3)
+    with Lab() as lab:
+        writers = [lab.writer("a"), lab.writer("b")]
+        source = lab.open_input("a", "b")
+        writers[0].emit_element(Watermark(10))
+        assert take_all(source) == [Times([])]
+        writers[1].emit_element(Watermark(4))
+        writers[1].emit_element(marker)
+        assert take_all(source) == [Times([Watermark(4)]), marker]
+        assert source.watermark_ms == 4
+        writers[1].emit_element(StreamStatus(active=False))
+        assert take_all(source) == [Times([Watermark(10)])]
+        source.close()
+
+
+def test_a_channel_that_has_ended_is_not_waited_for() -> None:
+    with Lab() as lab:
+        writers = [lab.writer("a"), lab.writer("b")]
+        source = lab.open_input("a", "b")
+        writers[0].emit_element(Watermark(10))
+        writers[1].finish()
+        assert take_all(source) == [Times([]), Times([Watermark(10)])]
+        writers[0].finish()
+        assert source.take(9) is ENDED
+        source.close()
+
+
+def test_a_barrier_is_taken_out_of_the_stream_and_returns_at_once() -> None:
+    with Lab() as lab:
+        writer = lab.writer("p")
+        source = lab.open_input("p")
+        seen: list[Any] = []
+        source.on_barrier = lambda channel, event: seen.append((channel, event))
+        writer.emit_all([1])
+        writer.broadcast_event(BARRIER)
+        writer.broadcast_event(CancelMarker(8))
+        writer.emit_all([2])
+        assert source.take(9) == Bundle([1])
+        assert seen == []
+        assert source.take(9) is AGAIN
+        assert seen == [(0, BARRIER)]
+        assert source.take(9) is AGAIN
+        assert seen[1:] == [(0, CancelMarker(8))]
+        assert source.take(9) == Bundle([2])
+        source.close()
+
+
+def test_a_barrier_that_nobody_expects_is_an_error() -> None:
+    with Lab() as lab:
+        writer = lab.writer("p")
+        source = lab.open_input("p")
+        writer.broadcast_event(BARRIER)
+        with pytest.raises(ElementBroken, match="takes no checkpoints"):
+            source.take(9)
+        source.close()
+
+
+def test_other_events_are_passed_over() -> None:
+    with Lab() as lab:
+        writer = lab.writer("p")
+        source = lab.open_input("p")
+        writer.broadcast_event(EndOfSuperstep())
+        writer.emit_all([1])
+        assert source.take(9) == Bundle([1])
+        source.close()
+
+
+def test_an_end_in_the_middle_of_an_element_is_an_error() -> None:
+    with Lab() as lab:
+        partition = lab.partition("p")
+        source = lab.open_input("p")
+        write(partition, (20).to_bytes(4, "little") + b"\1half")
+        partition.finish()
+        with pytest.raises(ElementBroken, match="channel 0 has ended in the middle"):
+            source.take(9)
+        source.close()
+
+
+def test_two_gates_of_one_input_are_read_as_one() -> None:
+    with Lab() as lab:
+        writers = [lab.writer(name) for name in "abc"]
+        gates = [lab.gate("a"), lab.gate("b", "c")]
+        source = lab.input(1, *gates)
+        for gate in gates:
+            gate.request_partitions()
+        for index, writer in enumerate(writers):
+            writer.emit_all([index])
+            writer.finish()
+        found = [one.records[0] for one in take_all(source) if isinstance(one, Bundle)]
+        assert sorted(found) == [0, 1, 2]
+        assert source.ended
+        source.close()
+
+
+def test_closing_in_the_middle_of_a_buffer_gives_everything_back() -> None:
+    with Lab() as lab:
+        writer = lab.writer("p")
+        source = lab.open_input("p")
+        for _ in range(4):
+            writer.emit_all([1, 2, 3])
+        assert source.take(1) == Bundle([1])
+        source.close()
+        source.close()

@@ -1,0 +1,37 @@
+"""Where a task's time goes: busy, back-pressured and idle add up."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.core.task.times import Doing, TaskTimes
+
+turns = st.lists(st.tuples(st.sampled_from(Doing), st.integers(0, 1000)), max_size=30)
+
+
+@given(turns, st.integers(0, 1000))
+def test_the_three_times_add_up_to_the_time_since_the_start(
+    made: list[tuple[Doing, int]], last: int
+) -> None:
+    times, now = TaskTimes(100.0), 100.0
+    expected = dict.fromkeys(Doing, 0)
+    doing = Doing.IDLE
+    for turn, pause in made:
+        now += pause
+        expected[doing] += pause
+        times.turn_to(turn, now)
+        doing = turn
+    expected[doing] += last
+    now += last
+    spent = times.spent(now)
+    assert spent.busy_ms == expected[Doing.BUSY]
+    assert spent.backpressured_ms == expected[Doing.BACKPRESSURED]
+    assert spent.idle_ms == expected[Doing.IDLE]
+    assert spent.busy_ms + spent.backpressured_ms + spent.idle_ms == pytest.approx(now - 100)
+
+
+def test_to_ask_changes_nothing() -> None:
+    times = TaskTimes(0)
+    times.turn_to(Doing.BUSY, 10)
+    assert times.spent(30) == times.spent(30)
+    assert times.spent(30).busy_ms == 20

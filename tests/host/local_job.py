@@ -1,0 +1,206 @@
+"""Whole jobs in one process: a program, planned and run on one or several exchanges.
+
+`Job` writes the program a line at a time; `Run` deploys it and gathers states and results.
+Functions are shared by all tasks, so a test's list can be a sink.
+"""
+
+import functools
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from headgate.base.states import TaskState
+from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.operator import Operator
+from headgate.core.chain.sinks import SinkFunctionOperator
+from headgate.core.chain.source_operator import SourceOperator
+from headgate.core.exchange.directory import Address
+from headgate.host.deployment import Deployment, JobInfo
+from headgate.host.exchange import Exchange
+from headgate.plan import ships
+from headgate.plan.execution_graph import ExecutionGraph, TaskSpec, build_execution_graph
+from headgate.plan.job_graph import JobGraph, build_job_graph
+from headgate.plan.stream_graph import NodeKind, Ship, StreamEdge, StreamGraph, StreamNode
+from tests.host.rig import PATIENCE_S, eventually
+
+
+class Listed:
+    """A source of lists, one split for each; ``endless`` gives nothing at the end, for ever."""
+
+    bounded = True
+
+    def __init__(self, endless: bool = False) -> None:
+        self.endless = endless
+
+    def splits(self, parallelism: int) -> Sequence[object]:
+        return []
+
+    def open(self, split: Any, position: object, context: OperatorContext) -> "ListReader":
+        return ListReader(list(split), self.endless)
+
+
+class ListReader:
+    """Gives at most as many as it is asked for."""
+
+    def __init__(self, records: list[Any], endless: bool) -> None:
+        self._records = records
+        self._endless = endless
+
+    def poll(self, limit: int) -> list[Any] | None:
+        found, self._records = self._records[:limit], self._records[limit:]
+        return found if found or self._endless else None
+
+    def wait_ms(self) -> float:
+        return 1.0
+
+    def position(self) -> object:
+        return None
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class Job:
+    """A program; every method answers with the new node's number."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.graph = StreamGraph("test job", **settings)
+
+    def source(self, *splits: Sequence[Any], endless: bool = False, **fields: Any) -> int:
+        """A source with a task for each split."""
+        make = functools.partial(SourceOperator, Listed(endless), splits)
+        return self._node(NodeKind.SOURCE, make, max(1, len(splits)), (), fields)
+
+    def operator(
+        self,
+        make: Callable[[], Operator],
+        *inputs: "int | StreamEdge",
+        parallelism: int = 1,
+        **fields: Any,
+    ) -> int:
+        return self._node(NodeKind.OPERATOR, make, parallelism, inputs, fields)
+
+    def collect(self, *inputs: "int | StreamEdge", parallelism: int = 1) -> list[Any]:
+        """A sink that keeps everything in a list, in the order of arrival."""
+        kept: list[Any] = []
+        make = functools.partial(SinkFunctionOperator, kept.append)
+        self._node(NodeKind.SINK, make, parallelism, inputs, {})
+        return kept
+
+    def _node(
+        self,
+        kind: NodeKind,
+        make: Callable[[], Operator],
+        parallelism: int,
+        inputs: "tuple[int | StreamEdge, ...]",
+        fields: dict[str, Any],
+    ) -> int:
+        number = len(self.graph.nodes) + 1
+        name = fields.pop("name", f"{kind.name.lower()}{number}")
+        self.graph.nodes[number] = StreamNode(number, name, kind, make, parallelism, **fields)
+        for one in inputs:
+            edge = reads(one) if isinstance(one, int) else one
+            target = StreamEdge(edge.source, number, edge.input, edge.ship, edge.tag, edge.selected)
+            self.graph.edges.append(target)
+        return number
+
+
+def reads(
+    source: int, ship: Ship | None = None, number: int = 0, tag: str | None = None
+) -> StreamEdge:
+    """How the node that is about to be written reads another one."""
+    return StreamEdge(source, -1, number, ship or ships.unchosen(), tag)
+
+
+class Run:
+    """A job on its exchanges: task i of a vertex on the i-th, round and round."""
+
+    def __init__(self, job: Job, *exchanges: Exchange, name: str = "j", **info: Any) -> None:
+        self.job_graph: JobGraph = build_job_graph(job.graph)
+        self.graph: ExecutionGraph = build_execution_graph(self.job_graph, name, 0)
+        self.exchanges = exchanges
+        self.states: dict[str, list[TaskState]] = {}
+        self.errors: dict[str, BaseException] = {}
+        self._lock = threading.Lock()
+        vertices = {vertex.id: vertex for vertex in self.job_graph.vertices}
+        self.deployments = [
+            Deployment(exchange, vertices, JobInfo(name, **info), self._report)
+            for exchange in exchanges
+        ]
+
+    def home(self, task: TaskSpec) -> int:
+        return task.subtask % len(self.exchanges)
+
+    def deploy(self, tasks: Sequence[TaskSpec] | None = None, *, late: bool = False) -> None:
+        """Start tasks; ``late``: producers elsewhere are placed when everybody runs."""
+        tasks = self.graph.tasks if tasks is None else tasks
+        for index, deployment in enumerate(self.deployments):
+            own = [task for task in tasks if self.home(task) == index]
+            known = {
+                task.id: self._address(task, index)
+                for task in self.graph.tasks
+                if not late or self.home(task) == index
+            }
+            deployment.deploy(own, known)
+        if late:
+            self.place()
+
+    def place(self) -> None:
+        """Tell every exchange where the tasks of the others run."""
+        for index, deployment in enumerate(self.deployments):
+            for task in self.graph.tasks:
+                if self.home(task) != index:
+                    deployment.placed(task.id, self._address(task, index))
+
+    def finish(self) -> "Run":
+        """Run to the end; every task must have finished."""
+        self.await_end()
+        ends = {task: states[-1] for task, states in self.states.items()}
+        assert set(ends.values()) == {TaskState.FINISHED}, (ends, self.errors)
+        return self
+
+    def await_end(self) -> None:
+        for deployment in self.deployments:
+            assert deployment.ends_within(PATIENCE_S), self.states
+
+    def run(self, *, late: bool = False) -> "Run":
+        self.deploy(late=late)
+        return self.finish()
+
+    def run_in_stages(self) -> "Run":
+        """A stage reads when the one before has finished."""
+        for vertex in self.job_graph.vertices:
+            self.deploy([task for task in self.graph.tasks if task.vertex == vertex.id])
+            self.await_end()
+        return self.finish()
+
+    def await_state(self, state: TaskState) -> None:
+        """Until every task has been in this state."""
+        eventually(
+            lambda: all(state in self.states.get(task.id, ()) for task in self.graph.tasks),
+            f"{state} of all tasks",
+        )
+
+    def figures(self) -> dict[str, Any]:
+        return {one.task: one for deployment in self.deployments for one in deployment.statistics()}
+
+    def cancel(self) -> None:
+        for deployment in self.deployments:
+            deployment.cancel()
+
+    def close(self) -> None:
+        """End what still runs, everywhere, and drop what nobody has read."""
+        if not all(deployment.ends_within(0) for deployment in self.deployments):
+            self.cancel()
+        for deployment in self.deployments:
+            assert deployment.close(PATIENCE_S)
+
+    def _address(self, task: TaskSpec, index: int) -> Address | None:
+        home = self.home(task)
+        return None if home == index else self.exchanges[home].address
+
+    def _report(self, task: str, state: TaskState, error: BaseException | None) -> None:
+        with self._lock:
+            self.states.setdefault(task, []).append(state)
+            if error is not None:
+                self.errors[task] = error

@@ -1,0 +1,311 @@
+"""The control port among strangers: garbage, silence and floods harm nobody who is proven."""
+
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import pytest
+
+from headgate.base.errors import SettingsInvalid
+from headgate.base.ids import PeerName
+from headgate.base.messages import (
+    Failure,
+    Hello,
+    Refused,
+    Register,
+    TaskChanged,
+    TaskManagerFailed,
+    ToTaskManager,
+)
+from headgate.base.states import TaskState
+from headgate.control.frames import MESSAGE_BYTES, TO_TASK_MANAGER, FrameReader, encode
+from headgate.control.life import JobState
+from headgate.host import control_server
+from headgate.host.contact import Contact
+from headgate.host.control_client import (
+    ControlLine,
+    Lost,
+    connect_to_driver,
+    prove_to_driver,
+    receive_by,
+)
+from headgate.host.control_server import ControlServer
+from headgate.host.orders import plan_run
+from tests.host.control_rig import SECRET, TIMES, Launcher, ended, replace_times
+from tests.host.jobs import job_of
+from tests.host.rig import eventually
+
+BOOM = Failure("ValueError", "boom")
+
+
+@pytest.fixture
+def launcher(no_leaks: None) -> Iterator[Launcher]:
+    with ControlServer(times=replace_times(TIMES, prove_ms=300, cancel_ms=200)) as server:
+        yield Launcher(server)
+
+
+class Line:
+    """A task manager by hand: it is proven, says what it is told to, and keeps what it hears."""
+
+    def __init__(self, contact: Contact) -> None:
+        self.heard: list[ToTaskManager | Lost] = []
+        self.line = ControlLine(contact, self.heard.append)
+
+    def register(self, slot: int, stage: str = "") -> None:
+        self.line.send(Register(stage, slot, ("127.0.0.1", 9), os.getpid(), "here"))
+
+    def expect(self, *kinds: str) -> None:
+        eventually(lambda: [type(m).__name__ for m in self.heard] == list(kinds), f"{kinds}")
+
+
+@pytest.fixture
+def lines(launcher: Launcher) -> Iterator[ExitStack]:
+    with ExitStack() as opened:
+        yield opened
+
+
+def connect(opened: ExitStack, contact: Contact) -> Line:
+    line = Line(contact)
+    opened.enter_context(line.line)
+    return line
+
+
+def is_hung_up(sock: socket.socket) -> bool:
+    sock.settimeout(10)
+    try:
+        return sock.recv(1 << 16) == b""
+    except ConnectionError:
+        return True
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET / HTTP/1.1\r\nHost: driver\r\n\r\n",
+        b"\x00\x00\x00\x00",
+        b"\xff" * 5000,
+        b"\x10\x00\x00\x00" + b"\xc1" * 16,
+        encode(Register("", 0, ("127.0.0.1", 1))),
+        encode(Hello(1, "nobody's", bytes(32))),
+        encode(Hello(99, "job", bytes(32))),
+        os.urandom(3000),
+    ],
+    ids=["http", "empty", "long", "malformed", "early", "unknown", "version", "random"],
+)
+def test_garbage_is_dropped(launcher: Launcher, data: bytes) -> None:
+    with socket.create_connection(launcher.server.address) as stranger:
+        stranger.sendall(data)
+        assert is_hung_up(stranger)
+
+
+def test_a_silent_stranger_is_dropped_after_the_time_for_a_proof(launcher: Launcher) -> None:
+    with (
+        socket.create_connection(launcher.server.address) as silent,
+        socket.create_connection(launcher.server.address) as slow,
+    ):
+        began = time.monotonic()
+        while time.monotonic() < began + 0.2:  # a byte now and then is no proof
+            slow.sendall(b"\x00"[:1])
+            time.sleep(0.05)
+        assert is_hung_up(silent)
+        assert is_hung_up(slow)
+
+
+def test_strangers_do_not_keep_task_managers_out(
+    launcher: Launcher, lines: ExitStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control_server, "MAX_STRANGERS", 3)
+    run, contact = launcher.begin(job_of(tmp_path, parallelism=2))
+    early = connect(lines, contact)  # proven, but it needs time before it registers
+    strangers = [
+        lines.enter_context(socket.create_connection(launcher.server.address)) for _ in range(10)
+    ]
+    line = connect(lines, contact)
+    line.register(0)
+    line.expect("Deploy")
+    early.register(1)
+    early.expect("Deploy")
+    assert all(is_hung_up(stranger) for stranger in strangers)
+    run.cancel("enough")
+
+
+def test_a_stranger_who_repeats_what_it_has_overheard_is_not_believed(
+    launcher: Launcher, tmp_path: Path
+) -> None:
+    launcher.open(job_of(tmp_path))
+    with socket.create_connection(launcher.server.address) as stranger:
+        stranger.sendall(encode(Hello(1, "job", bytes(32))))
+        answer = stranger.recv(1 << 16)
+        stranger.sendall(answer)  # the driver's own challenge
+        assert is_hung_up(stranger)
+
+
+def test_a_slot_is_given_once(launcher: Launcher, lines: ExitStack, tmp_path: Path) -> None:
+    run, contact = launcher.begin(job_of(tmp_path, parallelism=1))
+    one, two, three = (connect(lines, contact) for _ in range(3))
+    one.register(0)
+    one.expect("Deploy")
+    two.register(0)
+    eventually(lambda: two.heard[:1] == [Refused("slot 0 is taken")], "refused")
+    three.register(5)
+    eventually(lambda: three.heard[:1] == [Refused("there is no slot 5; the job has 1")], "no slot")
+    assert run.state is JobState.DEPLOYING
+    run.cancel("enough")
+
+
+def test_one_that_does_not_read_delays_nobody_else(
+    launcher: Launcher, lines: ExitStack, tmp_path: Path
+) -> None:
+    big = bytes(16 << 20)
+    run, contact = launcher.begin(job_of(tmp_path, lambda number: (number, big)[0]), "big")
+    other, other_contact = launcher.begin(job_of(tmp_path, parallelism=1), "other")
+    with raw_task_manager(contact) as frozen:
+        frozen.sendall(encode(Register("", 0, ("127.0.0.1", 9))))
+        eventually(lambda: run.state is JobState.DEPLOYING, "registered; it never reads its code")
+        line = connect(lines, other_contact)
+        line.register(0)
+        line.expect("Deploy")
+        for task in other.task_states:
+            line.line.send(TaskChanged(str(other.key), task, TaskState.FINISHED))
+        assert ended(other).state is JobState.FINISHED
+        run.cancel("enough")
+        assert ended(run).state is JobState.CANCELLED
+        launcher.server.close()  # the writer that is stuck in its socket ends too
+
+
+def raw_task_manager(contact: Contact) -> socket.socket:
+    """A proven connection that nobody reads."""
+    sock = connect_to_driver(contact)
+    prove_to_driver(sock, contact)
+    return sock
+
+
+def test_what_a_proven_peer_says_wrongly_ends_its_connection_alone(
+    launcher: Launcher, lines: ExitStack, tmp_path: Path
+) -> None:
+    run, contact = launcher.begin(job_of(tmp_path))
+    good = connect(lines, contact)
+    good.register(0)
+    with raw_task_manager(contact) as bad:
+        bad.sendall(encode(Register("", 1, ("127.0.0.1", 9))))
+        eventually(lambda: len(good.heard) == 2, "registered")
+        bad.sendall(b"\x03\x00\x00\x00abc")
+        eventually(lambda: run.state is JobState.FAILING, "it is lost")
+    good.line.send(TaskChanged(str(run.key), "0.0", TaskState.FAILED, BOOM))
+    outcome = ended(run)
+    assert outcome.failure == BOOM
+
+
+def test_a_task_manager_that_cannot_start_is_heard(
+    launcher: Launcher, lines: ExitStack, tmp_path: Path
+) -> None:
+    run, contact = launcher.begin(job_of(tmp_path))
+    line = connect(lines, contact)
+    line.line.send(TaskManagerFailed("", 1, BOOM))
+    assert ended(run).failure == BOOM
+
+
+def test_reports_of_another_run_are_ignored(
+    launcher: Launcher, lines: ExitStack, tmp_path: Path
+) -> None:
+    run, contact = launcher.begin(job_of(tmp_path, parallelism=1))
+    line = connect(lines, contact)
+    line.register(0)
+    line.expect("Deploy")
+    line.line.send(TaskChanged("job//7", "0.0", TaskState.FAILED, BOOM))
+    for task in run.task_states:
+        line.line.send(TaskChanged(str(run.key), task, TaskState.FINISHED))
+    assert ended(run).state is JobState.FINISHED
+    line.expect("Deploy", "Shutdown")
+
+
+def test_no_run_no_registration(launcher: Launcher, lines: ExitStack, tmp_path: Path) -> None:
+    contact = launcher.open(job_of(tmp_path))
+    line = connect(lines, contact)
+    line.register(0, stage="9")
+    eventually(lambda: bool(line.heard), "an answer")
+    assert line.heard[0] == Refused("no run has begun for stage '9'")
+
+
+def test_nobody_joins_a_lazy_run_that_is_failing(
+    launcher: Launcher, lines: ExitStack, tmp_path: Path
+) -> None:
+    contact = launcher.open(job_of(tmp_path), lazy=True)
+    with connect(lines, contact).line as dying:
+        dying.send(Register("7", 0, ("127.0.0.1", 9)))
+        eventually(lambda: len(launcher.server.runs("job")) == 1, "the first run")
+    (run,) = launcher.server.runs("job")
+    eventually(lambda: run.state is JobState.FAILING, "the loss is noticed")
+    late = connect(lines, contact)
+    late.register(1, stage="7")  # of the next attempt: nobody has served this slot before
+    late.expect("Deploy")
+    assert [str(one.key) for one in launcher.server.runs("job")] == ["job/7/1"]
+
+
+def test_a_plan_that_cannot_be_made_is_told_to_the_task_manager(
+    launcher: Launcher, lines: ExitStack
+) -> None:
+    def broken(key: object) -> None:
+        raise ValueError("no plan")
+
+    launcher.server.open_job("broken", SECRET, broken, lazy=True)  # type: ignore[arg-type]
+    line = connect(lines, Contact(launcher.server.address, "broken", SECRET, times=TIMES))
+    line.register(0)
+    eventually(lambda: bool(line.heard), "an answer")
+    assert line.heard[0] == Refused("no run can begin: ValueError: no plan")
+
+
+def test_one_that_does_not_leave_after_the_end_is_hung_up_on(
+    launcher: Launcher, tmp_path: Path
+) -> None:
+    run, contact = launcher.begin(job_of(tmp_path, parallelism=1))
+    with raw_task_manager(contact) as sock:
+        sock.sendall(encode(Register("", 0, ("127.0.0.1", 9))))
+        eventually(lambda: run.state is JobState.DEPLOYING, "registered")
+        run.cancel("enough")
+        ended(run)
+        reader = FrameReader(PeerName("driver"))
+        reader.limit = MESSAGE_BYTES
+        deadline = time.monotonic() + 20
+        heard = []
+        with suppress(ConnectionError):
+            while True:
+                message = receive_by(sock, reader, TO_TASK_MANAGER, deadline)
+                heard.append(type(message).__name__)
+        assert [name for name in heard if name != "Heartbeat"] == ["Deploy", "Cancel", "Shutdown"]
+
+
+def test_callbacks_that_fail_harm_nobody(launcher: Launcher, tmp_path: Path) -> None:
+    def angry(key: object, outcome: object) -> None:
+        raise ValueError("no")
+
+    graph = job_of(tmp_path)
+    launcher.server.open_job(
+        "angry", SECRET, lambda key: plan_run(str(key), graph, b""), on_ended=angry
+    )
+    run = launcher.server.begin("angry")
+    run.cancel("enough")
+    assert ended(run).state is JobState.CANCELLED
+
+
+def test_the_launcher_may_fail_a_run(launcher: Launcher, tmp_path: Path) -> None:
+    run, _ = launcher.begin(job_of(tmp_path))
+    run.fail(Failure("Py4JJavaError", "no slots"))
+    outcome = ended(run)
+    assert outcome.failure is not None
+    assert outcome.failure.message == "no slots"
+
+
+def test_a_secret_must_be_long(launcher: Launcher) -> None:
+    with pytest.raises(SettingsInvalid, match="16 bytes"):
+        launcher.server.open_job("weak", b"short", lambda key: None)  # type: ignore[arg-type,return-value]
+
+
+def test_closing_twice_and_with_strangers_connected_is_fine(launcher: Launcher) -> None:
+    with socket.create_connection(launcher.server.address) as stranger:
+        launcher.server.close()
+        assert is_hung_up(stranger)
+        launcher.server.close()

@@ -1,0 +1,125 @@
+"""Plans and exceptions as they travel."""
+
+import pickle
+import threading
+from pathlib import Path
+
+import pytest
+
+from headgate.base.errors import PeerLost, ProducerFailed, TaskCancelled, UserFunctionFailed
+from headgate.base.ids import PartitionId, PeerName
+from headgate.core.chain.outputs import with_name
+from headgate.host.orders import describe, order_of, plan_run, revive, spec_of
+from headgate.plan.execution_graph import build_execution_graph
+from tests.host.jobs import job_of
+
+
+@pytest.mark.parametrize("batch", [False, True])
+def test_a_task_arrives_as_it_was_planned(tmp_path: Path, batch: bool) -> None:
+    graph = job_of(tmp_path, batch=batch)
+    for task in build_execution_graph(graph, "job//0", 0).tasks:
+        assert spec_of(order_of(task)) == task
+
+
+def test_the_plan_of_a_run_names_its_partitions_after_the_run(tmp_path: Path) -> None:
+    plan = plan_run("job/7/1", job_of(tmp_path, batch=True), b"code", 1, {"k": "v"})
+    assert (plan.job, plan.attempt, plan.slots, plan.batch) == ("numbers", 1, 2, True)
+    assert len(plan.tasks) == 6
+    names = [output.partition for task in plan.tasks for output in task.outputs]
+    assert names and all(name.startswith("job/7/1/") for name in names)
+
+
+class Stubborn(Exception):
+    """Cannot be made again from its arguments."""
+
+    def __init__(self, one: str, two: str) -> None:
+        super().__init__(one + two)
+
+
+class Speechless(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
+def raised(error: BaseException) -> BaseException:
+    try:
+        raise error
+    except BaseException as caught:
+        return caught
+
+
+def test_an_exception_travels_with_traceback_and_itself() -> None:
+    failure = describe(raised(ValueError("boom")))
+    assert (failure.kind, failure.message) == ("builtins.ValueError", "boom")
+    assert "in raised" in failure.traceback
+    revived = revive(failure)
+    assert isinstance(revived, ValueError) and str(revived) == "boom"
+    assert not failure.is_consequence
+
+
+def test_the_operator_of_a_user_s_function_is_named() -> None:
+    failure = describe(UserFunctionFailed("parse", ValueError("boom")))
+    assert failure.operator == "parse"
+    assert "boom" in failure.message
+
+
+def test_an_exception_with_a_constructor_of_its_own_survives() -> None:
+    error = Stubborn("a", "b")
+    error.where = "here"  # type: ignore[attr-defined]
+    revived = revive(describe(raised(error)))
+    assert isinstance(revived, Stubborn)
+    assert (str(revived), vars(revived)) == ("ab", {"where": "here"})
+
+
+def test_an_exception_that_does_not_survive_pickling_travels_as_text() -> None:
+    error = Stubborn("a", "b")
+    error.held = threading.Lock()  # type: ignore[attr-defined]
+    failure = describe(raised(error))
+    assert failure.exception is None
+    assert revive(failure) is None
+    assert failure.message == "ab"
+
+
+def test_the_user_s_own_exception_travels_and_its_traceback_comes_alone() -> None:
+    try:
+        with_name("parse", user_function)
+    except UserFunctionFailed as error:
+        failure = describe(error)
+    assert failure.message == "operator 'parse' failed: ValueError: boom"
+    revived = revive(failure)
+    assert isinstance(revived, ValueError)
+    assert failure.traceback.startswith("Traceback (most recent call last):\n  File ")
+    assert failure.traceback.endswith("\nValueError: boom\n")
+    assert "in user_function" in failure.traceback
+    assert "with_name" not in failure.traceback
+    assert "UserFunctionFailed" not in failure.traceback
+
+
+def user_function() -> None:
+    raise ValueError("boom")
+
+
+def test_strange_exceptions_do_not_break_the_report() -> None:
+    assert "cannot be had" in describe(raised(Speechless())).message
+    assert describe(ValueError("\ud800")).message == "\\ud800"
+    huge = describe(ValueError("x" * 10_000_000))
+    assert len(huge.message) < 100_000
+    assert huge.exception is None
+
+
+def test_what_is_no_exception_is_not_revived() -> None:
+    failure = describe(ValueError("x"))
+    for data in (pickle.dumps(5), b"garbage"):
+        assert revive(type(failure)(failure.kind, failure.message, exception=data)) is None
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        PeerLost(PeerName("p"), "reset"),
+        ProducerFailed(PartitionId("p"), "boom"),
+        TaskCancelled("x"),
+    ],
+)
+def test_trouble_elsewhere_is_told_as_a_consequence(error: Exception) -> None:
+    assert describe(error).is_consequence

@@ -1,0 +1,185 @@
+"""The job's code on its way: classes of __main__ arrive, what cannot travel is named."""
+
+import functools
+import pickle
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from headgate.base.job_errors import CodeUnloadable, FunctionUnpicklable
+from headgate.host.shipping import ship, unship
+from tests.host.jobs import job_of, vertices_of
+from tests.host.processes import ROOT
+
+PROGRAM = """
+import sys
+from collections import namedtuple
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from headgate.host.shipping import ship
+from tests.host.jobs import job_of, vertices_of
+
+class Colour(Enum):
+    RED = 1
+
+@dataclass
+class Click:
+    user: str
+    colour: Colour
+    class Where:
+        pass
+
+Pair = namedtuple("Pair", "a b")
+
+def map_it(number):
+    return [Click("me", Colour.RED), Pair(number, 2), Click.Where()]
+
+if __name__ == "__main__":
+    sys.stdout.buffer.write(ship(vertices_of(job_of(Path("x"), map_it))))
+"""
+
+WORKER = """
+import pickle, sys
+from headgate.host.shipping import unship
+vertices = unship(sys.stdin.buffer.read())
+function = vertices[1].chain.operators[0].make.args[0]
+again = pickle.loads(pickle.dumps(function(1)))
+print(again[0], again[1], type(again[2]).__qualname__, again[0] == function(1)[0])
+"""
+
+
+def python(*arguments: str, data: bytes = b"") -> bytes:
+    done = subprocess.run(
+        [sys.executable, *arguments], input=data, capture_output=True, cwd=ROOT, check=False
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout
+
+
+def test_records_of_classes_in_main_can_be_pickled_in_a_worker(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(f"import sys; sys.path.insert(0, {str(ROOT)!r})\n" + PROGRAM)
+    code = python(str(program))
+    said = python("-c", WORKER, data=code).decode().strip()
+    assert said == ("Click(user='me', colour=<Colour.RED: 1>) Pair(a=1, b=2) Click.Where True")
+
+
+def test_vertices_arrive_as_they_were(tmp_path: Path) -> None:
+    vertices = vertices_of(job_of(tmp_path))
+    arrived = unship(ship(vertices))
+    assert list(arrived) == list(vertices)
+    assert [v.name for v in arrived.values()] == [v.name for v in vertices.values()]
+
+
+class Held:
+    """A function with something in it that cannot travel."""
+
+    def __init__(self) -> None:
+        self.harmless = [1, 2]
+        self.lock = threading.Lock()
+
+    def map(self, value: int) -> int:
+        with self.lock:
+            return value
+
+
+@dataclass
+class Client:
+    lock: object
+
+
+class Outer:
+    def __init__(self) -> None:
+        self.client = Client(threading.Lock())
+
+    def map(self, value: int) -> int:
+        return value
+
+
+def closure() -> object:
+    lock = threading.Lock()
+
+    def guarded(value: int) -> int:
+        with lock:
+            return value
+
+    return guarded
+
+
+def with_default() -> object:
+    return lambda value, lock=threading.Lock(): value  # noqa: B008
+
+
+@pytest.mark.parametrize(
+    ("function", "culprit"),
+    [
+        (Held(), "attribute 'lock' of Held (a lock)"),
+        (closure(), "closure variable 'lock' of closure.<locals>.guarded (a lock)"),
+        (with_default(), "a default argument of with_default.<locals>.<lambda> (a lock)"),
+        (functools.partial(print, threading.Lock()), "argument 0 of partial (a lock)"),
+        (functools.partial(print, end=threading.Lock()), "argument 'end' of partial (a lock)"),
+        (Held().map, "attribute 'lock' of Held (a lock)"),
+        (threading.Lock(), "lock itself"),
+        (
+            Outer(),
+            "attribute 'lock' of Client (a lock), which attribute 'client' of Outer (a Client)",
+        ),
+        (functools.partial(print, {"a": [threading.Lock()]}), "element 0 (a lock)"),
+    ],
+    ids=["attribute", "closure", "default", "partial", "keyword", "method", "self", "deep", "list"],
+)
+def test_what_cannot_travel_is_named(tmp_path: Path, function: object, culprit: str) -> None:
+    graph = job_of(tmp_path, function)
+    with pytest.raises(FunctionUnpicklable) as caught:
+        ship(vertices_of(graph), {2: [("map function", function)]})
+    error = caught.value
+    assert (error.operator, error.role) == ("map", "map function")
+    assert culprit in error.culprit
+    assert "create it in open()" in str(error)
+    assert "lock" in error.problem
+
+
+def test_without_roles_the_operator_and_the_culprit_are_named_too(tmp_path: Path) -> None:
+    with pytest.raises(FunctionUnpicklable) as caught:
+        ship(vertices_of(job_of(tmp_path, Held())))
+    assert caught.value.operator == "map"
+    assert "attribute 'lock' of Held (a lock)" in caught.value.culprit
+
+
+def test_code_that_a_worker_cannot_load_is_explained() -> None:
+    with pytest.raises(CodeUnloadable, match="module 'nowhere' is not there") as caught:
+        unship(b"cnowhere\nthing\n.")
+    assert caught.value.module == "nowhere"
+    with pytest.raises(CodeUnloadable, match="AttributeError"):
+        unship(b"cos\nno_such_function\n.")
+    with pytest.raises(CodeUnloadable, match="same Python"):
+        unship(b"garbage")
+
+
+def test_the_worker_s_own_names_are_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    main = sys.modules["__main__"]
+    monkeypatch.setattr(main, "Own", "the worker's", raising=False)
+    kind = type("Own", (), {"__module__": "__main__"})
+    unship(ship(vertices_of(job_of(tmp_path, functools.partial(isinstance, kind)))))
+    assert main.Own == "the worker's"  # type: ignore[attr-defined]
+
+
+def test_a_changed_class_takes_the_place_of_an_earlier_job_s(tmp_path: Path) -> None:
+    main = sys.modules["__main__"]
+    try:
+        for _ in range(2):
+            kind = type("Changing", (), {"__module__": "__main__", "__qualname__": "Changing"})
+            graph = job_of(tmp_path, functools.partial(isinstance, kind))
+            unship(ship(vertices_of(graph)))
+            assert main.Changing is kind  # type: ignore[attr-defined]
+            assert type(pickle.loads(pickle.dumps(kind()))) is kind
+    finally:
+        del main.Changing  # type: ignore[attr-defined]
