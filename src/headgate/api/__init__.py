@@ -1,0 +1,1 @@
+"""What a user writes: environments, streams, functions, types. It yields a plan, runs nothing."""

@@ -1,0 +1,80 @@
+"""Arguments of stream methods, checked where they are written; errors say what would be right."""
+
+from collections.abc import Callable
+from typing import Any
+
+from headgate.api.draft import KeyOf
+from headgate.api.functions import Function
+from headgate.api.types import TypeInformation
+from headgate.base.errors import PlanInvalid
+
+
+def check_function(function: object, method: str, kind: type[Function]) -> None:
+    """A plain callable, or an object with this method."""
+    _refuse_class(function, method)
+    if not callable(function) and not hasattr(function, method):
+        raise PlanInvalid(
+            f"{method}() was given {function!r}; give a callable or a {kind.__name__}"
+        )
+
+
+def check_object(function: object, caller: str, methods: tuple[str, ...], kind: type) -> None:
+    """An object with these methods; a plain callable will not do."""
+    _refuse_class(function, caller, object)
+    if not all(hasattr(function, method) for method in methods):
+        raise PlanInvalid(
+            f"{caller}() was given {function!r}; "
+            f"give a {kind.__name__}, which has {' and '.join(methods)}"
+        )
+
+
+def key_function(selector: object, caller: str) -> KeyOf:
+    """What to call for the key of a record."""
+    return _callable_of(
+        selector,
+        "get_key",
+        f"{caller}() was given the key selector {selector!r}; "
+        f"give a callable or a KeySelector, for instance lambda record: record[0]",
+    )
+
+
+def partition_function(partitioner: object) -> Callable[[Any, int], int]:
+    """What to call for the task of a key."""
+    return _callable_of(
+        partitioner,
+        "partition",
+        f"partition_custom() was given the partitioner {partitioner!r}; "
+        f"give a callable or a Partitioner, for instance lambda key, tasks: key % tasks",
+    )
+
+
+def check_type(type_info: object, caller: str) -> TypeInformation | None:
+    """A type, or nothing."""
+    if type_info is None or isinstance(type_info, TypeInformation):
+        return type_info
+    raise PlanInvalid(f"{caller}(): the type is {type_info!r}; give one such as Types.INT()")
+
+
+def check_text(text: object, caller: str) -> str:
+    """A name, uid or description."""
+    if isinstance(text, str) and text:
+        return text
+    raise PlanInvalid(f"{caller}() was given {text!r}; give a text that is not empty")
+
+
+def _callable_of(selector: object, method: str, problem: str) -> Callable[..., Any]:
+    _refuse_class(selector, method)
+    # A bound method travels with its object, so it can be pickled if the object can.
+    found = getattr(selector, method, selector)
+    if isinstance(selector, str) or not callable(found):  # a text has a method "partition"
+        raise PlanInvalid(problem)
+    return found
+
+
+def _refuse_class(function: object, caller: str, kind: type = Function) -> None:
+    """Classes such as ``str`` are callables like any other, those of functions are a slip."""
+    if isinstance(function, type) and issubclass(function, kind):
+        raise PlanInvalid(
+            f"{caller}() was given the class {function.__name__}; "
+            f"give an object of it: {function.__name__}()"
+        )

@@ -1,0 +1,65 @@
+"""A Python collection as a source: one split, read in order by one task."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from headgate.api.source import Source, SplitReader
+from headgate.api.types import TypeInformation
+from headgate.base.elements import Record
+from headgate.base.errors import PlanInvalid
+from headgate.core.chain.context import OperatorContext
+
+
+@dataclass(frozen=True)
+class CollectionSource(Source):
+    """Holds the records themselves; they travel with the job."""
+
+    records: list[Record]
+
+    def splits(self, parallelism: int) -> Sequence[int]:
+        return [0]
+
+    def open(self, split: object, position: object, context: OperatorContext) -> SplitReader:
+        assert position is None or isinstance(position, int), position
+        return CollectionReader(self.records, position or 0)
+
+
+class CollectionReader(SplitReader):
+    """The position is the index of the next record."""
+
+    def __init__(self, records: list[Record], first: int) -> None:
+        self._records = records
+        self._next = first
+
+    def poll(self, limit: int) -> list[Record] | None:
+        if self._next >= len(self._records):
+            return None
+        records = self._records[self._next : self._next + limit]
+        self._next += len(records)
+        return records
+
+    def position(self) -> int:
+        return self._next
+
+
+def collection_source(
+    collection: Iterable[Record], type_info: TypeInformation | None
+) -> CollectionSource:
+    """Takes the records now, in the shape that the type asks for."""
+    if not isinstance(collection, Iterable):
+        raise PlanInvalid(
+            f"from_collection() was given {collection!r}; give a list or another iterable"
+        )
+    if type_info is not None and not isinstance(type_info, TypeInformation):
+        raise PlanInvalid(
+            f"from_collection(): the type is {type_info!r}; give one such as Types.INT()"
+        )
+    records = list(collection)
+    for index, record in enumerate(records):
+        if record is None:
+            raise PlanInvalid(
+                f"from_collection(): element {index} is None, which is no record; leave it out"
+            )
+    if type_info is not None:
+        records = list(map(type_info.shaped, records))
+    return CollectionSource(records)

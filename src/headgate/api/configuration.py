@@ -1,0 +1,186 @@
+"""Configuration: keys and texts, as they stand in a file; and the face of it that jobs know.
+
+Law: a key that nobody knows is kept. What a known key says is checked when an environment takes the
+configuration, and all of it again when a job starts.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from enum import Enum
+from typing import TypeVar
+
+from headgate.base.errors import PlanInvalid, SettingsInvalid
+from headgate.base.settings import JobSettings, RuntimeMode
+from headgate.plan.checks import MAX_KEY_GROUPS
+
+_Value = TypeVar("_Value")
+
+
+class RuntimeExecutionMode(Enum):
+    """STREAMING sends results while records come, BATCH once at the end of all sources.
+
+    AUTOMATIC is BATCH if all sources end by themselves.
+    """
+
+    STREAMING = RuntimeMode.STREAMING
+    BATCH = RuntimeMode.BATCH
+    AUTOMATIC = RuntimeMode.AUTOMATIC
+
+
+class Configuration:
+    """Settings by key, for instance ``Configuration().set_integer("parallelism.default", 2)``.
+
+    The keys that Headgate knows stand in docs/configuration.md; others are kept as they are.
+    """
+
+    def __init__(self, other: "Configuration | None" = None) -> None:
+        self._texts: dict[str, str] = {} if other is None else dict(other._texts)
+
+    def get_string(self, key: str, default_value: str) -> str:
+        return self._texts.get(key, default_value)
+
+    def set_string(self, key: str, value: str) -> "Configuration":
+        self._texts[key] = str(value)
+        return self
+
+    def get_integer(self, key: str, default_value: int) -> int:
+        return self._read(key, default_value, int, "a whole number")
+
+    def set_integer(self, key: str, value: int) -> "Configuration":
+        return self.set_string(key, str(int(value)))
+
+    def get_boolean(self, key: str, default_value: bool) -> bool:
+        return self._read(key, default_value, _boolean, "true or false")
+
+    def set_boolean(self, key: str, value: bool) -> "Configuration":
+        return self.set_string(key, "true" if value else "false")
+
+    def get_float(self, key: str, default_value: float) -> float:
+        return self._read(key, float(default_value), float, "a number")
+
+    def set_float(self, key: str, value: float) -> "Configuration":
+        return self.set_string(key, repr(float(value)))
+
+    def get_bytearray(self, key: str, default_value: bytearray) -> bytearray:
+        return self._read(key, default_value, bytearray.fromhex, "hexadecimal bytes")
+
+    def set_bytearray(self, key: str, value: bytearray) -> "Configuration":
+        return self.set_string(key, value.hex())
+
+    def contains_key(self, key: str) -> bool:
+        return key in self._texts
+
+    def key_set(self) -> set[str]:
+        return set(self._texts)
+
+    def remove_config(self, key: str) -> bool:
+        """Whether it was there."""
+        return self._texts.pop(key, None) is not None
+
+    def add_all(self, other: "Configuration", prefix: str | None = None) -> "Configuration":
+        """Take over everything of another configuration, with ``prefix`` before each key."""
+        self._texts.update({(prefix or "") + key: text for key, text in other._texts.items()})
+        return self
+
+    def add_all_to_dict(self, target_dict: dict[str, str]) -> None:
+        target_dict.update(self._texts)
+
+    def to_dict(self) -> dict[str, str]:
+        return dict(self._texts)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Configuration) and self._texts == other._texts
+
+    __hash__ = None  # type: ignore[assignment]  # it changes, so it is no key of a dict
+
+    def __repr__(self) -> str:
+        return f"Configuration({self._texts!r})"
+
+    def _read(
+        self, key: str, default: _Value, parse: Callable[[str], _Value], expected: str
+    ) -> _Value:
+        text = self._texts.get(key)
+        if text is None:
+            return default
+        with suppress(ValueError):
+            return parse(text)
+        raise SettingsInvalid(key, f"{text!r} is not {expected}")
+
+
+class ExecutionConfig:
+    """What concerns all operators of an environment; it writes to its configuration."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+        self._parameters: dict[str, str] = {}
+
+    def enable_object_reuse(self) -> "ExecutionConfig":
+        """Hand on records within a task without copies: faster, but do not change them."""
+        self._configuration.set_boolean("pipeline.object-reuse", True)
+        return self
+
+    def disable_object_reuse(self) -> "ExecutionConfig":
+        self._configuration.set_boolean("pipeline.object-reuse", False)
+        return self
+
+    def is_object_reuse_enabled(self) -> bool:
+        return self._settings.object_reuse
+
+    def get_parallelism(self) -> int:
+        """-1: not set."""
+        return self._settings.parallelism
+
+    def set_parallelism(self, parallelism: int) -> "ExecutionConfig":
+        check_parallelism(parallelism, "parallelism", "the environment")
+        check_bound(parallelism, self.get_max_parallelism(), "the environment")
+        self._configuration.set_integer("parallelism.default", parallelism)
+        return self
+
+    def get_max_parallelism(self) -> int:
+        """-1: not set."""
+        return self._settings.max_parallelism
+
+    def set_max_parallelism(self, max_parallelism: int) -> "ExecutionConfig":
+        check_parallelism(max_parallelism, "maximum parallelism", "the environment")
+        check_bound(self.get_parallelism(), max_parallelism, "the environment")
+        self._configuration.set_integer("pipeline.max-parallelism", max_parallelism)
+        return self
+
+    def get_global_job_parameters(self) -> dict[str, str]:
+        """What ``RuntimeContext.get_job_parameter`` reads."""
+        return {**_parameters(self._settings.parameters), **self._parameters}
+
+    def set_global_job_parameters(self, global_job_parameters: Mapping[str, str]) -> None:
+        self._parameters = {key: str(value) for key, value in global_job_parameters.items()}
+
+    @property
+    def _settings(self) -> JobSettings:
+        return JobSettings.parse(self._configuration.to_dict())
+
+
+def check_parallelism(number: int, what: str, whose: str) -> None:
+    """A parallelism that somebody has set."""
+    if type(number) is not int or not 1 <= number <= MAX_KEY_GROUPS:
+        raise PlanInvalid(
+            f"{whose}: the {what} is {number!r}; give a whole number from 1 to {MAX_KEY_GROUPS}"
+        )
+
+
+def check_bound(parallelism: int, max_parallelism: int, whose: str) -> None:
+    """A parallelism and its bound; -1 and None mean that it is not set."""
+    if 0 < max_parallelism < parallelism:
+        raise PlanInvalid(
+            f"{whose}: the parallelism {parallelism} is above the maximum parallelism "
+            f"{max_parallelism}; lower one or raise the other"
+        )
+
+
+def _boolean(text: str) -> bool:
+    if text.strip().lower() in ("true", "false"):
+        return text.strip().lower() == "true"
+    raise ValueError(text)
+
+
+def _parameters(text: str) -> dict[str, str]:
+    pairs = [pair.partition(":") for pair in text.split(",") if pair.strip()]
+    return {name.strip(): value.strip() for name, _, value in pairs}

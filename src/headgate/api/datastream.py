@@ -1,0 +1,244 @@
+"""DataStream: records on their way, and the operators that can be put behind them.
+
+A stream says where its records come from (its origins) and what they are. Each method that takes a
+function writes a new step to the draft and returns the stream that comes out of it; nothing runs
+before the environment executes.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from headgate.api.checks import check_function, check_object, check_type, key_function
+from headgate.api.configuration import ExecutionConfig
+from headgate.api.draft import Draft, Factory, Origin, Settled, Step, ready
+from headgate.api.face import OperatorFace
+from headgate.api.functions import (
+    FilterFunction,
+    FlatMapFunction,
+    KeyedProcessFunction,
+    KeySelector,
+    MapFunction,
+    ProcessFunction,
+)
+from headgate.api.partitioning import Partitioning
+from headgate.api.sinks import Endings
+from headgate.api.types import TupleTypeInfo, TypeInformation, Types
+from headgate.base.elements import Record
+from headgate.base.errors import PlanInvalid
+from headgate.core.chain.operators import FilterOperator, FlatMapOperator, MapOperator
+from headgate.core.chain.process import ProcessOperator
+from headgate.core.chain.spec import Selector
+from headgate.core.chain.tags import OutputTag
+from headgate.plan.stream_graph import NodeKind, Ship
+
+if TYPE_CHECKING:
+    from headgate.api.connected import ConnectedStreams
+    from headgate.api.environment import StreamExecutionEnvironment
+    from headgate.api.keyed import KeyedStream
+
+
+class DataStream(OperatorFace, Partitioning, Endings):
+    """A stream of records; made by an environment and by the methods of other streams."""
+
+    def __init__(
+        self, draft: Draft, origins: Iterable[Origin], type_info: TypeInformation | None = None
+    ) -> None:
+        self._draft = draft
+        self._origins = tuple(origins)
+        self._type = type_info
+
+    def map(
+        self,
+        func: Callable[[Any], Any] | MapFunction[Any, Any],
+        output_type: TypeInformation | None = None,
+    ) -> "DataStream":
+        """One record out for each record in: ``stream.map(lambda x: x + 1)``."""
+        check_function(func, "map", MapFunction)
+        return self._then("Map", partial(MapOperator, func), "map function", func, output_type)
+
+    def flat_map(
+        self,
+        func: Callable[[Any], Iterable[Any]] | FlatMapFunction[Any, Any],
+        output_type: TypeInformation | None = None,
+    ) -> "DataStream":
+        """Any number of records out for each record in: ``lines.flat_map(str.split)``."""
+        check_function(func, "flat_map", FlatMapFunction)
+        factory = partial(FlatMapOperator, func)
+        return self._then("Flat Map", factory, "flat map function", func, output_type)
+
+    def filter(self, func: Callable[[Any], object] | FilterFunction[Any]) -> "DataStream":
+        """Those records for which the function says yes: ``stream.filter(lambda x: x > 0)``."""
+        check_function(func, "filter", FilterFunction)
+        factory = partial(FilterOperator, func)
+        return self._then("Filter", factory, "filter function", func, self._type)
+
+    def project(self, *field_indexes: int) -> "DataStream":
+        """Some fields of each record, as a tuple: ``stream.project(2, 0)``."""
+        if not field_indexes or not all(type(index) is int for index in field_indexes):
+            raise PlanInvalid(
+                f"project() was given {field_indexes!r}; give positions of fields, from 0"
+            )
+        fields = Fields(field_indexes)
+        output_type = None
+        if isinstance(self._type, TupleTypeInfo):
+            output_type = TupleTypeInfo(fields(self._type.field_types))
+        return self._then("Projection", partial(MapOperator, fields), "fields", fields, output_type)
+
+    def process(
+        self, func: ProcessFunction[Any, Any], output_type: TypeInformation | None = None
+    ) -> "DataStream":
+        """Call ``process_element(value, ctx)`` for each record; it may use side outputs."""
+        check_object(func, "process", ("process_element",), ProcessFunction)
+        if isinstance(func, KeyedProcessFunction):
+            raise PlanInvalid(
+                f"process() was given {type(func).__name__}, a KeyedProcessFunction, on a stream "
+                f"without keys; call key_by() before, or make it a ProcessFunction"
+            )
+        factory = partial(ProcessOperator, func)
+        return self._then("Process", factory, "process function", func, output_type)
+
+    def key_by(
+        self,
+        key_selector: Callable[[Any], Any] | KeySelector[Any, Any],
+        key_type: TypeInformation | None = None,
+    ) -> "KeyedStream":
+        """Records with equal keys to the same task: ``stream.key_by(lambda record: record[0])``."""
+        key_of = key_function(key_selector, "key_by")
+        return self._draft.kinds.keyed(self, key_of, check_type(key_type, "key_by"))
+
+    def union(self, *streams: "DataStream") -> "DataStream":
+        """The records of all these streams, in no given order between them."""
+        origins = list(self._origins)
+        for stream in streams:
+            self._check_neighbour(stream, "union")
+            types = (self._type, stream._type)
+            if None not in types and types[0] != types[1]:
+                raise PlanInvalid(
+                    f"union() of a stream of {types[0]!r} and one of {types[1]!r}; "
+                    f"map one of them to the type of the other, or use connect()"
+                )
+            origins += stream._origins
+        return DataStream(self._draft, origins, self._type)
+
+    def connect(self, ds: "DataStream") -> "ConnectedStreams":
+        """Both streams, each with its own type, for a function with a method for each."""
+        self._check_neighbour(ds, "connect")
+        return self._draft.kinds.connected(self, ds)
+
+    def split(self, selector: Selector) -> "SplitStream":
+        """Name the outputs for each record; ``select`` then takes those with a name.
+
+        ::
+
+            halves = numbers.split(lambda n: ["even"] if n % 2 == 0 else ["odd"])
+            halves.select("even").print()
+        """
+        if not callable(selector):
+            raise PlanInvalid(
+                f"split() was given {selector!r}; give a callable that returns a list of names"
+            )
+        origin = self._origins[0]
+        if len(self._origins) > 1 or not origin.is_plain or origin.step.selectors:
+            # Names belong to an operator; this one is only there to own them.
+            stream = self._then("Split", partial(MapOperator, same), "map function", same)
+            origin = stream._origins[0]
+        origin.step.selectors = (selector,)
+        return SplitStream(self._draft, origin, self._type)
+
+    def get_side_output(self, output_tag: OutputTag) -> "DataStream":
+        """The records that the operator yields as ``(output_tag, record)``."""
+        if not isinstance(output_tag, OutputTag):
+            raise PlanInvalid(
+                f"get_side_output() was given {output_tag!r}; give the OutputTag of the function"
+            )
+        step = self._step("get_side_output")
+        output_type = check_type(output_tag.type_info, "get_side_output")
+        return DataStream(self._draft, [Origin(step, tag=output_tag.tag_id)], output_type)
+
+    def get_type(self) -> TypeInformation:
+        """What was declared; any Python object if nothing was."""
+        return self._type or Types.PICKLED_BYTE_ARRAY()
+
+    def get_execution_environment(self) -> "StreamExecutionEnvironment":
+        return self._draft.environment
+
+    def get_execution_config(self) -> ExecutionConfig:
+        return self._draft.config
+
+    def _then(
+        self,
+        name: str,
+        factory: Factory,
+        role: str,
+        function: object,
+        output_type: TypeInformation | None = None,
+    ) -> "DataStream":
+        """The stream behind a new operator that needs to know nothing more."""
+        return self._then_settled(name, ready(factory), role, function, output_type)
+
+    def _then_settled(
+        self,
+        name: str,
+        make: Callable[[Settled], Factory],
+        role: str,
+        function: object,
+        output_type: TypeInformation | None,
+    ) -> "DataStream":
+        output_type = check_type(output_type, name)
+        functions = ((role, function),)
+        step = self._draft.add(name, NodeKind.OPERATOR, make, (self._origins,), functions)
+        return DataStream(self._draft, [Origin(step)], output_type)
+
+    def _shipped(self, ship: Ship) -> "DataStream":
+        origins = [origin.shipped(ship) for origin in self._origins]
+        return DataStream(self._draft, origins, self._type)
+
+    def _step(self, caller: str) -> Step:
+        if len(self._origins) == 1 and self._origins[0].is_plain:
+            return self._origins[0].step
+        raise PlanInvalid(
+            f"{caller}() belongs to an operator, and this stream is a union, a side output, a "
+            f"selection or on its way to the next operator; call it right behind the operator"
+        )
+
+    def _check_neighbour(self, stream: object, caller: str) -> None:
+        if not isinstance(stream, DataStream):
+            raise PlanInvalid(f"{caller}() was given {stream!r}; give another DataStream")
+        if stream._draft is not self._draft:
+            raise PlanInvalid(
+                f"{caller}() of streams of two environments; make both from the same one"
+            )
+
+
+class SplitStream:
+    """A stream whose records have been given names."""
+
+    def __init__(self, draft: Draft, origin: Origin, type_info: TypeInformation | None) -> None:
+        self._draft = draft
+        self._origin = origin
+        self._type = type_info
+
+    def select(self, *output_names: str) -> DataStream:
+        """The records that have one of these names."""
+        if not output_names or not all(isinstance(name, str) for name in output_names):
+            raise PlanInvalid(
+                f"select() was given {output_names!r}; give names that the selector returns"
+            )
+        origin = Origin(self._origin.step, selected=frozenset(output_names))
+        return DataStream(self._draft, [origin], self._type)
+
+
+class Fields:
+    """Takes fields of a record by position."""
+
+    def __init__(self, indexes: tuple[int, ...]) -> None:
+        self._indexes = indexes
+
+    def __call__(self, record: Record) -> tuple[Record, ...]:
+        return tuple([record[index] for index in self._indexes])
+
+
+def same(record: Record) -> Record:
+    """The record itself."""
+    return record

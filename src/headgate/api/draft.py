@@ -1,0 +1,137 @@
+"""The draft: what a program has written so far. Every stream of an environment writes to it.
+
+A step is one operator, and knows by its origins which steps it reads. What depends on settings
+that may still change (parallelism, batch or streaming) is settled when the graph is built. Law:
+executing forgets the pending steps, but a stream keeps its own, so it can be built upon again.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from headgate.api.configuration import Configuration, ExecutionConfig
+from headgate.api.types import TypeInformation
+from headgate.base.elements import Key, Record
+from headgate.base.settings import JobSettings
+from headgate.core.chain.operator import Operator
+from headgate.core.chain.spec import Selector
+from headgate.plan.ships import unchosen
+from headgate.plan.stream_graph import Chaining, NodeKind, Ship
+
+if TYPE_CHECKING:
+    from headgate.api.connected import ConnectedStreams
+    from headgate.api.datastream import DataStream
+    from headgate.api.environment import StreamExecutionEnvironment
+    from headgate.api.keyed import KeyedStream
+    from headgate.api.source import Source
+
+KeyOf: TypeAlias = Callable[[Record], Key]
+Factory: TypeAlias = Callable[[], Operator]
+
+
+class Settled(NamedTuple):
+    """What is known about a step when the graph is built."""
+
+    parallelism: int
+    batch: bool
+    with_splits: bool
+    """False: only a picture of the graph is wanted; do not ask sources for their splits."""
+
+
+@dataclass(eq=False, slots=True)
+class Step:
+    """One operator in writing. None: not said, so that the default holds."""
+
+    id: int
+    name: str
+    kind: NodeKind
+    make: Callable[[Settled], Factory]
+    inputs: "tuple[tuple[Origin, ...], ...]" = ()
+    functions: tuple[tuple[str, object], ...] = ()
+    source: "Source | None" = None
+    parallelism: int | None = None
+    max_parallelism: int | None = None
+    is_non_parallel: bool = False
+    uid: str | None = None
+    description: str | None = None
+    group: str | None = None
+    chaining: Chaining = Chaining.ALWAYS
+    buffer_timeout_ms: int | None = None
+    selectors: tuple[Selector, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where records of a stream come from, and how they are to travel to the next step."""
+
+    step: Step
+    ship: Ship = field(default_factory=unchosen)
+    tag: str | None = None
+    selected: frozenset[str] | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """The main output of a step, with nothing said about the way from there."""
+        return not self.ship.chosen and self.tag is None and self.selected is None
+
+    def shipped(self, ship: Ship) -> "Origin":
+        return replace(self, ship=ship)
+
+
+class StreamKinds(NamedTuple):
+    """How to make the streams that a plain stream leads to; their modules import that one."""
+
+    keyed: "Callable[[DataStream, KeyOf, TypeInformation | None], KeyedStream]"
+    connected: "Callable[[DataStream, DataStream], ConnectedStreams]"
+
+
+@dataclass(eq=False, slots=True)
+class Draft:
+    """Steps of one environment."""
+
+    environment: "StreamExecutionEnvironment"
+    configuration: Configuration
+    config: ExecutionConfig
+    kinds: StreamKinds
+    python_files: list[str] = field(default_factory=list)
+    pending: list[Step] = field(default_factory=list)
+    """Written since the last execution."""
+    _ids: "count[int]" = field(default_factory=lambda: count(1))
+
+    @property
+    def settings(self) -> JobSettings:
+        """What the configuration says now; raises SettingsInvalid."""
+        return JobSettings.parse(self.configuration.to_dict())
+
+    def new_step(
+        self,
+        name: str,
+        kind: NodeKind,
+        make: Callable[[Settled], Factory],
+        inputs: tuple[tuple[Origin, ...], ...] = (),
+        functions: tuple[tuple[str, object], ...] = (),
+    ) -> Step:
+        """A step that is not pending; it has the parallelism that is set for all now."""
+        step = Step(next(self._ids), name, kind, make, inputs, functions)
+        parallelism = self.settings.parallelism
+        step.parallelism = parallelism if parallelism > 0 else None
+        return step
+
+    def add(
+        self,
+        name: str,
+        kind: NodeKind,
+        make: Callable[[Settled], Factory],
+        inputs: tuple[tuple[Origin, ...], ...] = (),
+        functions: tuple[tuple[str, object], ...] = (),
+    ) -> Step:
+        """A new step that the next execution will run."""
+        step = self.new_step(name, kind, make, inputs, functions)
+        self.pending.append(step)
+        return step
+
+
+def ready(factory: Factory) -> Callable[[Settled], Factory]:
+    """For a step that depends on no setting."""
+    return lambda settled: factory

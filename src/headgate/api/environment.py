@@ -1,0 +1,255 @@
+"""The environment: where a program begins, and what runs it.
+
+Each call of ``get_execution_environment`` gives a new one with default settings. Nothing is started
+and no Spark is needed before ``execute``. Parallelism: an operator has what it was given, else what
+the environment had when the operator was written, else what Spark has to offer, 4 at most.
+"""
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+from headgate.api.build import build_graph, build_program
+from headgate.api.checks import check_object, check_text, check_type
+from headgate.api.collection import collection_source
+from headgate.api.configuration import Configuration, ExecutionConfig, RuntimeExecutionMode
+from headgate.api.connected import ConnectedStreams
+from headgate.api.datastream import DataStream
+from headgate.api.draft import Draft, Factory, Origin, Settled, StreamKinds
+from headgate.api.face import check_timeout
+from headgate.api.functions import SourceFunction
+from headgate.api.job import JobClient, JobExecutionResult, RunningJob
+from headgate.api.keyed import KeyedStream
+from headgate.api.outside import outside
+from headgate.api.slots import SlotSharingGroup
+from headgate.api.source import Source
+from headgate.api.types import TypeInformation
+from headgate.base.errors import HeadgateError, PlanInvalid, UserFunctionFailed
+from headgate.base.settings import ExchangeSettings, JobSettings
+from headgate.core.chain.source_operator import SourceOperator
+from headgate.plan.job_graph import JobGraph, build_job_graph
+from headgate.plan.json_plan import execution_plan_json
+from headgate.plan.stream_graph import NodeKind, StreamGraph
+
+BUFFER_TIMEOUT = "execution.buffer-timeout.interval"
+
+
+class StreamExecutionEnvironment:
+    """Makes streams and executes what was made of them.
+
+    ::
+
+        env = StreamExecutionEnvironment.get_execution_environment()
+        env.from_collection([1, 2, 3]).map(lambda x: x * 2).print()
+        env.execute("doubles")
+    """
+
+    def __init__(self, configuration: Configuration | None = None) -> None:
+        self._configuration = Configuration()
+        for key, text in outside().settings().items():
+            self._configuration.set_string(key, text)
+        JobSettings.parse(self._configuration.to_dict())
+        self._config = ExecutionConfig(self._configuration)
+        kinds = StreamKinds(KeyedStream, ConnectedStreams)
+        self._draft = Draft(self, self._configuration, self._config, kinds)
+        self._groups: dict[str, SlotSharingGroup] = {}
+        if configuration is not None:
+            self.configure(configuration)
+
+    @staticmethod
+    def get_execution_environment(
+        configuration: Configuration | None = None,
+    ) -> "StreamExecutionEnvironment":
+        """A new environment, with these settings on top of those of the user and the defaults."""
+        return StreamExecutionEnvironment(configuration)
+
+    # Settings
+
+    def configure(self, configuration: Configuration) -> "StreamExecutionEnvironment":
+        """Take over all settings, unknown ones too; a known one that is wrong is refused."""
+        if not isinstance(configuration, Configuration):
+            raise PlanInvalid(f"configure() was given {configuration!r}; give a Configuration")
+        JobSettings.parse(configuration.to_dict())
+        self._configuration.add_all(configuration)
+        return self
+
+    def get_configuration(self) -> Configuration:
+        """The environment's own; changes to it count."""
+        return self._configuration
+
+    def get_config(self) -> ExecutionConfig:
+        """Object reuse, job parameters and so on."""
+        return self._config
+
+    def set_parallelism(self, parallelism: int) -> "StreamExecutionEnvironment":
+        """How many tasks each operator gets that is written from now on and sets none."""
+        self._config.set_parallelism(parallelism)
+        return self
+
+    def get_parallelism(self) -> int:
+        """What was set, else what Spark has to offer."""
+        parallelism = self._config.get_parallelism()
+        if parallelism > 0:
+            return parallelism
+        return outside().default_parallelism(self._configuration.to_dict())
+
+    def set_max_parallelism(self, max_parallelism: int) -> "StreamExecutionEnvironment":
+        """The number of key groups of operators that set none."""
+        self._config.set_max_parallelism(max_parallelism)
+        return self
+
+    def get_max_parallelism(self) -> int:
+        """-1: not set."""
+        return self._config.get_max_parallelism()
+
+    def set_runtime_mode(
+        self, execution_mode: RuntimeExecutionMode
+    ) -> "StreamExecutionEnvironment":
+        """STREAMING (the default), BATCH, or AUTOMATIC: BATCH if all sources end."""
+        if not isinstance(execution_mode, RuntimeExecutionMode):
+            raise PlanInvalid(
+                f"set_runtime_mode() was given {execution_mode!r}; "
+                f"give RuntimeExecutionMode.STREAMING, BATCH or AUTOMATIC"
+            )
+        self._configuration.set_string("execution.runtime-mode", execution_mode.value.value)
+        return self
+
+    def set_buffer_timeout(self, timeout_millis: int) -> "StreamExecutionEnvironment":
+        """How long records may wait for others on their way to the next task; -1: until full."""
+        check_timeout(timeout_millis, "the environment")
+        self._configuration.set_integer(BUFFER_TIMEOUT, timeout_millis)
+        return self
+
+    def get_buffer_timeout(self) -> int:
+        return ExchangeSettings.parse(self._configuration.to_dict()).buffer_timeout_ms
+
+    def disable_operator_chaining(self) -> "StreamExecutionEnvironment":
+        """Give every operator tasks of its own."""
+        self._configuration.set_boolean("pipeline.operator-chaining.enabled", False)
+        return self
+
+    def is_chaining_enabled(self) -> bool:
+        return self._draft.settings.chaining
+
+    def register_slot_sharing_group(
+        self, slot_sharing_group: SlotSharingGroup
+    ) -> "StreamExecutionEnvironment":
+        """Say what a group needs, which operators then name by its name."""
+        if not isinstance(slot_sharing_group, SlotSharingGroup):
+            raise PlanInvalid(
+                f"register_slot_sharing_group() was given {slot_sharing_group!r}; "
+                f"give a SlotSharingGroup"
+            )
+        self._groups[slot_sharing_group.get_name()] = slot_sharing_group
+        return self
+
+    def add_python_file(self, file_path: str) -> None:
+        """A module, package folder or zip that the functions import; it is sent to all workers."""
+        self._draft.python_files.append(check_text(file_path, "add_python_file"))
+
+    # Sources
+
+    def from_collection(
+        self, collection: Iterable[Any], type_info: TypeInformation | None = None
+    ) -> DataStream:
+        """The elements of a collection, in order, from a single task.
+
+        ``Types.ROW`` makes rows of tuples and lists, ``Types.TUPLE`` tuples.
+        """
+        source = collection_source(collection, type_info)
+        return self._from(source, "Collection Source", type_info, source, single=True)
+
+    def from_source(
+        self,
+        source: Source,
+        watermark_strategy: None = None,
+        source_name: str = "Source",
+        type_info: TypeInformation | None = None,
+    ) -> DataStream:
+        """The records of a source: ``env.from_source(FileSource(...), None, "logs")``."""
+        check_object(source, "from_source", ("splits", "open"), Source)
+        if watermark_strategy is not None:
+            raise PlanInvalid(
+                f"from_source() was given {watermark_strategy!r}; give None: "
+                f"this version of Headgate has no event time yet"
+            )
+        name = check_text(source_name, "from_source")
+        return self._from(source, name, check_type(type_info, "from_source"), source)
+
+    def add_source(
+        self,
+        source_func: SourceFunction[Any],
+        source_name: str = "Custom Source",
+        type_info: TypeInformation | None = None,
+    ) -> DataStream:
+        """The records that ``run(ctx)`` collects, from a single task."""
+        check_object(source_func, "add_source", ("run", "cancel"), SourceFunction)
+        source = outside().function_source(source_func)
+        name = check_text(source_name, "add_source")
+        type_info = check_type(type_info, "add_source")
+        return self._from(source, name, type_info, source_func, single=True)
+
+    def from_dataframe(self, df: object, name: str = "DataFrame") -> DataStream:
+        """The rows of a Spark DataFrame, as ``Row`` with its names; their order is not kept."""
+        source = outside().dataframe_source(df)
+        return self._from(source, check_text(name, "from_dataframe"), None, source)
+
+    # Execution
+
+    def execute(self, job_name: str | None = None) -> JobExecutionResult:
+        """Run what was written and wait for its end; then it is forgotten."""
+        return self._launch(job_name).wait()
+
+    def execute_async(self, job_name: str | None = None) -> JobClient:
+        """Run what was written without waiting; then it is forgotten."""
+        return JobClient(self._launch(job_name))
+
+    def get_execution_plan(self) -> str:
+        """The program as JSON: nodes with their inputs, parallelism and ways of shipping."""
+        graph = build_graph(self._draft, None, self._draft.pending, splits=False)
+        return execution_plan_json(graph)
+
+    def get_stream_graph(self) -> StreamGraph:
+        """One node for each operator; forgets nothing."""
+        return build_graph(self._draft, None, self._draft.pending)
+
+    def get_job_graph(self) -> JobGraph:
+        """One vertex for each chain of operators; forgets nothing."""
+        return build_job_graph(self.get_stream_graph())
+
+    def close(self) -> None:
+        """Forget what was written."""
+        self._draft.pending.clear()
+
+    def _launch(self, job_name: str | None) -> RunningJob:
+        program = build_program(self._draft, job_name, self._draft.pending)
+        self._draft.pending.clear()
+        return outside().launch(program)
+
+    def _from(
+        self,
+        source: Source,
+        name: str,
+        type_info: TypeInformation | None,
+        function: object,
+        single: bool = False,
+    ) -> DataStream:
+        def make(settled: Settled) -> Factory:
+            splits = _splits_of(source, step.name, settled) if settled.with_splits else ()
+            return partial(SourceOperator, source, splits)
+
+        step = self._draft.add(name, NodeKind.SOURCE, make, (), (("source", function),))
+        step.source = source
+        if single:
+            step.parallelism = 1
+            step.is_non_parallel = True
+        return DataStream(self._draft, [Origin(step)], type_info)
+
+
+def _splits_of(source: Source, name: str, settled: Settled) -> tuple[object, ...]:
+    try:
+        return tuple(source.splits(settled.parallelism))
+    except HeadgateError:
+        raise
+    except Exception as error:
+        raise UserFunctionFailed(name, error, "in splits()") from error

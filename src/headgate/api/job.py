@@ -1,0 +1,127 @@
+"""A job that was started, as its program sees it: client, status, result."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Generic, Protocol, TypeVar
+
+_Value = TypeVar("_Value")
+
+
+class JobStatus(Enum):
+    """Where a job stands."""
+
+    INITIALIZING = 0
+    CREATED = 1
+    RUNNING = 2
+    FAILING = 3
+    FAILED = 4
+    CANCELLING = 5
+    CANCELED = 6
+    FINISHED = 7
+    RESTARTING = 8
+    SUSPENDED = 9
+    RECONCILING = 10
+
+    def is_globally_terminal_state(self) -> bool:
+        """Whether the job has ended for good."""
+        return self in (JobStatus.FAILED, JobStatus.CANCELED, JobStatus.FINISHED)
+
+    def is_terminal_state(self) -> bool:
+        """Whether it does not run on here."""
+        return self.is_globally_terminal_state() or self is JobStatus.SUSPENDED
+
+
+@dataclass(frozen=True, slots=True)
+class JobExecutionResult:
+    """What is left of a job that has finished."""
+
+    job_id: str
+    net_runtime_ms: int = 0
+    accumulators: Mapping[str, object] = field(default_factory=dict)
+
+    def get_job_id(self) -> str:
+        return self.job_id
+
+    def is_job_execution_result(self) -> bool:
+        return True
+
+    def get_net_runtime(self) -> int:
+        """Milliseconds from the start of the tasks to the end of the last."""
+        return self.net_runtime_ms
+
+    def get_accumulator_result(self, accumulator_name: str) -> object:
+        return self.accumulators[accumulator_name]
+
+    def get_all_accumulator_results(self) -> dict[str, object]:
+        return dict(self.accumulators)
+
+
+class RunningJob(Protocol):
+    """What the rooms above give for a program that they have started."""
+
+    @property
+    def job_id(self) -> str: ...
+
+    def status(self) -> JobStatus: ...
+
+    def cancel(self) -> None:
+        """Ask all tasks to end; returns when they have."""
+
+    def wait(self) -> JobExecutionResult:
+        """Until the job ends; raises what made it fail, also if it was cancelled."""
+
+    def metrics(self) -> Mapping[str, object]:
+        """Figures by name, as they are now."""
+
+
+class CompletableFuture(Generic[_Value]):
+    """An answer that may take a while; ``result`` waits for it."""
+
+    def __init__(self, ask: Callable[[], _Value], is_done: Callable[[], bool]) -> None:
+        self._ask = ask
+        self._is_done = is_done
+
+    def done(self) -> bool:
+        return self._is_done()
+
+    def result(self) -> _Value:
+        """Waits; raises what went wrong."""
+        return self._ask()
+
+    def exception(self) -> Exception | None:
+        """Waits; what went wrong, or None."""
+        try:
+            self._ask()
+        except Exception as error:
+            return error
+        return None
+
+
+class JobClient:
+    """Talks to a running job. The answers are futures, as in PyFlink: call ``result()``."""
+
+    def __init__(self, job: RunningJob) -> None:
+        self._job = job
+
+    def get_job_id(self) -> str:
+        return self._job.job_id
+
+    def get_job_status(self) -> CompletableFuture[JobStatus]:
+        return CompletableFuture(self._job.status, lambda: True)
+
+    def cancel(self) -> CompletableFuture[None]:
+        """Begins at once; the future waits for the end."""
+        self._job.cancel()
+        return CompletableFuture(lambda: None, self._has_ended)
+
+    def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
+        """``result()`` waits for the end of the job and raises what made it fail."""
+        return CompletableFuture(self._job.wait, self._has_ended)
+
+    def get_metrics(self) -> dict[str, object]:
+        """Figures of the job by name, as they are now."""
+        return dict(self._job.metrics())
+
+    def _has_ended(self) -> bool:
+        return self._job.status().is_globally_terminal_state()

@@ -1,0 +1,81 @@
+"""The outside: what a program needs from rooms above the API, which it does not know.
+
+The package's door, ``headgate/__init__.py``, says how to get it. Nothing is imported before it is
+used, so that ``import headgate`` stays quick and programs can be written where no Spark is.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from headgate.api.functions import SourceFunction
+    from headgate.api.job import RunningJob
+    from headgate.api.program import Program
+    from headgate.api.source import Sink, Source
+
+
+class Results(Iterator[object], Protocol):
+    """Records of a running job, in the order of their arrival; raises what made the job fail."""
+
+    def close(self) -> None:
+        """Nobody wants the rest: cancel the job if it runs; idempotent."""
+
+    def abandon(self) -> None:
+        """The same without waiting for its end."""
+
+
+class Outside(Protocol):
+    """Runs programs, and brings data in and out.
+
+    ``node`` is the id of the sink node in ``program.graph`` that was made with the sink from here;
+    the sink itself stands in ``program.graph.nodes[node].functions`` with the role "sink".
+    """
+
+    def settings(self) -> Mapping[str, str]:
+        """What flags, environment variables and files say; a new environment begins with it."""
+
+    def default_parallelism(self, configuration: Mapping[str, str]) -> int:
+        """Of operators that set none, in an environment that sets none."""
+
+    def launch(self, program: "Program") -> "RunningJob":
+        """Start it; does not wait for its end."""
+
+    def collect_sink(self) -> "Sink":
+        """A sink of parallelism 1 for ``collect``."""
+
+    def collect(self, program: "Program", node: int) -> Results:
+        """Start it and bring what comes to the sink."""
+
+    def dataframe_sink(self, schema: object) -> "Sink":
+        """A sink for ``to_dataframe``."""
+
+    def to_dataframe(self, program: "Program", node: int, schema: object) -> object:
+        """A lazy DataFrame of what would come to the sink; each action on it runs the program."""
+
+    def dataframe_source(self, dataframe: object) -> "Source":
+        """The rows of a DataFrame."""
+
+    def function_source(self, function: "SourceFunction[object]") -> "Source":
+        """Runs a user's source function."""
+
+    def print_sink(self, sink_identifier: str | None) -> "Sink":
+        """Prints records where the user can see them."""
+
+
+class _Hook:
+    opener: Callable[[], Outside] | None = None
+    opened: Outside | None = None
+
+
+def set_outside(opener: Callable[[], Outside]) -> None:
+    """Say how to get it; called once by the package, and by tests that bring their own."""
+    _Hook.opener = staticmethod(opener)
+    _Hook.opened = None
+
+
+def outside() -> Outside:
+    """The outside; opened when it is first used."""
+    if _Hook.opened is None:
+        assert _Hook.opener is not None, "headgate/__init__.py says how to get the outside"
+        _Hook.opened = _Hook.opener()
+    return _Hook.opened

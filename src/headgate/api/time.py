@@ -1,0 +1,84 @@
+"""Spans and points of time, as a user writes them. Nothing here reads a clock."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Time:
+    """A span in milliseconds: ``Time.seconds(5)``."""
+
+    _milliseconds: int
+
+    def to_milliseconds(self) -> int:
+        return self._milliseconds
+
+    @staticmethod
+    def milliseconds(milliseconds: int) -> "Time":
+        return Time(milliseconds)
+
+    @staticmethod
+    def seconds(seconds: int) -> "Time":
+        return Time(seconds * 1000)
+
+    @staticmethod
+    def minutes(minutes: int) -> "Time":
+        return Time(minutes * 60_000)
+
+    @staticmethod
+    def hours(hours: int) -> "Time":
+        return Time(hours * 3_600_000)
+
+    @staticmethod
+    def days(days: int) -> "Time":
+        return Time(days * 86_400_000)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Duration:
+    """A span in nanoseconds: ``Duration.of_seconds(5)``."""
+
+    nanos: int
+
+    def to_millis(self) -> int:
+        """Whole milliseconds, rounded down."""
+        return self.nanos // 1_000_000
+
+    @staticmethod
+    def of_nanos(nanos: int) -> "Duration":
+        return Duration(nanos)
+
+    @staticmethod
+    def of_millis(millis: int) -> "Duration":
+        return Duration(millis * 1_000_000)
+
+    @staticmethod
+    def of_seconds(seconds: int, nano_adjustment: int | None = None) -> "Duration":
+        return Duration(seconds * 1_000_000_000 + (nano_adjustment or 0))
+
+    @staticmethod
+    def of_minutes(minutes: int) -> "Duration":
+        return Duration.of_seconds(minutes * 60)
+
+    @staticmethod
+    def of_hours(hours: int) -> "Duration":
+        return Duration.of_seconds(hours * 3600)
+
+    @staticmethod
+    def of_days(days: int) -> "Duration":
+        return Duration.of_seconds(days * 86_400)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Instant:
+    """A point in time: seconds since 1970 (UTC) and nanoseconds on top."""
+
+    seconds: int
+    nanos: int = 0
+
+    def to_epoch_milli(self) -> int:
+        return self.seconds * 1000 + self.nanos // 1_000_000
+
+    @staticmethod
+    def of_epoch_milli(epoch_milli: int) -> "Instant":
+        seconds, millis = divmod(epoch_milli, 1000)
+        return Instant(seconds, millis * 1_000_000)

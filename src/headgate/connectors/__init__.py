@@ -1,0 +1,1 @@
+"""Sources and sinks that meet the world: files, sockets, generators, the terminal."""

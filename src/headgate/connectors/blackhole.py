@@ -1,0 +1,22 @@
+"""A sink that forgets: to measure what stands before it, or to run a branch for its effects."""
+
+from dataclasses import dataclass
+
+from headgate.api.source import Sink, SinkWriter
+from headgate.base.elements import Record
+from headgate.core.chain.context import OperatorContext
+
+
+@dataclass(frozen=True)
+class DiscardSink(Sink):
+    """Takes everything and keeps nothing."""
+
+    def create_writer(self, context: OperatorContext) -> "DiscardWriter":
+        return DiscardWriter()
+
+
+class DiscardWriter(SinkWriter):
+    """Forgets the records of one task."""
+
+    def write(self, records: list[Record]) -> None:
+        pass

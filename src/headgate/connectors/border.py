@@ -1,0 +1,236 @@
+"""The border between a Spark task and the tasks of a job that run in its process.
+
+Spark's rows come in through inlets, one for each DataFrame; records leave through an outlet. Tasks
+find theirs by its token. Law: nothing is lost and nothing waits for ever: an inlet that is full
+makes Spark wait, unless a task starves for rows of another one, which may stand behind in the
+input; then the full one goes on in a file. After ``close`` no token and no file is left.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import Final
+
+import pyarrow as pa
+
+from headgate.base.errors import TaskCancelled
+from headgate.connectors.spill import Spill
+
+ROOM_BYTES: Final = 8 * 1024 * 1024
+"""An inlet or outlet that holds this much is full."""
+
+Sort = Callable[[pa.RecordBatch], Iterable[tuple[int, pa.RecordBatch]]]
+"""Which parts of a batch of the input belong to which inlet."""
+
+
+class Inlet:
+    """Rows of one DataFrame on their way to the one task here that reads them."""
+
+    def __init__(self, border: "Border") -> None:
+        self._border = border
+        self.batches: deque[pa.RecordBatch] = deque()
+        self.held_bytes = 0
+        self.spill = Spill()
+        self.starves = False
+        self.was_opened = False
+        self.is_closed = False
+
+    @property
+    def is_full(self) -> bool:
+        return self.held_bytes >= self._border.room_bytes
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.batches and not self.spill
+
+    def open(self) -> "Inlet":
+        self.was_opened = True
+        return self
+
+    def take(self) -> "pa.RecordBatch | None":
+        """The next batch; None: nothing now, or nothing more if ``has_ended``."""
+        return self._border.take_from(self)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether all rows were taken; raises what broke the input."""
+        return self._border.has_ended(self)
+
+    def close(self) -> None:
+        """What still comes is dropped."""
+        self._border.close_inlet(self)
+
+
+class Border:
+    """Open from its construction to ``close``."""
+
+    def __init__(
+        self, inlets: Sequence[str], outlet: str | None, room_bytes: int = ROOM_BYTES
+    ) -> None:
+        """Tokens of the inlets and of the outlet, if there is one."""
+        self.room_bytes = room_bytes
+        self._changed = threading.Condition()
+        self._inlets = [Inlet(self) for _ in inlets]
+        self._fed = False
+        self._feeding_error: Exception | None = None
+        self._outgoing: deque[pa.RecordBatch] = deque()
+        self._outgoing_bytes = 0
+        self._ended = False
+        self._closed = False
+        self._tokens = [*inlets, *([] if outlet is None else [outlet])]
+        _inlets.update(zip(inlets, self._inlets, strict=True))
+        if outlet is not None:
+            _outlets[outlet] = self
+
+    # Spark's side.
+
+    def feed(self, batches: Iterable[pa.RecordBatch], sort: Sort) -> None:
+        """Bring all of Spark's input to the inlets; on a thread of its own."""
+        error: Exception | None = None
+        try:
+            for batch in batches:
+                for number, part in sort(batch):
+                    self._put(self._inlets[number], part)
+        except _Closed:
+            return
+        except Exception as raised:
+            error = raised
+        with self._changed:
+            self._fed = True
+            self._feeding_error = error
+
+    @property
+    def is_fed(self) -> bool:
+        """Whether the whole input was taken."""
+        return self._fed
+
+    def outgoing(self) -> Iterator[pa.RecordBatch]:
+        """What tasks have sent, until ``end`` was called and everything is out."""
+        while True:
+            with self._changed:
+                while not self._outgoing and not self._ended:
+                    self._changed.wait()
+                if not self._outgoing:
+                    return
+                batch = self._outgoing.popleft()
+                self._outgoing_bytes -= batch.nbytes
+                self._changed.notify_all()
+            yield batch
+
+    def end(self) -> None:
+        """No task sends any more."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def check(self) -> None:
+        """After a run that has finished: every row was read."""
+        left = [number for number, inlet in enumerate(self._inlets) if not inlet.is_empty]
+        assert self._fed, "the run has finished before its input"
+        assert not left, f"rows of input {left} are left; no task here reads them"
+
+    def close(self) -> None:
+        """Wake everybody who waits; idempotent."""
+        with self._changed:
+            self._closed = self._ended = True
+            self._outgoing.clear()
+            for inlet in self._inlets:
+                inlet.batches.clear()
+                inlet.spill.close()
+            self._changed.notify_all()
+        for token in self._tokens:
+            _inlets.pop(token, None)
+            _outlets.pop(token, None)
+
+    def __enter__(self) -> "Border":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # The side of the tasks.
+
+    def send(self, batch: pa.RecordBatch) -> None:
+        """Hand a batch to Spark; waits while that is behind."""
+        with self._changed:
+            while self._outgoing_bytes >= self.room_bytes and not self._closed:
+                self._changed.wait()
+            if self._closed:
+                raise TaskCancelled("Spark takes no more rows")
+            self._outgoing.append(batch)
+            self._outgoing_bytes += batch.nbytes
+            self._changed.notify_all()
+
+    def take_from(self, inlet: Inlet) -> "pa.RecordBatch | None":
+        with self._changed:
+            if self._closed:
+                raise TaskCancelled("Spark gives no more rows")
+            if inlet.batches:
+                batch = inlet.batches.popleft()
+                inlet.held_bytes -= batch.nbytes
+            elif inlet.spill:
+                return inlet.spill.take()
+            else:
+                inlet.starves = not self._fed
+                batch = None
+            self._changed.notify_all()
+            return batch
+
+    def has_ended(self, inlet: Inlet) -> bool:
+        with self._changed:
+            if self._feeding_error is not None:
+                raise self._feeding_error
+            return self._fed and inlet.is_empty
+
+    def close_inlet(self, inlet: Inlet) -> None:
+        with self._changed:
+            inlet.is_closed = True
+            inlet.starves = False
+            inlet.batches.clear()
+            inlet.spill.close()
+            self._changed.notify_all()
+
+    def _put(self, inlet: Inlet, batch: pa.RecordBatch) -> None:
+        with self._changed:
+            while inlet.is_full and not self._closed and not inlet.is_closed:
+                if any(other.starves for other in self._inlets if other is not inlet):
+                    inlet.spill.put(batch)
+                    return
+                self._changed.wait()
+            if self._closed:
+                raise _Closed
+            if not inlet.is_closed:
+                inlet.starves = False
+                inlet.batches.append(batch)
+                inlet.held_bytes += batch.nbytes
+
+
+class _Closed(Exception):
+    """Ends the feeding."""
+
+
+_inlets: dict[str, Inlet] = {}
+_outlets: dict[str, Border] = {}
+
+
+def inlet_of(token: str) -> Inlet:
+    """The inlet of a DataFrame in this process."""
+    assert token in _inlets, "rows of a DataFrame come only to tasks that Spark has started"
+    return _inlets[token].open()
+
+
+def outlet_of(token: str) -> Border:
+    """Where records leave this process as rows."""
+    assert token in _outlets, "rows of a DataFrame leave only from tasks that Spark has started"
+    return _outlets[token]
+
+
+def open_tokens() -> list[str]:
+    """Of the borders that are open in this process."""
+    return [*_inlets, *_outlets]

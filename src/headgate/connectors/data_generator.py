@@ -1,0 +1,150 @@
+"""Records made by a user's function of their index: load for examples, tests and benchmarks.
+
+Task *i* of *n* makes the indices i, i + n, i + 2n …, so that all tasks move on together when the
+function derives event times from the index. Law: every index below the count is made exactly once;
+in any stretch of time a limited source makes at most rate · time records and one burst.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from headgate.api.source import Source, SplitReader
+from headgate.base.elements import Record
+from headgate.base.errors import PlanInvalid
+from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.guest import Guest
+
+BURST_S: Final = 0.1
+"""What a reader that was held up may make good at once, as a stretch of time."""
+GRAIN_S: Final = 0.001
+"""High rates are handed out in portions of this much time: a call per list, not per record."""
+
+
+@dataclass(frozen=True)
+class DataGeneratorSource(Source):
+    """``generator_function(index)`` for the indices 0, 1, 2 … up to ``count``, or without end.
+
+    The function may also be an object with ``map(index)`` and perhaps ``open`` and ``close``.
+    ``records_per_second`` is the rate of the whole source; its tasks share it evenly.
+    """
+
+    generator_function: Callable[[int], Record]
+    count: int | None = None
+    records_per_second: float | None = None
+    clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
+        if self.count is not None and self.count < 0:
+            raise PlanInvalid(f"DataGeneratorSource: count is {self.count}; give 0 or more")
+        if self.records_per_second is not None and not self.records_per_second > 0:
+            raise PlanInvalid(
+                f"DataGeneratorSource: records_per_second is {self.records_per_second}; "
+                f"give more than 0, or None for no limit"
+            )
+
+    @property
+    def bounded(self) -> bool:
+        return self.count is not None
+
+    def splits(self, parallelism: int) -> Sequence["IndexSplit"]:
+        tasks = parallelism if self.count is None else min(parallelism, self.count)
+        return [IndexSplit(first=task, step=tasks) for task in range(tasks)]
+
+    def open(
+        self, split: object, position: object, context: OperatorContext
+    ) -> "DataGeneratorReader":
+        assert isinstance(split, IndexSplit), split
+        rate = self.records_per_second
+        pace = None if rate is None else Pace(rate / split.step, self.clock)
+        first = split.first
+        if position is not None:
+            assert isinstance(position, int), position
+            first = position
+        guest = Guest(self.generator_function, "map")
+        try:
+            guest.open(context)
+        except BaseException:
+            guest.close()
+            raise
+        return DataGeneratorReader(guest, first, split.step, self.count, pace)
+
+
+@dataclass(frozen=True)
+class IndexSplit:
+    """Every ``step``-th index from ``first`` on; step is also the number of splits."""
+
+    first: int
+    step: int
+
+
+class DataGeneratorReader(SplitReader):
+    """Makes the records of one split. The position is the next index."""
+
+    def __init__(
+        self, guest: Guest, first: int, step: int, count: int | None, pace: "Pace | None"
+    ) -> None:
+        self._guest = guest
+        self._call = guest.call
+        self._next = first
+        self._step = step
+        self._count = count
+        self._pace = pace
+
+    def poll(self, limit: int) -> list[Record] | None:
+        first, step = self._next, self._step
+        if self._count is not None:
+            left = -((first - self._count) // step)
+            if left <= 0:
+                return None
+            limit = min(limit, left)
+        if self._pace is not None:
+            limit = self._pace.take(limit)
+        end = first + limit * step
+        records = list(map(self._call, range(first, end, step)))
+        self._next = end
+        return records
+
+    def wait_ms(self) -> float:
+        return 0.0 if self._pace is None else self._pace.wait_ms()
+
+    def position(self) -> int:
+        return self._next
+
+    def close(self) -> None:
+        self._guest.close()
+
+
+class Pace:
+    """A bucket that fills at a rate. Law: it never holds more than one burst."""
+
+    def __init__(self, per_second: float, clock: Callable[[], float]) -> None:
+        self._per_second = per_second
+        self._clock = clock
+        self._portion = max(1.0, per_second * GRAIN_S)
+        self._burst = max(self._portion, per_second * BURST_S)
+        self._filled = self._portion
+        self._wanted = self._portion
+        self._seen = clock()
+
+    def take(self, limit: int) -> int:
+        """How many of ``limit`` records may be made now; 0 if not even a portion is due."""
+        self._fill()
+        self._wanted = min(self._portion, limit)
+        if self._filled < self._wanted:
+            return 0
+        taken = min(limit, int(self._filled))
+        self._filled -= taken
+        return taken
+
+    def wait_ms(self) -> float:
+        """Until a portion is due; at least a grain, for what comes late is made good."""
+        self._fill()
+        missing = self._wanted - self._filled
+        return 1000 * max(GRAIN_S, missing / self._per_second)
+
+    def _fill(self) -> None:
+        now = self._clock()
+        self._filled = min(self._burst, self._filled + (now - self._seen) * self._per_second)
+        self._seen = now

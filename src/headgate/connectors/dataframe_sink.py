@@ -1,0 +1,69 @@
+"""Records as rows of a Spark DataFrame; they leave each process through its border.
+
+Law: when ``flush`` has returned, all rows were handed over. Batches are as large as Spark likes
+them, in rows and in bytes.
+"""
+
+import secrets
+from typing import Any, Final
+
+from headgate.api.source import Sink, SinkWriter
+from headgate.connectors.arrow_columns import ColumnMaker, RowShape
+from headgate.connectors.border import Border, outlet_of
+from headgate.core.chain.context import OperatorContext
+
+MOST_ROWS: Final = 10_000
+FIRST_ROWS: Final = 64
+"""Of the first batch, by which the size of the others is found."""
+BATCH_BYTES: Final = 4 * 1024 * 1024
+
+
+class DataFrameSink(Sink):
+    """The shape is known when the DataFrame is made; ``schema`` is what the user has given."""
+
+    def __init__(self, schema: object) -> None:
+        self.schema: object = schema
+        self.shape: RowShape | None = None
+        self.token = secrets.token_hex(8)
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "schema": None}
+
+    def create_writer(self, context: OperatorContext) -> SinkWriter:
+        assert self.shape is not None, "the schema was not read before the job was launched"
+        maker = ColumnMaker(self.shape, context.operator)
+        return RowWriter(outlet_of(self.token), maker, len(self.shape.names))
+
+
+class RowWriter(SinkWriter):
+    """Gathers values column by column. ``write`` may wait for Spark to take earlier rows."""
+
+    def __init__(self, border: Border, maker: ColumnMaker, width: int) -> None:
+        self._border = border
+        self._maker = maker
+        self._columns: list[list[Any]] = [[] for _ in range(width)]
+        self._target = FIRST_ROWS
+
+    def write(self, records: list[Any]) -> None:
+        start = 0
+        while start < len(records):
+            part = records[start : start + self._target - len(self._columns[0])]
+            start += len(part)
+            for column, values in zip(self._columns, self._maker.columns(part), strict=True):
+                column.extend(values)
+            if len(self._columns[0]) >= self._target:
+                self.flush()
+
+    def flush(self) -> None:
+        rows = len(self._columns[0])
+        if not rows:
+            return
+        batch = self._maker.batch(self._columns)
+        for column in self._columns:
+            column.clear()
+        fitting = rows * BATCH_BYTES // max(1, batch.nbytes)
+        self._target = max(1, min(MOST_ROWS, fitting))
+        self._border.send(batch)
+
+    def close(self) -> None:
+        self._columns = [[] for _ in self._columns]

@@ -1,0 +1,211 @@
+"""An outside for tests: runs a program in one task for each operator, one operator after the other.
+
+The operators are the real ones; there is no chain, no channel and no copying. Sources must end.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from headgate.api.functions import SourceFunction
+from headgate.api.job import JobExecutionResult, JobStatus
+from headgate.api.program import Program
+from headgate.api.source import Sink, SinkWriter, Source, SplitReader
+from headgate.base.elements import Bundle, LatencyMarker, Record, StreamStatus, Watermark
+from headgate.core.chain.context import OperatorContext, TaskInfo
+from headgate.core.chain.operator import Operator
+from headgate.core.chain.source_operator import Polled, SourceOperator
+from headgate.plan.stream_graph import StreamEdge, StreamGraph, StreamNode
+
+DEFAULT_PARALLELISM = 3
+
+
+class OneTaskOutside:
+    """Remembers the programs it was given."""
+
+    def __init__(self) -> None:
+        self.programs: list[Program] = []
+        self.printed: list[str] = []
+        self.closed = 0
+        self.given: dict[str, str] = {}
+
+    def settings(self) -> Mapping[str, str]:
+        return self.given
+
+    def default_parallelism(self, configuration: Mapping[str, str]) -> int:
+        return DEFAULT_PARALLELISM
+
+    def launch(self, program: Program) -> "EndedJob":
+        self.programs.append(program)
+        run(program)
+        return EndedJob(f"job-{len(self.programs)}")
+
+    def collect_sink(self) -> "ListSink":
+        return ListSink()
+
+    def collect(self, program: Program, node: int) -> "ListResults":
+        self.launch(program)
+        (role, sink) = program.graph.nodes[node].functions[0]
+        assert role == "sink" and isinstance(sink, ListSink)
+        return ListResults(self, iter(sink.records))
+
+    def dataframe_sink(self, schema: object) -> "ListSink":
+        return ListSink()
+
+    def to_dataframe(self, program: Program, node: int, schema: object) -> object:
+        return (program, node, schema)
+
+    def dataframe_source(self, dataframe: object) -> Source:
+        assert isinstance(dataframe, list)
+        return ListSource(dataframe)
+
+    def function_source(self, function: SourceFunction[Record]) -> Source:
+        gathered = Gathered()
+        function.run(gathered)
+        return ListSource(gathered.records)
+
+    def print_sink(self, sink_identifier: str | None) -> "ListSink":
+        return ListSink(self.printed)
+
+
+@dataclass
+class EndedJob:
+    job_id: str
+
+    def status(self) -> JobStatus:
+        return JobStatus.FINISHED
+
+    def cancel(self) -> None:
+        pass
+
+    def wait(self) -> JobExecutionResult:
+        return JobExecutionResult(self.job_id, 7)
+
+    def metrics(self) -> Mapping[str, object]:
+        return {"records": 1}
+
+
+@dataclass
+class ListResults:
+    outside: OneTaskOutside
+    records: Iterator[Record]
+
+    def __iter__(self) -> "ListResults":
+        return self
+
+    def __next__(self) -> Record:
+        return next(self.records)
+
+    def abandon(self) -> None:
+        """Reading on is impossible, and nothing runs here."""
+
+    def close(self) -> None:
+        self.outside.closed += 1
+
+
+@dataclass(frozen=True)
+class ListSink(Sink):
+    records: list[Record] = field(default_factory=list)
+
+    def create_writer(self, context: OperatorContext) -> SinkWriter:
+        return ListWriter(self.records)
+
+
+class ListWriter(SinkWriter):
+    def __init__(self, records: list[Record]) -> None:
+        self.records = records
+
+    def write(self, records: list[Record]) -> None:
+        self.records += records
+
+
+@dataclass(frozen=True)
+class ListSource(Source):
+    """A split for each record."""
+
+    records: list[Record]
+    bounded: bool = True
+
+    def splits(self, parallelism: int) -> list[Record]:
+        return self.records
+
+    def open(self, split: object, position: object, context: OperatorContext) -> SplitReader:
+        return ListReader([split])
+
+
+class ListReader(SplitReader):
+    def __init__(self, records: list[Record]) -> None:
+        self.records = records
+
+    def poll(self, limit: int) -> list[Record] | None:
+        records, self.records = self.records[:limit], self.records[limit:]
+        return records or None
+
+
+class Gathered:
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+
+    def collect(self, element: Record) -> None:
+        self.records.append(element)
+
+    def collect_with_timestamp(self, element: Record, timestamp: int) -> None:
+        self.records.append(element)
+
+
+def run(program: Program) -> None:
+    outputs: dict[int, Kept] = {}
+    for node in program.graph.in_order():
+        outputs[node.id] = Kept()
+        operator = node.make()
+        operator.set_up(outputs[node.id])
+        task = TaskInfo(program.name, node.name, 0, 1, parameters=program.parameters)
+        try:
+            operator.open(OperatorContext(node.name, task, lambda: 0))
+            _feed(program.graph, node, operator, outputs)
+            operator.finish()
+        finally:
+            operator.close()
+
+
+def _feed(
+    graph: StreamGraph, node: StreamNode, operator: Operator, outputs: "dict[int, Kept]"
+) -> None:
+    if isinstance(operator, SourceOperator):
+        while operator.poll() is not Polled.ENDED:
+            pass
+    for edge in graph.inputs_of(node.id):
+        operator.process(Bundle(_travelling(graph, edge, outputs[edge.source])), edge.input)
+    for number in range(operator.inputs):
+        operator.end_input(number)
+
+
+def _travelling(graph: StreamGraph, edge: StreamEdge, output: "Kept") -> list[Record]:
+    records = output.sides.get(edge.tag, []) if edge.tag else output.records
+    if edge.selected is None:
+        return list(records)
+    selectors = graph.nodes[edge.source].selectors
+    return [r for r in records if any(edge.selected.intersection(s(r)) for s in selectors)]
+
+
+class Kept:
+    """An output that keeps everything."""
+
+    def __init__(self) -> None:
+        self.watermark_ms = 0
+        self.records: list[Record] = []
+        self.sides: dict[str, list[Record]] = {}
+
+    def collect(self, bundle: Bundle) -> None:
+        self.records += bundle.records
+
+    def collect_side(self, tag: str, bundle: Bundle) -> None:
+        self.sides.setdefault(tag, []).extend(bundle.records)
+
+    def emit_watermark(self, watermark: Watermark) -> None:
+        pass
+
+    def emit_status(self, status: StreamStatus) -> None:
+        pass
+
+    def emit_marker(self, marker: LatencyMarker) -> None:
+        pass

@@ -1,0 +1,130 @@
+"""Configuration: typed texts, unknown keys, and what an environment makes of them."""
+
+import pytest
+
+from headgate.base.errors import PlanInvalid, SettingsInvalid
+from headgate.common import Configuration
+from headgate.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
+
+
+def test_values_come_back_as_they_were_set() -> None:
+    configuration = (
+        Configuration()
+        .set_string("a", "text")
+        .set_integer("b", 3)
+        .set_boolean("c", True)
+        .set_float("d", 0.1)
+        .set_bytearray("e", bytearray(b"\x00\xff"))
+    )
+    assert configuration.get_string("a", "") == "text"
+    assert configuration.get_integer("b", 0) == 3
+    assert configuration.get_boolean("c", False) is True
+    assert configuration.get_float("d", 0) == 0.1
+    assert configuration.get_bytearray("e", bytearray()) == bytearray(b"\x00\xff")
+    assert configuration.to_dict() == {"a": "text", "b": "3", "c": "true", "d": "0.1", "e": "00ff"}
+
+
+def test_a_missing_key_gives_the_default() -> None:
+    configuration = Configuration()
+    assert configuration.get_string("k", "x") == "x"
+    assert configuration.get_integer("k", 4) == 4
+    assert configuration.get_boolean("k", True) is True
+    assert configuration.get_float("k", 1) == 1.0
+
+
+def test_a_text_of_another_kind_is_told_by_its_key() -> None:
+    configuration = Configuration().set_string("k", "many")
+    for read in (configuration.get_integer, configuration.get_boolean, configuration.get_float):
+        with pytest.raises(SettingsInvalid, match="setting k: 'many' is not"):
+            read("k", 1)
+
+
+def test_keys_can_be_listed_removed_and_taken_over() -> None:
+    one = Configuration().set_string("a", "1")
+    two = Configuration(one).set_string("b", "2")
+    assert one.key_set() == {"a"}
+    assert two.contains_key("b") and not one.contains_key("b")
+    assert two.remove_config("b") and not two.remove_config("b")
+    assert one == two
+    assert Configuration().add_all(one, "p.").to_dict() == {"p.a": "1"}
+    target: dict[str, str] = {}
+    one.add_all_to_dict(target)
+    assert target == {"a": "1"}
+    assert repr(one) == "Configuration({'a': '1'})"
+
+
+def test_environment_keeps_keys_that_nobody_knows(env: StreamExecutionEnvironment) -> None:
+    env.configure(Configuration().set_string("my.own.key", "x"))
+    env.get_configuration().set_string("another", "y")
+    assert env.get_configuration().get_string("my.own.key", "") == "x"
+    assert env.get_configuration().get_string("another", "") == "y"
+
+
+def test_environment_refuses_a_known_key_with_a_wrong_value(
+    env: StreamExecutionEnvironment,
+) -> None:
+    with pytest.raises(SettingsInvalid, match=r"parallelism\.default"):
+        env.configure(Configuration().set_string("parallelism.default", "many"))
+    with pytest.raises(PlanInvalid, match="give a Configuration"):
+        env.configure({"parallelism.default": "2"})  # type: ignore[arg-type]
+    assert env.get_configuration().to_dict() == {}
+
+
+def test_settings_of_the_exchange_are_checked_before_the_job_starts(
+    env: StreamExecutionEnvironment,
+) -> None:
+    env.configure(Configuration().set_string("exchange.burst-frames", "0"))
+    env.from_collection([1])
+    with pytest.raises(SettingsInvalid, match="burst-frames"):
+        env.execute()
+
+
+def test_configuration_reaches_operators_and_graph() -> None:
+    configuration = (
+        Configuration()
+        .set_integer("parallelism.default", 2)
+        .set_integer("pipeline.max-parallelism", 64)
+        .set_string("execution.runtime-mode", "BATCH")
+        .set_boolean("pipeline.object-reuse", True)
+        .set_boolean("pipeline.operator-chaining.enabled", False)
+        .set_string("execution.buffer-timeout.interval", "20 ms")
+        .set_string("pipeline.name", "mine")
+    )
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    env.from_collection([1]).map(str)
+    graph = env.get_stream_graph()
+    assert (graph.batch, graph.object_reuse, graph.chaining) == (True, True, False)
+    assert (graph.buffer_timeout_ms, graph.job_name) == (20, "mine")
+    assert [(n.parallelism, n.max_parallelism) for n in graph.nodes.values()] == [(1, 64), (2, 64)]
+
+
+def test_methods_of_the_environment_write_the_same_keys(env: StreamExecutionEnvironment) -> None:
+    env.set_parallelism(2).set_max_parallelism(8).set_buffer_timeout(-1)
+    env.set_runtime_mode(RuntimeExecutionMode.BATCH).disable_operator_chaining()
+    env.get_config().enable_object_reuse()
+    assert env.get_configuration().to_dict() == {
+        "parallelism.default": "2",
+        "pipeline.max-parallelism": "8",
+        "execution.buffer-timeout.interval": "-1",
+        "execution.runtime-mode": "batch",
+        "pipeline.operator-chaining.enabled": "false",
+        "pipeline.object-reuse": "true",
+    }
+
+
+def test_execution_config_reads_what_the_environment_has(env: StreamExecutionEnvironment) -> None:
+    config = env.get_config()
+    assert (config.get_parallelism(), config.get_max_parallelism()) == (-1, -1)
+    assert not config.is_object_reuse_enabled()
+    assert config.enable_object_reuse().is_object_reuse_enabled()
+    assert not config.disable_object_reuse().is_object_reuse_enabled()
+    config.set_parallelism(3).set_max_parallelism(9)
+    assert (env.get_parallelism(), env.get_max_parallelism()) == (3, 9)
+
+
+def test_job_parameters_come_from_the_program_before_the_configuration(
+    env: StreamExecutionEnvironment,
+) -> None:
+    env.configure(Configuration().set_string("pipeline.global-job-parameters", "a:1, b:x:y"))
+    env.get_config().set_global_job_parameters({"a": "2"})
+    assert env.get_config().get_global_job_parameters() == {"a": "2", "b": "x:y"}

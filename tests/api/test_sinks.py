@@ -1,0 +1,126 @@
+"""Where streams end: sinks, results in the driver, DataFrames."""
+
+import pytest
+
+from headgate.api.program import Program
+from headgate.base.errors import PlanInvalid
+from headgate.core.chain.sinks import SinkFunctionOperator, SinkOperator
+from headgate.datastream import CloseableIterator, DataStream, SinkFunction
+from headgate.datastream import StreamExecutionEnvironment as Environment
+from headgate.plan.stream_graph import Chaining, NodeKind
+from tests.api.kit import ListSink, OneTaskOutside
+
+
+class Append(SinkFunction[int]):
+    def __init__(self, into: list[tuple[int, int]]) -> None:
+        self.into = into
+
+    def invoke(self, value: int, context: SinkFunction.Context) -> None:
+        self.into.append((value, context.current_processing_time()))
+
+
+@pytest.fixture
+def numbers(env: Environment) -> DataStream:
+    return env.set_parallelism(2).from_collection([1, 2, 3])
+
+
+def test_sink_functions_and_callables_get_each_record(
+    env: Environment, numbers: DataStream
+) -> None:
+    with_context: list[tuple[int, int]] = []
+    alone: list[int] = []
+    numbers.add_sink(Append(with_context))
+    numbers.add_sink(alone.append)
+    node = env.get_stream_graph().nodes[2]
+    assert (node.kind, node.title, node.parallelism) == (NodeKind.SINK, "Sink: Unnamed", 2)
+    assert type(node.make()) is SinkFunctionOperator
+    env.execute()
+    assert (with_context, alone) == ([(1, 0), (2, 0), (3, 0)], [1, 2, 3])
+
+
+def test_sinks_get_lists(env: Environment, numbers: DataStream) -> None:
+    sink = ListSink()
+    numbers.sink_to(sink).name("list")
+    node = env.get_stream_graph().nodes[2]
+    assert (node.title, node.functions) == ("Sink: list", (("sink", sink),))
+    assert type(node.make()) is SinkOperator
+    env.execute()
+    assert sink.records == [1, 2, 3]
+
+
+def test_print_is_a_sink_of_the_outside(
+    env: Environment, numbers: DataStream, outside: OneTaskOutside
+) -> None:
+    assert numbers.print("numbers").get_name() == "Print to Std. Out"
+    env.execute()
+    assert outside.printed == [1, 2, 3]
+
+
+def test_sink_is_described_like_an_operator(env: Environment, numbers: DataStream) -> None:
+    sink = numbers.sink_to(ListSink())
+    assert sink.uid("end").set_parallelism(5).set_description("the end") is sink
+    sink.disable_chaining().slot_sharing_group("out")
+    node = env.get_stream_graph().nodes[2]
+    assert (node.uid, node.parallelism, node.description) == ("end", 5, "the end")
+    assert (node.chaining, node.group) == (Chaining.NEVER, "out")
+    assert sink.set_uid_hash("a" * 32).get_name() == "Writer"
+    with pytest.raises(PlanInvalid, match="Writer: the parallelism is 0"):
+        sink.set_parallelism(0)
+
+
+def test_what_is_no_sink_is_refused(numbers: DataStream) -> None:
+    with pytest.raises(PlanInvalid, match="Sink, which has create_writer"):
+        numbers.sink_to(print)  # type: ignore[arg-type]
+    with pytest.raises(PlanInvalid, match="a callable or a SinkFunction"):
+        numbers.add_sink(5)  # type: ignore[arg-type]
+    with pytest.raises(PlanInvalid, match="the class Append"):
+        numbers.add_sink(Append)
+
+
+def test_results_come_one_by_one(numbers: DataStream, outside: OneTaskOutside) -> None:
+    with numbers.map(lambda x: x + 1).execute_and_collect("collected") as results:
+        assert isinstance(results, CloseableIterator)
+        assert results.next() == 2
+        assert list(results) == [3, 4]
+    assert outside.closed == 1
+    graph = outside.programs[0].graph
+    assert graph.job_name == "collected"
+    assert graph.nodes[3].parallelism == 1  # so that they arrive in one order
+
+
+def test_limit_gives_a_list_and_closes(numbers: DataStream, outside: OneTaskOutside) -> None:
+    assert numbers.execute_and_collect(limit=2) == [1, 2]
+    assert outside.closed == 1
+    for limit in (0, -1, "2", True):
+        with pytest.raises(PlanInvalid, match="whole number above 0"):
+            numbers.execute_and_collect(limit=limit)  # type: ignore[arg-type]
+
+
+def test_collecting_runs_and_forgets_the_rest_of_the_program_too(
+    env: Environment, numbers: DataStream, outside: OneTaskOutside
+) -> None:
+    numbers.print()
+    assert numbers.execute_and_collect(limit=9) == [1, 2, 3]
+    assert outside.printed == [1, 2, 3]
+    with pytest.raises(PlanInvalid, match="nothing to execute"):
+        env.execute()
+
+
+def test_dataframe_holds_what_leads_to_its_stream_and_forgets_nothing(
+    env: Environment, numbers: DataStream, outside: OneTaskOutside
+) -> None:
+    numbers.print()
+    doubled = numbers.map(lambda x: x * 2).set_parallelism(4)
+    found = doubled.to_dataframe("n int")
+    assert isinstance(found, tuple)
+    program, node, schema = found
+    assert isinstance(program, Program)
+    names = [(n.name, n.parallelism) for n in program.graph.nodes.values()]
+    assert names == [("Collection Source", 1), ("Map", 4), ("DataFrame", 4)]
+    assert (program.graph.nodes[node].kind, schema) == (NodeKind.SINK, "n int")
+    assert outside.programs == []
+    assert [n.name for n in env.get_stream_graph().nodes.values()] == [
+        "Collection Source",
+        "Print to Std. Out",
+        "Map",
+    ]

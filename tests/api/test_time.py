@@ -1,0 +1,23 @@
+"""Spans and points of time."""
+
+from headgate.common import Duration, Instant, Time
+
+
+def test_spans_count_in_milliseconds() -> None:
+    spans = [Time.milliseconds(5), Time.seconds(2), Time.minutes(1), Time.hours(1), Time.days(1)]
+    assert [span.to_milliseconds() for span in spans] == [5, 2000, 60_000, 3_600_000, 86_400_000]
+    assert Time.seconds(60) == Time.minutes(1) < Time.hours(1)
+
+
+def test_durations_count_in_nanoseconds() -> None:
+    assert Duration.of_nanos(1_999_999).to_millis() == 1
+    assert Duration.of_millis(7).to_millis() == 7
+    assert Duration.of_seconds(1, 500_000_000).to_millis() == 1500
+    assert Duration.of_minutes(1) == Duration.of_seconds(60)
+    assert Duration.of_hours(24) == Duration.of_days(1)
+
+
+def test_instants_before_1970_round_down() -> None:
+    assert Instant.of_epoch_milli(-1) == Instant(-1, 999_000_000)
+    assert Instant.of_epoch_milli(-1).to_epoch_milli() == -1
+    assert Instant(2).to_epoch_milli() == 2000

@@ -1,0 +1,186 @@
+"""The border: every row once, bounded, never stuck, nothing left behind."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from headgate.base.errors import TaskCancelled
+from headgate.connectors.border import Border, Inlet, inlet_of, open_tokens, outlet_of
+from headgate.connectors.dataframe_source import RowReader
+from headgate.connectors.spill import Spill
+from tests.connectors.kit import read_some, read_to_end
+
+ROWS = 100
+
+
+def batch(start: int, rows: int = ROWS) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"n": pa.array(range(start, start + rows), pa.int64())})
+
+
+ROOM = 2 * batch(0).nbytes
+
+
+def alternating(made: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Batches of hundreds: even ones to the first inlet, odd ones to the second."""
+    yield made.column(0)[0].as_py() // ROWS % 2, made
+
+
+def to_first(made: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+    yield 0, made
+
+
+class Feeding:
+    """A thread that feeds so many batches."""
+
+    def __init__(self, border: Border, batches: int, sort: object = to_first) -> None:
+        self.given = 0
+
+        def give() -> Iterator[pa.RecordBatch]:
+            for number in range(batches):
+                self.given = number + 1
+                yield batch(number * ROWS)
+
+        self.thread = threading.Thread(target=lambda: border.feed(give(), sort))  # type: ignore[arg-type]
+        self.thread.start()
+
+    def __enter__(self) -> "Feeding":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.thread.join(30)
+        assert not self.thread.is_alive()
+
+
+def numbers(inlet: Inlet) -> list[int]:
+    return [row.n for row in read_to_end(RowReader(inlet, ["n"]))]
+
+
+def test_rows_come_once_and_then_the_end() -> None:
+    with Border(["in"], None) as border, Feeding(border, 5):
+        assert numbers(inlet_of("in")) == list(range(5 * ROWS))
+        border.check()
+
+
+def test_small_polls_get_small_parts() -> None:
+    with Border(["in"], None) as border, Feeding(border, 3):
+        reader = RowReader(inlet_of("in"), ["n"])
+        assert len(read_to_end(reader, limit=7)) == 3 * ROWS
+
+
+def test_full_inlet_makes_spark_wait() -> None:
+    with Border(["in"], None, ROOM) as border, Feeding(border, 50) as feeding:
+        inlet = inlet_of("in")
+        while not inlet.is_full:
+            threading.Event().wait(0.001)
+        assert inlet.held_bytes <= ROOM + batch(0).nbytes
+        assert feeding.given < 50
+        assert sorted(numbers(inlet)) == list(range(50 * ROWS))
+
+
+def test_full_inlet_goes_on_in_a_file_while_another_starves() -> None:
+    with Border(["a", "b"], None, ROOM) as border, Feeding(border, 60, alternating):
+        first, second = inlet_of("a"), inlet_of("b")
+        found = numbers(second)  # nobody reads the first one meanwhile
+        assert len(found) == 30 * ROWS
+        assert len(first.spill) > 0
+        assert first.held_bytes <= ROOM + batch(0).nbytes
+        assert sorted(found + numbers(first)) == list(range(60 * ROWS))
+        border.check()
+
+
+def test_rows_that_no_task_reads_are_noticed() -> None:
+    with Border(["in"], None) as border:
+        with Feeding(border, 1):
+            pass
+        with pytest.raises(AssertionError, match="no task here reads them"):
+            border.check()
+
+
+def test_input_that_breaks_reaches_the_task_behind_its_rows() -> None:
+    def broken() -> Iterator[pa.RecordBatch]:
+        yield batch(0)
+        raise OSError("Spark hung up")
+
+    with Border(["in"], None) as border:
+        border.feed(broken(), to_first)
+        reader = RowReader(inlet_of("in"), ["n"])
+        assert read_some(reader) is not None
+        with pytest.raises(OSError, match="Spark hung up"):
+            read_some(reader)
+
+
+def test_closed_inlet_lets_the_rest_pass() -> None:
+    with Border(["in"], None, ROOM) as border, Feeding(border, 50):
+        inlet_of("in").close()
+
+
+def test_close_wakes_who_feeds_and_who_sends() -> None:
+    with Border(["in"], "out", ROOM) as border:
+        feeding = Feeding(border, 50)
+        errors: list[BaseException] = []
+
+        def send() -> None:
+            try:
+                while True:
+                    border.send(batch(0))
+            except TaskCancelled as error:
+                errors.append(error)
+
+        sender = threading.Thread(target=send)
+        sender.start()
+        border.close()
+        sender.join(30)
+        with feeding:
+            pass
+        assert len(errors) == 1
+        with pytest.raises(TaskCancelled):
+            border.take_from(border._inlets[0])
+
+
+def test_outlet_is_bounded_and_ends_behind_the_last_batch() -> None:
+    with Border([], "out", ROOM) as border:
+
+        def send() -> None:
+            for number in range(40):
+                outlet_of("out").send(batch(number * ROWS))
+            border.end()
+
+        sender = threading.Thread(target=send)
+        sender.start()
+        found: list[int] = []
+        for out in border.outgoing():
+            assert border._outgoing_bytes <= ROOM + batch(0).nbytes
+            found += out.column(0).to_pylist()
+        sender.join(30)
+        assert found == list(range(40 * ROWS))
+
+
+def test_no_token_outlives_its_border() -> None:
+    with Border(["in"], "out"):
+        assert open_tokens() == ["in", "out"]
+    assert open_tokens() == []
+    with pytest.raises(AssertionError, match="only to tasks that Spark has started"):
+        inlet_of("in")
+    with pytest.raises(AssertionError, match="only from tasks that Spark has started"):
+        outlet_of("out")
+
+
+def test_spill_gives_back_what_it_took_and_its_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    spill = Spill()
+    for round_ in range(2):
+        for number in range(3):
+            spill.put(batch(number + round_))
+        assert spill.take() == batch(round_)
+        spill.put(batch(7))
+        assert [spill.take() for _ in range(3)] == [batch(1 + round_), batch(2 + round_), batch(7)]
+        assert not spill
+    assert spill._end == 0
+    assert not list(tmp_path.iterdir())  # the file has no name
+    spill.close()
+    spill.close()
