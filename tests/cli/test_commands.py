@@ -28,7 +28,7 @@ def test_version_is_the_package_s() -> None:
     assert headgate("--version").stdout.strip() == f"headgate, version {__version__}"
 
 
-@pytest.mark.parametrize("words", [(), ("bench",), ("bench", "exchange"), ("demo",)])
+@pytest.mark.parametrize("words", [(), ("bench",), ("bench", "exchange"), ("demo",), ("doctor",)])
 def test_every_command_explains_itself(words: tuple[str, ...]) -> None:
     done = headgate(*words, "--help")
     assert done.returncode == 0
@@ -86,8 +86,8 @@ def test_bench_records_prints_cost_and_rate() -> None:
     assert result["records_per_s"] > 0
 
 
-def test_the_demo_prints_plain_lines_without_a_terminal() -> None:
-    done = headgate("demo", "--seconds", "0.3")
+def test_the_picture_of_isolation_is_plain_lines_without_a_terminal() -> None:
+    done = headgate("bench", "isolation", "--live", "--seconds", "0.3")
     assert done.returncode == 0, done.stderr
     assert "credit-based flow control: one consumer has stopped" in done.stdout
     assert "\x1b[" not in done.stdout
@@ -95,7 +95,7 @@ def test_the_demo_prints_plain_lines_without_a_terminal() -> None:
 
 def test_ctrl_c_ends_a_benchmark_and_its_child_with_130() -> None:
     with subprocess.Popen(
-        [sys.executable, "-m", "headgate", "demo", "--seconds", "30"],
+        [sys.executable, "-m", "headgate", "bench", "isolation", "--live", "--seconds", "30"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -106,13 +106,13 @@ def test_ctrl_c_ends_a_benchmark_and_its_child_with_130() -> None:
             if "warming up" in line:
                 break
         children = child_pids(process.pid)
-        assert children, "the demo has a child process"
+        assert children, "the benchmark has a child process"
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=30)
     assert process.returncode == 130
     deadline = time.monotonic() + 10
     while any(Path(f"/proc/{pid}").exists() for pid in children):
-        assert time.monotonic() < deadline, "the child outlived the demo"
+        assert time.monotonic() < deadline, "the child outlived the benchmark"
         time.sleep(0.05)
 
 

@@ -4,7 +4,11 @@ import click
 
 from headgate.cli.bench.exchange import run_exchange_bench
 from headgate.cli.bench.isolation import run_isolation_bench
+from headgate.cli.bench.isolation_picture import show_isolation
+from headgate.cli.bench.keyed_count import run_keyed_count_bench
+from headgate.cli.bench.latency import TIMEOUTS_MS, run_latency_bench
 from headgate.cli.bench.records import run_records_bench
+from headgate.cli.bench.startup import run_startup_bench
 from headgate.cli.report import show
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -47,8 +51,12 @@ def exchange(as_json: bool, rounds: int, megabytes: int, channels: int, exclusiv
 @_JSON
 @_ROUNDS
 @click.option("--seconds", default=1.0, show_default=True, type=click.FloatRange(0.1, 60))
-def isolation(as_json: bool, rounds: int, seconds: float) -> None:
+@click.option("--live", is_flag=True, help="Show it as it goes, in one round.")
+def isolation(as_json: bool, rounds: int, seconds: float, live: bool) -> None:
     """Two channels on one connection, one consumer stopped: credits against TCP flow control."""
+    if live:
+        show_isolation(seconds)
+        return
     result = run_isolation_bench(seconds, rounds)
     show("Does a stopped consumer hold up its neighbour?", result, ISOLATION_MEANINGS, as_json)
 
@@ -81,3 +89,50 @@ def records(as_json: bool, rounds: int, records: int, channels: int) -> None:
         "plain_pickle_ns_per_record": "pickling and unpickling the same lists, nothing else",
     }
     show("Python records between two processes", result, meanings, as_json)
+
+
+@bench.command("keyed-count")
+@_JSON
+@_ROUNDS
+@click.option("--records", default=5_000_000, show_default=True, type=click.IntRange(1))
+@click.option("--parallelism", "-p", default=2, show_default=True, type=click.IntRange(1, 64))
+def keyed_count(as_json: bool, rounds: int, records: int, parallelism: int) -> None:
+    """Words → map → key_by → running count with plain functions, on embedded Spark."""
+    result = run_keyed_count_bench(records, parallelism, rounds)
+    meanings = {
+        "records_per_s": "records a second, start-up excluded; the aim is 2.5 million",
+        "plain_loop_records_per_s": "the same functions in a plain loop: one core, no exchange",
+        "ratio": "the first against the second",
+    }
+    show("Keyed count of words", result, meanings, as_json)
+
+
+@bench.command()
+@_JSON
+@click.option("--rate", default=20_000, show_default=True, type=click.IntRange(1))
+@click.option("--seconds", default=5.0, show_default=True, type=click.FloatRange(0.5, 600))
+@click.option("--timeout-ms", default=None, type=click.IntRange(-1), help="Only this time-out.")
+def latency(as_json: bool, rate: int, seconds: float, timeout_ms: int | None) -> None:
+    """From a paced source through key_by to a sink in another process, by buffer time-out."""
+    timeouts = TIMEOUTS_MS if timeout_ms is None else (timeout_ms,)
+    result = run_latency_bench(rate, seconds, timeouts)
+    meanings = {
+        "p50_ms": "half of the records took less, at time-out 1 ms or the given one; aim 1.5",
+        "p99_ms": "99 of 100 took less; aim 10",
+    }
+    for one in timeouts if timeout_ms is None else ():
+        meanings[f"timeout_{one}_ms"] = f"all figures at buffer time-out {one} ms"
+    show("Latency across two processes", result, meanings, as_json)
+
+
+@bench.command()
+@_JSON
+@_ROUNDS
+def startup(as_json: bool, rounds: int) -> None:
+    """From execute() to the first record processed, on a warm and on a cold session."""
+    result = run_startup_bench(rounds)
+    meanings = {
+        "warm_s": "seconds from execute() in a session that has run a job; the aim is 1",
+        "cold_s": "seconds from the start of the Python process",
+    }
+    show("Start-up", result, meanings, as_json)

@@ -1,133 +1,117 @@
-"""``headgate demo``: the claim of the design as a live picture in the terminal.
+"""``headgate demo``: a small real pipeline on the embedded Spark, with back pressure to be seen.
 
-Two channels share one connection; one consumer stops. First with credits, then with TCP flow
-control. Without a terminal it prints plain lines instead of the picture.
+One operator is slow on purpose. The live picture shows that it is busy, that those before it wait
+for buffers, and the closing summary says the same in figures.
 """
 
-import time
-from collections import deque
-from typing import Any
+import tempfile
+from pathlib import Path
+from typing import Final
 
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
-from rich.panel import Panel
-from rich.table import Table
-from rich.text import Text
+import click
+from rich.console import Console
 
-from headgate.base.settings import FlowControl
-from headgate.cli.bench.isolation import Reading, run_isolation_bench
+from headgate.api.configuration import Configuration
+from headgate.api.environment import StreamExecutionEnvironment
+from headgate.base.settings import ProgressShown
+from headgate.cli.ending import INTERRUPTED, Jobs, Terminated, ended_by_signals
+from headgate.cli.orders import Size, build_orders
+from headgate.observe.pictures import tell_shares
+from headgate.observe.progress import Progress, Row, bottlenecks
+from headgate.plan.job_graph import JobGraph
 
-_BARS = "▁▂▃▄▅▆▇█"
-_WIDTH = 60
-_MODE_NAMES = {
-    FlowControl.CREDIT: "credit-based flow control",
-    FlowControl.TCP: "TCP-based flow control",
+TASKS: Final = 2
+SHOWN_LINES: Final = 3
+SMALL_BUFFERS: Final = {
+    # Little may be under way, so that back pressure reaches the source within a second.
+    "taskmanager.memory.segment-size": "4kb",
+    "taskmanager.network.memory.floating-buffers-per-gate": "2",
+    "metrics.interval": "500",
 }
 
 
-def run_demo(seconds: float) -> dict[str, Any]:
-    """Show both modes, then say what was seen."""
-    console = Console()
-    console.print(
-        "Two channels share one TCP connection between two processes. "
-        "Then the consumer of one of them stops.\n"
+@click.command()
+@click.option("--orders", default=20_000, show_default=True, type=click.IntRange(1))
+@click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="Orders a second.")
+@click.option(
+    "--seconds",
+    default=6.0,
+    show_default=True,
+    type=click.FloatRange(0, 600),
+    help="What the slow operator takes for all orders.",
+)
+@click.option("--folder", type=click.Path(file_okay=False), help="Where the result goes.")
+def demo(orders: int, rate: float | None, seconds: float, folder: str | None) -> int:
+    """Run a small pipeline on Spark and watch where it is slow.
+
+    Orders are made up, priced, keyed by customer and added up; then every total is looked up
+    somewhere slow and written to files.
+    """
+    from headgate.observe.display import display
+    from headgate.observe.logs import set_up_logs
+    from headgate.spark.launcher import on_launched
+
+    set_up_logs()
+    folder = folder or tempfile.mkdtemp(prefix="headgate-demo-")
+    size = Size(orders, TASKS, seconds, rate)
+    env = environment(size, folder)
+    console = Console(highlight=False)
+    console.print(introduction(size), soft_wrap=True)
+    jobs = Jobs()
+    on_launched.append(jobs.launched)
+    try:
+        with ended_by_signals():
+            client = env.execute_async("orders")
+            jobs.wait()
+            result = client.get_job_execution_result().result()
+    except (KeyboardInterrupt, Terminated) as end:
+        jobs.cancel("it was interrupted")
+        return INTERRUPTED if isinstance(end, KeyboardInterrupt) else int(str(end.code))
+    finally:
+        on_launched.remove(jobs.launched)
+        display().close()
+    (job,) = jobs.started
+    progress = Progress(job.graph)
+    progress.reported(job.figures(), 0.0)
+    rows = progress.whole()
+    for line in summary(job.graph, rows, result.net_runtime_ms / 1000, Path(folder)):
+        console.print(line, markup=False, soft_wrap=True)
+    return 0
+
+
+def environment(size: Size, folder: str) -> StreamExecutionEnvironment:
+    """The program; what the user has configured stays, but for what the demonstration needs."""
+    configuration = Configuration()
+    for key, text in SMALL_BUFFERS.items():
+        configuration.set_string(key, text)
+    configuration.set_string("headgate.progress", ProgressShown.ON.value)
+    env = StreamExecutionEnvironment(configuration)
+    env.set_parallelism(size.tasks)
+    build_orders(env, size, folder)
+    return env
+
+
+def introduction(size: Size) -> str:
+    return (
+        f"{size.orders:,} orders → price → key by customer → running totals → slow look-up → "
+        f"files\non {size.tasks} slots of a Spark that starts now; the look-up sleeps for "
+        f"{1000 * size.seconds * size.tasks / size.orders:.2g} ms with each order.\n"
     )
-    if console.is_terminal:
-        with Live(console=console, refresh_per_second=12) as live:
-            picture = Picture()
-
-            def show(reading: Reading) -> None:
-                live.update(picture.update(reading))
-
-            result = run_isolation_bench(seconds, 1, show)
-    else:
-        result = run_isolation_bench(seconds, 1, PlainLines(console).update)
-    console.print(summary(result))
-    return result
 
 
-def summary(result: dict[str, Any]) -> RenderableType:
-    """The closing table."""
-    table = Table(title="The healthy channel while its neighbour is stopped", title_justify="left")
-    for column in ("flow control", "alone", "beside the stopped one", "share", "producer blocked"):
-        table.add_column(column, justify="left" if column == "flow control" else "right")
-    for mode in ("credit", "tcp"):
-        table.add_row(
-            mode,
-            f"{result[f'{mode}_alone_mb_per_s']:,.0f} MB/s",
-            f"{result[f'{mode}_beside_mb_per_s']:,.0f} MB/s",
-            f"{result[f'{mode}_share']:.0%}",
-            f"after {result[f'{mode}_block_ms']:.0f} ms",
-        )
-    return table
-
-
-class Meter:
-    """Megabytes a second of one channel, as a line of bars."""
-
-    def __init__(self, name: str, style: str) -> None:
-        self.name = name
-        self._style = style
-        self._rates: deque[float] = deque(maxlen=_WIDTH)
-        self._last: tuple[float, int] | None = None
-
-    def update(self, total_bytes: int, now: float) -> None:
-        if self._last is not None and total_bytes >= self._last[1]:
-            seconds = max(1e-6, now - self._last[0])
-            self._rates.append((total_bytes - self._last[1]) / 1e6 / seconds)
-        self._last = (now, total_bytes)
-
-    def line(self, top: float) -> Text:
-        steps = len(_BARS) - 1
-        bars = "".join(_BARS[min(steps, round(rate / top * steps))] for rate in self._rates)
-        current = self._rates[-1] if self._rates else 0.0
-        return Text.assemble(
-            f"{self.name:<16}", (f"{bars:<{_WIDTH}}", self._style), f"{current:>8,.0f} MB/s"
-        )
-
-    @property
-    def peak(self) -> float:
-        return max(self._rates, default=0.0)
-
-
-class Picture:
-    """One panel for each mode; the last one moves."""
-
-    def __init__(self) -> None:
-        self._panels: dict[FlowControl, tuple[Meter, Meter]] = {}
-        self._phases: dict[FlowControl, str] = {}
-
-    def update(self, reading: Reading) -> RenderableType:
-        """Take a reading, give the picture."""
-        meters = self._panels.setdefault(
-            reading.mode, (Meter("healthy channel", "green"), Meter("its neighbour", "yellow"))
-        )
-        now = time.perf_counter()
-        meters[0].update(reading.healthy_bytes, now)
-        meters[1].update(reading.stopped_bytes, now)
-        self._phases[reading.mode] = reading.phase
-        return Group(*(self._panel(mode) for mode in self._panels))
-
-    def _panel(self, mode: FlowControl) -> Panel:
-        healthy, stopped = self._panels[mode]
-        top = max(healthy.peak, stopped.peak, 1.0)
-        return Panel(
-            Group(healthy.line(top), stopped.line(top)),
-            title=f"{_MODE_NAMES[mode]}: {self._phases[mode]}",
-            title_align="left",
-            width=_WIDTH + 34,
-        )
-
-
-class PlainLines:
-    """A line for each phase, for logs."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._seen: tuple[FlowControl, str] | None = None
-
-    def update(self, reading: Reading) -> None:
-        now = (reading.mode, reading.phase)
-        if now != self._seen:
-            self._seen = now
-            self._console.print(f"{_MODE_NAMES[reading.mode]}: {reading.phase}")
+def summary(graph: JobGraph, rows: list[Row], seconds: float, folder: Path) -> list[str]:
+    """What was done, what was slow and how it showed, and where the result is."""
+    orders = sum(row.records_in for row in rows if row.is_source)
+    width = max(len(row.name) for row in rows)
+    lines = [
+        "",
+        f"{orders:,} orders in {seconds:.1f} s: {orders / seconds:,.0f} a second",
+        *(f"  {row.name:<{width}}  {tell_shares(row.shares)}" for row in rows),
+    ]
+    lines += [one.describe() for one in bottlenecks(graph, rows)[:1]]
+    parts = sorted(folder.glob("totals*"))
+    size = sum(part.stat().st_size for part in parts)
+    lines += ["", f"{len(parts)} files, {size:,} bytes, in {folder}; the last lines of one:"]
+    if parts:
+        lines += parts[0].read_text(encoding="utf-8").splitlines()[-SHOWN_LINES:]
+    return lines

@@ -9,13 +9,13 @@ import sys
 import click
 
 from headgate import __version__
-from headgate.base.errors import HeadgateError, SettingsInvalid
+from headgate.base.errors import HeadgateError
 from headgate.cli.bench_commands import bench
-from headgate.cli.demo import run_demo
-
-FAILED = 1
-CONFIGURATION = 2
-INTERRUPTED = 130
+from headgate.cli.demo import demo
+from headgate.cli.doctor import doctor
+from headgate.cli.ending import INTERRUPTED, code_of
+from headgate.cli.plan import plan
+from headgate.cli.run import run
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -24,14 +24,8 @@ def command() -> None:
     """Stream processing in Python on the Spark cluster you already have."""
 
 
-command.add_command(bench)
-
-
-@command.command()
-@click.option("--seconds", default=1.5, show_default=True, type=click.FloatRange(0.2, 60))
-def demo(seconds: float) -> None:
-    """Show live what a stopped consumer does to its neighbour, with and without credits."""
-    run_demo(seconds)
+for one in (run, demo, plan, doctor, bench):
+    command.add_command(one)
 
 
 def main() -> None:
@@ -45,5 +39,5 @@ def main() -> None:
         sys.exit(INTERRUPTED)
     except HeadgateError as error:
         click.echo(f"headgate: {error}", err=True)
-        sys.exit(CONFIGURATION if isinstance(error, SettingsInvalid) else FAILED)
+        sys.exit(code_of(error))
     sys.exit(code if isinstance(code, int) else 0)

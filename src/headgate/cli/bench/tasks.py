@@ -8,7 +8,7 @@ from headgate.core.egress.partition import Partition
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.ingress.deserializer import Deserializer, Got
 from headgate.core.ingress.gate import InputGate
-from headgate.host.runner import Progress
+from headgate.core.task.task import Progress
 
 BUFFERS_PER_STEP = 16
 LISTS_PER_STEP = 4

@@ -1,0 +1,166 @@
+"""``bench keyed-count``: generated words → map → key_by → running count, on embedded Spark.
+
+The words (10,000 distinct, Zipf) are picked beforehand and handed out in slices, so that the job is
+measured and not the generator. The time runs from the first record of any source to the last count
+in any sink; start-up is not in it. The final counts are compared with those of the words. The
+yardstick is a plain loop over the same words with the same functions: one core, no exchange.
+"""
+
+import random
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from statistics import median
+from typing import Any, Final
+
+from headgate.api.configuration import Configuration
+from headgate.api.environment import StreamExecutionEnvironment
+from headgate.api.source import Source, SplitReader
+from headgate.cli.bench.reporting import ReportingSink
+from headgate.core.chain.context import OperatorContext
+
+VOCABULARY: Final = 10_000
+PICKED: Final = 1 << 17
+SEED: Final = 11
+
+_began_ns: list[int] = []
+"""When the source of this process gave its first record."""
+
+
+def run_keyed_count_bench(records: int, parallelism: int, rounds: int) -> dict[str, Any]:
+    """Figures are medians over the rounds; the first job of the session only warms it up."""
+    _round(min(records, 200_000), parallelism)
+    rates = [_round(records, parallelism) for _ in range(rounds)]
+    plain = median(_plain_loop(min(records, 1_000_000)) for _ in range(rounds))
+    return {
+        "records_per_s": round(median(rates)),
+        "plain_loop_records_per_s": round(plain),
+        "ratio": round(median(rates) / plain, 2),
+        "records": records,
+        "parallelism": parallelism,
+        "distinct_words": VOCABULARY,
+        "rounds": rounds,
+        "records_per_s_all": [round(rate) for rate in rates],
+    }
+
+
+def _round(records: int, parallelism: int) -> float:
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration())
+    env.set_parallelism(parallelism)
+    sink = ReportingSink(CountMeter)
+    words = env.from_source(WordSource(records), None, "words")
+    words.map(as_pair).key_by(word_of).reduce(add_counts).sink_to(sink)
+    env.execute("bench keyed-count")
+    assert sink.reports is not None
+    began_ns = min(report["began_ns"] for report in sink.reports if report["began_ns"])
+    ended_ns = max(report["ended_ns"] for report in sink.reports)
+    found: Counter[str] = Counter()
+    for report in sink.reports:
+        found.update(report["counts"])
+    assert found == expected_counts(records, parallelism), "words were lost or counted twice"
+    elapsed_s = float(ended_ns - began_ns) / 1e9
+    return records / elapsed_s
+
+
+# The user's functions, the same in the job and in the plain loop.
+
+
+def as_pair(word: str) -> tuple[str, int]:
+    return word, 1
+
+
+def word_of(pair: tuple[str, int]) -> str:
+    return pair[0]
+
+
+def add_counts(one: tuple[str, int], two: tuple[str, int]) -> tuple[str, int]:
+    return one[0], one[1] + two[1]
+
+
+def _plain_loop(records: int) -> float:
+    """Records a second of a loop that calls the functions and nothing else."""
+    words = picked_words()
+    counts: dict[str, tuple[str, int]] = {}
+    began_ns = time.monotonic_ns()
+    left = records
+    while left > 0:
+        for word in words[:left]:
+            pair = as_pair(word)
+            key = word_of(pair)
+            before = counts.get(key)
+            counts[key] = pair if before is None else add_counts(before, pair)
+        left -= len(words)
+    return records / (time.monotonic_ns() - began_ns) * 1e9
+
+
+@dataclass(frozen=True)
+class WordSource(Source):
+    """So many words, shared evenly by its tasks; each begins at another place of the list."""
+
+    records: int
+
+    def splits(self, parallelism: int) -> Sequence[tuple[int, int]]:
+        share, rest = divmod(self.records, parallelism)
+        return [(task, share + (task < rest)) for task in range(parallelism)]
+
+    def open(self, split: Any, position: object, context: OperatorContext) -> "WordReader":
+        return WordReader(*split)
+
+
+class WordReader(SplitReader):
+    """Slices of the same list of words, over and over."""
+
+    def __init__(self, task: int, records: int) -> None:
+        self._words = picked_words()
+        self._at = first_word(task)
+        self._left = records
+
+    def poll(self, limit: int) -> list[str] | None:
+        if not _began_ns:
+            _began_ns.append(time.monotonic_ns())
+        if not self._left:
+            return None
+        words = self._words[self._at : self._at + min(limit, self._left)]
+        self._at = (self._at + len(words)) % PICKED
+        self._left -= len(words)
+        return words
+
+
+class CountMeter:
+    """Keeps the last count of each word."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+        self.take = self._counts.update
+        """Given a list of (word, count)."""
+
+    def report(self) -> dict[str, Any]:
+        began_ns = _began_ns.pop() if _began_ns else 0
+        return {"began_ns": began_ns, "ended_ns": time.monotonic_ns(), "counts": self._counts}
+
+
+def picked_words() -> list[str]:
+    """Words by Zipf's law, the same in every process."""
+    words = [f"word-{number}" for number in range(VOCABULARY)]
+    weights = list(accumulate(1 / (rank + 1) for rank in range(VOCABULARY)))
+    return random.Random(SEED).choices(words, cum_weights=weights, k=PICKED)
+
+
+def first_word(task: int) -> int:
+    return task * 7919 % PICKED
+
+
+def expected_counts(records: int, parallelism: int) -> Counter[str]:
+    """What a plain loop over the same words counts."""
+    words = picked_words()
+    whole = Counter(words)
+    counts: Counter[str] = Counter()
+    for task, share in WordSource(records).splits(parallelism):
+        rounds, rest = divmod(share, PICKED)
+        for word, count in whole.items() if rounds else ():
+            counts[word] += count * rounds
+        at = first_word(task)
+        counts.update((words + words)[at : at + rest])
+    return counts

@@ -1,0 +1,102 @@
+"""How a user's program ends: exit codes, and what is said about trouble.
+
+0 finished, 1 job failed, 2 usage or configuration, 3 no cluster or slots, 130 interrupted, 143
+terminated. The last two come after the jobs were cancelled.
+"""
+
+import logging
+import signal
+import threading
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Final
+
+import click
+
+from headgate.base.errors import HeadgateError, SettingsInvalid, SparkUnready
+from headgate.base.job_errors import JobFailed, SlotsShort
+from headgate.cli.script import user_part, user_traceback, without_our_frames
+from headgate.spark.job import SparkJob
+
+FAILED: Final = 1
+CONFIGURATION: Final = 2
+NO_SPARK: Final = 3
+INTERRUPTED: Final = 130
+TERMINATED: Final = 143
+
+
+class Terminated(SystemExit):
+    """SIGTERM has come; a user's ``except Exception`` lets it pass."""
+
+    def __init__(self) -> None:
+        super().__init__(TERMINATED)
+
+
+def code_of(error: BaseException) -> int:
+    """The exit code that tells a script what kind of trouble it was."""
+    match error:
+        case SettingsInvalid():
+            return CONFIGURATION
+        case SparkUnready() | SlotsShort():
+            return NO_SPARK
+        case _:
+            return FAILED
+
+
+def tell_trouble(error: Exception, script: str) -> None:
+    """On standard error: where in the user's code, and what; without pages of internals."""
+    match error:
+        case JobFailed() if logging.getLogger("headgate").isEnabledFor(logging.DEBUG):
+            click.echo(str(error), err=True)
+        case JobFailed():
+            traces = user_part(str(error).removesuffix(error.summary).rstrip() + "\n")
+            click.echo(f"{traces.rstrip()}\n\n{error.summary}".lstrip(), err=True)
+        case HeadgateError():
+            click.echo(f"{user_traceback(error, script)}headgate: {error}", err=True)
+        case _:
+            error.__traceback__ = without_our_frames(error, script)
+            click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+
+
+class Jobs:
+    """The jobs that a program has started, and how they end with it."""
+
+    def __init__(self) -> None:
+        self.started: list[SparkJob] = []
+
+    def launched(self, job: SparkJob) -> None:
+        """Called on the thread that starts the job, after Spark has put its own handler in place.
+
+        Spark's handler of Ctrl-C kills all of its tasks at once; we want to end them in order.
+        """
+        self.started.append(job)
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def wait(self) -> None:
+        """For those that the program has left running; raises what made one of them fail."""
+        for job in self.started:
+            if not job.has_ended():
+                job.wait()
+
+    def cancel(self, reason: str) -> None:
+        for job in self.started:
+            if not job.has_ended():
+                with suppress(HeadgateError):
+                    job.cancel(reason)
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """SIGTERM raises ``Terminated`` on the main thread."""
+
+    def terminate(number: int, frame: FrameType | None) -> None:
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

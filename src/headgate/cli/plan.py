@@ -1,0 +1,117 @@
+"""``headgate plan job.py``: what would run, without running it.
+
+The script runs until it executes something for the first time; there it is stopped, and the plan of
+what it wanted to execute is shown. No Spark session is started.
+"""
+
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Final, NoReturn
+
+import click
+
+from headgate.api.outside import set_outside
+from headgate.api.program import Program
+from headgate.cli.ending import code_of, tell_trouble
+from headgate.cli.run import ARGUMENTS, DEFINE, PARALLELISM, SCRIPT, flags_of
+from headgate.cli.script import run_script
+from headgate.plan.drawing import draw_svg
+from headgate.plan.execution_graph import build_execution_graph
+from headgate.plan.job_graph import build_job_graph
+from headgate.plan.json_plan import execution_plan_json
+from headgate.plan.placement import place
+from headgate.plan.stream_graph import StreamGraph
+from headgate.spark.configuration import set_flags
+from headgate.spark.outside import SparkOutside
+
+STAGES: Final = ("stream", "job", "tasks", "slots")
+
+
+@click.command()
+@SCRIPT
+@ARGUMENTS
+@PARALLELISM
+@DEFINE
+@click.option(
+    "--stage",
+    type=click.Choice([*STAGES, "all"]),
+    default="all",
+    show_default=True,
+    help="Operators, vertices, tasks with their partitions, or slots.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the operators as JSON, nothing else.")
+@click.option("--svg", type=click.Path(dir_okay=False, writable=True), help="Draw it to this file.")
+def plan(
+    script: str,
+    arguments: tuple[str, ...],
+    parallelism: int | None,
+    defines: tuple[str, ...],
+    stage: str,
+    as_json: bool,
+    svg: str | None,
+) -> int:
+    """Show the graph of a program: headgate plan job.py -- arguments of its own."""
+    set_flags(flags_of(defines, parallelism))
+    try:
+        graph = graph_of(script, arguments)
+        if as_json:
+            click.echo(execution_plan_json(graph))
+        else:
+            click.echo("\n".join(describe(graph, STAGES if stage == "all" else (stage,))), nl=False)
+        if svg:
+            Path(svg).write_text(draw_svg(build_job_graph(graph)), encoding="utf-8")
+            click.echo(f"drawn to {svg}", err=True)
+    except (click.ClickException, OSError):
+        raise
+    except Exception as error:
+        tell_trouble(error, script)
+        return code_of(error)
+    return 0
+
+
+def graph_of(script: str, arguments: Sequence[str]) -> StreamGraph:
+    """Run the script up to its first execution. What it prints goes to standard error."""
+    set_outside(PlanOutside)
+    try:
+        with redirect_stdout(sys.stderr):
+            run_script(script, arguments)
+    except PlanTaken as taken:
+        return taken.program.graph
+    except SystemExit as end:
+        raise click.ClickException(f"{script} has ended with exit({end.code!r})") from end
+    raise click.ClickException(f"{script} has ended and executed nothing")
+
+
+def describe(graph: StreamGraph, stages: Sequence[str]) -> list[str]:
+    """The plan in words, a text for each stage."""
+    job_graph = build_job_graph(graph)
+    texts = {
+        "stream": graph.describe,
+        "job": job_graph.describe,
+        "tasks": build_execution_graph(job_graph, graph.job_name, 0).describe,
+        "slots": place(job_graph).describe,
+    }
+    return [texts[stage]() for stage in stages]
+
+
+class PlanTaken(BaseException):
+    """Ends the script; no ``except Exception`` of the user's catches it."""
+
+    def __init__(self, program: Program) -> None:
+        super().__init__("the plan was taken")
+        self.program = program
+
+
+class PlanOutside(SparkOutside):
+    """Executes nothing."""
+
+    def launch(self, program: Program) -> NoReturn:
+        raise PlanTaken(program)
+
+    def collect(self, program: Program, node: int) -> NoReturn:
+        raise PlanTaken(program)
+
+    def to_dataframe(self, program: Program, node: int, schema: object) -> NoReturn:
+        raise PlanTaken(program)

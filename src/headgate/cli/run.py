@@ -1,0 +1,178 @@
+"""``headgate run job.py``: a user's program on Spark, with its progress in sight.
+
+It behaves as ``python job.py`` does, and adds: flags instead of a file of settings, progress on
+standard error, jobs that end in order when the user or the system interrupts, and exit codes.
+"""
+
+import shlex
+import sys
+from collections.abc import Sequence
+from os import environ
+from typing import Final
+
+import click
+
+from headgate.base.settings import JobSettings, ProgressShown
+from headgate.cli.ending import (
+    INTERRUPTED,
+    Jobs,
+    Terminated,
+    code_of,
+    ended_by_signals,
+    tell_trouble,
+)
+from headgate.cli.script import run_script
+from headgate.spark.python_files import import_root
+
+PROGRESS: Final = "headgate.progress"
+
+SCRIPT = click.argument("script", type=click.Path(exists=True, dir_okay=False))
+ARGUMENTS = click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+PARALLELISM = click.option(
+    "-p", "--parallelism", type=click.IntRange(1), help="Of operators that set none."
+)
+DEFINE = click.option(
+    "-D",
+    "defines",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A setting, as in headgate.yaml; keys that begin with spark. are for Spark.",
+)
+
+
+@click.command()
+@SCRIPT
+@ARGUMENTS
+@click.option("--master", help="Where Spark runs: spark://host:7077, yarn, local[4] …")
+@PARALLELISM
+@DEFINE
+@click.option(
+    "--py-files",
+    metavar="FILES",
+    help="Modules and zips that the workers need, with commas between them.",
+)
+@click.option("--no-progress", is_flag=True, help="Do not show how the jobs get on.")
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="warning",
+    show_default=True,
+)
+@click.option(
+    "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True
+)
+def run(
+    script: str,
+    arguments: tuple[str, ...],
+    master: str | None,
+    parallelism: int | None,
+    defines: tuple[str, ...],
+    py_files: str | None,
+    no_progress: bool,
+    log_level: str,
+    log_format: str,
+) -> int:
+    """Run a program: headgate run job.py -- arguments of its own.
+
+    Its environments begin with the settings of the flags; what it sets itself comes first. The
+    command ends when the program and all jobs that it has started have ended.
+    """
+    from headgate.observe.logs import set_up_logs
+
+    set_up_logs(log_level, log_format)
+    flags = flags_of(defines, parallelism)
+    if master:
+        flags["spark.master"] = master
+    if py_files:
+        flags["python.files"] = py_files
+        sys.path[1:1] = map(import_root, py_files.split(","))
+    if no_progress:
+        flags[PROGRESS] = ProgressShown.OFF.value
+    tell_spark(flags)
+    tell_headgate(flags)
+    return run_program(script, arguments)
+
+
+def flags_of(defines: Sequence[str], parallelism: int | None) -> dict[str, str]:
+    """Settings out of ``-D`` and ``-p``."""
+    flags = {}
+    for define in defines:
+        key, sign, value = define.partition("=")
+        if not sign or not key.strip():
+            raise click.BadParameter(f"{define!r} is not KEY=VALUE", param_hint="-D")
+        flags[key.strip()] = value.strip()
+    if parallelism is not None:
+        flags["parallelism.default"] = str(parallelism)
+    JobSettings.parse(flags)
+    return flags
+
+
+def tell_headgate(flags: dict[str, str]) -> None:
+    """For every environment of this process. Progress is shown unless somebody says no."""
+    from headgate.spark.configuration import given_settings, set_flags
+
+    set_flags(flags)
+    if JobSettings.parse(given_settings()).progress is ProgressShown.AUTO:
+        set_flags({**flags, PROGRESS: ProgressShown.ON.value})
+
+
+def tell_spark(flags: dict[str, str]) -> None:
+    """For a session that the program makes by itself, which knows nothing of our flags."""
+    pairs = [(key, value) for key, value in flags.items() if key.startswith("spark.")]
+    if pairs:
+        words = [word for pair in pairs for word in ("--conf", "=".join(pair))]
+        given = environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
+        environ["PYSPARK_SUBMIT_ARGS"] = f"{shlex.join(words)} {given}"
+
+
+def run_program(script: str, arguments: Sequence[str]) -> int:
+    """The script, then the jobs that it has left running; returns the exit code."""
+    from headgate.observe.display import display
+    from headgate.spark.launcher import on_launched
+
+    jobs = Jobs()
+    on_launched.append(jobs.launched)
+    try:
+        with ended_by_signals():
+            return _run(script, arguments, jobs)
+    finally:
+        on_launched.remove(jobs.launched)
+        display().close()
+        sys.stdout.flush()
+
+
+def _run(script: str, arguments: Sequence[str], jobs: Jobs) -> int:
+    try:
+        run_script(script, arguments)
+        jobs.wait()
+        return 0
+    except click.ClickException:
+        raise
+    except Terminated as end:
+        jobs.cancel("the system terminated it")
+        return int(str(end.code))
+    except SystemExit as end:
+        jobs.wait()
+        return exit_code(end)
+    except KeyboardInterrupt:
+        jobs.cancel("the user interrupted it")
+        return INTERRUPTED
+    except Exception as error:
+        jobs.cancel("the program failed")
+        from headgate.observe.display import display
+
+        display().close()  # its last lines come before the trouble
+        tell_trouble(error, script)
+        return code_of(error)
+
+
+def exit_code(end: SystemExit) -> int:
+    """As Python has it: nothing is 0, a text is told and is 1."""
+    match end.code:
+        case None:
+            return 0
+        case int(code):
+            return code
+        case text:
+            click.echo(text, err=True)
+            return 1

@@ -1,0 +1,1 @@
+"""What a person sees of running jobs: figures made of what tasks report, and pictures of them."""

@@ -1,0 +1,170 @@
+"""Shows all running jobs of this process on standard error: live in a terminal, else as log lines.
+
+A thread looks at the jobs while there are any. Law: every job that was watched has its closing
+line, told before ``close`` returns; nothing that goes wrong here disturbs a job.
+"""
+
+import atexit
+import logging
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from rich.console import Console, Group
+from rich.live import Live
+
+from headgate.api.job import JobStatus
+from headgate.base.messages import TaskFigures
+from headgate.observe.logs import PROGRESS_LOGGER, set_up_logs
+from headgate.observe.pictures import JobView, draw_job, tell_end, tell_job
+from headgate.observe.progress import Bottleneck, Progress, Row, bottlenecks
+from headgate.plan.job_graph import JobGraph
+
+log = logging.getLogger(PROGRESS_LOGGER)
+
+DRAW_S: Final = 0.25
+TELL_S: Final = 5.0
+CLOSE_S: Final = 5.0
+
+
+class WatchedJob(Protocol):
+    """What is needed of a running job."""
+
+    graph: JobGraph
+
+    def status(self) -> JobStatus: ...
+
+    def figures(self) -> list[TaskFigures]: ...
+
+    def has_ended(self) -> bool: ...
+
+
+class Display:
+    """Every method may be called from any thread."""
+
+    def __init__(self, console: Console | None = None, tell_s: float = TELL_S) -> None:
+        self._console = console or Console(stderr=True)
+        self._tell_s = tell_s
+        self._lock = threading.Lock()
+        self._turn = threading.Lock()  # one picture at a time: the last may just be going
+        self._watches: list[_Watch] = []
+        self._thread: threading.Thread | None = None
+        self._nudge = threading.Event()
+
+    def watch(self, job: WatchedJob) -> None:
+        """Show it until it ends."""
+        with self._lock:
+            self._watches.append(_Watch(job))
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="headgate-progress")
+                self._thread.daemon = True
+                self._thread.start()
+
+    def close(self) -> None:
+        """Tell the ends of jobs that have ended, then be silent."""
+        with self._lock:
+            thread = self._thread
+            for one in self._watches:
+                one.is_last = True
+        self._nudge.set()
+        if thread is not None:
+            thread.join(CLOSE_S)
+
+    def _run(self) -> None:
+        try:
+            with self._turn:
+                if self._console.is_terminal:
+                    self._draw()
+                else:
+                    self._tell()
+        except Exception:
+            log.exception("the display of progress has failed; the jobs go on")
+            with self._lock:
+                self._watches.clear()
+                self._thread = None
+
+    def _draw(self) -> None:
+        # A standard output that is no terminal belongs to whoever reads it, not to the picture.
+        with Live(
+            console=self._console,
+            auto_refresh=False,
+            transient=True,
+            redirect_stdout=sys.stdout.isatty(),
+        ) as live:
+            while watches := self._look():
+                live.update(Group(*(draw_job(one.view()) for one in watches)), refresh=True)
+                self._nudge.wait(DRAW_S)
+                self._nudge.clear()
+
+    def _tell(self) -> None:
+        if not log.hasHandlers() or not log.isEnabledFor(logging.INFO):
+            set_up_logs()
+        told = time.monotonic()
+        while watches := self._look():
+            if time.monotonic() - told >= self._tell_s:
+                told = time.monotonic()
+                for line in (line for one in watches for line in tell_job(one.view())):
+                    log.info(line)
+            self._nudge.wait(min(DRAW_S, self._tell_s))
+            self._nudge.clear()
+
+    def _look(self) -> "Sequence[_Watch]":
+        """Take the figures of all jobs, tell the ends of some; what is left still runs."""
+        with self._lock:
+            watches = list(self._watches)
+        for one in watches:
+            one.look()
+        ended = [one for one in watches if one.has_ended or one.is_last]
+        for one in ended:
+            self._say(tell_end(one.last_view()))
+        with self._lock:
+            self._watches = [one for one in self._watches if one not in ended]
+            if not self._watches:
+                self._thread = None
+            return list(self._watches)
+
+    def _say(self, line: str) -> None:
+        if self._console.is_terminal:
+            self._console.print(line, highlight=False, markup=False)
+        else:
+            log.info(line)
+
+
+class _Watch:
+    """One job and what was seen of it."""
+
+    def __init__(self, job: WatchedJob) -> None:
+        self.is_last = False
+        self.has_ended = False
+        self._job = job
+        self._progress = Progress(job.graph)
+        self._began = time.monotonic()
+
+    def look(self) -> None:
+        self.has_ended = self._job.has_ended()  # before the figures, which are then the last ones
+        self._progress.reported(self._job.figures(), time.monotonic() * 1000)
+
+    def view(self) -> JobView:
+        rows = self._progress.rows()
+        return self._view(rows, bottlenecks(self._job.graph, rows))
+
+    def last_view(self) -> JobView:
+        rows = self._progress.whole()
+        return self._view(rows, bottlenecks(self._job.graph, rows))
+
+    def _view(self, rows: Sequence[Row], found: Sequence[Bottleneck]) -> JobView:
+        status = self._job.status().name.lower()
+        return JobView(self._job.graph.name, status, time.monotonic() - self._began, rows, found)
+
+
+_display: list[Display] = []
+
+
+def display() -> Display:
+    """The one of this process."""
+    if not _display:
+        _display.append(Display())
+        atexit.register(_display[0].close)  # the last closing line is not to be lost
+    return _display[0]

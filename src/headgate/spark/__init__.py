@@ -1,0 +1,1 @@
+"""Headgate on Spark: the only room that imports pyspark, and only when a session is needed."""

@@ -1,0 +1,111 @@
+"""Settings that come from outside of a program, for every environment that it makes.
+
+Of two that say the same key, the first of these counts: flags (of ``headgate run``, and of
+spark-submit as ``--conf spark.headgate.KEY=…``), environment variables (``HEADGATE__A_B__C`` is the
+key ``a-b.c``), the file ``headgate.yaml`` (in ``HEADGATE_CONF_DIR``, else where the program was
+started). What the program itself sets comes before all of them.
+"""
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from headgate.base.errors import SettingsInvalid
+
+FILE: Final = "headgate.yaml"
+FOLDER_VARIABLE: Final = "HEADGATE_CONF_DIR"
+VARIABLE_PREFIX: Final = "HEADGATE__"
+SPARK_PREFIX: Final = "spark.headgate."
+
+_flags: dict[str, str] = {}
+
+
+def set_flags(flags: Mapping[str, str]) -> None:
+    """What the command line says; called by ``headgate run`` before the user's program."""
+    _flags.clear()
+    _flags.update(flags)
+
+
+def given_settings() -> dict[str, str]:
+    """All sources together."""
+    return {
+        **read_folder(os.environ.get(FOLDER_VARIABLE)),
+        **read_variables(os.environ),
+        **read_spark(),
+        **_flags,
+    }
+
+
+def read_folder(folder: str | None) -> dict[str, str]:
+    """Of the file in this folder; without one, of the file in the working directory, if any."""
+    path = Path(folder or ".", FILE)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        if not folder:
+            return {}
+        raise SettingsInvalid(FOLDER_VARIABLE, f"there is no {path}; write it") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsInvalid(str(path), f"cannot be read: {error}") from error
+    return read_yaml(text, str(path))
+
+
+def read_yaml(text: str, name: str) -> dict[str, str]:
+    """Keys may be written flat (``parallelism.default: 2``) or one in the other."""
+    import yaml
+
+    try:
+        tree = yaml.load(text, Loader=yaml.BaseLoader)  # all texts: `off` stays `off`
+    except yaml.YAMLError as error:
+        raise SettingsInvalid(name, f"is no YAML: {error}") from error
+    if not tree:
+        return {}
+    if not isinstance(tree, dict):
+        raise SettingsInvalid(name, "holds no keys; write lines like parallelism.default: 2")
+    return dict(_flat(tree, ""))
+
+
+def read_variables(variables: Mapping[str, str]) -> dict[str, str]:
+    """``HEADGATE__EXECUTION__BUFFER_TIMEOUT__INTERVAL`` is execution.buffer-timeout.interval."""
+    return {
+        _key(name.removeprefix(VARIABLE_PREFIX)): text
+        for name, text in variables.items()
+        if name.startswith(VARIABLE_PREFIX)
+    }
+
+
+def read_spark() -> dict[str, str]:
+    """Of a session that runs, or that spark-submit is about to start; nothing if there is none."""
+    in_use = "pyspark" in sys.modules
+    if not in_use and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return {}
+    from pyspark import SparkConf, SparkContext
+
+    context = SparkContext._active_spark_context
+    if context is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return {}
+    if context is None:
+        SparkContext._ensure_initialized()  # the JVM runs already and knows spark-submit's flags
+    pairs = (SparkConf() if context is None else context.getConf()).getAll()
+    return {
+        key.removeprefix(SPARK_PREFIX): text for key, text in pairs if key.startswith(SPARK_PREFIX)
+    }
+
+
+def _key(name: str) -> str:
+    return name.lower().replace("__", ".").replace("_", "-")
+
+
+def _flat(tree: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, str]]:
+    for key, value in tree.items():
+        match value:
+            case dict():
+                yield from _flat(value, f"{prefix}{key}.")
+            case list():
+                yield f"{prefix}{key}", ",".join(map(str, value))
+            case "":
+                continue  # a key without a value
+            case _:
+                yield f"{prefix}{key}", str(value)

@@ -1,0 +1,127 @@
+"""DataFrames in and out of programs: the driver's side.
+
+A program that reads DataFrames has them as the input of its barrier stage. One that ends in a
+DataFrame is a transformation: nothing runs before an action, and each action is a run of its own.
+A run that fails by a task's own fault ends the action at once; if a process is lost, Spark tries
+the stage again. The coordinator keeps such a job as long as its session lives, because nobody
+knows what was derived from the DataFrame.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from headgate.api.program import Program
+from headgate.base.frame_errors import FrameInvalid
+from headgate.connectors.dataframe_sink import DataFrameSink
+from headgate.connectors.dataframe_source import DataFrameSource
+from headgate.control.job import Outcome
+from headgate.host.control_run import RunKey
+from headgate.plan.job_graph import JobGraph
+from headgate.plan.placement import place
+from headgate.spark.frame_plan import FrameInput, input_plan, output_plan
+from headgate.spark.frame_types import TypeUnknown, check_types, read_schema, row_shape
+from headgate.spark.frame_worker import FrameProcess
+from headgate.spark.launcher import Prepared, prepare
+from headgate.spark.session import find_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+log = logging.getLogger(__name__)
+
+NOTHING: Final = "nothing boolean"
+"""The schema of a barrier stage whose records go elsewhere."""
+
+_open_jobs: list[Prepared] = []
+_lock = threading.Lock()
+
+
+def dataframe_source(dataframe: object) -> DataFrameSource:
+    """The rows of a DataFrame as a source; raises FrameInvalid."""
+    from pyspark.sql import DataFrame
+
+    if not isinstance(dataframe, DataFrame):
+        raise FrameInvalid(
+            f"was given a {type(dataframe).__module__}.{type(dataframe).__name__}; "
+            f"give a Spark DataFrame, for instance spark.createDataFrame(…)"
+        )
+    if not hasattr(dataframe, "_jdf"):
+        raise FrameInvalid("was given a DataFrame of Spark Connect, which does not work yet")
+    if dataframe.isStreaming:
+        raise FrameInvalid("was given a streaming DataFrame; give one that ends")
+    if not dataframe.columns:
+        raise FrameInvalid("was given a DataFrame without columns")
+    try:
+        check_types(dataframe.schema)
+    except TypeUnknown as unknown:
+        raise FrameInvalid(
+            f"was given a DataFrame whose column {unknown.path!r} {unknown.problem}"
+        ) from None
+    return DataFrameSource(dataframe, dataframe.columns)
+
+
+def to_dataframe(program: Program, node: int) -> "DataFrame":
+    """The lazy DataFrame of what comes to the sink of this node."""
+    (sink,) = [sink for _, sink in program.graph.nodes[node].functions]
+    assert isinstance(sink, DataFrameSink)
+    session = find_session(program.configuration)
+    schema = read_schema(sink.schema)
+    sink.shape = row_shape(session, schema)
+    ready = prepare(program, lazy=True, on_ended=_end_action(session))
+    with _lock:
+        _open_jobs[:] = [job for job in _open_jobs if _lives(job)]
+        _open_jobs.append(ready)
+    rows = barrier_plan(ready, program, schema, sink.token)
+    return output_plan(rows, ready.slots)
+
+
+def barrier_plan(ready: Prepared, program: Program, schema: Any, outlet: str | None) -> "DataFrame":
+    """The barrier stage with the task managers of a job, and its DataFrames as input."""
+    inputs = list(_inputs(program, ready.graph))
+    contact = ready.driver.control.contact(ready.job_id, ready.settings)
+    tokens = tuple(source.token for source, _ in inputs)
+    process = FrameProcess(contact, tokens, outlet)
+    frames = [frame for _, frame in inputs]
+    session = frames[0].dataframe.sparkSession if frames else ready.session
+
+    def headgate(batches: Iterable[Any]) -> Iterator[Any]:  # its name stands in Spark's plan
+        return process(batches)
+
+    plan = input_plan(session, frames, ready.slots)
+    return plan.mapInArrow(headgate, schema, barrier=True)
+
+
+def _inputs(program: Program, graph: JobGraph) -> Iterator[tuple[DataFrameSource, FrameInput]]:
+    placement = place(graph)
+    vertices = {op.id: vertex for vertex in graph.vertices for op in vertex.chain.operators}
+    for node in program.graph.nodes.values():
+        for _, source in node.functions:
+            if isinstance(source, DataFrameSource):
+                vertex = vertices[node.id]
+                first = placement.first_slot(vertex.group)
+                slots = range(first, first + vertex.parallelism)
+                yield source, FrameInput(source.dataframe, slots)
+
+
+def _end_action(session: "SparkSession") -> Callable[[RunKey, Outcome], None]:
+    """Spark would repeat the stage three times, although a task's own fault is there again."""
+
+    def ended(key: RunKey, outcome: Outcome) -> None:
+        if outcome.is_own_failure:
+            try:
+                spark: Any = session.sparkContext._jsc
+                spark.sc().cancelStage(int(key.stage), outcome.problem)
+            except Exception as error:
+                log.info("stage %s could not be ended: %s", key.stage, error)
+
+    return ended
+
+
+def _lives(job: Prepared) -> bool:
+    context: Any = job.session.sparkContext
+    if context._jsc is not None and not context._jsc.sc().isStopped():
+        return True
+    job.close()
+    return False

@@ -1,0 +1,88 @@
+"""The driver's ports: where task managers register and where sinks deliver their records.
+
+They are opened with the first job of the process and stay until it ends. On a local master they
+listen on the loopback address only, on a cluster where Spark's own driver does.
+"""
+
+import atexit
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+from headgate.base.errors import SettingsInvalid
+from headgate.base.settings import MAX_PORT, JobSettings
+from headgate.host.control_server import ControlServer
+from headgate.host.results import ResultServer
+from headgate.spark.slot_book import SlotBook
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOOPBACK = "127.0.0.1"
+
+
+class Driver:
+    """Both ports of this process, and who holds the slots."""
+
+    def __init__(self, bind_host: str, advertised_host: str, settings: JobSettings) -> None:
+        control, results = settings.control_port, settings.results_port
+        with ExitStack() as undo, _port_of("jobmanager.rpc.port", bind_host, control):
+            self.control = ControlServer(bind_host, control, advertised_host=advertised_host)
+            undo.callback(self.control.close)
+            with _port_of("jobmanager.results.port", bind_host, results):
+                self.results = ResultServer(bind_host, results, advertised_host=advertised_host)
+            undo.pop_all()
+        self.slots = SlotBook()
+
+    def close(self) -> None:
+        self.control.close()
+        self.results.close()
+
+
+_drivers: dict[tuple[str, str], Driver] = {}
+_lock = threading.Lock()
+
+
+def driver_for(session: "SparkSession", settings: JobSettings | None = None) -> Driver:
+    """The ports that the workers of a session can reach; the first one to ask says which."""
+    hosts = _hosts(session)
+    with _lock:
+        if hosts not in _drivers:
+            _drivers[hosts] = Driver(*hosts, settings or JobSettings())
+        return _drivers[hosts]
+
+
+def close_drivers() -> None:
+    """End all ports; the next job opens them anew."""
+    with _lock:
+        drivers = list(_drivers.values())
+        _drivers.clear()
+    for driver in drivers:
+        driver.close()
+
+
+atexit.register(close_drivers)
+
+
+@contextmanager
+def _port_of(key: str, host: str, port: int) -> Iterator[None]:
+    if port > MAX_PORT:
+        raise SettingsInvalid(key, f"{port} is above {MAX_PORT}")
+    try:
+        yield
+    except OSError as error:
+        problem = f"port {port} of {host} cannot be opened ({error}); choose another, or 0"
+        raise SettingsInvalid(key, problem) from error
+
+
+def _hosts(session: "SparkSession") -> tuple[str, str]:
+    context = session.sparkContext
+    if (context.master or "").startswith("local"):
+        return LOOPBACK, LOOPBACK
+    conf = context.getConf()
+    host = conf.get("spark.driver.host") or socket.gethostname()
+    bind = conf.get("spark.driver.bindAddress") or host
+    advertised = socket.gethostbyname(host)
+    return socket.gethostbyname(bind), advertised

@@ -1,0 +1,122 @@
+"""The rows of all DataFrames of a job as one Spark plan with a partition for each slot.
+
+Each row has the number of its DataFrame and its values in a struct; the structs of the other
+DataFrames are null. Law: every row comes to a slot that runs a task of its source, once; there are
+always as many partitions as slots. A marker row, which tasks leave out, sees to that: Spark turns
+what it knows to be empty into a plan without partitions.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+SOURCE: Final = "source"
+TARGET: Final = "target"
+MARKER: Final = -1
+_SEED: Final = 42  # Spark's, for its hash partitioning
+
+
+@dataclass(frozen=True, slots=True)
+class FrameInput:
+    """A DataFrame and the slots that run a task of its source."""
+
+    dataframe: Any
+    slots: range
+
+
+def input_plan(session: "SparkSession", inputs: Sequence[FrameInput], slots: int) -> "DataFrame":
+    """A row for each row of the inputs; without inputs one for each slot, which says nothing."""
+    if not inputs:
+        return session.range(0, slots, 1, slots)
+    from pyspark.sql import functions
+
+    everywhere = all(one.slots == range(slots) for one in inputs)
+    keys = partition_keys(slots)
+    parts, types = [], []
+    for one in inputs:
+        # Names may be odd or doubled; by position they are the source's.
+        frame = one.dataframe.toDF(*(f"c{place}" for place in range(len(one.dataframe.columns))))
+        types.append(frame.schema)
+        parts.append(frame if everywhere else frame.repartition(len(one.slots)))
+    rows = session.range(1).select(*_columns(MARKER, types, keys[:1]))
+    for number, part in enumerate(parts):
+        own = [keys[slot] for slot in inputs[number].slots]
+        rows = rows.union(part.select(*_columns(number, types, own)))
+    if everywhere:
+        return rows.drop(TARGET).repartition(slots)
+    return rows.repartition(slots, functions.col(TARGET))
+
+
+def output_plan(rows: "DataFrame", slots: int) -> "DataFrame":
+    """Rows of a barrier stage behind a shuffle: Spark allows little directly behind the stage.
+
+    What one task has sent stays together and in order, so that nothing has to be sorted.
+    """
+    return rows.repartition(slots, _key_of_partition(partition_keys(slots)))
+
+
+def sort_parts(number: int, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The rows of a batch by input, for ``number`` inputs; markers are left out."""
+    sources = batch.column(0)
+    for source in range(number):
+        is_own = pc.equal(sources, source)
+        count = pc.sum(is_own).as_py() or 0
+        if count:
+            own = batch if count == batch.num_rows else batch.filter(is_own)
+            rows = own.column(1 + source)
+            columns = pa.schema(list(rows.type))
+            yield source, pa.RecordBatch.from_arrays(rows.flatten(), schema=columns)
+
+
+def partition_keys(slots: int) -> list[int]:
+    """For each partition an int that Spark's hash partitioning sends there."""
+    found: dict[int, int] = {}
+    key = 0
+    while len(found) < slots:
+        found.setdefault(spark_hash(key) % slots, key)
+        key += 1
+    return [found[slot] for slot in range(slots)]
+
+
+def spark_hash(value: int) -> int:
+    """What Spark's ``hash`` makes of an int: Murmur3, 32 bits."""
+    mixed = _rotated(value * 0xCC9E2D51, 15) * 0x1B873593 & _MASK
+    state = _rotated(_SEED ^ mixed, 13) * 5 + 0xE6546B64 & _MASK
+    state ^= 4  # bytes
+    state = (state ^ state >> 16) * 0x85EBCA6B & _MASK
+    state = (state ^ state >> 13) * 0xC2B2AE35 & _MASK
+    state ^= state >> 16
+    return state - (1 << 32) if state >> 31 else state
+
+
+_MASK: Final = (1 << 32) - 1
+
+
+def _rotated(value: int, bits: int) -> int:
+    value &= _MASK
+    return (value << bits | value >> 32 - bits) & _MASK
+
+
+def _columns(number: int, types: Sequence[Any], keys: list[int]) -> "Iterator[Column]":
+    from pyspark.sql import functions
+
+    yield functions.lit(number).cast("int").alias(SOURCE)
+    for other, kind in enumerate(types):
+        is_own = other == number
+        values = functions.struct(*kind.names) if is_own else functions.lit(None).cast(kind)
+        yield values.alias(f"d{other}")
+    yield _key_of_partition(keys).alias(TARGET)
+
+
+def _key_of_partition(keys: list[int]) -> "Column":
+    """For rows of partition i the i-th key."""
+    from pyspark.sql import functions
+
+    place = functions.pmod(functions.spark_partition_id(), functions.lit(len(keys)))
+    return functions.element_at(functions.array(*map(functions.lit, keys)), place + 1)

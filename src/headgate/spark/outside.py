@@ -1,0 +1,86 @@
+"""The outside of programs: what the API needs of Spark, of connectors and of the driver."""
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from headgate.api.functions import SourceFunction
+from headgate.api.program import Program
+from headgate.api.source import Sink, Source
+from headgate.connectors.function_source import FunctionSource
+from headgate.spark.collecting import DriverSink, PrintSink, Results
+from headgate.spark.configuration import given_settings
+from headgate.spark.job import SparkJob
+from headgate.spark.launcher import launch
+from headgate.spark.session import active_session, slots
+
+MOST_BY_DEFAULT: Final = 4
+
+
+def open_outside() -> "SparkOutside":
+    """Called once, when a program first needs it."""
+    return SparkOutside()
+
+
+class SparkOutside:
+    """See ``headgate.api.outside.Outside``."""
+
+    def settings(self) -> Mapping[str, str]:
+        return given_settings()
+
+    def default_parallelism(self, configuration: Mapping[str, str]) -> int:
+        session = active_session()
+        if session is not None:
+            total = slots(session).total
+        elif told := re.match(r"local\[(\d+)\b", configuration.get("spark.master", "")):
+            total = int(told[1])
+        else:
+            total = os.cpu_count() or 1
+        return max(1, min(MOST_BY_DEFAULT, total))
+
+    def launch(self, program: Program) -> SparkJob:
+        return launch(program)
+
+    def collect_sink(self) -> Sink:
+        return CollectSink()
+
+    def collect(self, program: Program, node: int) -> Results:
+        (sink,) = [sink for _, sink in program.graph.nodes[node].functions]
+        assert isinstance(sink, CollectSink)
+        results = sink.results
+        assert results is not None
+        results.started(launch(program))
+        return results
+
+    def dataframe_sink(self, schema: object) -> Sink:
+        from headgate.connectors.dataframe_sink import DataFrameSink
+
+        return DataFrameSink(schema)
+
+    def to_dataframe(self, program: Program, node: int, schema: object) -> object:
+        from headgate.spark.dataframes import to_dataframe
+
+        return to_dataframe(program, node)
+
+    def dataframe_source(self, dataframe: object) -> Source:
+        from headgate.spark.dataframes import dataframe_source
+
+        return dataframe_source(dataframe)
+
+    def function_source(self, function: SourceFunction[object]) -> Source:
+        return FunctionSource(function)
+
+    def print_sink(self, sink_identifier: str | None) -> Sink:
+        return PrintSink(sink_identifier)
+
+
+class CollectSink(DriverSink):
+    """The sink of ``execute_and_collect``."""
+
+    def __init__(self) -> None:
+        self.results: Results | None = Results()
+        super().__init__(self.results.take)
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**super().__getstate__(), "results": None}

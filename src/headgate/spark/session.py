@@ -1,0 +1,267 @@
+"""The Spark session that a job runs in: the one that is there, or a local one made on demand.
+
+A session of the user's own, a notebook's or spark-submit's is taken as it is. One that is made here
+is quiet and listens on the loopback address only. Ctrl-C: PySpark starts the JVM with SIGINT
+ignored, and its Python workers live in a process group of their own, so that only this process is
+hit; PySpark's handler in it cancels all Spark jobs before it raises KeyboardInterrupt. Whoever
+wants to drain first puts a handler of its own over it while the job runs.
+"""
+
+import os
+import re
+import shlex
+import socket
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from headgate.base.errors import SessionFailed, SparkMissing
+from headgate.spark.java import ensure_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OLDEST: Final = (4, 0)
+NEXT_UNKNOWN: Final = (4, 4)
+LOOPBACK: Final = "127.0.0.1"
+FEWEST_CORES: Final = 4
+CONNECT_TIMEOUT_S: Final = 5.0
+LOG_FILE: Final = "log4j2.properties"
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """Tasks that Spark can run at the same time, and those that it runs now."""
+
+    total: int
+    busy: int
+
+    @property
+    def free(self) -> int:
+        return max(0, self.total - self.busy)
+
+
+def find_session(
+    settings: Mapping[str, str] | None = None, *, cores: int | None = None
+) -> "SparkSession":
+    """The active session, or a new one.
+
+    Of `settings` only the keys that begin with `spark.` matter, and only to a new session.
+    `cores` is the number of slots of a local session, `max(4, cores of the machine)` by default.
+    """
+    check_version()
+    if os.environ.get("SPARK_REMOTE"):
+        raise SessionFailed("Headgate cannot use Spark Connect yet; unset SPARK_REMOTE")
+    return active_session() or _start(settings or {}, cores)
+
+
+def active_session() -> "SparkSession | None":
+    """The session of this process, if one runs."""
+    if "pyspark.sql" not in sys.modules:
+        return None
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    context = SparkContext._active_spark_context
+    if context is None:
+        return None
+    if context._jsc is None or context._jsc.sc().isStopped():
+        context.stop()  # the JVM's half has ended; forget ours, so that a new one can be made
+        return None
+    # Threads that PySpark has not made have no active session; the builder knows the default one.
+    return SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
+
+
+def spark_version() -> str | None:
+    """The version of the installed PySpark, without loading it."""
+    if find_spec("pyspark") is None:
+        return None
+    for name in ("pyspark", "pyspark-client"):
+        try:
+            return version(name)
+        except PackageNotFoundError:
+            continue
+    import pyspark  # comes with a Spark distribution, as a folder on the path
+
+    return str(pyspark.__version__)
+
+
+def is_known(found: str) -> bool:
+    """Whether Headgate is tested with this version of PySpark."""
+    return OLDEST <= _numbers(found) < NEXT_UNKNOWN
+
+
+def check_version() -> None:
+    """Refuse a PySpark that is missing or too old; a newer one may well work."""
+    found = spark_version()
+    if found is None or _numbers(found) < OLDEST:
+        raise SparkMissing(found)
+
+
+def slots(session: "SparkSession") -> Slots:
+    """How many barrier tasks fit into the session's executors as they are now, and how many run."""
+    context: Any = session.sparkContext
+    return Slots(_total_slots(context), _busy_slots(context))
+
+
+def await_slots(session: "SparkSession", count: int, timeout_s: float = 30.0) -> Slots:
+    """Wait until executors with `count` slots have registered; what there is after the time."""
+    deadline = time.monotonic() + timeout_s
+    while (found := slots(session)).total < count and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return found
+
+
+def _total_slots(context: Any) -> int:
+    from py4j.protocol import Py4JError
+
+    spark = context._jsc.sc()
+    try:
+        # What Spark itself asks before it starts a barrier stage; not part of its public API.
+        profile = spark.resourceProfileManager().defaultResourceProfile()
+        return int(spark.maxNumConcurrentTasks(profile))
+    except Py4JError:
+        return int(context.defaultParallelism)
+
+
+def _busy_slots(context: Any) -> int:
+    from py4j.protocol import Py4JError
+
+    try:
+        # The status tracker is public, but lags: it may miss the last events for seconds.
+        running = context._jsc.sc().taskScheduler().runningTasksByExecutors().valuesIterator()
+        busy = 0
+        while running.hasNext():
+            busy += int(running.next())
+        return busy
+    except Py4JError:
+        tracker = context.statusTracker()
+        stages = (tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds())
+        return sum(stage.numActiveTasks for stage in stages if stage)
+
+
+def _numbers(found: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", found)[:2])
+
+
+def _start(settings: Mapping[str, str], cores: int | None) -> "SparkSession":
+    given = {key: value for key, value in settings.items() if key.startswith("spark.")}
+    options = {"spark.app.name": "headgate", **given}
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit has read its files and flags already
+        return _build(options)
+    ensure_java(spark_version() or "")
+    files = _defaults()
+    master = given.get("spark.master") or _configured_master(files)
+    if master and not master.startswith("local"):
+        _check_master(master)
+        return _build({**_quiet_options(), **files, **options, "spark.master": master})
+    cores = cores or max(FEWEST_CORES, os.cpu_count() or 1)
+    options = {**_quiet_options(), **_local_options(), **files, **options}
+    options["spark.master"] = master or f"local[{cores}]"
+    with _environment(PYSPARK_PYTHON=sys.executable, SPARK_LOCAL_IP=LOOPBACK):
+        return _build(options)
+
+
+def _check_master(master: str) -> None:
+    """A standalone master that nobody serves costs Spark a minute and a riddle; ask first."""
+    if not master.startswith("spark://"):
+        return
+    troubles = []
+    for place in master.removeprefix("spark://").split(","):
+        host, _, port = place.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_S).close()
+            return
+        except (OSError, ValueError) as error:
+            troubles.append(f"{place}: {error}")
+    raise SessionFailed(
+        f"no Spark master answers at {master} ({'; '.join(troubles)}); start it, or name another"
+    )
+
+
+def _quiet_options() -> dict[str, str]:
+    options = {"spark.ui.showConsoleProgress": "false"}
+    if not (_conf_folder() / LOG_FILE).exists():
+        quiet = Path(__file__).with_name(LOG_FILE).resolve().as_uri()
+        options["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={quiet}"
+    return options
+
+
+def _local_options() -> dict[str, str]:
+    return {
+        "spark.driver.host": LOOPBACK,
+        "spark.driver.bindAddress": LOOPBACK,
+        "spark.port.maxRetries": "100",  # the page takes the next free port from 4040 on
+    }
+
+
+def _build(options: Mapping[str, str]) -> "SparkSession":
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    builder: Any = SparkSession.builder
+    for key, value in options.items():
+        builder = builder.config(key, value)
+    try:
+        session: SparkSession = builder.getOrCreate()
+    except (Py4JError, PySparkException, OSError) as error:
+        where = options.get("spark.master", "the configured master")
+        raise SessionFailed(f"Spark did not start on {where}: {_reason(error)}") from error
+    return session
+
+
+def _reason(error: BaseException) -> str:
+    """The line of a Java error that says what happened."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = [line.removeprefix(": ") for line in lines if line.startswith(": ")]
+    return (told or lines or [type(error).__name__])[0]
+
+
+def _configured_master(files: Mapping[str, str]) -> str:
+    """The master that Spark's own files and variables name; nothing if they name none."""
+    words = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
+    for word, following in pairwise([*words, ""]):
+        if word == "--master":
+            return following
+        if word.startswith("--master="):
+            return word.partition("=")[2]
+    return files.get("spark.master", "") or os.environ.get("MASTER", "")
+
+
+def _defaults() -> dict[str, str]:
+    """What spark-defaults.conf says, so that our own defaults do not go over it."""
+    try:
+        text = (_conf_folder() / "spark-defaults.conf").read_text(encoding="utf-8")
+    except OSError:
+        return {}
+    lines = (line.strip() for line in text.splitlines())
+    pairs = (re.split(r"\s*[=:\s]\s*", line, maxsplit=1) for line in lines if line[:1] != "#")
+    return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
+
+
+def _conf_folder() -> Path:
+    if folder := os.environ.get("SPARK_CONF_DIR"):
+        return Path(folder)
+    spec = find_spec("pyspark")
+    package = Path(spec.origin).parent if spec and spec.origin else Path()
+    return Path(os.environ.get("SPARK_HOME") or package, "conf")
+
+
+@contextmanager
+def _environment(**values: str) -> Iterator[None]:
+    """Set what is not set, for the time in which the JVM starts and takes it over."""
+    added = {key: value for key, value in values.items() if key not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for key in added:
+            os.environ.pop(key, None)

@@ -1,0 +1,94 @@
+"""What a person sees: 80 columns, bars that are always full, and the cause marked."""
+
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from headgate.base.messages import TaskFigures
+from headgate.base.states import TaskState
+from headgate.observe.pictures import (
+    BAR,
+    JobView,
+    draw_bar,
+    draw_job,
+    short_number,
+    tell_end,
+    tell_job,
+)
+from headgate.observe.progress import Progress, Row, bottlenecks
+from tests.observe.kit import END, MIDDLE, SOURCE, figures, three_vertices
+
+SLOW_END = [
+    figures(SOURCE, made=5_000, out=5_000, busy=50, held_up=900, idle=50),
+    figures(MIDDLE, records=12_345_678, out=4_000, busy=20, held_up=960, idle=20),
+    figures(END, records=3_000, busy=1000),
+]
+
+
+def view(tasks: list[TaskFigures], status: str = "running") -> JobView:
+    graph = three_vertices()
+    progress = Progress(graph)
+    progress.reported(tasks, 0)
+    rows = progress.rows()
+    return JobView("orders", status, 12.4, rows, bottlenecks(graph, rows))
+
+
+def drawn(shown: JobView) -> list[str]:
+    console = Console(file=io.StringIO(), width=80, legacy_windows=False)
+    console.print(draw_job(shown))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue().splitlines()
+
+
+def test_a_table_fits_into_80_columns_and_shows_every_vertex() -> None:
+    lines = drawn(view(SLOW_END))
+    assert max(map(len, lines)) <= 80
+    assert lines[0].startswith("orders  running  12 s")
+    assert "12.3M" in lines[3] and "▒▒▒▒▒▒▒▒" in lines[3]
+    assert "█" * BAR in lines[4]
+    assert "bottleneck 'slow -> Sink: end'" in lines[5]
+
+
+def test_vertices_that_have_not_begun_or_have_ended_have_no_bar() -> None:
+    ended = [figures(SOURCE, task, state=TaskState.FINISHED) for task in range(2)]
+    lines = drawn(view(ended))
+    assert "ended" in lines[2]
+    assert "starting" in lines[3]
+
+
+def test_log_lines_name_job_vertex_and_shares() -> None:
+    lines = tell_job(view(SLOW_END))
+    assert lines[0] == (
+        "orders: 2 x Source: numbers: 5,000 in, 5,000 out, 5,000 in/s, "
+        "busy 5%, back-pressured 90%, idle 5%"
+    )
+    assert "bottleneck" in lines[-1]
+    assert tell_job(view([])) == []
+
+
+def test_the_closing_line_counts_what_the_sources_made() -> None:
+    assert tell_end(view(SLOW_END[:1], "finished")) == (
+        "orders: finished after 12.4 s, 5,000 records"
+    )
+
+
+@given(*[st.floats(0, 1e6)] * 3)
+def test_a_bar_is_always_as_long(busy: float, held_up: float, idle: float) -> None:
+    row: Row = view([figures(END, busy=busy, held_up=held_up, idle=idle)]).rows[END]
+    assert len(draw_bar(row, blamed=False)) == BAR
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(0, "0"), (9_999, "9,999"), (12_345, "12.3k"), (999_600, "1.00M"), (1.5e15, "1500T")],
+)
+def test_numbers_are_short(number: float, text: str) -> None:
+    assert short_number(number) == text
+
+
+@given(st.integers(0, 10**15))
+def test_numbers_fit_into_their_column(number: int) -> None:
+    assert len(short_number(number)) <= 6

@@ -1,0 +1,174 @@
+"""A standalone Spark cluster on this machine, started from the installed package alone."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+
+from headgate.spark.java import ensure_java
+
+START_TIMEOUT_S = 60
+END_TIMEOUT_S = 15
+CORES = 2
+WORKERS = 2
+LOOPBACK = "127.0.0.1"
+
+
+class Cluster:
+    """`url` for a driver, in the environment `environ`. Leaving the block ends every process."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.slots = CORES * WORKERS
+        self._processes: list[subprocess.Popen[bytes]] = []
+        ensure_java()
+        spec = find_spec("pyspark")
+        assert spec is not None
+        assert spec.origin is not None
+        self.home = Path(spec.origin).parent
+        self.environ = {
+            **os.environ,
+            "SPARK_HOME": str(self.home),
+            "SPARK_LOCAL_IP": LOOPBACK,
+            "SPARK_DAEMON_MEMORY": "256m",
+            "PYSPARK_PYTHON": sys.executable,
+        }
+        for inherited in ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"):
+            self.environ.pop(inherited, None)
+        port, self.page_port = free_port(), free_port()
+        self.url = f"spark://{LOOPBACK}:{port}"
+        self._port = port
+
+    def __enter__(self) -> "Cluster":
+        try:
+            self._start()
+        except BaseException:
+            self.end()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.end()
+
+    def run(self, *words: str, timeout_s: float = 90) -> subprocess.CompletedProcess[str]:
+        """Run a driver."""
+        return subprocess.run(
+            [sys.executable, *words],
+            env=self.environ,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+
+    def alive_workers(self) -> int:
+        """As the master sees it."""
+        page = f"http://{LOOPBACK}:{self.page_port}/json/"
+        with suppress(OSError), urllib.request.urlopen(page, timeout=5) as answer:
+            return int(json.load(answer)["aliveworkers"])
+        return 0
+
+    def end(self) -> None:
+        """End all processes and their descendants; it is an error if one has to be killed."""
+        family = {pid for one in self._processes for pid in descendants(one.pid)}
+        for process in reversed(self._processes):
+            process.send_signal(signal.SIGTERM)
+        for process in self._processes:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(END_TIMEOUT_S)
+        stubborn: list[int] = []
+        if not until(lambda: not any(map(is_running, family)), END_TIMEOUT_S):
+            stubborn = sorted(filter(is_running, family))
+            for pid in stubborn:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        for process in self._processes:
+            process.wait(END_TIMEOUT_S)
+        self._processes.clear()
+        assert not stubborn, f"processes {stubborn} did not end by themselves"
+
+    def _start(self) -> None:
+        place = ["--host", LOOPBACK, "--port", str(self._port)]
+        self._launch("master.Master", *place, "--webui-port", str(self.page_port))
+        self._await(lambda: answers(self._port))
+        for index in range(WORKERS):
+            size = ["--cores", str(CORES), "--memory", "1g"]
+            work = ["--work-dir", str(self.folder / f"work-{index}"), "--webui-port", "0"]
+            self._launch("worker.Worker", "--host", LOOPBACK, *size, *work, self.url)
+        self._await(lambda: self.alive_workers() == WORKERS)
+
+    def _launch(self, name: str, *words: str) -> None:
+        log = self.folder / f"{len(self._processes)}-{name}.log"
+        with log.open("wb") as file:
+            process = subprocess.Popen(
+                [str(self.home / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *words],
+                env=self.environ,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self._processes.append(process)
+
+    def _await(self, condition: Callable[[], bool]) -> None:
+        def is_over() -> bool:
+            return condition() or any(one.poll() is not None for one in self._processes)
+
+        if not until(is_over, START_TIMEOUT_S) or not condition():
+            logs = sorted(self.folder.glob("*.log"))
+            told = "\n".join(f"{log.name}:\n{log.read_text()[-2000:]}" for log in logs)
+            raise RuntimeError(f"the cluster did not start\n{told}")
+
+
+def until(condition: Callable[[], bool], timeout_s: float) -> bool:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def answers(port: int) -> bool:
+    with suppress(OSError):
+        socket.create_connection((LOOPBACK, port), 1).close()
+        return True
+    return False
+
+
+def free_port() -> int:
+    with socket.create_server((LOOPBACK, 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def descendants(pid: int) -> list[int]:
+    """The process and all that it and its children have started."""
+    found, queue = [], [pid]
+    while queue:
+        found.append(queue.pop())
+        with suppress(OSError):
+            for task in Path(f"/proc/{found[-1]}/task").iterdir():
+                queue += map(int, (task / "children").read_text().split())
+    return found
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process is there and no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

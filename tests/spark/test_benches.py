@@ -1,0 +1,81 @@
+"""The benchmarks that run on Spark, small: they measure real jobs and check what these counted."""
+
+import pytest
+from click.testing import CliRunner
+from pyspark.sql import SparkSession
+
+from headgate.cli.bench.keyed_count import (
+    VOCABULARY,
+    WordReader,
+    WordSource,
+    expected_counts,
+    picked_words,
+    run_keyed_count_bench,
+)
+from headgate.cli.bench.latency import LatencyMeter, StampReader, run_latency_bench
+from headgate.cli.bench.startup import first_record_at
+from headgate.cli.bench_commands import bench
+
+
+def test_keyed_count_counts_every_word(spark: SparkSession) -> None:
+    result = run_keyed_count_bench(records=30_001, parallelism=2, rounds=1)
+    assert result["records"] == 30_001
+    assert result["records_per_s"] > 0
+
+
+def test_expected_counts_are_those_of_the_words_that_readers_give() -> None:
+    words: dict[str, int] = {}
+    for split in WordSource(300_000).splits(2):
+        reader = WordReader(*split)
+        while (found := reader.poll(1000)) is not None:
+            for word in found:
+                words[word] = words.get(word, 0) + 1
+    assert words == expected_counts(300_000, 2)
+    assert sum(words.values()) == 300_000
+
+
+def test_words_follow_zipf() -> None:
+    words = picked_words()
+    assert len(set(words)) <= VOCABULARY
+    assert words.count("word-0") > 5 * words.count("word-9") > 0
+
+
+def test_latency_is_measured_for_every_record_after_the_warm_up(spark: SparkSession) -> None:
+    result = run_latency_bench(rate=2000, seconds=0.5, timeouts_ms=(1,))
+    assert result["timeout_ms"] == 1
+    assert 0 < result["p50_ms"] <= result["p99_ms"] <= result["max_ms"]
+
+
+def test_stamps_come_at_the_rate_and_never_ahead_of_it() -> None:
+    reader = StampReader(rate=1_000_000, count=5_000)
+    stamps: list[tuple[int, int]] = []
+    while (found := reader.poll(700)) is not None:
+        assert len(found) <= 700
+        stamps += found
+    assert len(stamps) == 5_000
+    elapsed_ns = stamps[-1][1] - stamps[0][1]
+    assert elapsed_ns >= 4_999 * 1000 * 0.9
+
+
+def test_latency_meter_tells_percentiles() -> None:
+    meter = LatencyMeter()
+    meter.take([(0, 0)])
+    assert meter.report() == {
+        "records": 1,
+        "p50_ms": 0.0,
+        "p99_ms": 0.0,
+        "p999_ms": 0.0,
+        "max_ms": 0.0,
+    }
+
+
+def test_startup_is_measured_to_the_first_record(spark: SparkSession) -> None:
+    called, first = first_record_at()
+    assert first > called
+
+
+@pytest.mark.parametrize("name", ["keyed-count", "latency", "startup"])
+def test_benchmarks_tell_their_options(name: str) -> None:
+    told = CliRunner().invoke(bench, [name, "--help"])
+    assert told.exit_code == 0
+    assert "--json" in told.output

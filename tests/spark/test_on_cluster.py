@@ -1,0 +1,148 @@
+"""Programs on a real cluster, started as users start them, with modules of the users' own."""
+
+import json
+import socket
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headgate.spark.python_files import zip_folder
+from tests.spark.cluster import LOOPBACK, Cluster, free_port
+
+
+def own_address() -> str:
+    """Of this machine, as others see it; the loopback address if it has no other."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, suppress(OSError):
+        probe.connect(("192.0.2.1", 9))  # sends nothing; the address is one for documents
+        return str(probe.getsockname()[0])
+    return LOOPBACK
+
+
+# Over the loopback address workers would find the driver's modules in its own folders.
+ADDRESS = own_address()
+CONF = {
+    "spark.driver.memory": "512m",
+    "spark.executor.memory": "512m",
+    "spark.driver.host": ADDRESS,
+    "spark.driver.bindAddress": "0.0.0.0",
+    "spark.ui.enabled": "false",
+}
+
+PROGRAM = '''
+import json
+import os
+import signal
+import sys
+
+import prices
+from shop.orders import Order, total
+
+from headgate.base.errors import HeadgateError
+from headgate.datastream import MapFunction, StreamExecutionEnvironment
+from headgate.spark.driver import driver_for
+from pyspark.sql import SparkSession
+
+
+class Where(MapFunction):
+    """Of this very file: travels by value."""
+
+    def map(self, order):
+        import prices
+        import shop
+        place = os.environ["SPARK_EXECUTOR_DIRS"], shop.__file__, prices.__file__
+        return order.key, total(order, prices.of(order.key)), os.getpid(), *place
+
+
+def failure(env):
+    try:
+        env.execute("failing")
+    except HeadgateError as error:
+        return str(error)
+
+
+env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(4)
+if sys.argv[1:]:
+    env.add_python_file(sys.argv[1])
+orders = env.from_collection([Order(key, key + 1) for key in range(40)]).rebalance()
+told = {"rows": list(orders.map(Where()).execute_and_collect("orders"))}
+
+env.from_collection([1]).map(lambda n: n / 0).name("divide").print()
+told["failure"] = failure(env)
+
+env.from_collection([1]).rebalance().map(lambda n: os.kill(os.getpid(), signal.SIGKILL)).print()
+told["killed"] = failure(env)
+
+numbers = env.from_collection(range(1000)).key_by(lambda n: n % 10)
+ports = driver_for(SparkSession.getActiveSession())
+told["ports"] = [ports.control.address[1], ports.results.address[1]]
+told["sums"] = sorted(numbers.reduce(lambda a, b: a + b).execute_and_collect())[-10:]
+print("TOLD", json.dumps(told))
+'''
+
+ORDERS = """
+class Order:
+    def __init__(self, key, count):
+        self.key, self.count = key, count
+
+
+def total(order, price):
+    return order.count * price
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A program beside a module, and a package in another place."""
+    (tmp_path / "job.py").write_text(PROGRAM)
+    (tmp_path / "prices.py").write_text("def of(key):\n    return 10\n")
+    package = tmp_path / "elsewhere" / "shop"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "orders.py").write_text(ORDERS)
+    return tmp_path
+
+
+def drive(cluster: Cluster, folder: Path, *words: str) -> dict[str, Any]:
+    done = subprocess.run(
+        words, env=cluster.environ, cwd=folder, capture_output=True, text=True, timeout=110
+    )
+    assert done.returncode == 0, done.stderr
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("TOLD ")]
+    return dict(json.loads(line.removeprefix("TOLD ")))
+
+
+def check(told: dict[str, Any], project: Path) -> None:
+    rows = told["rows"]
+    assert sorted(row[:2] for row in rows) == [[key, 10 * (key + 1)] for key in range(40)]
+    assert len({row[2] for row in rows}) == 4  # processes
+    assert len({row[3] for row in rows}) == 2  # executors
+    if ADDRESS != LOOPBACK:  # Spark has brought the user's modules to its own folders
+        assert {Path(path).name for row in rows for path in row[4:6]} == {
+            "__init__.py",
+            "prices.py",
+        }
+        assert not any(path.startswith(str(project)) for row in rows for path in row[4:6])
+    failure = told["failure"]
+    assert failure.startswith("Traceback (most recent call last):\n  File ")
+    assert failure.endswith("failed in operator 'divide': ZeroDivisionError: division by zero")
+    assert "is lost: it closed the connection (process " in told["killed"]
+    assert told["sums"] == [sum(range(key, 1000, 10)) for key in range(10)]
+
+
+def test_plain_spark_submit(standalone_cluster: Cluster, project: Path) -> None:
+    shop = zip_folder(project / "elsewhere" / "shop", project)
+    ports = [free_port(), free_port()]
+    keys = ("spark.headgate.jobmanager.rpc.port", "spark.headgate.jobmanager.results.port")
+    conf = {**CONF, **dict(zip(keys, map(str, ports), strict=True))}
+    flags = [word for pair in conf.items() for word in ("--conf", "=".join(pair))]
+    told = drive(
+        standalone_cluster,
+        project,
+        str(standalone_cluster.home / "bin" / "spark-submit"),
+        *("--master", standalone_cluster.url, *flags, "--py-files", shop, "job.py", "prices.py"),
+    )
+    check(told, project)
+    assert told["ports"] == ports

@@ -1,0 +1,211 @@
+"""The session that is found or made, its settings, its slots, and what keeps one from starting."""
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from headgate.base.errors import SessionFailed, SparkMissing
+from headgate.spark import session as session_module
+from headgate.spark.session import Slots, await_slots, find_session, is_known, slots
+from tests.spark.cluster import free_port, until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Built = Callable[..., dict[str, str]]
+
+
+@pytest.mark.spark_smoke
+def test_the_running_session_is_taken(spark: "SparkSession") -> None:
+    assert find_session({"spark.app.name": "another"}) is spark
+    assert spark.sparkContext.appName == "headgate"
+
+
+def test_a_plain_thread_finds_the_same_session(spark: "SparkSession") -> None:
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append(find_session()))
+    thread.start()
+    thread.join()
+    assert found[0].sparkContext is spark.sparkContext
+
+
+def test_a_local_session_stays_on_this_machine(spark: "SparkSession") -> None:
+    settings = dict(spark.sparkContext.getConf().getAll())
+    assert settings["spark.master"] == "local[4]"
+    assert settings["spark.driver.host"] == settings["spark.driver.bindAddress"] == "127.0.0.1"
+    assert settings["spark.ui.showConsoleProgress"] == "false"
+    assert "SPARK_LOCAL_IP" not in os.environ
+
+
+@pytest.mark.spark_smoke
+def test_workers_run_the_same_python_and_have_headgate(spark: "SparkSession") -> None:
+    def look(_: object) -> list[tuple[str, str]]:
+        import headgate
+
+        return [(sys.executable, headgate.__version__)]
+
+    seen = spark.sparkContext.parallelize([0], 1).mapPartitions(look).collect()
+    assert seen[0][0] == sys.executable
+
+
+@pytest.mark.spark_smoke
+def test_slots_tell_what_is_busy(spark: "SparkSession", tmp_path: Path) -> None:
+    go, started = tmp_path / "go", tmp_path / "started"
+
+    def wait(rows: Any) -> list[int]:
+        import time
+
+        index = next(iter(rows))
+        Path(f"{started}-{index}").touch()
+        while not go.exists():
+            time.sleep(0.02)
+        return [index]
+
+    assert await_slots(spark, 4) == Slots(total=4, busy=0)
+    stage = spark.sparkContext.parallelize(range(3), 3).barrier().mapPartitions(wait)
+    thread = threading.Thread(target=stage.collect)
+    thread.start()
+    try:
+        assert until(lambda: len(list(tmp_path.glob("started-*"))) == 3, 30)
+        assert slots(spark) == Slots(total=4, busy=3)
+        assert slots(spark).free == 1
+    finally:
+        go.touch()
+        thread.join()
+    assert until(lambda: slots(spark).busy == 0, 10)
+
+
+def test_slots_fall_back_to_what_is_public(spark: "SparkSession") -> None:
+    from py4j.protocol import Py4JError
+
+    class Reserved:
+        """A JVM that does not let go of what is not public."""
+
+        def sc(self) -> Any:
+            return self
+
+        def __getattr__(self, name: str) -> Any:
+            raise Py4JError(f"no {name}")
+
+    context = spark.sparkContext
+    reserved: Any = SimpleNamespace(
+        _jsc=Reserved(),
+        defaultParallelism=context.defaultParallelism,
+        statusTracker=context.statusTracker,
+    )
+    assert slots(SimpleNamespace(sparkContext=reserved)) == Slots(4, 0)  # type: ignore[arg-type]
+
+
+def test_waiting_for_slots_ends(spark: "SparkSession") -> None:
+    assert await_slots(spark, 99, timeout_s=0.1).total == 4
+
+
+# How a session would be made, without making one.
+
+
+@pytest.fixture
+def built(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Built:
+    """`built(settings, cores=n)`: the options that a new session would get."""
+    made: list[dict[str, str]] = []
+    monkeypatch.setattr(session_module, "active_session", lambda: None)
+    monkeypatch.setattr(session_module, "check_version", lambda: None)
+    monkeypatch.setattr(session_module, "ensure_java", lambda version: None)
+    monkeypatch.setattr(session_module, "_build", lambda options: made.append({**options}) or 1)
+    for name in ("PYSPARK_SUBMIT_ARGS", "MASTER", "SPARK_REMOTE", "PYSPARK_GATEWAY_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+
+    def build(settings: dict[str, str] | None = None, **more: Any) -> dict[str, str]:
+        find_session(settings, **more)
+        return made.pop()
+
+    return build
+
+
+def test_a_new_session_has_four_slots_at_least(built: Built) -> None:
+    cores = max(4, os.cpu_count() or 1)
+    assert built()["spark.master"] == f"local[{cores}]"
+    assert built(cores=2)["spark.master"] == "local[2]"
+
+
+def test_only_settings_of_spark_reach_it(built: Built) -> None:
+    options = built({"spark.driver.memory": "2g", "parallelism.default": "4"})
+    assert options["spark.driver.memory"] == "2g"
+    assert "parallelism.default" not in options
+    assert built({"spark.master": "local[3]"})["spark.master"] == "local[3]"
+
+
+def test_spark_s_own_files_and_variables_are_heeded(
+    built: Built, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "# ours\nspark.master  local[6]\nspark.driver.host=10.0.0.1\n\nspark.x   a b\n"
+    (tmp_path / "spark-defaults.conf").write_text(text)
+    options = built()
+    assert options["spark.master"] == "local[6]"
+    assert options["spark.driver.host"] == "10.0.0.1"
+    assert options["spark.x"] == "a b"
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--master local[5] pyspark-shell")
+    assert built()["spark.master"] == "local[5]"
+
+
+def test_a_log_configuration_of_the_user_stays(built: Built, tmp_path: Path) -> None:
+    assert "log4j2.properties" in built()["spark.driver.extraJavaOptions"]
+    (tmp_path / "log4j2.properties").touch()
+    assert "spark.driver.extraJavaOptions" not in built()
+
+
+def test_a_cluster_is_not_bound_to_the_loopback_address(built: Built) -> None:
+    options = built({"spark.master": "yarn"})
+    assert options["spark.master"] == "yarn"
+    assert "spark.driver.host" not in options
+
+
+def test_spark_submit_has_decided_already(built: Built, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    assert built() == {"spark.app.name": "headgate"}
+
+
+def test_a_master_that_nobody_serves_is_told_at_once(built: Built) -> None:
+    with pytest.raises(SessionFailed, match="no Spark master answers at spark://127.0.0.1:"):
+        built({"spark.master": f"spark://127.0.0.1:{free_port()}"})
+
+
+def test_spark_connect_is_refused(built: Built, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_REMOTE", "sc://somewhere")
+    with pytest.raises(SessionFailed, match="unset SPARK_REMOTE"):
+        built()
+
+
+@pytest.mark.parametrize("found", [None, "3.5.8"])
+def test_a_missing_or_old_pyspark_is_named(
+    found: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_module, "spark_version", lambda: found)
+    with pytest.raises(SparkMissing, match=r"pip install 'headgate\[spark\]'") as caught:
+        find_session()
+    assert caught.value.found == found
+
+
+def test_known_versions() -> None:
+    assert [is_known(one) for one in ("3.5.8", "4.0.0", "4.3.1", "4.4.0.dev1")] == [
+        False,
+        True,
+        True,
+        False,
+    ]
+
+
+@pytest.mark.parametrize("line", ["import headgate", "from headgate.cli.main import command"])
+def test_importing_does_not_load_pyspark(line: str) -> None:
+    program = f"import sys; {line}; print([n for n in ('pyspark', 'py4j') if n in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
