@@ -37,8 +37,11 @@ from tests.core.exchange.vectors import BUFFER_VECTORS, VECTORS
 
 ROOT = Path(__file__).parent.parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+FIRST = "examples/first_program.py"
 EXAMPLE = "examples/two_task_managers.py"
-ROWS = [*range(19, 150), *range(172, 176)]
+SOURCE = ROOT / "src/headgate"
+ROOMS = sorted(path.name for path in SOURCE.iterdir() if (path / "__init__.py").exists())
+ROWS = list(range(1, 176))
 HEX_LINE = 96
 
 
@@ -46,14 +49,18 @@ def text_of(document: str) -> str:
     return (ROOT / document).read_text(encoding="utf-8")
 
 
-# The example.
+# The examples. What needs Spark runs in tests/spark.
 
 
-def test_readme_shows_the_example_as_it_is() -> None:
-    assert f"```python\n{text_of(EXAMPLE)}```\n" in text_of("README.md")
+def test_readme_shows_the_first_program_as_it_is() -> None:
+    assert f"```python\n{text_of(FIRST)}```\n" in text_of("README.md")
 
 
-def test_example_runs() -> None:
+def test_first_program_is_short() -> None:
+    assert len(text_of(FIRST).splitlines()) <= 10
+
+
+def test_example_without_spark_runs() -> None:
     done = subprocess.run(
         [sys.executable, str(ROOT / EXAMPLE)],
         capture_output=True,
@@ -107,6 +114,7 @@ def commands() -> Iterator[str]:
         text = document.read_text(encoding="utf-8")
         yield from re.findall(r"`(?:\.venv/bin/)?headgate( [a-z-][^`]*)`", text)
         yield from re.findall(r"`(?:\S*python3? )?-m headgate( [a-z-][^`]*)`", text)
+        yield from re.findall(r"^headgate( [a-z-][^#\n]*)", text, flags=re.MULTILINE)  # in a block
 
 
 @pytest.mark.parametrize("line", sorted(set(commands())))
@@ -126,9 +134,38 @@ def test_documents_name_only_modules_that_exist() -> None:
     for document in DOCUMENTS:
         if document.name == "CONTRIBUTING.md":  # its example machine is made up
             continue
-        named = re.findall(r"`((?:src|tests|docs|examples)/[\w./]+)`", document.read_text("utf-8"))
+        text = document.read_text(encoding="utf-8")
+        named = re.findall(r"`((?:src|tests|docs|examples)/[\w./]+)`", text)
         missing += [f"{document.name}: {path}" for path in named if not (ROOT / path).exists()]
+        rooms = re.findall(rf"`((?:{'|'.join(ROOMS)})/[\w./]+)`", text)
+        missing += [f"{document.name}: {path}" for path in rooms if not (SOURCE / path).exists()]
     assert not missing
+
+
+def test_rooms_are_drawn_as_the_import_contract_has_them() -> None:
+    contracts = re.findall(r"^layers = \[\n(.*?)^\]", text_of("pyproject.toml"), flags=re.M | re.S)
+    whole, core = (" > ".join(re.findall(r'"([^"]+)"', one)) for one in contracts)
+    for document in ("docs/architecture.md", "CONTRIBUTING.md"):
+        text = text_of(document)
+        assert f"\n{re.sub(r'[()]', '', whole)}\n" in text
+        assert f"\ncore:  {re.sub(r'[()]', '', core)}\n" in text
+
+
+def test_every_decision_is_listed_and_has_its_form() -> None:
+    listed = text_of("docs/design/README.md")
+    records = sorted(path.name for path in (ROOT / "docs/design").glob("0*.md"))
+    assert [int(name[:4]) for name in records] == list(range(1, len(records) + 1))
+    for name in records:
+        text = text_of(f"docs/design/{name}")
+        assert f"]({name})" in listed
+        assert text.startswith(f"# {name[:4]}: ")
+        assert all(f"\n## {part}\n" in text for part in ("Need", "Choice", "Price")), name
+
+
+def test_glossary_is_in_order_and_has_each_word_once() -> None:
+    rows = re.findall(r"^\| ([^|]+) \|", text_of("docs/glossary.md"), flags=re.MULTILINE)[1:]
+    words = [re.sub(r"[^a-z ]", "", row.lower()) for row in rows]
+    assert words == sorted(set(words))
 
 
 # The settings.

@@ -8,7 +8,17 @@ from headgate.sim.__main__ import main
 
 def test_seeds_that_keep_the_laws_leave_with_0(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--seeds", "3", "--start", "5"]) == 0
-    assert "3 seeds kept every law" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "exchange: 3 seeds kept every law" in told
+    assert "jobs: 3 seeds kept every law" in told
+
+
+def test_jobs_can_be_simulated_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--seeds", "2", "--jobs"]) == 0
+    told = capsys.readouterr().out
+    assert "jobs: 2 seeds kept every law" in told and "exchange" not in told
+    assert main(["--seed", "7", "--jobs"]) == 0
+    assert "job graph of 'sim'" in capsys.readouterr().out
 
 
 def test_one_seed_tells_what_it_draws(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,7 +1,7 @@
-"""What must hold after every step, and at the end of a run.
+"""How tasks of a run may end, and what must have arrived when it is over.
 
-The machines assert their own laws; here is what can only be seen from outside: the census of
-segments, the credit law, errors that reach whom they concern and nobody else, and the end.
+The machines are looked at by the laws; here is what follows from the programs: every end has a
+reason, and in a calm run everything that was sent is received.
 """
 
 from headgate.base.errors import (
@@ -11,99 +11,26 @@ from headgate.base.errors import (
     TaskCancelled,
     TransportError,
 )
-from headgate.core.egress.pipelined import PipelinedSubpartition
-from headgate.core.exchange.ends import ProducerEnd
 from headgate.sim.coordinator import Coordinator
-from headgate.sim.credit import check_credit
 from headgate.sim.faults import Faults
+from headgate.sim.laws import Laws
 from headgate.sim.ledger import CheckFailed
 from headgate.sim.programs import Job
-from headgate.sim.segments import count_segments, remote_channels
 from headgate.sim.tasks import Fate, PlannedFailure
 from headgate.sim.worker import SimWorker
-
-CENSUS_EVERY = 25
-"""Steps between two looks at everything; the cheap checks come after every step."""
-
-FRAME_BYTES = 64
-"""More than the head of a frame, and than an event."""
-CONTROL_BYTES = 8192
-"""More than all control messages that ever wait together in so small a run."""
 
 
 class Checks:
     """Looks at a whole run."""
 
     def __init__(self, workers: list[SimWorker], coordinator: Coordinator, faults: Faults) -> None:
-        self._workers = workers
         self._coordinator = coordinator
         self._faults = faults
-        settings = coordinator.scenario.settings
-        burst_bytes = (settings.burst_frames + 1) * (settings.segment_bytes + FRAME_BYTES)
-        self._outbox_bytes = settings.high_water_bytes + burst_bytes + CONTROL_BYTES
-        self._jobs_on = {
-            worker.name: [job for job in coordinator.jobs.values() if job.task.worker is worker]
-            for worker in workers
-        }
-
-    def after_step(self, step: int) -> None:
-        for worker in self._workers:
-            if worker.touched and not worker.dead:
-                worker.touched = False
-                self._check_machines(worker)
-        if step % CENSUS_EVERY == 0:
-            self.look_at_all()
-
-    def look_at_all(self) -> None:
-        """The dear checks."""
-        for worker in self._alive():
-            count_segments(worker, self._jobs_on[worker.name])
-        check_credit(self._alive())
-
-    def _alive(self) -> list[SimWorker]:
-        return [worker for worker in self._workers if not worker.dead]
-
-    def _check_machines(self, worker: SimWorker) -> None:
-        worker.environment.pool.check()
-        for connection in worker.connections:
-            link = connection.link
-            if isinstance(link, ProducerEnd):
-                if link.outbox.pending_bytes > self._outbox_bytes:
-                    raise CheckFailed(f"{connection.name}: {link.outbox.pending_bytes} bytes wait")
-                link.session.check()
-        for job in self._jobs_on[worker.name]:
-            if job.output is not None and not job.output.partition.released:
-                for subpartition in job.output.partition.subpartitions:
-                    if isinstance(subpartition, PipelinedSubpartition):
-                        subpartition.check()
-            if job.inbox is not None and not job.task.is_over:
-                for gate in job.inbox.gates:
-                    gate.check()
-        self._check_channels(worker)
-
-    def _check_channels(self, worker: SimWorker) -> None:
-        """A lost connection is told to all channels that use it, and to no others."""
-        for channel in remote_channels(self._jobs_on[worker.name]):
-            channel.check()
-            link, error = channel._link, channel._error
-            if channel._released:
-                continue
-            if link is not None and not link.is_alive and error is None:
-                raise CheckFailed(
-                    f"channel {channel.id} of {worker.name} was not told that {link.peer} is lost"
-                )
-            if isinstance(error, TransportError):
-                self._check_transport_error(worker, channel.address[0], error)
-                if link is None or link.is_alive:
-                    raise CheckFailed(f"channel {channel.id} has {error!r} on a living connection")
-
-    def _check_transport_error(
-        self, worker: SimWorker, producer: str, error: TransportError
-    ) -> None:
-        if not self._faults.explains(worker.name, producer):
-            raise CheckFailed(f"nothing explains on {worker.name}: {error!r}")
-        if not error.peer.startswith(f"{producer}:"):
-            raise CheckFailed(f"{error!r} does not name {producer}")
+        self.laws = Laws(workers, faults, coordinator.scenario.settings)
+        for worker in workers:
+            self.laws.holders[worker.name] = [
+                job for job in coordinator.jobs.values() if job.task.worker is worker
+            ]
 
     # The end of a task.
 
@@ -142,7 +69,7 @@ class Checks:
                 return self._producer_gone(job, error)
             case TransportError():
                 producer = error.peer.split(":")[0]
-                self._check_transport_error(job.task.worker, producer, error)
+                self.laws.check_transport_error(job.task.worker, producer, error)
                 return self._faults.explains(here, producer)
             case TaskCancelled():
                 return self._readers_gone(job)
@@ -189,20 +116,7 @@ class Checks:
 
     def at_end(self) -> None:
         """Nothing is held, nothing is left, and in a calm run everything has arrived."""
-        self.look_at_all()
-        for worker in self._alive():
-            environment = worker.environment
-            now = environment.pool.statistics()
-            if now.free != now.total or now.required or now.pools:
-                raise CheckFailed(f"{worker.name} does not have all its segments back: {now}")
-            if len(environment.partitions):
-                raise CheckFailed(
-                    f"{worker.name} still knows {len(environment.partitions)} outputs"
-                )
-            if environment.directory.links():
-                raise CheckFailed(f"{worker.name} still has connections in its directory")
-            if worker.stores or worker.spills.open_now:
-                raise CheckFailed(f"{worker.name} has {worker.stores} stores or spills left")
+        self.laws.at_end()
         if self._coordinator.scenario.calm:
             self._check_calm()
 

@@ -103,6 +103,12 @@ class Coordinator:
             if job.task.worker is worker:
                 job.task.lose()
 
+    def names(self) -> list[str]:
+        return list(self.jobs)
+
+    def cancel_task(self, name: str) -> None:
+        self.cancel(self.jobs[name])
+
     def cancel(self, job: Job) -> None:
         job.task.worker.later(REACTION_MS, f"cancelling {job.name}", job.task.cancel)
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random
+from typing import Protocol
 
 from headgate.base.ids import ChannelId, PartitionId
 from headgate.core.exchange.frames import (
@@ -14,12 +15,21 @@ from headgate.core.exchange.frames import (
     PartitionRequest,
     encode,
 )
-from headgate.sim.coordinator import Coordinator
 from headgate.sim.network import Network, Wire
 from headgate.sim.scenario import Fault
 from headgate.sim.worker import SimWorker
 
 PATIENCE_STEPS = 20
+
+
+class Victims(Protocol):
+    """The tasks of a run, as far as faults concern them."""
+
+    def names(self) -> list[str]: ...
+
+    def cancel_task(self, name: str) -> None: ...
+
+    def worker_lost(self, worker: SimWorker) -> None: ...
 
 
 class Faults:
@@ -30,7 +40,7 @@ class Faults:
         faults: list[Fault],
         network: Network,
         workers: list[SimWorker],
-        coordinator: Coordinator,
+        victims: Victims,
         random: Random,
     ) -> None:
         self.frozen: list[str] = []
@@ -39,7 +49,7 @@ class Faults:
         self._faults = sorted(faults, key=lambda fault: fault.step)
         self._network = network
         self._workers = workers
-        self._coordinator = coordinator
+        self._victims = victims
         self._random = random
         self._acts: dict[str, Callable[[Fault], str]] = {
             "cut": self._cut,
@@ -123,8 +133,8 @@ class Faults:
         return "the next connection"
 
     def _cancel(self, fault: Fault) -> str:
-        name = self._random.choice(list(self._coordinator.jobs))
-        self._coordinator.cancel(self._coordinator.jobs[name])
+        name = self._random.choice(self._victims.names())
+        self._victims.cancel_task(name)
         return name
 
     def _kill(self, fault: Fault) -> str:
@@ -133,7 +143,7 @@ class Faults:
             self.frozen.append(worker.name)
             self._network.refused.append(worker.name)
             worker.die()
-            self._coordinator.worker_lost(worker)
+            self._victims.worker_lost(worker)
         return worker.name
 
     def _stranger(self, fault: Fault) -> str:

@@ -4,6 +4,9 @@ from dataclasses import dataclass
 from random import Random
 
 from headgate.base.elements import Bundle
+from headgate.core.egress.writer import RecordWriter
+from headgate.core.ingress.deserializer import Deserializer
+from headgate.core.ingress.gate import Gate
 from headgate.core.task.environment import Input
 from headgate.sim.ledger import Ledger
 from headgate.sim.streams import Inbox, Output, OutputPlan, count_records
@@ -65,6 +68,18 @@ class Job:
     @property
     def name(self) -> str:
         return self.task.name
+
+    @property
+    def gates(self) -> list[Gate]:
+        return [] if self.inbox is None else self.inbox.gates
+
+    @property
+    def deserializers(self) -> list[Deserializer]:
+        return [] if self.inbox is None else self.inbox.deserializers
+
+    @property
+    def writers(self) -> list[RecordWriter]:
+        return [] if self.output is None else [self.output.writer]
 
     def set_up(self) -> None:
         """Make partitions, then gates, as a task manager does. Once."""

@@ -84,12 +84,14 @@ class Scenario:
             if job.output is not None:
                 need += self._size(partition_bounds(settings, job.output.subpartitions, True))
                 need += 0 if self.together else settings.overdraft_buffers
-            for feeds in job.feeds:
+            for feeds, place_ms in zip(job.feeds, job.place_ms, strict=True):
                 need += self._size(gate_bounds(settings, len(feeds), True))
-                for feed in feeds:
-                    if where[feed.producer] != worker:
+                for feed, placed_ms in zip(feeds, place_ms, strict=True):
+                    is_remote = where[feed.producer] != worker
+                    if is_remote:
                         remote[where[feed.producer]] = None
-                        need += settings.buffers_per_channel if uses_credit else 0
+                    if uses_credit and (is_remote or placed_ms is not None):
+                        need += settings.buffers_per_channel
         return need + len(remote) * settings.landing_buffers
 
     def _size(self, bounds: PoolBounds) -> int:
@@ -147,7 +149,7 @@ def draw(seed: int) -> Scenario:
     jobs = _draw_jobs(vertices, settings, workers, random)
     _draw_starts(jobs, settings, together, random)
     count = random.choice((1, 1, 3))
-    weathers = [_draw_weather(settings.segment_bytes, random) for _ in range(count)]
+    weathers = [draw_weather(settings.segment_bytes, random) for _ in range(count)]
     scenario = Scenario(
         seed=seed,
         calm=calm,
@@ -268,7 +270,7 @@ def _draw_steps(
     return max(STEPS[0], min(STEPS[1], int(frames / per_step)))
 
 
-def _draw_weather(segment_bytes: int, random: Random) -> Weather:
+def draw_weather(segment_bytes: int, random: Random) -> Weather:
     """Neither far places for runs with a frame for every byte, nor tiny windows for large ones."""
     near, far = (0.01, 0.01, 0.5, 0.5), (5.0, 30.0)
     latency_ms = random.choice(near if segment_bytes == 1 else near + far)
@@ -289,9 +291,9 @@ def _disturb_lightly(scenario: Scenario, random: Random) -> None:
         lasts_ms = random.random() * settings.heartbeat_timeout_ms / 4
         # Its tasks may start that much later, and their consumers must have the patience.
         scenario.settings = replace(settings, backoff_max_ms=PATIENCE_MS)
-        scenario.faults.append(Fault("doze", _draw_step(random), lasts_ms))
+        scenario.faults.append(Fault("doze", draw_step(random), lasts_ms))
     if random.random() < 0.1:
-        scenario.faults.append(Fault("stranger", _draw_step(random)))
+        scenario.faults.append(Fault("stranger", draw_step(random)))
 
 
 def _disturb(scenario: Scenario, random: Random) -> None:
@@ -311,11 +313,11 @@ def _disturb(scenario: Scenario, random: Random) -> None:
             patience_ms = scenario.settings.heartbeat_timeout_ms
             lasts_ms = patience_ms * random.uniform(1.2, 3)
             early = kind in ("refuse", "black-hole")
-            step = random.randint(0, 30) if early else _draw_step(random)
+            step = random.randint(0, 30) if early else draw_step(random)
             scenario.faults.append(Fault(kind, step, lasts_ms))
 
 
-def _draw_step(random: Random) -> int:
+def draw_step(random: Random) -> int:
     return int(10 ** random.uniform(0.7, 2.9))
 
 

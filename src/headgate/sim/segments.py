@@ -4,26 +4,46 @@ Places: the shelves of pools, the landing rows, the hands of channels, and lease
 held by several readers at once; their number must be its count.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 from headgate.core.buffers.buffer import BufferConsumer, Lease
 from headgate.core.buffers.segment import Segment
 from headgate.core.egress.blocking import BlockingSubpartition
 from headgate.core.egress.partition import Partition
 from headgate.core.egress.pipelined import PipelinedSubpartition
+from headgate.core.egress.writer import RecordWriter
+from headgate.core.ingress.channel import UnknownChannel
+from headgate.core.ingress.deserializer import Deserializer
+from headgate.core.ingress.gate import Gate
 from headgate.core.ingress.remote import RemoteChannel
 from headgate.sim.ledger import CheckFailed
-from headgate.sim.programs import Job
 from headgate.sim.worker import SimWorker
 
 
-def count_segments(worker: SimWorker, jobs: list[Job]) -> None:
+class Holder(Protocol):
+    """A task, as far as it may hold segments."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def gates(self) -> Sequence[Gate]: ...
+
+    @property
+    def deserializers(self) -> Sequence[Deserializer]: ...
+
+    @property
+    def writers(self) -> Sequence[RecordWriter]: ...
+
+
+def count_segments(worker: SimWorker, holders: Sequence[Holder]) -> None:
     """Raise if a segment is lost, doubled, or counted wrong."""
     places: dict[int, str] = {}
-    for segment, place in _loose(worker, jobs):
+    for segment, place in _loose(worker, holders):
         _put(places, segment, place)
     held: dict[int, tuple[Lease, list[str]]] = {}
-    for lease, place in _leased(worker, jobs):
+    for lease, place in _leased(worker, holders):
         held.setdefault(id(lease), (lease, []))[1].append(place)
     for lease, readers in held.values():
         _put(places, lease.segment, " and ".join(readers))
@@ -46,7 +66,7 @@ def _put(places: dict[int, str], segment: Segment, place: str) -> None:
     places[segment.index] = place
 
 
-def _loose(worker: SimWorker, jobs: list[Job]) -> Iterator[tuple[Segment, str]]:
+def _loose(worker: SimWorker, holders: Sequence[Holder]) -> Iterator[tuple[Segment, str]]:
     pool = worker.environment.pool
     for segment in pool.free:
         yield segment, "the global pool"
@@ -56,12 +76,18 @@ def _loose(worker: SimWorker, jobs: list[Job]) -> Iterator[tuple[Segment, str]]:
     for connection in worker.connections:
         for segment in connection.link.decoder.landing.segments:
             yield segment, f"the landing row of {connection.name}"
-    for channel in remote_channels(jobs):
+    for channel in remote_channels(holders):
         for segment in channel._exclusive:
             yield segment, f"channel {channel.id}, exclusive"
+    for holder in holders:
+        for gate in holder.gates:
+            for unknown in gate.channels:
+                if isinstance(unknown, UnknownChannel):
+                    for segment in unknown._kept:
+                        yield segment, f"{holder.name}, kept for channel {unknown.index}"
 
 
-def _leased(worker: SimWorker, jobs: list[Job]) -> Iterator[tuple[Lease, str]]:
+def _leased(worker: SimWorker, holders: Sequence[Holder]) -> Iterator[tuple[Lease, str]]:
     for connection in worker.connections:
         link = connection.link
         if link.decoder._lease is not None:
@@ -69,27 +95,26 @@ def _leased(worker: SimWorker, jobs: list[Job]) -> Iterator[tuple[Lease, str]]:
         for buffer in link.outbox.buffers():
             if buffer.lease is not None:
                 yield buffer.lease, f"the outbox of {connection.name}"
-    for channel in remote_channels(jobs):
+    for channel in remote_channels(holders):
         for lease in channel._floating:
             yield lease, f"channel {channel.id}, floating"
         for buffer in channel._received:
             if buffer.lease is not None:
                 yield buffer.lease, f"channel {channel.id}, received"
-    for job in jobs:
-        yield from _in_hands(job)
+    for holder in holders:
+        yield from _in_hands(holder)
 
 
-def _in_hands(job: Job) -> Iterator[tuple[Lease, str]]:
-    if job.inbox is not None:
-        for index, deserializer in enumerate(job.inbox.deserializers):
-            buffer = deserializer._buffer
-            if buffer is not None and buffer.lease is not None:
-                yield buffer.lease, f"{job.name}, reading channel {index}"
-    if job.output is not None:
-        for builder in job.output.writer._builders:
+def _in_hands(holder: Holder) -> Iterator[tuple[Lease, str]]:
+    for index, deserializer in enumerate(holder.deserializers):
+        buffer = deserializer._buffer
+        if buffer is not None and buffer.lease is not None:
+            yield buffer.lease, f"{holder.name}, reading channel {index}"
+    for writer in holder.writers:
+        for builder in writer._builders:
             if builder is not None and not builder.finished:
-                yield builder.lease, f"{job.name}, writing"
-        yield from _queued(job.output.partition)
+                yield builder.lease, f"{holder.name}, writing"
+        yield from _queued(writer.partition)
 
 
 def _queued(partition: Partition) -> Iterator[tuple[Lease, str]]:
@@ -106,11 +131,10 @@ def _queued(partition: Partition) -> Iterator[tuple[Lease, str]]:
                 yield consumer.ready.lease, f"{partition.id}[{number}]"
 
 
-def remote_channels(jobs: list[Job]) -> Iterator[RemoteChannel]:
+def remote_channels(holders: Sequence[Holder]) -> Iterator[RemoteChannel]:
     """All remote channels of these tasks, in order."""
-    for job in jobs:
-        if job.inbox is not None:
-            for gate in job.inbox.gates:
-                for channel in gate.channels:
-                    if isinstance(channel, RemoteChannel):
-                        yield channel
+    for holder in holders:
+        for gate in holder.gates:
+            for channel in gate.channels:
+                if isinstance(channel, RemoteChannel):
+                    yield channel

@@ -5,13 +5,31 @@ or be accepted, and of timers that are due; chance picks one. When there is none
 the next timer.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from headgate.sim.clock import Clock
-from headgate.sim.tasks import SimTask
 from headgate.sim.worker import SimWorker
+
+
+class Actor(Protocol):
+    """A task that can be stepped."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def worker(self) -> SimWorker: ...
+
+    @property
+    def waits_for(self) -> str: ...
+
+    @property
+    def is_runnable(self) -> bool: ...
+
+    def step(self) -> None: ...
+
 
 Step: TypeAlias = tuple[str, SimWorker | None, Callable[[], str | None]]
 """What the trace says, whose step it is, and what to do."""
@@ -29,7 +47,7 @@ class Stage:
     ) -> None:
         self.clock = clock
         self.workers = workers
-        self.tasks: list[SimTask] = []
+        self.tasks: Sequence[Actor] = []
         self.task_stepped_ms = 0.0
         """When a task last did something."""
         self._random = random
@@ -80,7 +98,7 @@ class Stage:
                     steps.append((f"flush {connection.name}", worker, connection.flush))
         return steps
 
-    def _step_task(self, task: SimTask) -> str:
+    def _step_task(self, task: Actor) -> str:
         self.task_stepped_ms = self.clock.now_ms
         task.step()
         return task.waits_for

@@ -34,11 +34,11 @@ IDLE: Final = (" tick of ", " flush of ")
 class RunFailed(Exception):
     """A run broke a law. Says which, what happened before, and how to see it again."""
 
-    def __init__(self, seed: int, problem: str, trace: list[str]) -> None:
+    def __init__(self, seed: int, problem: str, trace: list[str], family: str = "") -> None:
         self.seed = seed
         self.problem = problem
         self.trace = trace
-        self.replay = f"make sim SEED={seed}"
+        self.replay = f"make sim {family}SEED={seed}"
         lines = "\n".join(f"    {line}" for line in trace)
         super().__init__(
             f"seed {seed}: {problem}\n  last steps:\n{lines}\n  see it again: {self.replay}"
@@ -102,7 +102,7 @@ class World:
             self._run_tasks()
             self._wind_down()
         except Exception as error:
-            raise RunFailed(self.scenario.seed, _problem(error), list(self.trace)) from error
+            raise RunFailed(self.scenario.seed, problem_of(error), list(self.trace)) from error
         finally:
             for job in self.coordinator.jobs.values():
                 job.task.kill()
@@ -175,7 +175,7 @@ class World:
         if done is None:
             raise CheckFailed(f"nothing will ever happen again: {self._who_waits()}")
         self._trace(f"{self.steps} {done}")
-        self.checks.after_step(self.steps)
+        self.checks.laws.after_step(self.steps)
         self._note_ends()
 
     def _trace(self, line: str) -> None:
@@ -201,7 +201,7 @@ class World:
         return Job(plan.name, worker, plan.manners, plan.output, inputs, self.ledger, random)
 
 
-def _problem(error: Exception) -> str:
+def problem_of(error: Exception) -> str:
     """What went wrong, in a line; an assertion without words is told by its place."""
     if isinstance(error, CheckFailed):
         return str(error)

@@ -1,0 +1,1 @@
+"""Whole jobs in the simulator: real plans, chains and tasks, pure functions, and a reference."""

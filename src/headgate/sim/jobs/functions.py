@@ -1,0 +1,262 @@
+"""The users' functions of simulated jobs: pure, checked by the book, sometimes slow or failing."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+
+from headgate.base.elements import Record
+from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.runtime import RuntimeContext
+from headgate.core.chain.tags import OutputTag
+from headgate.sim.jobs.records import (
+    KEY,
+    LINE,
+    NUMBER,
+    PADDING,
+    PATH,
+    VALUE,
+    Book,
+    Item,
+    make_record,
+)
+from headgate.sim.jobs.seats import Seats
+from headgate.sim.tasks import PlannedFailure
+
+MODULUS: Final = 1_000_003
+SIDE: Final = "side"
+
+
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """How the functions of a run behave."""
+
+    slow: float = 0
+    """Share of records that take long …"""
+    slow_ms: float = 0
+    """… up to this."""
+    changes: bool = True
+    """Functions change the records that they get."""
+    fails: "dict[str, int]" = field(default_factory=dict)
+    """Place (node.subtask) → at which call it fails; -1: when it is opened, -2: closed."""
+
+
+@dataclass(slots=True)
+class Run:
+    """What all functions of a run share."""
+
+    seed: int
+    book: Book
+    seats: Seats
+    habits: Habits
+
+
+class Function:
+    """Base: knows its place, counts its calls."""
+
+    def __init__(self, run: Run, node: int) -> None:
+        self.node = node
+        self._run = run
+        self._calls = 0
+
+    def open(self, context: RuntimeContext) -> None:
+        self._enter(context.get_index_of_this_subtask(), context.get_task_name_with_subtasks())
+        self._may_fail(-1)
+
+    def close(self) -> None:
+        self._run.book.closed[self.where] += 1
+        self._may_fail(-2)
+
+    def _enter(self, subtask: int, task: str, split: str = "") -> None:
+        self.where = f"{self.node}.{subtask}{split}"
+        self.step = (self.node, subtask)
+        self._seat = self._run.seats.seat_of(task)
+        self._random = Random(f"{self.where} {self._run.seed}")
+        self._run.book.opened[self.where] += 1
+
+    def _seen(self, record: Record, number: int = 0) -> None:
+        self._run.book.passed(f"{self.where}/{number}" if number else self.where, record)
+        self._work()
+
+    def _work(self) -> None:
+        self._calls += 1
+        habits = self._run.habits
+        if habits.slow and self._random.random() < habits.slow:
+            self._seat.spend(habits.slow_ms * self._random.random())
+        self._may_fail(self._calls)
+
+    def _may_fail(self, at: int) -> None:
+        if self._run.habits.fails.get(self.where) == at:
+            self._run.book.failed.append(self.where)
+            raise PlannedFailure(f"{self.where} broke at {at}")
+
+    def _sent(self, record: Record, value: int, number: int = 0) -> Record:
+        """The record with a new value, one task further."""
+        path = (*record[PATH], (*self.step, number) if number else self.step)
+        if not self._run.habits.changes:
+            return [record[KEY], value, record[LINE], record[NUMBER], path, record[PADDING]]
+        record[VALUE], record[PATH] = value, path
+        return record
+
+
+class Mapper(Function):
+    """One for one."""
+
+    def map(self, record: Record) -> Record:
+        self._seen(record)
+        return self._sent(record, mapped(record[VALUE], self.node))
+
+
+class Filter(Function):
+    """Drops a quarter; does not tell the path, so a mapper follows it."""
+
+    def filter(self, record: Record) -> bool:
+        self._seen(record)
+        return is_kept(record[VALUE])
+
+
+class FlatMapper(Function):
+    """None, one or two for one."""
+
+    def flat_map(self, record: Record) -> Iterator[Record]:
+        self._seen(record)
+        path = (*record[PATH], self.step)
+        for copy in range(copies_of(record[VALUE])):
+            number = (*record[NUMBER], copy)
+            yield [*record[:NUMBER], number, path, record[PADDING]]
+
+
+class Splitter(Function):
+    """Some go to the side output."""
+
+    def process_element(self, record: Record, context: object) -> Iterator[Record]:
+        self._seen(record)
+        to_side = is_for_side(record[VALUE])
+        sent = self._sent(record, mapped(record[VALUE], self.node), int(to_side))
+        yield (OutputTag(SIDE), sent) if to_side else sent
+
+
+class CoMapper(Function):
+    """Two inputs."""
+
+    def map1(self, record: Record) -> Record:
+        self._seen(record)
+        return self._sent(record, mapped(record[VALUE], self.node))
+
+    def map2(self, record: Record) -> Record:
+        self._seen(record, 1)
+        return self._sent(record, mapped(record[VALUE], -self.node), 1)
+
+
+class Weigher(Function):
+    """Makes records of a key alike, so that what reduce gives does not depend on their order."""
+
+    def map(self, record: Record) -> Record:
+        self._seen(record)
+        return make_record(weighed(record[KEY], self.node))
+
+
+class Reducer(Function):
+    """Counts and adds."""
+
+    def reduce(self, old: Record, new: Record) -> Record:
+        self._work()
+        number = (old[NUMBER][0] + new[NUMBER][0],)
+        return [*old[:VALUE], old[VALUE] + new[VALUE], old[LINE], number, old[PATH], b""]
+
+
+class Collector(Function):
+    """A sink."""
+
+    def create_writer(self, context: OperatorContext) -> "Collector":
+        self._enter(context.task.subtask, context.task.name)
+        return self
+
+    def write(self, records: list[Record]) -> None:
+        for record in records:
+            self._seen(record)
+            self._run.book.sunk(self.node, record)
+
+    def flush(self) -> None:
+        self._work()
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """A source of so many records in each split; now and then it has nothing."""
+
+    run: Run
+    node: int
+    counts: tuple[int, ...]
+    padding: tuple[int, ...]
+    pauses: float
+    pause_ms: float
+    bounded: bool
+
+    def splits(self, parallelism: int) -> Sequence[int]:
+        return range(len(self.counts))
+
+    def open(self, split: object, position: object, context: OperatorContext) -> "NumbersReader":
+        assert isinstance(split, int)
+        return NumbersReader(self, split, context)
+
+
+class NumbersReader(Function):
+    """Reads one split."""
+
+    def __init__(self, source: Numbers, split: int, context: OperatorContext) -> None:
+        super().__init__(source.run, source.node)
+        self._source = source
+        self._items = items_of_split(source, split)
+        self._at = 0
+        self._enter(context.task.subtask, context.task.name, f":{split}")
+
+    def poll(self, limit: int) -> list[Record] | None:
+        self._work()
+        if self._at == len(self._items):
+            return None
+        if self._random.random() < self._source.pauses:
+            return []
+        count = min(limit, self._random.choice((1, 2, 5, 20)))
+        found = self._items[self._at : self._at + count]
+        self._at += len(found)
+        sizes = self._source.padding
+        return [
+            make_record(item, (self.step,), b"x" * sizes[item[1] % len(sizes)]) for item in found
+        ]
+
+    def wait_ms(self) -> float:
+        return self._random.choice((0.0, 1.0, self._source.pause_ms))
+
+    def position(self) -> object:
+        return self._at
+
+
+def items_of_split(source: Numbers, split: int) -> list[Item]:
+    """What a split gives, in order."""
+    line = f"s{source.node}.{split}"
+    return [
+        (number * 7 % 5, mapped(number, source.node * 100 + split), line, (number,))
+        for number in range(source.counts[split])
+    ]
+
+
+def mapped(value: int, node: int) -> int:
+    return (value * 31 + node * 17 + 7) % MODULUS
+
+
+def is_kept(value: int) -> bool:
+    return value % 4 != 0
+
+
+def copies_of(value: int) -> int:
+    return value % 3
+
+
+def is_for_side(value: int) -> bool:
+    return value % 5 < 2
+
+
+def weighed(key: int, node: int, count: int = 1) -> Item:
+    """The running result of a key after so many records."""
+    return key, count * (key + 3), f"r{node}.{key}", (count,)

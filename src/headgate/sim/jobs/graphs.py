@@ -1,0 +1,370 @@
+"""Random programs, and what each of their sinks must get.
+
+A draft grows from its sources: one operator after the other reads streams that are there already.
+Beside every node stands a function from what its inputs bring to what it sends, as multisets, so
+that the whole program has a plain reference.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Final, TypeAlias
+
+from headgate.core.chain.keyed import ReduceOperator
+from headgate.core.chain.operator import Operator
+from headgate.core.chain.operators import FilterOperator, FlatMapOperator, MapOperator
+from headgate.core.chain.process import ProcessOperator
+from headgate.core.chain.sinks import SinkOperator
+from headgate.core.chain.source_operator import SourceOperator
+from headgate.core.chain.two_inputs import CoMapOperator
+from headgate.plan import ships
+from headgate.plan.stream_graph import (
+    Chaining,
+    NodeKind,
+    Ship,
+    StreamEdge,
+    StreamGraph,
+    StreamNode,
+)
+from headgate.sim.jobs import functions, operators
+from headgate.sim.jobs.functions import SIDE, Numbers, Run, items_of_split
+from headgate.sim.jobs.records import Item
+
+Items: TypeAlias = "Counter[Item]"
+Reference: TypeAlias = Callable[[list[Items]], dict[str | None, Items]]
+"""From what each input brings to what each output sends (None: the main one)."""
+
+MAX_ITEMS: Final = 900
+TIMEOUTS: Final = (-1, 0, 3, 20, 100)
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """An output that can be read."""
+
+    node: int
+    tag: str | None
+    sources: frozenset[int]
+    """Where its records come from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taste:
+    """What a draft is drawn from."""
+
+    batch: bool
+    records: int
+    parallelism: int
+    padding: tuple[int, ...]
+    pauses: float
+    pause_ms: float
+    idles: bool
+    stamps: bool
+
+
+class Draft:
+    """A program that grows."""
+
+    def __init__(self, run: Run, taste: Taste, random: Random) -> None:
+        self.graph = StreamGraph(
+            "sim",
+            batch=taste.batch,
+            chaining=random.random() < 0.8,
+            object_reuse=not run.habits.changes,
+            buffer_timeout_ms=random.choice(TIMEOUTS),
+        )
+        self.sent: dict[int, dict[str | None, Items]] = {}
+        self.expected: dict[int, Items] = {}
+        """At each sink."""
+        self._run = run
+        self._taste = taste
+        self._random = random
+        self._streams: list[Stream] = []
+        self._read: list[Stream] = []
+
+    def grow(self) -> None:
+        """Sources, some operators, and a sink for every stream that nobody reads."""
+        for _ in range(self._random.choice((1, 1, 2, 3))):
+            self._add_source()
+        steps = (
+            *(self._add_map, self._add_map, self._add_filter, self._add_flat_map),
+            *(self._add_reduce, self._add_reduce, self._add_splitter, self._add_keeper),
+            *(self._add_union, self._add_two_inputs),
+        )
+        for _ in range(self._random.choice((0, 1, 2, 3, 5))):
+            self._random.choice(steps)()
+        for stream in list(self._streams):
+            if stream not in self._read:
+                self._add_sink(stream)
+
+    # What can be added.
+
+    def _add_source(self) -> None:
+        random, taste = self._random, self._taste
+        parallelism = random.randint(1, taste.parallelism)
+        number = len(self.graph.nodes)
+        counts = tuple(
+            random.randint(0, taste.records) for _ in range(parallelism + random.choice((0, 0, 1)))
+        )
+        source = Numbers(
+            self._run, number, counts, taste.padding, taste.pauses, taste.pause_ms,
+            bounded=random.random() < 0.7,
+        )  # fmt: skip
+        splits = tuple(source.splits(parallelism))
+        items = Counter(item for split in splits for item in items_of_split(source, split))
+        made = self._node(
+            "source", lambda: SourceOperator(source, splits), parallelism, [],
+            lambda inputs: {None: items}, NodeKind.SOURCE,
+        )  # fmt: skip
+        if taste.stamps:
+            self._streams.pop()
+            number = len(self.graph.nodes)
+            self._node(
+                "stamper",
+                lambda: operators.Stamper(self._run, number, taste.idles),
+                parallelism,
+                [(made, ships.forward())],
+                _same,
+            )
+
+    def _add_map(self) -> None:
+        stream = self._pick()
+        self._map_behind(stream, None)
+
+    def _map_behind(self, stream: Stream, ship: Ship | None) -> None:
+        number = len(self.graph.nodes)
+        self._node(
+            "map",
+            lambda: MapOperator(functions.Mapper(self._run, number)),
+            self._parallelism_for(stream, ship),
+            [(stream, ship)],
+            lambda inputs: {None: _with_values(inputs[0], number)},
+        )
+
+    def _add_filter(self) -> None:
+        stream, number = self._pick(), len(self.graph.nodes)
+        self._node(
+            "filter",
+            lambda: FilterOperator(functions.Filter(self._run, number)),
+            self._random.randint(1, self._taste.parallelism),
+            [(stream, None)],
+            lambda inputs: {None: _those(inputs[0], functions.is_kept)},
+        )
+        self._map_behind(self._streams.pop(), ships.forward())
+
+    def _add_flat_map(self) -> None:
+        stream, number = self._pick(), len(self.graph.nodes)
+        self._node(
+            "flat_map",
+            lambda: FlatMapOperator(functions.FlatMapper(self._run, number)),
+            self._random.randint(1, self._taste.parallelism),
+            [(stream, None)],
+            lambda inputs: {None: _flattened(inputs[0])},
+        )
+
+    def _add_keeper(self) -> None:
+        stream, number = self._pick(), len(self.graph.nodes)
+        self._node(
+            "keeper",
+            lambda: operators.Keeper(self._run, number),
+            self._random.randint(1, self._taste.parallelism),
+            [(stream, None)],
+            _same,
+        )
+        self._map_behind(self._streams.pop(), ships.forward())
+
+    def _add_splitter(self) -> None:
+        stream, number = self._pick(), len(self.graph.nodes)
+
+        def split(inputs: list[Items]) -> dict[str | None, Items]:
+            side = _those(inputs[0], functions.is_for_side)
+            main = inputs[0] - side
+            return {None: _with_values(main, number), SIDE: _with_values(side, number)}
+
+        made = self._node(
+            "splitter",
+            lambda: ProcessOperator(functions.Splitter(self._run, number)),
+            self._random.randint(1, self._taste.parallelism),
+            [(stream, None)],
+            split,
+        )
+        self._streams.append(replace(made, tag=SIDE))
+
+    def _add_reduce(self) -> None:
+        stream, number = self._pick(), len(self.graph.nodes)
+        self._node(
+            "weigher",
+            lambda: MapOperator(functions.Weigher(self._run, number)),
+            self._random.randint(1, self._taste.parallelism),
+            [(stream, None)],
+            lambda inputs: {None: _weighed(inputs[0], number)},
+        )
+        batch, reducer = self._taste.batch, len(self.graph.nodes)
+        self._node(
+            "reduce",
+            lambda: ReduceOperator(functions.Reducer(self._run, reducer), operators.key_of, batch),
+            self._random.randint(1, self._taste.parallelism),
+            [(self._streams.pop(), ships.hash_by(operators.key_of))],
+            lambda inputs: {None: _reduced(inputs[0], number, batch)},
+        )
+
+    def _add_union(self) -> None:
+        first, second = self._pick(), self._pick()
+        if first == second:
+            self._map_behind(first, None)
+            return
+        number = len(self.graph.nodes)
+        self._node(
+            "union",
+            lambda: MapOperator(functions.Mapper(self._run, number)),
+            self._random.randint(1, self._taste.parallelism),
+            [(first, None), (second, None)],
+            lambda inputs: {None: _with_values(inputs[0], number)},
+        )
+
+    def _add_two_inputs(self) -> None:
+        first, second, number = self._pick(), self._pick(), len(self.graph.nodes)
+        make: Callable[[], Operator] = lambda: CoMapOperator(functions.CoMapper(self._run, number))  # noqa: E731
+        if not first.sources & second.sources and self._random.random() < 0.3:
+            only = self._random.randrange(2)
+            make = lambda: operators.OneAfterTheOther(  # noqa: E731
+                functions.CoMapper(self._run, number), only
+            )
+
+        def both(inputs: list[Items]) -> dict[str | None, Items]:
+            return {None: _with_values(inputs[0], number) + _with_values(inputs[1], -number)}
+
+        parallelism = self._random.randint(1, self._taste.parallelism)
+        self._node(
+            "co_map", make, parallelism, [(first, None), (second, None)], both, two_inputs=True
+        )
+
+    def _add_sink(self, stream: Stream) -> None:
+        number = len(self.graph.nodes)
+        strict = not self._taste.idles
+        made = self._node(
+            "watcher",
+            lambda: operators.Watcher(self._run, number, strict),
+            self._parallelism_for(stream, None),
+            [(stream, None)],
+            _same,
+        )
+        sink = len(self.graph.nodes)
+        self._node(
+            "sink",
+            lambda: SinkOperator(functions.Collector(self._run, sink)),
+            self.graph.nodes[made.node].parallelism,
+            [(self._streams.pop(), ships.forward())],
+            _same,
+            NodeKind.SINK,
+        )
+        self._streams.pop()
+        self.expected[sink] = self.sent[sink][None]
+
+    # How it is added.
+
+    def _node(
+        self,
+        name: str,
+        make: Callable[[], Operator],
+        parallelism: int,
+        inputs: list[tuple[Stream, Ship | None]],
+        reference: Reference,
+        kind: NodeKind = NodeKind.OPERATOR,
+        two_inputs: bool = False,
+    ) -> Stream:
+        random, number = self._random, len(self.graph.nodes)
+        brought: list[Items] = [Counter(), Counter()]
+        sources: frozenset[int] = frozenset() if inputs else frozenset({number})
+        self.graph.nodes[number] = StreamNode(
+            number, f"{name}{number}", kind, make, parallelism,
+            chaining=random.choice((*[Chaining.ALWAYS] * 6, Chaining.HEAD, Chaining.NEVER)),
+            buffer_timeout_ms=random.choice((*[None] * 6, *TIMEOUTS)),
+        )  # fmt: skip
+        for place, (stream, ship) in enumerate(inputs):
+            at = place if two_inputs else 0
+            ship = ship or self._ship(stream, parallelism)
+            copies = parallelism if ship.name == "BROADCAST" else 1
+            items = self.sent[stream.node][stream.tag]
+            brought[at] += Counter({item: count * copies for item, count in items.items()})
+            self.graph.edges.append(StreamEdge(stream.node, number, at, ship, stream.tag))
+            sources |= stream.sources
+        self.sent[number] = reference(brought)
+        made = Stream(number, None, sources)
+        self._streams.append(made)
+        return made
+
+    def _pick(self) -> Stream:
+        """A stream to read; seldom one that others read already."""
+        unread = [stream for stream in self._streams if stream not in self._read]
+        again = not unread or self._random.random() < 0.2
+        stream = self._random.choice(self._streams if again else unread)
+        self._read.append(stream)
+        return stream
+
+    def _parallelism_for(self, stream: Stream, ship: Ship | None) -> int:
+        same = self.graph.nodes[stream.node].parallelism
+        if ship is not None or self._random.random() < 0.5:
+            return same
+        return self._random.randint(1, self._taste.parallelism)
+
+    def _ship(self, stream: Stream, parallelism: int) -> Ship:
+        random = self._random
+        choices = [
+            *(ships.unchosen(), ships.unchosen(), ships.unchosen(), ships.rebalance()),
+            *(ships.rescale(), ships.shuffle(), ships.global_(), ships.hash_by(operators.key_of)),
+            ships.custom(_by_key, operators.key_of),
+        ]
+        if self.sent[stream.node][stream.tag].total() * parallelism <= MAX_ITEMS:
+            choices.append(ships.broadcast())
+        return random.choice(choices)
+
+
+def _by_key(key: int, channels: int) -> int:
+    return key % channels
+
+
+def _same(inputs: list[Items]) -> dict[str | None, Items]:
+    return {None: inputs[0]}
+
+
+def _with_values(items: Items, node: int) -> Items:
+    return _counted(
+        ((key, functions.mapped(value, node), line, number), count)
+        for (key, value, line, number), count in items.items()
+    )
+
+
+def _those(items: Items, wanted: Callable[[int], bool]) -> Items:
+    return Counter({item: count for item, count in items.items() if wanted(item[1])})
+
+
+def _flattened(items: Items) -> Items:
+    return _counted(
+        ((key, value, line, (*number, copy)), count)
+        for (key, value, line, number), count in items.items()
+        for copy in range(functions.copies_of(value))
+    )
+
+
+def _weighed(items: Items, node: int) -> Items:
+    return _counted((functions.weighed(item[0], node), count) for item, count in items.items())
+
+
+def _reduced(items: Items, node: int, batch: bool) -> Items:
+    totals: Counter[int] = Counter()
+    for (key, _, _, _), count in items.items():
+        totals[key] += count
+    return Counter(
+        functions.weighed(key, node, count)
+        for key, total in totals.items()
+        for count in ((total,) if batch else range(1, total + 1))
+    )
+
+
+def _counted(pairs: Iterable[tuple[Item, int]]) -> Items:
+    result: Items = Counter()
+    for item, count in pairs:
+        result[item] += count
+    return result

@@ -1,0 +1,166 @@
+"""Operators of simulated jobs beside users' functions: event time, timers, selection, a watch."""
+
+from collections.abc import Collection
+from random import Random
+from typing import Final
+
+from headgate.base.elements import (
+    MAX_WATERMARK_MS,
+    Bundle,
+    LatencyMarker,
+    Record,
+    StreamStatus,
+    Watermark,
+)
+from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.operator import Operator
+from headgate.core.chain.two_inputs import CoMapOperator
+from headgate.sim.jobs.functions import Run
+
+IDLE_MS: Final = 3.0
+
+
+class Placed(Operator):
+    """Base: knows its place, and that it is closed once."""
+
+    def __init__(self, run: Run, node: int) -> None:
+        self._run = run
+        self._node = node
+
+    def open(self, context: OperatorContext) -> None:
+        super().open(context)
+        self.where = f"{self._node}.{context.task.subtask}"
+        self._random = Random(f"{self.where} {self._run.seed}")
+        self._run.book.opened[self.where] += 1
+
+    def close(self) -> None:
+        where = getattr(self, "where", "")
+        if where:
+            self._run.book.closed[where] += 1
+
+
+class Stamper(Placed):
+    """Behind a source: gives event times, watermarks, and (if it may) idleness."""
+
+    def __init__(self, run: Run, node: int, idles: bool) -> None:
+        super().__init__(run, node)
+        self._idles = idles
+        self._time = 0
+        self._active = True
+
+    def process(self, bundle: Bundle, number: int) -> None:
+        self._become(active=True)
+        times: list[int | None] = []
+        for _ in bundle.records:
+            self._time += 1
+            times.append(self._time)
+        self.output.collect(Bundle(bundle.records, times))
+        if self._random.random() < 0.3:
+            self.output.emit_watermark(Watermark(self._time))
+        if self._idles and self._random.random() < 0.2:
+            self._become(active=False)
+            self.context.later(IDLE_MS * self._random.random(), lambda: self._become(active=True))
+
+    def watermark_advanced(self, watermark: Watermark) -> None:
+        self._become(active=True)
+        super().watermark_advanced(watermark)
+
+    def _become(self, *, active: bool) -> None:
+        if active != self._active:
+            self._active = active
+            self.output.emit_status(StreamStatus(active))
+
+
+class Keeper(Placed):
+    """Keeps records back until a timer, a watermark or the end sends them on."""
+
+    def __init__(self, run: Run, node: int) -> None:
+        super().__init__(run, node)
+        self._kept: list[Bundle] = []
+        self._timer = False
+
+    def process(self, bundle: Bundle, number: int) -> None:
+        self._kept.append(bundle)
+        if not self._timer:
+            self._timer = True
+            self.context.later(self._random.choice((0.0, 1.0, 20.0)), self._due)
+
+    def watermark_advanced(self, watermark: Watermark) -> None:
+        self._send()
+        super().watermark_advanced(watermark)
+
+    def finish(self) -> None:
+        self._send()
+
+    def _due(self) -> None:
+        self._timer = False
+        self._send()
+
+    def _send(self) -> None:
+        kept, self._kept = self._kept, []
+        for bundle in kept:
+            self.output.collect(bundle)
+
+
+class Watcher(Placed):
+    """Looks at event time: it never goes back, nothing comes late, and it ends at the end."""
+
+    only_reads = True
+
+    def __init__(self, run: Run, node: int, strict: bool) -> None:
+        super().__init__(run, node)
+        self._strict = strict
+        self._ended = False
+
+    def process(self, bundle: Bundle, number: int) -> None:
+        book = self._run.book
+        if self._ended:
+            book.problems.append(f"{self.where}: records came after the end of its input")
+        if self._strict:
+            for timestamp in bundle.timestamps or ():
+                book.time_seen(self.where, timestamp)
+        self.output.collect(bundle)
+
+    def watermark_advanced(self, watermark: Watermark) -> None:
+        self._run.book.watermark_seen(self.where, watermark.timestamp_ms)
+        super().watermark_advanced(watermark)
+
+    def marker_received(self, marker: LatencyMarker) -> None:
+        if marker.marked_ms > self.context.now_ms():
+            self._run.book.problems.append(f"{self.where}: a marker of the future")
+        super().marker_received(marker)
+
+    def end_input(self, number: int) -> None:
+        if self._ended:
+            self._run.book.problems.append(f"{self.where}: its input ended twice")
+        self._ended = True
+
+    def finish(self) -> None:
+        reached = self._run.book.watermarks.get(self.where)
+        if reached != MAX_WATERMARK_MS:
+            self._run.book.problems.append(f"{self.where}: ended with event time {reached}")
+
+
+class OneAfterTheOther(CoMapOperator):
+    """Reads its second input only when the first has ended."""
+
+    def __init__(self, function: object, first: int) -> None:
+        super().__init__(function)
+        self._first = first
+        self._ended = False
+
+    def selection(self) -> Collection[int] | None:
+        return None if self._ended else (self._first,)
+
+    def process(self, bundle: Bundle, number: int) -> None:
+        assert self._ended or number == self._first, "an input was read that was not selected"
+        super().process(bundle, number)
+
+    def end_input(self, number: int) -> None:
+        super().end_input(number)
+        self._ended = self._ended or number == self._first
+
+
+def key_of(record: Record) -> int:
+    """The key of a record."""
+    return record[0]  # type: ignore[no-any-return]

@@ -1,0 +1,169 @@
+"""The thread of a task: a greenlet that steps it as the real runner does, and lends the baton.
+
+A task that rests goes on only if somebody wakes it, so a lost wake-up shows as a stall. Where the
+real watchdog may call in a loan, the seat lets others run, by chance; time that the user's code
+takes passes while the baton is lent.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from random import Random
+from typing import Any, Protocol
+
+from headgate.base.errors import TaskCancelled
+from headgate.core.task.task import Progress, Task
+from headgate.sim.ledger import CheckFailed
+from headgate.sim.worker import SimWorker
+
+try:
+    from greenlet import GreenletExit, getcurrent, greenlet
+except ImportError as error:  # pragma: no cover - depends on the installation
+    raise ImportError("the simulator needs greenlet: pip install 'headgate[sim]'") from error
+
+
+class Seat:
+    """One task's thread. ``called_in`` is the share of its loans that others make use of."""
+
+    def __init__(self, name: str, worker: SimWorker, random: Random, called_in: float) -> None:
+        self.name = name
+        self.worker = worker
+        self.waits_for = "its start"
+        self.cancelled = False
+        self.is_over = False
+        self.error: BaseException | None = None
+        self.task: Task | None = None
+        self.loan = SimLoan(self, random, called_in)
+        self._random = random
+        self._woken = True
+        self._ready = False
+        self._killed = False
+        self._greenlet: Any = None
+
+    # The world's side.
+
+    @property
+    def is_runnable(self) -> bool:
+        return self._ready and not self.is_over and not self.worker.frozen
+
+    def start(self, task: Task) -> None:
+        """From now on it can be stepped."""
+        self.task = task
+        self._ready = True
+        self._greenlet = greenlet(self._run)
+
+    def step(self) -> None:
+        """Run until it lets others have their turn; raises what is a bug."""
+        self._greenlet.switch()
+
+    def wake(self) -> None:
+        """There may be something to do."""
+        self._woken = self._ready = True
+
+    def cancel(self) -> None:
+        """Let the next wait raise, as the real seat does."""
+        self.cancelled = True
+        self.wake()
+
+    def kill(self) -> None:
+        """Forget it in the middle of whatever it does."""
+        self.is_over = self._killed = True
+        if self._greenlet is not None and not self._greenlet.dead:
+            with suppress(Exception):
+                self._greenlet.throw()
+
+    # The task's side.
+
+    def wait(self, ready: Callable[[], bool]) -> None:
+        """Return when ``ready`` says so; it is asked again only when somebody wakes the task."""
+        if self.loan.is_lent:
+            raise CheckFailed(f"{self.name} waits for a buffer while its baton is lent")
+        while True:
+            self._woken = False
+            if self.cancelled:
+                raise TaskCancelled(f"task {self.name} was cancelled")
+            if ready():
+                return
+            if self._random.random() < 0.3:  # the network is polled once more
+                self.let_others_run("the network")
+            if not self._woken:
+                self._rest("a buffer to write to")
+
+    def spend(self, delay_ms: float) -> None:
+        """The user's code takes a while; wakes that come meanwhile are kept."""
+        if not self.loan.is_lent:
+            raise CheckFailed(f"the user's code of {self.name} runs inside the baton")
+        until = self.worker.clock.now_ms + delay_ms
+        self.worker.later(delay_ms, f"user code of {self.name}", self._go_on)
+        while self.worker.clock.now_ms < until and not self._killed:
+            self._rest("its user's code")
+
+    def let_others_run(self, what: str) -> None:
+        """Others have a turn before it goes on."""
+        self._ready = True
+        self._switch(what)
+
+    def _go_on(self) -> None:
+        self._ready = True
+
+    def _rest(self, what: str) -> None:
+        self._ready = False
+        self._switch(what)
+
+    def _switch(self, what: str) -> None:
+        if self._killed:
+            return
+        self.waits_for = what
+        getcurrent().parent.switch()
+        self.waits_for = "nothing"
+
+    def _run(self) -> None:
+        task = self.task
+        assert task is not None
+        try:
+            self._step_until_done(task)
+        except (AssertionError, GreenletExit):
+            raise
+        except BaseException as error:
+            self.error = error
+        self.loan.is_lent = False  # the runner recovers the baton, wherever the error was
+        task.close(self.error)
+        self.is_over = True
+
+    def _step_until_done(self, task: Task) -> None:
+        while not self.cancelled:
+            self._woken = False
+            progress = task.step()
+            if progress is Progress.DONE:
+                return
+            if progress is Progress.IDLE and not self._woken and not self.cancelled:
+                self._rest("input, output or mail")
+            else:
+                self.let_others_run("its turn")
+        raise TaskCancelled(f"task {self.name} was cancelled")
+
+
+class SimLoan:
+    """Lends the baton; by chance it was called in, and the task has to wait for its turn."""
+
+    def __init__(self, seat: Seat, random: Random, called_in: float) -> None:
+        self.is_lent = False
+        self._seat = seat
+        self._random = random
+        self._called_in = called_in
+
+    def lend(self) -> None:
+        if self.is_lent:
+            raise CheckFailed(f"{self._seat.name} lends a baton that it does not hold")
+        self.is_lent = True
+
+    def regain(self) -> None:
+        if self.is_lent:
+            self.is_lent = False
+            if self._random.random() < self._called_in:
+                self._seat.let_others_run("the baton")
+
+
+class Seats(Protocol):
+    """Finds the seat of the task that user code runs in."""
+
+    def seat_of(self, task: str) -> Seat: ...

@@ -1,0 +1,119 @@
+"""What must hold after every step of any run, whatever its tasks do.
+
+The machines assert their own laws; here is what can only be seen from outside: the census of
+segments, the credit law, errors that reach whom they concern and nobody else, and that at the end
+everything is home.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from headgate.base.errors import TransportError
+from headgate.base.settings import ExchangeSettings
+from headgate.core.egress.pipelined import PipelinedSubpartition
+from headgate.core.exchange.ends import ProducerEnd
+from headgate.sim.credit import check_credit
+from headgate.sim.faults import Faults
+from headgate.sim.ledger import CheckFailed
+from headgate.sim.segments import Holder, count_segments, remote_channels
+from headgate.sim.worker import SimWorker
+
+CENSUS_EVERY: Final = 25
+"""Steps between two looks at everything; the cheap checks come after every step."""
+
+FRAME_BYTES: Final = 64
+"""More than the head of a frame, and than an event."""
+CONTROL_BYTES: Final = 8192
+"""More than all control messages that ever wait together in so small a run."""
+
+
+class Laws:
+    """Looks at the machines of a whole run. ``holders`` are the tasks of each worker by name."""
+
+    def __init__(
+        self, workers: list[SimWorker], faults: Faults, settings: ExchangeSettings
+    ) -> None:
+        self.holders: dict[str, Sequence[Holder]] = {worker.name: [] for worker in workers}
+        self._workers = workers
+        self._faults = faults
+        burst_bytes = (settings.burst_frames + 1) * (settings.segment_bytes + FRAME_BYTES)
+        self._outbox_bytes = settings.high_water_bytes + burst_bytes + CONTROL_BYTES
+
+    def after_step(self, step: int) -> None:
+        for worker in self._workers:
+            if worker.touched and not worker.dead:
+                worker.touched = False
+                self._check_machines(worker)
+        if step % CENSUS_EVERY == 0:
+            self.look_at_all()
+
+    def look_at_all(self) -> None:
+        """The dear checks."""
+        alive = self._alive()
+        for worker in alive:
+            count_segments(worker, self.holders[worker.name])
+        check_credit(alive)
+
+    def check_transport_error(
+        self, worker: SimWorker, producer: str, error: TransportError
+    ) -> None:
+        """A fault explains it, and it names the right peer."""
+        if not self._faults.explains(worker.name, producer):
+            raise CheckFailed(f"nothing explains on {worker.name}: {error!r}")
+        if not error.peer.startswith(f"{producer}:"):
+            raise CheckFailed(f"{error!r} does not name {producer}")
+
+    def at_end(self) -> None:
+        """Nothing is held and nothing is left."""
+        self.look_at_all()
+        for worker in self._alive():
+            environment = worker.environment
+            now = environment.pool.statistics()
+            if now.free != now.total or now.required or now.pools:
+                raise CheckFailed(f"{worker.name} does not have all its segments back: {now}")
+            if len(environment.partitions):
+                raise CheckFailed(
+                    f"{worker.name} still knows {len(environment.partitions)} outputs"
+                )
+            if environment.directory.links():
+                raise CheckFailed(f"{worker.name} still has connections in its directory")
+            if worker.stores or worker.spills.open_now:
+                raise CheckFailed(f"{worker.name} has {worker.stores} stores or spills left")
+
+    def _alive(self) -> list[SimWorker]:
+        return [worker for worker in self._workers if not worker.dead]
+
+    def _check_machines(self, worker: SimWorker) -> None:
+        worker.environment.pool.check()
+        for connection in worker.connections:
+            link = connection.link
+            if isinstance(link, ProducerEnd):
+                if link.outbox.pending_bytes > self._outbox_bytes:
+                    raise CheckFailed(f"{connection.name}: {link.outbox.pending_bytes} bytes wait")
+                link.session.check()
+        for holder in self.holders[worker.name]:
+            for writer in holder.writers:
+                if not writer.partition.released:
+                    for subpartition in writer.partition.subpartitions:
+                        if isinstance(subpartition, PipelinedSubpartition):
+                            subpartition.check()
+            for gate in holder.gates:
+                if not gate.closed:
+                    gate.check()
+        self._check_channels(worker)
+
+    def _check_channels(self, worker: SimWorker) -> None:
+        """A lost connection is told to all channels that use it, and to no others."""
+        for channel in remote_channels(self.holders[worker.name]):
+            channel.check()
+            link, error = channel._link, channel._error
+            if channel._released:
+                continue
+            if link is not None and not link.is_alive and error is None:
+                raise CheckFailed(
+                    f"channel {channel.id} of {worker.name} was not told that {link.peer} is lost"
+                )
+            if isinstance(error, TransportError):
+                self.check_transport_error(worker, channel.address[0], error)
+                if link is None or link.is_alive:
+                    raise CheckFailed(f"channel {channel.id} has {error!r} on a living connection")

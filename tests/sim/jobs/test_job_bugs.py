@@ -1,0 +1,195 @@
+"""The checkers can fail: bugs planted in tasks, chains and the hand-over are found soon."""
+
+from collections.abc import Callable
+
+import pytest
+
+from headgate.base.elements import Bundle
+from headgate.core.buffers.local_pool import LocalPool
+from headgate.core.chain.chain import Chain
+from headgate.core.chain.outputs import NetworkOutput
+from headgate.core.chain.source_operator import SourceOperator
+from headgate.core.egress.pipelined import PipelinedSubpartition
+from headgate.core.egress.writer import RecordWriter
+from headgate.core.ingress.gate import Gate
+from headgate.core.ingress.valve import WatermarkValve
+from headgate.core.task.inputs import NetworkInput
+from headgate.core.task.processors import SourceProcessor
+from headgate.core.task.task import Task
+from headgate.sim.jobs.world import simulate_job
+from headgate.sim.world import RunFailed
+
+SEEDS = 60
+Patch = pytest.MonkeyPatch
+
+
+def a_writer_is_not_woken(patch: Patch) -> None:
+    patch.setattr(LocalPool, "_tell_available", lambda pool: None)
+
+
+def a_reader_is_not_told_of_a_bundle(patch: Patch) -> None:
+    real = PipelinedSubpartition.add
+
+    def add(subpartition: PipelinedSubpartition, consumer) -> bool:
+        if consumer.ready is None or consumer.ready.bundle is None:
+            return real(subpartition, consumer)
+        told, subpartition._on_data = subpartition._on_data, None
+        added = real(subpartition, consumer)
+        subpartition._on_data = told
+        return added
+
+    patch.setattr(PipelinedSubpartition, "add", add)
+
+
+def a_task_stays_suspended(patch: Patch) -> None:
+    def look_again(task: Task) -> None:
+        if task._processor.available() and not isinstance(task._processor, SourceProcessor):
+            task._loop.resume()
+
+    patch.setattr(Task, "_look_again", look_again)
+
+
+def a_source_is_not_woken_when_it_is_due(patch: Patch) -> None:
+    def become_due(processor: SourceProcessor) -> None:
+        processor._due = True
+
+    patch.setattr(SourceProcessor, "_become_due", become_due)
+
+
+def a_late_place_is_not_requested(patch: Patch) -> None:
+    def replace(gate: Gate, channel) -> None:
+        gate._channels[channel.index] = channel
+
+    patch.setattr(Gate, "replace", replace)
+
+
+def bytes_and_bundles_change_places(patch: Patch) -> None:
+    real = RecordWriter._hand_over
+
+    def hand_over(writer: RecordWriter, lane: int, records, times) -> None:
+        builder, writer._builders[lane] = writer._builders[lane], None
+        real(writer, lane, records, times)
+        writer._builders[lane] = builder
+
+    patch.setattr(RecordWriter, "_hand_over", hand_over)
+
+
+def shared_records_are_handed_over(patch: Patch) -> None:
+    """Several outputs get the same records, and one reader changes them."""
+    real = Chain._output_to
+
+    def output_to(chain: Chain, spec, to):
+        output = real(chain, spec, to)
+        if isinstance(output, NetworkOutput):
+            output._writer.hands_over = True
+        return output
+
+    patch.setattr(Chain, "_output_to", output_to)
+
+
+def the_rest_of_a_bundle_is_lost(patch: Patch) -> None:
+    real = NetworkInput._cut
+
+    def cut(source: NetworkInput, bundle: Bundle, limit: int) -> Bundle:
+        piece = real(source, bundle, min(limit, 2))
+        source._rest = None
+        return piece
+
+    patch.setattr(NetworkInput, "_cut", cut)
+
+
+def staged_records_come_twice(patch: Patch) -> None:
+    real = NetworkOutput._write_staged
+
+    def write_staged(output: NetworkOutput) -> None:
+        kept = list(output._records)
+        real(output)
+        if len(kept) == 3:
+            output._writer.emit_all(kept, output._timestamps)
+
+    patch.setattr(NetworkOutput, "_write_staged", write_staged)
+
+
+def a_watermark_overtakes_records(patch: Patch) -> None:
+    def emit_watermark(output: NetworkOutput, watermark) -> None:
+        output._loan.regain()
+        output._writer.emit_element(watermark)
+        output._loan.lend()
+
+    patch.setattr(NetworkOutput, "emit_watermark", emit_watermark)
+
+
+def event_time_follows_the_fastest(patch: Patch) -> None:
+    def slowest(valve: WatermarkValve) -> int | None:
+        return max((one.watermark_ms for one in valve._channels if one.caught_up), default=None)
+
+    patch.setattr(WatermarkValve, "_slowest", slowest)
+
+
+def the_last_watermark_is_forgotten(patch: Patch) -> None:
+    patch.setattr(SourceOperator, "finish", lambda operator: None)
+
+
+def an_operator_is_not_closed(patch: Patch) -> None:
+    real = Chain.close
+
+    def close(chain: Chain) -> None:
+        chain._operators.pop(max(chain._operators))
+        real(chain)
+
+    patch.setattr(Chain, "close", close)
+
+
+def the_loan_is_not_called_back(patch: Patch) -> None:
+    def inside(output: NetworkOutput, action: Callable[[], None]) -> None:
+        output._write_staged()
+        output._write(action)
+
+    patch.setattr(NetworkOutput, "_inside", inside)
+
+
+def time_is_lost(patch: Patch) -> None:
+    def waiting(task: Task, waits: bool) -> None:
+        """Nobody says how long it took."""
+        task._times._since_ms = task._clock.now_ms()
+
+    patch.setattr(Task, "waiting_for_buffer", waiting)
+
+
+STUCK = ("does not go on",)
+BUGS = {
+    a_writer_is_not_woken: STUCK,
+    a_reader_is_not_told_of_a_bundle: STUCK,
+    a_task_stays_suspended: (*STUCK, "no end after"),
+    a_source_is_not_woken_when_it_is_due: STUCK,
+    a_late_place_is_not_requested: STUCK,
+    bytes_and_bundles_change_places: ("AssertionError", "came after", "behind watermark"),
+    shared_records_are_handed_over: ("came after", "not sent", "did not get"),
+    the_rest_of_a_bundle_is_lost: ("did not get", "not sent"),
+    staged_records_come_twice: ("came after", "not sent"),
+    a_watermark_overtakes_records: ("behind watermark",),
+    event_time_follows_the_fastest: ("behind watermark",),
+    the_last_watermark_is_forgotten: ("ended with event time",),
+    an_operator_is_not_closed: ("opened 1 times",),
+    the_loan_is_not_called_back: ("while its baton is lent",),
+    time_is_lost: ("has lived",),
+}
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__)
+def test_a_planted_bug_is_found_and_can_be_replayed(
+    bug: Callable[[Patch], None], monkeypatch: Patch
+) -> None:
+    bug(monkeypatch)
+    failure = first_failure()
+    assert any(part in failure.problem for part in BUGS[bug]), failure.problem
+    assert f"make sim JOBS=1 SEED={failure.seed}" in str(failure)
+
+
+def first_failure() -> RunFailed:
+    for seed in range(SEEDS):
+        try:
+            simulate_job(seed)
+        except RunFailed as failure:
+            return failure
+    pytest.fail(f"{SEEDS} seeds did not find it")

@@ -1,0 +1,84 @@
+"""What a seed draws: a run can be repeated, and nothing is switched off by mistake."""
+
+import pytest
+
+from headgate.base.settings import FlowControl
+from headgate.core.egress.writer import RecordWriter
+from headgate.core.ingress.channel import UnknownChannel
+from headgate.core.task.task import Task
+from headgate.sim.jobs.scenario import draw_job
+from headgate.sim.jobs.seats import Seat
+from headgate.sim.jobs.world import simulate_job
+from headgate.sim.world import Outcome
+
+SEEDS = 25
+Patch = pytest.MonkeyPatch
+
+
+def traced(seed: int) -> tuple[list[str], Outcome]:
+    lines: list[str] = []
+    outcome = simulate_job(seed, lines.append)
+    return lines, outcome
+
+
+@pytest.mark.parametrize("seed", [3, 12])
+def test_a_seed_replays_exactly(seed: int) -> None:
+    assert traced(seed) == traced(seed)
+
+
+def test_seeds_reach_every_corner() -> None:
+    scenarios = [draw_job(seed) for seed in range(300)]
+    kinds = {fault.kind for scenario in scenarios for fault in scenario.faults}
+    assert kinds == {
+        *("cut", "stall", "freeze", "kill", "refuse", "black-hole", "cancel", "doze"),
+    }
+    edges = [edge for scenario in scenarios for edge in scenario.job_graph.edges]
+    assert {edge.ship for edge in edges} == {
+        *("FORWARD", "HASH", "REBALANCE", "RESCALE", "SHUFFLE", "GLOBAL", "BROADCAST", "CUSTOM"),
+    }
+    assert len({edge.kind for edge in edges}) == 2, "streaming and batch"
+    assert any(edge.tag for edge in edges), "side outputs"
+    vertices = [vertex for scenario in scenarios for vertex in scenario.job_graph.vertices]
+    assert any(vertex.gate_inputs == (0, 0) for vertex in vertices), "unions"
+    assert any(vertex.gate_inputs == (0, 1) for vertex in vertices), "two inputs"
+    timeouts = {one.timeout_ms for vertex in vertices for one in vertex.chain.partitions}
+    assert timeouts >= {-1, 0, 3, 20, 100}
+    assert len({scenario.settings.flow_control for scenario in scenarios}) == len(FlowControl)
+    assert {scenario.workers for scenario in scenarios} >= {1, 2, 3}
+    assert any(scenario.run.habits.fails for scenario in scenarios)
+    assert 120 < sum(scenario.calm for scenario in scenarios) < 180
+
+
+def test_seeds_reach_what_is_rare_in_a_real_run(monkeypatch: Patch) -> None:
+    """Back pressure, waits within a step, records by reference, late places, timers, slow code."""
+    seen = dict.fromkeys(
+        ("wait", "spend", "_hand_over", "_write_bundle", "_mail_later", "waiting_for_buffer"), 0
+    )
+    unplaced = 0
+
+    def count(owner: type, name: str) -> None:
+        real = getattr(owner, name)
+
+        def counted(*arguments: object, **named: object) -> object:
+            seen[name] += 1
+            return real(*arguments, **named)
+
+        monkeypatch.setattr(owner, name, counted)
+
+    real_request = UnknownChannel.request
+
+    def request(channel: UnknownChannel) -> None:
+        nonlocal unplaced
+        unplaced += 1
+        real_request(channel)
+
+    monkeypatch.setattr(UnknownChannel, "request", request)
+    for owner, name in (
+        *((Seat, "wait"), (Seat, "spend"), (RecordWriter, "_hand_over")),
+        *((RecordWriter, "_write_bundle"), (Task, "_mail_later"), (Task, "waiting_for_buffer")),
+    ):
+        count(owner, name)
+    for seed in range(SEEDS):
+        simulate_job(seed)
+    assert all(seen.values()), seen
+    assert unplaced
