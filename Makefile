@@ -66,7 +66,7 @@ sim: $(READY) ## simulate SEEDS=n runs, or replay one: SEED=41; JOBS=1 for whole
 bench: $(READY) ## run every benchmark (about two minutes)
 	set -e; for name in $(BENCHES); do $(BIN)/python -m headgate bench $$name; done
 
-all: check test ## everything that CI runs
+all: check test oldest ## everything that CI runs
 
 clean: ## remove .venv, caches and build products
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,7 +1,7 @@
 """DataStream: the nodes and edges that its methods write."""
 
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import cloudpickle
 import pytest
@@ -89,6 +89,16 @@ def test_operator_is_a_node_behind_the_stream(
     assert type(node.make()) is operator
     assert node.functions[0][0] == role
     assert edges_of(stream) == [(1, 2, "FORWARD", False)]
+
+
+def test_function_that_yields_is_refused_where_a_result_is_wanted(numbers: DataStream) -> None:
+    def yields(value: int) -> Iterator[int]:
+        yield value
+
+    for name, where in (("map", "map"), ("filter", "filter"), ("add_sink", "invoke")):
+        with pytest.raises(PlanInvalid, match=rf"{where}\(\) was given .* yields; .*flat_map"):
+            getattr(numbers, name)(yields)
+    numbers.flat_map(yields)
 
 
 def test_function_that_is_none_is_refused_where_it_is_written(numbers: DataStream) -> None:

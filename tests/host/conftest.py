@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -31,6 +32,13 @@ def own_threads() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("headgate-")]
 
 
+def close_spark_ports() -> None:
+    """Tests on Spark, which ran in this process before, leave the driver's ports open."""
+    driver = sys.modules.get("headgate.spark.driver")
+    if driver is not None:
+        driver.close_drivers()
+
+
 @pytest.fixture(autouse=True)
 def no_leaks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """After every test no thread, descriptor or folder is left that was not there before."""
@@ -38,6 +46,7 @@ def no_leaks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     monkeypatch.setenv("TMPDIR", str(folder))
+    close_spark_ports()
     gc.collect()
     before = descriptors()
     assert not own_threads(), "a thread of an earlier test lives"

@@ -25,6 +25,16 @@ def room(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FileRoom]:
     assert not room.path.exists()
 
 
+def test_a_room_has_no_folder_before_its_first_file(tmp_path: Path) -> None:
+    room = FileRoom(parent=str(tmp_path))
+    assert list(tmp_path.glob("headgate-*")) == []
+    room.open().close()
+    assert list(tmp_path.glob("headgate-*")) == [room.path]
+    room.close()
+    FileRoom(parent=str(tmp_path)).close()
+    assert list(tmp_path.glob("headgate-*")) == []
+
+
 def make_store(room: FileRoom) -> Store:
     return room.make_store(PartitionId("p"), 0)
 

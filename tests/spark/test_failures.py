@@ -21,6 +21,7 @@ from headgate.base.job_errors import (
 from headgate.common import Configuration
 from headgate.datastream import MapFunction, RuntimeContext, StreamExecutionEnvironment
 from headgate.datastream.connectors import NumberSequenceSource, SocketTextSource
+from headgate.spark import launcher
 from headgate.spark.session import slots
 from tests.spark.cluster import free_port, is_running, until
 from tests.spark.programs import CountTo, collected, environment, fail_at, sleep_long
@@ -187,6 +188,13 @@ def test_too_few_slots_are_told_at_once(spark: "SparkSession") -> None:
         env.execute()
     assert (caught.value.needed, caught.value.free) == (9, 4)
     assert slots(spark).busy == 0
+
+
+def test_waiting_for_executors_ends_when_no_more_come(
+    spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launcher, "LAST_EXECUTOR_S", 0.2)
+    assert launcher.await_executors(spark, 99).total == 4
 
 
 def test_slots_of_running_jobs_are_not_free() -> None:

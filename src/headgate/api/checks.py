@@ -1,6 +1,7 @@
 """Arguments of stream methods, checked where they are written; errors say what would be right."""
 
 from collections.abc import Callable
+from inspect import iscoroutinefunction, isgeneratorfunction
 from typing import Any
 
 from headgate.api.draft import KeyOf
@@ -15,6 +16,16 @@ def check_function(function: object, method: str, kind: type[Function]) -> None:
     if not callable(function) and not hasattr(function, method):
         raise PlanInvalid(
             f"{method}() was given {function!r}; give a callable or a {kind.__name__}"
+        )
+    called = getattr(function, method, function)
+    if iscoroutinefunction(called):
+        raise PlanInvalid(
+            f"{method}() was given {function!r}, which is async; give a plain function"
+        )
+    if method != "flat_map" and isgeneratorfunction(called):
+        raise PlanInvalid(
+            f"{method}() was given {function!r}, which yields; "
+            f"write return instead of yield, or use flat_map()"
         )
 
 

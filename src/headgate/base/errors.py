@@ -167,6 +167,9 @@ class RecordUncopyable(HeadgateError):
 class ConnectorError(HeadgateError):
     """Trouble of a source or sink with the world that it meets."""
 
+    operator = ""
+    """Which one, once that is known."""
+
 
 class PathUnusable(ConnectorError):
     """A file or folder cannot be found, read or written."""

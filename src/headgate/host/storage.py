@@ -12,6 +12,7 @@ import struct
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cached_property
 from itertools import count
 from pathlib import Path
 from typing import BinaryIO, Final, Protocol
@@ -27,12 +28,19 @@ _FIRST_MAPPING: Final = MIB
 
 
 class FileRoom:
-    """A folder of files that are all gone when it is closed."""
+    """A folder of files that are all gone when it is closed; made for the first of them.
+
+    So a process that is killed leaves no folder unless it needed one.
+    """
 
     def __init__(self, storage: Storage = Storage.FILE_MMAP, parent: str | None = None) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix="headgate-", dir=parent))
+        self._parent = parent
         self._numbers = count()
         self._storage = storage
+
+    @cached_property
+    def path(self) -> Path:
+        return Path(tempfile.mkdtemp(prefix="headgate-", dir=self._parent))
 
     def make_store(self, partition: PartitionId, index: int) -> Store:
         """A fresh store for one blocking subpartition."""
@@ -44,7 +52,8 @@ class FileRoom:
         return SpillFile(self.path / f"spill-{next(self._numbers)}")
 
     def close(self) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)
+        if "path" in vars(self):
+            shutil.rmtree(self.path, ignore_errors=True)
 
 
 class SpillFile:

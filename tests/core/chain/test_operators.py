@@ -129,6 +129,26 @@ def test_many_records_out_of_one_go_on_in_pieces(timed: bool) -> None:
         ]
 
 
+@pytest.mark.parametrize("timed", [False, True])
+def test_one_generator_goes_on_in_pieces_while_it_runs(timed: bool) -> None:
+    sent_at: list[int] = []
+
+    def many(value: int) -> Iterator[int]:
+        for n in range(2 * PIECE + 3):
+            sent_at.append(len(output.bundles))
+            yield n
+
+    operator = FlatMapOperator(many)
+    output = open_operator(operator)
+    operator.process(Bundle([1], [10] if timed else None), 0)
+    assert [len(bundle.records) for bundle in output.bundles] == [PIECE, PIECE, 3]
+    assert [r for bundle in output.bundles for r in bundle.records] == list(range(2 * PIECE + 3))
+    assert [len(bundle.timestamps or ()) for bundle in output.bundles] == (
+        [PIECE, PIECE, 3] if timed else [0, 0, 0]
+    )
+    assert sent_at[PIECE - 1 : PIECE + 1] == [0, 1]
+
+
 def test_nothing_selected_sends_nothing() -> None:
     assert run(FilterOperator(lambda n: False), [Bundle([1, 2])]).bundles == []
     assert run(FlatMapOperator(lambda n: ()), [Bundle([1, 2])]).bundles == []

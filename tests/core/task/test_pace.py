@@ -26,9 +26,13 @@ def test_it_settles_where_a_step_takes_about_the_target(record_ms: float) -> Non
     assert step_ms >= STEP_MS / 3 or pace.limit == MOST_RECORDS
 
 
-def test_a_slow_function_gets_one_record_at_a_time_at_once() -> None:
+def test_a_slow_function_gets_one_record_at_a_time_from_the_first_one_on() -> None:
     pace = Pace()
-    pace.step_took(FIRST_RECORDS * 100.0, FIRST_RECORDS)
+    assert pace.limit == 1
+    pace.step_took(100.0, 1)
+    assert pace.limit == 1
+    pace.step_took(0.01, 1)
+    pace.step_took(100.0, 2)
     assert pace.limit == 1
 
 

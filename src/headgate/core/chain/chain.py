@@ -20,6 +20,7 @@ from headgate.core.chain.outputs import (
     CountingOutput,
     Loan,
     NetworkOutput,
+    tell_whose,
     with_name,
 )
 from headgate.core.chain.source_operator import Polled, SourceOperator
@@ -66,7 +67,8 @@ class Chain:
         self._head_in += len(bundle.records)
         try:
             self.head.process(bundle, number)
-        except HeadgateError:
+        except HeadgateError as error:
+            tell_whose(error, self._name)
             raise
         except (Exception, SystemExit) as error:
             raise UserFunctionFailed(self._name, error) from error
@@ -76,7 +78,8 @@ class Chain:
         assert isinstance(self.head, SourceOperator)
         try:
             return self.head.poll(limit)
-        except HeadgateError:
+        except HeadgateError as error:
+            tell_whose(error, self._name)
             raise
         except (Exception, SystemExit) as error:
             raise UserFunctionFailed(self._name, error) from error

@@ -36,10 +36,11 @@ class ReduceOperator(Operator):
         self._call = self._guest.call
 
     def process(self, bundle: Bundle, number: int) -> None:
-        if self._batch:
-            self._fold(bundle.records)
-        else:
-            self.output.collect(Bundle(self._running(bundle.records), bundle.timestamps))
+        results = self._fold(bundle.records) if self._batch else self._running(bundle.records)
+        if type(None) in map(type, results):
+            raise TypeError("a reduce function returned None; return the combined record")
+        if not self._batch:
+            self.output.collect(Bundle(results, bundle.timestamps))
 
     def finish(self) -> None:
         if self._batch:

@@ -5,6 +5,7 @@ comprehensions, never by ``map``: there a StopIteration of the user's would end 
 """
 
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Final
 
 from headgate.base.elements import Bundle, Record
@@ -15,7 +16,7 @@ from headgate.core.chain.operator import Operator
 from headgate.core.chain.owning import Emission, own, own_all
 
 PIECE: Final = 4096
-"""A function that makes many records out of one sends them on in pieces of about this many."""
+"""A function that makes many records out of one sends them on in pieces of this many."""
 
 
 class FunctionOperator(Operator):
@@ -76,16 +77,16 @@ class FlatMapOperator(FunctionOperator):
         results: list[Record] = []
         times: list[int | None] | None = None if bundle.timestamps is None else []
         for index, record in enumerate(bundle.records):
-            many = iterable(self._call(record), "a flat_map function")
-            if copies:
-                many = map(own, many)
-            if bundle.timestamps is None or times is None:
-                results.extend(many)
-            else:
+            found = iterable(self._call(record), "a flat_map function")
+            many = map(own, found) if copies else iter(found)
+            while True:
                 before = len(results)
-                results.extend(many)
-                times.extend([bundle.timestamps[index]] * (len(results) - before))
-            if len(results) >= PIECE:
+                # A list is in memory anyway; a generator may yield more than memory holds.
+                results.extend(many if type(found) is list else islice(many, PIECE - before))
+                if bundle.timestamps is not None and times is not None:
+                    times.extend([bundle.timestamps[index]] * (len(results) - before))
+                if len(results) < PIECE:
+                    break
                 self.output.collect(Bundle(results, times))
                 results, times = [], None if times is None else []
         if results:

@@ -15,7 +15,7 @@ from headgate.base.elements import (
     StreamStatus,
     Watermark,
 )
-from headgate.base.errors import HeadgateError, UserFunctionFailed
+from headgate.base.errors import ConnectorError, HeadgateError, UserFunctionFailed
 from headgate.core.chain.copying import Copier
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.output import Output
@@ -66,7 +66,8 @@ class ChainedOutput:
         self.records_in += len(bundle.records)
         try:
             self._operator.process(bundle, self._number)
-        except HeadgateError:
+        except HeadgateError as error:
+            tell_whose(error, self._name)
             raise
         except (Exception, SystemExit) as error:
             raise UserFunctionFailed(self._name, error) from error
@@ -158,7 +159,9 @@ class NetworkOutput:
             self._write(lambda: self._writer.emit_all(records, self._timestamps))
 
     def _write(self, action: Callable[[], None]) -> None:
-        with_name(self._name, action, "when its records were routed or pickled")
+        with_name(
+            self._name, action, "when its records were routed by key or partitioner, or pickled"
+        )
 
 
 class CountingOutput:
@@ -198,7 +201,14 @@ def with_name(operator: str, action: Callable[[], None], doing: str = "") -> Non
     """Run an operator's code; an error that is not Headgate's own gets the operator's name."""
     try:
         action()
-    except HeadgateError:
+    except HeadgateError as error:
+        tell_whose(error, operator)
         raise
     except (Exception, SystemExit) as error:
         raise UserFunctionFailed(operator, error, doing) from error
+
+
+def tell_whose(error: HeadgateError, operator: str) -> None:
+    """A connector's own error, which knows a path or a server, learns which operator it is of."""
+    if isinstance(error, ConnectorError) and not error.operator:
+        error.operator = operator

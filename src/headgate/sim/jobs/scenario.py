@@ -22,6 +22,8 @@ TROUBLES = (
     *("cut", "cut", "stall", "freeze", "kill", "refuse", "black-hole", "cancel", "cancel"),
     *("fail", "fail", "fail", "fail"),
 )
+MARKED_TASKS = 15
+"""Every hop multiplies latency markers; in a large job they would be all there is."""
 
 
 @dataclass(slots=True)
@@ -139,7 +141,7 @@ def draw_job(seed: int) -> JobScenario:
         spare=random.choice((0, 0, 1, 3, 10, 40)),
         roomy=taste.batch or max(map(worker_of.count, worker_of)) > 1,
         called_in=random.choice((0, 0.05, 0.3, 0.8)),
-        marker_ms=random.choice((0, 0, 1, 10)),
+        marker_ms=random.choice((0, 0, 2, 10)) if len(execution.tasks) <= MARKED_TASKS else 0,
         step_ms=random.choice((0.0, 0.001, 0.01, 0.05)),
         tick_ms=random.choice((15.0, 35.0)),
         moods=random.choice(((1, 1, 1), (1, 1, 1), (5, 1, 1), (1, 5, 1), (1, 1, 5), (4, 4, 1))),

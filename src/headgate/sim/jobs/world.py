@@ -7,6 +7,7 @@ the reference says, or when it makes no progress: a task that rests goes on only
 from collections import Counter, deque
 from collections.abc import Callable
 from random import Random
+from typing import Final
 
 from headgate.base.errors import (
     HeadgateError,
@@ -31,7 +32,6 @@ from headgate.sim.tasks import PlannedFailure
 from headgate.sim.worker import SimWorker
 from headgate.sim.world import (
     IDLE,
-    MAX_STEPS,
     STALL_MS,
     TRACE_LINES,
     Outcome,
@@ -39,7 +39,8 @@ from headgate.sim.world import (
     problem_of,
 )
 
-CONSEQUENCES = (PartitionNotFound, ProducerFailed, TaskCancelled, TransportError)
+MOST_STEPS: Final = 1_000_000
+CONSEQUENCES: Final = (PartitionNotFound, ProducerFailed, TaskCancelled, TransportError)
 
 
 class JobWorld:
@@ -159,8 +160,8 @@ class JobWorld:
         self.stage.tasks = [one.seat for one in self._running]
 
     def _is_stalled(self) -> bool:
-        if self.steps > MAX_STEPS:
-            raise CheckFailed(f"no end after {MAX_STEPS} steps: {self._who_waits()}")
+        if self.steps > MOST_STEPS:
+            raise CheckFailed(f"no end after {MOST_STEPS} steps: {self._who_waits()}")
         progress_ms = max(self._progress_ms, self.stage.task_stepped_ms)
         return self.clock.now_ms - progress_ms > STALL_MS
 
