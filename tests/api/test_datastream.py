@@ -101,6 +101,14 @@ def test_function_that_yields_is_refused_where_a_result_is_wanted(numbers: DataS
     numbers.flat_map(yields)
 
 
+def test_function_that_is_async_is_refused(numbers: DataStream) -> None:
+    async def later(value: int) -> int:
+        return value
+
+    with pytest.raises(PlanInvalid, match=r"map\(\) was given .* async; give a plain function"):
+        numbers.map(later)
+
+
 def test_function_that_is_none_is_refused_where_it_is_written(numbers: DataStream) -> None:
     for name in ("map", "flat_map", "filter", "process"):
         with pytest.raises(PlanInvalid, match=rf"{name}\(\) was given 5; give a"):

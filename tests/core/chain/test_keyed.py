@@ -122,6 +122,14 @@ def test_the_receiver_cannot_change_what_is_kept() -> None:
     assert output.records[1] == ["a", 3, 2]
 
 
+@pytest.mark.parametrize("batch", [False, True])
+def test_a_reduce_that_returns_nothing_is_told(batch: bool) -> None:
+    operator = ReduceOperator(lambda one, two: None, first, batch)
+    open_operator(operator)
+    with pytest.raises(TypeError, match="a reduce function returned None"):
+        operator.process(Bundle([("a", 1), ("a", 2)]), 0)
+
+
 def test_with_object_reuse_results_are_handed_on_as_they_are() -> None:
     operator = ReduceOperator(grow, first, False)
     output: KeptOutput = open_operator(operator, reuse=True)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.elements import Bundle, LatencyMarker, StreamStatus, Watermark
-from headgate.base.errors import TaskCancelled, UserFunctionFailed
+from headgate.base.errors import PathUnusable, TaskCancelled, UserFunctionFailed
 from headgate.core.buffers.global_pool import GlobalPool
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.outputs import (
@@ -17,6 +17,7 @@ from headgate.core.chain.outputs import (
     CopyingChainedOutput,
     CountingOutput,
     NetworkOutput,
+    tell_whose,
     with_name,
 )
 from headgate.core.egress.router import Custom, RoundRobin, Router
@@ -325,3 +326,14 @@ def test_a_record_that_cannot_be_pickled_names_its_operator(
     with pytest.raises(UserFunctionFailed, match="operator 'map' failed when .* pickled"):
         net.seal()
     net.close()
+
+
+def test_an_error_of_a_connector_learns_whose_it_is_and_keeps_its_first_owner() -> None:
+    def fail() -> None:
+        raise PathUnusable("part-0.txt", "exists already")
+
+    with pytest.raises(PathUnusable, match="exists already") as told:
+        with_name("files", fail)
+    assert told.value.operator == "files"
+    tell_whose(told.value, "another")
+    assert told.value.operator == "files"

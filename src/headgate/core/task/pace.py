@@ -7,7 +7,7 @@ through nothing is sent, no mail is read. Law: a step takes about ``target_ms`` 
 from typing import Final
 
 STEP_MS: Final = 5.0
-MOST_RECORDS: Final = 1024
+MOST_RECORDS: Final = 4096
 FIRST_RECORDS: Final = 1  # nobody knows yet how slow the function is, or how large the records
 
 
