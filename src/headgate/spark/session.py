@@ -3,8 +3,8 @@
 A session of the user's own, a notebook's or spark-submit's is taken as it is. One that is made here
 is quiet and listens on the loopback address only. Ctrl-C: PySpark starts the JVM with SIGINT
 ignored, and its Python workers live in a process group of their own, so that only this process is
-hit; PySpark's handler in it cancels all Spark jobs before it raises KeyboardInterrupt. Whoever
-wants to drain first puts a handler of its own over it while the job runs.
+hit. PySpark's handler tries to cancel all Spark jobs and raises KeyboardInterrupt; do not count on
+the first: Headgate cancels its own job when the interrupt reaches it.
 """
 
 import os
