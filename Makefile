@@ -5,7 +5,7 @@ WORKERS ?= 2
 SEEDS ?= 300
 SEED ?=
 JOBS ?=
-BENCHES := exchange isolation records keyed-count latency startup
+BENCHES := exchange isolation records keyed-count windows latency startup state
 
 VENV := .venv
 BIN := $(VENV)/bin

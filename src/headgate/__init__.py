@@ -10,6 +10,12 @@ from typing import TYPE_CHECKING
 from headgate.api.outside import Outside, set_outside
 
 if TYPE_CHECKING:
+    from headgate.api.async_data_stream import AsyncDataStream
+    from headgate.api.async_functions import AsyncFunction, AsyncRetryStrategy
+    from headgate.api.broadcast_functions import (
+        BroadcastProcessFunction,
+        KeyedBroadcastProcessFunction,
+    )
     from headgate.api.configuration import Configuration, RuntimeExecutionMode
     from headgate.api.datastream import DataStream
     from headgate.api.environment import StreamExecutionEnvironment
@@ -33,29 +39,53 @@ if TYPE_CHECKING:
     from headgate.api.source import Sink, SinkWriter, Source, SplitReader
     from headgate.api.time import Duration, Time
     from headgate.api.types import Types
+    from headgate.api.watermarks import WatermarkStrategy
+    from headgate.api.window_functions import (
+        AggregateFunction,
+        ProcessWindowFunction,
+        WindowFunction,
+    )
     from headgate.base.errors import HeadgateError
     from headgate.core.chain.runtime import RuntimeContext
     from headgate.core.chain.tags import OutputTag
+    from headgate.core.chain.timestamps import TimestampAssigner
+    from headgate.core.state.descriptors import (
+        ListStateDescriptor,
+        MapStateDescriptor,
+        ValueStateDescriptor,
+    )
+    from headgate.core.window.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
+    from headgate.core.window.sessions import EventTimeSessionWindows
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AggregateFunction",
+    "AsyncDataStream",
+    "AsyncFunction",
+    "AsyncRetryStrategy",
+    "BroadcastProcessFunction",
     "CoFlatMapFunction",
     "CoMapFunction",
     "CoProcessFunction",
     "Configuration",
     "DataStream",
     "Duration",
+    "EventTimeSessionWindows",
     "FilterFunction",
     "FlatMapFunction",
     "HeadgateError",
     "KeySelector",
+    "KeyedBroadcastProcessFunction",
     "KeyedCoProcessFunction",
     "KeyedProcessFunction",
     "KeyedStream",
+    "ListStateDescriptor",
     "MapFunction",
+    "MapStateDescriptor",
     "OutputTag",
     "ProcessFunction",
+    "ProcessWindowFunction",
     "ReduceFunction",
     "Row",
     "RuntimeContext",
@@ -63,16 +93,28 @@ __all__ = [
     "Sink",
     "SinkFunction",
     "SinkWriter",
+    "SlidingEventTimeWindows",
     "Source",
     "SourceFunction",
     "SplitReader",
     "StreamExecutionEnvironment",
     "Time",
+    "TimestampAssigner",
+    "TumblingEventTimeWindows",
     "Types",
+    "ValueStateDescriptor",
+    "WatermarkStrategy",
+    "WindowFunction",
     "__version__",
 ]
 
-_FACADES = ("headgate.datastream", "headgate.common", "headgate.base.errors")
+_FACADES = (
+    "headgate.datastream",
+    "headgate.datastream.state",
+    "headgate.datastream.window",
+    "headgate.common",
+    "headgate.base.errors",
+)
 
 
 def __getattr__(name: str) -> object:

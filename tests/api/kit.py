@@ -1,6 +1,7 @@
 """An outside for tests: runs a program in one task for each operator, one operator after the other.
 
 The operators are the real ones; there is no chain, no channel and no copying. Sources must end.
+Records keep their timestamps; the only watermark is the last one, at the end of the input.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,10 +11,19 @@ from headgate.api.functions import SourceFunction
 from headgate.api.job import JobExecutionResult, JobStatus
 from headgate.api.program import Program
 from headgate.api.source import Sink, SinkWriter, Source, SplitReader
-from headgate.base.elements import Bundle, LatencyMarker, Record, StreamStatus, Watermark
+from headgate.base.elements import (
+    MAX_WATERMARK_MS,
+    Bundle,
+    LatencyMarker,
+    Record,
+    StreamStatus,
+    Watermark,
+)
 from headgate.core.chain.context import OperatorContext, TaskInfo
 from headgate.core.chain.operator import Operator
+from headgate.core.chain.process import timed
 from headgate.core.chain.source_operator import Polled, SourceOperator
+from headgate.core.chain.typed import typed
 from headgate.plan.stream_graph import StreamEdge, StreamGraph, StreamNode
 
 DEFAULT_PARALLELISM = 3
@@ -157,7 +167,7 @@ def run(program: Program) -> None:
     for node in program.graph.in_order():
         outputs[node.id] = Kept()
         operator = node.make()
-        operator.set_up(outputs[node.id])
+        operator.set_up(typed(outputs[node.id], node.types))
         task = TaskInfo(program.name, node.name, 0, 1, parameters=program.parameters)
         try:
             operator.open(OperatorContext(node.name, task, lambda: 0))
@@ -174,17 +184,23 @@ def _feed(
         while operator.poll() is not Polled.ENDED:
             pass
     for edge in graph.inputs_of(node.id):
-        operator.process(Bundle(_travelling(graph, edge, outputs[edge.source])), edge.input)
+        operator.process(_travelling(graph, edge, outputs[edge.source]), edge.input)
+    if not isinstance(operator, SourceOperator):
+        operator.watermark_advanced(Watermark(MAX_WATERMARK_MS))
     for number in range(operator.inputs):
         operator.end_input(number)
 
 
-def _travelling(graph: StreamGraph, edge: StreamEdge, output: "Kept") -> list[Record]:
-    records = output.sides.get(edge.tag, []) if edge.tag else output.records
-    if edge.selected is None:
-        return list(records)
-    selectors = graph.nodes[edge.source].selectors
-    return [r for r in records if any(edge.selected.intersection(s(r)) for s in selectors)]
+def _travelling(graph: StreamGraph, edge: StreamEdge, output: "Kept") -> Bundle:
+    pairs = output.sides.get(edge.tag, []) if edge.tag else output.pairs
+    if edge.selected is not None:
+        selectors = graph.nodes[edge.source].selectors
+        pairs = [
+            pair for pair in pairs if any(edge.selected.intersection(s(pair[0])) for s in selectors)
+        ]
+    times = [time_ms for _, time_ms in pairs]
+    has_times = any(time_ms is not None for time_ms in times)
+    return Bundle([record for record, _ in pairs], times if has_times else None)
 
 
 class Kept:
@@ -192,14 +208,15 @@ class Kept:
 
     def __init__(self) -> None:
         self.watermark_ms = 0
-        self.records: list[Record] = []
-        self.sides: dict[str, list[Record]] = {}
+        self.pairs: list[tuple[Record, int | None]] = []
+        """Records and their times."""
+        self.sides: dict[str, list[tuple[Record, int | None]]] = {}
 
     def collect(self, bundle: Bundle) -> None:
-        self.records += bundle.records
+        self.pairs += timed(bundle)
 
     def collect_side(self, tag: str, bundle: Bundle) -> None:
-        self.sides.setdefault(tag, []).extend(bundle.records)
+        self.sides.setdefault(tag, []).extend(timed(bundle))
 
     def emit_watermark(self, watermark: Watermark) -> None:
         pass

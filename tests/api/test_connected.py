@@ -2,6 +2,7 @@
 
 import pytest
 
+from headgate.base.elements import MIN_WATERMARK_MS
 from headgate.base.errors import PlanInvalid
 from headgate.common import Types
 from headgate.core.chain.two_inputs import CoProcessOperator, KeyedCoProcessOperator
@@ -11,8 +12,11 @@ from headgate.datastream import (
     ConnectedStreams,
     CoProcessFunction,
     KeyedCoProcessFunction,
+    RuntimeContext,
     StreamExecutionEnvironment,
+    TimeDomain,
 )
+from headgate.datastream.state import ValueStateDescriptor
 
 
 class Texts(CoMapFunction[int, str, str]):
@@ -109,3 +113,53 @@ def test_what_does_not_fit_is_refused(pair: ConnectedStreams) -> None:
         pair.process(BothWithKey())
     with pytest.raises(PlanInvalid, match="key selector 'id'"):
         pair.key_by("id", lambda t: 1)  # type: ignore[arg-type]
+
+
+class Latest(CoMapFunction[int, str, object], CoFlatMapFunction[int, str, object]):
+    """Both sides know what came last for the key."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.last = runtime_context.get_state(ValueStateDescriptor("last"))
+
+    def map1(self, value: object) -> object:
+        before = self.last.value()
+        self.last.update(value)
+        return value, before
+
+    map2 = map1  # type: ignore[assignment]
+
+    def flat_map1(self, value: object) -> list[object]:
+        return [self.map1(value)]
+
+    flat_map2 = flat_map1  # type: ignore[assignment]
+
+
+def test_maps_of_two_keyed_streams_share_keyed_state(pair: ConnectedStreams) -> None:
+    keyed = pair.key_by(lambda n: n % 2, lambda t: 0)
+    expected = [(1, None), (2, None), ("x", 2)]
+    assert keyed.map(Latest()).execute_and_collect(limit=9) == expected
+    assert keyed.flat_map(Latest()).execute_and_collect(limit=9) == expected
+
+
+def test_maps_without_keys_have_no_state(pair: ConnectedStreams) -> None:
+    with pytest.raises(RuntimeError, match="'last' was asked for by 'Co-Map'"):
+        pair.map(Latest()).execute_and_collect(limit=9)
+
+
+class Ending(KeyedCoProcessFunction[object, int, str, object]):
+    """A timer for each record of either side."""
+
+    def process_element1(self, value, ctx):  # type: ignore[no-untyped-def]
+        ctx.timer_service().register_event_time_timer(ctx.timestamp() + 1000)
+
+    process_element2 = process_element1
+
+    def on_timer(self, timestamp, ctx):  # type: ignore[no-untyped-def]
+        yield ctx.get_current_key(), timestamp, ctx.timestamp(), ctx.time_domain()
+
+
+def test_keyed_pairs_have_timers(pair: ConnectedStreams) -> None:
+    stream = pair.key_by(lambda n: n, lambda t: 7).process(Ending())
+    time = MIN_WATERMARK_MS + 1000
+    found = stream.execute_and_collect(limit=9)
+    assert sorted(found) == [(k, time, time, TimeDomain.EVENT_TIME) for k in (1, 2, 7)]  # type: ignore[arg-type]

@@ -79,6 +79,7 @@ def test_collection_gets_the_shape_of_its_type(env: StreamExecutionEnvironment) 
         ([1, None], None, "element 1 is None"),
         ([1], int, "such as Types.INT"),
         ([(1, 2)], Types.ROW([Types.INT()]), "2 fields"),
+        ([1, 2, "x"], Types.INT(), "element 2: 'x' does not fit the declared type Types.INT"),
     ],
 )
 def test_collection_refuses(
@@ -155,7 +156,7 @@ def test_dataframe_is_a_source_of_the_outside(env: StreamExecutionEnvironment) -
     ("arguments", "told"),
     [
         ((5,), "give a Source"),
-        ((ListSource([]), object()), "no event time yet"),
+        ((ListSource([]), object()), "give one such as WatermarkStrategy"),
         ((ListSource([]), None, ""), "not empty"),
         ((ListSource([]), None, "name", int), "such as Types.INT"),
         ((ListSource,), r"the class ListSource; give an object of it"),

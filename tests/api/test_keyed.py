@@ -6,16 +6,23 @@ import pytest
 
 from headgate.base.errors import PlanInvalid
 from headgate.common import Row, Types
+from headgate.core.chain.keyed_functions import KeyedMapOperator
+from headgate.core.chain.operators import MapOperator
 from headgate.core.chain.process import KeyedProcessOperator
 from headgate.datastream import (
     DataStream,
+    FilterFunction,
+    FlatMapFunction,
     KeyedProcessFunction,
     KeyedStream,
     KeySelector,
+    MapFunction,
     ReduceFunction,
+    RuntimeContext,
     RuntimeExecutionMode,
     StreamExecutionEnvironment,
 )
+from headgate.datastream.state import ValueStateDescriptor
 from headgate.plan.job_graph import build_job_graph
 
 PAIRS = [("a", 3), ("b", 1), ("a", 1), ("a", 5), ("b", 1)]
@@ -181,3 +188,69 @@ def test_keyed_stream_travels_by_its_keys(
 ) -> None:
     with pytest.raises(PlanInvalid, match="travels by its keys"):
         method(keyed)
+
+
+class Numbering(
+    MapFunction[object, object], FlatMapFunction[object, object], FilterFunction[object]
+):
+    """Numbers the records of each key, in keyed state."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.INT()))
+
+    def map(self, value: object) -> object:
+        number = (self.count.value() or 0) + 1
+        self.count.update(number)
+        return value, number
+
+    def flat_map(self, value: object) -> list[object]:
+        return [self.map(value)]
+
+    def filter(self, value: object) -> bool:
+        return self.map(value) == (value, 1)
+
+
+class Most(ReduceFunction[tuple[str, int]]):
+    """Adds at most one record to the first of each key, counting in keyed state."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.added = runtime_context.get_state(ValueStateDescriptor("added"))
+
+    def reduce(self, value1: tuple[str, int], value2: tuple[str, int]) -> tuple[str, int]:
+        if self.added.value():
+            return value1
+        self.added.update(True)
+        return value1[0], value1[1] + value2[1]
+
+
+def test_map_filter_flat_map_and_reduce_have_keyed_state_in_open(keyed: KeyedStream) -> None:
+    numbered = [(("a", 3), 1), (("b", 1), 1), (("a", 1), 2), (("a", 5), 3), (("b", 1), 2)]
+    assert collected(keyed.map(Numbering())) == numbered
+    assert collected(keyed.flat_map(Numbering())) == numbered
+    assert collected(keyed.filter(Numbering())) == [("a", 3), ("b", 1)]
+    assert collected(keyed.reduce(Most())) == [("a", 3), ("b", 1), ("a", 4), ("a", 4), ("b", 2)]
+
+
+def test_functions_without_open_keep_the_quick_operators(keyed: KeyedStream) -> None:
+    class Same(MapFunction[object, object]):
+        def map(self, value: object) -> object:
+            return value
+
+    keyed.map(str), keyed.map(Same()), keyed.map(Numbering())
+    nodes = keyed.get_execution_environment().get_stream_graph().nodes
+    kinds = [type(nodes[number].make()) for number in (2, 3, 4)]
+    assert kinds == [MapOperator, MapOperator, KeyedMapOperator]
+
+
+def test_without_keys_there_is_no_state(env: StreamExecutionEnvironment) -> None:
+    with pytest.raises(RuntimeError, match=r"'count' was asked for by 'Map'.*key_by\(\) before"):
+        env.from_collection(PAIRS).map(Numbering()).execute_and_collect(limit=9)
+
+
+def test_a_key_selector_with_an_open_is_refused(env: StreamExecutionEnvironment) -> None:
+    class Opened(First):
+        def open(self, runtime_context: RuntimeContext) -> None:
+            self.table = {"a": 1}
+
+    with pytest.raises(PlanInvalid, match=r"Opened, which has an open\(\) that would never be"):
+        env.from_collection(PAIRS).key_by(Opened())

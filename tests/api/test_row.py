@@ -9,7 +9,7 @@ from headgate.api.row import named_row, names_of, rows_of, values_of
 from headgate.common import Row, RowKind
 from headgate.core.chain.keyed import field_of, with_field
 from headgate.core.chain.owning import own
-from headgate.core.egress.router import stable_hash
+from headgate.core.state.key_groups import stable_hash
 
 
 def test_keywords_are_sorted_so_that_equal_rows_have_equal_positions() -> None:
@@ -107,6 +107,14 @@ def test_copies_are_equal_and_independent() -> None:
         assert twin == row
         twin["a"] = 9
         assert row.a == 1
+
+
+def test_parts_can_be_set_as_pyflink_names_them() -> None:
+    row = Row(1, 2)
+    row._fields = ["a", "b"]
+    row._values = [3, 4]
+    row._row_kind = RowKind.DELETE
+    assert row == Row.of_kind(RowKind.DELETE, a=3, b=4)
 
 
 def test_values_and_named_values_do_not_mix() -> None:

@@ -1,5 +1,8 @@
 """Spans and points of time."""
 
+import pytest
+
+from headgate.base.errors import PlanInvalid
 from headgate.common import Duration, Instant, Time
 
 
@@ -21,3 +24,13 @@ def test_instants_before_1970_round_down() -> None:
     assert Instant.of_epoch_milli(-1) == Instant(-1, 999_000_000)
     assert Instant.of_epoch_milli(-1).to_epoch_milli() == -1
     assert Instant(2).to_epoch_milli() == 2000
+
+
+def test_spans_are_whole_milliseconds_and_nanoseconds() -> None:
+    assert Time.seconds(0.5).to_milliseconds() == 500  # type: ignore[arg-type]
+    assert type(Time.seconds(0.5).to_milliseconds()) is int  # type: ignore[arg-type]
+    assert Duration.of_seconds(0.5).to_millis() == 500  # type: ignore[arg-type]
+    with pytest.raises(PlanInvalid, match="Time was given 0.5 milliseconds; give a whole number"):
+        Time.milliseconds(0.5)  # type: ignore[arg-type]
+    with pytest.raises(PlanInvalid, match="Duration was given '5' nanoseconds"):
+        Duration("5")  # type: ignore[arg-type]

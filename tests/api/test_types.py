@@ -1,6 +1,7 @@
-"""Types: equality, texts, and the shape that they give to records of a collection."""
+"""Types: equality, texts, and the shape that they give to single values."""
 
 import inspect
+import pickle
 
 import pytest
 
@@ -34,7 +35,7 @@ def test_plain_types_are_equal_if_made_alike_and_say_how(name: str) -> None:
     make = getattr(Types, name)
     assert make() == make()
     assert repr(make()) == f"Types.{name}()"
-    assert make().shaped("as it is") == "as it is"
+    assert pickle.loads(pickle.dumps(make())) == make()
 
 
 def test_there_are_twenty_four_factories() -> None:
@@ -64,17 +65,17 @@ def test_types_print_as_they_were_written(kind: TypeInformation, text: str) -> N
 
 
 def test_row_type_makes_rows_with_names() -> None:
-    shaped = Types.ROW([Types.INT(), Types.STRING()]).shaped
-    assert repr(shaped((1, "hi"))) == "Row(f0=1, f1='hi')"
-    assert shaped([1, "hi"]) == shaped(Row(1, "hi")) == Row(f0=1, f1="hi")
+    coerced = Types.ROW([Types.INT(), Types.STRING()]).coerced
+    assert repr(coerced((1, "hi"))) == "Row(f0=1, f1='hi')"
+    assert coerced([1, "hi"]) == coerced(Row(1, "hi")) == Row(f0=1, f1="hi")
 
 
 def test_named_row_type_takes_fields_by_name_where_there_are_names() -> None:
     kind = Types.ROW_NAMED(["name", "age"], [Types.STRING(), Types.INT()])
     person = Row("name", "age")("Ada", 36)
-    assert kind.shaped(Row(age=36, name="Ada")) == person
-    assert kind.shaped({"age": 36, "name": "Ada"}) == person
-    assert kind.shaped(Row(a="Ada", b=36)) == person
+    assert kind.coerced(Row(age=36, name="Ada")) == person
+    assert kind.coerced({"age": 36, "name": "Ada"}) == person
+    assert kind.coerced(Row(a="Ada", b=36)) == person
     assert kind.get_field_names() == ["name", "age"]
     assert kind.get_field_types() == [Types.STRING(), Types.INT()]
 
@@ -82,24 +83,24 @@ def test_named_row_type_takes_fields_by_name_where_there_are_names() -> None:
 def test_kind_of_a_row_is_kept() -> None:
     kind = Types.ROW_NAMED(["a"], [Types.INT()])
     for row in (Row.of_kind(RowKind.DELETE, 1), Row.of_kind(RowKind.DELETE, a=1)):
-        assert kind.shaped(row) == Row.of_kind(RowKind.DELETE, a=1)
+        assert kind.coerced(row) == Row.of_kind(RowKind.DELETE, a=1)
 
 
 def test_tuple_type_makes_tuples_of_lists_and_rows() -> None:
-    assert PAIR.shaped(["a", 1]) == PAIR.shaped(Row("a", 1)) == ("a", 1)
-    assert type(PAIR.shaped(["a", 1])) is tuple
+    assert PAIR.coerced(["a", 1]) == PAIR.coerced(Row("a", 1)) == ("a", 1)
+    assert type(PAIR.coerced(["a", 1])) is tuple
 
 
 def test_shapes_reach_into_fields_lists_and_maps() -> None:
     kind = Types.ROW([Types.LIST(PAIR), Types.MAP(Types.STRING(), PAIR), PAIR])
-    shaped = kind.shaped(([["a", 1]], {"k": ["b", 2]}, None))
-    assert shaped == Row(f0=[("a", 1)], f1={"k": ("b", 2)}, f2=None)
+    coerced = kind.coerced(([["a", 1]], {"k": ["b", 2]}, None))
+    assert coerced == Row(f0=[("a", 1)], f1={"k": ("b", 2)}, f2=None)
 
 
 @pytest.mark.parametrize("value", [1, "ab", (1,), ("a", 1, 2)])
 def test_value_of_another_shape_is_refused_with_its_type(value: object) -> None:
-    with pytest.raises(PlanInvalid, match=r"Types\.TUPLE\(\[Types\.STRING"):
-        PAIR.shaped(value)
+    with pytest.raises(TypeError, match=r"Types\.TUPLE\(\[Types\.STRING"):
+        PAIR.coerced(value)
 
 
 def test_factories_refuse_what_is_no_type() -> None:

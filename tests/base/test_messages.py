@@ -24,6 +24,8 @@ from headgate.base.messages import (
     TaskFigures,
     TaskManagerFailed,
     TaskOrder,
+    TimeAnnounced,
+    TimeReported,
     Welcome,
 )
 from headgate.base.states import TaskState
@@ -47,7 +49,9 @@ ALL: list[ControlMessage] = [
     TaskChanged("job/7/0", "1.0", TaskState.FAILED, FAILURE),
     Metrics("job/7/0", [TaskFigures("1.0", 1, 0, TaskState.RUNNING, input_watermarks_ms=(5, 6))]),
     Deploy("job/7/0", "job", 1, {"a": "b"}, [TASK], {"0.0": None, "0.1": ("10.0.0.2", 5)}, b"code"),
+    TimeReported("job/7/0", "1.0", "group", -(2**63)),
     Placed("job/7/0", {"0.1": ("10.0.0.2", 5)}),
+    TimeAnnounced("job/7/0", "group", None),
     Cancel("job/7/0", "enough"),
     Shutdown("job/7/0"),
     Refused("no"),

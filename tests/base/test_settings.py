@@ -25,6 +25,7 @@ from headgate.base.settings import (
     TransportKind,
     describe_settings,
 )
+from headgate.base.state_settings import StateSettings
 
 
 def test_the_defaults_are_those_of_the_inventory() -> None:
@@ -170,7 +171,8 @@ def test_every_setting_has_a_key_of_its_own_and_a_meaning() -> None:
     rows = describe_settings()
     keys = [key for key, _, _ in rows]
     assert len(set(keys)) == len(keys)
-    assert len(keys) == len(fields(JobSettings)) + len(fields(ExchangeSettings))
+    groups = (JobSettings, StateSettings, ExchangeSettings)
+    assert len(keys) == sum(len(fields(group)) for group in groups)
     assert all(meaning.endswith(".") for _, _, meaning in rows)
 
 
@@ -178,6 +180,7 @@ def test_the_described_default_is_what_parsing_it_gives() -> None:
     described = {key: default for key, default, _ in describe_settings()}
     assert ExchangeSettings.parse(described) == ExchangeSettings()
     assert JobSettings.parse(described) == JobSettings()
+    assert StateSettings.parse(described) == StateSettings()
 
 
 def test_settings_of_a_job_are_parsed_beside_those_of_the_exchange() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from headgate.api.functions import SourceFunction
-from headgate.base.elements import Bundle, Record
+from headgate.base.elements import Bundle, Record, StreamStatus, Watermark
 from headgate.base.errors import UserFunctionFailed
 from headgate.connectors.function_source import FunctionReader, FunctionSource, SourceContext
 from headgate.core.chain.runtime import RuntimeContext
@@ -120,6 +120,74 @@ def test_timestamps_travel_with_their_records(open_reader: Open) -> None:
         else:
             found += [(record, None) for record in polled]
     assert found == [("a", 5), ("b", None)]
+
+
+def elements_of(reader: FunctionReader) -> list[Record]:
+    """Records with their times, and what was said between them."""
+    found: list[Record] = []
+    while (polled := reader.poll(3)) is not None:
+        if isinstance(polled, Bundle):
+            found += zip(polled.records, polled.timestamps or (), strict=True)
+        elif isinstance(polled, list):
+            found += polled
+        else:
+            found.append(polled)
+    return found
+
+
+def test_watermarks_and_idleness_stay_in_line_with_the_records(open_reader: Open) -> None:
+    def body(ctx: SourceContext, function: Running) -> None:
+        ctx.emit_watermark(Watermark(0))
+        for number in range(10):
+            ctx.collect_with_timestamp(number, 10 * number)
+            if number in (3, 4, 8):
+                ctx.emit_watermark(Watermark(10 * number))
+        ctx.mark_as_temporarily_idle()
+
+    def timed(*numbers: int) -> list[tuple[int, int]]:
+        return [(number, 10 * number) for number in numbers]
+
+    assert elements_of(open_reader(Running(body), queue_records=4)) == [
+        Watermark(0),
+        *timed(0, 1, 2, 3),
+        Watermark(30),
+        *timed(4),
+        Watermark(40),
+        *timed(5, 6, 7, 8),
+        Watermark(80),
+        *timed(9),
+        StreamStatus(active=False),
+    ]
+
+
+def test_a_function_that_says_too_much_waits_too(open_reader: Open) -> None:
+    said: list[int] = []
+
+    def body(ctx: SourceContext, function: Running) -> None:
+        for number in range(100):
+            ctx.emit_watermark(Watermark(number))
+            said.append(number)
+
+    reader = open_reader(Running(body), queue_records=5)
+    reader.poll(1)
+    eventually(lambda: len(said) >= 5)
+    assert len(said) <= 6
+    found = [element.timestamp for element in elements_of(reader)]
+    assert found == list(range(100))[-len(found) :]
+
+
+@pytest.mark.parametrize(
+    ("say", "problem"),
+    [
+        (lambda ctx: ctx.emit_watermark(5), "a source function emitted 5; give Watermark"),
+        (lambda ctx: ctx.collect_with_timestamp("a", 1.5), "the timestamp 1.5; give whole"),
+    ],
+)
+def test_what_is_no_time_is_refused(
+    open_reader: Open, say: Callable[[SourceContext], None], problem: str
+) -> None:
+    with pytest.raises(TypeError, match=problem):
+        read_to_end(open_reader(Running(lambda ctx, function: say(ctx))))
 
 
 def test_collect_waits_while_the_queue_is_full(open_reader: Open) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from headgate.base.messages import Cancel, Deploy, Failure, Placed, Shutdown
+from headgate.base.messages import Cancel, Deploy, Failure, Placed, Shutdown, TimeAnnounced
 from headgate.base.states import TaskState
 from headgate.control.job import Effect, Ended, JobRun, Outcome, Send
 from headgate.control.life import JobState
@@ -56,6 +56,22 @@ def test_a_run_goes_from_registration_to_its_end() -> None:
     assert ending(last) == Outcome(JobState.FINISHED)
     assert run.next_deadline_ms is None
     run.check()
+
+
+def test_sources_of_a_group_learn_how_far_the_slowest_is() -> None:
+    run = running()
+
+    def report(task: str, watermark_ms: int | None, of: str = RUN) -> list[object]:
+        effects = run.time_reported(of, task, "group", watermark_ms)
+        return [(one.slot, one.message) for one in effects if isinstance(one, Send)]
+
+    assert report("0.0", 5) == [(0, TimeAnnounced(RUN, "group", 5))]
+    assert report("0.1", 3) == [(slot, TimeAnnounced(RUN, "group", 3)) for slot in (0, 1)]
+    assert report("0.1", 1, of="job/0/1") == report("nobody", 1) == []
+    assert sent(changed(run, TaskState.FINISHED, "0.1")) == [(0, "TimeAnnounced")]
+    assert report("0.1", 1) == [], "it has ended"
+    run.manager_lost(0, "gone", 0)
+    assert report("0.0", 9) == [], "nobody is there to be told"
 
 
 def test_task_managers_learn_whether_the_run_has_finished_and_why_not() -> None:

@@ -15,6 +15,7 @@ from headgate.core.chain.operator import Operator
 from headgate.core.chain.sinks import SinkFunctionOperator
 from headgate.core.chain.source_operator import SourceOperator
 from headgate.core.exchange.directory import Address
+from headgate.core.state.backend import Backends
 from headgate.host.deployment import Deployment, JobInfo
 from headgate.host.exchange import Exchange
 from headgate.plan import ships
@@ -115,7 +116,14 @@ def reads(
 class Run:
     """A job on its exchanges: task i of a vertex on the i-th, round and round."""
 
-    def __init__(self, job: Job, *exchanges: Exchange, name: str = "j", **info: Any) -> None:
+    def __init__(
+        self,
+        job: Job,
+        *exchanges: Exchange,
+        name: str = "j",
+        backends: Backends | None = None,
+        **info: Any,
+    ) -> None:
         self.job_graph: JobGraph = build_job_graph(job.graph)
         self.graph: ExecutionGraph = build_execution_graph(self.job_graph, name, 0)
         self.exchanges = exchanges
@@ -124,7 +132,7 @@ class Run:
         self._lock = threading.Lock()
         vertices = {vertex.id: vertex for vertex in self.job_graph.vertices}
         self.deployments = [
-            Deployment(exchange, vertices, JobInfo(name, **info), self._report)
+            Deployment(exchange, vertices, JobInfo(name, **info), self._report, backends=backends)
             for exchange in exchanges
         ]
 

@@ -8,10 +8,11 @@ from headgate.base.elements import Bundle, Record
 from headgate.base.events import CheckpointBarrier, Event
 from headgate.base.ids import PartitionId
 from headgate.base.settings import ExchangeSettings
+from headgate.base.spilling import SpillRoom
 from headgate.core.egress.partition import PartitionKind
 from headgate.core.egress.router import RoundRobin, Router
 from headgate.core.egress.writer import RecordWriter
-from headgate.core.ingress.deserializer import Deserializer, Got, SpillRoom
+from headgate.core.ingress.deserializer import Deserializer, Got
 from headgate.core.ingress.gate import InputGate
 from headgate.core.ingress.union import UnionGate
 from headgate.core.task.environment import Here, Input, Place, There

@@ -186,3 +186,27 @@ def test_what_marks_itself_dirty_while_flushed_is_flushed_without_waiting(loop: 
     for _ in range(3):
         loop.poll(60_000)
     assert dirty.flushes == 6
+
+
+def test_a_posted_call_wakes_the_loop_and_runs_in_its_poll(loop: Loop) -> None:
+    fired: list[str] = []
+
+    def post() -> None:
+        for number in range(3):
+            loop.post(lambda number=number: fired.append(f"{number}"))  # type: ignore[misc]
+
+    threading.Timer(0.02, post).start()
+    poll_until_called(loop, fired, 3)
+    assert fired == ["0", "1", "2"]
+
+
+def test_a_posted_call_that_fails_stops_no_other(
+    loop: Loop, caplog: pytest.LogCaptureFixture
+) -> None:
+    fired: list[str] = []
+    loop.post(Broken().flush)
+    loop.post(lambda: fired.append("after"))
+    with caplog.at_level(logging.ERROR):
+        loop.poll(0)
+    assert fired == ["after"]
+    assert "a bug in a flush" in caplog.text

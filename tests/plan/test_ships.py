@@ -4,8 +4,8 @@ import pickle
 
 import pytest
 
-from headgate.base.errors import PlanInvalid
-from headgate.core.egress.router import key_group
+from headgate.base.errors import PlanInvalid, UserFunctionFailed
+from headgate.core.state.key_groups import key_group
 from headgate.plan import ships
 from headgate.plan.stream_graph import Ship
 from tests.plan.programs import SHIPS, Program, key_of, reads, to_last
@@ -68,6 +68,15 @@ def test_keys_go_by_the_key_groups_of_the_consumer() -> None:
     program.sink("sink", reads(program.source(), ships.hash_by(key_of, 7)), max_parallelism=32)
     settled = ships.settled(program.graph, program.graph.edges[0])
     assert picks(settled, 0, 16) == [key_group(key, 32) * 16 // 32 for key in "abcdef"]
+
+
+def test_a_key_selector_that_fails_is_an_error_of_the_consumer() -> None:
+    program = Program()
+    program.sink("count", reads(program.source(), ships.hash_by(lambda record: record["id"])))
+    router = ships.settled(program.graph, program.graph.edges[0]).make_router(0)
+    router.set_up(2)
+    with pytest.raises(UserFunctionFailed, match="operator 'count' failed when the key"):
+        router.split([{}], None)
 
 
 def test_forward_to_another_parallelism_names_both() -> None:

@@ -14,6 +14,14 @@ from headgate.cli.bench.keyed_count import (
 )
 from headgate.cli.bench.latency import LatencyMeter, StampReader, run_latency_bench
 from headgate.cli.bench.startup import first_record_at
+from headgate.cli.bench.state import AmountReader, run_state_bench
+from headgate.cli.bench.windows import (
+    SENSORS,
+    ReadingReader,
+    ReadingSource,
+    expected_sums,
+    run_windows_bench,
+)
 from headgate.cli.bench_commands import bench
 
 
@@ -38,6 +46,28 @@ def test_words_follow_zipf() -> None:
     words = picked_words()
     assert len(set(words)) <= VOCABULARY
     assert words.count("word-0") > 5 * words.count("word-9") > 0
+
+
+def test_windows_add_up_every_reading(spark: SparkSession) -> None:
+    result = run_windows_bench(records=30_001, parallelism=2, rounds=1)
+    assert result["records"] == 30_001
+    assert 0 < result["results"] <= SENSORS
+    assert result["records_per_s"] > 0
+
+
+def test_expected_sums_are_those_of_the_readings_that_readers_give() -> None:
+    sums: dict[str, int] = {}
+    last_ms = 0
+    for split in ReadingSource(300_000).splits(2):
+        reader = ReadingReader(*split)
+        while (found := reader.poll(777)) is not None:
+            assert found.timestamps is not None
+            assert len(found.timestamps) == len(found.records)
+            last_ms = max(last_ms, max(time for time in found.timestamps if time is not None))
+            for sensor, value in found.records:
+                sums[sensor] = sums.get(sensor, 0) + value
+    assert sums == expected_sums(300_000, 2)
+    assert last_ms == 299  # a thousand readings of both sources in a millisecond
 
 
 def test_latency_is_measured_for_every_record_after_the_warm_up(spark: SparkSession) -> None:
@@ -74,7 +104,27 @@ def test_startup_is_measured_to_the_first_record(spark: SparkSession) -> None:
     assert first > called
 
 
-@pytest.mark.parametrize("name", ["keyed-count", "latency", "startup"])
+def test_state_is_measured_in_memory_and_in_rocksdb(spark: SparkSession) -> None:
+    result = run_state_bench(keys=500, records=1_700, rounds=1)
+    assert result["records"] == 1_500, "every user comes equally often"
+    assert result["many_keys"] == 5_000
+    for name in ("memory", "rocksdb", "rocksdb_many_keys", "plain_loop"):
+        assert result[f"{name}_records_per_s"] > 0
+    assert result["rocksdb_rss_mib"] > 10
+
+
+def test_amounts_visit_every_user_before_any_comes_again() -> None:
+    for keys in (1, 10, 1_000_003):
+        reader = AmountReader(keys, min(3 * keys, 30_000))
+        users = []
+        while (found := reader.poll(700)) is not None:
+            users += [user for user, _ in found]
+        assert len(users) == min(3 * keys, 30_000)
+        assert len({*users[:keys]}) == min(keys, 30_000)
+        assert users[keys : 2 * keys] == users[:keys] or keys > 30_000
+
+
+@pytest.mark.parametrize("name", ["keyed-count", "latency", "startup", "state", "windows"])
 def test_benchmarks_tell_their_options(name: str) -> None:
     told = CliRunner().invoke(bench, [name, "--help"])
     assert told.exit_code == 0

@@ -135,6 +135,27 @@ def test_a_new_session_has_four_slots_at_least(built: Built) -> None:
     assert built(cores=2)["spark.master"] == "local[2]"
 
 
+def test_the_python_of_the_workers_is_the_drivers_or_the_one_that_is_named(
+    built: Built, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def build(options: dict[str, str]) -> None:
+        found.append(os.environ["PYSPARK_PYTHON"])
+
+    found: list[str] = []
+    other = tmp_path / "python"
+    other.write_text("")
+    other.chmod(0o755)
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    monkeypatch.setattr(session_module, "_build", build)
+    monkeypatch.setattr(session_module, "_check_master", lambda master: None)
+    find_session()
+    find_session({"python.executable": str(other)})
+    find_session({"python.executable": "/there/python", "spark.master": "spark://host:7077"})
+    assert found == [sys.executable, str(other), "/there/python"]
+    with pytest.raises(SessionFailed, match=r"venv\.zip/bin/python, which is no program here"):
+        find_session({"python.executable": "venv.zip/bin/python"})
+
+
 def test_only_settings_of_spark_reach_it(built: Built) -> None:
     options = built({"spark.driver.memory": "2g", "parallelism.default": "4"})
     assert options["spark.driver.memory"] == "2g"

@@ -6,11 +6,14 @@ splits of sources. Law: the graph holds the wanted steps and all that they read,
 
 from collections.abc import Iterable
 
+from headgate.api.checkpointing import warn_of_unkept
 from headgate.api.draft import Draft, Settled, Step
-from headgate.api.outside import outside
-from headgate.api.program import Program
+from headgate.api.outside import default_parallelism
+from headgate.api.program import Cargo, Program
+from headgate.api.types import Types
 from headgate.base.errors import PlanInvalid
 from headgate.base.settings import ExchangeSettings, JobSettings, RuntimeMode
+from headgate.core.chain.typed import OutputTypes
 from headgate.plan.stream_graph import (
     DEFAULT_GROUP,
     StreamEdge,
@@ -24,13 +27,21 @@ DEFAULT_NAME = "headgate job"
 
 def build_program(draft: Draft, job_name: str | None, steps: Iterable[Step]) -> Program:
     """The program that runs these steps; forgets nothing."""
+    warn_of_unkept(draft.configuration)
     graph = build_graph(draft, job_name, steps)
+    settings = draft.settings
+    archives = [_parted(archive) for archive in _listed(settings.python_archives)]
+    requirements = draft.requirements
+    if requirements is None and settings.python_requirements:
+        requirements = _parted(settings.python_requirements)
     return Program(
         graph,
         graph.job_name,
         draft.configuration.to_dict(),
-        (*draft.python_files, *_listed(draft.settings.python_files)),
+        (*draft.python_files, *_listed(settings.python_files)),
         draft.config.get_global_job_parameters(),
+        (*draft.cargo, *(Cargo.archive(path, target) for path, target in archives)),
+        requirements,
     )
 
 
@@ -58,7 +69,7 @@ def build_graph(
         parallelism = step.parallelism
         if parallelism is None:
             if default is None:
-                default = outside().default_parallelism(texts)
+                default = default_parallelism(texts)
             parallelism = default
         _add_node(graph, step, parallelism, settings, splits)
     return graph
@@ -66,6 +77,12 @@ def build_graph(
 
 def _listed(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _parted(text: str) -> tuple[str, str | None]:
+    """``path#rest``, as Flink writes pairs."""
+    path, _, rest = text.partition("#")
+    return path.strip(), rest.strip() or None
 
 
 def _with_all_they_read(steps: Iterable[Step]) -> list[Step]:
@@ -93,6 +110,11 @@ def _is_batch(mode: RuntimeMode, steps: list[Step]) -> bool:
 def _add_node(
     graph: StreamGraph, step: Step, parallelism: int, settings: JobSettings, splits: bool
 ) -> None:
+    if not settings.auto_uids and step.uid is None:
+        raise PlanInvalid(
+            "has no uid, and pipeline.auto-generate-uids is false; give it one with uid()",
+            step.name,
+        )
     max_parallelism = step.max_parallelism
     if max_parallelism is None:
         overall = settings.max_parallelism
@@ -101,7 +123,7 @@ def _add_node(
         step.id,
         step.name,
         step.kind,
-        step.make(Settled(parallelism, graph.batch, splits)),
+        step.make(Settled(parallelism, graph.batch, splits, settings.sort_bytes)),
         parallelism,
         max_parallelism,
         step.uid,
@@ -111,12 +133,24 @@ def _add_node(
         step.buffer_timeout_ms,
         selectors=step.selectors,
         functions=step.functions,
+        types=_types_of(step),
     )
     for number, origins in enumerate(step.inputs):
         graph.edges += [
             StreamEdge(origin.step.id, step.id, number, origin.ship, origin.tag, origin.selected)
             for origin in origins
         ]
+
+
+def _types_of(step: Step) -> OutputTypes | None:
+    main, any_object = step.output_type, Types.PICKLED_BYTE_ARRAY()
+    sides = tuple((tag, kind) for tag, kind in step.side_types.items() if kind != any_object)
+    if main == any_object:
+        main = None
+    if main is None and not sides:
+        return None
+    # A function may change a list or row that it only had to look at.
+    return OutputTypes(main, sides, step.passes_on and main is not None and main.is_immutable)
 
 
 def _inherited_group(graph: StreamGraph, step: Step) -> str:

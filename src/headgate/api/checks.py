@@ -8,23 +8,25 @@ from headgate.api.draft import KeyOf
 from headgate.api.functions import Function
 from headgate.api.types import TypeInformation
 from headgate.base.errors import PlanInvalid
+from headgate.core.chain.guest import Guest
 
 
-def check_function(function: object, method: str, kind: type[Function]) -> None:
-    """A plain callable, or an object with this method."""
-    _refuse_class(function, method)
+def check_function(function: object, method: str, kind: type[Function], caller: str = "") -> None:
+    """A plain callable, or an object with this method; ``caller`` if it has another name."""
+    caller = caller or method
+    _refuse_class(function, caller)
     if not callable(function) and not hasattr(function, method):
         raise PlanInvalid(
-            f"{method}() was given {function!r}; give a callable or a {kind.__name__}"
+            f"{caller}() was given {function!r}; give a callable or a {kind.__name__}"
         )
     called = getattr(function, method, function)
     if iscoroutinefunction(called):
         raise PlanInvalid(
-            f"{method}() was given {function!r}, which is async; give a plain function"
+            f"{caller}() was given {function!r}, which is async; give a plain function"
         )
     if method != "flat_map" and isgeneratorfunction(called):
         raise PlanInvalid(
-            f"{method}() was given {function!r}, which yields; "
+            f"{caller}() was given {function!r}, which yields; "
             f"write return instead of yield, or use flat_map()"
         )
 
@@ -34,13 +36,26 @@ def check_object(function: object, caller: str, methods: tuple[str, ...], kind: 
     _refuse_class(function, caller, object)
     if not all(hasattr(function, method) for method in methods):
         raise PlanInvalid(
-            f"{caller}() was given {function!r}; "
-            f"give a {kind.__name__}, which has {' and '.join(methods)}"
+            f"{caller}() was given {function!r}; give {_a(kind)}, which has {' and '.join(methods)}"
+        )
+
+
+def refuse_other_kinds(function: object, caller: str, kinds: tuple[type, ...]) -> None:
+    """A function made for something else, though its method has the same name."""
+    if isinstance(function, Function) and not isinstance(function, kinds):
+        raise PlanInvalid(
+            f"{caller}() was given {type(function).__name__}, which is made for another kind of "
+            f"stream; derive it from {kinds[0].__name__}"
         )
 
 
 def key_function(selector: object, caller: str) -> KeyOf:
     """What to call for the key of a record."""
+    if hasattr(selector, "get_key") and Guest(selector, "get_key").opens:
+        raise PlanInvalid(
+            f"{caller}() was given {type(selector).__name__}, which has an open() that would never "
+            f"be called: keys are taken in several tasks; prepare what it needs in __init__"
+        )
     return _callable_of(
         selector,
         "get_key",
@@ -80,6 +95,10 @@ def _callable_of(selector: object, method: str, problem: str) -> Callable[..., A
     if isinstance(selector, str) or not callable(found):  # a text has a method "partition"
         raise PlanInvalid(problem)
     return found
+
+
+def _a(kind: type) -> str:
+    return f"{'an' if kind.__name__[0] in 'AEIOU' else 'a'} {kind.__name__}"
 
 
 def _refuse_class(function: object, caller: str, kind: type = Function) -> None:

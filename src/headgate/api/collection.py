@@ -14,6 +14,8 @@ from headgate.core.chain.context import OperatorContext
 class CollectionSource(Source):
     """Holds the records themselves; they travel with the job."""
 
+    untimed = True
+
     records: list[Record]
 
     def splits(self, parallelism: int) -> Sequence[int]:
@@ -45,7 +47,7 @@ class CollectionReader(SplitReader):
 def collection_source(
     collection: Iterable[Record], type_info: TypeInformation | None
 ) -> CollectionSource:
-    """Takes the records now, in the shape that the type asks for."""
+    """Takes the records now, coerced to the type."""
     if not isinstance(collection, Iterable):
         raise PlanInvalid(
             f"from_collection() was given {collection!r}; give a list or another iterable"
@@ -61,5 +63,17 @@ def collection_source(
                 f"from_collection(): element {index} is None, which is no record; leave it out"
             )
     if type_info is not None:
-        records = list(map(type_info.shaped, records))
+        records = _coerced(records, type_info)
     return CollectionSource(records)
+
+
+def _coerced(records: list[Record], type_info: TypeInformation) -> list[Record]:
+    try:
+        return type_info.coercer()(records)
+    except TypeError:
+        for index, record in enumerate(records):
+            try:
+                type_info.coerced(record)
+            except TypeError as error:
+                raise PlanInvalid(f"from_collection(): element {index}: {error}") from None
+        raise

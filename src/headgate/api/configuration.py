@@ -4,16 +4,19 @@ Law: a key that nobody knows is kept. What a known key says is checked when an e
 configuration, and all of it again when a job starts.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from contextlib import suppress
 from enum import Enum
 from typing import TypeVar
 
+from headgate.api.config_options import ConfigOption, boolean
 from headgate.base.errors import PlanInvalid, SettingsInvalid
 from headgate.base.settings import JobSettings, RuntimeMode
 from headgate.plan.checks import MAX_KEY_GROUPS
 
 _Value = TypeVar("_Value")
+
+AUTO_UIDS = "pipeline.auto-generate-uids"
 
 
 class RuntimeExecutionMode(Enum):
@@ -50,7 +53,7 @@ class Configuration:
         return self.set_string(key, str(int(value)))
 
     def get_boolean(self, key: str, default_value: bool) -> bool:
-        return self._read(key, default_value, _boolean, "true or false")
+        return self._read(key, default_value, boolean, "true or false")
 
     def set_boolean(self, key: str, value: bool) -> "Configuration":
         return self.set_string(key, "true" if value else "false")
@@ -67,11 +70,23 @@ class Configuration:
     def set_bytearray(self, key: str, value: bytearray) -> "Configuration":
         return self.set_string(key, value.hex())
 
+    def get(
+        self, option: ConfigOption[_Value], default_value: _Value | None = None
+    ) -> _Value | None:
+        """What is set for an option, else ``default_value``, else the option's own default."""
+        if option.key in self._texts:
+            return self._read(option.key, option.default, option.parse, option.expected)
+        return option.default if default_value is None else default_value
+
+    def set(self, option: ConfigOption[_Value], value: _Value) -> "Configuration":
+        text = str(value)
+        return self.set_string(option.key, text.lower() if isinstance(value, bool) else text)
+
     def contains_key(self, key: str) -> bool:
         return key in self._texts
 
-    def key_set(self) -> set[str]:
-        return set(self._texts)
+    def key_set(self) -> Set[str]:
+        return frozenset(self._texts)
 
     def remove_config(self, key: str) -> bool:
         """Whether it was there."""
@@ -110,6 +125,9 @@ class Configuration:
 class ExecutionConfig:
     """What concerns all operators of an environment; it writes to its configuration."""
 
+    PARALLELISM_DEFAULT = -1
+    PARALLELISM_UNKNOWN = -2
+
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
         self._parameters: dict[str, str] = {}
@@ -125,6 +143,52 @@ class ExecutionConfig:
 
     def is_object_reuse_enabled(self) -> bool:
         return self._settings.object_reuse
+
+    def set_auto_watermark_interval(self, interval: int) -> "ExecutionConfig":
+        """Milliseconds between two watermarks of a strategy; 0: only at the end of the input."""
+        if type(interval) is not int or interval < 0:
+            raise PlanInvalid(
+                f"set_auto_watermark_interval() was given {interval!r}; give milliseconds, "
+                f"0 or more"
+            )
+        self._configuration.set_integer("pipeline.auto-watermark-interval", interval)
+        return self
+
+    def get_auto_watermark_interval(self) -> int:
+        return self._settings.watermark_interval_ms
+
+    def set_latency_tracking_interval(self, interval: int) -> "ExecutionConfig":
+        """Milliseconds between two latency markers of a source; 0 or less: there are none."""
+        self._configuration.set_integer("metrics.latency.interval", max(0, interval))
+        return self
+
+    def get_latency_tracking_interval(self) -> int:
+        return self._settings.marker_interval_ms
+
+    def set_task_cancellation_timeout(self, timeout: int) -> "ExecutionConfig":
+        """Milliseconds for a function to come back from a cancellation; then its process ends."""
+        if type(timeout) is not int or timeout < 1:
+            raise PlanInvalid(
+                f"set_task_cancellation_timeout() was given {timeout!r}; give milliseconds, "
+                f"1 or more"
+            )
+        self._configuration.set_integer("task.cancellation.timeout", timeout)
+        return self
+
+    def get_task_cancellation_timeout(self) -> int:
+        return self._settings.cancel_timeout_ms
+
+    def enable_auto_generated_uids(self) -> "ExecutionConfig":
+        self._configuration.set_boolean(AUTO_UIDS, True)
+        return self
+
+    def disable_auto_generated_uids(self) -> "ExecutionConfig":
+        """Refuse programs in which an operator has no ``uid`` of its own."""
+        self._configuration.set_boolean(AUTO_UIDS, False)
+        return self
+
+    def has_auto_generated_uids_enabled(self) -> bool:
+        return self._settings.auto_uids
 
     def get_parallelism(self) -> int:
         """-1: not set."""
@@ -173,12 +237,6 @@ def check_bound(parallelism: int, max_parallelism: int, whose: str) -> None:
             f"{whose}: the parallelism {parallelism} is above the maximum parallelism "
             f"{max_parallelism}; lower one or raise the other"
         )
-
-
-def _boolean(text: str) -> bool:
-    if text.strip().lower() in ("true", "false"):
-        return text.strip().lower() == "true"
-    raise ValueError(text)
 
 
 def _parameters(text: str) -> dict[str, str]:

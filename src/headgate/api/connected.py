@@ -1,12 +1,18 @@
-"""ConnectedStreams: two streams, each with its own type, and one function for both."""
+"""ConnectedStreams: two streams, each with its own type, and one function for both.
+
+One of them may be a broadcast stream, which every task gets and remembers.
+"""
 
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from headgate.api.batching import sorted_in_batch
+from headgate.api.broadcast import BroadcastStream
+from headgate.api.broadcast_functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction
 from headgate.api.checks import check_object, check_type, key_function
 from headgate.api.datastream import DataStream
-from headgate.api.draft import Factory, Origin, ready
+from headgate.api.draft import Factory, Origin, Settled, ready
 from headgate.api.functions import (
     CoFlatMapFunction,
     CoMapFunction,
@@ -17,13 +23,18 @@ from headgate.api.functions import (
 from headgate.api.keyed import KeyedStream
 from headgate.api.types import TypeInformation
 from headgate.base.errors import PlanInvalid
+from headgate.core.chain.broadcast import BroadcastProcessOperator, KeyedBroadcastProcessOperator
+from headgate.core.chain.guest import Guest
 from headgate.core.chain.two_inputs import (
     CoFlatMapOperator,
     CoMapOperator,
     CoProcessOperator,
     KeyedCoProcessOperator,
+    TwoInputOperator,
 )
 from headgate.plan.stream_graph import NodeKind
+
+Make = Callable[[Settled], Factory]
 
 
 class ConnectedStreams:
@@ -58,14 +69,15 @@ class ConnectedStreams:
     ) -> DataStream:
         """``map1`` for records of the first stream, ``map2`` for those of the second."""
         check_object(func, "map", ("map1", "map2"), CoMapFunction)
-        return self._then("Co-Map", partial(CoMapOperator, func), func, output_type)
+        return self._then("Co-Map", self._with_state(CoMapOperator, func), func, output_type)
 
     def flat_map(
         self, func: CoFlatMapFunction[Any, Any, Any], output_type: TypeInformation | None = None
     ) -> DataStream:
         """``flat_map1`` for records of the first stream, ``flat_map2`` for those of the second."""
         check_object(func, "flat_map", ("flat_map1", "flat_map2"), CoFlatMapFunction)
-        return self._then("Co-Flat Map", partial(CoFlatMapOperator, func), func, output_type)
+        make = self._with_state(CoFlatMapOperator, func)
+        return self._then("Co-Flat Map", make, func, output_type)
 
     def process(
         self,
@@ -77,23 +89,81 @@ class ConnectedStreams:
         one, two = self.stream1, self.stream2
         if isinstance(one, KeyedStream) and isinstance(two, KeyedStream):
             keyed = partial(KeyedCoProcessOperator, func, one.key_of, two.key_of)
-            return self._then("Keyed Co-Process", keyed, func, output_type)
+            make = sorted_in_batch(keyed, one.key_of, two.key_of)
+            return self._then("Keyed Co-Process", make, func, output_type)
         if isinstance(func, KeyedCoProcessFunction):
             raise PlanInvalid(
                 f"process() was given {type(func).__name__}, a KeyedCoProcessFunction, on streams "
                 f"without keys; call key_by() before, or make it a CoProcessFunction"
             )
-        return self._then("Co-Process", partial(CoProcessOperator, func), func, output_type)
+        plain = ready(partial(CoProcessOperator, func))
+        return self._then("Co-Process", plain, func, output_type)
 
     def _then(
-        self, name: str, factory: Factory, func: object, output_type: TypeInformation | None
+        self, name: str, make: Make, func: object, output_type: TypeInformation | None
     ) -> DataStream:
-        output_type = check_type(output_type, name)
-        draft = self.stream1._draft
-        inputs = (self.stream1._origins, self.stream2._origins)
-        functions = ((f"{name.lower()} function", func),)
-        step = draft.add(name, NodeKind.OPERATOR, ready(factory), inputs, functions)
-        return DataStream(draft, [Origin(step)], output_type)
+        return _two_inputs(self.stream1, self.stream2, name, make, func, output_type)
+
+    def _with_state(self, operator: type[TwoInputOperator], func: object) -> Make:
+        """Keys and state only for functions that can ask for it; the rest runs quicker without."""
+        one, two = self.stream1, self.stream2
+        if isinstance(one, KeyedStream) and isinstance(two, KeyedStream) and Guest(func, "").opens:
+            keyed = partial(operator, func, (one.key_of, two.key_of))
+            return sorted_in_batch(keyed, one.key_of, two.key_of)
+        return ready(partial(operator, func))
+
+
+class BroadcastConnectedStream:
+    """Made by ``connect`` with a broadcast stream; it has keys if the other stream has."""
+
+    def __init__(self, stream: DataStream, broadcast_stream: BroadcastStream) -> None:
+        self.non_broadcast_stream = stream
+        self.broadcast_stream = broadcast_stream
+
+    def process(
+        self,
+        func: BroadcastProcessFunction[Any, Any, Any]
+        | KeyedBroadcastProcessFunction[Any, Any, Any, Any],
+        output_type: TypeInformation | None = None,
+    ) -> DataStream:
+        """``process_element`` for one stream, ``process_broadcast_element`` for the broadcast."""
+        stream = self.non_broadcast_stream
+        keyed = isinstance(stream, KeyedStream)
+        kind = KeyedBroadcastProcessFunction if keyed else BroadcastProcessFunction
+        other = BroadcastProcessFunction if keyed else KeyedBroadcastProcessFunction
+        check_object(func, "process", ("process_element", "process_broadcast_element"), kind)
+        if isinstance(func, other):
+            raise PlanInvalid(
+                f"process() was given {type(func).__name__}, a {other.__name__}, on a stream "
+                f"{'with' if keyed else 'without'} keys; make it a {kind.__name__}, or "
+                f"{'leave out' if keyed else 'call'} key_by() before connect()"
+            )
+        broadcast = self.broadcast_stream.input_stream
+        if isinstance(stream, KeyedStream):
+            factory = partial(KeyedBroadcastProcessOperator, func, stream.key_of)
+            make = sorted_in_batch(factory, stream.key_of, None)
+            name = "Keyed Broadcast Process"
+            return _two_inputs(stream, broadcast, name, make, func, output_type)
+
+        def plain(settled: Settled) -> Factory:
+            return partial(BroadcastProcessOperator, func, None, settled.batch)
+
+        return _two_inputs(stream, broadcast, "Broadcast Process", plain, func, output_type)
+
+
+def _two_inputs(
+    one: DataStream,
+    two: DataStream,
+    name: str,
+    make: Make,
+    func: object,
+    output_type: TypeInformation | None,
+) -> DataStream:
+    output_type = check_type(output_type, name)
+    inputs, functions = (one._origins, two._origins), ((f"{name.lower()} function", func),)
+    step = one._draft.add(name, NodeKind.OPERATOR, make, inputs, functions)
+    step.output_type = output_type
+    return DataStream(one._draft, [Origin(step)], output_type)
 
 
 def _unkeyed(stream: DataStream) -> DataStream:

@@ -7,9 +7,16 @@ before the environment executes.
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
-from headgate.api.checks import check_function, check_object, check_type, key_function
+from headgate.api.broadcast import BroadcastStream
+from headgate.api.checks import (
+    check_function,
+    check_object,
+    check_type,
+    key_function,
+    refuse_other_kinds,
+)
 from headgate.api.configuration import ExecutionConfig
 from headgate.api.draft import Draft, Factory, Origin, Settled, Step, ready
 from headgate.api.face import OperatorFace
@@ -24,18 +31,25 @@ from headgate.api.functions import (
 from headgate.api.partitioning import Partitioning
 from headgate.api.sinks import Endings
 from headgate.api.types import TupleTypeInfo, TypeInformation, Types
+from headgate.api.watermarks import WatermarkStrategy, check_strategy
 from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
 from headgate.core.chain.operators import FilterOperator, FlatMapOperator, MapOperator
 from headgate.core.chain.process import ProcessOperator
 from headgate.core.chain.spec import Selector
 from headgate.core.chain.tags import OutputTag
+from headgate.core.chain.timestamps_operator import TimestampsOperator
+from headgate.core.window.counts import count_assigner
 from headgate.plan.stream_graph import NodeKind, Ship
 
 if TYPE_CHECKING:
-    from headgate.api.connected import ConnectedStreams
+    from headgate.api.cached import CachedDataStream
+    from headgate.api.connected import BroadcastConnectedStream, ConnectedStreams
     from headgate.api.environment import StreamExecutionEnvironment
+    from headgate.api.joined import CoGroupedStreams, JoinedStreams
     from headgate.api.keyed import KeyedStream
+    from headgate.api.windowed import AllWindowedStream
+    from headgate.core.window.assigners import WindowAssigner
 
 
 class DataStream(OperatorFace, Partitioning, Endings):
@@ -71,7 +85,9 @@ class DataStream(OperatorFace, Partitioning, Endings):
         """Those records for which the function says yes: ``stream.filter(lambda x: x > 0)``."""
         check_function(func, "filter", FilterFunction)
         factory = partial(FilterOperator, func)
-        return self._then("Filter", factory, "filter function", func, self._type)
+        stream = self._then("Filter", factory, "filter function", func, self._type)
+        stream._origins[0].step.passes_on = True
+        return stream
 
     def project(self, *field_indexes: int) -> "DataStream":
         """Some fields of each record, as a tuple: ``stream.project(2, 0)``."""
@@ -95,8 +111,30 @@ class DataStream(OperatorFace, Partitioning, Endings):
                 f"process() was given {type(func).__name__}, a KeyedProcessFunction, on a stream "
                 f"without keys; call key_by() before, or make it a ProcessFunction"
             )
+        refuse_other_kinds(func, "process", (ProcessFunction,))
         factory = partial(ProcessOperator, func)
         return self._then("Process", factory, "process function", func, output_type)
+
+    def assign_timestamps_and_watermarks(
+        self, watermark_strategy: WatermarkStrategy
+    ) -> "DataStream":
+        """Give records their event time; watermarks from further up are not passed on."""
+        strategy = check_strategy(watermark_strategy, "assign_timestamps_and_watermarks")
+        if strategy.aligns:
+            raise PlanInvalid(
+                "assign_timestamps_and_watermarks() was given a strategy with watermark "
+                "alignment, which holds back sources; give that strategy to from_source()"
+            )
+
+        def make(settled: Settled) -> Factory:
+            interval_ms = self._draft.settings.watermark_interval_ms
+            return partial(TimestampsOperator, strategy.plan(interval_ms, settled.batch))
+
+        name, role = "Timestamps/Watermarks", "watermark strategy"
+        stream = self._then_settled(name, make, role, strategy, self._type)
+        stream._origins[0].step.assigns_times = strategy.assigns_times
+        stream._origins[0].step.passes_on = True
+        return stream
 
     def key_by(
         self,
@@ -109,7 +147,7 @@ class DataStream(OperatorFace, Partitioning, Endings):
 
     def union(self, *streams: "DataStream") -> "DataStream":
         """The records of all these streams, in no given order between them."""
-        origins = list(self._origins)
+        origins, output_type = list(self._origins), self._type
         for stream in streams:
             self._check_neighbour(stream, "union")
             types = (self._type, stream._type)
@@ -119,12 +157,47 @@ class DataStream(OperatorFace, Partitioning, Endings):
                     f"map one of them to the type of the other, or use connect()"
                 )
             origins += stream._origins
-        return DataStream(self._draft, origins, self._type)
+            output_type = None if stream._type is None else output_type
+        return DataStream(self._draft, origins, output_type)
 
-    def connect(self, ds: "DataStream") -> "ConnectedStreams":
+    @overload
+    def connect(self, ds: "DataStream") -> "ConnectedStreams": ...
+
+    @overload
+    def connect(self, ds: BroadcastStream) -> "BroadcastConnectedStream": ...
+
+    def connect(
+        self, ds: "DataStream | BroadcastStream"
+    ) -> "ConnectedStreams | BroadcastConnectedStream":
         """Both streams, each with its own type, for a function with a method for each."""
+        if isinstance(ds, BroadcastStream):
+            self._check_neighbour(ds.input_stream, "connect")
+            return self._draft.kinds.broadcast_connected(self, ds)
         self._check_neighbour(ds, "connect")
         return self._draft.kinds.connected(self, ds)
+
+    def window_all(self, window_assigner: "WindowAssigner[Any, Any]") -> "AllWindowedStream":
+        """All records that belong together in time, whatever their key: in one task."""
+        return self._draft.kinds.all_windowed(self, window_assigner)
+
+    def count_window_all(self, size: int, slide: int | None = None) -> "AllWindowedStream":
+        """Each ``size`` records, beginning every ``slide``; only full windows fire."""
+        return self.window_all(count_assigner(size, slide))
+
+    def join(self, other_stream: "DataStream") -> "JoinedStreams":
+        """Pairs of records of both streams that have the same key and the same window.
+
+        ::
+
+            clicks.join(orders).where(user_of).equal_to(user_of).window(windows).apply(function)
+        """
+        self._check_neighbour(other_stream, "join")
+        return self._draft.kinds.joined(self, other_stream)
+
+    def co_group(self, other_stream: "DataStream") -> "CoGroupedStreams":
+        """All records of both streams that have the same key and the same window, in two lists."""
+        self._check_neighbour(other_stream, "co_group")
+        return self._draft.kinds.co_grouped(self, other_stream)
 
     def split(self, selector: Selector) -> "SplitStream":
         """Name the outputs for each record; ``select`` then takes those with a name.
@@ -141,8 +214,10 @@ class DataStream(OperatorFace, Partitioning, Endings):
         origin = self._origins[0]
         if len(self._origins) > 1 or not origin.is_plain or origin.step.selectors:
             # Names belong to an operator; this one is only there to own them.
-            stream = self._then("Split", partial(MapOperator, same), "map function", same)
+            factory = partial(MapOperator, same)
+            stream = self._then("Split", factory, "map function", same, self._type)
             origin = stream._origins[0]
+            origin.step.passes_on = True
         origin.step.selectors = (selector,)
         return SplitStream(self._draft, origin, self._type)
 
@@ -154,7 +229,28 @@ class DataStream(OperatorFace, Partitioning, Endings):
             )
         step = self._step("get_side_output")
         output_type = check_type(output_tag.type_info, "get_side_output")
+        known = step.side_types.get(output_tag.tag_id)
+        if known is not None and output_type not in (None, known):
+            raise PlanInvalid(
+                f"get_side_output() was given {output_tag!r} of {output_type!r}, which was read as "
+                f"{known!r} before; give both the same type, or use another id",
+                step.name,
+            )
+        if output_type is not None:
+            step.side_types[output_tag.tag_id] = output_type
         return DataStream(self._draft, [Origin(step, tag=output_tag.tag_id)], output_type)
+
+    def cache(self) -> "CachedDataStream":
+        """Compute the records once and keep them in the driver for all jobs that follow.
+
+        ::
+
+            parsed = env.from_source(logs, None, "logs").map(parse).cache()
+            parsed.filter(is_error).print()
+            env.execute()  # reads the logs, once
+            print(list(parsed.execute_and_collect()))  # does not
+        """
+        return self._draft.kinds.cached(self)
 
     def get_type(self) -> TypeInformation:
         """What was declared; any Python object if nothing was."""
@@ -188,6 +284,7 @@ class DataStream(OperatorFace, Partitioning, Endings):
         output_type = check_type(output_type, name)
         functions = ((role, function),)
         step = self._draft.add(name, NodeKind.OPERATOR, make, (self._origins,), functions)
+        step.output_type = output_type
         return DataStream(self._draft, [Origin(step)], output_type)
 
     def _shipped(self, ship: Ship) -> "DataStream":

@@ -11,20 +11,28 @@ from itertools import count
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from headgate.api.configuration import Configuration, ExecutionConfig
+from headgate.api.program import Cargo
 from headgate.api.types import TypeInformation
 from headgate.base.elements import Key, Record
 from headgate.base.settings import JobSettings
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.spec import Selector
+from headgate.core.state.sorting import SORT_BYTES
 from headgate.plan.ships import unchosen
 from headgate.plan.stream_graph import Chaining, NodeKind, Ship
 
 if TYPE_CHECKING:
-    from headgate.api.connected import ConnectedStreams
+    from headgate.api.broadcast import BroadcastStream
+    from headgate.api.cached import CachedDataStream
+    from headgate.api.connected import BroadcastConnectedStream, ConnectedStreams
     from headgate.api.datastream import DataStream
     from headgate.api.environment import StreamExecutionEnvironment
+    from headgate.api.joined import CoGroupedStreams, JoinedStreams
     from headgate.api.keyed import KeyedStream
     from headgate.api.source import Source
+    from headgate.api.windowed import AllWindowedStream
+    from headgate.core.window.assigners import WindowAssigner
+    from headgate.core.window.window import Window
 
 KeyOf: TypeAlias = Callable[[Record], Key]
 Factory: TypeAlias = Callable[[], Operator]
@@ -37,6 +45,8 @@ class Settled(NamedTuple):
     batch: bool
     with_splits: bool
     """False: only a picture of the graph is wanted; do not ask sources for their splits."""
+    sort_bytes: int = SORT_BYTES
+    """Memory for the records of a batch that are being sorted, in each operator of a task."""
 
 
 @dataclass(eq=False, slots=True)
@@ -59,6 +69,13 @@ class Step:
     chaining: Chaining = Chaining.ALWAYS
     buffer_timeout_ms: int | None = None
     selectors: tuple[Selector, ...] = ()
+    output_type: TypeInformation | None = None
+    side_types: dict[str, TypeInformation] = field(default_factory=dict)
+    """By the ids of the tags."""
+    passes_on: bool = False
+    """Its records are those that it was given, and these are of its type already."""
+    assigns_times: bool = False
+    """It gives its records timestamps of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +101,11 @@ class StreamKinds(NamedTuple):
 
     keyed: "Callable[[DataStream, KeyOf, TypeInformation | None], KeyedStream]"
     connected: "Callable[[DataStream, DataStream], ConnectedStreams]"
+    broadcast_connected: "Callable[[DataStream, BroadcastStream], BroadcastConnectedStream]"
+    all_windowed: "Callable[[DataStream, WindowAssigner[Record, Window]], AllWindowedStream]"
+    joined: "Callable[[DataStream, DataStream], JoinedStreams]"
+    co_grouped: "Callable[[DataStream, DataStream], CoGroupedStreams]"
+    cached: "Callable[[DataStream], CachedDataStream]"
 
 
 @dataclass(eq=False, slots=True)
@@ -95,6 +117,8 @@ class Draft:
     config: ExecutionConfig
     kinds: StreamKinds
     python_files: list[str] = field(default_factory=list)
+    cargo: list[Cargo] = field(default_factory=list)
+    requirements: tuple[str, str | None] | None = None
     pending: list[Step] = field(default_factory=list)
     """Written since the last execution."""
     _ids: "count[int]" = field(default_factory=lambda: count(1))

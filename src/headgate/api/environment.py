@@ -10,20 +10,25 @@ from functools import partial
 from typing import Any
 
 from headgate.api.build import build_graph, build_program
+from headgate.api.cached import CachedDataStream
 from headgate.api.checks import check_object, check_text, check_type
 from headgate.api.collection import collection_source
 from headgate.api.configuration import Configuration, ExecutionConfig, RuntimeExecutionMode
-from headgate.api.connected import ConnectedStreams
+from headgate.api.connected import BroadcastConnectedStream, ConnectedStreams
 from headgate.api.datastream import DataStream
 from headgate.api.draft import Draft, Factory, Origin, Settled, StreamKinds
+from headgate.api.environment_settings import EnvironmentSettings
 from headgate.api.face import check_timeout
 from headgate.api.functions import SourceFunction
 from headgate.api.job import JobClient, JobExecutionResult, RunningJob
+from headgate.api.joined import CoGroupedStreams, JoinedStreams
 from headgate.api.keyed import KeyedStream
-from headgate.api.outside import outside
+from headgate.api.outside import default_parallelism, outside
 from headgate.api.slots import SlotSharingGroup
 from headgate.api.source import Source
 from headgate.api.types import TypeInformation
+from headgate.api.watermarks import WatermarkStrategy, check_strategy, time_plan
+from headgate.api.windowed import AllWindowedStream
 from headgate.base.errors import HeadgateError, PlanInvalid, UserFunctionFailed
 from headgate.base.settings import ExchangeSettings, JobSettings
 from headgate.core.chain.source_operator import SourceOperator
@@ -34,7 +39,7 @@ from headgate.plan.stream_graph import NodeKind, StreamGraph
 BUFFER_TIMEOUT = "execution.buffer-timeout.interval"
 
 
-class StreamExecutionEnvironment:
+class StreamExecutionEnvironment(EnvironmentSettings):
     """Makes streams and executes what was made of them.
 
     ::
@@ -50,7 +55,15 @@ class StreamExecutionEnvironment:
             self._configuration.set_string(key, text)
         JobSettings.parse(self._configuration.to_dict())
         self._config = ExecutionConfig(self._configuration)
-        kinds = StreamKinds(KeyedStream, ConnectedStreams)
+        kinds = StreamKinds(
+            keyed=KeyedStream,
+            connected=ConnectedStreams,
+            broadcast_connected=BroadcastConnectedStream,
+            all_windowed=AllWindowedStream,
+            joined=JoinedStreams,
+            co_grouped=CoGroupedStreams,
+            cached=CachedDataStream,
+        )
         self._draft = Draft(self, self._configuration, self._config, kinds)
         self._groups: dict[str, SlotSharingGroup] = {}
         if configuration is not None:
@@ -91,7 +104,7 @@ class StreamExecutionEnvironment:
         parallelism = self._config.get_parallelism()
         if parallelism > 0:
             return parallelism
-        return outside().default_parallelism(self._configuration.to_dict())
+        return default_parallelism(self._configuration.to_dict())
 
     def set_max_parallelism(self, max_parallelism: int) -> "StreamExecutionEnvironment":
         """The number of key groups of operators that set none."""
@@ -143,10 +156,6 @@ class StreamExecutionEnvironment:
         self._groups[slot_sharing_group.get_name()] = slot_sharing_group
         return self
 
-    def add_python_file(self, file_path: str) -> None:
-        """A module, package folder or zip that the functions import; it is sent to all workers."""
-        self._draft.python_files.append(check_text(file_path, "add_python_file"))
-
     # Sources
 
     def from_collection(
@@ -157,24 +166,29 @@ class StreamExecutionEnvironment:
         ``Types.ROW`` makes rows of tuples and lists, ``Types.TUPLE`` tuples.
         """
         source = collection_source(collection, type_info)
-        return self._from(source, "Collection Source", type_info, source, single=True)
+        stream = self._from(source, "Collection Source", type_info, source, single=True)
+        stream._origins[0].step.passes_on = True  # coerced already
+        return stream
 
     def from_source(
         self,
         source: Source,
-        watermark_strategy: None = None,
+        watermark_strategy: WatermarkStrategy | None = None,
         source_name: str = "Source",
         type_info: TypeInformation | None = None,
     ) -> DataStream:
-        """The records of a source: ``env.from_source(FileSource(...), None, "logs")``."""
+        """The records of a source: ``env.from_source(FileSource(...), None, "logs")``.
+
+        With a strategy each split has event time of its own, and the slowest of those that are not
+        idle counts; one that has not begun holds event time back. Without a strategy, what the
+        source itself says about event time is passed on.
+        """
         check_object(source, "from_source", ("splits", "open"), Source)
         if watermark_strategy is not None:
-            raise PlanInvalid(
-                f"from_source() was given {watermark_strategy!r}; give None: "
-                f"this version of Headgate has no event time yet"
-            )
+            check_strategy(watermark_strategy, "from_source")
         name = check_text(source_name, "from_source")
-        return self._from(source, name, check_type(type_info, "from_source"), source)
+        type_info = check_type(type_info, "from_source")
+        return self._from(source, name, type_info, source, strategy=watermark_strategy)
 
     def add_source(
         self,
@@ -233,13 +247,21 @@ class StreamExecutionEnvironment:
         type_info: TypeInformation | None,
         function: object,
         single: bool = False,
+        strategy: WatermarkStrategy | None = None,
     ) -> DataStream:
         def make(settled: Settled) -> Factory:
             splits = _splits_of(source, step.name, settled) if settled.with_splits else ()
-            return partial(SourceOperator, source, splits)
+            interval_ms = self._draft.settings.watermark_interval_ms
+            plan = time_plan(strategy, interval_ms, settled.batch)
+            return partial(SourceOperator, source, splits, plan)
 
-        step = self._draft.add(name, NodeKind.SOURCE, make, (), (("source", function),))
+        functions: tuple[tuple[str, object], ...] = (("source", function),)
+        if strategy is not None:
+            functions += (("watermark strategy", strategy),)
+        step = self._draft.add(name, NodeKind.SOURCE, make, (), functions)
         step.source = source
+        step.output_type = type_info
+        step.assigns_times = strategy is not None and strategy.assigns_times
         if single:
             step.parallelism = 1
             step.is_non_parallel = True

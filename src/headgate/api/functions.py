@@ -6,9 +6,13 @@ A function is copied to every task; ``open`` is called there once before the fir
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Generic, Protocol, TypeVar
+from types import GenericAlias
+from typing import Any, Generic, Protocol, TypeVar
 
+from headgate.base.elements import Watermark
+from headgate.core.chain.guest import does_nothing
 from headgate.core.chain.runtime import RuntimeContext
+from headgate.core.chain.timer_service import TimeDomain, TimerService
 
 IN = TypeVar("IN")
 IN1 = TypeVar("IN1")
@@ -20,7 +24,8 @@ KEY = TypeVar("KEY")
 class Function(ABC):  # noqa: B024 - each kind of function has its own abstract method
     """Base of all functions."""
 
-    def open(self, runtime_context: RuntimeContext) -> None:  # noqa: B027
+    @does_nothing  # noqa: B027
+    def open(self, runtime_context: RuntimeContext) -> None:
         """Before the first record of a task: connect, load a model, and so on."""
 
     def close(self) -> None:  # noqa: B027
@@ -67,6 +72,13 @@ class KeySelector(Function, Generic[IN, KEY]):
         """The key; it need not be hashable."""
 
 
+class NullByteKeySelector(KeySelector[IN, int]):
+    """One key for all records, so that they meet in one task."""
+
+    def get_key(self, value: IN) -> int:
+        return 0
+
+
 class Partitioner(Function, Generic[KEY]):
     """Says which task of the next operator gets the records of a key."""
 
@@ -75,14 +87,41 @@ class Partitioner(Function, Generic[KEY]):
         """A number from 0 to ``num_partitions`` - 1."""
 
 
+class Timed(Protocol):
+    """What every context knows. Contexts can be subscripted, as some programs annotate them."""
+
+    def __class_getitem__(cls, item: object) -> GenericAlias:
+        return GenericAlias(cls, item)
+
+    def timestamp(self) -> int:
+        """The record's event time; the smallest of all times if it has none."""
+
+
+class Keyed(Timed, Protocol):
+    """What contexts on keyed streams know beside the time."""
+
+    def timer_service(self) -> TimerService:
+        """Event and processing time, and timers for the current key."""
+
+    def get_current_key(self) -> Any:
+        """What the key selector has returned for the record, or for that of the timer."""
+
+
+class OnTimer(Keyed, Protocol):
+    """What is known about a timer that fires; ``timestamp()`` is its time."""
+
+    def time_domain(self) -> TimeDomain:
+        """Whether it is a timer of event time or of processing time."""
+
+
 class ProcessFunction(Function, Generic[IN, OUT]):
     """Any number of records out for each record in, side outputs among them."""
 
-    class Context(Protocol):
+    class Context(Timed, Protocol):
         """What is known about the record at hand."""
 
-        def timestamp(self) -> int:
-            """Its event time; the smallest of all times if it has none."""
+        def timer_service(self) -> TimerService:
+            """Event and processing time; without keys there are no timers."""
 
     @abstractmethod
     def process_element(self, value: IN, ctx: "ProcessFunction.Context") -> "Iterable[OUT] | None":
@@ -90,19 +129,38 @@ class ProcessFunction(Function, Generic[IN, OUT]):
 
 
 class KeyedProcessFunction(Function, Generic[KEY, IN, OUT]):
-    """A process function that knows the key of each record."""
+    """A process function with the key of each record, keyed state and timers.
 
-    class Context(ProcessFunction.Context, Protocol):
+    ::
+
+        class Alarm(KeyedProcessFunction):
+            def open(self, runtime_context):
+                self.last = runtime_context.get_state(ValueStateDescriptor("last", Types.LONG()))
+
+            def process_element(self, value, ctx):
+                self.last.update(ctx.timestamp())
+                ctx.timer_service().register_event_time_timer(ctx.timestamp() + 60_000)
+
+            def on_timer(self, timestamp, ctx):
+                if timestamp >= self.last.value() + 60_000:
+                    yield ctx.get_current_key(), "silent for a minute"
+    """
+
+    class Context(Keyed, Protocol):
         """What is known about the record at hand."""
 
-        def get_current_key(self) -> object:
-            """What the key selector has returned for it."""
+    class OnTimerContext(OnTimer, Protocol):
+        """What is known about the timer."""
 
     @abstractmethod
     def process_element(
         self, value: IN, ctx: "KeyedProcessFunction.Context"
     ) -> "Iterable[OUT] | None":
         """Yield records, or ``(tag, record)`` for a side output; None: nothing."""
+
+    def on_timer(self, timestamp: int, ctx: "KeyedProcessFunction.OnTimerContext") -> Iterable[OUT]:
+        """A timer that was registered for the current key is due. Yield, or return a list."""
+        return ()
 
 
 class CoMapFunction(Function, Generic[IN1, IN2, OUT]):
@@ -149,10 +207,13 @@ class CoProcessFunction(Function, Generic[IN1, IN2, OUT]):
 
 
 class KeyedCoProcessFunction(Function, Generic[KEY, IN1, IN2, OUT]):
-    """The same for two connected streams that have keys."""
+    """The same for two connected streams that have keys: both sides share state and timers."""
 
-    class Context(KeyedProcessFunction.Context, Protocol):
+    class Context(Keyed, Protocol):
         """What is known about the record at hand."""
+
+    class OnTimerContext(OnTimer, Protocol):
+        """What is known about the timer."""
 
     @abstractmethod
     def process_element1(
@@ -165,6 +226,29 @@ class KeyedCoProcessFunction(Function, Generic[KEY, IN1, IN2, OUT]):
         self, value: IN2, ctx: "KeyedCoProcessFunction.Context"
     ) -> "Iterable[OUT] | None":
         """For records of the second stream."""
+
+    def on_timer(
+        self, timestamp: int, ctx: "KeyedCoProcessFunction.OnTimerContext"
+    ) -> Iterable[OUT]:
+        """A timer that was registered for the current key is due. Yield, or return a list."""
+        return ()
+
+
+class ProcessJoinFunction(Function, Generic[IN1, IN2, OUT]):
+    """Makes records of a pair that an interval join has found."""
+
+    class Context(Timed, Protocol):
+        """What is known about the pair; ``timestamp()`` is the later time of both."""
+
+        def get_left_timestamp(self) -> int: ...
+
+        def get_right_timestamp(self) -> int: ...
+
+    @abstractmethod
+    def process_element(
+        self, left: IN1, right: IN2, ctx: "ProcessJoinFunction.Context"
+    ) -> "Iterable[OUT] | None":
+        """Yield records, or ``(tag, record)`` for a side output; None: nothing."""
 
 
 class SinkFunction(Function, Generic[IN]):
@@ -195,6 +279,12 @@ class SourceFunction(Function, Generic[OUT]):
 
         def collect_with_timestamp(self, element: object, timestamp: int) -> None:
             """The same with the event time, in milliseconds since 1970."""
+
+        def emit_watermark(self, mark: Watermark) -> None:
+            """No record with this timestamp or an earlier one follows."""
+
+        def mark_as_temporarily_idle(self) -> None:
+            """Nobody shall wait for this source until its next record or watermark."""
 
     @abstractmethod
     def run(self, ctx: "SourceFunction.SourceContext") -> None:

@@ -1,17 +1,38 @@
 """KeyedStream: a stream whose records with equal keys meet in the same task."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, NoReturn
 
-from headgate.api.checks import check_function, check_object
+from headgate.api.batching import sorted_in_batch
+from headgate.api.checks import check_function, check_object, refuse_other_kinds
 from headgate.api.datastream import DataStream
 from headgate.api.draft import Factory, KeyOf, Settled, Step
-from headgate.api.functions import KeyedProcessFunction, KeySelector, ReduceFunction
+from headgate.api.event_time import surely_untimed
+from headgate.api.functions import (
+    FilterFunction,
+    FlatMapFunction,
+    KeyedProcessFunction,
+    KeySelector,
+    MapFunction,
+    ProcessFunction,
+    ReduceFunction,
+)
+from headgate.api.interval_joined import IntervalJoin
 from headgate.api.types import TypeInformation
+from headgate.api.windowed import WindowedStream
 from headgate.base.errors import PlanInvalid
+from headgate.core.chain.guest import Guest
 from headgate.core.chain.keyed import AggregateOperator, Aggregation, ReduceOperator
+from headgate.core.chain.keyed_functions import (
+    KeyedFilterOperator,
+    KeyedFlatMapOperator,
+    KeyedMapOperator,
+)
+from headgate.core.chain.operator import Operator
 from headgate.core.chain.process import KeyedProcessOperator
+from headgate.core.window.assigners import WindowAssigner
+from headgate.core.window.counts import count_assigner
 from headgate.plan import ships
 from headgate.plan.stream_graph import Ship
 
@@ -47,8 +68,43 @@ class KeyedStream(DataStream):
     ) -> DataStream:
         """Call ``process_element(value, ctx)`` for each record; the context knows the key."""
         check_object(func, "process", ("process_element",), KeyedProcessFunction)
+        refuse_other_kinds(func, "process", (KeyedProcessFunction, ProcessFunction))
         factory = partial(KeyedProcessOperator, func, self.key_of)
-        return self._then("Keyed Process", factory, "process function", func, output_type)
+        return self._keyed("Keyed Process", factory, "process function", func, output_type)
+
+    def map(
+        self,
+        func: Callable[[Any], Any] | MapFunction[Any, Any],
+        output_type: TypeInformation | None = None,
+    ) -> DataStream:
+        """One record out for each record in; a MapFunction may have keyed state in ``open``."""
+        if not Guest(func, "map").opens:
+            return super().map(func, output_type)
+        check_function(func, "map", MapFunction)
+        factory = partial(KeyedMapOperator, func, self.key_of)
+        return self._keyed("Map", factory, "map function", func, output_type)
+
+    def flat_map(
+        self,
+        func: Callable[[Any], Iterable[Any]] | FlatMapFunction[Any, Any],
+        output_type: TypeInformation | None = None,
+    ) -> DataStream:
+        """Any number of records out for each record in, perhaps with keyed state."""
+        if not Guest(func, "flat_map").opens:
+            return super().flat_map(func, output_type)
+        check_function(func, "flat_map", FlatMapFunction)
+        factory = partial(KeyedFlatMapOperator, func, self.key_of)
+        return self._keyed("Flat Map", factory, "flat map function", func, output_type)
+
+    def filter(self, func: Callable[[Any], object] | FilterFunction[Any]) -> DataStream:
+        """Those records for which the function says yes, perhaps with keyed state."""
+        if not Guest(func, "filter").opens:
+            return super().filter(func)
+        check_function(func, "filter", FilterFunction)
+        factory = partial(KeyedFilterOperator, func, self.key_of)
+        stream = self._keyed("Filter", factory, "filter function", func, self._type)
+        stream._origins[0].step.passes_on = True
+        return stream
 
     def reduce(self, func: Callable[[Any, Any], Any] | ReduceFunction[Any]) -> DataStream:
         """Fold the records of each key into one.
@@ -60,12 +116,7 @@ class KeyedStream(DataStream):
             words.key_by(lambda pair: pair[0]).reduce(lambda a, b: (a[0], a[1] + b[1]))
         """
         check_function(func, "reduce", ReduceFunction)
-        key_of = self.key_of
-
-        def make(settled: Settled) -> Factory:
-            return partial(ReduceOperator, func, key_of, settled.batch)
-
-        return self._then_settled("Reduce", make, "reduce function", func, self._type)
+        return self._rolling(partial(ReduceOperator, func), "Reduce", "reduce function", func)
 
     def sum(self, position_to_sum: int | str = 0) -> DataStream:
         """The running sum of one field; the other fields are those of the key's first record."""
@@ -87,18 +138,67 @@ class KeyedStream(DataStream):
         """The whole record with the largest value, the first of equal ones."""
         return self._aggregate("max_by", position_to_max_by)
 
+    def window(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedStream:
+        """Records of a key that belong together in time.
+
+        ::
+
+            pairs.key_by(word_of).window(TumblingEventTimeWindows.of(Time.seconds(5))).sum(1)
+        """
+        return WindowedStream(self, self.key_of, window_assigner)
+
+    def count_window(self, size: int, slide: int | None = None) -> WindowedStream:
+        """Each ``size`` records of a key, beginning every ``slide``; only full windows fire."""
+        return self.window(count_assigner(size, slide))
+
+    def interval_join(self, other_stream: "KeyedStream") -> IntervalJoin:
+        """Pairs with equal keys that are close in event time.
+
+        ::
+
+            orders.interval_join(payments).between(Time.seconds(0), Time.minutes(15)).process(f)
+        """
+        self._check_neighbour(other_stream, "interval_join")
+        if not isinstance(other_stream, KeyedStream):
+            raise PlanInvalid(
+                "interval_join() was given a stream without keys; call key_by() on it before"
+            )
+        return IntervalJoin(self, other_stream)
+
     def _aggregate(self, kind: Aggregation, position: int | str) -> DataStream:
         if type(position) not in (int, str):
             raise PlanInvalid(
                 f"{kind}() was given {position!r}; give the position or the name of a field"
             )
-        key_of = self.key_of
+        name = kind.replace("_", " ").title()
+        operator = partial(AggregateOperator, kind, position)
+        return self._rolling(operator, name, "position", position)
+
+    def _rolling(
+        self, operator: Callable[[KeyOf, bool], Operator], name: str, role: str, function: object
+    ) -> DataStream:
+        """Without times a batch needs no sorting: records of a key are folded as they came."""
 
         def make(settled: Settled) -> Factory:
-            return partial(AggregateOperator, kind, position, key_of, settled.batch)
+            factory = partial(operator, self.key_of, settled.batch)
+            has_state = role == "reduce function" and Guest(function, "reduce").opens
+            if surely_untimed(self) and not has_state:
+                return factory
+            return sorted_in_batch(factory, self.key_of)(settled)
 
-        name = kind.replace("_", " ").title()
-        return self._then_settled(name, make, "position", position, self._type)
+        return self._then_settled(name, make, role, function, self._type)
+
+    def _keyed(
+        self,
+        name: str,
+        factory: Factory,
+        role: str,
+        function: object,
+        output_type: TypeInformation | None,
+    ) -> DataStream:
+        """The stream behind an operator that has state of each key."""
+        make = sorted_in_batch(factory, self.key_of)
+        return self._then_settled(name, make, role, function, output_type)
 
     def _step(self, caller: str) -> Step:
         raise PlanInvalid(

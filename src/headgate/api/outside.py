@@ -65,6 +65,7 @@ class Outside(Protocol):
 class _Hook:
     opener: Callable[[], Outside] | None = None
     opened: Outside | None = None
+    parallelism: int | None = None
 
 
 def set_outside(opener: Callable[[], Outside]) -> None:
@@ -79,3 +80,13 @@ def outside() -> Outside:
         assert _Hook.opener is not None, "headgate/__init__.py says how to get the outside"
         _Hook.opened = _Hook.opener()
     return _Hook.opened
+
+
+def set_default_parallelism(parallelism: int | None) -> None:
+    """For all environments that set none; None: what the outside has to offer."""
+    _Hook.parallelism = parallelism
+
+
+def default_parallelism(configuration: Mapping[str, str]) -> int:
+    """Of operators that set none, in an environment that sets none."""
+    return _Hook.parallelism or outside().default_parallelism(configuration)

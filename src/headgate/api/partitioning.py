@@ -1,11 +1,13 @@
 """How records travel to the next operator: the methods of a stream that change nothing else."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
+from headgate.api.broadcast import BroadcastStream
 from headgate.api.checks import key_function, partition_function
 from headgate.api.draft import Origin
 from headgate.api.functions import KeySelector, Partitioner
+from headgate.core.state.descriptors import MapStateDescriptor
 from headgate.plan import ships
 from headgate.plan.stream_graph import Ship
 
@@ -33,9 +35,24 @@ class Partitioning:
         """Each task to the one with the same number; both operators need the same parallelism."""
         return self._shipped(ships.forward())
 
-    def broadcast(self: _Self) -> _Self:
-        """Every record to every task."""
-        return self._shipped(ships.broadcast())
+    @overload
+    def broadcast(self: _Self) -> _Self: ...
+
+    @overload
+    def broadcast(
+        self, broadcast_state_descriptor: MapStateDescriptor, *others: MapStateDescriptor
+    ) -> BroadcastStream: ...
+
+    def broadcast(
+        self: _Self,
+        broadcast_state_descriptor: MapStateDescriptor | None = None,
+        *others: MapStateDescriptor,
+    ) -> "_Self | BroadcastStream":
+        """Every record to every task; with descriptors, to be remembered there (``connect``)."""
+        stream = self._shipped(ships.broadcast())
+        if broadcast_state_descriptor is None:
+            return stream
+        return BroadcastStream(stream, (broadcast_state_descriptor, *others))  # type: ignore[arg-type] # a DataStream
 
     def global_(self: _Self) -> _Self:
         """Everything to the first task."""

@@ -76,7 +76,7 @@ class Endings:
 
             stream.add_sink(lambda value: requests.post(url, json=value))
         """
-        check_function(sink_func, "invoke", SinkFunction)
+        check_function(sink_func, "invoke", SinkFunction, "add_sink")
         return DataStreamSink(
             self._end(
                 "Unnamed", partial(SinkFunctionOperator, sink_func), "sink function", sink_func
@@ -125,6 +125,7 @@ class Endings:
         sink = outside().collect_sink()
         step = self._end("Collect Stream Sink", partial(SinkOperator, sink), "sink", sink)
         step.parallelism = step.max_parallelism = 1
+        step.uid = "collect"
         draft = self._draft
         try:
             program = build_program(draft, job_execution_name, draft.pending)
@@ -153,6 +154,7 @@ class Endings:
             (("sink", sink),),
         )
         step.parallelism = self._origins[0].step.parallelism
+        step.uid = "dataframe"
         program = build_program(self._draft, None, [step])
         return outside().to_dataframe(program, step.id, schema)
 

@@ -8,7 +8,7 @@ file or socket; readers and writers are made in the task and may.
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from headgate.base.elements import Bundle, Record
+from headgate.base.elements import Bundle, Record, StreamStatus, Watermark
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.source import Position
 
@@ -20,10 +20,11 @@ class SplitReader(ABC):
     """True: what ``poll`` returns is not kept here, so it need not be copied."""
 
     @abstractmethod
-    def poll(self, limit: int) -> Sequence[Record] | Bundle | None:
+    def poll(self, limit: int) -> Sequence[Record] | Bundle | Watermark | StreamStatus | None:
         """Up to ``limit`` records that are there; empty: nothing now; None: the split has ended.
 
-        A Bundle brings timestamps with the records.
+        A Bundle brings timestamps with the records. Between records a Watermark says how far event
+        time is, a StreamStatus whether it is idle; both count if the source has no strategy.
         """
 
     def wait_ms(self) -> float:
@@ -52,6 +53,9 @@ class Source(ABC):
 
         env.from_source(Lines(), source_name="logs")
     """
+
+    untimed = False
+    """True: its readers never bring timestamps."""
 
     @property
     def bounded(self) -> bool:

@@ -2,12 +2,18 @@
 
 from dataclasses import dataclass
 
+from headgate.base.errors import PlanInvalid
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Time:
     """A span in milliseconds: ``Time.seconds(5)``."""
 
     _milliseconds: int
+
+    def __post_init__(self) -> None:
+        whole = _whole(self._milliseconds, "Time", "milliseconds")
+        object.__setattr__(self, "_milliseconds", whole)
 
     def to_milliseconds(self) -> int:
         return self._milliseconds
@@ -38,6 +44,9 @@ class Duration:
     """A span in nanoseconds: ``Duration.of_seconds(5)``."""
 
     nanos: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "nanos", _whole(self.nanos, "Duration", "nanoseconds"))
 
     def to_millis(self) -> int:
         """Whole milliseconds, rounded down."""
@@ -82,3 +91,10 @@ class Instant:
     def of_epoch_milli(epoch_milli: int) -> "Instant":
         seconds, millis = divmod(epoch_milli, 1000)
         return Instant(seconds, millis * 1_000_000)
+
+
+def _whole(amount: object, what: str, unit: str) -> int:
+    """``Time.seconds(0.5)`` is 500 ms; parts of the unit itself are refused."""
+    if isinstance(amount, int | float) and amount == amount // 1:
+        return int(amount)
+    raise PlanInvalid(f"{what} was given {amount!r} {unit}; give a whole number of them")

@@ -39,6 +39,14 @@ class Watermark(msgspec.Struct, frozen=True):
 
     timestamp_ms: int
 
+    @property
+    def timestamp(self) -> int:
+        """As users know it: milliseconds since 1970."""
+        return self.timestamp_ms
+
+    def get_timestamp(self) -> int:
+        return self.timestamp_ms
+
 
 class StreamStatus(msgspec.Struct, frozen=True):
     """Whether the channel takes part in event time, or is idle."""

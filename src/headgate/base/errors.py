@@ -14,6 +14,7 @@ HeadgateError
 ├── FlushFailed                a flush by time failed; told at the next emit
 ├── UserFunctionFailed         a user's function raised an exception
 ├── RecordUncopyable           a record that cannot be copied between two operators
+├── StateBroken                state that cannot be written to a snapshot, or read from one
 ├── ConnectorError             a source or sink …
 │   ├── PathUnusable           … names a file or folder that cannot be read or written
 │   ├── ServerUnreachable      … has no connection to its server
@@ -162,6 +163,10 @@ class RecordUncopyable(HeadgateError):
             f"picklable, or turn copies off with pipeline.object-reuse: true"
         )
         self.operator = operator
+
+
+class StateBroken(HeadgateError):
+    """State cannot be written to a snapshot, or what was written cannot be read again."""
 
 
 class ConnectorError(HeadgateError):

@@ -104,6 +104,18 @@ class Failure(msgspec.Struct, frozen=True):
     """It follows from trouble elsewhere: a lost peer, a failed producer."""
 
 
+class UserFigure(msgspec.Struct, frozen=True, array_like=True):
+    """A counter, gauge, meter or distribution that a user's function has registered."""
+
+    operator: str
+    scope: tuple[str, ...]
+    """The groups it is in."""
+    name: str
+    kind: str
+    values: dict[str, int | float]
+    """By part: ``count``, ``value``, ``rate``, ``sum``, ``min``, ``max``."""
+
+
 class TaskFigures(msgspec.Struct, frozen=True):
     """What one task has done so far, and what waits at its two ends now."""
 
@@ -132,6 +144,8 @@ class TaskFigures(msgspec.Struct, frozen=True):
     output_watermark_ms: int = MIN_WATERMARK_MS
     records_made: int = 0
     """Records of its source; a task that has one reads none from others."""
+    user: tuple[UserFigure, ...] = ()
+    """Those of the user's functions."""
 
 
 # Task manager → driver.
@@ -172,6 +186,15 @@ class Metrics(msgspec.Struct, frozen=True, tag=True):
     figures: list[TaskFigures]
 
 
+class TimeReported(msgspec.Struct, frozen=True, tag=True):
+    """How far a source task is that is aligned with a group; None: it is idle."""
+
+    run: str
+    task: str
+    group: str
+    watermark_ms: int | None
+
+
 # Driver → task manager.
 
 
@@ -194,6 +217,14 @@ class Placed(msgspec.Struct, frozen=True, tag=True):
 
     run: str
     places: dict[str, Address | None]
+
+
+class TimeAnnounced(msgspec.Struct, frozen=True, tag=True):
+    """How far the slowest source of a group is; None: there is nobody to wait for."""
+
+    run: str
+    group: str
+    watermark_ms: int | None
 
 
 class Cancel(msgspec.Struct, frozen=True, tag=True):
@@ -222,8 +253,10 @@ class Heartbeat(msgspec.Struct, frozen=True, tag=True):
 
 
 Greeting: TypeAlias = Hello | Challenge | Proof | Welcome
-ToDriver: TypeAlias = Register | TaskManagerFailed | TaskChanged | Metrics | Heartbeat
-ToTaskManager: TypeAlias = Deploy | Placed | Cancel | Shutdown | Refused | Heartbeat
+ToDriver: TypeAlias = (
+    Register | TaskManagerFailed | TaskChanged | Metrics | TimeReported | Heartbeat
+)
+ToTaskManager: TypeAlias = Deploy | Placed | TimeAnnounced | Cancel | Shutdown | Refused | Heartbeat
 ControlMessage: TypeAlias = Greeting | ToDriver | ToTaskManager
 
 

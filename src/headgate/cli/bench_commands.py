@@ -9,6 +9,8 @@ from headgate.cli.bench.keyed_count import run_keyed_count_bench
 from headgate.cli.bench.latency import TIMEOUTS_MS, run_latency_bench
 from headgate.cli.bench.records import run_records_bench
 from headgate.cli.bench.startup import run_startup_bench
+from headgate.cli.bench.state import run_state_bench
+from headgate.cli.bench.windows import run_windows_bench
 from headgate.cli.report import show
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -109,6 +111,23 @@ def keyed_count(as_json: bool, rounds: int, records: int, parallelism: int) -> N
 
 @bench.command()
 @_JSON
+@_ROUNDS
+@click.option("--records", default=5_000_000, show_default=True, type=click.IntRange(1))
+@click.option("--parallelism", "-p", default=2, show_default=True, type=click.IntRange(1, 64))
+def windows(as_json: bool, rounds: int, records: int, parallelism: int) -> None:
+    """Readings of 10,000 sensors → key_by → sums of 1 s in event time, on embedded Spark."""
+    result = run_windows_bench(records, parallelism, rounds)
+    meanings = {
+        "records_per_s": "records a second, start-up excluded; the aim is 1 million",
+        "plain_loop_records_per_s": "the same functions in a plain loop: one core, no exchange",
+        "ratio": "the first against the second",
+        "results": "sums that were sent, one for each sensor and second",
+    }
+    show("Keyed windows of one second", result, meanings, as_json)
+
+
+@bench.command()
+@_JSON
 @click.option("--rate", default=20_000, show_default=True, type=click.IntRange(1))
 @click.option("--seconds", default=5.0, show_default=True, type=click.FloatRange(0.5, 600))
 @click.option("--timeout-ms", default=None, type=click.IntRange(-1), help="Only this time-out.")
@@ -136,3 +155,27 @@ def startup(as_json: bool, rounds: int) -> None:
         "cold_s": "seconds from the start of the Python process",
     }
     show("Start-up", result, meanings, as_json)
+
+
+@bench.command()
+@_JSON
+@_ROUNDS
+@click.option("--keys", default=100_000, show_default=True, type=click.IntRange(1))
+@click.option("--records", default=2_000_000, show_default=True, type=click.IntRange(1))
+@click.option(
+    "--only", default="", type=click.Choice(["", "memory", "rocksdb"]), help="Only one backend."
+)
+def state(as_json: bool, rounds: int, keys: int, records: int, only: str) -> None:
+    """Read and update a value for every record, in memory and in RocksDB, on one core."""
+    result = run_state_bench(keys, records, rounds, only)
+    meanings = {key: meaning for key, meaning in STATE_MEANINGS.items() if key in result}
+    show("Keyed state on one core", result, meanings, as_json)
+
+
+STATE_MEANINGS = {
+    "memory_records_per_s": "state in memory; the aim is 800,000",
+    "rocksdb_records_per_s": "state in RocksDB; the aim is 100,000",
+    "rocksdb_many_keys_records_per_s": "the same with more keys than it keeps as objects",
+    "rocksdb_rss_mib": "the most memory of the worker with RocksDB, everything counted",
+    "plain_loop_records_per_s": "a plain loop over the same records with a dictionary",
+}

@@ -1,5 +1,23 @@
 """Types of records, where PyFlink has them."""
 
-from headgate.api.types import RowTypeInfo, TupleTypeInfo, TypeInformation, Types
+from headgate.api.types import (
+    BasicTypeInfo,
+    ListTypeInfo,
+    MapTypeInfo,
+    PickledBytesTypeInfo,
+    RowTypeInfo,
+    TupleTypeInfo,
+    TypeInformation,
+    Types,
+)
 
-__all__ = ["RowTypeInfo", "TupleTypeInfo", "TypeInformation", "Types"]
+__all__ = [
+    "BasicTypeInfo",
+    "ListTypeInfo",
+    "MapTypeInfo",
+    "PickledBytesTypeInfo",
+    "RowTypeInfo",
+    "TupleTypeInfo",
+    "TypeInformation",
+    "Types",
+]

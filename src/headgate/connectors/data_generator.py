@@ -35,6 +35,8 @@ class DataGeneratorSource(Source):
     records_per_second: float | None = None
     clock: Callable[[], float] = time.monotonic
 
+    untimed = True
+
     def __post_init__(self) -> None:
         if self.count is not None and self.count < 0:
             raise PlanInvalid(f"DataGeneratorSource: count is {self.count}; give 0 or more")

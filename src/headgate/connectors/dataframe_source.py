@@ -22,6 +22,8 @@ FEWEST_ROWS: Final = 256
 class DataFrameSource(Source):
     """What travels is the token and the names; the DataFrame itself stays in the driver."""
 
+    untimed = True
+
     def __init__(self, dataframe: Any, names: Sequence[str]) -> None:
         self.dataframe = dataframe
         self.names = tuple(names)

@@ -31,6 +31,7 @@ class TextFileSource(Source):
     form: TextFormat
 
     bounded = True
+    untimed = True
 
     def __init__(
         self,

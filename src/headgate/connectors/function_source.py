@@ -1,25 +1,29 @@
 """Runs a user's ``SourceFunction``, which blocks as it likes, beside a task that never does.
 
 The function has a thread of its own and hands records over through a bounded queue. Law: the task
-gets the records in order, then the exception of ``run`` or the end; ``collect`` waits while the
-queue is full; after ``close`` the next ``collect`` unwinds ``run``. There is no position: after a
-restart the function runs from its beginning.
+gets records and watermarks in order, then the exception of ``run`` or the end; ``collect`` waits
+while the queue is full; after ``close`` the next ``collect`` unwinds ``run``. There is no position:
+after a restart the function runs from its beginning.
 """
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from headgate.api.functions import SourceFunction
 from headgate.api.source import Source, SplitReader
-from headgate.base.elements import Bundle, Record
+from headgate.base.elements import Bundle, Record, StreamStatus, Watermark
 from headgate.base.errors import UserFunctionFailed
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.guest import Guest
+from headgate.core.chain.watermarks import checked_watermark
 
 WAIT_MS: Final = 1.0
+
+Taken: TypeAlias = list[Record] | Bundle | Watermark | StreamStatus | None
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +54,7 @@ class FunctionReader(SplitReader):
         self._handover = Handover(source.queue_records)
         self._thread: threading.Thread | None = None
 
-    def poll(self, limit: int) -> list[Record] | Bundle | None:
+    def poll(self, limit: int) -> "Taken":
         if self._thread is None:
             # A daemon: a function that does not end must not keep the process alive.
             self._thread = threading.Thread(
@@ -112,6 +116,7 @@ class SourceContext:
 
     def __init__(self, handover: "Handover") -> None:
         self._put = handover.put
+        self._say = handover.say
 
     def collect(self, element: Record) -> None:
         """Send one record; waits while those behind are slower."""
@@ -119,7 +124,20 @@ class SourceContext:
 
     def collect_with_timestamp(self, element: Record, timestamp: int) -> None:
         """Send one record with its event time in milliseconds."""
+        if type(timestamp) is not int:
+            raise TypeError(
+                f"collect_with_timestamp() was given the timestamp {timestamp!r}; "
+                f"give whole milliseconds since 1970 as an int"
+            )
         self._put(element, timestamp)
+
+    def emit_watermark(self, mark: Watermark) -> None:
+        """No record with this timestamp or an earlier one follows."""
+        self._say(checked_watermark(mark, "a source function"))
+
+    def mark_as_temporarily_idle(self) -> None:
+        """Nobody shall wait for this source until its next record or watermark."""
+        self._say(StreamStatus(active=False))
 
 
 class Handover:
@@ -130,6 +148,9 @@ class Handover:
         self._room = threading.Condition(threading.Lock())
         self._records: list[Record] = []
         self._timestamps: list[int | None] = []
+        self._said: deque[tuple[int, Watermark | StreamStatus]] = deque()
+        """With the number of records, counted from the first, that come before it."""
+        self._taken = 0
         self._error: Exception | None = None
         self._ended = False
         self._closed = False
@@ -137,12 +158,15 @@ class Handover:
     def put(self, record: Record, timestamp: int | None) -> None:
         """Called by the function; waits for room."""
         with self._room:
-            while len(self._records) >= self._bound and not self._closed:
-                self._room.wait()
-            if self._closed:
-                raise _Unwind
+            self._await_room()
             self._records.append(record)
             self._timestamps.append(timestamp)
+
+    def say(self, what: Watermark | StreamStatus) -> None:
+        """Called by the function, between records; waits for room too."""
+        with self._room:
+            self._await_room()
+            self._said.append((self._taken + len(self._records), what))
 
     def end(self, error: Exception | None) -> bool:
         """The function has ended; False: nobody will ask how."""
@@ -151,17 +175,23 @@ class Handover:
             self._error = error
             return not self._closed
 
-    def take(self, limit: int) -> list[Record] | Bundle | None:
+    def take(self, limit: int) -> Taken:
         """What is there, up to ``limit``; after the last record the error or None."""
         with self._room:
+            if self._is_full:
+                self._room.notify_all()
+            if self._said:
+                before = self._said[0][0] - self._taken
+                if not before:
+                    return self._said.popleft()[1]
+                limit = min(limit, before)
             records, timestamps = self._records[:limit], self._timestamps[:limit]
             if not records:
                 if self._error is not None:
                     raise self._error
                 return None if self._ended else []
-            if len(self._records) >= self._bound:
-                self._room.notify_all()
             del self._records[:limit], self._timestamps[:limit]
+            self._taken += len(records)
         if timestamps.count(None) == len(timestamps):
             return records
         return Bundle(records, timestamps)
@@ -172,8 +202,19 @@ class Handover:
             self._closed = True
             self._records.clear()
             self._timestamps.clear()
+            self._said.clear()
             self._room.notify_all()
             return self._ended
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self._records) + len(self._said) >= self._bound
+
+    def _await_room(self) -> None:
+        while self._is_full and not self._closed:
+            self._room.wait()
+        if self._closed:
+            raise _Unwind
 
 
 class _Unwind(BaseException):

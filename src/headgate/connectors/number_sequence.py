@@ -20,6 +20,7 @@ class NumberSequenceSource(Source):
     end: int
 
     bounded = True
+    untimed = True
 
     def __post_init__(self) -> None:
         if self.start > self.end:

@@ -46,6 +46,7 @@ class SocketTextSource(Source):
     errors: str = "strict"
 
     bounded = False
+    untimed = True
 
     def __post_init__(self) -> None:
         check_text("SocketTextSource", self.encoding, self.errors, self.max_line_bytes)

@@ -19,8 +19,10 @@ from headgate.base.messages import (
     Failure,
     Placed,
     Shutdown,
+    TimeAnnounced,
 )
 from headgate.base.states import TaskState
+from headgate.control.alignment import Alignment
 from headgate.control.deployment import Placement, RunPlan
 from headgate.control.life import LIFE, Happening, JobState
 
@@ -57,7 +59,7 @@ class Send:
     """Tell the task manager of this slot."""
 
     slot: int
-    message: Deploy | Placed | Cancel | Shutdown
+    message: Deploy | Placed | TimeAnnounced | Cancel | Shutdown
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,7 @@ class JobRun:
         self._tasks = {task.id: task for task in plan.tasks}
         self._times = times
         self._placement = Placement(plan)
+        self._alignment = Alignment(plan.run)
         self._here: list[int] = []  # slots whose task manager is there
         self._gone: list[int] = []
         self._outcome = Outcome(JobState.FAILED)
@@ -164,7 +167,7 @@ class JobRun:
         if self.state.is_ending and failure is not None and failure.is_consequence:
             state = TaskState.CANCELLED  # its neighbour was cancelled a moment before it
         self.states[task] = state
-        effects: list[Effect] = []
+        effects = self._announce(self._alignment.ended(task)) if state.has_ended else []
         if state is TaskState.FINISHED and not self.state.is_ending:
             effects += self._carry_out(self._placement.finished(self._tasks[task].vertex))
         elif state is TaskState.FAILED:
@@ -174,6 +177,16 @@ class JobRun:
             cause = Failure("unknown", "the task was cancelled by its task manager")
             return self._fail(cause, task, Rank.CONSEQUENCE, now_ms)
         return effects + self._look_around(now_ms)
+
+    def time_reported(
+        self, run: str, task: str, group: str, watermark_ms: int | None
+    ) -> list[Effect]:
+        """A source task tells its group how far it is; None: it is idle."""
+        known = self.states.get(task)
+        if run != self.plan.run or known is None or known.has_ended or self.state.has_ended:
+            return []
+        slot = self._tasks[task].slot
+        return self._announce(self._alignment.reported(group, task, slot, watermark_ms))
 
     def failed(self, failure: Failure, now_ms: float) -> list[Effect]:
         """Whoever has started the task managers says that they, or some of them, have failed."""
@@ -265,6 +278,7 @@ class JobRun:
             return self._end(Happening.COMPLETED)
         if self.state is JobState.DEPLOYING and self._all_started():
             self._happened(Happening.STARTED)
+            return self._announce(self._alignment.all_started())
         return []
 
     def _all_started(self) -> bool:
@@ -274,6 +288,9 @@ class JobRun:
         return self._placement.is_complete and not any(
             state in waiting for state in self.states.values()
         )
+
+    def _announce(self, told: list[tuple[int, TimeAnnounced]]) -> list[Effect]:
+        return [Send(slot, message) for slot, message in told if slot in self._here]
 
     def _carry_out(self, orders: list[tuple[int, Deploy | Placed]]) -> list[Effect]:
         for _, order in orders:

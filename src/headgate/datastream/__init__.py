@@ -1,7 +1,19 @@
 """Environment, streams, functions, under the names of ``pyflink.datastream``. Re-exports only."""
 
+from headgate.api import async_retry_predicates
+from headgate.api.async_data_stream import AsyncDataStream
+from headgate.api.async_functions import AsyncFunction, AsyncRetryPredicate, AsyncRetryStrategy
+from headgate.api.broadcast import BroadcastStream
+from headgate.api.broadcast_functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction
+from headgate.api.cached import CachedDataStream
+from headgate.api.checkpointed import CheckpointedFunction
+from headgate.api.checkpointing import (
+    CheckpointConfig,
+    CheckpointingMode,
+    ExternalizedCheckpointRetention,
+)
 from headgate.api.configuration import RuntimeExecutionMode
-from headgate.api.connected import ConnectedStreams
+from headgate.api.connected import BroadcastConnectedStream, ConnectedStreams
 from headgate.api.datastream import DataStream, SplitStream
 from headgate.api.environment import StreamExecutionEnvironment
 from headgate.api.functions import (
@@ -15,38 +27,99 @@ from headgate.api.functions import (
     KeyedProcessFunction,
     KeySelector,
     MapFunction,
+    NullByteKeySelector,
     Partitioner,
     ProcessFunction,
+    ProcessJoinFunction,
     ReduceFunction,
     SinkFunction,
     SourceFunction,
 )
+from headgate.api.joined import CoGroupedStreams, JoinedStreams
 from headgate.api.keyed import KeyedStream
 from headgate.api.sinks import CloseableIterator, DataStreamSink
-from headgate.api.slots import SlotSharingGroup
+from headgate.api.slots import MemorySize, SlotSharingGroup
 from headgate.api.source import Sink, SinkWriter, Source, SplitReader
+from headgate.api.state_backend import (
+    CheckpointStorage,
+    EmbeddedRocksDBStateBackend,
+    FileSystemCheckpointStorage,
+    HashMapStateBackend,
+    JobManagerCheckpointStorage,
+    StateBackend,
+)
+from headgate.api.window_functions import (
+    AggregateFunction,
+    AllWindowFunction,
+    CoGroupFunction,
+    FlatJoinFunction,
+    JoinFunction,
+    ProcessAllWindowFunction,
+    ProcessWindowFunction,
+    WindowFunction,
+)
+from headgate.api.windowed import AllWindowedStream, WindowedStream
+from headgate.base.elements import Watermark
 from headgate.core.chain.runtime import RuntimeContext
 from headgate.core.chain.tags import OutputTag
+from headgate.core.chain.timer_service import TimeDomain, TimerService
+from headgate.core.window.assigners import MergingWindowAssigner, WindowAssigner
+from headgate.core.window.triggers import Trigger, TriggerResult
+from headgate.core.window.window import CountWindow, GlobalWindow, TimeWindow, Window
 
 __all__ = [
+    "AggregateFunction",
+    "AllWindowFunction",
+    "AllWindowedStream",
+    "AsyncDataStream",
+    "AsyncFunction",
+    "AsyncRetryPredicate",
+    "AsyncRetryStrategy",
+    "BroadcastConnectedStream",
+    "BroadcastProcessFunction",
+    "BroadcastStream",
+    "CachedDataStream",
+    "CheckpointConfig",
+    "CheckpointStorage",
+    "CheckpointedFunction",
+    "CheckpointingMode",
     "CloseableIterator",
     "CoFlatMapFunction",
+    "CoGroupFunction",
+    "CoGroupedStreams",
     "CoMapFunction",
     "CoProcessFunction",
     "ConnectedStreams",
+    "CountWindow",
     "DataStream",
     "DataStreamSink",
+    "EmbeddedRocksDBStateBackend",
+    "ExternalizedCheckpointRetention",
+    "FileSystemCheckpointStorage",
     "FilterFunction",
+    "FlatJoinFunction",
     "FlatMapFunction",
     "Function",
+    "GlobalWindow",
+    "HashMapStateBackend",
+    "JobManagerCheckpointStorage",
+    "JoinFunction",
+    "JoinedStreams",
     "KeySelector",
+    "KeyedBroadcastProcessFunction",
     "KeyedCoProcessFunction",
     "KeyedProcessFunction",
     "KeyedStream",
     "MapFunction",
+    "MemorySize",
+    "MergingWindowAssigner",
+    "NullByteKeySelector",
     "OutputTag",
     "Partitioner",
+    "ProcessAllWindowFunction",
     "ProcessFunction",
+    "ProcessJoinFunction",
+    "ProcessWindowFunction",
     "ReduceFunction",
     "RuntimeContext",
     "RuntimeExecutionMode",
@@ -58,5 +131,17 @@ __all__ = [
     "SourceFunction",
     "SplitReader",
     "SplitStream",
+    "StateBackend",
     "StreamExecutionEnvironment",
+    "TimeDomain",
+    "TimeWindow",
+    "TimerService",
+    "Trigger",
+    "TriggerResult",
+    "Watermark",
+    "Window",
+    "WindowAssigner",
+    "WindowFunction",
+    "WindowedStream",
+    "async_retry_predicates",
 ]

@@ -7,6 +7,7 @@ from ipaddress import ip_address
 
 from headgate.base.messages import Address, ControlTimes
 from headgate.base.settings import ExchangeSettings
+from headgate.base.state_settings import StateSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,7 @@ class Contact:
     """The worker's other memory, of which the exchange takes its fraction."""
     python_path: tuple[str, ...] = ()
     """Where the driver finds modules, if the worker is on the same machine."""
+    state: StateSettings = field(default_factory=StateSettings)
 
     @property
     def driver(self) -> str:

@@ -13,6 +13,7 @@ from headgate.base.messages import (
     Metrics,
     TaskChanged,
     TaskFigures,
+    TimeReported,
     ToDriver,
 )
 from headgate.base.states import TaskState
@@ -138,6 +139,8 @@ class Run:
             case TaskChanged(run, task, state, failure):
                 log.debug("run %s: task %s is %s", run, task, state.value)
                 self._tell(lambda: self._machine.task_changed(run, task, state, failure, now_ms()))
+            case TimeReported(run, task, group, watermark_ms):
+                self._tell(lambda: self._machine.time_reported(run, task, group, watermark_ms))
             case Metrics(run, figures) if run == str(self.key):
                 with self._lock:
                     self._figures.update((one.task, one) for one in figures)

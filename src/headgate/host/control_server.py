@@ -26,6 +26,7 @@ from headgate.base.messages import (
     TaskManagerFailed,
 )
 from headgate.base.settings import ExchangeSettings
+from headgate.base.state_settings import StateSettings
 from headgate.control.deployment import RunPlan
 from headgate.host.contact import Contact, local_path
 from headgate.host.control_peer import Peer
@@ -108,12 +109,25 @@ class ControlServer:
             own = times or self._times
             self._jobs[job] = _Job(secret, make_plan, on_ended, on_metrics, lazy, own)
 
-    def contact(self, job: str, settings: ExchangeSettings, stage: str = "") -> Contact:
+    def contact(
+        self,
+        job: str,
+        settings: ExchangeSettings,
+        stage: str = "",
+        state: StateSettings | None = None,
+    ) -> Contact:
         """What the workers of a job need."""
         entry = self._jobs[job]
         path = local_path(self.address)
         return Contact(
-            self.address, job, entry.secret, settings, entry.times, stage, python_path=path
+            self.address,
+            job,
+            entry.secret,
+            settings,
+            entry.times,
+            stage,
+            python_path=path,
+            state=state or StateSettings(),
         )
 
     def begin(self, job: str, stage: str = "") -> Run:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 
 from headgate.base.errors import TaskCancelled
 from headgate.base.messages import TaskFigures
@@ -20,10 +21,12 @@ from headgate.core.egress.writer import RecordWriter
 from headgate.core.exchange.directory import Address
 from headgate.core.ingress.gate import Gate, InputGate
 from headgate.core.ingress.union import UnionGate
+from headgate.core.state.backend import Backends
 from headgate.core.task.environment import Environment, Here, Input, There, Unplaced
 from headgate.core.task.inputs import NetworkInput
 from headgate.core.task.processors import Clock, InputProcessor, Processor, SourceProcessor
 from headgate.core.task.task import Task
+from headgate.host.async_calls import LoopCalls
 from headgate.host.baton import Baton, Turn
 from headgate.host.exchange import Exchange
 from headgate.host.loop import now_ms
@@ -32,6 +35,7 @@ from headgate.plan.execution_graph import ChannelSpec, OutputSpec, TaskSpec
 from headgate.plan.job_graph import JobVertex
 
 Report = Callable[[str, TaskState, BaseException | None], None]
+OnTime = Callable[[str, str, int | None], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +68,18 @@ class Deployment:
         info: JobInfo,
         report: Report,
         again: Callable[[], Mapping[int, JobVertex]] | None = None,
+        backends: Backends | None = None,
     ) -> None:
         """``again`` makes the vertices anew: tasks of the same vertex share no function."""
         self._exchange = exchange
         self._again = again
+        self._backends = backends
         self._used: set[int] = set()
         self._vertices = vertices
         self._info = info
         self._report = report
+        self.on_time: OnTime = lambda task, group, watermark_ms: None
+        """Told by source tasks that are aligned with a group; from their threads."""
         self._deployed: list[_Deployed] = []
         self._unplaced: dict[str, list[tuple[Gate, int]]] = {}
         self._cancelled = False
@@ -98,6 +106,12 @@ class Deployment:
             place = self._place(address)
             for gate, index in self._unplaced.pop(producer, ()):
                 environment.place(gate, index, place)
+
+    def announce(self, group: str, watermark_ms: int | None) -> None:
+        """The slowest source of a group is this far; None: there is nobody to wait for."""
+        with self._exchange.inside():
+            for one in self._deployed:
+                one.task.time_announced(group, watermark_ms)
 
     def cancel(self) -> None:
         """End all tasks; ``report`` tells when they have ended."""
@@ -150,15 +164,7 @@ class Deployment:
         undo: ExitStack,
     ) -> _Deployed:
         vertex = self._vertex(spec.vertex)
-        info = TaskInfo(
-            self._info.job,
-            vertex.name,
-            spec.subtask,
-            vertex.parallelism,
-            vertex.max_parallelism,
-            self._info.attempt,
-            self._info.parameters,
-        )
+        info = self._task_info(spec, vertex)
         seat = self._exchange.seat(f"{vertex.name[:80]} ({spec.subtask + 1}/{vertex.parallelism})")
         loan = BatonLoan(self._exchange.baton, seat.turn)
         waits = _Waits(seat)
@@ -175,10 +181,35 @@ class Deployment:
         processor = self._create_processor(
             environment, vertex, spec, chain, gates, loan, clock, seat
         )
-        task = Task(info, chain, processor, gates, writers, loan, clock, seat.wake)
+        task = Task(
+            info,
+            chain,
+            processor,
+            gates,
+            writers,
+            loan,
+            clock,
+            seat.wake,
+            self._backends,
+            async_calls=partial(LoopCalls, self._exchange.loop.post, seat.turn.name),
+            wait=seat.wait,
+            spills=self._exchange.files,
+        )
         task.on_state = lambda state, error: self._report(spec.id, state, error)
+        task.on_time = lambda group, watermark_ms: self.on_time(spec.id, group, watermark_ms)
         waits.task = task
         return _Deployed(spec, seat, task, [writer.partition for writer in writers])
+
+    def _task_info(self, spec: TaskSpec, vertex: JobVertex) -> TaskInfo:
+        return TaskInfo(
+            self._info.job,
+            vertex.name,
+            spec.subtask,
+            vertex.parallelism,
+            vertex.max_parallelism,
+            self._info.attempt,
+            self._info.parameters,
+        )
 
     def _vertex(self, number: int) -> JobVertex:
         if number in self._used and self._again is not None:
@@ -331,4 +362,5 @@ def _figures(one: _Deployed) -> TaskFigures:
         input_watermarks_ms=(seen.watermark_in_ms,),
         output_watermark_ms=seen.watermark_out_ms,
         records_made=sum(o.records_out for o in seen.operators[:1]) if not one.spec.gates else 0,
+        user=seen.user,
     )

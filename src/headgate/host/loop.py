@@ -1,7 +1,8 @@
 """The loop: polls sockets, fires timers, flushes connections that have something to send.
 
 It is no thread. Whoever holds the baton calls ``poll``: without waiting between two steps, or with
-waiting when nothing else is to be done. Everything in here happens inside the baton, but ``nudge``.
+waiting when nothing else is to be done. Everything in here happens inside the baton, but ``nudge``
+and ``post``.
 """
 
 import heapq
@@ -9,6 +10,7 @@ import logging
 import select
 import socket
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
@@ -50,6 +52,7 @@ class Loop:
         self._pollables: dict[int, Pollable] = {}
         self._dirty: list[Flushable] = []
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
+        self._posted: deque[Callable[[], None]] = deque()
         self._number = count()
         self._nudged, self._nudger = socket.socketpair()
         self._nudged.setblocking(False)
@@ -77,6 +80,8 @@ class Loop:
             elif fd == self._nudged.fileno():
                 with suppress(BlockingIOError):
                     self._nudged.recv(4096)
+                while self._posted:
+                    self._guard(self._posted.popleft())
         if self._dirty:
             self._flush()
 
@@ -92,6 +97,11 @@ class Loop:
         """Wake whoever waits in ``poll``; any thread may call this."""
         with suppress(BlockingIOError, OSError):
             self._nudger.send(b"\0")
+
+    def post(self, call: Callable[[], None]) -> None:
+        """Call back inside the baton, soon; any thread may call this."""
+        self._posted.append(call)
+        self.nudge()
 
     def add(self, fd: int, pollable: Pollable, mask: int = READ) -> None:
         self._pollables[fd] = pollable

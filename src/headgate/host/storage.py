@@ -10,9 +10,9 @@ import os
 import shutil
 import struct
 import tempfile
+import threading
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cached_property
 from itertools import count
 from pathlib import Path
 from typing import BinaryIO, Final, Protocol
@@ -37,10 +37,15 @@ class FileRoom:
         self._parent = parent
         self._numbers = count()
         self._storage = storage
+        self._path: Path | None = None
+        self._making = threading.Lock()
 
-    @cached_property
+    @property
     def path(self) -> Path:
-        return Path(tempfile.mkdtemp(prefix="headgate-", dir=self._parent))
+        with self._making:  # several tasks may need it first
+            if self._path is None:
+                self._path = Path(tempfile.mkdtemp(prefix="headgate-", dir=self._parent))
+            return self._path
 
     def make_store(self, partition: PartitionId, index: int) -> Store:
         """A fresh store for one blocking subpartition."""
@@ -52,8 +57,8 @@ class FileRoom:
         return SpillFile(self.path / f"spill-{next(self._numbers)}")
 
     def close(self) -> None:
-        if "path" in vars(self):
-            shutil.rmtree(self.path, ignore_errors=True)
+        if self._path is not None:
+            shutil.rmtree(self._path, ignore_errors=True)
 
 
 class SpillFile:

@@ -32,10 +32,14 @@ from headgate.base.messages import (
     Shutdown,
     TaskChanged,
     TaskManagerFailed,
+    TimeAnnounced,
+    TimeReported,
     ToTaskManager,
 )
 from headgate.base.settings import ExchangeSettings
 from headgate.base.states import TaskState
+from headgate.core.state.backend import Backends
+from headgate.host.backends import open_backends
 from headgate.host.contact import Contact
 from headgate.host.control_client import ControlLine, Lost
 from headgate.host.deployment import Deployment, JobInfo
@@ -91,6 +95,7 @@ def run_task_manager(
 
     with ControlLine(contact, inbox.put, unheard) as line, ExitStack() as end:
         try:
+            backends = end.enter_context(open_backends(contact.state))
             settings = replace(contact.settings, bind_host=_data_host(contact.settings, line))
             exchange = Exchange(settings, contact.secret, heap_bytes=contact.heap_bytes)
         except Exception as error:
@@ -100,7 +105,7 @@ def run_task_manager(
         host, port = exchange.address[:2]
         address = (line.local_host if host in _WILDCARDS else host, port)
         line.send(Register(contact.stage, slot, address, os.getpid(), socket.gethostname()))
-        manager = TaskManager(contact, line, exchange, address, inbox, may_exit)
+        manager = TaskManager(contact, line, exchange, address, inbox, may_exit, backends)
         with rare_collections():
             manager.serve()
     if strays := _threads(SOURCE_THREAD):
@@ -119,6 +124,7 @@ class TaskManager:
         address: Address,
         inbox: "queue.SimpleQueue[Mail]",
         may_exit: bool,
+        backends: Backends | None = None,
     ) -> None:
         self._contact = contact
         self._times = contact.times
@@ -127,6 +133,7 @@ class TaskManager:
         self._address = address
         self._inbox = inbox
         self._may_exit = may_exit
+        self._backends = backends
         self._deployment: Deployment | None = None
         self._run = ""
         self._open: dict[str, TaskState] = {}  # tasks that have not ended
@@ -177,6 +184,9 @@ class TaskManager:
                 self._guard(lambda: self._deploy(mail), tasks)
             case Placed():
                 self._guard(lambda: self._place(mail), list(self._open))
+            case TimeAnnounced():
+                if self._deployment is not None:
+                    self._deployment.announce(mail.group, mail.watermark_ms)
             case Cancel():
                 log.info("run %s is cancelled: %s", mail.run, mail.reason)
                 self._cancel(self._times.cancel_ms)
@@ -201,8 +211,14 @@ class TaskManager:
             info = JobInfo(order.job, order.attempt, order.parameters, self._times.marker_ms)
             code = order.code
             self._deployment = Deployment(
-                self._exchange, unship(code), info, self._report, lambda: unship(code)
+                self._exchange,
+                unship(code),
+                info,
+                self._report,
+                lambda: unship(code),
+                self._backends,
             )
+            self._deployment.on_time = self._tell_time
         self._deployment.deploy([spec_of(task) for task in order.tasks], order.places)
 
     def _place(self, order: Placed) -> None:
@@ -240,6 +256,10 @@ class TaskManager:
     def _report(self, task: str, state: TaskState, error: BaseException | None) -> None:
         """Called on the threads of the tasks."""
         self._inbox.put(Reported(task, state, error))
+
+    def _tell_time(self, task: str, group: str, watermark_ms: int | None) -> None:
+        """Called on the threads of source tasks."""
+        self._line.send(TimeReported(self._run, task, group, watermark_ms))
 
     def _tell(self, task: str, state: TaskState, error: BaseException | None) -> None:
         if task not in self._open:

@@ -176,6 +176,7 @@ class _Builder:
                     make=node.make,
                     outputs=tuple(outputs),
                     selectors=node.selectors,
+                    types=node.types,
                 )
             )
         specs = tuple(map(self._partition, crossing))
@@ -194,8 +195,11 @@ class _Builder:
         )
 
     def _serializer(self, edge: StreamEdge) -> Serializer | None:
-        """The node's own is for the records of its main output; those of others may be anything."""
-        return self._graph.nodes[edge.source].serializer if edge.tag is None else None
+        """The node's own is for its main output; otherwise that of the declared type, if any."""
+        node = self._graph.nodes[edge.source]
+        if node.serializer is not None and edge.tag is None:
+            return node.serializer
+        return None if node.types is None else node.types.serializer(edge.tag)
 
     def _edge(self, head: int, output: int, number: int) -> JobEdge:
         edge, ship = self._graph.edges[number], self._ships[number]

@@ -59,12 +59,13 @@ def global_() -> Ship:
     return Ship("GLOBAL", _global)
 
 
-def hash_by(key_of: Callable[[Record], Key], max_parallelism: int = 128) -> Ship:
+def hash_by(key_of: Callable[[Record], Key], max_parallelism: int = 128, reader: str = "") -> Ship:
     """Equal keys to the same task, by key group.
 
-    ``max_parallelism`` is replaced by the consumer's when the job graph is built.
+    ``max_parallelism`` and ``reader`` are replaced by those of the consumer when the job graph is
+    built.
     """
-    return Ship("HASH", partial(_keyed, key_of, max_parallelism), key_of=key_of)
+    return Ship("HASH", partial(_keyed, key_of, max_parallelism, reader), key_of=key_of)
 
 
 def custom(partitioner: Callable[[Key, int], int], key_of: Callable[[Record], Key]) -> Ship:
@@ -86,7 +87,7 @@ def settled(graph: StreamGraph, edge: StreamEdge) -> Ship:
             target.name,
         )
     if ship.key_of is not None:
-        return hash_by(ship.key_of, target.max_parallelism)
+        return hash_by(ship.key_of, target.max_parallelism, target.name)
     return ship
 
 
@@ -109,8 +110,10 @@ def _global(subtask: int) -> Router:
     return Global()
 
 
-def _keyed(key_of: Callable[[Record], Key], max_parallelism: int, subtask: int) -> Router:
-    return Keyed(key_of, max_parallelism)
+def _keyed(
+    key_of: Callable[[Record], Key], max_parallelism: int, reader: str, subtask: int
+) -> Router:
+    return Keyed(key_of, max_parallelism, reader)
 
 
 def _custom(

@@ -13,6 +13,7 @@ from typing import Final
 from headgate.base.elements import Key, Record, Serializer
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.spec import Selector
+from headgate.core.chain.typed import OutputTypes
 from headgate.core.egress.router import Router
 from headgate.plan.table import aligned
 
@@ -79,10 +80,12 @@ class StreamNode:
     buffer_timeout_ms: int | None = None
     """None: the job's."""
     serializer: Serializer | None = None
-    """Of its records where they leave the task; None: pickle."""
+    """Of its main records where they leave the task; None: what the declared type says."""
     selectors: tuple[Selector, ...] = ()
     functions: tuple[tuple[str, object], ...] = ()
     """The user's objects in it by role ("map function", …), so that an error can name them."""
+    types: OutputTypes | None = None
+    """What its records are coerced to; None: nothing was declared."""
 
     @property
     def title(self) -> str:

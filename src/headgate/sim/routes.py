@@ -18,8 +18,8 @@ from headgate.core.egress.router import (
     Rescale,
     RoundRobin,
     Router,
-    key_group,
 )
+from headgate.core.state.key_groups import key_group
 
 MAX_PARALLELISM = 128
 

@@ -80,9 +80,8 @@ def to_dataframe(program: Program, node: int) -> "DataFrame":
 def barrier_plan(ready: Prepared, program: Program, schema: Any, outlet: str | None) -> "DataFrame":
     """The barrier stage with the task managers of a job, and its DataFrames as input."""
     inputs = list(_inputs(program, ready.graph))
-    contact = ready.driver.control.contact(ready.job_id, ready.settings)
     tokens = tuple(source.token for source, _ in inputs)
-    process = FrameProcess(contact, tokens, outlet)
+    process = FrameProcess(ready.contact, tokens, outlet, ready.luggage)
     frames = [frame for _, frame in inputs]
     session = frames[0].dataframe.sparkSession if frames else ready.session
 

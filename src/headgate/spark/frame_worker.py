@@ -19,6 +19,7 @@ from headgate.connectors.border import Border
 from headgate.host.contact import Contact
 from headgate.host.task_manager import run_task_manager
 from headgate.spark.frame_plan import sort_parts
+from headgate.spark.luggage import Luggage
 from headgate.spark.worker import at_stage, spark_place
 
 JOIN_S: Final = 60.0
@@ -35,11 +36,12 @@ class FrameProcess:
     inlets: tuple[str, ...]
     outlet: str | None = None
     """None: nothing but the job's own sinks gets its records, and its coordinator its failure."""
+    luggage: Luggage = Luggage()
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         slot, stage = spark_place()
         contact = self.contact if self.outlet is None else at_stage(self.contact, stage)
-        with Border(self.inlets, self.outlet) as border:
+        with self.luggage.unpacked(), Border(self.inlets, self.outlet) as border:
             sort = partial(sort_parts, len(self.inlets))
             feeder = _start("headgate-feeder", lambda: border.feed(batches, sort))
             manager = _TaskManager(contact, slot, border.end)

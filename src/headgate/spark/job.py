@@ -93,14 +93,21 @@ class SparkJob:
         return self.run.figures
 
     def metrics(self) -> Mapping[str, object]:
-        """Figures by name: ``<vertex>.<subtask>.<figure>``."""
+        """Figures by name: ``<vertex>.<subtask>.<figure>``.
+
+        Those of the user's functions: ``<vertex>.<subtask>.<operator>.<groups>.<name>.<part>``.
+        """
         names = {vertex.id: vertex.name for vertex in self.graph.vertices}
-        return {
-            f"{names[one.vertex]}.{one.subtask}.{key}": getattr(one, key)
-            for one in self.figures()
-            for key in one.__struct_fields__
-            if key not in ("task", "vertex", "subtask")
-        }
+        found: dict[str, object] = {}
+        for one in self.figures():
+            task = f"{names[one.vertex]}.{one.subtask}"
+            for key in one.__struct_fields__:
+                if key not in ("task", "vertex", "subtask", "user"):
+                    found[f"{task}.{key}"] = getattr(one, key)
+            for figure in one.user:
+                name = ".".join((task, figure.operator, *figure.scope, figure.name))
+                found.update({f"{name}.{part}": value for part, value in figure.values.items()})
+        return found
 
     def cancel(self, reason: str = "the user asked for it") -> None:
         """Ask all tasks to end; returns when they have."""

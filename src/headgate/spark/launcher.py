@@ -11,7 +11,10 @@ from headgate.base.errors import SessionFailed
 from headgate.base.job_errors import SlotsShort
 from headgate.base.messages import ControlTimes
 from headgate.base.settings import ExchangeSettings, JobSettings, ProgressShown
+from headgate.base.state_settings import StateSettings
 from headgate.control.deployment import RunPlan
+from headgate.host.backends import check_backend
+from headgate.host.contact import Contact
 from headgate.host.control_run import OnEnded, RunKey
 from headgate.host.orders import plan_run
 from headgate.host.results import Uplink
@@ -21,8 +24,9 @@ from headgate.plan.placement import place
 from headgate.spark.collecting import DriverSink
 from headgate.spark.driver import Driver, driver_for
 from headgate.spark.job import SparkJob, end_jobs
+from headgate.spark.luggage import Luggage, pack
 from headgate.spark.python_files import add_python_files
-from headgate.spark.session import Slots, await_slots, find_session, slots
+from headgate.spark.session import Slots, await_slots, check_python, find_session, slots
 from headgate.spark.worker import TaskManagerProcess
 
 if TYPE_CHECKING:
@@ -50,6 +54,13 @@ class Prepared:
     slots: int
     settings: ExchangeSettings
     uplinks: tuple[Uplink, ...]
+    state: StateSettings
+    luggage: Luggage
+
+    @property
+    def contact(self) -> Contact:
+        """What the workers of the job need."""
+        return self.driver.control.contact(self.job_id, self.settings, state=self.state)
 
     def close(self) -> None:
         """The job has ended: nobody registers or delivers for it any more."""
@@ -68,12 +79,16 @@ def prepare(
     """Everything that can go wrong before Spark is asked goes wrong here."""
     graph = build_job_graph(program.graph)
     settings = ExchangeSettings.parse(program.configuration)
+    state = StateSettings.parse(program.configuration)
+    check_backend(state)
     needed = place(graph).slots
     ship_code(program, graph)  # a function that cannot travel is told before Spark is started
     session = find_session(program.configuration)
     check_session(session, needed)
     add_python_files(session, program.python_files)
+    luggage = pack(session, program)
     job = JobSettings.parse(program.configuration)
+    check_python(session, job.python_executable)
     driver = driver_for(session, job)
     uplinks = connect_sinks(program, driver)
     code = ship_code(program, graph)
@@ -89,7 +104,7 @@ def prepare(
         marker_ms=job.marker_interval_ms,
     )
     driver.control.open_job(job_id, secret, make_plan, on_ended=on_ended, lazy=lazy, times=times)
-    ready = Prepared(session, driver, job_id, graph, needed, settings, uplinks)
+    ready = Prepared(session, driver, job_id, graph, needed, settings, uplinks, state, luggage)
     if not lazy:
         try:
             driver.slots.reserve(session, job_id, needed)
@@ -145,7 +160,7 @@ def _submission(program: Program, ready: Prepared) -> Callable[[], Any]:
             ready.close()
             raise
         return plan.collect
-    process = TaskManagerProcess(ready.driver.control.contact(ready.job_id, ready.settings))
+    process = TaskManagerProcess(ready.contact, ready.luggage)
 
     def submit() -> Any:
         context = ready.session.sparkContext

@@ -33,9 +33,14 @@ def add_python_files(session: "SparkSession", paths: Iterable[str]) -> None:
 @cache  # Spark refuses another file with the name of one that it has
 def zipped(folder: str) -> str:
     """A zip of this folder that is there as long as this process, for executors fetch it late."""
+    return zip_folder(Path(folder), Path(scratch_folder()))
+
+
+def scratch_folder() -> str:
+    """A new folder that is gone with this process."""
     scratch = tempfile.mkdtemp(prefix="headgate-")
     atexit.register(shutil.rmtree, scratch, ignore_errors=True)
-    return zip_folder(Path(folder), Path(scratch))
+    return scratch
 
 
 def zip_folder(folder: Path, target: Path) -> str:

@@ -10,6 +10,7 @@ the first: Headgate cancels its own job when the interrupt reaches it.
 import os
 import re
 import shlex
+import shutil
 import socket
 import sys
 import time
@@ -34,6 +35,7 @@ LOOPBACK: Final = "127.0.0.1"
 FEWEST_CORES: Final = 4
 CONNECT_TIMEOUT_S: Final = 5.0
 LOG_FILE: Final = "log4j2.properties"
+PYTHON: Final = "python.executable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,16 @@ def check_version() -> None:
         raise SparkMissing(found)
 
 
+def check_python(session: "SparkSession", executable: str) -> None:
+    """Refuse another Python than the one that the session's workers run; none: as it is."""
+    context: Any = session.sparkContext
+    if executable and shutil.which(executable) != shutil.which(context.pythonExec):
+        raise SessionFailed(
+            f"{PYTHON} is {executable}, but the Spark session that runs already has "
+            f"{context.pythonExec}; set it before the session is made, or set PYSPARK_PYTHON"
+        )
+
+
 def slots(session: "SparkSession") -> Slots:
     """How many barrier tasks fit into the session's executors as they are now, and how many run."""
     context: Any = session.sparkContext
@@ -161,11 +173,18 @@ def _start(settings: Mapping[str, str], cores: int | None) -> "SparkSession":
     master = given.get("spark.master") or _configured_master(files)
     if master and not master.startswith("local"):
         _check_master(master)
-        return _build({**_quiet_options(), **files, **options, "spark.master": master})
+        with _environment(**({"PYSPARK_PYTHON": settings[PYTHON]} if PYTHON in settings else {})):
+            return _build({**_quiet_options(), **files, **options, "spark.master": master})
     cores = cores or max(FEWEST_CORES, os.cpu_count() or 1)
     options = {**_quiet_options(), **_local_options(), **files, **options}
     options["spark.master"] = master or f"local[{cores}]"
-    with _environment(PYSPARK_PYTHON=sys.executable, SPARK_LOCAL_IP=LOOPBACK):
+    python = settings.get(PYTHON) or sys.executable
+    if PYTHON in settings and shutil.which(python) is None:
+        raise SessionFailed(
+            f"{PYTHON} is {python}, which is no program here; one within an archive does not work, "
+            f"because Spark starts its workers first"
+        )
+    with _environment(PYSPARK_PYTHON=python, SPARK_LOCAL_IP=LOOPBACK):
         return _build(options)
 
 

@@ -4,7 +4,7 @@ insists on its law.
 `run` drives one operator through its whole life; `open_operator` leaves it to the test.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from headgate.base.elements import (
@@ -81,17 +81,47 @@ class StrictLoan:
         self.lent = False
 
 
+class HandClock:
+    """A clock that stands until it is moved; ``mails`` are what was asked for later."""
+
+    def __init__(self, now_ms: int = NOW_MS) -> None:
+        self.now_ms = now_ms
+        self.mails: list[tuple[float, Callable[[], None]]] = []
+        self.asked = 0
+
+    def later(self, delay_ms: float, action: Callable[[], None]) -> None:
+        self.asked += 1
+        self.mails.append((self.now_ms + delay_ms, action))
+
+    def move_to(self, now_ms: int) -> None:
+        """Run what is due on the way, at its time."""
+        while due := [mail for mail in self.mails if mail[0] <= now_ms]:
+            first = min(due, key=lambda mail: mail[0])
+            self.mails.remove(first)
+            self.now_ms = max(self.now_ms, int(first[0]))
+            first[1]()
+        self.now_ms = now_ms
+
+    def context(self, name: str = "op") -> OperatorContext:
+        return OperatorContext(name, TaskInfo("job", "vertex", 0, 1), self._read, self.later)
+
+    def _read(self) -> int:
+        return self.now_ms
+
+
 def context(name: str = "op", subtask: int = 0, parallelism: int = 1) -> OperatorContext:
     info = TaskInfo("job", "vertex", subtask, parallelism, parameters={"colour": "red"})
     return OperatorContext(name, info, lambda: NOW_MS)
 
 
-def open_operator(operator: Operator, reuse: bool = False) -> KeptOutput:
+def open_operator(
+    operator: Operator, reuse: bool = False, within: OperatorContext | None = None
+) -> KeptOutput:
     """The operator, ready for elements; answers with its output."""
     output = KeptOutput()
     operator.reuses_objects = reuse
     operator.set_up(output)
-    operator.open(context())
+    operator.open(within or context())
     return output
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from headgate.api.functions import MapFunction
 from headgate.core.chain.guest import Guest
 from tests.core.chain.kit import context
 
@@ -76,3 +77,23 @@ def test_a_close_that_fails_is_not_called_again() -> None:
         guest.close()
     guest.close()
     assert function.log == ["open", "close"]
+
+
+class Plain(MapFunction[int, int]):
+    """Inherits an ``open`` that does nothing."""
+
+    def map(self, value: int) -> int:
+        return value
+
+
+class Opened(Plain):
+    def open(self, runtime_context: object) -> None:
+        """It is there, that is enough."""
+
+
+@pytest.mark.parametrize(
+    ("function", "opens"),
+    [(abs, False), (Plain(), False), (Opened(), True), (Loud(), True), (object(), False)],
+)
+def test_who_has_an_open_of_its_own_may_have_state(function: object, opens: bool) -> None:
+    assert Guest(function, "map").opens is opens

@@ -1,8 +1,9 @@
 """Rolling results by key are a plain fold for each key, and what was sent stays as it was."""
 
 import copy
+import pickle
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -12,9 +13,15 @@ from hypothesis import strategies as st
 
 from headgate.api.row import Row
 from headgate.base.elements import Bundle
+from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed import AggregateOperator, ReduceOperator, field_of, with_field
+from headgate.core.chain.operators import PIECE
 from headgate.core.chain.owning import PROOFS
-from tests.core.chain.kit import KeptOutput, cut, open_operator, run
+from headgate.core.state.backend import StateSpec
+from headgate.core.state.descriptors import ValueStateDescriptor
+from headgate.core.state.memory import MemoryBackend
+from headgate.core.state.memory_states import PlainValue
+from tests.core.chain.kit import KeptOutput, context, cut, open_operator, run
 
 cuts = st.lists(st.integers(1, 9), max_size=12)
 pairs = st.lists(st.tuples(st.sampled_from("abc"), st.integers(-9, 9)), max_size=60)
@@ -113,6 +120,20 @@ def test_a_key_whose_value_can_be_changed_stays_safe_while_others_are_plain() ->
     assert output.records[-3:] == [[-1], [-1, -2], [-1, -2, -3]]
 
 
+def test_a_reader_is_spared_copies_only_while_nothing_can_be_changed() -> None:
+    operator = ReduceOperator(add_or_grow, first, False)
+    operator.sends_to_reader = True
+    output = open_operator(operator)
+    operator.process(Bundle([("plain", 1)] * 2 * PROOFS), 0)
+    operator.process(Bundle([["list", 1]]), 0)  # the one that gives it away
+    operator.process(Bundle([["list", 1], ["list", 1], ["list", 1]]), 0)
+    assert [record[1] for record in output.records[-3:]] == [2, 3, 4]
+
+
+def add_or_grow(one: Any, two: Any) -> Any:
+    return grow(one, two) if isinstance(one, list) else add(one, two)
+
+
 def test_the_receiver_cannot_change_what_is_kept() -> None:
     operator = ReduceOperator(grow, first, False)
     output = open_operator(operator)
@@ -137,14 +158,19 @@ def test_with_object_reuse_results_are_handed_on_as_they_are() -> None:
     assert output.records[0] is output.records[1]
 
 
+class Lonely:
+    """Says nothing about equality, so each object is equal to itself only."""
+
+
 @pytest.mark.parametrize("warm", [0, 2 * PROOFS])
 def test_keys_of_any_kind_are_keys(warm: int) -> None:
     keys = [None, [1], [1, [2]], {"a": 1}, ("x", [3]), int, {1, 2}, "text", 7, b"b", 1.5]
+    keys += [Lonely(), (1, Lonely()), float("nan")]
     operator = ReduceOperator(lambda a, b: (a[0], a[1] + b[1]), first, False)
     output = open_operator(operator)
     operator.process(Bundle([("warm", 1)] * warm), 0)
     for _ in range(3):
-        operator.process(Bundle([(copy.deepcopy(key), 1) for key in keys]), 0)
+        operator.process(Bundle([(pickle.loads(pickle.dumps(key)), 1) for key in keys]), 0)
     counts = [count for _, count in output.records[warm:]]
     assert counts == [1] * len(keys) + [2] * len(keys) + [3] * len(keys)
 
@@ -165,6 +191,100 @@ def test_reduce_objects_are_opened_and_closed_once() -> None:
     output = run(ReduceOperator(Adding(), lambda r: 0, False), [Bundle([1, 2, 3])])
     assert output.records == [1, 3, 6]
     assert log == ["open", "close"]
+
+
+# Where the results live.
+
+
+class NotDirect(MemoryBackend):
+    """Like a backend on disk: nobody works on its tables."""
+
+    def direct(self, spec: StateSpec) -> Any:
+        return None
+
+    def value_state(self, spec: StateSpec) -> Any:
+        return PlainValue(super().direct(spec).plain, self.cursor)
+
+
+class OneBackend:
+    def __init__(self, backend: MemoryBackend) -> None:
+        self.backend = backend
+
+    def keyed(self, operator: str, groups: range, max_parallelism: int) -> MemoryBackend:
+        return self.backend
+
+
+def within(backend: MemoryBackend) -> OperatorContext:
+    return replace(context(), backends=OneBackend(backend))
+
+
+@given(pairs, cuts, st.booleans())
+def test_results_are_the_same_on_a_backend_that_lends_no_dictionary(
+    records: list[Any], sizes: list[int], changing: bool
+) -> None:
+    function = grow if changing else add
+    kind: Callable[[Any], Any] = list if changing else tuple
+    operator = ReduceOperator(function, first, False)
+    output = open_operator(operator, within=within(NotDirect(range(128), 128)))
+    for bundle in cut([kind(record) for record in records], sizes):
+        operator.process(bundle, 0)
+    assert output.records == running([kind(record) for record in records], function, first)
+
+
+@pytest.mark.parametrize("kind", [MemoryBackend, NotDirect])
+def test_a_snapshot_holds_the_results_and_a_new_operator_goes_on_from_it(
+    kind: type[MemoryBackend],
+) -> None:
+    old, new = kind(range(128), 128), kind(range(128), 128)
+    operator = ReduceOperator(grow, first, False)
+    open_operator(operator, within=within(old))
+    operator.process(Bundle([[["k"], 1], ["a", 2], [["k"], 3]]), 0)
+    snapshot = old.snapshot()
+    operator.process(Bundle([[["k"], 100]]), 0)
+    new.restore(snapshot.groups())
+    snapshot.close()
+    operator.close()
+    again = ReduceOperator(grow, first, False)
+    output = open_operator(again, within=within(new))
+    again.process(Bundle([[["k"], 5], ["a", 5]]), 0)
+    assert output.records == [[["k"], 9, 3, 5], ["a", 7, 5]]
+    again.close()
+
+
+class Limited:
+    """Adds up to three records for each key, and counts them in state of its own."""
+
+    def open(self, runtime_context: Any) -> None:
+        self.added = runtime_context.get_state(ValueStateDescriptor("added"))
+
+    def reduce(self, one: Any, two: Any) -> Any:
+        added = self.added.value() or 0
+        self.added.update(added + 1)
+        return (one[0], one[1] + two[1]) if added < 2 else one
+
+
+@pytest.mark.parametrize("batch", [False, True])
+@pytest.mark.parametrize("kind", [MemoryBackend, NotDirect])
+def test_a_reduce_function_may_have_keyed_state(batch: bool, kind: type[MemoryBackend]) -> None:
+    records = [("a", 1), ("b", 10), ("a", 2), ("a", 4), ("a", 8), (["c"], 1), ("b", 20), (["c"], 2)]
+    operator = ReduceOperator(Limited(), first, batch)
+    output = open_operator(operator, within=within(kind(range(128), 128)))
+    operator.process(Bundle(records[:3]), 0)
+    operator.process(Bundle(records[3:]), 0)
+    operator.finish()
+    operator.close()
+    finals = {str(key): value for key, value in output.records}
+    assert finals == {"a": 7, "b": 30, "['c']": 3}
+    assert len(output.records) == (3 if batch else 8)
+
+
+def test_batch_results_are_sent_once() -> None:
+    operator = ReduceOperator(add, first, True)
+    output = open_operator(operator)
+    operator.process(Bundle([("a", 1), ("a", 2)]), 0)
+    operator.finish()
+    operator.finish()
+    assert output.records == [("a", 3)]
 
 
 # Sum, min, max and their kin.
@@ -238,5 +358,28 @@ def test_fields_go_by_index_or_name(record: Any, position: Any, found: Any, chan
 
 
 def test_a_plain_value_has_only_field_0() -> None:
-    with pytest.raises(TypeError, match="an? int has no field 1; only 0, itself"):
+    with pytest.raises(TypeError, match="int records have no field 1; give 0"):
         field_of(5, 1)
+
+
+def test_in_a_batch_results_of_keys_that_ended_are_sent_in_pieces() -> None:
+    operator = ReduceOperator(add, first, True)
+    output = open_operator(operator)
+    for key in range(PIECE + 1):
+        operator.process(Bundle([(key, 1), (key, 2)]), 0)
+        operator.key_ended()
+    assert [len(bundle.records) for bundle in output.bundles] == [PIECE]
+    operator.finish()
+    assert output.records == [(key, 3) for key in range(PIECE + 1)]
+    operator.close()
+
+
+def test_in_a_batch_the_state_of_a_reduce_function_ends_with_its_key() -> None:
+    operator = ReduceOperator(Limited(), first, True)
+    output = open_operator(operator)
+    for _ in range(2):
+        operator.process(Bundle([("a", 1)] * 5), 0)
+        operator.key_ended()
+        operator.finish()
+    assert output.records == [("a", 3), ("a", 3)]
+    operator.close()

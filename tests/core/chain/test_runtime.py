@@ -1,7 +1,28 @@
 """The runtime context of user functions."""
 
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
 from headgate.core.chain.context import OperatorContext, TaskInfo
+from headgate.core.chain.keyed_room import KeyedRoom
 from headgate.core.chain.runtime import RuntimeContext
+from headgate.core.state.descriptors import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    ValueStateDescriptor,
+)
+from headgate.core.state.states import (
+    AggregatingState,
+    ListState,
+    MapState,
+    ReducingState,
+    ValueState,
+)
+from tests.core.state.kit import Sum
 
 
 def test_a_function_learns_about_its_task() -> None:
@@ -15,3 +36,44 @@ def test_a_function_learns_about_its_task() -> None:
     assert seen.get_attempt_number() == 2
     assert seen.get_job_parameter("colour", "blue") == "red"
     assert seen.get_job_parameter("size", "large") == "large"
+
+
+STATES: list[tuple[Callable[[Any], Callable[[Any], Any]], Any, type]] = [
+    (lambda seen: seen.get_state, ValueStateDescriptor("s"), ValueState),
+    (lambda seen: seen.get_list_state, ListStateDescriptor("s"), ListState),
+    (lambda seen: seen.get_map_state, MapStateDescriptor("s"), MapState),
+    (lambda seen: seen.get_reducing_state, ReducingStateDescriptor("s", max), ReducingState),
+    (
+        lambda seen: seen.get_aggregating_state,
+        AggregatingStateDescriptor("s", Sum()),
+        AggregatingState,
+    ),
+]
+
+
+@pytest.mark.parametrize(("getter", "descriptor", "kind"), STATES)
+def test_state_exists_only_on_keyed_streams(
+    getter: Callable[[Any], Callable[[Any], Any]], descriptor: Any, kind: type
+) -> None:
+    context = OperatorContext("count", TaskInfo("job", "count", 0, 1), lambda: 0)
+    room = KeyedRoom(context)
+    state = getter(RuntimeContext(context, room.opener))(descriptor)
+    assert isinstance(state, kind)
+    assert getter(RuntimeContext(context, room.opener))(descriptor) is state, "the same name"
+    room.close()
+    with pytest.raises(
+        RuntimeError,
+        match=r"'s' was asked for by 'count': this state is only accessible by functions executed "
+        r"on a KeyedStream; call key_by\(\) before",
+    ):
+        getter(RuntimeContext(context))(descriptor)
+
+
+@pytest.mark.parametrize(("getter", "descriptor", "kind"), STATES)
+def test_a_state_needs_its_own_kind_of_descriptor(
+    getter: Callable[[Any], Callable[[Any], Any]], descriptor: Any, kind: type
+) -> None:
+    context = OperatorContext("count", TaskInfo("job", "count", 0, 1), lambda: 0)
+    for wrong in ("name", *(other for _, other, _ in STATES if other is not descriptor)):
+        with pytest.raises(TypeError, match=r"was given for a state; give an? \w+Descriptor"):
+            getter(RuntimeContext(context))(wrong)

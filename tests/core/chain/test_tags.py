@@ -1,9 +1,13 @@
 """Output tags and the sorting of what process functions yield. Row 13."""
 
+from collections.abc import Callable, Iterator
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headgate.core.chain.owning import PROOFS
 from headgate.core.chain.tags import OutputTag, Sorter
 from tests.core.chain.kit import KeptOutput
 
@@ -28,15 +32,26 @@ yields = st.lists(
 calls = st.lists(st.tuples(yields, st.none() | st.integers(0, 9)), max_size=12)
 
 
-@given(calls, st.integers(1, 5))
-def test_every_value_goes_where_its_tag_says_in_order_with_its_time(
-    called: list[tuple[list[object], int | None]], piece: int
-) -> None:
-    output = KeptOutput()
-    sorter = Sorter(output, piece=piece)
+def take_each(sorter: Sorter, called: list[tuple[list[object], int | None]]) -> None:
     for found, timestamp in called:
         sorter.take(found, timestamp)
     sorter.flush()
+
+
+def sweep_all(sorter: Sorter, called: list[tuple[list[object], int | None]]) -> None:
+    founds = (iter(found) if number % 2 else found for number, (found, _) in enumerate(called))
+    sorter.sweep(founds, [timestamp for _, timestamp in called], "it")
+
+
+@given(calls, st.integers(1, 5), st.booleans(), st.sampled_from([take_each, sweep_all]))
+def test_every_value_goes_where_its_tag_says_in_order_with_its_time(
+    called: list[tuple[list[object], int | None]],
+    piece: int,
+    copies: bool,
+    collect: Callable[[Sorter, list[tuple[list[object], int | None]]], None],
+) -> None:
+    output = KeptOutput()
+    collect(Sorter(output, copies, piece=piece), called)
     main = [(v, t) for found, t in called for v in found if not isinstance(v, tuple)]
     assert output.timed == main
     for tag in "ab":
@@ -46,12 +61,9 @@ def test_every_value_goes_where_its_tag_says_in_order_with_its_time(
             for v in found
             if isinstance(v, tuple) and v[0] == OutputTag(tag)
         ]
-        got = [
-            (bundle.records[0], bundle.timestamps and bundle.timestamps[0])
-            for name, bundle in output.side
-            if name == tag
-        ]
-        assert got == expected
+        side = KeptOutput()
+        side.bundles = [bundle for name, bundle in output.side if name == tag]
+        assert side.timed == expected
     assert all(len(bundle.records) <= piece for bundle in output.bundles)
 
 
@@ -61,6 +73,14 @@ def test_nothing_is_nothing() -> None:
     sorter.take(None, 1)
     sorter.flush()
     assert not output.bundles
+
+
+def test_a_tag_without_a_value_is_told() -> None:
+    """Where a function says ``return tag, value``."""
+    sorter = Sorter(KeptOutput())
+    sorter.take((OutputTag("late"), 7), None)
+    with pytest.raises(TypeError, match=r"OutputTag\('late'\) was sent without a value; write yie"):
+        sorter.flush()
 
 
 def test_a_plain_pair_is_no_side_output() -> None:
@@ -87,3 +107,88 @@ def test_what_was_yielded_is_the_receivers_own() -> None:
     sorter.flush()
     assert output.records == [[0], [0, 1], [0, 1, 2]]
     assert output.side_records("side") == [[0], [0, 1], [0, 1, 2]]
+
+
+def test_a_bundle_without_times_gives_bundles_without_times() -> None:
+    output = KeptOutput()
+    Sorter(output).sweep([[1, (OutputTag("side"), 2)], None, (3,)], None, "it")
+    assert [bundle.timestamps for bundle in output.bundles] == [None]
+    assert output.records == [1, 3]
+    assert [(tag, side.records, side.timestamps) for tag, side in output.side] == [
+        ("side", [2], None)
+    ]
+
+
+def test_a_generator_runs_before_the_next_call_is_made() -> None:
+    log: list[str] = []
+
+    def generator(number: int) -> Iterator[int]:
+        log.append(f"run {number}")
+        yield number
+
+    def calls() -> Iterator[Iterator[int]]:
+        for number in range(3):
+            log.append(f"call {number}")
+            yield generator(number)
+
+    Sorter(KeptOutput()).sweep(calls(), None, "it")
+    assert log == ["call 0", "run 0", "call 1", "run 1", "call 2", "run 2"]
+
+
+def test_a_generator_that_never_ends_is_sent_on_in_pieces() -> None:
+    output = KeptOutput()
+
+    def endless() -> Iterator[int]:
+        for number in range(1_000_000):
+            if number == 50_000:
+                raise ValueError("enough")
+            yield number
+
+    with pytest.raises(ValueError, match="enough"):
+        Sorter(output).sweep([endless()], [1], "it")
+    assert output.records == list(range(49_152))
+    assert {len(bundle.records) for bundle in output.bundles} == {4096}
+
+
+@pytest.mark.parametrize("proofs", [0, 2 * PROOFS])
+@pytest.mark.parametrize("tagged", [False, True])
+def test_what_can_be_changed_is_copied_whatever_came_before(proofs: int, tagged: bool) -> None:
+    """From the bundle on that follows the first value that can be changed, at the latest."""
+    kept: list[int] = []
+
+    def growing(count: int) -> Iterator[Any]:
+        for number in range(count):
+            kept.append(number)
+            yield (OutputTag("side"), kept) if tagged else kept
+
+    output = KeptOutput()
+    sorter = Sorter(output)
+    sorter.sweep([range(proofs)], None, "it")
+    sorter.sweep([growing(1)], None, "it")
+    kept.append(99)
+    sorter.sweep([growing(2)], None, "it")
+    kept.clear()
+    found = output.side_records("side") if tagged else output.records[proofs:]
+    assert found == [[0], [0, 99, 0], [0, 99, 0, 1]]
+
+
+def test_tags_do_not_make_immutable_values_costly() -> None:
+    """A function that uses side outputs is taken at its word too, if its values are immutable."""
+    sorter = Sorter(KeptOutput())
+    sorter.sweep([[1, (OutputTag("side"), 2)]] * PROOFS, None, "it")
+    assert sorter._unproven == 0
+    sorter.sweep([[(OutputTag("side"), [])]], None, "it")
+    assert sorter._unproven == float("inf")
+
+
+def test_with_object_reuse_values_are_handed_on_as_they_are() -> None:
+    output = KeptOutput()
+    value = [1]
+    Sorter(output, copies=False).sweep([[value, (OutputTag("side"), value)]], None, "it")
+    assert output.records[0] is value and output.side_records("side")[0] is value
+
+
+@pytest.mark.parametrize("found", [5, object()])
+def test_what_cannot_be_iterated_is_told_with_the_method(found: object) -> None:
+    with pytest.raises(TypeError, match="process_element must return an iterable"):
+        Sorter(KeptOutput()).sweep([found], None, "process_element")

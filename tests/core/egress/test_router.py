@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.elements import Record
+from headgate.base.errors import UserFunctionFailed
 from headgate.core.egress.router import (
     MEMO_KEYS,
     Broadcast,
@@ -28,10 +29,9 @@ from headgate.core.egress.router import (
     RoundRobin,
     Router,
     Shuffle,
-    key_group,
     split_by,
-    stable_hash,
 )
+from headgate.core.state.key_groups import key_group, stable_hash
 
 
 def set_up(router: Router, channels: int) -> Router:
@@ -266,7 +266,7 @@ from collections import OrderedDict
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from enum import Enum
-from headgate.core.egress.router import stable_hash
+from headgate.core.state.key_groups import stable_hash
 
 class Colour(Enum):
     RED = "red"
@@ -322,3 +322,30 @@ def test_split_by_keeps_order_and_leaves_out_empty_channels() -> None:
         (0, ["b"], [None]),
         (2, ["a", "c"], [1, 3]),
     ]
+
+
+@pytest.mark.parametrize("channels", [2, 3])
+def test_a_key_selector_that_fails_is_told_as_an_error_of_the_reader(channels: int) -> None:
+    router = set_up(Keyed(lambda record: record["id"], reader="count"), channels)
+    told = "operator 'count' failed when the key of a record was selected: KeyError: 'id'"
+    with pytest.raises(UserFunctionFailed, match=told) as failed:
+        router.split([{"id": 1}, {}], None)
+    assert isinstance(failed.value.__cause__, KeyError)
+    with pytest.raises(UserFunctionFailed, match=told):
+        router.pick({})
+
+
+def test_a_key_without_a_stable_hash_is_told_in_the_same_way() -> None:
+    class Odd:
+        def __reduce_ex__(self, protocol: object) -> str:
+            raise ValueError("not to be pickled")
+
+    router = set_up(Keyed(lambda record: Odd(), reader="count"), 2)
+    with pytest.raises(UserFunctionFailed, match="'count' failed when the key .*not to be pickled"):
+        router.split([1], None)
+
+
+def test_without_a_reader_the_error_stays_as_it_is() -> None:
+    router = set_up(Keyed(lambda record: record["id"]), 2)
+    with pytest.raises(KeyError):
+        router.split([{}], None)

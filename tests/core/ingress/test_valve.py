@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.base.elements import MIN_WATERMARK_MS, StreamStatus, Watermark
+from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS, StreamStatus, Watermark
 from headgate.core.ingress.valve import WatermarkValve, slowest_input
 
 IDLE, ACTIVE = StreamStatus(active=False), StreamStatus(active=True)
@@ -68,10 +68,34 @@ def test_a_channel_that_has_ended_is_not_waited_for() -> None:
     assert valve.channel_ended(0) == [Watermark(4)]
 
 
+def test_the_end_of_event_time_comes_when_all_channels_have_reached_it() -> None:
+    valve = WatermarkValve(2)
+    valve.watermark_received(Watermark(4), 1)
+    assert valve.watermark_received(Watermark(MAX_WATERMARK_MS), 0) == [Watermark(4)]
+    assert valve.status_received(IDLE, 1) == [], "it is idle, that is not the end"
+    assert valve.channel_ended(0) == [IDLE]
+    assert valve.status_received(ACTIVE, 1) == [ACTIVE]
+    assert valve.watermark_received(Watermark(9), 1) == [Watermark(9)]
+    assert valve.watermark_received(Watermark(MAX_WATERMARK_MS), 1) == [Watermark(MAX_WATERMARK_MS)]
+
+
+def test_when_all_fall_idle_behind_one_that_has_ended_the_fastest_of_them_comes_out() -> None:
+    valve = WatermarkValve(3)
+    valve.watermark_received(Watermark(MAX_WATERMARK_MS), 0)
+    valve.channel_ended(0)
+    valve.watermark_received(Watermark(8), 1)
+    assert valve.watermark_received(Watermark(5), 2) == [Watermark(5)]
+    assert valve.status_received(IDLE, 1) == []
+    assert valve.status_received(IDLE, 2) == [Watermark(8), IDLE]
+
+
 def test_of_two_inputs_the_slower_active_one_decides() -> None:
     assert slowest_input([(5, True), (3, True)]) == 3
     assert slowest_input([(5, True), (3, False)]) == 5
     assert slowest_input([(5, False), (3, False)]) is None
+    assert slowest_input([(MAX_WATERMARK_MS, True), (3, False)]) is None
+    assert slowest_input([(MAX_WATERMARK_MS, True), (3, True)]) == 3
+    assert slowest_input([(MAX_WATERMARK_MS, True), (MAX_WATERMARK_MS, True)]) == MAX_WATERMARK_MS
 
 
 @given(

@@ -2,13 +2,15 @@
 
 import copy
 import random
+from enum import Enum
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.egress.router import stable_hash
 from headgate.core.state.freezing import Frozen, freeze
+from headgate.core.state.key_groups import stable_hash
 
 atoms = st.none() | st.booleans() | st.integers(-5, 5) | st.text("ab", max_size=2)
 keys = st.recursive(
@@ -71,6 +73,13 @@ def test_what_can_be_hashed_is_its_own_key(key: Any) -> None:
     assert freeze((key,)) == (key,)
 
 
+def test_all_nan_are_one_key() -> None:
+    one, two = float("nan"), -float("nan")
+    assert {freeze(one): 1}[freeze(two)] == 1
+    assert freeze([one]) == freeze([two])
+    assert stable_hash(one) == stable_hash(two)
+
+
 def test_the_same_text_twice_equals_two_texts() -> None:
     text = "x" * 3
     assert freeze([text, text]) == freeze(["xxx", "".join(["x", "xx"])])
@@ -84,6 +93,25 @@ def test_a_class_is_a_key_like_any_other() -> None:
 def test_objects_that_cannot_be_hashed_go_by_what_they_hold() -> None:
     assert freeze(Unhashable(1)) == freeze(Unhashable(1))
     assert freeze(Unhashable(1)) != freeze(Unhashable(2))
+
+
+class Plain:
+    """An object whose class says nothing about equality."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+
+def test_objects_that_are_equal_to_themselves_only_go_by_what_they_hold() -> None:
+    for wrap in (lambda key: key, lambda key: (1, key), lambda key: (1, (key, None))):
+        assert freeze(wrap(Plain(1))) == freeze(wrap(Plain(1)))
+        assert freeze(wrap(Plain(1))) != freeze(wrap(Plain(2)))
+        assert stable_hash(wrap(Plain(1))) == stable_hash(wrap(Plain(1)))
+
+
+@pytest.mark.parametrize("key", [None, ..., len, reordered, Enum, (1, (None, int))])
+def test_what_comes_back_as_the_same_object_is_its_own_key(key: Any) -> None:
+    assert freeze(key) is key
 
 
 def test_the_key_itself_is_kept() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.base.elements import MIN_WATERMARK_MS, StreamStatus, Watermark
+from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS, StreamStatus, Watermark
 from headgate.core.task.event_time import InputTimes
 
 
@@ -74,6 +74,18 @@ def test_an_idle_input_is_not_waited_for() -> None:
     times = InputTimes(2)
     times.told(0, [Watermark(10)])
     assert times.told(1, [StreamStatus(active=False)]) == [Watermark(10)]
+
+
+def test_an_input_that_has_ended_leaves_it_to_the_other_whether_all_is_idle() -> None:
+    times = InputTimes(2)
+    idle, active = StreamStatus(active=False), StreamStatus(active=True)
+    end = Watermark(MAX_WATERMARK_MS)
+    assert times.told(1, [Watermark(3)]) == []
+    assert times.told(0, [end]) == [Watermark(3)]
+    assert times.told(1, [idle]) == [idle], "idle, not at the end"
+    assert times.told(1, [active, Watermark(7)]) == [active, Watermark(7)]
+    assert times.told(1, [idle]) == [idle]
+    assert times.told(1, [active, end]) == [active, end]
 
 
 def test_active_is_told_before_the_watermark_that_comes_with_it() -> None:

@@ -13,10 +13,12 @@ from headgate.core.chain.context import OperatorContext, TaskInfo
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.source_operator import SourceOperator
 from headgate.core.chain.spec import OperatorSpec
+from headgate.core.chain.watermarks import OWN_TIME, Alignment, TimePlan
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.task.pace import FIRST_RECORDS
 from headgate.core.task.processors import Flow, InputProcessor, SourceProcessor
 from tests.core.chain.test_source_operator import Script
+from tests.core.chain.time_kit import bounded
 from tests.core.task.kit import WALL_MS, Lab
 
 
@@ -173,7 +175,7 @@ def test_a_slow_function_is_given_few_records_at_a_time() -> None:
 
 
 def source_of(
-    lab: Lab, *splits: Any, marker: Any = None
+    lab: Lab, *splits: Any, marker: Any = None, plan: TimePlan = OWN_TIME
 ) -> tuple[SourceProcessor, Chain, list[Any]]:
     got: list[Any] = []
 
@@ -184,7 +186,7 @@ def source_of(
         def marker_received(self, marker: LatencyMarker) -> None:
             got.append(marker)
 
-    chain = lab.chain(lambda: SourceOperator(Script(), splits), Last)
+    chain = lab.chain(lambda: SourceOperator(Script(), splits, plan), Last)
     lab.loan.lend()
     chain.open(lambda spec: _context(lab, spec))
     lab.loan.regain()
@@ -217,6 +219,21 @@ def test_a_source_without_data_is_asked_again_when_it_said() -> None:
         assert lab.woken == 1
         assert processor.process() is Flow.MORE
         assert got == [1]
+        chain.close()
+
+
+def test_a_source_that_is_ahead_of_its_group_is_asked_again_when_that_has_moved() -> None:
+    plan = bounded(alignment=Alignment("group", drift_ms=10))
+    with Lab() as lab:
+        processor, chain, got = source_of(lab, ([(5,)], [(9,)]), plan=plan)
+        assert processor.process() is Flow.MORE
+        assert processor.process() is Flow.NOTHING
+        assert not processor.available()
+        assert lab.timers.pauses == [], "it waits without a clock"
+        processor.time_announced("group", 4)
+        assert processor.available()
+        assert [processor.process() for _ in range(2)] == [Flow.MORE, Flow.ENDED]
+        assert got == [(5,), (9,)]
         chain.close()
 
 

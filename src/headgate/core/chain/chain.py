@@ -25,6 +25,7 @@ from headgate.core.chain.outputs import (
 )
 from headgate.core.chain.source_operator import Polled, SourceOperator
 from headgate.core.chain.spec import ChainSpec, OperatorSpec, ToNetwork, ToOperator
+from headgate.core.chain.typed import typed
 from headgate.core.egress.writer import RecordWriter
 
 
@@ -149,7 +150,7 @@ class Chain:
         operator = spec.make()
         operator.reuses_objects = self._spec.object_reuse
         operator.sends_to_reader = self._only_reads(spec)
-        operator.set_up(counting)
+        operator.set_up(typed(counting, spec.types))
         self._counts[index] = counting
         self._operators[index] = operator
         return operator

@@ -3,6 +3,13 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from headgate.base.spilling import SpillRoom
+from headgate.core.chain.async_calls import ImmediateCalls, StartCalls
+from headgate.core.chain.metrics import MetricGroup
+from headgate.core.state.backend import Backends, KeyedBackend
+from headgate.core.state.key_groups import groups_of
+from headgate.core.state.memory import MemoryBackends
+
 
 @dataclass(frozen=True, slots=True)
 class TaskInfo:
@@ -22,6 +29,10 @@ class TaskInfo:
         return f"{self.vertex} ({self.subtask + 1}/{self.parallelism})"
 
 
+def _cannot_wait(ready: Callable[[], bool]) -> None:
+    raise AssertionError("an operator without a task waits in the middle of a bundle")
+
+
 @dataclass(frozen=True, slots=True)
 class OperatorContext:
     """Handed to ``Operator.open``. ``now_ms`` is wall-clock time since 1970, as users expect it."""
@@ -31,3 +42,25 @@ class OperatorContext:
     now_ms: Callable[[], int]
     later: Callable[[float, Callable[[], None]], object] = lambda delay_ms, action: None
     """Run ``action`` on the task's thread after ``delay_ms``, as a mail."""
+    uid: str = ""
+    """Of the operator; state is kept under it."""
+    backends: Backends = field(default_factory=MemoryBackends)
+    metrics: MetricGroup = field(default_factory=lambda: MetricGroup(lambda: 0))
+    """Figures of the user's functions in the operator."""
+    async_calls: StartCalls = ImmediateCalls
+    """Begins asynchronous calls; tells of their ends by a mail."""
+    wait_until: Callable[[Callable[[], bool]], None] = _cannot_wait
+    """Wait in the middle of a bundle; ``ready`` is asked inside the baton after every wake."""
+    held_up_ms: Callable[[], float] = lambda: 0.0
+    """How long those behind the task have kept it from working, all in all."""
+    tell_time: Callable[[str, int | None], None] = lambda group, watermark_ms: None
+    """A source tells its group how far event time is, None: it is idle."""
+
+    spills: SpillRoom | None = None
+    """Where a batch operator puts what is too much for memory; None: it stays in memory."""
+
+    def keyed_backend(self) -> KeyedBackend:
+        """A new backend for the keyed state of the operator; whoever asks closes it."""
+        task = self.task
+        groups = groups_of(task.subtask, task.parallelism, task.max_parallelism)
+        return self.backends.keyed(self.uid or self.operator, groups, task.max_parallelism)

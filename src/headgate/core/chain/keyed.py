@@ -10,29 +10,47 @@ from collections.abc import Callable
 from typing import Final, Literal
 
 from headgate.base.elements import Bundle, Key, Record
+from headgate.base.values import are_immutable
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.guest import Guest
+from headgate.core.chain.keyed_room import KeyedRoom
 from headgate.core.chain.operator import Operator
+from headgate.core.chain.operators import PIECE
 from headgate.core.chain.owning import PROOFS, less_unproven, own, own_all
+from headgate.core.state.backend import StateSpec
+from headgate.core.state.cursor import PLAIN, Cursor, seen
 from headgate.core.state.freezing import freeze
+from headgate.core.state.memory_states import PlainValue
+from headgate.core.state.states import ValueState
+from headgate.core.state.tables import Table
 
 Aggregation = Literal["sum", "min", "max", "min_by", "max_by"]
 _ABSENT: Final = object()
+SAMPLE: Final = 7
+"""Of results that only a reader gets every seventh is looked at; all would cost a tenth."""
+_RESULTS: Final = StateSpec("reduced so far", "value")
 
 
 class ReduceOperator(Operator):
-    """Folds the records of a key into one, from left to right."""
+    """Folds the records of a key into one, from left to right.
+
+    The results live in the state backend: in its own dictionary if it lends one and the function
+    has no state itself, else behind the cursor. A batch job has no snapshots and keeps them here.
+    """
 
     def __init__(self, function: object, key_of: Callable[[Record], Key], batch: bool) -> None:
         self._guest = Guest(function, "reduce")
         self._key_of = key_of
         self._batch = batch
-        self._values: dict[Key, Record] = {}
+        self._finals = Table()
+        self._room: KeyedRoom | None = None
         self._unproven: float = PROOFS
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
-        self._guest.open(context)
+        self._room = KeyedRoom(context)
+        self._values = self._open_values(self._room)
+        self._guest.open(context, self._room.opener)
         self._call = self._guest.call
 
     def process(self, bundle: Bundle, number: int) -> None:
@@ -43,15 +61,40 @@ class ReduceOperator(Operator):
         if not self._batch:
             self.output.collect(Bundle(results, bundle.timestamps))
 
+    def key_ended(self) -> None:
+        """The result is final; it waits for others, so that they travel together."""
+        assert self._room is not None
+        if self._guest.opens:
+            self._room.key_ended()
+        if len(self._finals) >= PIECE:
+            self._send_finals()
+
     def finish(self) -> None:
-        if self._batch:
-            results, self._values = list(self._values.values()), {}
-            if results:
-                results = results if self.reuses_objects else own_all(results)
-                self.output.collect(Bundle(results))
+        self._send_finals()
 
     def close(self) -> None:
-        self._guest.close()
+        try:
+            self._guest.close()
+        finally:
+            if self._room is not None:
+                self._room.close()
+
+    def _open_values(self, room: KeyedRoom) -> "dict[Key, Record] | ValuesAtCursor":
+        entries: dict[Key, Record] | None = self._finals
+        state: ValueState[Record] = PlainValue(self._finals, room.cursor)
+        if not self._batch:
+            table = room.backend.direct(_RESULTS)
+            entries = None if table is None else table[None]
+            state = room.backend.value_state(_RESULTS)
+        if entries is None or self._guest.opens:
+            return ValuesAtCursor(room.cursor, state)
+        return entries
+
+    def _send_finals(self) -> None:
+        results = list(self._finals.values())
+        self._finals.clear()
+        if results:
+            self.output.collect(Bundle(results if self.reuses_objects else own_all(results)))
 
     def _running(self, records: list[Record]) -> list[Record]:
         """The result after each record; nobody else can change it."""
@@ -61,6 +104,8 @@ class ReduceOperator(Operator):
             return self._fold_carefully(records)
         results = self._fold(records)
         if self.sends_to_reader:
+            if not are_immutable(results[::SAMPLE]):
+                self._unproven = math.inf
             return results
         owned = own_all(results)
         if owned is not results:
@@ -77,6 +122,9 @@ class ReduceOperator(Operator):
                 old = get(key, _ABSENT)
             except TypeError:
                 key = freeze(key)
+                old = get(key, _ABSENT)
+            if old is _ABSENT and (type(key) not in PLAIN or key != key):
+                key = freeze(key)  # one that is frozen is not found as it is
                 old = get(key, _ABSENT)
             if old is not _ABSENT:
                 record = call(old, record)
@@ -101,6 +149,29 @@ class ReduceOperator(Operator):
         return results
 
 
+class ValuesAtCursor:
+    """A value state in the shape of a dictionary; the cursor goes to every key that is asked for.
+
+    So the user's function, which is called after ``get``, has its own state at the same key.
+    """
+
+    __slots__ = ("_cursor", "_state")
+
+    def __init__(self, cursor: Cursor, state: ValueState[Record]) -> None:
+        self._cursor = cursor
+        self._state = state
+
+    def get(self, key: Key, absent: Record) -> Record:
+        """What is held for the key."""
+        self._cursor.key = seen(key)
+        value = self._state.value()
+        return absent if value is None else value
+
+    def __setitem__(self, key: Key, value: Record) -> None:
+        self._cursor.key = seen(key)
+        self._state.update(value)
+
+
 class AggregateOperator(ReduceOperator):
     """Reduce with a built-in function of one field."""
 
@@ -111,10 +182,10 @@ class AggregateOperator(ReduceOperator):
         key_of: Callable[[Record], Key],
         batch: bool,
     ) -> None:
-        super().__init__(_Aggregator(kind, position), key_of, batch)
+        super().__init__(Aggregator(kind, position), key_of, batch)
 
 
-class _Aggregator:
+class Aggregator:
     """Never changes its arguments: a new record comes out, or one of the two."""
 
     def __init__(self, kind: Aggregation, position: int | str) -> None:
@@ -138,11 +209,20 @@ def field_of(record: Record, position: int | str) -> Record:
         if isinstance(position, str) and hasattr(record, position):
             return getattr(record, position)
         if position != 0:
-            raise TypeError(f"a {type(record).__name__} has no field {position!r}; only 0, itself")
+            raise TypeError(
+                f"{type(record).__name__} records have no field {position!r}; "
+                f"give 0, which is the record itself"
+            )
         return record
-    if isinstance(position, str) and isinstance(record, tuple):
-        return getattr(record, position)
-    return record[position]
+    try:
+        if isinstance(position, str) and isinstance(record, tuple):
+            return getattr(record, position)
+        return record[position]
+    except (LookupError, AttributeError, TypeError) as error:
+        raise TypeError(
+            f"a {type(record).__name__} record has no field {position!r} ({error}); "
+            f"give the position or the name of a field that all records have"
+        ) from error
 
 
 def with_field(record: Record, position: int | str, value: Record) -> Record:

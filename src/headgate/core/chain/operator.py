@@ -57,6 +57,12 @@ class Operator:
     def end_input(self, number: int) -> None:
         """Nothing follows on this input."""
 
+    def key_ended(self) -> None:
+        """Batch, on a keyed stream: no record of the key at hand follows, and its time is over.
+
+        Timers fire, results go out, and its state is forgotten; the next key begins anew.
+        """
+
     def finish(self) -> None:
         """All inputs have ended: send what was kept back."""
 

@@ -14,6 +14,7 @@ from headgate.core.chain.fanout import select
 from headgate.core.chain.guest import Guest
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.owning import Emission, own, own_all
+from headgate.core.state.opening import StateOpener
 
 PIECE: Final = 4096
 """A function that makes many records out of one sends them on in pieces of this many."""
@@ -29,10 +30,18 @@ class FunctionOperator(Operator):
         self._call: Callable[..., Record]
 
     def open(self, context: OperatorContext) -> None:
+        self.open_guest(context)
+
+    def open_guest(self, context: OperatorContext, opener: StateOpener | None = None) -> None:
+        """Open the user's function; with ``opener`` it may have keyed state."""
         super().open(context)
-        self._guest.open(context)
+        self._guest.open(context, opener)
         self._call = self._guest.call
         self._emission = Emission(self._call, self.reuses_objects)
+
+    def visited(self, records: list[Record]) -> Iterable[Record]:
+        """The records one after the other; on a keyed stream the cursor goes with them."""
+        return records
 
     def close(self) -> None:
         self._guest.close()
@@ -44,7 +53,7 @@ class MapOperator(FunctionOperator):
     method = "map"
 
     def process(self, bundle: Bundle, number: int) -> None:
-        results = self._emission.results(bundle.records)
+        results = self._emission.results(self.visited(bundle.records))
         if type(None) in map(type, results):
             raise TypeError("a map function returned None; use flat_map or filter to drop records")
         self.output.collect(Bundle(results, bundle.timestamps))
@@ -56,11 +65,11 @@ class FilterOperator(FunctionOperator):
     method = "filter"
 
     def process(self, bundle: Bundle, number: int) -> None:
-        call = self._call
+        call, visited = self._call, self.visited(bundle.records)
         if bundle.timestamps is None:
-            selected = Bundle([record for record in bundle.records if call(record)])
+            selected = Bundle([record for record in visited if call(record)])
         else:
-            selected = select(bundle, [call(record) for record in bundle.records])
+            selected = select(bundle, [call(record) for record in visited])
         if selected.records:
             if not self._emission.is_free:
                 selected = Bundle(own_all(selected.records), selected.timestamps)
@@ -76,7 +85,7 @@ class FlatMapOperator(FunctionOperator):
         copies = not self.reuses_objects
         results: list[Record] = []
         times: list[int | None] | None = None if bundle.timestamps is None else []
-        for index, record in enumerate(bundle.records):
+        for index, record in enumerate(self.visited(bundle.records)):
             found = iterable(self._call(record), "a flat_map function")
             many = map(own, found) if copies else iter(found)
             while True:

@@ -1,35 +1,101 @@
-"""Process functions: any number of records out, also to side outputs, with a context per record."""
+"""Process functions: any number of records out, also to side outputs, with a context per record.
+
+On a keyed stream the context also knows the key and the timers, and ``on_timer`` is called when one
+is due. What ``process_element`` yields has its record's timestamp, what ``on_timer`` yields the
+timer's time.
+"""
 
 from collections.abc import Callable, Iterator
 from itertools import repeat
+from typing import Protocol
 
-from headgate.base.elements import MIN_WATERMARK_MS, Bundle, Key, Record
+from headgate.base.elements import MIN_WATERMARK_MS, Bundle, Key, Record, Watermark
 from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.key_selection import KeySelection
+from headgate.core.chain.keyed_room import KeyedRoom
 from headgate.core.chain.operators import FunctionOperator, iterable
 from headgate.core.chain.tags import Sorter
+from headgate.core.chain.timer_service import TimeDomain, TimerService
+from headgate.core.state.cursor import Cursor
 
 
 class ProcessContext:
     """What ``process_element`` learns about the record; one object, set anew for each."""
 
-    __slots__ = ("_key", "_timestamp")
+    __slots__ = ("_timers", "time_ms")
 
-    def __init__(self) -> None:
-        self._key: Key = None
-        self._timestamp: int | None = None
+    def __init__(self, timers: "TimerService | ReadOnlyTimerService") -> None:
+        self.time_ms: int | None = None
+        self._timers = timers
 
     def timestamp(self) -> int:
         """The record's event time; the smallest of all times if it has none."""
-        return MIN_WATERMARK_MS if self._timestamp is None else self._timestamp
+        return MIN_WATERMARK_MS if self.time_ms is None else self.time_ms
+
+    def timer_service(self) -> "TimerService | ReadOnlyTimerService":
+        """Event and processing time; on a keyed stream timers too."""
+        return self._timers
+
+
+class KeyedProcessContext(ProcessContext):
+    """The same on a keyed stream."""
+
+    __slots__ = ("_cursor",)
+
+    def __init__(self, timers: TimerService, cursor: Cursor) -> None:
+        super().__init__(timers)
+        self._cursor = cursor
 
     def get_current_key(self) -> Key:
-        """The key of the record, on a keyed stream."""
-        return self._key
+        """The key of the record or the timer."""
+        return self._cursor.plain_key
 
-    def set(self, timestamp: int | None, key: Key = None) -> None:
-        """The next record is about to be processed."""
-        self._timestamp = timestamp
-        self._key = key
+
+class OnTimerContext(KeyedProcessContext):
+    """What ``on_timer`` learns beside the time."""
+
+    __slots__ = ("domain",)
+
+    def __init__(self, timers: TimerService, cursor: Cursor) -> None:
+        super().__init__(timers, cursor)
+        self.domain = TimeDomain.EVENT_TIME
+
+    def time_domain(self) -> TimeDomain:
+        """Whether a timer of event time or of processing time has fired."""
+        return self.domain
+
+
+class ReadOnlyTimerService:
+    """The times, for functions on streams without keys; these have no timers."""
+
+    def __init__(self, context: OperatorContext) -> None:
+        self.watermark_ms = MIN_WATERMARK_MS
+        self._context = context
+
+    def current_processing_time(self) -> int:
+        """Milliseconds since 1970."""
+        return self._context.now_ms()
+
+    def current_watermark(self) -> int:
+        """The smallest of all times before the first watermark."""
+        return self.watermark_ms
+
+    def register_event_time_timer(self, timestamp: int) -> None:
+        self._refuse()
+
+    def register_processing_time_timer(self, timestamp: int) -> None:
+        self._refuse()
+
+    def delete_event_time_timer(self, timestamp: int) -> None:
+        self._refuse()
+
+    def delete_processing_time_timer(self, timestamp: int) -> None:
+        self._refuse()
+
+    def _refuse(self) -> None:
+        raise RuntimeError(
+            "timers are only there for functions on a keyed stream; call key_by() before process()"
+        )
 
 
 class ProcessOperator(FunctionOperator):
@@ -39,34 +105,105 @@ class ProcessOperator(FunctionOperator):
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
-        self._context = ProcessContext()
+        self._times = ReadOnlyTimerService(context)
+        self._context = ProcessContext(self._times)
         self._sorter = Sorter(self.output, not self.reuses_objects)
 
     def process(self, bundle: Bundle, number: int) -> None:
-        call, context, sorter = self._call, self._context, self._sorter
+        self._sorter.sweep(self._calls(bundle), bundle.timestamps, "process_element")
+
+    def watermark_advanced(self, watermark: Watermark) -> None:
+        self._times.watermark_ms = watermark.timestamp_ms
+        super().watermark_advanced(watermark)
+
+    def _calls(self, bundle: Bundle) -> Iterator[Record]:
+        call, context = self._call, self._context
         for record, timestamp in timed(bundle):
-            context.set(timestamp)
-            found = call(record, context)
-            if found is not None:
-                sorter.take(iterable(found, "process_element"), timestamp)
-        sorter.flush()
+            context.time_ms = timestamp
+            yield call(record, context)
 
 
-class KeyedProcessOperator(ProcessOperator):
-    """The same on a keyed stream: the context knows the key."""
+class KeyedProcessOperator(FunctionOperator):
+    """The same on a keyed stream, with state and timers."""
+
+    method = "process_element"
 
     def __init__(self, function: object, key_of: Callable[[Record], Key]) -> None:
         super().__init__(function)
         self._key_of = key_of
+        self._room: KeyedRoom | None = None
+
+    def open(self, context: OperatorContext) -> None:
+        self._sorter = Sorter(self.output, not self.reuses_objects)
+        self._room = room = KeyedRoom(context, self._fire, self._sorter.flush)
+        self._selection = KeySelection(self._key_of, context.operator)
+        self._cursor = room.cursor
+        self._timers = room.timers
+        self._context = KeyedProcessContext(room.timers, room.cursor)
+        on_timer = OnTimerContext(room.timers, room.cursor)
+        self._timer_call = TimerCall(self._guest.function, on_timer, self._sorter)
+        self.open_guest(context, room.opener)
 
     def process(self, bundle: Bundle, number: int) -> None:
-        call, context, sorter, key_of = self._call, self._context, self._sorter, self._key_of
-        for record, timestamp in timed(bundle):
-            context.set(timestamp, key_of(record))
-            found = call(record, context)
-            if found is not None:
-                sorter.take(iterable(found, "process_element"), timestamp)
-        sorter.flush()
+        self._sorter.sweep(self._calls(bundle), bundle.timestamps, "process_element")
+
+    def watermark_advanced(self, watermark: Watermark) -> None:
+        self._timers.watermark_advanced(watermark.timestamp_ms)
+        self._sorter.flush()
+        super().watermark_advanced(watermark)
+
+    def key_ended(self) -> None:
+        assert self._room is not None
+        self._room.key_ended()
+        self._sorter.flush()
+
+    def close(self) -> None:
+        try:
+            super().close()
+        finally:
+            if self._room is not None:
+                self._room.close()
+
+    def _calls(self, bundle: Bundle) -> Iterator[Record]:
+        call, context, cursor = self._call, self._context, self._cursor
+        keys, times = self._selection.keys(bundle.records), bundle.timestamps or repeat(None)
+        for record, timestamp, key in zip(bundle.records, times, keys):  # noqa: B905 - as long
+            cursor.key = key
+            context.time_ms = timestamp
+            yield call(record, context)
+
+    def _fire(self, time_ms: int, domain: TimeDomain) -> None:
+        self._timer_call.fire(time_ms, domain)
+
+
+class TimerContext(Protocol):
+    """What is set before ``on_timer`` is called."""
+
+    time_ms: int | None
+    domain: TimeDomain
+
+
+class TimerCall:
+    """Calls a function's ``on_timer`` and collects what it yields, with the timer's time."""
+
+    __slots__ = ("_context", "_function", "_sorter")
+
+    def __init__(self, function: object, context: TimerContext, sorter: Sorter) -> None:
+        self._function = function
+        self._context = context
+        self._sorter = sorter
+
+    def fire(self, time_ms: int, domain: TimeDomain) -> None:
+        """The cursor stands at the timer's key."""
+        context = self._context
+        context.time_ms, context.domain = time_ms, domain
+        call = getattr(self._function, "on_timer", None)
+        if call is None:
+            raise TypeError(
+                f"{type(self._function).__name__} has registered a timer and has no on_timer; "
+                f"add the method on_timer(timestamp, ctx)"
+            )
+        self._sorter.take(iterable(call(time_ms, context), "on_timer"), time_ms)
 
 
 def timed(bundle: Bundle) -> Iterator[tuple[Record, int | None]]:

@@ -8,7 +8,7 @@ reader tells after a poll is where a new reader goes on without loss and without
 from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
-from headgate.base.elements import Bundle, Record
+from headgate.base.elements import Bundle, Record, StreamStatus, Watermark
 from headgate.core.chain.context import OperatorContext
 
 Position: TypeAlias = object
@@ -18,10 +18,11 @@ Position: TypeAlias = object
 class SplitReader(Protocol):
     """Reads one split; lives on the thread of its task."""
 
-    def poll(self, limit: int) -> "Sequence[Record] | Bundle | None":
+    def poll(self, limit: int) -> "Sequence[Record] | Bundle | Watermark | StreamStatus | None":
         """Up to ``limit`` records that are there now; None: the split has ended.
 
-        An empty answer means: nothing now. A Bundle brings timestamps with the records.
+        An empty answer means: nothing now. A Bundle brings timestamps with the records. A source
+        that knows event time itself may say so between them: a Watermark, or a StreamStatus.
         """
 
     def wait_ms(self) -> float:

@@ -1,19 +1,26 @@
 """The source operator: reads the splits of one task in turn and sends what they give.
 
-Law: it never blocks; a split that has nothing now does not keep the others from being read; when
-all splits have ended the largest watermark goes out and the source is done.
+Law: it never blocks; a split that has nothing now does not keep the others from being read; each
+split has event time of its own, and the least of them goes out; a split that is too far ahead of
+its group is not read; when all splits have ended the largest watermark goes out.
 """
 
 from collections import deque
 from contextlib import ExitStack
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from headgate.base.elements import MAX_WATERMARK_MS, Bundle, Watermark
+from headgate.base.elements import MAX_WATERMARK_MS, Bundle, StreamStatus, Watermark
+from headgate.core.chain.aligning import Aligned
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.owning import own_all
+from headgate.core.chain.runtime import RuntimeContext
 from headgate.core.chain.source import Source, SplitReader
+from headgate.core.chain.split_times import Share, SplitTimes
+from headgate.core.chain.timestamps import Stamper
+from headgate.core.chain.watermarks import OWN_TIME, Marking, TimePlan
 
 POLL_RECORDS: Final = 1024
 
@@ -23,7 +30,19 @@ class Polled(Enum):
 
     RECORDS = "some records went out"
     NOTHING = "nothing now; see wait_ms"
+    PAUSED = "nothing until the other sources of its group have come nearer"
     ENDED = "all splits are read"
+
+
+@dataclass(slots=True, eq=False)
+class _Split:
+    reader: SplitReader
+    marking: Marking
+    share: Share
+    quiet_since_ms: int | None = None
+    """It has had nothing since then."""
+    dozes: bool = False
+    """It has had nothing for so long that it was marked idle."""
 
 
 class SourceOperator(Operator):
@@ -31,51 +50,138 @@ class SourceOperator(Operator):
 
     inputs = 0
 
-    def __init__(self, source: Source, splits: tuple[object, ...]) -> None:
+    def __init__(
+        self, source: Source, splits: tuple[object, ...], plan: TimePlan = OWN_TIME
+    ) -> None:
         self._source = source
-        self._splits = splits
-        self._readers: deque[SplitReader] = deque()
+        self._all_splits = splits
+        self._plan = plan
+        self._stamper = Stamper(plan.assigner)
+        self._splits: deque[_Split] = deque()
+        self._aligned: Aligned | None = None
+        self._over = False
         self.wait_ms = 0.0
         """After NOTHING: when to poll again."""
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
-        task = context.task
-        for split in self._splits[task.subtask :: task.parallelism]:
-            self._readers.append(self._source.open(split, None, context))
+        self._times = SplitTimes(self.output)
+        task, plan = context.task, self._plan
+        about = RuntimeContext(context)
+        for split in self._all_splits[task.subtask :: task.parallelism]:
+            reader = self._source.open(split, None, context)
+            try:
+                self._splits.append(_Split(reader, plan.start(about), self._times.add()))
+            except BaseException:
+                reader.close()
+                raise
+        if plan.interval_ms:
+            context.later(plan.interval_ms, self._tick)
+        if plan.alignment is not None:
+            self._aligned = Aligned(plan.alignment, context, self._least_ms)
 
     def poll(self, limit: int = POLL_RECORDS) -> Polled:
         """Send on what the next split that has something gives."""
-        readers = self._readers
-        wait_ms = _LONG_MS
-        for _ in range(len(readers)):
-            reader = readers[0]
-            found = reader.poll(limit)
-            if found is None:
-                readers.popleft()
-                reader.close()
-                wait_ms = 0.0
+        splits, aligned = self._splits, self._aligned
+        wait_ms, paused = _LONG_MS, 0
+        for _ in range(len(splits)):
+            split = splits[0]
+            if aligned is not None and split.marking.current_ms > aligned.limit_ms:
+                paused += 1
+                splits.rotate(-1)
                 continue
-            bundle = found if isinstance(found, Bundle) else Bundle(list(found))
-            if bundle.records:
-                if not self._source.bounded:
-                    readers.rotate(-1)  # of splits that end, one after the other is open
-                if not self.reuses_objects and not getattr(reader, "gives_away", False):
-                    bundle = Bundle(own_all(bundle.records), bundle.timestamps)
-                self.output.collect(bundle)
+            found = split.reader.poll(limit)
+            if found is None:
+                self._end_split()
+                wait_ms = 0.0
+            elif self._take(split, found):
                 return Polled.RECORDS
-            wait_ms = min(wait_ms, reader.wait_ms())
-            readers.rotate(-1)
+            else:
+                wait_ms = min(wait_ms, split.reader.wait_ms())
+                splits.rotate(-1)
         self.wait_ms = wait_ms
-        return Polled.NOTHING if readers else Polled.ENDED
+        if paused and paused == len(splits) and aligned is not None:
+            aligned.paused()
+            return Polled.PAUSED
+        return Polled.NOTHING if splits else Polled.ENDED
+
+    def time_announced(self, group: str, watermark_ms: int | None) -> None:
+        """The sources of a group have come this far; None: nobody has to be waited for."""
+        if self._aligned is not None:
+            self._aligned.announced(group, watermark_ms)
 
     def finish(self) -> None:
-        self.output.emit_watermark(Watermark(MAX_WATERMARK_MS))
+        self._over = True
+        self._times.target.emit_watermark(MAX_WATERMARK_MS)
 
     def close(self) -> None:
+        self._over = True
+        if self._aligned is not None:
+            self._aligned.close()
         with ExitStack() as last:  # whatever one of them raises, the others are closed too
-            while self._readers:
-                last.callback(self._readers.popleft().close)
+            while self._splits:
+                last.callback(self._splits.popleft().reader.close)
+
+    def _take(self, split: _Split, found: object) -> bool:
+        """What a poll brought; says whether that was something."""
+        if isinstance(found, Watermark | StreamStatus):
+            self._take_own(split, found)
+            return True
+        bundle = found if isinstance(found, Bundle) else Bundle(list(found))  # type: ignore[call-overload]
+        if not bundle.records:
+            self._stay_quiet(split)
+            return False
+        if not self._source.bounded:
+            self._splits.rotate(-1)  # of splits that end, one after the other is open
+        if not self.reuses_objects and not getattr(split.reader, "gives_away", False):
+            bundle = Bundle(own_all(bundle.records), bundle.timestamps)
+        split.quiet_since_ms, split.dozes = None, False
+        split.marking.passed(self._stamper.stamped(bundle), split.share)
+        return True
+
+    def _take_own(self, split: _Split, found: Watermark | StreamStatus) -> None:
+        """What a source says itself about event time counts if no strategy does."""
+        if not self._plan.keeps_own:
+            return
+        if isinstance(found, Watermark):
+            split.share.emit_watermark(found.timestamp_ms)
+        elif found.active:
+            split.share.mark_active()
+        else:
+            split.share.mark_idle()
+
+    def _stay_quiet(self, split: _Split) -> None:
+        """It had nothing now; if it has had nothing for long, nobody waits for it."""
+        idle_ms = self._plan.idle_ms
+        if idle_ms is None or split.dozes:
+            return
+        now_ms = self.context.now_ms()
+        if split.quiet_since_ms is None:
+            split.quiet_since_ms = now_ms
+        if now_ms - split.quiet_since_ms >= idle_ms:
+            if self._plan.interval_ms:
+                split.marking.periodic(split.share)
+            split.share.mark_idle()
+            split.dozes = True
+
+    def _end_split(self) -> None:
+        split = self._splits.popleft()
+        try:
+            self._times.ended(split.share)
+        finally:
+            split.reader.close()
+
+    def _tick(self) -> None:
+        if not self._over:
+            for split in list(self._splits):
+                if not split.dozes:
+                    split.marking.periodic(split.share)
+            self.context.later(self._plan.interval_ms, self._tick)
+
+    def _least_ms(self) -> int | None:
+        """How far the slowest split is; None: all are idle or have ended."""
+        counting = [one.marking.current_ms for one in self._splits if one.share.active]
+        return min(counting, default=None)
 
 
 _LONG_MS: Final = 1000.0

@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from headgate.base.elements import Record, Serializer
 from headgate.core.chain.operator import Operator
+from headgate.core.chain.typed import OutputTypes
 from headgate.core.egress.router import Router
 
 Selector: TypeAlias = Callable[[Record], "list[str]"]
@@ -45,6 +46,8 @@ class OperatorSpec:
     make: Callable[[], Operator]
     outputs: tuple[ToOperator | ToNetwork, ...] = ()
     selectors: tuple[Selector, ...] = ()
+    types: OutputTypes | None = None
+    """What its records are coerced to; None: nothing was declared."""
 
 
 @dataclass(frozen=True, slots=True)

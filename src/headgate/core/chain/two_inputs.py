@@ -1,14 +1,32 @@
-"""Operators with two inputs: a method of the user's function for each of them."""
+"""Operators with two inputs: a method of the user's function for each of them.
 
-from collections.abc import Callable, Sequence
+If both streams have keys the cursor stands at a record's key while its method is called, so that
+the function has state, and process functions have timers: they meet what either side has kept.
+"""
 
-from headgate.base.elements import Bundle, Key, Record
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import repeat
+from typing import TypeAlias
+
+from headgate.base.elements import Bundle, Key, Record, Watermark
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.guest import Guest
+from headgate.core.chain.key_selection import KeySelection
+from headgate.core.chain.keyed_room import KeyedRoom
 from headgate.core.chain.operator import Operator
-from headgate.core.chain.operators import iterable
-from headgate.core.chain.process import ProcessContext, timed
+from headgate.core.chain.process import (
+    KeyedProcessContext,
+    OnTimerContext,
+    ProcessContext,
+    ReadOnlyTimerService,
+    TimerCall,
+)
 from headgate.core.chain.tags import Sorter
+from headgate.core.chain.timer_service import TimeDomain
+from headgate.core.state.cursor import NO_KEY
+
+KeysOf: TypeAlias = Sequence[Callable[[Record], Key] | None]
+"""The key selector of each input; None: its records have no keys."""
 
 
 class TwoInputOperator(Operator):
@@ -17,18 +35,64 @@ class TwoInputOperator(Operator):
     inputs = 2
     methods: tuple[str, str]
 
-    def __init__(self, function: object) -> None:
+    def __init__(self, function: object, keys_of: KeysOf | None = None) -> None:
+        """Without ``keys_of`` neither input has keys, so there is no state."""
         self._guest = Guest(function, self.methods[0])
         self._calls: list[Callable[..., Record]]
+        self._keys_of = keys_of
+        self._room: KeyedRoom | None = None
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
-        self._guest.open(context)
-        self._calls = [getattr(self._guest.function, method) for method in self.methods]
         self._sorter = Sorter(self.output, not self.reuses_objects)
+        opener = None
+        if self._keys_of is not None:
+            self._room = KeyedRoom(context, self._fire, self._sorter.flush)
+            self._selections = [
+                None if key_of is None else KeySelection(key_of, context.operator)
+                for key_of in self._keys_of
+            ]
+            opener = self._room.opener
+        self._guest.open(context, opener)
+        self._calls = [getattr(self._guest.function, method) for method in self.methods]
+
+    def process(self, bundle: Bundle, number: int) -> None:
+        self._sorter.sweep(self.called(bundle, number), bundle.timestamps, self.methods[number])
+
+    def called(self, bundle: Bundle, number: int) -> Iterator[Record]:
+        """What the function returns for each record, one call at a time."""
+        raise NotImplementedError
+
+    def visited(self, records: list[Record], number: int) -> Iterable[Record]:
+        """The records one after the other; if they have keys the cursor goes with them."""
+        if self._room is None:
+            return records
+        selection = self._selections[number]
+        if selection is None:
+            self._room.cursor.key = NO_KEY
+            return records
+        return self._at_keys(records, selection.keys(records), self._room)
+
+    def key_ended(self) -> None:
+        assert self._room is not None
+        self._room.key_ended()
+        self._sorter.flush()
 
     def close(self) -> None:
-        self._guest.close()
+        try:
+            self._guest.close()
+        finally:
+            if self._room is not None:
+                self._room.close()
+
+    def _at_keys(self, records: list[Record], keys: list[Key], room: KeyedRoom) -> Iterator[Record]:
+        cursor = room.cursor
+        for record, key in zip(records, keys, strict=True):
+            cursor.key = key
+            yield record
+
+    def _fire(self, time_ms: int, domain: TimeDomain) -> None:
+        raise AssertionError("a timer fired in an operator that registers none")
 
 
 class CoMapOperator(TwoInputOperator):
@@ -36,13 +100,11 @@ class CoMapOperator(TwoInputOperator):
 
     methods = ("map1", "map2")
 
-    def process(self, bundle: Bundle, number: int) -> None:
-        call, sorter = self._calls[number], self._sorter
-        for record, timestamp in timed(bundle):
+    def called(self, bundle: Bundle, number: int) -> Iterator[Record]:
+        call = self._calls[number]
+        for record in self.visited(bundle.records, number):
             result = call(record)
-            if result is not None:
-                sorter.take((result,), timestamp)
-        sorter.flush()
+            yield None if result is None else (result,)
 
 
 class CoFlatMapOperator(TwoInputOperator):
@@ -50,13 +112,10 @@ class CoFlatMapOperator(TwoInputOperator):
 
     methods = ("flat_map1", "flat_map2")
 
-    def process(self, bundle: Bundle, number: int) -> None:
-        call, sorter = self._calls[number], self._sorter
-        for record, timestamp in timed(bundle):
-            found = call(record)
-            if found is not None:
-                sorter.take(iterable(found, self.methods[number]), timestamp)
-        sorter.flush()
+    def called(self, bundle: Bundle, number: int) -> Iterator[Record]:
+        call = self._calls[number]
+        for record in self.visited(bundle.records, number):
+            yield call(record)
 
 
 class CoProcessOperator(TwoInputOperator):
@@ -64,25 +123,25 @@ class CoProcessOperator(TwoInputOperator):
 
     methods = ("process_element1", "process_element2")
 
-    def __init__(self, function: object) -> None:
-        super().__init__(function)
-        self._context = ProcessContext()
+    def open(self, context: OperatorContext) -> None:
+        self._times = ReadOnlyTimerService(context)
+        self._context = ProcessContext(self._times)
+        super().open(context)
 
-    def process(self, bundle: Bundle, number: int) -> None:
-        call, context, sorter = self._calls[number], self._context, self._sorter
-        for record, timestamp in timed(bundle):
-            context.set(timestamp, self._key(record, number))
-            found = call(record, context)
-            if found is not None:
-                sorter.take(iterable(found, self.methods[number]), timestamp)
-        sorter.flush()
+    def called(self, bundle: Bundle, number: int) -> Iterator[Record]:
+        call, context = self._calls[number], self._context
+        times = bundle.timestamps or repeat(None)
+        for record, timestamp in zip(self.visited(bundle.records, number), times):  # noqa: B905
+            context.time_ms = timestamp
+            yield call(record, context)
 
-    def _key(self, record: Record, number: int) -> Key:
-        return None
+    def watermark_advanced(self, watermark: Watermark) -> None:
+        self._times.watermark_ms = watermark.timestamp_ms
+        super().watermark_advanced(watermark)
 
 
 class KeyedCoProcessOperator(CoProcessOperator):
-    """The same on two keyed streams."""
+    """The same on two keyed streams, with state and timers."""
 
     def __init__(
         self,
@@ -90,8 +149,21 @@ class KeyedCoProcessOperator(CoProcessOperator):
         key_of_1: Callable[[Record], Key],
         key_of_2: Callable[[Record], Key],
     ) -> None:
-        super().__init__(function)
-        self._keys_of: Sequence[Callable[[Record], Key]] = (key_of_1, key_of_2)
+        super().__init__(function, (key_of_1, key_of_2))
 
-    def _key(self, record: Record, number: int) -> Key:
-        return self._keys_of[number](record)
+    def open(self, context: OperatorContext) -> None:
+        super().open(context)
+        room = self._room
+        assert room is not None
+        self._context = KeyedProcessContext(room.timers, room.cursor)
+        on_timer = OnTimerContext(room.timers, room.cursor)
+        self._timer_call = TimerCall(self._guest.function, on_timer, self._sorter)
+
+    def watermark_advanced(self, watermark: Watermark) -> None:
+        assert self._room is not None
+        self._room.timers.watermark_advanced(watermark.timestamp_ms)
+        self._sorter.flush()
+        super().watermark_advanced(watermark)
+
+    def _fire(self, time_ms: int, domain: TimeDomain) -> None:
+        self._timer_call.fire(time_ms, domain)

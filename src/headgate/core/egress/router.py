@@ -4,17 +4,14 @@ Law: ``split`` gives every record to exactly one channel and keeps the order wit
 Keys go by key group (a stable hash modulo the maximum parallelism), so that state can be rescaled.
 """
 
-import math
-import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from decimal import Decimal
+from collections.abc import Callable, Sequence
 from itertools import compress
-from numbers import Integral, Rational
 from operator import not_
-from types import BuiltinFunctionType, FunctionType
 from typing import Final, Protocol
 
 from headgate.base.elements import Key, Record
+from headgate.base.errors import HeadgateError, UserFunctionFailed
+from headgate.core.state.key_groups import key_group, mix
 
 Split = list[tuple[int, list[Record], list[int | None] | None]]
 """Channel, its records, and their timestamps if there are any."""
@@ -106,7 +103,7 @@ class Shuffle(_PerRecord):
 
     def __init__(self, seed: int = 0) -> None:
         super().__init__()
-        self._state = _mix(seed + 0x9E3779B9) or 1  # a generator that stands at 0 would stay there
+        self._state = mix(seed + 0x9E3779B9) or 1  # a generator that stands at 0 would stay there
 
     def pick(self, record: Record) -> int:
         return self._picks(1)[0]
@@ -140,11 +137,18 @@ class Global(_PerRecord):
 
 
 class Keyed(_PerRecord):
-    """Records with equal keys to the same channel."""
+    """Records with equal keys to the same channel.
 
-    def __init__(self, key_of: Callable[[Record], Key], max_parallelism: int = 128) -> None:
+    ``reader``: the operator on the keyed stream. An error of the key selector is told as its own,
+    though the selector runs before the records travel.
+    """
+
+    def __init__(
+        self, key_of: Callable[[Record], Key], max_parallelism: int = 128, reader: str = ""
+    ) -> None:
         super().__init__()
         self._key_of = key_of
+        self._reader = reader
         self._max_parallelism = max_parallelism
         self._memo: dict[Key, int] = {}
 
@@ -153,18 +157,26 @@ class Keyed(_PerRecord):
         assert channels <= self._max_parallelism, "more channels than key groups"
 
     def pick(self, record: Record) -> int:
-        return self.pick_key(self._key_of(record))
+        return self._picks([record])[0]
 
     def split(self, records: list[Record], timestamps: list[int | None] | None) -> Split:
         if self.channels == 1:
             return [(0, records, timestamps)]
+        return split_by(self._picks(records), self.channels, records, timestamps)
+
+    def _picks(self, records: list[Record]) -> list[int]:
         key_of, memo = self._key_of, self._memo
-        keys = [key_of(record) for record in records]
         try:
-            picks = [memo[key] for key in keys]
-        except (KeyError, TypeError):  # a new key, or one that is not hashable
-            picks = [self.pick_key(key) for key in keys]
-        return split_by(picks, self.channels, records, timestamps)
+            keys = [key_of(record) for record in records]
+            try:
+                return [memo[key] for key in keys]
+            except (KeyError, TypeError):  # a new key, or one that is not hashable
+                return [self.pick_key(key) for key in keys]
+        except Exception as error:
+            if not self._reader or isinstance(error, HeadgateError):
+                raise
+            doing = "when the key of a record was selected"
+            raise UserFunctionFailed(self._reader, error, doing) from error
 
     def pick_key(self, key: Key) -> int:
         try:
@@ -232,80 +244,3 @@ def split_by(
     for channel, timestamp in zip(picks, timestamps, strict=True):
         times[channel].append(timestamp)
     return [(channel, part, times[channel]) for channel, part in enumerate(parts) if part]
-
-
-def key_group(key: Key, max_parallelism: int) -> int:
-    """The group that a key and its state belong to."""
-    return stable_hash(key) % max_parallelism
-
-
-def stable_hash(key: Key) -> int:
-    """The same 32 bits for equal keys in every process (``hash`` of a text is not).
-
-    Numbers go by value, collections by their items, other objects by what pickle would ask of them.
-    """
-    return _mix(_hash_bits(key))
-
-
-def _hash_bits(key: Key) -> int:
-    kind = type(key)
-    if kind is str:
-        return zlib.crc32(key.encode("utf-8", "surrogatepass"))
-    if kind is int or kind is bool:
-        number = int(key)
-        return _mix(number & 0xFFFFFFFF) ^ ((number >> 32) & 0xFFFFFFFF)
-    if kind is bytes:
-        return zlib.crc32(key, 1)
-    if kind is tuple or kind is list:
-        bits = len(key)
-        for item in key:
-            bits = (bits * 31 + _mix(_hash_bits(item))) & 0xFFFFFFFF
-        return bits
-    return _hash_rare(key)
-
-
-def _hash_rare(key: Key) -> int:
-    """Kinds that may equal one of the common kinds, or look different though they are equal."""
-    match key:
-        case None:
-            return 2
-        case str():
-            return _hash_bits(str.__str__(key))
-        case bytes() | bytearray():
-            return _hash_bits(bytes(key))
-        case Integral():
-            return _hash_bits(int(key))
-        case float() | Decimal() | Rational():
-            return _hash_number(key)
-        case tuple():
-            return _hash_bits(list(key))
-        case Set():
-            return sum(_mix(_hash_bits(item)) for item in key) + 3
-        case Mapping():
-            return sum(_mix(_hash_bits(item)) for item in key.items()) + 4
-        case type() | FunctionType() | BuiltinFunctionType():
-            return _hash_bits(f"{key.__module__}.{key.__qualname__}")
-        case _:
-            parts = key.__reduce_ex__(4)
-            return _hash_bits(parts if isinstance(parts, str) else [*map(_comparable, parts)])
-
-
-def _hash_number(key: float | Decimal | Rational) -> int:
-    if isinstance(key, Rational):
-        above, below = int(key.numerator), int(key.denominator)
-    elif math.isfinite(key):
-        above, below = key.as_integer_ratio()
-    else:
-        return _hash_bits(repr(float(key)))
-    return _hash_bits(above if below == 1 else [above, below])
-
-
-def _comparable(part: object) -> object:
-    return list(part) if isinstance(part, Iterator) else part
-
-
-def _mix(bits: int) -> int:
-    bits &= 0xFFFFFFFF
-    bits = ((bits ^ (bits >> 16)) * 0x85EBCA6B) & 0xFFFFFFFF
-    bits = ((bits ^ (bits >> 13)) * 0xC2B2AE35) & 0xFFFFFFFF
-    return bits ^ (bits >> 16)

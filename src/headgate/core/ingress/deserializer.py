@@ -6,7 +6,6 @@ on disk; the driver brings the disk.
 """
 
 from enum import Enum
-from typing import Protocol
 
 from headgate.base.elements import (
     LENGTH,
@@ -21,6 +20,7 @@ from headgate.base.elements import (
 )
 from headgate.base.errors import ElementBroken, ElementTooLarge
 from headgate.base.settings import GIB, MIB
+from headgate.base.spilling import Spill, SpillRoom
 from headgate.core.buffers.buffer import Buffer
 
 
@@ -30,22 +30,6 @@ class Got(Enum):
     PART = "the buffer is used up, an element may be begun"
     MIDDLE = "an element, and the buffer holds more"
     LAST = "an element, and the buffer is used up"
-
-
-class Spill(Protocol):
-    """A file for one large element."""
-
-    def write(self, data: memoryview) -> None: ...
-
-    def view(self) -> memoryview: ...
-
-    def close(self) -> None: ...
-
-
-class SpillRoom(Protocol):
-    """Makes spill files."""
-
-    def open(self) -> Spill: ...
 
 
 class Deserializer:

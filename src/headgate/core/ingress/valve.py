@@ -3,13 +3,20 @@
 Law: what comes out never goes back, and is the minimum over the channels that count. A channel does
 not count while it is idle, nor after that until its watermark has caught up with what came out.
 When the last channel falls idle, the maximum of all comes out first: nobody waits for anybody then.
+The end of event time comes out when all channels have reached it; before that, who has does not
+count, so that a channel that is merely idle is not taken for one that has ended.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from headgate.base.elements import MIN_WATERMARK_MS, StreamStatus, Watermark
+from headgate.base.elements import (
+    MAX_WATERMARK_MS,
+    MIN_WATERMARK_MS,
+    StreamStatus,
+    Watermark,
+)
 
 Outcome: TypeAlias = list[Watermark | StreamStatus]
 """What to send on, in this order."""
@@ -20,6 +27,11 @@ class _Channel:
     watermark_ms: int = MIN_WATERMARK_MS
     active: bool = True
     caught_up: bool = True
+    ended: bool = False
+
+    @property
+    def is_over(self) -> bool:
+        return self.ended or self.watermark_ms == MAX_WATERMARK_MS
 
 
 class WatermarkValve:
@@ -58,6 +70,7 @@ class WatermarkValve:
 
     def channel_ended(self, channel: int) -> Outcome:
         """Nothing follows in the channel; the others do not wait for it."""
+        self._channels[channel].ended = True
         return self.status_received(StreamStatus(active=False), channel)
 
     def check(self) -> None:
@@ -72,13 +85,16 @@ class WatermarkValve:
             return self._advance(self._slowest())
         self.active = False
         # The slowest fell idle last: what the others had reached need not wait for it any more.
+        reached = [other.watermark_ms for other in self._channels if not other.is_over]
         last = one.watermark_ms == self.watermark_ms
-        fastest = max(other.watermark_ms for other in self._channels) if last else None
+        fastest = max(reached, default=None) if last else None
         return [*self._advance(fastest), StreamStatus(active=False)]
 
     def _slowest(self) -> int | None:
-        counting = [one.watermark_ms for one in self._channels if one.caught_up]
-        return min(counting, default=None)
+        if all(one.is_over for one in self._channels):
+            return max(one.watermark_ms for one in self._channels)
+        counting = [one for one in self._channels if one.caught_up and not one.is_over]
+        return min((one.watermark_ms for one in counting), default=None)
 
     def _advance(self, watermark_ms: int | None) -> Outcome:
         if watermark_ms is None or watermark_ms <= self.watermark_ms:
@@ -88,5 +104,12 @@ class WatermarkValve:
 
 
 def slowest_input(watermarks: Iterable[tuple[int, bool]]) -> int | None:
-    """The event time of several inputs (watermark, active): the minimum that ignores idle ones."""
-    return min((watermark_ms for watermark_ms, active in watermarks if active), default=None)
+    """The event time of several inputs (watermark, active): the minimum that ignores idle ones.
+
+    An input at the end of event time counts when all are there.
+    """
+    known = list(watermarks)
+    if all(watermark_ms == MAX_WATERMARK_MS for watermark_ms, _ in known):
+        return MAX_WATERMARK_MS
+    live = [one_ms for one_ms, active in known if active and one_ms != MAX_WATERMARK_MS]
+    return min(live, default=None)

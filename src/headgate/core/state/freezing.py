@@ -1,13 +1,21 @@
 """Keys as dictionary keys: one that is not hashable is frozen into a form that is.
 
 Law: equal keys have equal stand-ins, as they have the same key group; the order of a dict's or a
-set's items does not count. Objects of other kinds are compared by their pickled bytes.
+set's items does not count. Objects of other kinds are compared by their pickled bytes, also those
+whose class says nothing about equality: as records travel, no object is the same twice.
 """
 
+import math
 import pickle
 from collections.abc import Mapping, Set
+from itertools import chain
+from types import BuiltinFunctionType, FunctionType
+from typing import Final
 
 from headgate.base.elements import Key
+
+NAN: Final = math.nan
+"""The one object for keys that are NaN: none equals another, but a dictionary finds the same."""
 
 
 class Frozen:
@@ -30,12 +38,32 @@ class Frozen:
 
 
 def freeze(key: Key) -> Key:
-    """The key itself if it is hashable, else a stand-in that is."""
+    """The key itself if it is hashable by what it holds, else a stand-in that is."""
+    if type(key) is float and key != key:
+        return NAN
     try:
         type(key).__hash__(key)  # type: ignore[call-arg] # of the class: a key may be a class too
     except TypeError:
         return Frozen(key)
-    return key
+    return Frozen(key) if go_by_identity([key]) else key
+
+
+def go_by_identity(keys: list[Key]) -> bool:
+    """Whether the hash of a key, or of a part of a tuple, is that of one object alone."""
+    while keys:
+        kinds = set(map(type, keys))
+        for kind in kinds:
+            if getattr(kind, "__hash__", None) is _BY_IDENTITY and not issubclass(kind, _SINGLE):
+                return True
+        if tuple not in kinds:
+            return False
+        keys = list(chain.from_iterable([key for key in keys if type(key) is tuple]))
+    return False
+
+
+_BY_IDENTITY: Final = object.__hash__
+_SINGLE: Final = (type(None), type(...), type, FunctionType, BuiltinFunctionType)
+"""Of these the same object comes back, wherever it travels."""
 
 
 def _form_of(key: Key) -> tuple[str, object]:

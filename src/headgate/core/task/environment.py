@@ -12,6 +12,7 @@ from headgate.base.elements import Serializer
 from headgate.base.errors import PartitionError, TaskCancelled
 from headgate.base.ids import MAX_PARTITION_ID_BYTES, ChannelId, PartitionId, PeerName
 from headgate.base.settings import ExchangeSettings, FlowControl
+from headgate.base.spilling import SpillRoom
 from headgate.core.buffers.global_pool import GlobalPool
 from headgate.core.buffers.segment import Segment
 from headgate.core.buffers.sizing import gate_bounds, partition_bounds
@@ -23,7 +24,7 @@ from headgate.core.exchange.compression import Codec
 from headgate.core.exchange.directory import Address, Directory
 from headgate.core.exchange.ends import ConsumerEnd, ProducerEnd
 from headgate.core.ingress.channel import Backoff, Channel, Later, LocalChannel, UnknownChannel
-from headgate.core.ingress.deserializer import Deserializer, SpillRoom
+from headgate.core.ingress.deserializer import Deserializer
 from headgate.core.ingress.gate import Gate, InputGate
 from headgate.core.ingress.remote import RemoteChannel
 

@@ -1,9 +1,15 @@
 """Event time of a task with several inputs: the minimum over those that are not idle.
 
-Law: what comes out never goes back. It becomes idle when all inputs are, active with the first.
+Law: what comes out never goes back. It becomes idle when all inputs are that have not ended, active
+with the first. The end of event time comes out when all inputs have reached it.
 """
 
-from headgate.base.elements import MIN_WATERMARK_MS, StreamStatus, Watermark
+from headgate.base.elements import (
+    MAX_WATERMARK_MS,
+    MIN_WATERMARK_MS,
+    StreamStatus,
+    Watermark,
+)
 from headgate.core.ingress.valve import Outcome, slowest_input
 
 
@@ -29,10 +35,9 @@ class InputTimes:
         for element in outcome:
             if isinstance(element, Watermark):
                 self._watermarks[number] = element.timestamp_ms
-                result += self._advance()
             else:
                 self._active[number] = element.active
-                result += self._status_changed()
+            result += self._look()
         return result
 
     def _advance(self) -> Outcome:
@@ -42,9 +47,14 @@ class InputTimes:
         self.watermark_ms = slowest
         return [Watermark(slowest)]
 
-    def _status_changed(self) -> Outcome:
+    def _look(self) -> Outcome:
         advanced = self._advance()
-        active = any(self._active)
+        live = [
+            active
+            for watermark_ms, active in zip(self._watermarks, self._active, strict=True)
+            if watermark_ms != MAX_WATERMARK_MS
+        ]
+        active = any(live) if live else True  # the last of all watermarks is never idle
         if active == self.active:
             return advanced
         self.active = active

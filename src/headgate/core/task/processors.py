@@ -198,11 +198,19 @@ class SourceProcessor:
             return Flow.MORE
         if polled is Polled.ENDED:
             return Flow.ENDED
+        if polled is Polled.PAUSED:
+            self._due = False
+            return Flow.NOTHING
         if self._source.wait_ms <= 0:
             return Flow.MORE
         self._due = False
         self._clock.later(self._source.wait_ms, self._become_due)
         return Flow.NOTHING
+
+    def time_announced(self, group: str, watermark_ms: int | None) -> None:
+        """How far the sources of a group are; one that was paused may go on."""
+        self._source.time_announced(group, watermark_ms)
+        self._due = True
 
     def close(self) -> None:
         self._closed = True

@@ -13,16 +13,23 @@ from functools import partial
 
 from headgate.base.elements import MIN_WATERMARK_MS
 from headgate.base.errors import TaskCancelled
+from headgate.base.messages import UserFigure
+from headgate.base.spilling import SpillRoom
+from headgate.core.chain.async_calls import AsyncCalls, AsyncWork, ImmediateCalls, StartCalls
 from headgate.core.chain.chain import Chain, OperatorStatistics
 from headgate.core.chain.context import OperatorContext, TaskInfo
 from headgate.core.chain.outputs import Loan, with_name
 from headgate.core.chain.spec import OperatorSpec
+from headgate.core.egress.partition import Wait, cannot_wait
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.ingress.gate import Gate
+from headgate.core.state.backend import Backends
+from headgate.core.state.memory import MemoryBackends
+from headgate.core.task.figures import UserFigures
 from headgate.core.task.latency import LatencyStatistics
 from headgate.core.task.lifecycle import Happening, Lifecycle, TaskState
 from headgate.core.task.mailbox import NORMAL, Lap, Mailbox, MailboxLoop
-from headgate.core.task.processors import Clock, Flow, InputProcessor, Processor
+from headgate.core.task.processors import Clock, Flow, InputProcessor, Processor, SourceProcessor
 from headgate.core.task.times import Doing, Spent, TaskTimes
 
 
@@ -52,6 +59,7 @@ class TaskStatistics:
     watermark_out_ms: int
     operators: tuple[OperatorStatistics, ...]
     latency: LatencyStatistics | None
+    user: tuple[UserFigure, ...] = ()
 
 
 class Task:
@@ -67,6 +75,10 @@ class Task:
         loan: Loan,
         clock: Clock,
         wake: Callable[[], None],
+        backends: Backends | None = None,
+        async_calls: StartCalls = ImmediateCalls,
+        wait: Wait = cannot_wait,
+        spills: SpillRoom | None = None,
     ) -> None:
         self.name = info.name
         self.info = info
@@ -74,16 +86,23 @@ class Task:
         self.mailbox = Mailbox(wake)
         self.on_state: Callable[[TaskState, BaseException | None], None] = lambda state, error: None
         """Told of every new state, while the baton is lent."""
+        self.on_time: Callable[[str, int | None], None] = lambda group, watermark_ms: None
+        """Told how far event time is by a source that is aligned with a group; the same."""
         self._chain = chain
         self._processor = processor
         self._gates = gates
         self._writers = writers
         self._loan = loan
         self._clock = clock
+        self._backends = backends or MemoryBackends()
+        self._start_calls = async_calls
+        self._wait = wait
+        self._spills = spills
         self._times = TaskTimes(clock.now_ms())
         self._loop = MailboxLoop(self.mailbox, self._process)
         self._cancelled = False
         self._waits_since_ms = 0.0
+        self._figures = UserFigures()
 
     def step(self) -> Progress:
         """One lap of the mailbox: the mails that are there, then one element of the input."""
@@ -105,6 +124,12 @@ class Task:
         if not self.lifecycle.state.has_ended:
             self.lifecycle.happened(Happening.CANCEL)
 
+    def time_announced(self, group: str, watermark_ms: int | None) -> None:
+        """The slowest source of a group is this far (called inside the baton)."""
+        processor = self._processor
+        if isinstance(processor, SourceProcessor):
+            self.mailbox.put("alignment", lambda: processor.time_announced(group, watermark_ms))
+
     def waiting_for_buffer(self, waits: bool) -> None:
         """A writer has begun or ended to wait in the middle of a step."""
         now_ms = self._clock.now_ms()
@@ -120,6 +145,7 @@ class Task:
         self._loop.close()
         try:
             self._loan.lend()
+            self._figures.read()
             self._chain.close()
             self._loan.regain()
         except BaseException as trouble:  # also a user's exit(): the rest is closed in any case
@@ -159,7 +185,19 @@ class Task:
             watermark_out_ms=min((one.watermark_ms for one in written), default=MIN_WATERMARK_MS),
             operators=operators,
             latency=latency,
+            user=self._user_figures(),
         )
+
+    def _user_figures(self) -> tuple[UserFigure, ...]:
+        """As they were read last; they are read anew on the task's own thread, soon."""
+        if self._figures.ask():
+            self.mailbox.put("figures", self._read_figures, NORMAL)
+        return self._figures.last
+
+    def _read_figures(self) -> None:
+        self._loan.lend()
+        self._figures.read()
+        self._loan.regain()
 
     def _start(self) -> None:
         self._move(Happening.DEPLOYED)
@@ -174,22 +212,66 @@ class Task:
 
     def _context_of(self, spec: OperatorSpec) -> OperatorContext:
         later = partial(self._mail_later, spec.name)
-        return OperatorContext(spec.name, self.info, self._clock.wall_ms, later)
+        return OperatorContext(
+            spec.name,
+            self.info,
+            self._clock.wall_ms,
+            later,
+            spec.uid,
+            self._backends,
+            self._figures.group_of(spec.name, self._clock.wall_ms),
+            partial(self._async_calls, spec.name),
+            self._wait_until,
+            held_up_ms=self._held_up_ms,
+            tell_time=lambda group, watermark_ms: self.on_time(group, watermark_ms),
+            spills=self._spills,
+        )
+
+    def _held_up_ms(self) -> float:
+        return self._times.spent(self._clock.now_ms()).backpressured_ms
 
     def _mail_later(self, operator: str, delay_ms: float, action: Callable[[], None]) -> None:
         """An operator (outside) wants ``action`` to be run on its thread after a while."""
 
-        def run() -> None:
-            self._loan.lend()
-            with_name(operator, action, "in a timer")
-            self._loan.regain()
-            self._chain.seal()
-
         def due() -> None:
+            run = partial(self._run_mail, operator, action, "in a timer")
             self.mailbox.put("timer", run, NORMAL)
 
         self._loan.regain()
         self._clock.later(delay_ms, due)
+        self._loan.lend()
+
+    def _run_mail(self, operator: str, action: Callable[[], None], doing: str) -> None:
+        self._loan.lend()
+        with_name(operator, action, doing)
+        self._loan.regain()
+        self._chain.seal()
+
+    def _async_calls(
+        self, operator: str, work: AsyncWork, completed: Callable[[], None]
+    ) -> AsyncCalls:
+        """Calls of an operator; their driver tells inside the baton that some have ended."""
+        mailed = False
+
+        def run() -> None:
+            nonlocal mailed
+            mailed = False
+            self._run_mail(operator, completed, "")
+
+        def tell() -> None:
+            nonlocal mailed
+            if mailed:
+                self.mailbox.notify()
+            else:
+                mailed = self.mailbox.put("ended calls", run, NORMAL)
+
+        return self._start_calls(work, tell)
+
+    def _wait_until(self, ready: Callable[[], bool]) -> None:
+        """An operator (outside) cannot go on: what it has sent leaves, and others run."""
+        self._loan.regain()
+        self._chain.seal()
+        self._wait(ready)
         self._loan.lend()
 
     def _look_again(self) -> None:

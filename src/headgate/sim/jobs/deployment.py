@@ -5,6 +5,7 @@ All tasks of an order are set up before the first one runs; producers without a 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 
 from headgate.base.states import TaskState
@@ -21,6 +22,7 @@ from headgate.core.task.processors import Clock, InputProcessor, Processor, Sour
 from headgate.core.task.task import Task
 from headgate.plan.execution_graph import ChannelSpec, OutputSpec, TaskSpec
 from headgate.plan.job_graph import JobVertex
+from headgate.sim.jobs.calls import SimCalls
 from headgate.sim.jobs.scenario import JobScenario
 from headgate.sim.jobs.seats import Seat
 from headgate.sim.ledger import CheckFailed
@@ -112,7 +114,19 @@ class Deployment:
         chain = Chain(vertex.chain, one.writers, seat.loan)
         clock = self._clock_of(seat)
         processor = self._create_processor(one, vertex, chain, clock)
-        one.task = Task(info, chain, processor, one.gates, one.writers, seat.loan, clock, seat.wake)
+        one.task = Task(
+            info,
+            chain,
+            processor,
+            one.gates,
+            one.writers,
+            seat.loan,
+            clock,
+            seat.wake,
+            async_calls=partial(SimCalls, self.worker, info.name, random),
+            wait=seat.wait,
+            spills=self.worker.spills,
+        )
         return one
 
     def _clock_of(self, seat: Seat) -> Clock:

@@ -107,6 +107,22 @@ class Mapper(Function):
         return self._sent(record, mapped(record[VALUE], self.node))
 
 
+class Caller(Function):
+    """One for one, by calls; those whose answers may come in any order go each its own way."""
+
+    def __init__(self, run: Run, node: int, ordered: bool) -> None:
+        super().__init__(run, node)
+        self._ordered = ordered
+
+    async def async_invoke(self, record: Record) -> list[Record]:
+        self._seen(record)
+        way = 0 if self._ordered else self._calls
+        return [self._sent(record, mapped(record[VALUE], self.node), way)]
+
+    def timeout(self, record: Record) -> list[Record]:
+        raise AssertionError(f"{self.where} timed out without a clock")
+
+
 class Filter(Function):
     """Drops a quarter; does not tell the path, so a mapper follows it."""
 

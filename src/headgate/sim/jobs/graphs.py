@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final, TypeAlias
 
+from headgate.core.chain.async_wait import AsyncWaitOperator
 from headgate.core.chain.keyed import ReduceOperator
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.operators import FilterOperator, FlatMapOperator, MapOperator
@@ -90,7 +91,7 @@ class Draft:
         steps = (
             *(self._add_map, self._add_map, self._add_filter, self._add_flat_map),
             *(self._add_reduce, self._add_reduce, self._add_splitter, self._add_keeper),
-            *(self._add_union, self._add_two_inputs),
+            *(self._add_union, self._add_two_inputs, self._add_calls),
         )
         for _ in range(self._random.choice((0, 1, 2, 3, 5))):
             self._random.choice(steps)()
@@ -122,7 +123,7 @@ class Draft:
             number = len(self.graph.nodes)
             self._node(
                 "stamper",
-                lambda: operators.Stamper(self._run, number, taste.idles),
+                lambda: operators.stamper(self._run, number, taste.idles),
                 parallelism,
                 [(made, ships.forward())],
                 _same,
@@ -161,6 +162,19 @@ class Draft:
             self._random.randint(1, self._taste.parallelism),
             [(stream, None)],
             lambda inputs: {None: _flattened(inputs[0])},
+        )
+
+    def _add_calls(self) -> None:
+        stream, number = self._pick(), len(self.graph.nodes)
+        ordered, capacity = self._random.random() < 0.5, self._random.choice((1, 3, 100))
+        self._node(
+            "calls",
+            lambda: AsyncWaitOperator(
+                functions.Caller(self._run, number, ordered), 1000, capacity, ordered
+            ),
+            self._random.randint(1, self._taste.parallelism),
+            [(stream, None)],
+            lambda inputs: {None: _with_values(inputs[0], number)},
         )
 
     def _add_keeper(self) -> None:

@@ -14,10 +14,14 @@ from headgate.base.elements import (
 )
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
+from headgate.core.chain.runtime import RuntimeContext
+from headgate.core.chain.timestamps_operator import TimestampsOperator
 from headgate.core.chain.two_inputs import CoMapOperator
+from headgate.core.chain.watermarks import Bounded, Marking, TimePlan
 from headgate.sim.jobs.functions import Run
 
 IDLE_MS: Final = 3.0
+TICK_MS: Final = 5
 
 
 class Placed(Operator):
@@ -69,6 +73,29 @@ class Stamper(Placed):
         if active != self._active:
             self._active = active
             self.output.emit_status(StreamStatus(active))
+
+
+def stamper(run: Run, node: int, idles: bool) -> Operator:
+    """Behind a source; one in two is the operator of watermark strategies, with a clock."""
+    if (node + run.seed) % 2:
+        return Stamper(run, node, idles)
+    idle_ms = int(IDLE_MS) if idles else None
+    return TimestampsOperator(TimePlan(_rising, Counted(), idle_ms, interval_ms=TICK_MS))
+
+
+class Counted:
+    """An assigner of timestamps: 1, 2, 3 …"""
+
+    def __init__(self) -> None:
+        self._time = 0
+
+    def extract_timestamp(self, value: Record, record_timestamp: int) -> int:
+        self._time += 1
+        return self._time
+
+
+def _rising(context: RuntimeContext) -> Marking:
+    return Bounded(0)
 
 
 class Keeper(Placed):

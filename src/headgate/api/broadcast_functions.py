@@ -1,0 +1,114 @@
+"""Functions of the broadcast state pattern: one stream goes to every task and is remembered there.
+
+Records of the broadcast side change broadcast state, in every task in the same way; records of the
+normal side read it. What either method yields for a broadcast record comes out of every task.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, Protocol
+
+from headgate.api.functions import IN1, IN2, KEY, OUT, Function, Keyed, OnTimer, Timed
+from headgate.core.state.descriptors import MapStateDescriptor, StateDescriptor
+from headgate.core.state.states import BroadcastState, ReadOnlyBroadcastState
+
+
+class Side(Timed, Protocol):
+    """What both sides know."""
+
+    def current_processing_time(self) -> int:
+        """Milliseconds since 1970."""
+
+    def current_watermark(self) -> int:
+        """The smallest of all times before the first watermark."""
+
+
+class Reading(Side, Protocol):
+    """What the normal side knows."""
+
+    def get_broadcast_state(
+        self, state_descriptor: MapStateDescriptor
+    ) -> ReadOnlyBroadcastState[Any, Any]:
+        """What the broadcast side has left behind so far; it cannot be changed from here."""
+
+
+class Writing(Side, Protocol):
+    """What the broadcast side knows."""
+
+    def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
+        """This task's copy; change it in a way that depends on the broadcast records alone."""
+
+
+class BaseBroadcastProcessFunction(Function):
+    """What both kinds have in common."""
+
+    class Context(Writing, Protocol):
+        """What is known about a broadcast record."""
+
+    class ReadOnlyContext(Reading, Protocol):
+        """What is known about a record of the normal side."""
+
+
+class BroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[IN1, IN2, OUT]):
+    """For a stream without keys, connected to a broadcast stream.
+
+    ::
+
+        RULES = MapStateDescriptor("rules", Types.STRING(), Types.INT())
+
+        class Filter(BroadcastProcessFunction):
+            def process_element(self, value, ctx):
+                if value.amount > (ctx.get_broadcast_state(RULES).get(value.kind) or 0):
+                    yield value
+
+            def process_broadcast_element(self, value, ctx):
+                ctx.get_broadcast_state(RULES).put(value.kind, value.limit)
+    """
+
+    @abstractmethod
+    def process_element(
+        self, value: IN1, ctx: "BroadcastProcessFunction.ReadOnlyContext"
+    ) -> Iterable[OUT] | None:
+        """For records of the normal side; None: nothing."""
+
+    @abstractmethod
+    def process_broadcast_element(
+        self, value: IN2, ctx: "BroadcastProcessFunction.Context"
+    ) -> Iterable[OUT] | None:
+        """For records of the broadcast side, in every task; None: nothing."""
+
+
+class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, IN1, IN2, OUT]):
+    """The same for a keyed stream: its side has keyed state and timers."""
+
+    class Context(Writing, Protocol):
+        """What is known about a broadcast record. There is no current key."""
+
+        def apply_to_keyed_state(
+            self, state_descriptor: StateDescriptor, function: Callable[[Any, Any], object]
+        ) -> None:
+            """Call ``function(key, state)`` for every key of the task that holds something."""
+
+    class ReadOnlyContext(Reading, Keyed, Protocol):
+        """What is known about a record of the normal side."""
+
+    class OnTimerContext(Reading, OnTimer, Protocol):
+        """What is known about the timer."""
+
+    @abstractmethod
+    def process_element(
+        self, value: IN1, ctx: "KeyedBroadcastProcessFunction.ReadOnlyContext"
+    ) -> Iterable[OUT] | None:
+        """For records of the normal side; None: nothing."""
+
+    @abstractmethod
+    def process_broadcast_element(
+        self, value: IN2, ctx: "KeyedBroadcastProcessFunction.Context"
+    ) -> Iterable[OUT] | None:
+        """For records of the broadcast side, in every task; None: nothing."""
+
+    def on_timer(
+        self, timestamp: int, ctx: "KeyedBroadcastProcessFunction.OnTimerContext"
+    ) -> Iterable[OUT]:
+        """A timer that was registered for the current key is due. Yield, or return a list."""
+        return ()

@@ -1,0 +1,153 @@
+"""CachedDataStream: records that are computed once and kept in the driver for all jobs that follow.
+
+The first job that reads it runs what leads to it as a job of its own, before itself; later ones,
+also of other parts of the program, start from what was kept. Law: however many jobs read it, what
+leads to it runs once, until ``invalidate``. Records come with their timestamps and in the order in
+which they were kept, from a single task.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TypeAlias, cast
+
+from headgate.api.build import build_program
+from headgate.api.datastream import DataStream
+from headgate.api.draft import Draft, Factory, Origin, Settled, Step, ready
+from headgate.api.functions import ProcessFunction
+from headgate.api.outside import outside
+from headgate.api.source import Source, SplitReader
+from headgate.base.elements import MIN_WATERMARK_MS, Bundle, Record
+from headgate.base.errors import PlanInvalid
+from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.process import ProcessOperator
+from headgate.core.chain.sinks import SinkOperator
+from headgate.core.chain.source_operator import SourceOperator
+from headgate.plan.stream_graph import NodeKind
+
+Kept: TypeAlias = list[tuple[Record, int]]
+"""Records with their timestamps."""
+
+
+class CachedDataStream(DataStream):
+    """Made by ``cache``; everything that a stream can do starts from what was kept."""
+
+    def __init__(self, stream: DataStream) -> None:
+        draft, steps = stream._draft, _ancestors(stream._origins)
+        endless = [step.name for step in steps if step.source and not step.source.bounded]
+        if endless:
+            raise PlanInvalid(
+                "is a source that never ends, so that cache() would never have all records; "
+                "write them to a sink instead",
+                endless[0],
+            )
+        self._source = CachedSource(partial(_compute, draft, stream._origins))
+        super().__init__(draft, [Origin(self._reading_step(draft, steps))], stream._type)
+
+    def invalidate(self) -> None:
+        """Forget what was kept; the next job that reads it computes it anew."""
+        self._source.kept = None
+
+    def _reading_step(self, draft: Draft, steps: list[Step]) -> Step:
+        source = self._source
+
+        def make(settled: Settled) -> Factory:
+            splits = tuple(source.splits(1)) if settled.with_splits else ()
+            return partial(SourceOperator, source, splits)
+
+        step = draft.new_step("Cache", NodeKind.SOURCE, make, (), (("source", source),))
+        step.source = source
+        step.parallelism = 1
+        step.is_non_parallel = True
+        step.assigns_times = any(one.assigns_times for one in steps)
+        # What leads to the cache has a job of its own: it must not run in this one too.
+        draft.pending[:] = [one for one in draft.pending if one not in steps]
+        draft.pending.append(step)
+        return step
+
+
+class CachedSource(Source):
+    """Its one split is what was kept; the source itself travels empty."""
+
+    def __init__(self, compute: Callable[[], Kept] | None) -> None:
+        self.kept: Kept | None = None
+        self._compute = compute
+
+    def splits(self, parallelism: int) -> Sequence[Kept]:
+        if self.kept is None:
+            assert self._compute is not None, "splits are made in the driver"
+            self.kept = self._compute()
+        return [self.kept]
+
+    def open(self, split: object, position: object, context: OperatorContext) -> SplitReader:
+        assert isinstance(split, list)
+        assert position is None or isinstance(position, int), position
+        return CachedReader(split, position or 0)
+
+    def __reduce__(self) -> tuple[type["CachedSource"], tuple[None]]:
+        return CachedSource, (None,)
+
+
+class CachedReader(SplitReader):
+    """The position is the index of the next record."""
+
+    def __init__(self, kept: Kept, first: int) -> None:
+        self._kept = kept
+        self._next = first
+
+    def poll(self, limit: int) -> Bundle | None:
+        if self._next >= len(self._kept):
+            return None
+        some = self._kept[self._next : self._next + limit]
+        self._next += len(some)
+        times = [None if time_ms == MIN_WATERMARK_MS else time_ms for _, time_ms in some]
+        untimed = times.count(None) == len(times)
+        return Bundle([record for record, _ in some], None if untimed else times)
+
+    def position(self) -> int:
+        return self._next
+
+
+class WithTime(ProcessFunction[Record, tuple[Record, int]]):
+    """Puts each record beside its timestamp, so that both reach the driver."""
+
+    def process_element(
+        self, value: Record, ctx: ProcessFunction.Context
+    ) -> Iterator[tuple[Record, int]]:
+        yield value, ctx.timestamp()
+
+
+def _compute(draft: Draft, origins: tuple[Origin, ...]) -> Kept:
+    """Run what leads to the stream, and bring its records here."""
+    function, sink = WithTime(), outside().collect_sink()
+    timed = draft.new_step(
+        "Cache",
+        NodeKind.OPERATOR,
+        ready(partial(ProcessOperator, function)),
+        (origins,),
+        (("process function", function),),
+    )
+    end = draft.new_step(
+        "Collect Stream Sink",
+        NodeKind.SINK,
+        ready(partial(SinkOperator, sink)),
+        ((Origin(timed),),),
+        (("sink", sink),),
+    )
+    end.parallelism = end.max_parallelism = 1
+    results = outside().collect(build_program(draft, "cache", [end]), end.id)
+    try:
+        return list(cast(Iterator[tuple[Record, int]], results))
+    finally:
+        results.close()
+
+
+def _ancestors(origins: Sequence[Origin]) -> list[Step]:
+    """The steps that lead here."""
+    found: dict[int, Step] = {}
+    waiting = [origin.step for origin in origins]
+    while waiting:
+        step = waiting.pop()
+        if step.id not in found:
+            found[step.id] = step
+            waiting += [origin.step for some in step.inputs for origin in some]
+    return list(found.values())

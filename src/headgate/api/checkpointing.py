@@ -1,0 +1,224 @@
+"""Checkpoints as a program asks for them: the names that PyFlink has, kept in the configuration.
+
+Law: what was set is told again, by the getters and under Flink's keys; a value that could never be
+is refused. This version takes no checkpoints, and a program that asks for them is warned.
+"""
+
+import warnings
+from datetime import timedelta
+from enum import Enum
+from typing import TypeVar
+
+from headgate.api.configuration import Configuration
+from headgate.api.state_backend import (
+    CheckpointStorage,
+    FileSystemCheckpointStorage,
+    JobManagerCheckpointStorage,
+)
+from headgate.api.time import Duration
+from headgate.base.checkpoint_settings import (
+    SHORTEST_MS,
+    CheckpointSettings,
+    Consistency,
+    Retention,
+)
+from headgate.base.errors import PlanInvalid
+
+_Choice = TypeVar("_Choice", bound=Enum)
+
+
+class CheckpointingMode(Enum):
+    """Whether a record counts exactly once, or perhaps twice, after a failure."""
+
+    EXACTLY_ONCE = 0
+    AT_LEAST_ONCE = 1
+
+
+class ExternalizedCheckpointRetention(Enum):
+    """What becomes of checkpoints when their job is cancelled."""
+
+    DELETE_ON_CANCELLATION = 0
+    RETAIN_ON_CANCELLATION = 1
+    NO_EXTERNALIZED_CHECKPOINTS = 2
+
+
+class CheckpointConfig:
+    """Made by ``env.get_checkpoint_config()``; it writes to the environment's configuration."""
+
+    DEFAULT_MODE = CheckpointingMode.EXACTLY_ONCE
+    DEFAULT_TIMEOUT = 600_000
+    DEFAULT_MIN_PAUSE_BETWEEN_CHECKPOINTS = 0
+    DEFAULT_MAX_CONCURRENT_CHECKPOINTS = 1
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+
+    def is_checkpointing_enabled(self) -> bool:
+        return self._settings.is_enabled
+
+    def get_checkpoint_interval(self) -> int:
+        """Milliseconds; -1: there are none."""
+        return self._settings.interval_ms
+
+    def set_checkpoint_interval(self, checkpoint_interval: int) -> None:
+        self._number("interval", checkpoint_interval, SHORTEST_MS)
+
+    def get_checkpointing_mode(self) -> CheckpointingMode:
+        return CheckpointingMode[self._settings.mode.name]
+
+    def set_checkpointing_mode(self, checkpointing_mode: CheckpointingMode) -> None:
+        mode = _one_of(CheckpointingMode, checkpointing_mode, "the checkpointing mode")
+        self._put("mode", Consistency[mode.name].value)
+
+    def get_checkpointing_consistency_mode(self) -> CheckpointingMode:
+        return self.get_checkpointing_mode()
+
+    def set_checkpointing_consistency_mode(self, checkpointing_mode: CheckpointingMode) -> None:
+        self.set_checkpointing_mode(checkpointing_mode)
+
+    def get_checkpoint_timeout(self) -> int:
+        """Milliseconds."""
+        return self._settings.timeout_ms
+
+    def set_checkpoint_timeout(self, checkpoint_timeout: int) -> None:
+        self._number("timeout", checkpoint_timeout, SHORTEST_MS)
+
+    def get_min_pause_between_checkpoints(self) -> int:
+        """Milliseconds."""
+        return self._settings.min_pause_ms
+
+    def set_min_pause_between_checkpoints(self, min_pause_between_checkpoints: int) -> None:
+        self._number("min-pause", min_pause_between_checkpoints, 0)
+
+    def get_max_concurrent_checkpoints(self) -> int:
+        return self._settings.max_concurrent
+
+    def set_max_concurrent_checkpoints(self, max_concurrent_checkpoints: int) -> None:
+        self._number("max-concurrent-checkpoints", max_concurrent_checkpoints, 1)
+
+    def get_tolerable_checkpoint_failure_number(self) -> int:
+        return self._settings.tolerable_failures
+
+    def set_tolerable_checkpoint_failure_number(
+        self, tolerable_checkpoint_failure_number: int
+    ) -> None:
+        self._number("tolerable-failed-checkpoints", tolerable_checkpoint_failure_number, 0)
+
+    def is_fail_on_checkpointing_errors(self) -> bool:
+        return self.get_tolerable_checkpoint_failure_number() == 0
+
+    def set_fail_on_checkpointing_errors(self, fail_on_checkpointing_errors: bool) -> None:
+        most = 2**31 - 1
+        self._number("tolerable-failed-checkpoints", 0 if fail_on_checkpointing_errors else most, 0)
+
+    def get_externalized_checkpoint_retention(self) -> ExternalizedCheckpointRetention:
+        return ExternalizedCheckpointRetention[self._settings.retention.name]
+
+    def set_externalized_checkpoint_retention(
+        self, retention_mode: ExternalizedCheckpointRetention
+    ) -> "CheckpointConfig":
+        mode = _one_of(ExternalizedCheckpointRetention, retention_mode, "the retention")
+        return self._put("externalized-checkpoint-retention", Retention[mode.name].value)
+
+    def is_externalized_checkpoints_enabled(self) -> bool:
+        return self._settings.retention is not Retention.NO_EXTERNALIZED_CHECKPOINTS
+
+    def enable_unaligned_checkpoints(self, enabled: bool = True) -> "CheckpointConfig":
+        return self._flag("unaligned.enabled", enabled)
+
+    def disable_unaligned_checkpoints(self) -> "CheckpointConfig":
+        return self._flag("unaligned.enabled", False)
+
+    def is_unaligned_checkpoints_enabled(self) -> bool:
+        return self._settings.unaligned
+
+    def set_force_unaligned_checkpoints(
+        self, force_unaligned_checkpoints: bool = True
+    ) -> "CheckpointConfig":
+        return self._flag("unaligned.forced", force_unaligned_checkpoints)
+
+    def is_force_unaligned_checkpoints(self) -> bool:
+        return self._settings.forced_unaligned
+
+    def set_aligned_checkpoint_timeout(self, timeout: Duration) -> "CheckpointConfig":
+        """So long checkpoints wait for their turn before they overtake records."""
+        if not isinstance(timeout, Duration):
+            raise PlanInvalid(f"the aligned timeout is {timeout!r}; give a Duration")
+        return self._number("aligned-checkpoint-timeout", timeout.to_millis(), 0)
+
+    def get_aligned_checkpoint_timeout(self) -> Duration:
+        return Duration.of_millis(self._settings.aligned_timeout_ms)
+
+    set_alignment_timeout = set_aligned_checkpoint_timeout
+    get_alignment_timeout = get_aligned_checkpoint_timeout
+
+    def set_checkpoint_id_of_ignored_in_flight_data(self, checkpoint_id: int) -> "CheckpointConfig":
+        return self._number("recover-without-channel-state.checkpoint-id", checkpoint_id, -1)
+
+    def get_checkpoint_id_of_ignored_in_flight_data(self) -> int:
+        return self._settings.ignored_in_flight
+
+    def set_checkpoint_storage(self, storage: CheckpointStorage) -> "CheckpointConfig":
+        if not isinstance(storage, CheckpointStorage):
+            raise PlanInvalid(
+                f"set_checkpoint_storage() was given {storage!r}; give a CheckpointStorage, "
+                f"such as FileSystemCheckpointStorage('file:///checkpoints')"
+            )
+        self._configuration.add_all(storage.configuration)
+        return self
+
+    def set_checkpoint_storage_dir(self, checkpoint_path: str) -> "CheckpointConfig":
+        return self.set_checkpoint_storage(FileSystemCheckpointStorage(checkpoint_path))
+
+    def get_checkpoint_storage(self) -> CheckpointStorage | None:
+        """What was set, or nothing."""
+        settings = self._settings
+        if settings.storage == "jobmanager":
+            return JobManagerCheckpointStorage(settings.folder or None)
+        return FileSystemCheckpointStorage(settings.folder) if settings.folder else None
+
+    @property
+    def _settings(self) -> CheckpointSettings:
+        return CheckpointSettings.parse(self._configuration.to_dict())
+
+    def _number(self, name: str, number: int, low: int) -> "CheckpointConfig":
+        if type(number) is not int or number < low:
+            raise PlanInvalid(
+                f"execution.checkpointing.{name} was given {number!r}; "
+                f"give a whole number that is {low} or more"
+            )
+        return self._put(name, str(number))
+
+    def _flag(self, name: str, flag: bool) -> "CheckpointConfig":
+        return self._put(name, "true" if flag else "false")
+
+    def _put(self, name: str, text: str) -> "CheckpointConfig":
+        self._configuration.set_string(f"execution.checkpointing.{name}", text)
+        return self
+
+
+def warn_of_unkept(configuration: Configuration) -> None:
+    """Say it if a program asks for what this version does not do."""
+    settings = CheckpointSettings.parse(configuration.to_dict())
+    if settings.is_enabled:
+        warnings.warn(
+            f"this version of Headgate takes no checkpoints, though one is asked for every "
+            f"{timedelta(milliseconds=settings.interval_ms).total_seconds():g} s: a job that "
+            f"fails has to begin anew",
+            UserWarning,
+            stacklevel=4,
+        )
+    elif settings.wants_restarts:
+        warnings.warn(
+            f"this version of Headgate restarts no job, though restart-strategy.type is "
+            f"{settings.restarts!r}: a job that fails has failed",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
+def _one_of(kind: type[_Choice], given: object, what: str) -> _Choice:
+    if isinstance(given, kind):
+        return given
+    choices = " or ".join(f"{kind.__name__}.{choice.name}" for choice in kind)
+    raise PlanInvalid(f"{what} is {given!r}; give {choices}")

@@ -1,0 +1,126 @@
+"""Where state lives and where checkpoints go, as objects that hold settings under Flink's keys.
+
+Give a state backend to ``env.set_state_backend``, or put its keys into a configuration. Law: an
+object says nothing that its configuration does not say.
+"""
+
+from typing import Final
+
+from headgate.api.configuration import Configuration
+from headgate.base.errors import PlanInvalid
+from headgate.base.state_settings import StateBackendKind
+
+BACKEND: Final = "state.backend.type"
+STORAGE: Final = "execution.checkpointing.storage"
+FOLDER: Final = "execution.checkpointing.dir"
+ROCKS_FOLDER: Final = "state.backend.rocksdb.localdir"
+
+
+class Held:
+    """Base: equal if the settings are."""
+
+    def __init__(self, texts: dict[str, str]) -> None:
+        self.configuration = Configuration()
+        for key, text in texts.items():
+            self.configuration.set_string(key, text)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and other.configuration == self.configuration
+
+    def __hash__(self) -> int:
+        return type(self).__name__.__hash__()
+
+    def __repr__(self) -> str:
+        texts = ", ".join(f"{key}: {text}" for key, text in self.configuration.to_dict().items())
+        return f"{type(self).__name__}({texts})"
+
+
+class StateBackend(Held):
+    """Where keyed state lives while a job runs."""
+
+
+class HashMapStateBackend(StateBackend):
+    """Keyed state as objects in memory: fast, and as much of it as memory holds."""
+
+    def __init__(self) -> None:
+        super().__init__({BACKEND: StateBackendKind.HASHMAP.value})
+
+
+class EmbeddedRocksDBStateBackend(StateBackend):
+    """Keyed state as bytes in files of every worker, by RocksDB: as much of it as disks hold."""
+
+    def __init__(self, enable_incremental_checkpointing: bool | None = None) -> None:
+        texts = {BACKEND: StateBackendKind.ROCKSDB.value}
+        if enable_incremental_checkpointing is not None:
+            texts["execution.checkpointing.incremental"] = (
+                "true" if enable_incremental_checkpointing else "false"
+            )
+        super().__init__(texts)
+
+    def set_db_storage_paths(self, *paths: str) -> None:
+        """The folder on every worker under which RocksDB keeps its files."""
+        if len(paths) != 1 or not paths[0]:
+            raise PlanInvalid(
+                f"set_db_storage_paths() was given {paths!r}; give one folder, which every worker "
+                f"has or can make"
+            )
+        self.configuration.set_string(ROCKS_FOLDER, paths[0])
+
+    def get_db_storage_paths(self) -> list[str] | None:
+        """None: the temporary folder."""
+        folder = self.configuration.get_string(ROCKS_FOLDER, "")
+        return [folder] if folder else None
+
+    def is_incremental_checkpoints_enabled(self) -> bool:
+        return self.configuration.get_boolean("execution.checkpointing.incremental", False)
+
+
+class CheckpointStorage(Held):
+    """Where checkpoints go."""
+
+    def get_checkpoint_path(self) -> str | None:
+        return self.configuration.get_string(FOLDER, "") or None
+
+
+class JobManagerCheckpointStorage(CheckpointStorage):
+    """Checkpoints in the driver's memory."""
+
+    DEFAULT_MAX_STATE_SIZE = 5 * 1024 * 1024
+
+    def __init__(
+        self, checkpoint_path: str | None = None, max_state_size: int = DEFAULT_MAX_STATE_SIZE
+    ) -> None:
+        super().__init__({STORAGE: "jobmanager", **_folder(checkpoint_path)})
+        self._max_state_size = max_state_size
+
+    def get_max_state_size(self) -> int:
+        """Bytes."""
+        return self._max_state_size
+
+
+class FileSystemCheckpointStorage(CheckpointStorage):
+    """Checkpoints as files in a folder that all machines see."""
+
+    def __init__(self, checkpoint_path: str) -> None:
+        if not checkpoint_path:
+            raise PlanInvalid(
+                f"FileSystemCheckpointStorage() was given {checkpoint_path!r}; give a folder"
+            )
+        super().__init__({STORAGE: "filesystem", **_folder(checkpoint_path)})
+
+
+def backend_of(configuration: Configuration) -> StateBackend | None:
+    """What the configuration asks for; None: it says nothing."""
+    kind = configuration.get_string(BACKEND, "").strip().lower()
+    if not kind:
+        return None
+    if kind == StateBackendKind.ROCKSDB.value:
+        backend = EmbeddedRocksDBStateBackend()
+        if folder := configuration.get_string(ROCKS_FOLDER, ""):
+            backend.set_db_storage_paths(folder)
+        return backend
+    return HashMapStateBackend()
+
+
+def _folder(path: str | None) -> dict[str, str]:
+    return {FOLDER: path} if path else {}

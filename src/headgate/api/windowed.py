@@ -1,0 +1,292 @@
+"""Windowed streams: records of a key, or of all keys, that are put together by time or number.
+
+Reduce and aggregate fold records as they come, so that a window keeps one value; process and apply
+get all records of a window when it fires. Law: results carry the last time of their window.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from headgate.api.batching import sorted_in_batch
+from headgate.api.checks import check_function, check_object, check_type
+from headgate.api.functions import ReduceFunction
+from headgate.api.types import TypeInformation
+from headgate.api.window_functions import (
+    AggregateFunction,
+    AllWindowFunction,
+    ProcessAllWindowFunction,
+    ProcessWindowFunction,
+    WindowFunction,
+)
+from headgate.api.windowing import Windowing
+from headgate.base.elements import Key, Record
+from headgate.base.errors import PlanInvalid
+from headgate.core.chain.keyed import Aggregation, Aggregator
+from headgate.core.chain.tags import OutputTag
+from headgate.core.window.assigners import WindowAssigner
+from headgate.core.window.plan import make_window_operator
+from headgate.core.window.spec import Aggregated, Contents, Listed, Reduced, Style, WindowCall
+
+if TYPE_CHECKING:
+    from headgate.api.datastream import DataStream
+    from headgate.api.draft import Factory, KeyOf, Settled
+
+_Self = TypeVar("_Self", bound="Windows")
+
+
+class Windows(Windowing):
+    """What windows with and without keys have alike."""
+
+    _kinds: tuple[type, type]
+    """Classes of functions for ``process`` and ``apply``."""
+    _styles: tuple[Style, Style]
+    _prefix = "Window"
+
+    def __init__(
+        self, stream: "DataStream", key_of: "KeyOf", assigner: WindowAssigner[Any, Any]
+    ) -> None:
+        super().__init__(assigner, stream)
+        self._stream = stream
+        self._key_of = key_of
+        self._late_tag: OutputTag | None = None
+
+    def side_output_late_data(self: _Self, output_tag: OutputTag) -> _Self:
+        """Records that are too late go to this side output; without it they are dropped.
+
+        Read them with ``get_side_output(output_tag)`` of the result.
+        """
+        if not isinstance(output_tag, OutputTag):
+            raise PlanInvalid(
+                f"side_output_late_data() was given {output_tag!r}; give an OutputTag"
+            )
+        if self._late_tag not in (None, output_tag):
+            raise PlanInvalid(
+                f"side_output_late_data() was given {output_tag!r} after {self._late_tag!r}; "
+                f"late records have one side output only"
+            )
+        self._late_tag = output_tag
+        return self
+
+    def reduce(
+        self,
+        reduce_function: Callable[[Any, Any], Any] | ReduceFunction[Any],
+        window_function: object = None,
+        output_type: TypeInformation | None = None,
+    ) -> "DataStream":
+        """Fold the records of a window into one: ``.reduce(lambda a, b: a + b)``.
+
+        The window function, if there is one, gets that single record.
+        """
+        check_function(reduce_function, "reduce", ReduceFunction)
+        if window_function is None and output_type is None:
+            output_type = self._stream._type
+        reduced = Reduced(reduce_function)
+        return self._fold("Reduce", reduced, reduce_function, window_function, output_type)
+
+    def aggregate(
+        self,
+        aggregate_function: AggregateFunction[Any, Any, Any],
+        window_function: object = None,
+        accumulator_type: TypeInformation | None = None,
+        output_type: TypeInformation | None = None,
+    ) -> "DataStream":
+        """Fold the records of a window into an accumulator, and send its result.
+
+        The window function, if there is one, gets that single result.
+        """
+        check_object(
+            aggregate_function,
+            "aggregate",
+            ("create_accumulator", "add", "get_result"),
+            AggregateFunction,
+        )
+        check_type(accumulator_type, "aggregate")
+        if self._merges and not _can_merge(aggregate_function):
+            raise PlanInvalid(
+                f"aggregate() was given {type(aggregate_function).__name__}, which has no "
+                f"merge(acc_a, acc_b), on {type(self._assigner).__name__}, whose windows merge; "
+                f"write that method"
+            )
+        aggregated = Aggregated(aggregate_function)
+        return self._fold("Aggregate", aggregated, aggregate_function, window_function, output_type)
+
+    def sum(self, position_to_sum: int | str = 0) -> "DataStream":
+        """The sum of one field; the other fields are those of the window's first record."""
+        return self._field("sum", position_to_sum)
+
+    def min(self, position_to_min: int | str = 0) -> "DataStream":
+        """The smallest value of one field; the other fields are those of the first record."""
+        return self._field("min", position_to_min)
+
+    def max(self, position_to_max: int | str = 0) -> "DataStream":
+        """The largest value of one field; the other fields are those of the first record."""
+        return self._field("max", position_to_max)
+
+    def min_by(self, position_to_min_by: int | str = 0) -> "DataStream":
+        """The whole record with the smallest value, the first of equal ones."""
+        return self._field("min_by", position_to_min_by)
+
+    def max_by(self, position_to_max_by: int | str = 0) -> "DataStream":
+        """The whole record with the largest value, the first of equal ones."""
+        return self._field("max_by", position_to_max_by)
+
+    def get_input_type(self) -> TypeInformation:
+        """What was declared for the records that come in."""
+        return self._stream.get_type()
+
+    def _listed(
+        self, name: str, caller: str, func: object, output_type: TypeInformation | None
+    ) -> "DataStream":
+        call = self._called(func, caller, caller)
+        return self._then(name, Listed(), call, (("window function", func),), output_type)
+
+    def _fold(
+        self,
+        name: str,
+        contents: Contents,
+        fold: object,
+        window_function: object,
+        output_type: TypeInformation | None,
+    ) -> "DataStream":
+        functions: tuple[tuple[str, object], ...] = ((f"{name.lower()} function", fold),)
+        call = None
+        if window_function is not None:
+            method = "process" if hasattr(window_function, "process") else "apply"
+            call = self._called(window_function, method, name.lower())
+            functions += (("window function", window_function),)
+        return self._then(name, contents, call, functions, output_type)
+
+    def _field(self, kind: Aggregation, position: int | str) -> "DataStream":
+        if type(position) not in (int, str):
+            raise PlanInvalid(
+                f"{kind}() was given {position!r}; give the position or the name of a field"
+            )
+        reduced = Reduced(Aggregator(kind, position))
+        name = kind.replace("_", " ").title()
+        functions = (("position", position),)
+        return self._then(name, reduced, None, functions, self._stream._type)
+
+    def _called(self, func: object, method: str, caller: str) -> WindowCall:
+        """The function of a window, if it is of the right kind."""
+        number = ("process", "apply").index(method)
+        kind = self._kinds[number]
+        if isinstance(func, _ALL_KINDS) and not isinstance(func, self._kinds):
+            raise PlanInvalid(
+                f"{caller}() was given {type(func).__name__}, which is no function for windows "
+                f"{self._with_keys}; derive it from {kind.__name__}"
+            )
+        check_object(func, caller, (method,), kind)
+        return WindowCall(self._styles[number], func)
+
+    _with_keys = "of a keyed stream"
+
+    def _then(
+        self,
+        name: str,
+        contents: Contents,
+        call: WindowCall | None,
+        functions: tuple[tuple[str, object], ...],
+        output_type: TypeInformation | None,
+    ) -> "DataStream":
+        tag = self._late_tag.tag_id if self._late_tag is not None else None
+        plan = self._plan(self._key_of, contents, call, tag)
+
+        def make(settled: "Settled") -> "Factory":
+            factory = partial(make_window_operator, replace(plan, batch=settled.batch))
+            return sorted_in_batch(factory, self._key_of)(settled)
+
+        (role, function), *others = functions
+        name = f"{self._prefix} {name}"
+        stream = self._stream._then_settled(name, make, role, function, output_type)
+        step = stream._step(name)
+        step.functions += tuple(others)
+        step.assigns_times = True  # results have the time of their window
+        return stream
+
+
+class WindowedStream(Windows):
+    """Made by ``window`` and ``count_window`` of a keyed stream: windows of each key.
+
+    ::
+
+        stream.key_by(user_of).window(TumblingEventTimeWindows.of(Time.minutes(1))).sum(1)
+    """
+
+    _kinds = (ProcessWindowFunction, WindowFunction)
+    _styles = ("process", "apply")
+
+    def process(
+        self,
+        process_window_function: ProcessWindowFunction[Any, Any, Any, Any],
+        output_type: TypeInformation | None = None,
+    ) -> "DataStream":
+        """Call ``process(key, context, elements)`` when a window fires."""
+        return self._listed("Process", "process", process_window_function, output_type)
+
+    def apply(
+        self,
+        window_function: WindowFunction[Any, Any, Any, Any],
+        output_type: TypeInformation | None = None,
+    ) -> "DataStream":
+        """Call ``apply(key, window, inputs)`` when a window fires."""
+        return self._listed("Apply", "apply", window_function, output_type)
+
+
+class AllWindowedStream(Windows):
+    """Made by ``window_all`` and ``count_window_all``: windows of all records, in one task."""
+
+    _kinds = (ProcessAllWindowFunction, AllWindowFunction)
+    _styles = ("process_all", "apply_all")
+    _prefix = "Window All"
+    _caller = "window_all"
+    _with_keys = "without keys"
+
+    def __init__(self, stream: "DataStream", assigner: WindowAssigner[Any, Any]) -> None:
+        super().__init__(stream, no_key, assigner)
+
+    def process(
+        self,
+        process_window_function: ProcessAllWindowFunction[Any, Any, Any],
+        output_type: TypeInformation | None = None,
+    ) -> "DataStream":
+        """Call ``process(context, elements)`` when a window fires."""
+        return self._listed("Process", "process", process_window_function, output_type)
+
+    def apply(
+        self,
+        window_function: AllWindowFunction[Any, Any, Any],
+        output_type: TypeInformation | None = None,
+    ) -> "DataStream":
+        """Call ``apply(window, inputs)`` when a window fires."""
+        return self._listed("Apply", "apply", window_function, output_type)
+
+    def _then(
+        self,
+        name: str,
+        contents: Contents,
+        call: WindowCall | None,
+        functions: tuple[tuple[str, object], ...],
+        output_type: TypeInformation | None,
+    ) -> "DataStream":
+        stream = super()._then(name, contents, call, functions, output_type)
+        return stream.force_non_parallel()
+
+
+_ALL_KINDS: Final = (
+    ProcessWindowFunction,
+    WindowFunction,
+    ProcessAllWindowFunction,
+    AllWindowFunction,
+)
+
+
+def no_key(record: Record) -> Key:
+    """The one key of windows without keys."""
+    return None
+
+
+def _can_merge(function: object) -> bool:
+    merge = getattr(type(function), "merge", None) or getattr(function, "merge", None)
+    return merge is not None and merge is not AggregateFunction.merge

@@ -1,0 +1,155 @@
+"""Wires: a declared type in the words of msgspec, for checking a bundle at once and for the wire.
+
+Each type of ``type_infos`` has one, made of those of its parts. Law: a value that was coerced to
+the type can be written by msgspec and comes back equal, with equal Python types, when it is read as
+``type`` and then revived.
+"""
+
+import datetime
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Final, NamedTuple, Optional, TypeAlias
+
+from headgate.base.elements import Record
+
+Coercer: TypeAlias = Callable[[list[Record]], list[Record]]
+"""From the records of a bundle to those of the declared type; never changes what it is given."""
+
+
+class Wire(NamedTuple):
+    """How msgspec sees one type."""
+
+    type: object
+    """What values are converted to when they are checked."""
+    reads: object
+    """What they are read as, when they come from the wire."""
+    checks: bool = True
+    """Converting to ``type`` is all that coercion asks for, but for ``finish``."""
+    keeps: bool = False
+    """A value that passes the check is the result itself, so that it need not be replaced."""
+    is_plain: bool = False
+    """It comes back as it went even if nobody says which type is read."""
+    finish: Coercer | None = None
+    """What is left to do after the check: FLOAT loses bits."""
+    revive: Coercer | None = None
+    """What is left to do after reading: lists become rows."""
+
+
+AS_THEY_ARE: Final = (datetime.date, datetime.datetime, datetime.time, Decimal, bytes)
+"""Kinds that a check never makes out of texts or numbers."""
+
+
+def tuple_wire(fields: "Sequence[Wire | None]") -> Wire | None:
+    """Of tuples whose fields may be None."""
+    known = [field for field in fields if field is not None]
+    if len(known) < len(fields):
+        return None
+    return Wire(
+        tuple[tuple(or_none(field.type) for field in known)],  # type: ignore[misc]
+        tuple[tuple(or_none(field.reads) for field in known)],  # type: ignore[misc]
+        all(field.checks for field in known),
+        finish=_where_any([field.finish for field in known]),
+        revive=_where_any([field.revive for field in known]),
+    )
+
+
+def list_wire(element: Wire | None, holds_none: bool) -> Wire | None:
+    """Of lists."""
+    if element is None:
+        return None
+    around = or_none if holds_none else _itself
+    return Wire(
+        list[around(element.type)],  # type: ignore[misc]
+        list[around(element.reads)],  # type: ignore[misc]
+        element.checks,
+        is_plain=element.is_plain,
+        finish=None if element.finish is None else in_lists(element.finish),
+        revive=None if element.revive is None else in_lists(element.revive),
+    )
+
+
+def dict_wire(key: Wire | None, value: Wire | None) -> Wire | None:
+    """Of dicts; values may be None."""
+    if key is None or value is None:
+        return None
+    return Wire(
+        dict[key.type, or_none(value.type)],  # type: ignore[name-defined,misc]
+        dict[key.reads, or_none(value.reads)],  # type: ignore[name-defined,misc]
+        key.checks and value.checks,
+        is_plain=key.is_plain and value.is_plain,
+        finish=_in_dicts(key.finish, value.finish),
+        revive=_in_dicts(key.revive, value.revive),
+    )
+
+
+def or_none(kind: object) -> object:
+    """A type that is known at run time only, or None."""
+    return Optional[kind]  # noqa: UP045
+
+
+def where_there(change: Coercer) -> Coercer:
+    """The same for values of which some may be None."""
+
+    def changed(values: list[Record]) -> list[Record]:
+        if type(None) not in set(map(type, values)):
+            return change(values)
+        rest = iter(change([value for value in values if value is not None]))
+        return [None if value is None else next(rest) for value in values]
+
+    return changed
+
+
+def by_column(changes: "Sequence[Coercer | None]") -> Coercer:
+    """Of tuples, given what is to be done with each of their fields."""
+
+    def changed(values: list[Record]) -> list[Record]:
+        if not values:
+            return []
+        columns: list[Sequence[Record]] = list(zip(*values, strict=True))
+        if len(columns) != len(changes):
+            raise TypeError
+        for at, change in enumerate(changes):
+            if change is not None:
+                columns[at] = change(list(columns[at]))
+        return list(zip(*columns, strict=True))
+
+    return changed
+
+
+def in_lists(change: Coercer) -> Coercer:
+    """Of lists or None, given what is to be done with their elements."""
+
+    def changed(values: list[Record]) -> list[Record]:
+        return [None if value is None else change(value) for value in values]
+
+    return changed
+
+
+def _where_any(changes: "Sequence[Coercer | None]") -> Coercer | None:
+    return where_there(by_column(changes)) if any(changes) else None
+
+
+def _in_dicts(of_keys: Coercer | None, of_values: Coercer | None) -> Coercer | None:
+    if of_keys is None and of_values is None:
+        return None
+    change_keys, change_values = of_keys or _same, of_values or _same
+
+    def changed(values: list[Record]) -> list[Record]:
+        return [
+            None
+            if value is None
+            else dict(
+                zip(change_keys(list(value)), change_values(list(value.values())), strict=True)
+            )
+            for value in values
+        ]
+
+    return changed
+
+
+def _same(values: list[Record]) -> list[Record]:
+    return values
+
+
+def _itself(kind: object) -> object:
+    return kind

@@ -1,0 +1,95 @@
+"""How a group of settings is written down: a frozen dataclass whose fields know their keys.
+
+Law: a field knows its key, meaning and lower bound; a text that is no such value is refused with
+the key and what would be right. Bytes and milliseconds may have a unit behind the number.
+"""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import Field, field, fields
+from enum import Enum
+from typing import Any, Final, TypeVar
+
+from headgate.base.errors import SettingsInvalid
+
+Settings = TypeVar("Settings")
+
+
+def setting(key: str, default: Any, meaning: str, low: float | None = None) -> Any:
+    """A field of a dataclass of settings."""
+    return field(default=default, metadata={"key": key, "meaning": meaning, "low": low})
+
+
+def parse_settings(kind: type[Settings], texts: Mapping[str, str]) -> Settings:
+    """Settings from keys and texts; keys of other groups are left alone."""
+    known = {f.metadata["key"]: f for f in fields(kind)}  # type: ignore[arg-type] # a dataclass
+    values: dict[str, Any] = {
+        known[key].name: _parse_value(key, known[key], text.strip())
+        for key, text in texts.items()
+        if key in known
+    }
+    return kind(**values)
+
+
+def check_bounds(settings: Any) -> None:
+    """Refuse the first value that is below its lower bound."""
+    for f in fields(settings):
+        low, value = f.metadata["low"], getattr(settings, f.name)
+        if low is not None and not value >= low:
+            raise SettingsInvalid(f.metadata["key"], f"{value} is below {low}")
+
+
+def describe_fields(kind: Any) -> list[tuple[str, str, str]]:
+    """Key, default and meaning of every setting of a group."""
+    rows = []
+    for f in fields(kind):
+        default = f.default.value if isinstance(f.default, Enum) else f.default
+        rows.append((str(f.metadata["key"]), str(default), str(f.metadata["meaning"])))
+    return rows
+
+
+_KIB: Final = 1024
+_UNITS: Final[dict[str, dict[str, int]]] = {
+    "bytes": {
+        "kb": _KIB,
+        "k": _KIB,
+        "mb": _KIB**2,
+        "m": _KIB**2,
+        "gb": _KIB**3,
+        "g": _KIB**3,
+        "b": 1,
+    },
+    "ms": {"ms": 1, "s": 1000, "min": 60_000},
+}
+"""What may follow a number, by the unit that ends the field's name."""
+
+
+def _parse_value(key: str, setting: Field[Any], text: str) -> object:
+    default = setting.default
+    if isinstance(default, bool):
+        if text.lower() in ("true", "false"):
+            return text.lower() == "true"
+        raise SettingsInvalid(key, f"{text!r} is neither true nor false")
+    if isinstance(default, Enum):
+        choices = [str(choice.value) for choice in type(default)]
+        if text.lower() in choices:
+            return type(default)(text.lower())
+        raise SettingsInvalid(key, f"{text!r} is none of {', '.join(choices)}")
+    if isinstance(default, float):
+        try:
+            return float(text)
+        except ValueError:
+            raise SettingsInvalid(key, f"{text!r} is not a number") from None
+    if isinstance(default, int):
+        return _parse_amount(key, text, _UNITS.get(setting.name.rpartition("_")[2], {}))
+    return text
+
+
+def _parse_amount(key: str, text: str, units: Mapping[str, int]) -> int:
+    number = text.lower().rstrip("abcdefghijklmnopqrstuvwxyz")
+    unit = text.lower()[len(number) :]
+    if not unit or unit in units:
+        with suppress(ValueError):
+            return int(number) * units.get(unit, 1)
+    behind = f", with {', '.join(units)} or nothing behind it" if units else ""
+    raise SettingsInvalid(key, f"{text!r} is not a whole number{behind}")

@@ -1,0 +1,21 @@
+"""Spill files: what is too large for memory waits on disk. The driver brings the disk."""
+
+from typing import Protocol
+
+
+class Spill(Protocol):
+    """A file that is written once from front to back, then read."""
+
+    def write(self, data: memoryview) -> None: ...
+
+    def view(self) -> memoryview:
+        """All of it; nothing is written afterwards. Valid until ``close``."""
+
+    def close(self) -> None:
+        """Delete it. Every view of it must be gone."""
+
+
+class SpillRoom(Protocol):
+    """Makes spill files."""
+
+    def open(self) -> Spill: ...

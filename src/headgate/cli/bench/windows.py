@@ -1,0 +1,208 @@
+"""``bench windows``: readings of 10,000 sensors → key_by → sums of one second, on embedded Spark.
+
+A million readings make a second of event time; watermarks are bounded by 100 ms and come every
+200 ms of the clock, as by default. The readings are picked beforehand and handed out in slices with
+their times, so that the job is measured and not the generator. The time runs from the first reading
+of any source to the last sum in any sink. The sums are compared with those of the readings. The
+yardstick is a plain loop with the same functions: one core, no exchange.
+"""
+
+import random
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, Final
+
+from headgate.api.configuration import Configuration
+from headgate.api.environment import StreamExecutionEnvironment
+from headgate.api.source import Source, SplitReader
+from headgate.api.time import Duration, Time
+from headgate.api.watermarks import WatermarkStrategy
+from headgate.base.elements import Bundle
+from headgate.cli.bench.reporting import ReportingSink
+from headgate.core.chain.context import OperatorContext
+from headgate.core.window.assigners import TumblingEventTimeWindows
+
+SENSORS: Final = 10_000
+PICKED: Final = 1 << 17
+SEED: Final = 13
+PER_MS: Final = 1000
+"""Readings of all sources together in a millisecond of event time."""
+BOUND_MS: Final = 100
+WINDOW_MS: Final = 1000
+
+Reading = tuple[str, int]
+
+_began_ns: list[int] = []
+"""When the source of this process gave its first reading."""
+
+
+def run_windows_bench(records: int, parallelism: int, rounds: int) -> dict[str, Any]:
+    """Figures are medians over the rounds; the first job of the session only warms it up."""
+    _round(min(records, 200_000), parallelism)
+    found = [_round(records, parallelism) for _ in range(rounds)]
+    rates = [rate for rate, _ in found]
+    plain = median(_plain_loop(min(records, 1_000_000)) for _ in range(rounds))
+    return {
+        "records_per_s": round(median(rates)),
+        "plain_loop_records_per_s": round(plain),
+        "ratio": round(median(rates) / plain, 2),
+        "results": found[0][1],
+        "records": records,
+        "parallelism": parallelism,
+        "keys": SENSORS,
+        "window_ms": WINDOW_MS,
+        "records_per_event_s": PER_MS * 1000,
+        "rounds": rounds,
+        "records_per_s_all": [round(rate) for rate in rates],
+    }
+
+
+def _round(records: int, parallelism: int) -> tuple[float, int]:
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration())
+    env.set_parallelism(parallelism)
+    sink = ReportingSink(SumMeter)
+    strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(BOUND_MS))
+    readings = env.from_source(ReadingSource(records), strategy, "readings")
+    windows = readings.key_by(sensor_of).window(
+        TumblingEventTimeWindows.of(Time.milliseconds(WINDOW_MS))
+    )
+    windows.reduce(add_values).sink_to(sink)
+    env.execute("bench windows")
+    assert sink.reports is not None
+    began_ns = min(report["began_ns"] for report in sink.reports if report["began_ns"])
+    ended_ns = max(report["ended_ns"] for report in sink.reports)
+    sums: Counter[str] = Counter()
+    for report in sink.reports:
+        sums.update(report["sums"])
+    assert sums == expected_sums(records, parallelism), "readings were lost or added twice"
+    elapsed_s = float(ended_ns - began_ns) / 1e9
+    return records / elapsed_s, sum(report["results"] for report in sink.reports)
+
+
+# The user's functions, the same in the job and in the plain loop.
+
+
+def sensor_of(reading: Reading) -> str:
+    return reading[0]
+
+
+def add_values(one: Reading, two: Reading) -> Reading:
+    return one[0], one[1] + two[1]
+
+
+def _plain_loop(records: int) -> float:
+    """Records a second of a loop that puts readings into windows and does nothing else."""
+    readings = picked_readings()
+    windows: dict[int, dict[str, Reading]] = {}
+    began_ns = time.monotonic_ns()
+    for number in range(records):
+        reading = readings[number % PICKED]
+        time_ms = number // PER_MS
+        sums = windows.setdefault(time_ms - time_ms % WINDOW_MS, {})
+        key = sensor_of(reading)
+        before = sums.get(key)
+        sums[key] = reading if before is None else add_values(before, reading)
+    return records / (time.monotonic_ns() - began_ns) * 1e9
+
+
+@dataclass(frozen=True)
+class ReadingSource(Source):
+    """So many readings, shared evenly by its tasks; each begins at another place of the list."""
+
+    records: int
+
+    def splits(self, parallelism: int) -> Sequence[tuple[int, int, int]]:
+        share, rest = divmod(self.records, parallelism)
+        return [
+            (task, share + (task < rest), max(1, PER_MS // parallelism))
+            for task in range(parallelism)
+        ]
+
+    def open(self, split: Any, position: object, context: OperatorContext) -> "ReadingReader":
+        return ReadingReader(*split)
+
+
+class ReadingReader(SplitReader):
+    """Slices of the same list of readings, over and over, with times that go on."""
+
+    gives_away = True  # tuples of texts and numbers: nobody can change them
+
+    def __init__(self, task: int, records: int, per_ms: int) -> None:
+        self._readings = picked_readings()
+        self._at = first_reading(task)
+        self._given = 0
+        self._records = records
+        self._per_ms = per_ms
+
+    def poll(self, limit: int) -> Bundle | None:
+        if not _began_ns:
+            _began_ns.append(time.monotonic_ns())
+        left = self._records - self._given
+        if not left:
+            return None
+        readings = self._readings[self._at : self._at + min(limit, left)]
+        first, count = self._given, len(readings)
+        self._at = (self._at + count) % PICKED
+        self._given += count
+        return Bundle(readings, times_of(first, count, self._per_ms))
+
+
+def times_of(first: int, count: int, per_ms: int) -> list[int | None]:
+    """Of readings with numbers from ``first`` on: so many in each millisecond."""
+    times: list[int | None] = []
+    last = first + count
+    while first < last:
+        time_ms = first // per_ms
+        end = min(last, (time_ms + 1) * per_ms)
+        times += [time_ms] * (end - first)
+        first = end
+    return times
+
+
+class SumMeter:
+    """Adds up the sums of each sensor."""
+
+    def __init__(self) -> None:
+        self._sums: Counter[str] = Counter()
+        self._results = 0
+
+    def take(self, readings: list[Reading]) -> None:
+        self._results += len(readings)
+        sums = self._sums
+        for sensor, value in readings:
+            sums[sensor] += value
+
+    def report(self) -> dict[str, Any]:
+        began_ns = _began_ns.pop() if _began_ns else 0
+        return {
+            "began_ns": began_ns,
+            "ended_ns": time.monotonic_ns(),
+            "sums": dict(self._sums),
+            "results": self._results,
+        }
+
+
+def picked_readings() -> list[Reading]:
+    """Readings of sensors in no order, the same in every process."""
+    picker = random.Random(SEED)
+    sensors = [f"sensor-{number}" for number in range(SENSORS)]
+    return [(picker.choice(sensors), picker.randrange(1, 100)) for _ in range(PICKED)]
+
+
+def first_reading(task: int) -> int:
+    return task * 7919 % PICKED
+
+
+def expected_sums(records: int, parallelism: int) -> Counter[str]:
+    """What a plain loop over the same readings adds up to."""
+    readings = picked_readings()
+    sums: Counter[str] = Counter()
+    for task, share, _ in ReadingSource(records).splits(parallelism):
+        rounds, rest = divmod(share, PICKED)
+        at = first_reading(task)
+        for number, (sensor, value) in enumerate(readings):
+            sums[sensor] += value * (rounds + ((number - at) % PICKED < rest))
+    return Counter({sensor: total for sensor, total in sums.items() if total})

@@ -1,0 +1,88 @@
+"""Schemas: how a value becomes bytes and bytes become a value, for connectors and for ``map``.
+
+::
+
+    lines.map(schema.serialize)
+    messages.flat_map(schema, output_type=schema.get_produced_type())
+
+Law: ``deserialize`` answers None only for bytes that its settings say are to be left out; whatever
+else cannot be read or written raises ValueError or TypeError with the bytes or the value in it.
+"""
+
+import codecs
+from abc import ABC, abstractmethod
+
+from headgate.api.coercion import short
+from headgate.api.types import RowTypeInfo, TypeInformation, Types
+from headgate.base.elements import Record
+from headgate.base.errors import PlanInvalid
+
+
+class SerializationSchema(ABC):
+    """Turns values into bytes."""
+
+    @abstractmethod
+    def serialize(self, value: Record) -> bytes:
+        """The bytes of one value."""
+
+
+class DeserializationSchema(ABC):
+    """Turns bytes into values."""
+
+    @abstractmethod
+    def deserialize(self, message: bytes) -> Record:
+        """The value of one message; None: there is none in it."""
+
+    @abstractmethod
+    def get_produced_type(self) -> TypeInformation:
+        """What ``deserialize`` gives."""
+
+    def flat_map(self, message: bytes) -> list[Record]:
+        """For ``stream.flat_map(schema)``: what is to be left out is."""
+        value = self.deserialize(message)
+        return [] if value is None else [value]
+
+
+class SimpleStringSchema(SerializationSchema, DeserializationSchema):
+    """Texts in one encoding."""
+
+    def __init__(self, charset: str = "UTF-8") -> None:
+        try:
+            codecs.lookup(charset)
+        except LookupError:
+            raise PlanInvalid(
+                f"SimpleStringSchema was given the charset {charset!r}; name one that Python knows"
+            ) from None
+        self.charset = charset
+
+    def serialize(self, value: str) -> bytes:
+        if not isinstance(value, str):
+            raise TypeError(
+                f"SimpleStringSchema was given {short(value)} of type {type(value).__name__}; "
+                f"map the records to str first"
+            )
+        return value.encode(self.charset)
+
+    def deserialize(self, message: bytes) -> str:
+        return str(message, self.charset)
+
+    def get_produced_type(self) -> TypeInformation:
+        return Types.STRING()
+
+
+def check_row_type(type_info: object, schema: str) -> RowTypeInfo:
+    """The type of the rows that a schema reads or writes."""
+    if isinstance(type_info, RowTypeInfo):
+        return type_info
+    raise PlanInvalid(
+        f"{schema} was given the type {type_info!r}; give the rows' type, for instance "
+        f"Types.ROW_NAMED(['word', 'count'], [Types.STRING(), Types.LONG()])"
+    )
+
+
+def unreadable(schema: str, message: bytes, problem: object) -> ValueError:
+    """What is raised for a message that is not what it should be."""
+    return ValueError(
+        f"{schema} cannot read {short(message)}: {problem}; "
+        f"mend the input, or let the schema ignore parse errors"
+    )

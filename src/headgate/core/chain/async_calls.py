@@ -1,0 +1,184 @@
+"""The seam between the operator that waits for asynchronous calls and the driver that makes them.
+
+The operator hands in slots; the driver runs the user's coroutine for each, with its timeout and its
+retries, and hands the slots back with results or an error. Law: every slot comes back once, unless
+the calls are closed before. ``ImmediateCalls`` is the driver for one thread without an event loop.
+"""
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from headgate.base.elements import Record
+from headgate.core.chain.async_queue import Slot
+from headgate.core.chain.owning import own
+
+
+class AsyncGuest(Protocol):
+    """A user's asynchronous function."""
+
+    def async_invoke(self, value: Record) -> Coroutine[object, object, Record]: ...
+
+    def timeout(self, value: Record) -> Record: ...
+
+
+class RetryPredicate(Protocol):
+    """Which answers of a call are worth another one; None: none of that kind."""
+
+    def result_predicate(self) -> Callable[[Record], object] | None: ...
+
+    def exception_predicate(self) -> Callable[[Exception], object] | None: ...
+
+
+class RetryStrategy(Protocol):
+    """How often and after which pause a call is made again."""
+
+    def can_retry(self, current_attempts: int) -> bool: ...
+
+    def get_backoff_time_millis(self, current_attempts: int) -> float: ...
+
+    def get_retry_predicate(self) -> RetryPredicate: ...
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncWork:
+    """What a driver has to do. It calls ``begin`` before the first call and ``end`` at its close.
+
+    All of the function is called in one thread, the driver's; ``begin`` and ``end`` may answer with
+    something to be awaited.
+    """
+
+    function: AsyncGuest
+    begin: Callable[[], object]
+    end: Callable[[], object]
+    timeout_ms: float
+    retry: "Retry | None" = None
+    copies: bool = True
+    """Whether results must be made the receiver's own."""
+
+    def results_of(self, found: Record) -> list[Record]:
+        """What a call or ``timeout`` has returned, as records; errors say what to return."""
+        if type(found) is not list:
+            _check_list(found, type(self.function).__name__)
+        return [own(record) for record in found] if self.copies else list(found)
+
+
+class Retry:
+    """Decides after each attempt whether another one follows."""
+
+    def __init__(self, strategy: RetryStrategy) -> None:
+        predicate = strategy.get_retry_predicate()
+        self._strategy = strategy
+        self._result_predicate = predicate.result_predicate()
+        self._exception_predicate = predicate.exception_predicate()
+
+    def pause_ms(self, attempt: int, found: Record, error: Exception | None) -> float | None:
+        """How long to wait before the next attempt; None: this answer stands."""
+        if error is not None:
+            wanted = self._exception_predicate is not None and self._exception_predicate(error)
+        else:
+            wanted = (
+                found is not None
+                and self._result_predicate is not None
+                and self._result_predicate(found)
+            )
+        if not wanted or not self._strategy.can_retry(attempt):
+            return None
+        return max(0.0, self._strategy.get_backoff_time_millis(attempt))
+
+
+class AsyncCalls(Protocol):
+    """Calls under way; all methods are for the task's own thread, outside the baton."""
+
+    def submit(self, slots: list[Slot]) -> None:
+        """Begin a call for each of these."""
+
+    def has_completed(self) -> bool:
+        """Whether ``take`` has something to give; may be asked inside the baton."""
+
+    def take(self) -> list[Slot]:
+        """Slots whose calls have ended since the last time."""
+
+    def close(self) -> None:
+        """End what still runs, and the function; raises what its end has raised. Idempotent."""
+
+
+StartCalls: TypeAlias = Callable[[AsyncWork, Callable[[], None]], AsyncCalls]
+"""Makes the calls of one operator; the second argument is to be called when some have ended."""
+
+
+class ImmediateCalls:
+    """Makes each call when it is submitted, to its end; no timeouts, no pauses before retries."""
+
+    def __init__(self, work: AsyncWork, completed: Callable[[], None]) -> None:
+        self._work = work
+        self._done: list[Slot] = []
+        self._open = True
+        try:
+            _run(work.begin())
+        except BaseException:
+            self.close()
+            raise
+
+    def submit(self, slots: list[Slot]) -> None:
+        for slot in slots:
+            try:
+                slot.results = self._work.results_of(self._call(slot.record))
+            except Exception as error:
+                slot.error = error
+        self._done += slots
+
+    def has_completed(self) -> bool:
+        return bool(self._done)
+
+    def take(self) -> list[Slot]:
+        done, self._done = self._done, []
+        return done
+
+    def close(self) -> None:
+        if self._open:
+            self._open = False
+            _run(self._work.end())
+
+    def _call(self, record: Record) -> Record:
+        attempt, retry = 1, self._work.retry
+        while True:
+            found: Record = None
+            error: Exception | None = None
+            try:
+                found = _run(self._work.function.async_invoke(record))
+            except Exception as trouble:
+                error = trouble
+            if retry is None or retry.pause_ms(attempt, found, error) is None:
+                if error is not None:
+                    raise error
+                return found
+            attempt += 1
+
+
+def _run(started: Record) -> Record:
+    """Step a coroutine to its end; what waits for the world cannot run without an event loop."""
+    if not isinstance(started, Coroutine):
+        return started
+    try:
+        while True:
+            waits_for = started.send(None)
+            if waits_for is not None:
+                raise RuntimeError(f"there is no event loop here, and a call waits: {waits_for!r}")
+    except StopIteration as end:
+        return end.value
+    finally:
+        started.close()
+
+
+def _check_list(found: Record, whose: str) -> None:
+    if found is None:
+        raise TypeError(
+            f"The result of AsyncFunction cannot be none: return a list from async_invoke() and "
+            f"timeout() of {whose}, [] for no records"
+        )
+    if isinstance(found, str | bytes | dict) or not hasattr(found, "__iter__"):
+        raise TypeError(
+            f"The result of AsyncFunction should be of list type, not {type(found).__name__}: "
+            f"return [record] from async_invoke() and timeout() of {whose}"
+        )

@@ -1,0 +1,204 @@
+"""Broadcast process functions: one input goes to every task, and what it leaves behind is state.
+
+Input 0 is the normal side, input 1 the broadcast side. Law: only the broadcast side may change
+broadcast state, since all tasks see its records; the normal side reads. Keys, keyed state and
+timers belong to the normal side alone.
+"""
+
+from collections.abc import Callable, Collection, Iterator
+from itertools import repeat
+from typing import Final
+
+from headgate.base.elements import (
+    MAX_WATERMARK_MS,
+    MIN_WATERMARK_MS,
+    Bundle,
+    Key,
+    Record,
+    Watermark,
+)
+from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.keyed_room import KeyedRoom
+from headgate.core.chain.process import TimerCall
+from headgate.core.chain.timer_service import TimeDomain, TimerService
+from headgate.core.chain.two_inputs import KeysOf, TwoInputOperator
+from headgate.core.state.backend import StateSpec
+from headgate.core.state.cursor import NO_KEY
+from headgate.core.state.descriptors import MapStateDescriptor, StateDescriptor
+from headgate.core.state.operator_state import OperatorStateStore
+from headgate.core.state.states import BroadcastState, ReadOnlyBroadcastState, State
+
+BROADCAST: Final = 1
+"""The number of the broadcast side."""
+
+
+class SideContext:
+    """What both sides learn: the record's time, and the times of the task."""
+
+    def __init__(self, operator: OperatorContext, states: OperatorStateStore) -> None:
+        self.time_ms: int | None = None
+        self.watermark_ms = MIN_WATERMARK_MS
+        self._operator = operator
+        self._states = states
+        self._readable: dict[str, ReadOnlyBroadcastState[Record, Record]] = {}
+
+    def timestamp(self) -> int:
+        """The record's event time; the smallest of all times if it has none."""
+        return MIN_WATERMARK_MS if self.time_ms is None else self.time_ms
+
+    def current_processing_time(self) -> int:
+        """Milliseconds since 1970."""
+        return self._operator.now_ms()
+
+    def current_watermark(self) -> int:
+        """The smallest of all times before the first watermark."""
+        return self.watermark_ms
+
+
+class NormalContext(SideContext):
+    """Of ``process_element``: broadcast state is there to be read."""
+
+    def get_broadcast_state(
+        self, state_descriptor: MapStateDescriptor
+    ) -> ReadOnlyBroadcastState[Record, Record]:
+        """What the broadcast side has left behind so far."""
+        found = self._readable.get(state_descriptor.name)
+        if found is None:
+            found = self._states.read_only(state_descriptor)
+            self._readable[state_descriptor.name] = found
+        return found
+
+
+class BroadcastContext(SideContext):
+    """Of ``process_broadcast_element``: broadcast state is there to be changed."""
+
+    def get_broadcast_state(
+        self, state_descriptor: MapStateDescriptor
+    ) -> BroadcastState[Record, Record]:
+        """The task's copy; every task must change its own in the same way."""
+        return self._states.get_broadcast_state(state_descriptor)
+
+
+class KeyedNormalContext(NormalContext):
+    """Of ``process_element`` and ``on_timer`` behind a keyed stream."""
+
+    def __init__(
+        self, operator: OperatorContext, states: OperatorStateStore, room: KeyedRoom
+    ) -> None:
+        super().__init__(operator, states)
+        self.domain = TimeDomain.EVENT_TIME
+        self._room = room
+
+    def get_current_key(self) -> Key:
+        """The key of the record or the timer."""
+        return self._room.cursor.plain_key
+
+    def timer_service(self) -> TimerService:
+        """Event and processing time, and timers for the current key."""
+        return self._room.timers
+
+    def time_domain(self) -> TimeDomain:
+        """In ``on_timer``: whether a timer of event time or of processing time has fired."""
+        return self.domain
+
+
+class KeyedBroadcastContext(BroadcastContext):
+    """Of ``process_broadcast_element`` beside a keyed stream."""
+
+    def __init__(
+        self, operator: OperatorContext, states: OperatorStateStore, room: KeyedRoom
+    ) -> None:
+        super().__init__(operator, states)
+        self._room = room
+
+    def apply_to_keyed_state(
+        self, state_descriptor: StateDescriptor, function: Callable[[Key, State], object]
+    ) -> None:
+        """Call ``function(key, state)`` for every key of this task that holds something in it."""
+        if not isinstance(state_descriptor, StateDescriptor):
+            raise TypeError(
+                f"apply_to_keyed_state() was given {state_descriptor!r}; "
+                f"give the descriptor of a state, for instance a ValueStateDescriptor"
+            )
+        room = self._room
+        state = room.opener.open(state_descriptor)
+        kind = state_descriptor.kind
+        spec = StateSpec(state_descriptor.name, kind if kind in ("list", "map") else "value")
+        try:
+            for _, key in room.backend.places(spec):
+                room.cursor.key = key
+                function(room.cursor.plain_key, state)
+        finally:
+            room.cursor.key = NO_KEY
+
+
+class BroadcastProcessOperator(TwoInputOperator):
+    """``process_element`` and ``process_broadcast_element``, each with its context."""
+
+    methods = ("process_element", "process_broadcast_element")
+
+    def __init__(
+        self, function: object, keys_of: KeysOf | None = None, batch: bool = False
+    ) -> None:
+        """``batch``: all of the broadcast side is read before the normal side."""
+        super().__init__(function, keys_of)
+        self._states = OperatorStateStore()
+        self._reads_broadcast = batch
+
+    def open(self, context: OperatorContext) -> None:
+        super().open(context)
+        self._contexts = self._make_contexts(context)
+
+    def selection(self) -> Collection[int] | None:
+        return (BROADCAST,) if self._reads_broadcast else None
+
+    def end_input(self, number: int) -> None:
+        if number == BROADCAST:
+            self._reads_broadcast = False
+
+    def called(self, bundle: Bundle, number: int) -> Iterator[Record]:
+        call, context = self._calls[number], self._contexts[number]
+        times = bundle.timestamps or repeat(None)
+        for record, timestamp in zip(self.visited(bundle.records, number), times):  # noqa: B905
+            context.time_ms = timestamp
+            yield call(record, context)
+
+    def watermark_advanced(self, watermark: Watermark) -> None:
+        for context in self._contexts:
+            context.watermark_ms = watermark.timestamp_ms
+        super().watermark_advanced(watermark)
+
+    def _make_contexts(self, context: OperatorContext) -> tuple[SideContext, SideContext]:
+        return NormalContext(context, self._states), BroadcastContext(context, self._states)
+
+
+class KeyedBroadcastProcessOperator(BroadcastProcessOperator):
+    """The same with keys, state and timers on the normal side."""
+
+    def __init__(self, function: object, key_of: Callable[[Record], Key]) -> None:
+        super().__init__(function, (key_of, None))
+
+    def watermark_advanced(self, watermark: Watermark) -> None:
+        assert self._room is not None
+        self._on_timer.watermark_ms = watermark.timestamp_ms
+        self._room.timers.watermark_advanced(watermark.timestamp_ms)
+        self._sorter.flush()
+        super().watermark_advanced(watermark)
+
+    def key_ended(self) -> None:
+        self._on_timer.watermark_ms = MAX_WATERMARK_MS
+        super().key_ended()
+        self._on_timer.watermark_ms = MIN_WATERMARK_MS
+
+    def _make_contexts(self, context: OperatorContext) -> tuple[SideContext, SideContext]:
+        room = self._room
+        assert room is not None
+        self._on_timer = KeyedNormalContext(context, self._states, room)
+        self._timer_call = TimerCall(self._guest.function, self._on_timer, self._sorter)
+        return (
+            KeyedNormalContext(context, self._states, room),
+            KeyedBroadcastContext(context, self._states, room),
+        )
+
+    def _fire(self, time_ms: int, domain: TimeDomain) -> None:
+        self._timer_call.fire(time_ms, domain)

@@ -1,0 +1,176 @@
+"""The interval join: pairs of records with the same key whose event times are close to each other.
+
+Law: a left and a right record meet if ``left + lower <= right <= left + upper``, once, whichever
+came first; a pair has the later of both times. A record is kept while a partner may still come, as
+far as the watermark tells. One that is behind the watermark is late: dropped, or a side output.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, NamedTuple
+
+from headgate.base.elements import MIN_WATERMARK_MS, Bundle, Key, Record, Watermark
+from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.guest import Guest
+from headgate.core.chain.key_selection import KeySelection
+from headgate.core.chain.keyed_room import KeyedRoom
+from headgate.core.chain.operator import Operator
+from headgate.core.chain.operators import iterable
+from headgate.core.chain.tags import Sorter
+from headgate.core.chain.timer_service import TimeDomain
+from headgate.core.state.backend import StateSpec
+
+LEFT, RIGHT = 0, 1
+_NAMES: Final = ("left", "right")
+
+
+class Interval(NamedTuple):
+    """How far a right record may be from a left one, both ends included; None: late is dropped."""
+
+    lower_ms: int
+    upper_ms: int
+    late_tags: tuple[str | None, str | None] = (None, None)
+
+
+class JoinContext:
+    """What ``process_element(left, right, ctx)`` learns about the pair."""
+
+    __slots__ = ("left_ms", "right_ms")
+
+    def __init__(self) -> None:
+        self.left_ms = self.right_ms = MIN_WATERMARK_MS
+
+    def get_left_timestamp(self) -> int:
+        """Of the left record."""
+        return self.left_ms
+
+    def get_right_timestamp(self) -> int:
+        """Of the right record."""
+        return self.right_ms
+
+    def timestamp(self) -> int:
+        """Of the pair: the later of both."""
+        return max(self.left_ms, self.right_ms)
+
+    def get_timestamp(self) -> int:
+        """The same under its other name."""
+        return self.timestamp()
+
+
+class IntervalJoinOperator(Operator):
+    """Keeps the records of each side by time, and forgets them by timers."""
+
+    inputs = 2
+
+    def __init__(
+        self,
+        function: object,
+        key_of_left: Callable[[Record], Key],
+        key_of_right: Callable[[Record], Key],
+        interval: Interval,
+    ) -> None:
+        self._guest = Guest(function, "process_element")
+        self._keys_of = (key_of_left, key_of_right)
+        self._interval = interval
+        self._reach_ms = (max(0, interval.upper_ms), max(0, -interval.lower_ms))
+        """How long after a record's time a partner may come, for each side."""
+        self._room: KeyedRoom | None = None
+        self.late_records_dropped = 0
+
+    def open(self, context: OperatorContext) -> None:
+        super().open(context)
+        self._sorter = Sorter(self.output, not self.reuses_objects)
+        self._room = room = KeyedRoom(context, self._forget)
+        self._cursor, self._timers = room.cursor, room.timers
+        self._selections = [KeySelection(key_of, context.operator) for key_of in self._keys_of]
+        self._kept = [
+            room.backend.map_state(StateSpec(f"records on the {name}", "map")) for name in _NAMES
+        ]
+        context.metrics.gauge("numLateRecordsDropped", lambda: self.late_records_dropped)
+        self._context = JoinContext()
+        self._guest.open(context, room.opener)
+        self._call = self._guest.call
+
+    def process(self, bundle: Bundle, number: int) -> None:
+        keys = self._selections[number].keys(bundle.records)
+        times = self._times_of(bundle, number)
+        behind_ms = self._timers.watermark_ms
+        for record, time_ms, key in zip(bundle.records, times, keys, strict=True):
+            if time_ms < behind_ms:
+                self._late(record, time_ms, number)
+                continue
+            self._cursor.key = key
+            self._keep(record, time_ms, number)
+            for found, later_ms in self._meet(record, time_ms, number):
+                self._sorter.take(found, later_ms)
+        self._sorter.flush()
+
+    def watermark_advanced(self, watermark: Watermark) -> None:
+        self._timers.watermark_advanced(watermark.timestamp_ms)
+        super().watermark_advanced(watermark)
+
+    def key_ended(self) -> None:
+        assert self._room is not None
+        self._room.key_ended()
+
+    def close(self) -> None:
+        try:
+            self._guest.close()
+        finally:
+            if self._room is not None:
+                self._room.close()
+
+    def _keep(self, record: Record, time_ms: int, number: int) -> None:
+        kept = self._kept[number]
+        same = kept.get(time_ms)
+        if same is None:
+            same = []
+            self._cursor.namespace = number
+            self._timers.register_event_time_timer(time_ms + self._reach_ms[number])
+            self._cursor.namespace = None
+        same.append(record)
+        kept.put(time_ms, same)
+
+    def _meet(
+        self, record: Record, time_ms: int, number: int
+    ) -> Iterator[tuple[Iterable[Record] | None, int]]:
+        """What the function makes of the record with each of its partners, and the pair's time."""
+        call, context, others = self._call, self._context, self._kept[1 - number]
+        first_ms, last_ms = self._partners_ms(time_ms, number)
+        for other_ms in sorted(one for one in others if first_ms <= one <= last_ms):
+            for other in others.get(other_ms) or ():
+                if number == LEFT:
+                    context.left_ms, context.right_ms = time_ms, other_ms
+                    found = call(record, other, context)
+                else:
+                    context.left_ms, context.right_ms = other_ms, time_ms
+                    found = call(other, record, context)
+                if found is not None:
+                    yield iterable(found, "process_element"), max(time_ms, other_ms)
+
+    def _partners_ms(self, time_ms: int, number: int) -> tuple[int, int]:
+        lower_ms, upper_ms, _ = self._interval
+        if number == LEFT:
+            return time_ms + lower_ms, time_ms + upper_ms
+        return time_ms - upper_ms, time_ms - lower_ms
+
+    def _forget(self, time_ms: int, domain: TimeDomain) -> None:
+        """No partner can come any more; the cursor's namespace is the number of the side."""
+        number = self._cursor.namespace
+        assert isinstance(number, int)
+        self._kept[number].remove(time_ms - self._reach_ms[number])
+
+    def _late(self, record: Record, time_ms: int, number: int) -> None:
+        tag = self._interval.late_tags[number]
+        if tag is None:
+            self.late_records_dropped += 1
+        else:
+            self.output.collect_side(tag, Bundle([record], [time_ms]))
+
+    def _times_of(self, bundle: Bundle, number: int) -> list[int]:
+        times = [time_ms for time_ms in bundle.timestamps or () if time_ms is not None]
+        if len(times) < len(bundle.records) or MIN_WATERMARK_MS in times:
+            raise RuntimeError(
+                f"a record on the {_NAMES[number]} of the interval join has no timestamp; "
+                f"call assign_timestamps_and_watermarks() before key_by()"
+            )
+        return times

@@ -1,0 +1,193 @@
+"""Figures of a user's own: counters, gauges, meters and distributions, in named groups.
+
+A function registers them in ``open``; the task reads them now and then on its own thread (a gauge
+is user code) and sends them along with its figures. Law: a name stands for one figure of its group;
+asked for again, a counter, meter or distribution is the same object.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeAlias, TypeVar
+
+from headgate.base.messages import UserFigure
+
+
+class Counter:
+    """Counts up and down."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def inc(self, n: int = 1) -> None:
+        self._count += n
+
+    def dec(self, n: int = 1) -> None:
+        self._count -= n
+
+    def get_count(self) -> int:
+        return self._count
+
+
+class Meter:
+    """Events per second over the last span of time."""
+
+    def __init__(self, now_ms: Callable[[], int], span_ms: int) -> None:
+        self._now_ms = now_ms
+        self._span_ms = span_ms
+        self._count = 0
+        self._marks: deque[tuple[int, int]] = deque([(now_ms(), 0)])
+        """When, and how many there had been by then; at most one for each part of the span."""
+
+    def mark_event(self, value: int = 1) -> None:
+        self._count += value
+        self._mark()
+
+    def get_count(self) -> int:
+        return self._count
+
+    def get_rate(self) -> float:
+        """Mean over the span, or since the start if that is shorter."""
+        now = self._mark()
+        then, before = self._marks[0]
+        return (self._count - before) * 1000 / (now - then) if now > then else 0.0
+
+    def _mark(self) -> int:
+        now, marks = self._now_ms(), self._marks
+        if now - marks[-1][0] >= self._span_ms / _PARTS:
+            marks.append((now, self._count))
+            while len(marks) > 1 and now - marks[1][0] >= self._span_ms:
+                marks.popleft()
+        return now
+
+
+_PARTS: Final = 60
+
+
+class Distribution:
+    """Of whole numbers: how many, their sum, the smallest and the largest."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.sum = 0
+        self.min = 0
+        self.max = 0
+
+    def update(self, value: int) -> None:
+        self.min = min(self.min, value) if self.count else value
+        self.max = max(self.max, value) if self.count else value
+        self.count += 1
+        self.sum += value
+
+
+Gauge: TypeAlias = Callable[[], "int | float"]
+_Figure: TypeAlias = Counter | Meter | Distribution
+_Kind = TypeVar("_Kind", Counter, Meter, Distribution)
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """A gauge that raised; it is not asked again."""
+
+    problem: str
+
+
+class MetricGroup:
+    """Figures of one operator, or of a part of it that the user has named."""
+
+    def __init__(self, now_ms: Callable[[], int], scope: tuple[str, ...] = ()) -> None:
+        self._now_ms = now_ms
+        self._scope = scope
+        self._groups: dict[tuple[str, ...], MetricGroup] = {}
+        self._figures: dict[str, _Figure] = {}
+        self._gauges: dict[str, Gauge | _Failed] = {}
+
+    def add_group(self, name: str, extra: str | None = None) -> "MetricGroup":
+        """A group below this one; with ``extra`` a name and its value."""
+        parts = (_named(name),) if extra is None else (_named(name), _named(extra))
+        if parts not in self._groups:
+            self._groups[parts] = MetricGroup(self._now_ms, (*self._scope, *parts))
+        return self._groups[parts]
+
+    def counter(self, name: str) -> Counter:
+        return self._figure(name, Counter, Counter)
+
+    def gauge(self, name: str, obj: Gauge) -> None:
+        """``obj`` is called now and then, on the task's thread, and returns a number."""
+        if not callable(obj):
+            raise TypeError(f"gauge {name!r} was given {obj!r}; give a callable without arguments")
+        self._check_free(name, None)
+        self._gauges[name] = obj
+
+    def meter(self, name: str, time_span_in_seconds: int = 60) -> Meter:
+        return self._figure(name, Meter, lambda: Meter(self._now_ms, time_span_in_seconds * 1000))
+
+    def distribution(self, name: str) -> Distribution:
+        return self._figure(name, Distribution, Distribution)
+
+    def get_scope_components(self) -> list[str]:
+        """The names of the groups down to this one."""
+        return list(self._scope)
+
+    @property
+    def has_figures(self) -> bool:
+        """Whether anything is registered, here or below."""
+        return bool(
+            self._figures or self._gauges or any(one.has_figures for one in self._groups.values())
+        )
+
+    def read(self) -> list[UserFigure]:
+        """All figures of this group and those below it, as they are now; runs gauges."""
+        found = [self._read_one(name, figure) for name, figure in self._figures.items()]
+        for name, gauge in self._gauges.items():
+            value = self._ask(name, gauge)
+            if value is not None:
+                found.append(self._told(name, "gauge", {"value": value}))
+        for group in self._groups.values():
+            found += group.read()
+        return found
+
+    def _figure(self, name: str, kind: type[_Kind], make: Callable[[], _Kind]) -> _Kind:
+        figure = self._figures.get(_named(name))
+        if isinstance(figure, kind):
+            return figure
+        self._check_free(name, kind)
+        self._figures[name] = made = make()
+        return made
+
+    def _check_free(self, name: str, kind: type | None) -> None:
+        taken = self._figures.get(_named(name))
+        if taken is not None or (kind is not None and name in self._gauges):
+            what = "gauge" if taken is None else type(taken).__name__.lower()
+            raise ValueError(f"the name {name!r} is that of a {what} already; choose another")
+
+    def _ask(self, name: str, gauge: Gauge | _Failed) -> float | None:
+        if isinstance(gauge, _Failed):
+            return None
+        try:
+            value = gauge()
+            return value if isinstance(value, int) else float(value)
+        except Exception as error:  # a figure must never end a job
+            self._gauges[name] = _Failed(repr(error))
+            return None
+
+    def _read_one(self, name: str, figure: _Figure) -> UserFigure:
+        match figure:
+            case Counter():
+                return self._told(name, "counter", {"count": figure.get_count()})
+            case Meter():
+                values = {"count": figure.get_count(), "rate": figure.get_rate()}
+                return self._told(name, "meter", values)
+            case Distribution():
+                values = {"count": figure.count, "sum": figure.sum}
+                values.update({"min": figure.min, "max": figure.max} if figure.count else {})
+                return self._told(name, "distribution", values)
+
+    def _told(self, name: str, kind: str, values: dict[str, int | float]) -> UserFigure:
+        return UserFigure("", self._scope, name, kind, values)
+
+
+def _named(name: str) -> str:
+    if not name or type(name) is not str:
+        raise ValueError(f"a figure or group needs a text that is not empty, not {name!r}")
+    return name

@@ -1,0 +1,95 @@
+"""The operator behind ``assign_timestamps_and_watermarks``: event time begins anew here.
+
+Law: watermarks and statuses of before are not passed on, only the end of event time is; watermarks
+go out at intervals, or right behind the record for which the user's generator emitted them; after
+the end of the input, or a failure, no timer does anything.
+"""
+
+from headgate.base.elements import MAX_WATERMARK_MS, Bundle, StreamStatus, Watermark
+from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.operator import Operator
+from headgate.core.chain.runtime import RuntimeContext
+from headgate.core.chain.timestamps import Stamper
+from headgate.core.chain.watermarks import Marking, TimedOutput, TimePlan
+
+
+class TimestampsOperator(Operator):
+    """Gives records their times and makes watermarks, as a strategy says."""
+
+    _marking: Marking
+
+    def __init__(self, plan: TimePlan) -> None:
+        self._plan = plan
+        self._stamper = Stamper(plan.assigner)
+        self._over = False
+        self._awake_ms = 0.0
+
+    def open(self, context: OperatorContext) -> None:
+        super().open(context)
+        self._target = TimedOutput(self.output)
+        self._marking = self._plan.start(RuntimeContext(context))
+        self._awaits_idle = self._dozes = False
+        if self._plan.interval_ms:
+            context.later(self._plan.interval_ms, self._tick)
+        if self._plan.idle_ms is not None:
+            self._noticed()
+
+    def process(self, bundle: Bundle, number: int) -> None:
+        self._marking.passed(self._stamper.stamped(bundle), self._target)
+        if self._plan.idle_ms is not None:
+            self._noticed()
+
+    def watermark_advanced(self, watermark: Watermark) -> None:
+        if watermark.timestamp_ms == MAX_WATERMARK_MS:
+            self._end()
+
+    def status_changed(self, status: StreamStatus) -> None:
+        """Whether this stream is idle is for the strategy to say."""
+
+    def finish(self) -> None:
+        self._end()
+
+    def close(self) -> None:
+        self._over = True
+
+    def _end(self) -> None:
+        """Timers and windows that are left see the end, and nothing in between."""
+        if not self._over:
+            self._over = True
+            self._target.emit_watermark(MAX_WATERMARK_MS)
+
+    def _tick(self) -> None:
+        if not self._over:
+            if not self._dozes:
+                self._marking.periodic(self._target)
+            self.context.later(self._plan.interval_ms, self._tick)
+
+    # Idleness.
+
+    def _noticed(self) -> None:
+        """A record has passed: the time without any begins now."""
+        self._awake_ms, self._dozes = self._now_ms(), False
+        if not self._awaits_idle:
+            self._await_idle(self._plan.idle_ms or 0)
+
+    def _await_idle(self, wait_ms: float) -> None:
+        self._awaits_idle = True
+        self.context.later(wait_ms, self._look)
+
+    def _look(self) -> None:
+        if self._over:
+            return
+        self._awaits_idle = False
+        idle_ms = self._plan.idle_ms or 0
+        quiet_ms = self._now_ms() - self._awake_ms
+        if quiet_ms < idle_ms:
+            self._await_idle(idle_ms - quiet_ms)
+            return
+        if self._plan.interval_ms:
+            self._marking.periodic(self._target)
+        self._target.mark_idle()
+        self._dozes = True
+
+    def _now_ms(self) -> float:
+        # Time in which those behind took nothing does not count: records may have been waiting.
+        return self.context.now_ms() - self.context.held_up_ms()

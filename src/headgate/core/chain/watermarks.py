@@ -1,0 +1,246 @@
+"""Watermark generators: how event time moves on with the records of a stream or of a split.
+
+Law: the built-in generators look at the times of a bundle, never call anything for a record, and
+speak only when they are asked. What a generator of the user says in ``on_event`` goes out right
+behind that record: the bundle is cut there, so that records and watermarks stay in line.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from headgate.base.elements import (
+    MAX_WATERMARK_MS,
+    MIN_WATERMARK_MS,
+    Bundle,
+    Record,
+    StreamStatus,
+    Watermark,
+)
+from headgate.core.chain.output import Output
+from headgate.core.chain.runtime import RuntimeContext
+from headgate.core.chain.timestamps import highest_of
+
+
+class WatermarkOutput(ABC):
+    """Where a generator of the user says how far event time is."""
+
+    @abstractmethod
+    def emit_watermark(self, watermark: Watermark) -> None:
+        """No record with this timestamp or an earlier one is expected; it never goes back."""
+
+    @abstractmethod
+    def mark_idle(self) -> None:
+        """Nobody shall wait for this stream, until its next record or watermark."""
+
+    @abstractmethod
+    def mark_active(self) -> None:
+        """The stream takes part in event time again."""
+
+
+class WatermarkGenerator(ABC):
+    """Says how far event time is, in view of records or of the clock."""
+
+    @abstractmethod
+    def on_event(self, event: Record, timestamp: int, output: WatermarkOutput) -> None:
+        """For each record; what is emitted here goes out right behind it."""
+
+    @abstractmethod
+    def on_periodic_emit(self, output: WatermarkOutput) -> None:
+        """Now and then (``pipeline.auto-watermark-interval``), until the input has ended."""
+
+
+class Target(Protocol):
+    """Where records go, and what is told about their event time."""
+
+    def collect(self, bundle: Bundle) -> None: ...
+
+    def emit_watermark(self, watermark_ms: int) -> None: ...
+
+    def mark_idle(self) -> None: ...
+
+    def mark_active(self) -> None: ...
+
+
+class Marking(Protocol):
+    """A generator at work on one stream, or on one split of a source."""
+
+    @property
+    def current_ms(self) -> int:
+        """How far event time is, whether that has been told or not."""
+
+    def passed(self, bundle: Bundle, target: Target) -> None:
+        """Send records on, with what they mean for event time."""
+
+    def periodic(self, target: Target) -> None:
+        """Tell how far event time is."""
+
+
+class Bounded:
+    """No record comes more than ``bound_ms`` behind the latest one; 0: times only go up."""
+
+    def __init__(self, bound_ms: int) -> None:
+        self.current_ms = MIN_WATERMARK_MS
+        self._behind_ms = bound_ms + 1  # another record with the latest time may follow
+
+    def passed(self, bundle: Bundle, target: Target) -> None:
+        target.collect(bundle)
+        highest_ms = highest_of(bundle.timestamps)
+        if highest_ms is not None and highest_ms - self._behind_ms > self.current_ms:
+            self.current_ms = highest_ms - self._behind_ms
+
+    def periodic(self, target: Target) -> None:
+        target.emit_watermark(self.current_ms)
+
+
+class Silent:
+    """No watermarks but the last one."""
+
+    def __init__(self) -> None:
+        self.current_ms = MIN_WATERMARK_MS
+
+    def passed(self, bundle: Bundle, target: Target) -> None:
+        target.collect(bundle)
+
+    def periodic(self, target: Target) -> None:
+        """There is nothing to tell."""
+
+
+class Custom:
+    """A generator of the user."""
+
+    def __init__(self, generator: object) -> None:
+        on_event = getattr(generator, "on_event", None)
+        on_periodic = getattr(generator, "on_periodic_emit", None)
+        if on_event is None or on_periodic is None:
+            raise TypeError(
+                f"the supplier of a watermark strategy returned {generator!r}; "
+                f"return a WatermarkGenerator, which has on_event and on_periodic_emit"
+            )
+        self._on_event: Callable[[Record, int, WatermarkOutput], object] = on_event
+        self._on_periodic: Callable[[WatermarkOutput], object] = on_periodic
+        self._said = _Said()
+
+    @property
+    def current_ms(self) -> int:
+        return self._said.watermark_ms
+
+    def passed(self, bundle: Bundle, target: Target) -> None:
+        on_event, said = self._on_event, self._said
+        records, times = bundle.records, bundle.timestamps
+        known = times or [None] * len(records)
+        sent = 0
+        for number, (record, time) in enumerate(zip(records, known, strict=True), 1):
+            on_event(record, MIN_WATERMARK_MS if time is None else time, said)
+            if said.words:
+                target.collect(Bundle(records[sent:number], times and times[sent:number]))
+                sent = number
+                said.tell(target)
+        if not sent:
+            target.collect(bundle)
+        elif sent < len(records):
+            target.collect(Bundle(records[sent:], times and times[sent:]))
+
+    def periodic(self, target: Target) -> None:
+        self._on_periodic(self._said)
+        self._said.tell(target)
+
+
+class _Said(WatermarkOutput):
+    """Keeps what a generator says until the records before it are sent."""
+
+    def __init__(self) -> None:
+        self.watermark_ms = MIN_WATERMARK_MS
+        self.words: list[Callable[[Target], None]] = []
+
+    def emit_watermark(self, watermark: Watermark) -> None:
+        watermark_ms = checked_watermark(watermark, "a watermark generator").timestamp_ms
+        self.watermark_ms = max(self.watermark_ms, watermark_ms)
+        self.words.append(lambda target: target.emit_watermark(watermark_ms))
+
+    def mark_idle(self) -> None:
+        self.words.append(lambda target: target.mark_idle())
+
+    def mark_active(self) -> None:
+        self.words.append(lambda target: target.mark_active())
+
+    def tell(self, target: Target) -> None:
+        words, self.words = self.words, []
+        for word in words:
+            word(target)
+
+
+def checked_watermark(watermark: Record, whose: str) -> Watermark:
+    """What a user's code has emitted."""
+    if not isinstance(watermark, Watermark) or type(watermark.timestamp_ms) is not int:
+        raise TypeError(f"{whose} emitted {watermark!r}; give Watermark(milliseconds)")
+    if not MIN_WATERMARK_MS <= watermark.timestamp_ms <= MAX_WATERMARK_MS:
+        raise ValueError(f"{whose} emitted {watermark!r}, which does not fit into 64 bits")
+    return watermark
+
+
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """Sources of a group wait for each other: none reads further than ``drift_ms`` ahead."""
+
+    group: str
+    drift_ms: int
+    interval_ms: int = 1000
+    """Between two reports of a source task."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimePlan:
+    """What a watermark strategy says; travels to the tasks."""
+
+    start: Callable[[RuntimeContext], Marking]
+    assigner: object | None = None
+    idle_ms: int | None = None
+    alignment: Alignment | None = None
+    interval_ms: int = 200
+    """Between two watermarks; 0: none before the end."""
+    keeps_own: bool = False
+    """Watermarks that a source brings itself are passed on."""
+
+
+def silent(context: RuntimeContext) -> Marking:
+    """For strategies without watermarks, and for batch jobs."""
+    return Silent()
+
+
+OWN_TIME: Final = TimePlan(silent, interval_ms=0, keeps_own=True)
+"""Of a source without a strategy."""
+
+
+class TimedOutput:
+    """An output with the law of event time: it never goes back.
+
+    What was marked idle becomes active before its next record or watermark.
+    """
+
+    def __init__(self, output: Output) -> None:
+        self.watermark_ms = MIN_WATERMARK_MS
+        self.active = True
+        self._output = output
+
+    def collect(self, bundle: Bundle) -> None:
+        if not self.active:
+            self.mark_active()
+        self._output.collect(bundle)
+
+    def emit_watermark(self, watermark_ms: int) -> None:
+        if watermark_ms > self.watermark_ms:
+            self.mark_active()
+            self.watermark_ms = watermark_ms
+            self._output.emit_watermark(Watermark(watermark_ms))
+
+    def mark_idle(self) -> None:
+        if self.active:
+            self.active = False
+            self._output.emit_status(StreamStatus(active=False))
+
+    def mark_active(self) -> None:
+        if not self.active:
+            self.active = True
+            self._output.emit_status(StreamStatus(active=True))

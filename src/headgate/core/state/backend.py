@@ -1,0 +1,142 @@
+"""The state backend: where the keyed state and the timers of one operator of one task live.
+
+Two of them stand behind this protocol: in memory, and on disk. An operator opens one in ``open``
+and closes it in ``close``; ``snapshot`` and ``restore`` go by key group, so that another number of
+tasks can share the groups anew. What one backend has written any other can read (``snapshot.py``).
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+from headgate.base.elements import Key, Record
+from headgate.base.errors import StateBroken
+from headgate.core.state.cursor import Cursor, Namespace
+from headgate.core.state.snapshot import TTL
+from headgate.core.state.states import ListState, MapState, ValueState
+from headgate.core.state.timers import TimerQueue
+
+Sieve: TypeAlias = Callable[[Record], Record]
+"""Takes what a state holds at a key, answers with what is left of it; None: nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateSpec:
+    """What a backend must know about a state. The name is unique within the operator."""
+
+    name: str
+    kind: str
+    """``value``, ``list`` or ``map``."""
+    namespaced: bool = False
+    """True: there is one for each key and namespace; False: the namespace is always None.
+
+    One of each may have the same name: a function's state and that of its windows.
+    """
+    has_ttl: bool = False
+    """Values are pairs of themselves and when they were touched; the backend need not care."""
+    sieve: Callable[[], Sieve] | None = field(default=None, compare=False)
+    """If given: asked for when a snapshot is taken, it lets through what has not expired."""
+
+    @property
+    def stored_as(self) -> str:
+        """The kind of the state's entries in a snapshot."""
+        return self.kind + TTL if self.has_ttl else self.kind
+
+
+class Catalog:
+    """How the states of a backend are stored, by name; restored ones before they are opened, too.
+
+    Law: a name stands for one kind of state.
+    """
+
+    def __init__(self) -> None:
+        self.stored_as: dict[str, str] = {}
+        self._sieves: dict[str, Callable[[], Sieve]] = {}
+
+    def open(self, spec: StateSpec) -> None:
+        """A state is asked for; raises ValueError if it is another kind."""
+        self._enter(spec.name, spec.stored_as)
+        if spec.sieve is not None:
+            self._sieves[spec.name] = spec.sieve
+
+    def restore(self, name: str, stored_as: str) -> None:
+        """A snapshot holds entries of this state; raises StateBroken if it is another kind."""
+        try:
+            self._enter(name, stored_as)
+        except ValueError as error:
+            raise StateBroken(str(error)) from None
+
+    def sieves(self) -> dict[str, Sieve]:
+        """For the snapshot that is taken at this moment."""
+        return {name: sieve() for name, sieve in self._sieves.items()}
+
+    def _enter(self, name: str, stored_as: str) -> None:
+        known = self.stored_as.setdefault(name, stored_as)
+        if known != stored_as:
+            raise ValueError(
+                f"the state {name!r} is there as a {known} and cannot be used as a {stored_as}; "
+                f"give it another name"
+            )
+
+
+class Snapshot(Protocol):
+    """State as it was at one moment. Writing it out may go on beside the task's work."""
+
+    def groups(self) -> Iterator[tuple[int, bytes]]:
+        """Key group and its bytes, for every group that holds anything; asked for once.
+
+        This is the long part; it may run in another thread than the task's.
+        """
+
+    def close(self) -> None:
+        """No longer needed, written or not. Idempotent; on the task's thread."""
+
+
+class KeyedBackend(Protocol):
+    """State, timers and cursor of one operator of one task."""
+
+    cursor: Cursor
+    event_timers: TimerQueue
+    processing_timers: TimerQueue
+
+    def value_state(self, spec: StateSpec) -> ValueState[Record]: ...
+
+    def list_state(self, spec: StateSpec) -> ListState[Record]: ...
+
+    def map_state(self, spec: StateSpec) -> MapState[Record, Record]: ...
+
+    def direct(self, spec: StateSpec) -> "dict[Namespace, dict[Key, Record]] | None":
+        """Values by namespace and key, for operators that work on many at once; None: not here.
+
+        The outer dictionary may be kept, and the inner one of the namespace None. Others are looked
+        up anew in each bundle: a snapshot may have put another in their place. So are values.
+        """
+
+    def places(self, spec: StateSpec) -> Iterator[tuple[Namespace, Key]]:
+        """Where the state holds something; entries may be changed and removed meanwhile.
+
+        Keys are as the cursor holds them. What is added meanwhile may be left out.
+        """
+
+    def forget_key(self) -> None:
+        """Drop everything of the cursor's key: states of all namespaces, and timers."""
+
+    def snapshot(self) -> Snapshot:
+        """State and timers as they are now. Short; several may be open at a time."""
+
+    def restore(self, parts: Iterable[tuple[int, bytes]]) -> None:
+        """Take over key groups; called before the first record, any number of times.
+
+        Groups that the task does not own are passed over, so that all parts of an old job can be
+        offered to every task of a rescaled one. Raises StateBroken.
+        """
+
+    def close(self) -> None:
+        """Give back everything. Idempotent."""
+
+
+class Backends(Protocol):
+    """Makes backends; the task manager has one kind, as the settings say."""
+
+    def keyed(self, operator: str, groups: range, max_parallelism: int) -> KeyedBackend:
+        """For an operator (by uid) of a task that owns these key groups."""

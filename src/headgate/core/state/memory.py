@@ -1,0 +1,203 @@
+"""State in memory: a dictionary for each state and namespace, values as they are.
+
+Law: at one key and namespace there is one value, list or map, the same object that was put in; a
+snapshot holds what was there when it was taken. Taking one costs a shallow copy of each table.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+
+from headgate.base.elements import Key, Record
+from headgate.core.state.backend import Catalog, Sieve, StateSpec
+from headgate.core.state.cursor import Cursor, Namespace, seen
+from headgate.core.state.freezing import Frozen
+from headgate.core.state.key_groups import key_group
+from headgate.core.state.memory_states import (
+    NamespacedList,
+    NamespacedMap,
+    NamespacedValue,
+    PlainList,
+    PlainMap,
+    PlainValue,
+)
+from headgate.core.state.snapshot import (
+    EVENT_TIMER,
+    PROCESSING_TIMER,
+    Entry,
+    GroupWriter,
+    read_group,
+)
+from headgate.core.state.states import ListState, MapState, ValueState
+from headgate.core.state.tables import Spaces
+from headgate.core.state.timers import TimerQueue
+
+
+class MemoryBackend:
+    """See ``KeyedBackend``."""
+
+    def __init__(self, groups: range, max_parallelism: int) -> None:
+        self.cursor = Cursor()
+        self.event_timers = TimerQueue()
+        self.processing_timers = TimerQueue()
+        self._groups = groups
+        self._max_parallelism = max_parallelism
+        self._catalog = Catalog()
+        self._spaces: dict[str, Spaces] = {}
+        self._snapshots = 0
+
+    def value_state(self, spec: StateSpec) -> ValueState[Record]:
+        spaces = self.direct(spec)
+        if spec.namespaced:
+            return NamespacedValue(spaces, self.cursor)
+        return PlainValue(spaces.plain, self.cursor)
+
+    def list_state(self, spec: StateSpec) -> ListState[Record]:
+        spaces = self.direct(spec)
+        if spec.namespaced:
+            return NamespacedList(spaces, self.cursor)
+        return PlainList(spaces.plain, self.cursor)
+
+    def map_state(self, spec: StateSpec) -> MapState[Record, Record]:
+        spaces = self.direct(spec)
+        if spec.namespaced:
+            return NamespacedMap(spaces, self.cursor)
+        return PlainMap(spaces.plain, self.cursor)
+
+    def direct(self, spec: StateSpec) -> Spaces:
+        self._catalog.open(spec)
+        return self._spaces_of(spec.name)
+
+    def places(self, spec: StateSpec) -> Iterator[tuple[Namespace, Key]]:
+        spaces = self._spaces_of(spec.name)
+        for namespace in list(spaces):
+            if (namespace is not None) is spec.namespaced:
+                for key in list(dict.get(spaces, namespace, ())):
+                    yield namespace, key
+
+    def forget_key(self) -> None:
+        key = self.cursor.key
+        for spaces in self._spaces.values():
+            for namespace, entries in list(spaces.items()):
+                entries.pop(key, None)
+                if not entries and namespace is not None:
+                    del spaces[namespace]
+        self.event_timers.forget_key(key)
+        self.processing_timers.forget_key(key)
+
+    def snapshot(self) -> "MemorySnapshot":
+        self._snapshots = number = self._snapshots + 1
+        frozen = MemorySnapshot(self._max_parallelism, lambda: self._release(number))
+        sieves = self._catalog.sieves()
+        for name, spaces in self._spaces.items():
+            kind = self._catalog.stored_as[name]
+            frozen.states.append((kind, name, spaces.freeze(number), sieves.get(name)))
+        frozen.event_timers = self.event_timers.by_time.freeze(number)
+        frozen.processing_timers = self.processing_timers.by_time.freeze(number)
+        return frozen
+
+    def restore(self, parts: Iterable[tuple[int, bytes]]) -> None:
+        for group, data in parts:
+            if group in self._groups:
+                for entry in read_group(group, self._max_parallelism, data):
+                    self._take(entry)
+
+    def close(self) -> None:
+        for spaces in self._spaces.values():
+            spaces.plain.clear()
+        self._spaces.clear()
+        self.event_timers.clear()
+        self.processing_timers.clear()
+
+    def _spaces_of(self, name: str) -> Spaces:
+        spaces = self._spaces.get(name)
+        if spaces is None:
+            spaces = self._spaces[name] = Spaces()
+        return spaces
+
+    def _take(self, entry: Entry) -> None:
+        kind, name, namespace, key, content = entry
+        if kind == EVENT_TIMER:
+            self.event_timers.register(content, seen(key), namespace)
+        elif kind == PROCESSING_TIMER:
+            self.processing_timers.register(content, seen(key), namespace)
+        else:
+            self._catalog.restore(name, kind)
+            self._spaces_of(name).setdefault(namespace, {})[seen(key)] = content
+
+    def _release(self, number: int) -> None:
+        for spaces in self._spaces.values():
+            spaces.thaw(number)
+        self.event_timers.by_time.thaw(number)
+        self.processing_timers.by_time.thaw(number)
+
+
+class MemorySnapshot:
+    """See ``Snapshot``. Values are shared with the backend until the snapshot is closed.
+
+    Sorting the entries into key groups and pickling them is the long part. It can be done in
+    slices, by ``advance``, between the task's bundles; ``groups`` does what is left.
+    """
+
+    def __init__(self, max_parallelism: int, release: Callable[[], None]) -> None:
+        self.states: list[tuple[str, str, dict[Namespace, dict[Key, Record]], Sieve | None]] = []
+        """Kind, name, entries by namespace and key, and what lets through what has not expired."""
+        self.event_timers: dict[Key, Record] = {}
+        self.processing_timers: dict[Key, Record] = {}
+        self._max_parallelism = max_parallelism
+        self._release = release
+        self._writers: dict[int, GroupWriter] = {}
+        self._rest: Iterator[Entry] = self._entries()
+
+    def advance(self, entries: int) -> bool:
+        """Write up to so many entries; False: there are no more."""
+        taken = list(islice(self._rest, entries))
+        for entry in taken:
+            group = key_group(entry[3], self._max_parallelism)
+            writer = self._writers.get(group)
+            if writer is None:
+                writer = self._writers[group] = GroupWriter(group, self._max_parallelism)
+            writer.add(entry)
+        return len(taken) == entries
+
+    def groups(self) -> Iterator[tuple[int, bytes]]:
+        while self.advance(_SLICE_ENTRIES):
+            pass
+        for group in sorted(self._writers):
+            yield group, self._writers.pop(group).finish()
+
+    def close(self) -> None:
+        # Another thread may still be in ``groups``; it keeps what it holds, for nobody.
+        self._release()
+        self.states, self.event_timers, self.processing_timers = [], {}, {}
+        self._rest = iter(())
+        self._writers = {}
+
+    def _entries(self) -> Iterator[Entry]:
+        for kind, name, spaces, sieve in self.states:
+            for namespace, entries in spaces.items():
+                # Of dict, not of the table: what a snapshot holds is never copied by a guard.
+                for key, content in dict.items(entries):
+                    left = content if sieve is None else sieve(content)
+                    if left is not None:
+                        yield kind, name, namespace, _plain(key), left
+        for kind, timers in (
+            (EVENT_TIMER, self.event_timers),
+            (PROCESSING_TIMER, self.processing_timers),
+        ):
+            for time_ms, ones in timers.items():
+                for key, namespace in ones:
+                    yield kind, "", namespace, _plain(key), time_ms
+
+
+class MemoryBackends:
+    """See ``Backends``."""
+
+    def keyed(self, operator: str, groups: range, max_parallelism: int) -> MemoryBackend:
+        return MemoryBackend(groups, max_parallelism)
+
+
+_SLICE_ENTRIES = 4096
+
+
+def _plain(key: Key) -> Key:
+    return key.key if type(key) is Frozen else key

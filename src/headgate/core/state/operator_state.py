@@ -1,0 +1,256 @@
+"""State of an operator as a whole, without keys: lists that are shared out anew, broadcast maps.
+
+A snapshot is the bytes of one task. Law: restored to any number of tasks, a split list has each
+element in exactly one of them and in the old order, a union list has all elements in each, and a
+broadcast state is the same in each.
+"""
+
+import pickle
+import struct
+import zlib
+from collections.abc import Iterable, Sequence
+from typing import Final, NoReturn
+
+from headgate.base.elements import Record
+from headgate.base.errors import StateBroken
+from headgate.core.state.descriptors import (
+    ListStateDescriptor,
+    MapStateDescriptor,
+    StateDescriptor,
+)
+from headgate.core.state.states import BroadcastState, ListState, ReadOnlyBroadcastState
+from headgate.core.state.typed import Check, TypedList, as_it_is, check_for
+
+SPLIT: Final = "split list"
+UNION: Final = "union list"
+BROADCAST: Final = "broadcast map"
+
+_VERSION: Final = 1
+_MAGIC: Final = b"HgOS"
+_HEADER: Final = struct.Struct("<4sBI")
+
+
+class OperatorStateStore:
+    """Lists and broadcast maps of one operator of one task, by name.
+
+    States may be opened before or after ``restore``; a name stands for one kind of state.
+    """
+
+    def __init__(self) -> None:
+        self._lists: dict[str, list[Record]] = {}
+        self._maps: dict[str, dict[Record, Record]] = {}
+        self._kinds: dict[str, str] = {}
+
+    def get_list_state(self, descriptor: ListStateDescriptor) -> ListState[Record]:
+        """A list; when the job is rescaled, its elements are split among the tasks."""
+        return self._list(descriptor, SPLIT)
+
+    def get_union_list_state(self, descriptor: ListStateDescriptor) -> ListState[Record]:
+        """A list; when the job is restored, every task gets the elements of all."""
+        return self._list(descriptor, UNION)
+
+    def get_broadcast_state(self, descriptor: MapStateDescriptor) -> BroadcastState[Record, Record]:
+        """A map that every task fills alike."""
+        return self._broadcast(descriptor, HeldBroadcast)  # type: ignore[return-value]
+
+    def read_only(self, descriptor: MapStateDescriptor) -> ReadOnlyBroadcastState[Record, Record]:
+        """The same map, to be read."""
+        return self._broadcast(descriptor, BroadcastView)
+
+    def snapshot(self) -> bytes:
+        """All states as they are now; raises StateBroken."""
+        held: list[tuple[str, str, Record]] = [
+            (kind, name, self._maps[name] if kind == BROADCAST else self._lists[name])
+            for name, kind in self._kinds.items()
+        ]
+        try:
+            body = pickle.dumps(held, 5)
+        except Exception as error:
+            raise _unpicklable(held, error) from error
+        return _HEADER.pack(_MAGIC, _VERSION, zlib.crc32(body)) + body
+
+    def restore(self, parts: Sequence[bytes], subtask: int, parallelism: int) -> None:
+        """Take over what this task gets of all parts, one of each old task, by their index.
+
+        With the old parallelism each task gets its own split lists again. Raises StateBroken.
+        """
+        tasks = [_read(part) for part in parts]
+        names = dict.fromkeys((kind, name) for held in tasks for kind, name in held)
+        for kind, name in names:
+            try:
+                self._enter(name, kind)
+            except ValueError as error:
+                raise StateBroken(str(error)) from None
+            found = [held.get((kind, name)) for held in tasks]
+            if kind == BROADCAST:
+                there = [one for one in found if one is not None]
+                self._maps[name].clear()
+                self._maps[name].update(there[subtask % len(there)])
+            else:
+                lists = [one or [] for one in found]
+                self._lists[name][:] = _share(kind, lists, subtask, parallelism)
+
+    def _list(self, descriptor: ListStateDescriptor, kind: str) -> ListState[Record]:
+        _expect(descriptor, ListStateDescriptor)
+        self._enter(descriptor.name, kind)
+        held: ListState[Record] = HeldList(self._lists[descriptor.name])
+        check = _check(descriptor, descriptor.type_info)
+        return held if check is None else TypedList(held, check)
+
+    def _broadcast(
+        self, descriptor: MapStateDescriptor, kind: "type[BroadcastView]"
+    ) -> "BroadcastView":
+        _expect(descriptor, MapStateDescriptor)
+        self._enter(descriptor.name, BROADCAST)
+        return kind(
+            descriptor.name,
+            self._maps[descriptor.name],
+            _check(descriptor, descriptor.key_type_info),
+            _check(descriptor, descriptor.type_info),
+        )
+
+    def _enter(self, name: str, kind: str) -> None:
+        known = self._kinds.setdefault(name, kind)
+        if known != kind:
+            raise ValueError(
+                f"the operator's state {name!r} is there as a {known} and cannot be used as a "
+                f"{kind}; give it another name"
+            )
+        if kind == BROADCAST:
+            self._maps.setdefault(name, {})
+        else:
+            self._lists.setdefault(name, [])
+
+
+class HeldList(ListState[Record]):
+    """A list of an operator."""
+
+    def __init__(self, held: list[Record]) -> None:
+        self._held = held
+
+    def get(self) -> list[Record]:
+        return list(self._held)
+
+    def add(self, value: Record) -> None:
+        self._held.append(value)
+
+    def add_all(self, values: Iterable[Record]) -> None:
+        self._held += list(values)
+
+    def update(self, values: Iterable[Record]) -> None:
+        self._held[:] = list(values)
+
+    def clear(self) -> None:
+        self._held.clear()
+
+
+class BroadcastView(ReadOnlyBroadcastState[Record, Record]):
+    """A broadcast state as records of the other side see it: nobody may change it."""
+
+    def __init__(
+        self,
+        name: str,
+        held: dict[Record, Record],
+        check_key: Check | None,
+        check: Check | None,
+    ) -> None:
+        self._name = name
+        self._held = held
+        self._check_key = check_key or as_it_is
+        self._check = check or as_it_is
+
+    def get(self, key: Record) -> Record:
+        found = self._held.get(key)
+        return self._held.get(self._check_key(key)) if found is None else found
+
+    def contains(self, key: Record) -> bool:
+        return key in self._held or self._check_key(key) in self._held
+
+    def items(self) -> list[tuple[Record, Record]]:
+        return list(self._held.items())
+
+    def keys(self) -> list[Record]:
+        return list(self._held)
+
+    def values(self) -> list[Record]:
+        return list(self._held.values())
+
+    def is_empty(self) -> bool:
+        return not self._held
+
+    def clear(self) -> None:
+        raise RuntimeError(self._only_read())
+
+    def __getattr__(self, name: str) -> NoReturn:
+        # There are no methods that change it; who looks for one learns why.
+        reason = f" ({self._only_read()})" if name in ("put", "put_all", "remove") else ""
+        raise AttributeError(f"{type(self).__name__} has no {name}{reason}")
+
+    def _only_read(self) -> str:
+        return (
+            f"the broadcast state {self._name!r} can only be read here; change it in "
+            f"process_broadcast_element"
+        )
+
+
+class HeldBroadcast(BroadcastView, BroadcastState[Record, Record]):
+    """A broadcast state as records of the broadcast side see it."""
+
+    def put(self, key: Record, value: Record) -> None:
+        self._held[self._check_key(key)] = None if value is None else self._check(value)
+
+    def remove(self, key: Record) -> None:
+        self._held.pop(self._check_key(key), None)
+
+    def clear(self) -> None:
+        self._held.clear()
+
+
+def _share(kind: str, lists: list[list[Record]], subtask: int, parallelism: int) -> list[Record]:
+    if kind == SPLIT and len(lists) == parallelism:
+        return lists[subtask]
+    together = [element for one in lists for element in one]
+    if kind == UNION:
+        return together
+    count = len(together)
+    return together[count * subtask // parallelism : count * (subtask + 1) // parallelism]
+
+
+def _read(part: bytes) -> dict[tuple[str, str], Record]:
+    """Contents by kind and name."""
+    if len(part) < _HEADER.size:
+        raise StateBroken(f"an operator's state has {len(part)} bytes and no whole header")
+    magic, version, checksum = _HEADER.unpack_from(part)
+    if magic != _MAGIC or version != _VERSION:
+        raise StateBroken(f"an operator's state begins with {magic!r}, version {version}")
+    body = memoryview(part)[_HEADER.size :]
+    if zlib.crc32(body) != checksum:
+        raise StateBroken("an operator's state was cut or changed: its checksum is wrong")
+    try:
+        return {(kind, name): content for kind, name, content in pickle.loads(body)}
+    except Exception as error:
+        raise StateBroken(
+            f"an operator's state cannot be read ({type(error).__name__}: {error}); the classes of "
+            f"the values must still be there under their old names"
+        ) from error
+
+
+def _unpicklable(held: list[tuple[str, str, Record]], error: Exception) -> StateBroken:
+    for kind, name, content in held:
+        try:
+            pickle.dumps(content, 5)
+        except Exception as problem:
+            return StateBroken(
+                f"the operator's state {name!r} ({kind}) cannot be written to a snapshot "
+                f"({type(problem).__name__}: {problem}); its values must be picklable"
+            )
+    return StateBroken(f"state cannot be written to a snapshot ({type(error).__name__}: {error})")
+
+
+def _check(descriptor: StateDescriptor, type_info: object) -> Check | None:
+    return None if type_info is None else check_for(descriptor.name, type_info)
+
+
+def _expect(descriptor: object, kind: type) -> None:
+    if not isinstance(descriptor, kind):
+        raise TypeError(f"{descriptor!r} was given for a state; give a {kind.__name__}")

@@ -1,0 +1,151 @@
+"""What a window answers when it fires: its folded value, or what the user's function makes of it.
+
+Law: everything it sends has the last time of its window as its timestamp, and belongs to its
+receiver.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from headgate.base.elements import Bundle, Record
+from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.guest import Guest
+from headgate.core.chain.keyed_room import KeyedRoom
+from headgate.core.chain.operators import iterable
+from headgate.core.chain.output import Output
+from headgate.core.chain.runtime import KeyedStateStore
+from headgate.core.chain.tags import Sorter
+from headgate.core.state.cursor import Cursor
+from headgate.core.window.assigners import MergingWindowAssigner
+from headgate.core.window.spec import Listed, WindowPlan
+from headgate.core.window.tools import Compartment, WindowStateStore
+from headgate.core.window.window import Window
+
+
+class FiredContext:
+    """What a process window function learns beside key and elements; one object, set anew."""
+
+    def __init__(self, room: KeyedRoom, context: OperatorContext, merges: bool) -> None:
+        self.at: Window
+        self._timers = room.timers
+        self._merges = merges
+        self._operator = context.operator
+        self._global = KeyedStateStore(room.opener, context.operator)
+        compartment = Compartment(room, context, "window")
+        self._window = WindowStateStore(compartment, context.operator)
+
+    def window(self) -> Window:
+        """The window that fires."""
+        return self.at
+
+    def current_watermark(self) -> int:
+        """Event time as far as it is known."""
+        return self._timers.watermark_ms
+
+    def current_processing_time(self) -> int:
+        """Milliseconds since 1970."""
+        return self._timers.current_processing_time()
+
+    def window_state(self) -> KeyedStateStore:
+        """State of this key and this window; clear it in ``clear``."""
+        if self._merges:
+            raise RuntimeError(
+                "window_state() is not there for windows that merge, such as sessions; "
+                "use global_state()"
+            )
+        return self._window
+
+    def global_state(self) -> KeyedStateStore:
+        """State of this key, the same in all its windows."""
+        return self._global
+
+
+class Answers:
+    """Calls the user's window function, if there is one, and sends on what it answers."""
+
+    def __init__(self, plan: WindowPlan, sorter: Sorter) -> None:
+        self._sorter = sorter
+        self._plan = plan
+        self._listed = isinstance(plan.contents, Listed)
+        style = None if plan.function is None else plan.function.style
+        self._method = "process" if style in ("process", "process_all") else "apply"
+        self._with_key = style in ("process", "apply")
+        self.guest = None if plan.function is None else Guest(plan.function.function, self._method)
+        self.clears = False
+        """Whether the function wants to be told that a window has ended."""
+
+    def open(self, context: OperatorContext, room: KeyedRoom) -> None:
+        """Open the function."""
+        self._cursor: Cursor = room.cursor
+        merges = isinstance(self._plan.assigner, MergingWindowAssigner)
+        self._context = FiredContext(room, context, merges)
+        if self.guest is not None:
+            self.guest.open(context, room.opener)
+            self._call = self.guest.call
+            clear = getattr(self.guest.function, "clear", None)
+            self._clear: Callable[[FiredContext], None] | None = clear
+            self.clears = clear is not None and self._method == "process"
+
+    def send(self, window: Window, contents: Record) -> None:
+        """The window fires with its folded value, or a list of its records."""
+        time_ms = window.max_timestamp()
+        if self.guest is None:
+            self._sorter.take((contents,), time_ms)
+            return
+        context = self._context
+        context.at = window
+        about = context if self._method == "process" else window
+        elements = contents if self._listed else [contents]
+        if self._with_key:
+            found = self._call(self._cursor.plain_key, about, elements)
+        else:
+            found = self._call(about, elements)
+        if found is not None:
+            self._sorter.take(iterable(found, f"{self._method}() of a window function"), time_ms)
+
+    def ended(self, window: Window) -> None:
+        """The window is over; its contents are gone already."""
+        if self.clears and self._clear is not None:
+            self._context.at = window
+            self._clear(self._context)
+
+    def flush(self) -> None:
+        """Send on what was collected."""
+        self._sorter.flush()
+
+    def close(self) -> None:
+        """Close the function. Idempotent."""
+        if self.guest is not None:
+            self.guest.close()
+
+
+class LateRecords:
+    """Records that came after their windows had ended: to the side, or counted and dropped."""
+
+    def __init__(self, tag: str | None, output: Output) -> None:
+        self.dropped = 0
+        self._tag = tag
+        self._output = output
+        self._records: list[Record] = []
+        self._times: list[int | None] = []
+
+    def take(self, record: Record, timestamp: int) -> None:
+        """One of them."""
+        if self._tag is None:
+            self.dropped += 1
+        else:
+            self._records.append(record)
+            self._times.append(timestamp)
+
+    def flush(self) -> None:
+        """Send on what was collected."""
+        if self._records and self._tag is not None:
+            late = Bundle(self._records, self._times)
+            self._records, self._times = [], []
+            self._output.collect_side(self._tag, late)
+
+
+NO_TIMESTAMP: Final = (
+    "a record without a timestamp came into windows in event time ({assigner}); call "
+    "assign_timestamps_and_watermarks() before, or take windows in processing time"
+)

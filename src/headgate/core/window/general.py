@@ -1,0 +1,173 @@
+"""Windows of any kind, record by record: assigner, contents and trigger as the plan says.
+
+Law: a window is late when its end, and the allowed lateness behind it, have passed; it takes no
+record any more, and nothing of it is left. Windows that end by the clock are never late.
+"""
+
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Protocol
+
+from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS, Bundle, Key, Record
+from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.keyed_room import KeyedRoom
+from headgate.core.chain.owning import own
+from headgate.core.chain.timer_service import TimeDomain
+from headgate.core.window.answers import NO_TIMESTAMP, Answers, LateRecords
+from headgate.core.window.contents import open_contents
+from headgate.core.window.spec import WindowPlan
+from headgate.core.window.tools import WindowTools
+from headgate.core.window.triggers import CONTINUE, TriggerResult
+from headgate.core.window.window import Window
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What every way of keeping windows works with; the operator owns it all."""
+
+    plan: WindowPlan
+    context: OperatorContext
+    room: KeyedRoom
+    tools: WindowTools
+    answers: Answers
+    late: LateRecords
+    reuses_objects: bool
+
+
+class Keeper(Protocol):
+    """Keeps the windows of one operator, in one way or another."""
+
+    def process(self, bundle: Bundle, keys: list[Key]) -> None: ...
+
+    def advance(self, watermark_ms: int) -> None:
+        """Event time has moved on; in batch it may go back, to begin with another key."""
+
+    def fire(self, time_ms: int, domain: TimeDomain) -> None:
+        """A timer of the room is due; the cursor stands at its key and window."""
+
+    def close(self) -> None: ...
+
+
+class GeneralKeeper:
+    """Assigns, folds and asks the trigger for each record and each of its windows."""
+
+    def __init__(self, parts: Parts) -> None:
+        plan = parts.plan
+        self._assigner = plan.assigner
+        self._trigger = plan.trigger
+        self._event_time = plan.assigner.is_event_time()
+        self._lateness_ms = plan.lateness_ms if self._event_time else 0
+        self._room = parts.room
+        self._cursor = parts.room.cursor
+        self._timers = parts.room.timers
+        self._tools = parts.tools
+        self._answers = parts.answers
+        self._late = parts.late
+        self._copies = not parts.reuses_objects
+        self._contents = open_contents(plan, parts.room, parts.tools)
+
+    def process(self, bundle: Bundle, keys: list[Key]) -> None:
+        if self._event_time:
+            check_times(bundle.timestamps, self._assigner)
+        cursor, take = self._cursor, self._take
+        times = bundle.timestamps or repeat(None)
+        for record, key, time_ms in zip(bundle.records, keys, times):  # noqa: B905 - repeat
+            cursor.key = key
+            take(record, time_ms)
+        cursor.namespace = None
+
+    def advance(self, watermark_ms: int) -> None:
+        self._timers.watermark_advanced(watermark_ms)
+
+    def fire(self, time_ms: int, domain: TimeDomain) -> None:
+        window = self._cursor.namespace
+        assert isinstance(window, Window)
+        self._act(window, window, self._ask(time_ms, domain, window))
+        if self._is_over(window, time_ms, domain):
+            self._end(window, window)
+
+    def close(self) -> None:
+        """The room is the operator's."""
+
+    def adopt(self, window: Window, value: Record, has_fired: bool) -> None:
+        """A window of the cursor's key that another keeper has left, with its default trigger."""
+        self._cursor.namespace = window
+        self._contents.put(value)
+        self._register_end(self._over_ms(window))
+        if self._event_time and not has_fired:
+            self._tools.register_event_time_timer(window.max_timestamp())
+
+    def _take(self, record: Record, time_ms: int | None) -> None:
+        stamp = MIN_WATERMARK_MS if time_ms is None else time_ms
+        taken = False
+        for window in self._assigner.assign_windows(record, stamp, self._tools):
+            # Each window gets a record of its own: its fold may keep and change it.
+            mine = own(record) if taken and self._copies else record
+            taken = self._put(window, mine, time_ms, stamp) or taken
+        is_late = stamp + self._lateness_ms <= self._timers.watermark_ms
+        if not taken and self._event_time and is_late:
+            self._late.take(record, stamp)
+
+    def _put(self, window: Window, record: Record, time_ms: int | None, stamp: int) -> bool:
+        """A record into one of its windows; False: the window is late."""
+        over_ms = self._over_ms(window)
+        if self._event_time and over_ms <= self._timers.watermark_ms:
+            return False
+        self._cursor.namespace = window
+        self._contents.add(record, time_ms)
+        result = self._trigger.on_element(record, stamp, window, self._tools)
+        if result is not CONTINUE:
+            self._act(window, window, result)
+        self._register_end(over_ms)
+        return True
+
+    def _ask(self, time_ms: int, domain: TimeDomain, window: Window) -> TriggerResult:
+        if domain is TimeDomain.EVENT_TIME:
+            return self._trigger.on_event_time(time_ms, window, self._tools)
+        return self._trigger.on_processing_time(time_ms, window, self._tools)
+
+    def _act(self, window: Window, kept_at: Window, result: TriggerResult) -> None:
+        """Do what the trigger wants; the contents are kept in the namespace ``kept_at``."""
+        if result is CONTINUE:
+            return
+        if not isinstance(result, TriggerResult):
+            raise TypeError(
+                f"{type(self._trigger).__name__} answered {result!r}; return a TriggerResult, "
+                f"such as TriggerResult.CONTINUE"
+            )
+        fires, purges = result.value
+        self._cursor.namespace = kept_at
+        if fires:
+            self._contents.fire(window, self._answers.send)
+        if purges:
+            self._contents.clear()
+        self._cursor.namespace = window
+
+    def _over_ms(self, window: Window) -> int:
+        """When the window is over, and nothing of it is kept any longer."""
+        return min(window.max_timestamp() + self._lateness_ms, MAX_WATERMARK_MS)
+
+    def _register_end(self, over_ms: int) -> None:
+        if over_ms < MAX_WATERMARK_MS:  # else it has no end
+            if self._event_time:
+                self._tools.register_event_time_timer(over_ms)
+            else:
+                self._tools.register_processing_time_timer(over_ms)
+
+    def _is_over(self, window: Window, time_ms: int, domain: TimeDomain) -> bool:
+        is_event_time = domain is TimeDomain.EVENT_TIME
+        return is_event_time is self._event_time and time_ms == self._over_ms(window)
+
+    def _end(self, window: Window, kept_at: Window) -> None:
+        cursor = self._cursor
+        cursor.namespace = kept_at
+        self._contents.clear()
+        cursor.namespace = window
+        self._trigger.clear(window, self._tools)
+        self._answers.ended(window)
+
+
+def check_times(times: list[int | None] | None, assigner: object) -> None:
+    """Every record has a timestamp, or it is an error that says what to do."""
+    if times is None or None in times or MIN_WATERMARK_MS in times:
+        raise ValueError(NO_TIMESTAMP.format(assigner=assigner))

@@ -1,0 +1,126 @@
+"""The window operator: keys the records, and lets a keeper hold their windows.
+
+Which keeper depends on the plan and on the backend: whole bundles at a time where that can be done,
+record by record otherwise. Law: all of them give the same results.
+"""
+
+from contextlib import ExitStack
+
+from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS, Bundle, Watermark
+from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.guest import Guest
+from headgate.core.chain.key_selection import KeySelection
+from headgate.core.chain.keyed_room import KeyedRoom
+from headgate.core.chain.operator import Operator
+from headgate.core.chain.tags import Sorter
+from headgate.core.chain.timer_service import TimeDomain
+from headgate.core.window.adopting import adopt, holds_general_state
+from headgate.core.window.answers import Answers, LateRecords
+from headgate.core.window.assigners import MergingWindowAssigner
+from headgate.core.window.clocked import ClockKeeper, can_clock
+from headgate.core.window.general import GeneralKeeper, Keeper, Parts
+from headgate.core.window.merging import MergingKeeper
+from headgate.core.window.session_keeper import SessionKeeper, can_gather
+from headgate.core.window.sliced import SlicedKeeper, can_slice
+from headgate.core.window.spec import Aggregated, Listed, Reduced, WindowPlan
+from headgate.core.window.tools import WindowTools
+
+
+class WindowOperator(Operator):
+    """Windows of the keys of one task."""
+
+    def __init__(self, plan: WindowPlan, bundled: bool = True) -> None:
+        """``bundled``: whole bundles at a time, if plan and backend allow it."""
+        assert plan.function is not None or not isinstance(plan.contents, Listed)
+        self._plan = plan
+        self._bundled = bundled
+        self._room: KeyedRoom | None = None
+        self._answers: Answers | None = None
+        self._late: LateRecords | None = None
+        self._keeper: Keeper | None = None
+        self._fold = _fold_guest(plan)
+
+    @property
+    def late_records_dropped(self) -> int:
+        """Records that came too late and had no side output to go to."""
+        return 0 if self._late is None else self._late.dropped
+
+    def open(self, context: OperatorContext) -> None:
+        super().open(context)
+        plan = self._plan
+        self._room = room = KeyedRoom(context, self._fire, self._flush)
+        self._selection = KeySelection(plan.key_of, context.operator)
+        self._late = LateRecords(plan.late_tag, self.output)
+        context.metrics.gauge("numLateRecordsDropped", lambda: self.late_records_dropped)
+        self._answers = Answers(plan, Sorter(self.output, not self.reuses_objects))
+        if self._fold is not None:
+            self._fold.open(context)
+        self._answers.open(context, room)
+        tools = WindowTools(room, context)
+        parts = Parts(plan, context, room, tools, self._answers, self._late, self.reuses_objects)
+        self._keeper = self._choose(parts)
+        room.timers.restored()
+
+    def process(self, bundle: Bundle, number: int) -> None:
+        assert self._keeper is not None
+        if bundle.records:
+            self._keeper.process(bundle, self._selection.keys(bundle.records))
+            self._flush()
+
+    def watermark_advanced(self, watermark: Watermark) -> None:
+        self._advance(watermark.timestamp_ms)
+        super().watermark_advanced(watermark)
+
+    def key_ended(self) -> None:
+        assert self._room is not None
+        self._advance(MAX_WATERMARK_MS)
+        self._room.key_ended()  # windows by the clock fire by its timers
+        self._flush()
+        self._advance(MIN_WATERMARK_MS)
+
+    def close(self) -> None:
+        with ExitStack() as all_of_them:
+            for one in (self._room, self._keeper, self._fold, self._answers):
+                if one is not None:
+                    all_of_them.callback(one.close)
+
+    def _choose(self, parts: Parts) -> Keeper:
+        plan, backend = parts.plan, parts.room.backend
+        if self._bundled and not holds_general_state(backend):
+            if can_slice(plan, backend):
+                return SlicedKeeper(parts, self.output)
+            if can_gather(plan, backend):
+                return SessionKeeper(parts)
+            if can_clock(plan, backend):
+                return ClockKeeper(parts, self.output)
+        merges = isinstance(plan.assigner, MergingWindowAssigner)
+        keeper = MergingKeeper(parts) if merges else GeneralKeeper(parts)
+        adopt(parts.room, keeper)
+        return keeper
+
+    def _advance(self, watermark_ms: int) -> None:
+        assert self._keeper is not None
+        self._keeper.advance(watermark_ms)
+        self._flush()
+
+    def _fire(self, time_ms: int, domain: TimeDomain) -> None:
+        assert self._keeper is not None
+        # The tools have set timers of processing time a millisecond later than they were asked to.
+        asked_ms = time_ms if domain is TimeDomain.EVENT_TIME else time_ms - 1
+        self._keeper.fire(asked_ms, domain)
+
+    def _flush(self) -> None:
+        assert self._answers is not None and self._late is not None
+        self._answers.flush()
+        self._late.flush()
+
+
+def _fold_guest(plan: WindowPlan) -> Guest | None:
+    """The function that folds, which may have an ``open`` and a ``close`` too."""
+    match plan.contents:
+        case Reduced(function):
+            return Guest(function, "reduce")
+        case Aggregated(function):
+            return Guest(function, "add")
+        case Listed():
+            return None

@@ -1,0 +1,275 @@
+"""Tumbling and sliding windows, whole bundles at a time: no timers by key, no trigger objects.
+
+Time is cut into *panes*, the stretches in which all timestamps have the same windows. A bundle's
+records are sorted into their panes and folded into the dictionaries of their windows, which are the
+backend's own. Law: the results are those of the general keeper. Windows that have fired and are
+kept for late records are another state than those that have not, so that a restored operator knows
+which is which.
+"""
+
+import heapq
+from collections.abc import Iterable, Iterator
+from itertools import repeat
+from math import gcd
+from typing import Final, TypeVar, cast
+
+from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS, Bundle, Key, Record
+from headgate.base.values import own
+from headgate.core.chain.operators import PIECE
+from headgate.core.chain.output import Output
+from headgate.core.chain.timer_service import TimeDomain
+from headgate.core.state.backend import KeyedBackend, StateSpec
+from headgate.core.state.cursor import Namespace
+from headgate.core.window.answers import NO_TIMESTAMP
+from headgate.core.window.assigners import (
+    SlidingEventTimeWindows,
+    SlidingProcessingTimeWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+    slides,
+)
+from headgate.core.window.folds import Entries, make_fold
+from headgate.core.window.general import Parts
+from headgate.core.window.spec import WindowPlan
+from headgate.core.window.triggers import EventTimeTrigger
+from headgate.core.window.window import TimeWindow
+
+T = TypeVar("T")
+
+OPEN: Final = StateSpec("sliced windows", "value", namespaced=True)
+FIRED: Final = StateSpec("sliced windows that have fired", "value", namespaced=True)
+
+
+def can_slice(plan: WindowPlan, backend: KeyedBackend) -> bool:
+    """Whether these windows can be kept so, in this backend."""
+    assigner = plan.assigner
+    return (
+        type(assigner) in (TumblingEventTimeWindows, SlidingEventTimeWindows)
+        and getattr(assigner, "slide_ms", 0) <= assigner.size_ms  # type: ignore[attr-defined]
+        and type(plan.trigger) is EventTimeTrigger
+        and plan.evictor is None
+        and backend.direct(OPEN) is not None
+    )
+
+
+class SlicedKeeper:
+    """See ``Keeper``."""
+
+    def __init__(self, parts: Parts, output: Output) -> None:
+        assigner = parts.plan.assigner
+        assert isinstance(
+            assigner,
+            TumblingEventTimeWindows
+            | SlidingEventTimeWindows
+            | TumblingProcessingTimeWindows
+            | SlidingProcessingTimeWindows,
+        )
+        self._assigner = assigner
+        self._size_ms = assigner.size_ms
+        self._slide_ms: int = getattr(assigner, "slide_ms", assigner.size_ms)
+        self._offset_ms = assigner.offset_ms
+        self._pane_ms = gcd(self._size_ms, self._slide_ms)
+        self._lateness_ms = parts.plan.lateness_ms
+        self._cursor = parts.room.cursor
+        self._timers = parts.room.timers
+        self._answers = parts.answers
+        self._late = parts.late
+        self._copies = not parts.reuses_objects
+        self._output = output
+        self._fold = make_fold(parts.plan.contents, self._copies)
+        self._open = _table(parts.room.backend, OPEN)
+        self._fired = _table(parts.room.backend, FIRED)
+        self._due: list[tuple[int, TimeWindow]] = []
+        """A heap: when windows fire, and when those that have fired are over."""
+        self._restored: dict[Namespace, None] = {}
+        """Windows that had fired before a restart; event time has not come to them again."""
+        self._is_looked_up = False
+
+    def process(self, bundle: Bundle, keys: list[Key]) -> None:
+        if not self._is_looked_up:
+            self._look_up()
+        times = bundle.timestamps
+        try:
+            first_ms = min(times)  # type: ignore[arg-type, type-var]
+        except TypeError:
+            first_ms = None
+        if times is None or first_ms is None or first_ms == MIN_WATERMARK_MS:
+            raise ValueError(NO_TIMESTAMP.format(assigner=self._assigner))
+        self._cursor.key = keys[-1]
+        records, stamps = bundle.records, cast(list[int], times)
+        if self._first_end(first_ms) <= self._timers.watermark_ms + 1 or self._restored:
+            self._process_each(records, keys, stamps)
+        elif self._size_ms == self._slide_ms:
+            self._fold.into_one(records, keys, self._spread(_Windows(self), stamps, first_ms))
+        else:
+            self._fold.into_many(records, keys, self._spread(_Panes(self), stamps, first_ms))
+
+    def advance(self, watermark_ms: int) -> None:
+        if not self._is_looked_up:
+            self._look_up()
+        self._timers.watermark_advanced(watermark_ms)
+        due = self._due
+        while due and due[0][0] <= watermark_ms:
+            time_ms, window = heapq.heappop(due)
+            if time_ms == window.end - 1 and window in self._open:
+                self._fire(window)
+            else:
+                self._end(window)
+
+    def fire(self, time_ms: int, domain: TimeDomain) -> None:
+        raise AssertionError("windows in slices have no timers")
+
+    def close(self) -> None:
+        """The room is the operator's."""
+
+    def _look_up(self) -> None:
+        """Which windows there are, after a restart; state is there when the first element comes."""
+        self._is_looked_up = True
+        for window in _windows(self._open):
+            heapq.heappush(self._due, (window.end - 1, window))
+        for window in _windows(self._fired):
+            self._restored[window] = None
+            self._await_end(window)
+
+    def _first_end(self, time_ms: int) -> int:
+        """The end of the window that ends first among those that hold this time, or could."""
+        before = time_ms - self._size_ms
+        return before + self._slide_ms - (before - self._offset_ms) % self._slide_ms + self._size_ms
+
+    def _spread(self, panes: dict[int, T], times: list[int], first_ms: int) -> Iterable[T]:
+        """For each timestamp what its pane has."""
+        offset, size = self._offset_ms, self._pane_ms
+        first = first_ms - (first_ms - offset) % size
+        if max(times) < first + size:
+            return repeat(panes[first])
+        return [panes[time_ms - (time_ms - offset) % size] for time_ms in times]
+
+    def entries_of_pane(self, pane: int) -> tuple[Entries, ...]:
+        """Of all windows that hold this time."""
+        windows = slides(pane, self._size_ms, self._slide_ms, self._offset_ms)
+        return tuple([self._entries(window) for window in windows])
+
+    def entries_from(self, start: int) -> Entries:
+        """Of the window that begins here."""
+        return self._entries(TimeWindow(start, start + self._size_ms))
+
+    def _entries(self, window: TimeWindow) -> Entries:
+        entries = self._open.get(window)
+        if entries is None:
+            entries = self._open[window] = {}
+            heapq.heappush(self._due, (window.end - 1, window))
+        return entries
+
+    def _process_each(self, records: list[Record], keys: list[Key], times: list[int]) -> None:
+        """One by one: some may be late, or fire a window again."""
+        watermark_ms, lateness_ms = self._timers.watermark_ms, self._lateness_ms
+        for record, key, time_ms in zip(records, keys, times, strict=True):
+            taken = False
+            for window in slides(time_ms, self._size_ms, self._slide_ms, self._offset_ms):
+                last_ms = window.end - 1
+                if last_ms + lateness_ms <= watermark_ms:
+                    continue
+                mine = own(record) if taken and self._copies else record
+                taken = True
+                if last_ms <= watermark_ms:
+                    self._add_late(mine, key, window)
+                else:
+                    self._add(mine, key, window)
+            if not taken and time_ms + lateness_ms <= watermark_ms:
+                self._late.take(record, time_ms)
+
+    def _add(self, record: Record, key: Key, window: TimeWindow) -> None:
+        entries = self._entries(window)
+        if window in self._restored and key in self._fired[window]:
+            entries[key] = self._fired[window].pop(key)
+        self._fold.add(record, key, entries)
+
+    def _add_late(self, record: Record, key: Key, window: TimeWindow) -> None:
+        """Into a window that has fired, or would have: it fires again for this key, at once."""
+        entries = self._fired.get(window)
+        if entries is None:
+            entries = self._fired[window] = {}
+            self._await_end(window)
+        self._fold.add(record, key, entries)
+        self._send(window, {key: entries[key]})
+
+    def _fire(self, window: TimeWindow) -> None:
+        """The watermark has reached its end."""
+        entries = self._open.pop(window)
+        self._send(window, entries, ends=self._lateness_ms == 0)
+        if self._lateness_ms:
+            kept = self._fired.get(window)
+            if kept is None:
+                self._fired[window] = entries
+                self._await_end(window)
+            else:
+                kept.update(entries)
+
+    def _end(self, window: TimeWindow) -> None:
+        """It takes no late records any more."""
+        self._restored.pop(window, None)
+        entries = self._fired.pop(window, None)
+        if entries is not None and self._answers.clears:
+            cursor = self._cursor
+            for cursor.key in entries:
+                cursor.namespace = window
+                self._answers.ended(window)
+            cursor.namespace = None
+
+    def _await_end(self, window: TimeWindow) -> None:
+        over_ms = window.end - 1 + self._lateness_ms
+        if over_ms < MAX_WATERMARK_MS:
+            heapq.heappush(self._due, (over_ms, window))
+
+    def _send(self, window: TimeWindow, entries: Entries, ends: bool = False) -> None:
+        """The answer of a window for these keys. ``ends``: and nothing of it is kept."""
+        if self._answers.guest is None:
+            last_ms, values = window.end - 1, list(entries.values())
+            for start in range(0, len(values), PIECE):
+                results = self._fold.answers(values[start : start + PIECE])
+                if results:
+                    self._output.collect(Bundle(results, [last_ms] * len(results)))
+            return
+        cursor, answers, answer = self._cursor, self._answers, self._fold.answer
+        for key, value in entries.items():
+            cursor.key, cursor.namespace = key, window
+            contents = answer(value)
+            if contents is not None:
+                answers.send(window, contents)
+            if ends:
+                answers.ended(window)
+        cursor.namespace = None
+
+
+class _Windows(dict[int, Entries]):
+    """The entries of each window of a bundle, by its start: those of a snapshot may be replaced."""
+
+    def __init__(self, keeper: SlicedKeeper) -> None:
+        self._keeper = keeper
+
+    def __missing__(self, start: int) -> Entries:
+        self[start] = entries = self._keeper.entries_from(start)
+        return entries
+
+
+class _Panes(dict[int, tuple[Entries, ...]]):
+    """The same for panes, each with the entries of all its windows."""
+
+    def __init__(self, keeper: SlicedKeeper) -> None:
+        self._keeper = keeper
+
+    def __missing__(self, pane: int) -> tuple[Entries, ...]:
+        self[pane] = entries = self._keeper.entries_of_pane(pane)
+        return entries
+
+
+def _table(backend: KeyedBackend, spec: StateSpec) -> dict[Namespace, Entries]:
+    table = backend.direct(spec)
+    assert table is not None
+    return table
+
+
+def _windows(table: dict[Namespace, Entries]) -> Iterator[TimeWindow]:
+    for window in table:
+        if isinstance(window, TimeWindow):
+            yield window

@@ -1,0 +1,66 @@
+"""What a window operator is made from, as the API describes it and as it travels to its task."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from headgate.base.elements import Key, Record
+from headgate.core.state.folding import Aggregate
+from headgate.core.window.assigners import WindowAssigner
+from headgate.core.window.evictors import Evictor
+from headgate.core.window.triggers import Trigger
+from headgate.core.window.window import Window
+
+
+@dataclass(frozen=True, slots=True)
+class Reduced:
+    """A window holds one record; each further one is folded into it."""
+
+    function: object
+    """A callable of two records, or an object with ``reduce``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregated:
+    """A window holds one accumulator."""
+
+    function: Aggregate
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A window holds all its records."""
+
+
+Contents: TypeAlias = Reduced | Aggregated | Listed
+
+Style: TypeAlias = Literal["process", "apply", "process_all", "apply_all"]
+
+
+@dataclass(frozen=True, slots=True)
+class WindowCall:
+    """The user's window function, and by which of its methods it is called.
+
+    ``process(key, context, elements)``, ``apply(key, window, elements)``; those for all records of
+    a stream have no key: ``process(context, elements)``, ``apply(window, elements)``.
+    """
+
+    style: Style
+    function: object
+
+
+@dataclass(frozen=True, slots=True)
+class WindowPlan:
+    """One window operator."""
+
+    key_of: Callable[[Record], Key]
+    assigner: WindowAssigner[Record, Window]
+    trigger: Trigger[Record, Window]
+    contents: Contents
+    function: WindowCall | None = None
+    """None: the folded value itself is sent; not with ``Listed``."""
+    evictor: Evictor[Record, Window] | None = None
+    lateness_ms: int = 0
+    late_tag: str | None = None
+    """The id of the side output for records that are too late; None: they are dropped."""
+    batch: bool = False

@@ -1,0 +1,9 @@
+"""Predicates for retry strategies, where PyFlink has them."""
+
+from headgate.api.async_retry_predicates import (
+    empty_result_predicate,
+    exception_type_predicate,
+    has_exception_predicate,
+)
+
+__all__ = ["empty_result_predicate", "exception_type_predicate", "has_exception_predicate"]

@@ -1,0 +1,9 @@
+"""Where checkpoints go, where PyFlink has it."""
+
+from headgate.api.state_backend import (
+    CheckpointStorage,
+    FileSystemCheckpointStorage,
+    JobManagerCheckpointStorage,
+)
+
+__all__ = ["CheckpointStorage", "FileSystemCheckpointStorage", "JobManagerCheckpointStorage"]

@@ -1,0 +1,5 @@
+"""Exactly or at least once, where PyFlink has it."""
+
+from headgate.api.checkpointing import CheckpointingMode
+
+__all__ = ["CheckpointingMode"]

@@ -1,0 +1,1 @@
+"""Formats of rows, where PyFlink has them; re-exports only."""

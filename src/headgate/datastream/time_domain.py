@@ -1,0 +1,5 @@
+"""The kinds of time, where PyFlink has them."""
+
+from headgate.core.chain.timer_service import TimeDomain
+
+__all__ = ["TimeDomain"]

@@ -1,0 +1,237 @@
+"""Asynchronous calls of one operator on an event loop of their own, in a thread of their own.
+
+All of the user's function runs there: ``open``, the coroutines, ``timeout`` and ``close``. Records
+come over many at a time, and so do the results go back. Law: each call has one answer, that of the
+coroutine or that of ``timeout``, whichever comes first; with ``close`` every coroutine, the loop
+and the thread have ended.
+"""
+
+import asyncio
+import inspect
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Final
+
+from headgate.base.elements import Record
+from headgate.core.chain.async_calls import AsyncWork
+from headgate.core.chain.async_queue import Slot
+
+log = logging.getLogger(__name__)
+
+CANCEL_ROUNDS: Final = 3
+CANCEL_S: Final = 1.0
+"""A coroutine that goes on after its cancellation is cancelled again after so long."""
+
+
+class LoopCalls:
+    """``post`` runs a callback inside the baton; ``tell`` is such a callback, of the task."""
+
+    def __init__(
+        self,
+        post: Callable[[Callable[[], None]], None],
+        name: str,
+        work: AsyncWork,
+        tell: Callable[[], None],
+    ) -> None:
+        self._post = post
+        self._tell = tell
+        self._work = work
+        self._function = type(work.function).__name__
+        # Between the threads: lists of slots there and back, each told of once until it was read.
+        self._given: deque[list[Slot]] = deque()
+        self._given_told = False
+        self._ended: deque[list[Slot]] = deque()
+        self._ended_told = False
+        # Of the loop's thread alone.
+        self._running: dict[Slot, asyncio.Task[None]] = {}  # in the order of their deadlines
+        self._late: set[asyncio.Task[None]] = set()
+        self._fresh: list[Slot] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._failure: BaseException | None = None
+        self._stopping = False
+        self._opened = threading.Event()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._live, name=f"headgate-async-{name}", daemon=True
+        )
+        try:
+            self._thread.start()
+        except BaseException:
+            self._loop.close()
+            raise
+        self._opened.wait()
+        if self._failure is not None:
+            self.close()
+
+    # The task's side.
+
+    def submit(self, slots: list[Slot]) -> None:
+        self._given.append(slots)
+        if not self._given_told:
+            self._given_told = True
+            self._loop.call_soon_threadsafe(self._begin_calls)
+
+    def has_completed(self) -> bool:
+        return bool(self._ended)
+
+    def take(self) -> list[Slot]:
+        self._ended_told = False  # first: what comes from now on is told again
+        taken: list[Slot] = []
+        while self._ended:
+            taken += self._ended.popleft()
+        return taken
+
+    def close(self) -> None:
+        """Wait for the thread; raises what ``open`` or ``close`` of the function has raised."""
+        if not self._stopping:
+            self._stopping = True
+            if self._failure is None:
+                self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    # The life of the loop.
+
+    def _live(self) -> None:
+        loop = self._loop
+        executor = ThreadPoolExecutor(thread_name_prefix="headgate-async-blocking")
+        loop.set_default_executor(executor)
+        with ExitStack() as last:
+            last.callback(self._opened.set)
+            last.callback(asyncio.set_event_loop, None)
+            last.callback(loop.close)
+            last.callback(executor.shutdown, cancel_futures=True)
+            last.callback(self._end_generators)
+            last.callback(self._settle, self._work.end)
+            last.callback(self._end_tasks)
+            self._settle(self._work.begin)
+            if self._failure is not None:
+                return
+            self._opened.set()
+            while not self._stopping:  # a user's function may stop the loop, but not end it
+                loop.run_forever()
+
+    def _settle(self, call: Callable[[], object]) -> None:
+        """Call the user's ``open`` or ``close``; there the loop is set but does not run."""
+        asyncio.set_event_loop(self._loop)
+        try:
+            found = call()
+            if inspect.isawaitable(found):
+                self._loop.run_until_complete(_awaited(found))
+        except BaseException as error:
+            if self._failure is None:
+                self._failure = error
+
+    def _end_tasks(self) -> None:
+        """Cancel what still runs, and what the function has started beside its calls."""
+        self._running.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+        tasks = asyncio.all_tasks(self._loop)
+        for _ in range(CANCEL_ROUNDS):
+            if not tasks:
+                return
+            for task in tasks:
+                task.cancel()
+            _, tasks = self._loop.run_until_complete(asyncio.wait(tasks, timeout=CANCEL_S))
+        if tasks:
+            log.error("%d coroutines of %s ignore their cancellation", len(tasks), self._function)
+
+    def _end_generators(self) -> None:
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+
+    # Calls, on the loop's thread.
+
+    def _begin_calls(self) -> None:
+        self._given_told = False
+        loop, running, call = self._loop, self._running, self._call
+        due = loop.time() + self._work.timeout_ms / 1000
+        while self._given:
+            for slot in self._given.popleft():
+                slot.due = due
+                running[slot] = loop.create_task(call(slot))
+        if self._timer is None:
+            self._timer = loop.call_at(due, self._expire)
+
+    async def _call(self, slot: Slot) -> None:
+        results: list[Record] | None = None
+        error: BaseException | None = None
+        try:
+            if self._work.retry is None:
+                found = await self._work.function.async_invoke(slot.record)
+            else:
+                found = await self._call_again(slot.record)
+            results = self._work.results_of(found)
+        except asyncio.CancelledError as cancelled:
+            error = RuntimeError(f"a call of async_invoke() of {self._function} was cancelled")
+            error.__cause__ = cancelled
+        except BaseException as trouble:  # also a user's exit(): it must not end the loop
+            error = trouble
+        if self._running.pop(slot, None) is not None:  # else it is too late
+            self._answered(slot, results, error)
+
+    async def _call_again(self, record: Record) -> Record:
+        retry, invoke = self._work.retry, self._work.function.async_invoke
+        assert retry is not None
+        attempt = 1
+        while True:
+            found: Record = None
+            error: Exception | None = None
+            try:
+                found = await invoke(record)
+            except Exception as trouble:
+                error = trouble
+            pause_ms = retry.pause_ms(attempt, found, error)
+            if pause_ms is None:
+                if error is not None:
+                    raise error
+                return found
+            await asyncio.sleep(pause_ms / 1000)
+            attempt += 1
+
+    def _expire(self) -> None:
+        """Answer by ``timeout`` what has taken too long; the oldest calls come first."""
+        self._timer = None
+        now = self._loop.time()
+        expired: list[Slot] = []
+        for slot in self._running:
+            if slot.due > now:
+                self._timer = self._loop.call_at(slot.due, self._expire)
+                break
+            expired.append(slot)
+        for slot in expired:
+            task = self._running.pop(slot)
+            self._late.add(task)
+            task.add_done_callback(self._late.discard)
+            task.cancel()
+            try:
+                results = self._work.results_of(self._work.function.timeout(slot.record))
+            except BaseException as error:
+                self._answered(slot, None, error)
+            else:
+                self._answered(slot, results, None)
+
+    def _answered(
+        self, slot: Slot, results: list[Record] | None, error: BaseException | None
+    ) -> None:
+        slot.results, slot.error = results, error
+        self._fresh.append(slot)
+        if len(self._fresh) == 1:  # after all that is ready now: many answers in one hand-over
+            self._loop.call_soon(self._hand_over)
+
+    def _hand_over(self) -> None:
+        fresh, self._fresh = self._fresh, []
+        self._ended.append(fresh)
+        if not self._ended_told:
+            self._ended_told = True
+            self._post(self._tell)
+
+
+async def _awaited(found: Record) -> Record:
+    return await found

@@ -1,0 +1,192 @@
+"""The state backend on RocksDB: keyed state larger than memory, timers in memory.
+
+Each operator of each task has a database in a folder of its own; all databases of a task manager
+share one budget of memory. Law: a database and its folder are gone when the backend is closed.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from headgate.base.elements import Key, Record
+from headgate.base.errors import StateBroken
+from headgate.base.state_settings import StateSettings
+from headgate.core.state.backend import Catalog, StateSpec
+from headgate.core.state.cursor import Cursor, Namespace, seen
+from headgate.core.state.snapshot import (
+    EVENT_TIMER,
+    LIST,
+    PROCESSING_TIMER,
+    TTL,
+    VALUE,
+    Entry,
+    read_group,
+)
+from headgate.core.state.states import ListState, MapState, ValueState
+from headgate.core.state.timers import TimerQueue
+from headgate.host.rocksdb_cache import Budget
+from headgate.host.rocksdb_codec import Codec, entry_key, pack, state_prefix
+from headgate.host.rocksdb_database import Database, SharedMemory, StateFolder, Written
+from headgate.host.rocksdb_snapshot import Moment, RocksSnapshot
+from headgate.host.rocksdb_states import (
+    NamespacedRocksValue,
+    RocksList,
+    RocksMap,
+    RocksValue,
+    Room,
+    StoredValues,
+    key_and_namespace,
+    list_entries,
+)
+
+BATCH: Final = 1000
+"""Entries that a restore writes at once."""
+
+
+class RocksBackend:
+    """See ``KeyedBackend``."""
+
+    def __init__(
+        self, database: Database, budget: Budget, groups: range, max_parallelism: int
+    ) -> None:
+        self.cursor = Cursor()
+        self.event_timers = TimerQueue()
+        self.processing_timers = TimerQueue()
+        self._groups = groups
+        self._max_parallelism = max_parallelism
+        self._database = database
+        self._codec = Codec(max_parallelism)
+        self._room = Room(database, self._codec, budget, self.cursor)
+        self._catalog = Catalog()
+        self._numbers: dict[str, int] = {}
+        self._values: dict[str, StoredValues] = {}
+        self._closed = False
+
+    def value_state(self, spec: StateSpec) -> ValueState[Record]:
+        self._catalog.open(spec)
+        values = self._values.get(spec.name)
+        if values is None:
+            values = self._values[spec.name] = StoredValues(self._room, self._number(spec.name))
+        kind = NamespacedRocksValue if spec.namespaced else RocksValue
+        return kind(values, self.cursor)
+
+    def list_state(self, spec: StateSpec) -> ListState[Record]:
+        self._catalog.open(spec)
+        return RocksList(self._room, self._number(spec.name), spec.namespaced)
+
+    def map_state(self, spec: StateSpec) -> MapState[Record, Record]:
+        self._catalog.open(spec)
+        return RocksMap(self._room, self._number(spec.name), spec.namespaced)
+
+    def direct(self, spec: StateSpec) -> None:
+        """Nothing is here as an object that could be shared."""
+
+    def places(self, spec: StateSpec) -> Iterator[tuple[Namespace, Key]]:
+        """See ``KeyedBackend``; keys come in the order of their bytes."""
+        number = self._number(spec.name)
+        if spec.name in self._values:
+            self._values[spec.name].cache.flush()
+        for group in self._groups:
+            last = b""
+            for key, data in self._database.items(state_prefix(group, number)):
+                if not last or not key.startswith(last):
+                    found = self._codec.place(key, data)
+                    last = found.prefix
+                    if spec.namespaced == (found.namespace is not None):
+                        yield found.namespace, seen(found.key)
+
+    def forget_key(self) -> None:
+        key = self.cursor.key
+        for values in self._values.values():
+            values.cache.drop(lambda place: key_and_namespace(place)[0] == key)
+        for number in self._numbers.values():
+            self._database.remove(self._codec.key_prefix(number, key))
+        self.event_timers.forget_key(key)
+        self.processing_timers.forget_key(key)
+
+    def snapshot(self) -> RocksSnapshot:
+        """Short: what the caches have and the database has not is copied, not written."""
+        moment = Moment(
+            self._groups,
+            self._max_parallelism,
+            {number: name for name, number in self._numbers.items()},
+            dict(self._catalog.stored_as),
+            self._catalog.sieves(),
+            tuple((name, values, values.cache.copy()) for name, values in self._values.items()),
+            (
+                (EVENT_TIMER, [*self.event_timers.items()]),
+                (PROCESSING_TIMER, [*self.processing_timers.items()]),
+            ),
+        )
+        return RocksSnapshot(moment, self._codec, self._database.everything())
+
+    def restore(self, parts: Iterable[tuple[int, bytes]]) -> None:
+        """See ``KeyedBackend``."""
+        for values in self._values.values():
+            values.cache.flush()
+            values.cache.drop(lambda place: True)
+        batch: list[Written] = []
+        for group, data in parts:
+            if group not in self._groups:
+                continue
+            for entry in read_group(group, self._max_parallelism, data):
+                batch += self._restored(entry)
+                if len(batch) >= BATCH:
+                    self._database.write(batch)
+                    batch = []
+        if batch:
+            self._database.write(batch)
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        for values in self._values.values():
+            values.cache.close()
+        self._database.close()
+
+    def _restored(self, entry: Entry) -> Iterator[Written]:
+        stored_as, name, namespace, plain, content = entry
+        key = seen(plain)
+        if stored_as == EVENT_TIMER:
+            self.event_timers.register(content, key, namespace)
+            return
+        if stored_as == PROCESSING_TIMER:
+            self.processing_timers.register(content, key, namespace)
+            return
+        try:
+            self._catalog.restore(name, stored_as)
+        except ValueError as error:
+            raise StateBroken(str(error)) from error
+        address = self._codec.address(self._number(name), key, namespace)
+        kind = stored_as.removesuffix(TTL)
+        if kind == VALUE:
+            yield address.prefix, address.head + pack(content)
+            return
+        self._database.remove(address.prefix)
+        if kind == LIST:
+            yield from list_entries(self._room, address, content)
+        else:
+            for inner, value in content.items():
+                place, head = entry_key(address, inner)
+                yield place, head + pack(value)
+
+    def _number(self, name: str) -> int:
+        return self._numbers.setdefault(name, len(self._numbers))
+
+
+class RocksBackends:
+    """See ``Backends``; one for each task manager, which closes it."""
+
+    def __init__(self, settings: StateSettings) -> None:
+        self._memory = SharedMemory(settings)
+        self._budget = Budget(self._memory.objects_bytes)
+        self._folder = StateFolder(settings.rocksdb_folder)
+
+    def keyed(self, operator: str, groups: range, max_parallelism: int) -> RocksBackend:
+        """A fresh database; raises StateUnstorable."""
+        database = Database(operator, self._folder.next_path(), self._memory)
+        return RocksBackend(database, self._budget, groups, max_parallelism)
+
+    def close(self) -> None:
+        """Remove what tasks have left behind. Idempotent."""
+        self._folder.close()

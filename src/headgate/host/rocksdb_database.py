@@ -1,0 +1,242 @@
+"""A RocksDB database of one backend, and the memory that all of a task manager share.
+
+Law: the folder of a database goes with it, on every path; an error of the disk is told as
+StateUnstorable, with the folder and the setting that names another. Nothing is synced to the disk
+or logged ahead: what a database holds is worth nothing after the end of its process.
+"""
+
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from rocksdict import (
+    BlockBasedIndexType,
+    BlockBasedOptions,
+    Cache,
+    DBCompressionType,
+    Options,
+    Rdict,
+    ReadOptions,
+    WriteBatch,
+    WriteBufferManager,
+    WriteOptions,
+)
+
+from headgate.base.state_errors import StateUnstorable
+from headgate.base.state_settings import MIB, StateCompression, StateSettings
+from headgate.host.rocksdb_codec import BEHIND
+
+BLOCK_BYTES: Final = 8 * 1024
+BLOOM_BITS: Final = 10
+OPEN_FILES: Final = 512
+LARGEST_WRITE_BUFFER: Final = 64 * MIB
+_COMPRESSIONS: Final = {
+    StateCompression.NONE: DBCompressionType.none,
+    StateCompression.LZ4: DBCompressionType.lz4,
+    StateCompression.ZSTD: DBCompressionType.zstd,
+}
+
+
+Written: TypeAlias = tuple[bytes, bytes | None]
+"""A database key and what is put there; None: it is deleted."""
+
+
+class StateFolder:
+    """A folder for the databases of a task manager; made for the first of them."""
+
+    def __init__(self, parent: str) -> None:
+        self._parent = parent or tempfile.gettempdir()
+        self._path: Path | None = None
+        self._numbers = count()
+        self._lock = threading.Lock()  # tasks open their operators side by side
+
+    def next_path(self) -> Path:
+        """Where the next database may be made."""
+        with self._lock:
+            if self._path is None:
+                self._path = self._make()
+            return self._path / f"state-{next(self._numbers)}"
+
+    def close(self) -> None:
+        """Remove everything. Idempotent."""
+        with self._lock:
+            path, self._path = self._path, None
+        if path is not None:
+            shutil.rmtree(path, ignore_errors=True)
+
+    def _make(self) -> Path:
+        try:
+            return Path(tempfile.mkdtemp(prefix="headgate-state-", dir=self._parent))
+        except OSError as error:
+            raise StateUnstorable(self._parent, str(error)) from error
+
+
+class SharedMemory:
+    """Blocks of files and buffers of writes: one bound for all databases of a task manager."""
+
+    def __init__(self, settings: StateSettings) -> None:
+        objects_bytes = int(settings.rocksdb_memory_bytes * settings.rocksdb_objects_fraction)
+        native_bytes = settings.rocksdb_memory_bytes - objects_bytes
+        writes_bytes = int(native_bytes * settings.rocksdb_writes_fraction)
+        self.objects_bytes = objects_bytes
+        self.settings = settings
+        self.cache = Cache(native_bytes)
+        # What stands in write buffers is charged to the cache, so that its size bounds both.
+        self.writes = WriteBufferManager.new_write_buffer_manager_with_cache(
+            writes_bytes, False, self.cache
+        )
+        self.write_buffer_bytes = max(MIB, min(LARGEST_WRITE_BUFFER, writes_bytes // 4))
+
+    def options(self) -> Options:
+        """Of one database."""
+        settings = self.settings
+        table = BlockBasedOptions()
+        table.set_block_cache(self.cache)
+        table.set_block_size(BLOCK_BYTES)
+        table.set_format_version(5)
+        table.set_bloom_filter(BLOOM_BITS, False)
+        # In the cache, otherwise nothing bounds them; in parts, because a filter of millions of
+        # keys in one piece fits into no shard of the cache and would be read for every record.
+        table.set_cache_index_and_filter_blocks(True)
+        table.set_index_type(BlockBasedIndexType.two_level_index_search())
+        table.set_partition_filters(True)
+        table.set_metadata_block_size(BLOCK_BYTES)
+        table.set_pin_top_level_index_and_filter(True)
+        table.set_pin_l0_filter_and_index_blocks_in_cache(True)
+        options = Options(raw_mode=True)
+        options.create_if_missing(True)
+        options.set_error_if_exists(True)
+        options.set_block_based_table_factory(table)
+        options.set_write_buffer_manager(self.writes)
+        options.set_write_buffer_size(self.write_buffer_bytes)
+        options.set_max_write_buffer_number(4)
+        options.set_memtable_prefix_bloom_ratio(0.05)  # a filter: most keys are not in the buffer
+        options.set_memtable_whole_key_filtering(True)
+        options.set_compression_type(_COMPRESSIONS[settings.rocksdb_compression]())
+        options.set_level_compaction_dynamic_level_bytes(True)
+        options.set_max_background_jobs(settings.rocksdb_threads)
+        options.set_max_open_files(OPEN_FILES)
+        options.set_allow_concurrent_memtable_write(False)  # one thread writes
+        options.set_keep_log_file_num(1)
+        options.set_max_log_file_size(MIB)
+        options.set_stats_dump_period_sec(0)
+        options.set_stats_persist_period_sec(0)
+        return options
+
+
+class Database:
+    """Bytes by bytes, in order. ``operator`` is whose state it holds."""
+
+    def __init__(self, operator: str, path: Path, memory: SharedMemory) -> None:
+        self._operator = operator
+        self._path = path
+        try:
+            self._db: Rdict | None = Rdict(str(path), memory.options())
+        except Exception as error:
+            shutil.rmtree(path, ignore_errors=True)
+            raise self.trouble(error) from error
+        self._unlogged = WriteOptions()
+        self._unlogged.disable_wal = True  # type: ignore[method-assign,assignment] # an attribute
+        self._db.set_write_options(self._unlogged)
+        self.get = self._db.get
+        self.put = self._db.put
+        self.delete = self._db.delete
+
+    def trouble(self, error: Exception) -> StateUnstorable:
+        """What to raise for an error of RocksDB."""
+        return StateUnstorable(str(self._path.parent), str(error), self._operator)
+
+    def write(self, entries: list[Written]) -> None:
+        """Put, or delete where there is None, all at once."""
+        try:
+            if len(entries) > 1:
+                self._open.write(_batch(entries), self._unlogged)
+            else:
+                for key, data in entries:
+                    self.delete(key) if data is None else self.put(key, data)
+        except Exception as error:
+            raise self.trouble(error) from error
+
+    def items(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Entries whose keys begin so, in their order."""
+        until = _until(prefix + BEHIND)
+        yield from self._told(self._open.items(from_key=prefix, read_opt=until))
+
+    def values(self, prefix: bytes) -> list[bytes]:
+        """Of such entries the values."""
+        until = _until(prefix + BEHIND)
+        try:
+            return list(self._open.values(from_key=prefix, read_opt=until))
+        except Exception as error:
+            raise self.trouble(error) from error
+
+    def has(self, prefix: bytes) -> bool:
+        """Whether there is such an entry."""
+        until = _until(prefix + BEHIND)
+        try:
+            return next(self._open.keys(from_key=prefix, read_opt=until), None) is not None
+        except Exception as error:
+            raise self.trouble(error) from error
+
+    def remove(self, prefix: bytes) -> None:
+        """Delete such entries. One by one: RocksDB reads slowly past many deleted ranges."""
+        until = _until(prefix + BEHIND)
+        try:
+            found = list(self._open.keys(from_key=prefix, read_opt=until))
+        except Exception as error:
+            raise self.trouble(error) from error
+        if found:
+            self.write([(key, None) for key in found])  # type: ignore[misc] # raw keys are bytes
+
+    def everything(self) -> Iterator[tuple[bytes, bytes]]:
+        """All entries as they are now; to be read once, also in another thread or after the end.
+
+        A reader of RocksDB sees the moment when it was made. (rocksdict has snapshots too, but
+        whoever walks through one of them sees the present.)
+        """
+        return self._told(self._open.items())
+
+    def _told(self, items: Iterator[tuple[Any, bytes]]) -> Iterator[tuple[bytes, bytes]]:
+        try:
+            yield from items
+        except Exception as error:
+            raise self.trouble(error) from error
+
+    def close(self) -> None:
+        """Close the database and delete its folder. Idempotent."""
+        db, self._db = self._db, None
+        if db is None:
+            return
+        del self.get, self.put, self.delete
+        # On a full disk the last writes fail once more; nobody wants them.
+        with suppress(Exception):
+            db.close()
+        shutil.rmtree(self._path, ignore_errors=True)
+
+    @property
+    def _open(self) -> Rdict:
+        assert self._db is not None, f"the state of {self._operator!r} is closed"
+        return self._db
+
+
+def _batch(entries: list[Written]) -> WriteBatch:
+    batch = WriteBatch(raw_mode=True)
+    put, delete = batch.put, batch.delete
+    for key, data in entries:
+        delete(key) if data is None else put(key, data)
+    return batch
+
+
+def _until(end: bytes) -> Any:
+    """Options of a reader that stops before this key.
+
+    They must live as long as the reader: it does not keep the bytes of the key itself.
+    """
+    options = ReadOptions()
+    options.set_iterate_upper_bound(end)
+    return options

@@ -1,0 +1,166 @@
+"""What functions need beside their code, on its way to the workers: archives, files, packages.
+
+Spark sends files; each is named after its bytes, so that a changed one is another. A worker unpacks
+everything into a new folder, which is the working directory as long as the job runs there, as in
+PyFlink. Law: the folder is gone and the old directory back when the job has ended, however. A job
+without luggage stays where it is.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from headgate.api.program import Cargo, Program
+from headgate.base.errors import PathUnusable
+from headgate.spark.python_files import scratch_folder
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ZIPS: Final = (".zip", ".jar", ".whl", ".egg")
+TARS: Final = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
+PACKAGES: Final = ".packages"
+"""The folder of the packages that a requirements file names."""
+_TOLD_CHARS: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """One file that Spark has for all workers."""
+
+    file: str
+    """Its name among Spark's files."""
+    name: str
+    """What it becomes in the working directory."""
+    unpack: bool = False
+    executable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Luggage:
+    """All that travels with a job."""
+
+    parcels: tuple[Parcel, ...] = ()
+
+    @contextmanager
+    def unpacked(self) -> Iterator[None]:
+        """In a worker: the working directory is a folder with everything in it."""
+        if not self.parcels:
+            yield
+            return
+        from pyspark import SparkFiles
+
+        back, path = os.getcwd(), list(sys.path)
+        folder = tempfile.mkdtemp(prefix="headgate-files-")
+        try:
+            for parcel in self.parcels:
+                _unpack(Path(SparkFiles.get(parcel.file)), Path(folder, parcel.name), parcel)
+            os.chdir(folder)
+            # What workers have already comes first: parts of it may be loaded.
+            sys.path.append(str(Path(folder, PACKAGES)))
+            yield
+        finally:
+            os.chdir(back)
+            sys.path[:] = path
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def pack(session: "SparkSession", program: Program) -> Luggage:
+    """In the driver: hand everything to Spark; raises PathUnusable."""
+    parcels = [_parcel(session, cargo) for cargo in program.cargo]
+    if program.requirements is not None:
+        archive = _installed(*_described(*program.requirements))
+        parcels.append(_parcel(session, Cargo(archive, PACKAGES, unpack=True)))
+    return Luggage(tuple(parcels))
+
+
+def _parcel(session: "SparkSession", cargo: Cargo) -> Parcel:
+    path, unpack = cargo.path, cargo.unpack
+    if unpack and not path.endswith((*ZIPS, *TARS)):
+        raise PathUnusable(path, f"is no archive; give one that ends in {', '.join(ZIPS + TARS)}")
+    if "://" not in path:
+        found = Path(path)
+        if not found.exists():
+            raise PathUnusable(path, "is not there, so the workers cannot get it")
+        if found.is_dir():  # Spark takes no folders
+            target = os.path.join(scratch_folder(), "folder")
+            found, unpack = Path(shutil.make_archive(target, "zip", found)), True
+        path = _named_by_content(str(found.resolve()))
+    context: Any = session.sparkContext
+    context.addFile(path)
+    return Parcel(path.rpartition("/")[2], cargo.name, unpack, cargo.executable)
+
+
+def _named_by_content(path: str) -> str:
+    """A copy that is there as long as this process, for executors fetch it late."""
+    digest = hashlib.blake2b(digest_size=12)
+    with open(path, "rb") as file:
+        while piece := file.read(1 << 20):
+            digest.update(piece)
+    return _copied(path, f"{digest.hexdigest()}-{Path(path).name}")
+
+
+@cache
+def _copied(path: str, name: str) -> str:
+    return shutil.copy(path, os.path.join(scratch_folder(), name))
+
+
+def _described(requirements: str, folder: str | None) -> tuple[str, str, str | None]:
+    """The text beside the path: a file that was changed is installed anew."""
+    try:
+        text = Path(requirements).read_text(encoding="utf-8")
+    except OSError as error:
+        raise PathUnusable(requirements, f"cannot be read: {error.strerror}") from error
+    if folder is not None and not Path(folder).is_dir():
+        raise PathUnusable(folder, "is no folder, so no packages can be taken from it")
+    return requirements, text, folder
+
+
+@cache
+def _installed(requirements: str, text: str, folder: str | None) -> str:
+    """An archive of the packages that a file names; only those of the folder, if there is one."""
+    scratch = scratch_folder()
+    target = os.path.join(scratch, "packages")
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    command += ["--no-input", "--target", target, "--requirement", requirements]
+    if folder is not None:
+        command += ["--no-index", "--find-links", folder]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        told = (done.stderr or done.stdout).strip()[-_TOLD_CHARS:]
+        raise PathUnusable(requirements, f"cannot be installed; pip says: {told}")
+    os.makedirs(target, exist_ok=True)  # pip makes none for nothing
+    return shutil.make_archive(os.path.join(scratch, "packages"), "zip", target)
+
+
+def _unpack(source: Path, target: Path, parcel: Parcel) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if not parcel.unpack:
+        shutil.copy(source, target)
+        if parcel.executable:
+            target.chmod(target.stat().st_mode | 0o111)
+        return
+    target.mkdir(exist_ok=True)
+    if parcel.file.endswith(ZIPS):
+        with zipfile.ZipFile(source) as archive:
+            for entry in archive.infolist():
+                made = archive.extract(entry, target)
+                if mode := entry.external_attr >> 16 & 0o777:  # extract() forgets it
+                    os.chmod(made, mode | 0o600)
+        return
+    with tarfile.open(source) as packed:
+        if hasattr(tarfile, "tar_filter"):
+            packed.extractall(target, filter="tar")
+        else:  # an older Python; the archive is the user's own
+            packed.extractall(target)

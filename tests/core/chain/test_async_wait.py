@@ -1,0 +1,301 @@
+"""The operator that waits: admits up to its capacity, waits for room, sends on what may go."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.base.elements import Bundle, LatencyMarker, StreamStatus, Watermark
+from headgate.base.errors import UserFunctionFailed
+from headgate.core.chain.async_calls import AsyncWork
+from headgate.core.chain.async_queue import Slot
+from headgate.core.chain.async_wait import AsyncWaitOperator
+from headgate.core.chain.operators import PIECE
+from headgate.core.chain.runtime import RuntimeContext
+from headgate.core.state.descriptors import ValueStateDescriptor
+from tests.core.chain.kit import KeptOutput, context, run
+
+BOTH = pytest.mark.parametrize("ordered", [True, False])
+
+
+class Plus:
+    """Answers with the number and its square."""
+
+    def __init__(self) -> None:
+        self.heard: list[Any] = []
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.heard.append(runtime_context.get_task_name())
+
+    async def async_invoke(self, value: int) -> list[int]:
+        return [value, value * value]
+
+    def timeout(self, value: int) -> list[int]:
+        return []
+
+    def close(self) -> None:
+        self.heard.append("closed")
+
+
+class Scripted:
+    """Calls that end when the test, or ``choose`` in a wait, says so."""
+
+    def __init__(self, work: AsyncWork, completed: Callable[[], None]) -> None:
+        self.work = work
+        self.completed = completed
+        self.under_way: list[Slot] = []
+        self.ended: list[Slot] = []
+        self.most = 0
+        self.waits = 0
+        self.closed = 0
+        self.choose: Callable[[int], int] = lambda count: 0
+
+    def submit(self, slots: list[Slot]) -> None:
+        self.under_way += slots
+        self.most = max(self.most, len(self.under_way))
+
+    def end(self, index: int = 0, error: BaseException | None = None) -> None:
+        slot = self.under_way.pop(index)
+        slot.results, slot.error = [f"r{slot.record}"], error
+        self.ended.append(slot)
+
+    def wait_until(self, ready: Callable[[], bool]) -> None:
+        assert not ready(), "nobody waits for what is there"
+        self.waits += 1
+        self.end(self.choose(len(self.under_way)))
+        assert ready()
+
+    def has_completed(self) -> bool:
+        return bool(self.ended)
+
+    def take(self) -> list[Slot]:
+        taken, self.ended = self.ended, []
+        return taken
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class Bench:
+    """An open operator, its scripted calls, its output."""
+
+    def __init__(self, capacity: int = 3, ordered: bool = True) -> None:
+        self.operator = AsyncWaitOperator(Plus(), 1000, capacity, ordered)
+        self.output = Noting()
+        self.operator.set_up(self.output)
+        made: list[Scripted] = []
+
+        def start(work: AsyncWork, completed: Callable[[], None]) -> Scripted:
+            made.append(Scripted(work, completed))
+            return made[0]
+
+        self.operator.open(
+            replace(context(), async_calls=start, wait_until=lambda r: made[0].wait_until(r))
+        )
+        self.calls = made[0]
+
+
+class Noting(KeptOutput):
+    """Keeps records and elements in one row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.row: list[Any] = []
+
+    def collect(self, bundle: Bundle) -> None:
+        super().collect(bundle)
+        self.row += bundle.records
+
+    def emit_watermark(self, watermark: Watermark) -> None:
+        super().emit_watermark(watermark)
+        self.row.append(watermark)
+
+    def emit_status(self, status: StreamStatus) -> None:
+        super().emit_status(status)
+        self.row.append(status)
+
+
+@BOTH
+def test_a_whole_life_without_an_event_loop(ordered: bool) -> None:
+    function = Plus()
+    output = run(AsyncWaitOperator(function, 1000, 2, ordered), [Bundle([1, 2, 3], [7, 8, 9])])
+    assert output.timed == [(1, 7), (1, 7), (2, 8), (4, 8), (3, 9), (9, 9)]
+    assert function.heard == ["vertex", "closed"]
+
+
+def test_records_are_begun_before_any_has_ended() -> None:
+    bench = Bench(capacity=3)
+    bench.operator.process(Bundle([1, 2]), 0)
+    bench.operator.process(Bundle([3]), 0)
+    assert [slot.record for slot in bench.calls.under_way] == [1, 2, 3]
+    assert bench.output.row == []
+
+
+@BOTH
+def test_no_more_than_the_capacity_is_under_way(ordered: bool) -> None:
+    bench = Bench(capacity=3, ordered=ordered)
+    bench.operator.process(Bundle(list(range(10))), 0)
+    assert bench.calls.most == 3
+    assert bench.calls.waits == 7
+    assert bench.output.row == [f"r{n}" for n in range(7)]
+
+
+def test_what_is_done_but_held_back_counts_into_the_capacity() -> None:
+    bench = Bench(capacity=3, ordered=True)
+    bench.calls.choose = lambda count: count - 1  # the youngest call ends first
+    bench.operator.process(Bundle(list(range(5))), 0)
+    # For the fourth record all three had to end: the oldest was the last of them.
+    assert bench.calls.waits == 3
+    assert bench.output.row == ["r0", "r1", "r2"]
+
+
+def test_ends_that_nobody_waited_for_come_by_mail() -> None:
+    bench = Bench(ordered=False)
+    bench.operator.process(Bundle([1, 2], [5, 6]), 0)
+    bench.calls.end(1)
+    bench.calls.completed()
+    assert bench.output.timed == [("r2", 6)]
+    bench.calls.completed()
+    assert bench.output.row == ["r2"]
+
+
+@BOTH
+def test_a_watermark_waits_for_the_records_before_it_and_holds_those_behind(ordered: bool) -> None:
+    bench = Bench(ordered=ordered)
+    bench.operator.process(Bundle([1]), 0)
+    bench.operator.watermark_advanced(Watermark(10))
+    bench.operator.process(Bundle([2]), 0)
+    bench.calls.end(1)
+    bench.calls.completed()
+    assert bench.output.row == []
+    bench.calls.end(0)
+    bench.calls.completed()
+    assert bench.output.row == ["r1", Watermark(10), "r2"]
+    bench.operator.status_changed(StreamStatus(False))
+    assert bench.output.row[-1] == StreamStatus(False)
+
+
+def test_a_latency_marker_waits_for_nobody() -> None:
+    bench = Bench()
+    bench.operator.process(Bundle([1]), 0)
+    bench.operator.marker_received(LatencyMarker(1, 2, 3))
+    assert bench.output.elements == [LatencyMarker(1, 2, 3)]
+
+
+@BOTH
+def test_the_end_waits_for_everything(ordered: bool) -> None:
+    bench = Bench(ordered=ordered)
+    bench.operator.process(Bundle([1, 2]), 0)
+    bench.operator.watermark_advanced(Watermark(99))
+    bench.operator.end_input(0)
+    bench.operator.finish()
+    assert bench.output.row == ["r1", "r2", Watermark(99)]
+
+
+@pytest.mark.parametrize("how", ["process", "finish", "mail"])
+def test_an_error_of_a_call_is_raised_with_the_name_of_the_operator(how: str) -> None:
+    bench = Bench(capacity=2)
+    bench.operator.process(Bundle([1, 2]), 0)
+    error = ValueError("no")
+    bench.calls.end(1, error)
+    notice = {
+        "process": lambda: bench.operator.process(Bundle([3]), 0),
+        "finish": bench.operator.finish,
+        "mail": bench.calls.completed,
+    }[how]
+    with pytest.raises(UserFunctionFailed, match="^operator 'op' failed: ValueError: no$") as found:
+        notice()
+    assert found.value.__cause__ is error
+    assert bench.output.row == []
+
+
+def test_many_results_leave_in_pieces() -> None:
+    bench = Bench(capacity=1)
+    bench.operator.process(Bundle([1], [5]), 0)
+    slot = bench.calls.under_way.pop()
+    slot.results = list(range(PIECE + 1))
+    bench.calls.ended.append(slot)
+    bench.operator.finish()
+    assert [len(bundle.records) for bundle in bench.output.bundles] == [PIECE, 1]
+    assert bench.output.timed[-1] == (PIECE, 5)
+
+
+def test_close_ends_the_calls_once_and_mails_find_nobody() -> None:
+    bench = Bench()
+    bench.operator.process(Bundle([1]), 0)
+    bench.operator.close()
+    bench.operator.close()
+    assert bench.calls.closed == 1
+    bench.calls.end()
+    bench.calls.completed()
+    assert bench.output.row == []
+
+
+def test_an_operator_that_was_never_opened_can_be_closed() -> None:
+    function = Plus()
+    AsyncWaitOperator(function, 1000, 1, True).close()
+    assert function.heard == []
+
+
+def test_object_reuse_is_passed_on_to_the_calls() -> None:
+    bench = Bench()
+    assert bench.calls.work.copies
+    assert bench.calls.work.retry is None
+    assert bench.calls.work.timeout_ms == 1000
+
+
+def test_keyed_state_is_refused_with_the_name_of_the_operator() -> None:
+    class WithState(Plus):
+        def open(self, runtime_context: RuntimeContext) -> None:
+            runtime_context.get_state(ValueStateDescriptor("seen", None))
+
+    operator = AsyncWaitOperator(WithState(), 1000, 1, True)
+    operator.set_up(KeptOutput())
+    with pytest.raises(RuntimeError, match="'seen' was asked for by 'op'"):
+        operator.open(context())
+
+
+@given(
+    st.lists(st.one_of(st.integers(1, 7), st.just("watermark")), max_size=12),
+    st.integers(1, 5),
+    st.booleans(),
+    st.randoms(use_true_random=False),
+)
+def test_every_record_comes_once_within_its_watermarks(
+    script: list[Any], capacity: int, ordered: bool, random: Any
+) -> None:
+    bench = Bench(capacity, ordered)
+    bench.calls.choose = random.randrange
+    expected: list[Any] = []
+    for one in script:
+        if one == "watermark":
+            expected.append(Watermark(len(expected)))
+            bench.operator.watermark_advanced(expected[-1])
+        else:
+            records = list(range(len(expected), len(expected) + one))
+            expected += [f"r{n}" for n in records]
+            bench.operator.process(Bundle(records), 0)
+    bench.operator.finish()
+    assert bench.calls.most <= capacity
+    if ordered:
+        assert [one for one in bench.output.row if isinstance(one, str)] == [
+            one for one in expected if isinstance(one, str)
+        ]
+    assert sorted(map(str, bench.output.row)) == sorted(map(str, _kept(expected, bench)))
+    for place, one in enumerate(bench.output.row):
+        if isinstance(one, Watermark):
+            before = set(map(str, expected[: expected.index(one)]))
+            assert {r for r in bench.output.row[:place] if isinstance(r, str)} == {
+                r for r in before if r.startswith("r")
+            }
+
+
+def _kept(expected: list[Any], bench: Bench) -> list[Any]:
+    """Of watermarks in a row the earlier ones may be left out; the last one never."""
+    seen = [one for one in bench.output.row if isinstance(one, Watermark)]
+    last = [one for one in expected if isinstance(one, Watermark)][-1:]
+    assert seen[-1:] == last
+    return [one for one in expected if isinstance(one, str) or one in seen]

@@ -1,0 +1,82 @@
+"""States in memory, one by one: plain and namespaced ones behave alike and leave nothing behind."""
+
+from typing import Any
+
+import pytest
+
+from headgate.core.state.cursor import Cursor
+from headgate.core.state.memory_states import (
+    NamespacedList,
+    NamespacedMap,
+    NamespacedValue,
+    PlainList,
+    PlainMap,
+    PlainValue,
+)
+from headgate.core.state.tables import Spaces
+
+
+@pytest.fixture(params=[None, "window"])
+def cursor(request: Any) -> Cursor:
+    cursor = Cursor()
+    cursor.key, cursor.namespace = "k", request.param
+    return cursor
+
+
+def made(plain: Any, namespaced: Any, cursor: Cursor) -> tuple[Any, Spaces]:
+    spaces = Spaces()
+    if cursor.namespace is None:
+        return plain(spaces.plain, cursor), spaces
+    return namespaced(spaces, cursor), spaces
+
+
+def test_a_value_is_held_at_its_key(cursor: Cursor) -> None:
+    state, spaces = made(PlainValue, NamespacedValue, cursor)
+    state.update(1)
+    assert spaces[cursor.namespace] == {"k": 1} and state.value() == 1
+    state.update(2)
+    assert state.value() == 2
+    state.update(None)
+    state.clear()
+    assert state.value() is None and spaces == {None: {}}
+
+
+def test_a_list_grows_in_place(cursor: Cursor) -> None:
+    state, spaces = made(PlainList, NamespacedList, cursor)
+    state.add(1)
+    held = spaces[cursor.namespace]["k"]
+    state.add(2)
+    state.add_all(value for value in (3, 4))
+    assert spaces[cursor.namespace]["k"] is held and held == [1, 2, 3, 4]
+    state.get().append("not mine")
+    assert state.get() == [1, 2, 3, 4]
+    state.add_all(state.get())
+    assert len(state.get()) == 8
+    state.update([])
+    state.add_all([])
+    assert state.get() == [] and spaces == {None: {}}
+
+
+def test_a_map_grows_in_place_and_goes_with_its_last_item(cursor: Cursor) -> None:
+    state, spaces = made(PlainMap, NamespacedMap, cursor)
+    state.put("a", 1)
+    held = spaces[cursor.namespace]["k"]
+    state.put("b", None)
+    assert spaces[cursor.namespace]["k"] is held == {"a": 1, "b": None}
+    assert state.contains("b") and not state.contains("c") and state.get("b") is None
+    assert state.items() == [("a", 1), ("b", None)]
+    assert state.keys() == ["a", "b"] and state.values() == [1, None] and not state.is_empty()
+    state.remove("a")
+    state.remove("a")
+    state.remove("b")
+    state.remove("b")
+    assert state.is_empty() and spaces == {None: {}}
+    assert state.get("a") is None and not state.contains("a")
+    state.clear()
+
+
+def test_a_name_that_cannot_be_hashed_is_an_error_and_changes_nothing(cursor: Cursor) -> None:
+    state, spaces = made(PlainMap, NamespacedMap, cursor)
+    with pytest.raises(TypeError, match="unhashable"):
+        state.put([1], 1)
+    assert spaces == {None: {}}

@@ -1,0 +1,133 @@
+"""From descriptor to state: one object for a name, and nothing around it that was not asked for."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from headgate.api.time import Time
+from headgate.api.types import Types
+from headgate.core.state.descriptors import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    StateDescriptor,
+    ValueStateDescriptor,
+)
+from headgate.core.state.memory_states import PlainList, PlainMap, PlainValue
+from headgate.core.state.states import (
+    AggregatingState,
+    ListState,
+    MapState,
+    ReducingState,
+    ValueState,
+)
+from headgate.core.state.ttl import TtlValue
+from headgate.core.state.ttl_config import StateTtlConfig
+from tests.core.state.kit import Lab, Sum, Whole
+
+DESCRIPTORS: list[tuple[StateDescriptor, type]] = [
+    (ValueStateDescriptor("s"), ValueState),
+    (ListStateDescriptor("s"), ListState),
+    (MapStateDescriptor("s"), MapState),
+    (ReducingStateDescriptor("s", max), ReducingState),
+    (AggregatingStateDescriptor("s", Sum()), AggregatingState),
+]
+
+
+@pytest.mark.parametrize(("descriptor", "kind"), DESCRIPTORS)
+@pytest.mark.parametrize("typed", [False, True])
+@pytest.mark.parametrize("ttl", [False, True])
+def test_a_descriptor_opens_a_state_of_its_kind(
+    descriptor: StateDescriptor, kind: type, typed: bool, ttl: bool
+) -> None:
+    descriptor = copy.copy(descriptor)
+    descriptor.type_info = Whole() if typed else None
+    if ttl:
+        descriptor.enable_time_to_live(StateTtlConfig.new_builder(Time.seconds(1)).build())
+    lab = Lab()
+    state = lab.open(descriptor)
+    assert isinstance(state, kind)
+    lab.at("k")
+    state.clear()
+
+
+@pytest.mark.parametrize(("descriptor", "kind"), DESCRIPTORS)
+def test_the_same_name_gives_the_same_state(descriptor: Any, kind: type) -> None:
+    lab = Lab()
+    assert lab.open(descriptor) is lab.open(descriptor)
+
+
+@pytest.mark.parametrize(("one", "_"), DESCRIPTORS)
+@pytest.mark.parametrize(("two", "__"), DESCRIPTORS)
+def test_a_name_cannot_be_two_kinds(one: Any, two: Any, _: type, __: type) -> None:
+    if one is two:
+        return
+    lab = Lab()
+    lab.open(one)
+    with pytest.raises(ValueError, match=f"'s' is a {one.kind} state already .*{two.kind} state"):
+        lab.open(two)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        ValueStateDescriptor,
+        ListStateDescriptor,
+        lambda name, kind: MapStateDescriptor(name, kind, Types.INT()),
+        lambda name, kind: MapStateDescriptor(name, Types.INT(), kind),
+        lambda name, kind: ReducingStateDescriptor(name, max, kind),
+        lambda name, kind: AggregatingStateDescriptor(name, Sum(), kind),
+    ],
+)
+def test_a_name_has_one_type(make: Any) -> None:
+    lab = Lab()
+    state = lab.open(make("s", Types.INT()))
+    assert lab.open(make("s", Types.INT())) is state, "an equal descriptor, made anew"
+    for other in (Types.STRING(), None):
+        with pytest.raises(ValueError, match=r"state 's' has the type Types.INT\(\).*already"):
+            lab.open(make("s", other))
+
+
+def test_a_bare_descriptor_gives_the_state_of_the_backend() -> None:
+    lab = Lab()
+    assert type(lab.open(ValueStateDescriptor("v"))) is PlainValue
+    assert type(lab.open(ListStateDescriptor("l"))) is PlainList
+    assert type(lab.open(MapStateDescriptor("m"))) is PlainMap
+
+
+def test_a_time_to_live_that_is_disabled_is_none() -> None:
+    lab = Lab()
+    builder = StateTtlConfig.new_builder(Time.seconds(1))
+    descriptor = ValueStateDescriptor("v")
+    descriptor.enable_time_to_live(
+        builder.set_update_type(StateTtlConfig.UpdateType.Disabled).build()
+    )
+    assert type(lab.open(descriptor)) is PlainValue
+    other = ValueStateDescriptor("w")
+    other.enable_time_to_live(builder.update_ttl_on_read_and_write().build())
+    assert type(lab.open(other)) is TtlValue
+
+
+def test_state_of_windows_goes_by_the_namespace() -> None:
+    lab = Lab(namespaced=True)
+    state = lab.open(ValueStateDescriptor("v", Whole()))
+    lab.at("k", "w1")
+    state.update(1)
+    lab.at("k", "w2")
+    assert state.value() is None
+
+
+def test_typed_state_with_time_to_live_has_both() -> None:
+    lab = Lab()
+    descriptor = ValueStateDescriptor("v", Whole())
+    descriptor.enable_time_to_live(StateTtlConfig.new_builder(Time.milliseconds(10)).build())
+    state = lab.open(descriptor)
+    lab.at("k")
+    state.update(1.0)
+    with pytest.raises(TypeError, match="'v' got a wrong value"):
+        state.update("x")
+    assert state.value() == 1
+    lab.now_ms += 10
+    assert state.value() is None

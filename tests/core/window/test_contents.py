@@ -1,0 +1,103 @@
+"""What a window holds: at the cursor, and after windows have merged."""
+
+from typing import Any
+
+import pytest
+
+from headgate.core.chain.context import OperatorContext, TaskInfo
+from headgate.core.chain.keyed_room import KeyedRoom
+from headgate.core.window.assigners import TumblingEventTimeWindows
+from headgate.core.window.contents import folding_at_once, open_contents, reduce_call
+from headgate.core.window.evictors import CountEvictor
+from headgate.core.window.spec import Aggregated, Reduced
+from headgate.core.window.tools import WindowTools
+from headgate.core.window.window import TimeWindow
+from tests.core.window.kit import LISTED, plan
+from tests.core.window.test_general import Bag
+
+CONTEXT = OperatorContext("windows", TaskInfo("job", "vertex", 0, 1), lambda: 0)
+TEN = TumblingEventTimeWindows(10)
+WINDOW = TimeWindow(0, 10)
+PLUS = Reduced(lambda one, two: f"{one}+{two}")
+
+
+class Bench:
+    """Contents of a plan, with a cursor to move."""
+
+    def __init__(self, contents: Any, **more: Any) -> None:
+        self.room = KeyedRoom(CONTEXT)
+        self.room.cursor.key = "k"
+        self.contents = open_contents(
+            plan(TEN, contents, **more), self.room, WindowTools(self.room, CONTEXT)
+        )
+
+    def put(self, window: str, *records: Any) -> None:
+        self.room.cursor.namespace = window
+        for record in records:
+            self.contents.add(record, 1)
+
+    def held(self, window: str) -> list[Any]:
+        found: list[Any] = []
+        self.room.cursor.namespace = window
+        self.contents.fire(WINDOW, lambda _, value: found.append(value))
+        return found
+
+
+@pytest.mark.parametrize(
+    ("contents", "more", "one", "both"),
+    [
+        (PLUS, {}, "a+b", "a+b+c+d"),
+        (Aggregated(Bag()), {}, ["a", "b"], ["a", "b", "c", "d"]),
+        (LISTED, {}, ["a", "b"], ["a", "b", "c", "d"]),
+        (LISTED, {"evictor": CountEvictor(9)}, ["a", "b"], ["a", "b", "c", "d"]),
+        (PLUS, {"evictor": CountEvictor(9)}, "a+b", "a+b+c+d"),
+    ],
+)
+def test_contents_are_kept_by_window_and_merged(
+    contents: Any, more: Any, one: Any, both: Any
+) -> None:
+    bench = Bench(contents, **more)
+    bench.put("first", "a", "b")
+    bench.put("second", "c")
+    bench.put("third", "d")
+    assert bench.held("first") == [one]
+    assert bench.held("nobody") == []
+    bench.contents.merge("first", ["second", "nobody", "third"])
+    assert bench.held("first") == [both]
+    assert bench.held("second") == bench.held("third") == []
+    bench.room.cursor.namespace = "first"
+    bench.contents.clear()
+    assert bench.held("first") == []
+    bench.room.close()
+
+
+def test_folded_windows_keep_no_records() -> None:
+    bench = Bench(PLUS)
+    bench.put("first", *"abcdef")
+    backend: Any = bench.room.backend
+    tables = [table for spaces in backend._spaces.values() for table in spaces.values()]
+    assert [one for table in tables for one in table.values()] == ["a+b+c+d+e+f"]
+    bench.room.close()
+
+
+def test_what_an_evictor_leaves_stays_in_the_window() -> None:
+    bench = Bench(LISTED, evictor=CountEvictor(2, do_evict_after=True))
+    bench.put("first", "a", "b", "c")
+    assert bench.held("first") == [["a", "b", "c"]]
+    assert bench.held("first") == [["b", "c"]]
+    bench.room.close()
+
+
+def test_all_records_can_be_folded_at_once() -> None:
+    folds = [folding_at_once(plan(TEN, one)) for one in (PLUS, Aggregated(Bag()), LISTED)]
+    assert [fold(["a", "b"]) for fold in folds] == ["a+b", ["a", "b"], ["a", "b"]]
+    assert [fold([]) for fold in folds] == [None, None, []]
+
+
+def test_a_reduce_function_may_be_an_object() -> None:
+    class Longest:
+        def reduce(self, value1: str, value2: str) -> str:
+            return max(value1, value2, key=len)
+
+    assert reduce_call(Longest())("ab", "abc") == "abc"
+    assert reduce_call(max)("a", "b") == "b"

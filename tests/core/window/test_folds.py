@@ -1,0 +1,76 @@
+"""Folding many records at once equals folding them one by one."""
+
+from itertools import repeat
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.core.window.folds import make_fold
+from headgate.core.window.spec import Aggregated, Reduced
+from tests.core.window.kit import LISTED
+from tests.core.window.test_general import Bag, in_place
+
+KINDS = [Reduced(lambda one, two: one + two), Aggregated(Bag()), LISTED]
+
+keyed = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 2)), max_size=20)
+
+
+@pytest.mark.parametrize("contents", KINDS)
+@given(keyed)
+def test_a_bundle_is_folded_as_its_records_one_by_one(
+    contents: Any, pairs: list[tuple[str, int]]
+) -> None:
+    fold = make_fold(contents, copies=True)
+    records = [f"{number}," for number in range(len(pairs))]
+    keys = [key for key, _ in pairs]
+    at_once: list[dict[Any, Any]] = [{}, {}, {}]
+    one_by_one: list[dict[Any, Any]] = [{}, {}, {}]
+    fold.into_one(records, keys, [at_once[window] for _, window in pairs])
+    for record, (key, window) in zip(records, pairs, strict=True):
+        fold.add(record, key, one_by_one[window])
+    assert at_once == one_by_one
+    both: list[dict[Any, Any]] = [{}, {}, {}]
+    for_each = [tuple(both[: window + 1]) for _, window in pairs]
+    fold.into_many(records, keys, for_each)
+    assert both[2] == one_by_one[2]
+    whole: dict[Any, Any] = {}
+    fold.into_one(records, keys, repeat(whole))
+    assert both[0] == whole
+
+
+@pytest.mark.parametrize("contents", [Reduced(in_place), Aggregated(Bag()), LISTED])
+def test_each_window_gets_a_record_of_its_own(contents: Any) -> None:
+    first: dict[Any, Any] = {}
+    second: dict[Any, Any] = {}
+    record = ["a", 1]
+    make_fold(contents, copies=True).into_many([record], ["a"], [(first, second)])
+    assert first == second
+    held = [one["a"] if contents == Reduced(in_place) else one["a"][0] for one in (first, second)]
+    assert held[0] is record
+    assert held[1] is not record
+    make_fold(contents, copies=False).into_many([record], ["b"], [(first, second)])
+    held = [one["b"] if contents == Reduced(in_place) else one["b"][0] for one in (first, second)]
+    assert held[1] is held[0]
+
+
+def test_what_is_sent_belongs_to_its_receiver() -> None:
+    kept = [["a", 1]]
+    assert make_fold(Reduced(in_place), copies=True).answers(kept)[0] is not kept[0]
+    assert make_fold(Reduced(in_place), copies=False).answers(kept)[0] is kept[0]
+    assert make_fold(Aggregated(Bag()), copies=True).answers(kept)[0] is not kept[0]
+    assert make_fold(LISTED, copies=True).answer(kept) is not kept
+
+
+def test_results_of_none_are_left_out() -> None:
+    class First(Bag):
+        def get_result(self, accumulator: list[Any]) -> Any:
+            return accumulator[0]
+
+    assert make_fold(Aggregated(First()), copies=True).answers([[1], [None], [2]]) == [1, 2]
+
+
+def test_a_list_without_a_function_is_never_sent() -> None:
+    with pytest.raises(AssertionError, match="has a function"):
+        make_fold(LISTED, copies=True).answers([[1]])

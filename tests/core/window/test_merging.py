@@ -1,0 +1,197 @@
+"""Sessions and other windows that merge."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.core.window.assigners import MergingWindowAssigner
+from headgate.core.window.sessions import EventTimeSessionWindows, ProcessingTimeSessionWindows
+from headgate.core.window.spec import Aggregated, WindowCall
+from headgate.core.window.triggers import EventTimeTrigger
+from headgate.core.window.window import TimeWindow, TimeWindowSerializer
+from tests.core.window.kit import LISTED, SUMS, Bounds, Lab, plan
+from tests.core.window.test_general import Bag
+
+FIVE = EventTimeSessionWindows(5)
+BOUNDS = WindowCall("apply", Bounds())
+KINDS = pytest.mark.parametrize("bundled", [False, True], ids=["merging", "sessions"])
+"""What both keepers must do alike is shown with both."""
+
+
+@KINDS
+def test_records_exactly_a_gap_apart_are_one_session(bundled: bool) -> None:
+    lab = Lab(plan(FIVE, SUMS, BOUNDS), bundled)
+    lab.send((("a", 1), 0), (("a", 2), 5), (("a", 4), 11))
+    assert lab.end().taken_timed() == [((0, 10, ("a", 3)), 9), ((11, 16, ("a", 4)), 15)]
+
+
+@KINDS
+def test_a_record_between_two_sessions_makes_one_of_them(bundled: bool) -> None:
+    for contents in (SUMS, LISTED, Aggregated(Bag())):
+        lab = Lab(plan(FIVE, contents, BOUNDS), bundled)
+        lab.send((("a", 1), 0), (("b", 9), 3), (("a", 2), 8))
+        lab.send((("a", 4), 4))
+        lab.watermark(7)
+        assert [one[:2] for one in lab.taken()] == [(3, 8)]
+        ((start, end, *held),) = lab.end().taken()
+        held = held[0] if isinstance(held[0], list) else held
+        assert (start, end, sum(number for _, number in held)) == (0, 13, 7)
+        assert lab.kept() == []
+
+
+@KINDS
+def test_a_session_that_grows_fires_at_its_new_end_only(bundled: bool) -> None:
+    lab = Lab(plan(FIVE, SUMS), bundled)
+    lab.send((("a", 1), 0))
+    lab.watermark(3)
+    lab.send((("a", 1), 4))
+    lab.watermark(7)
+    assert lab.taken() == []
+    lab.watermark(8)
+    assert lab.taken_timed() == [(("a", 2), 8)]
+
+
+@KINDS
+def test_each_record_may_have_a_gap_of_its_own(bundled: bool) -> None:
+    dynamic = EventTimeSessionWindows.with_dynamic_gap(lambda record: record[1])
+    lab = Lab(plan(dynamic, LISTED, BOUNDS), bundled)
+    lab.send((("a", 20), 0), (("a", 1), 5), (("a", 3), 30), (("a", 2), 32), (("a", 2), 40))
+    assert [one[:2] for one in lab.end().taken()] == [(0, 20), (30, 34), (40, 42)]
+
+
+@KINDS
+def test_a_late_record_may_still_widen_a_session_that_is_open(bundled: bool) -> None:
+    lab = Lab(plan(FIVE, SUMS, BOUNDS, late_tag="late"), bundled)
+    lab.send((("a", 1), 10))
+    lab.watermark(12)
+    lab.send((("a", 2), 6), (("a", 4), 1), (("b", 8), 6))
+    assert lab.output.side_records("late") == [("b", 8)]
+    assert lab.end().taken() == [(1, 15, ("a", 7))]
+    assert lab.kept() == []
+
+
+def test_a_late_record_that_is_allowed_fires_the_session_again() -> None:
+    lab = Lab(plan(FIVE, SUMS, BOUNDS, lateness_ms=10))
+    lab.send((("a", 1), 0))
+    lab.watermark(6)
+    assert lab.taken() == [(0, 5, ("a", 1))]
+    lab.send((("a", 2), 1))
+    assert lab.taken() == [(0, 6, ("a", 3))]
+    lab.send((("a", 4), 4))
+    assert lab.taken() == []
+    lab.watermark(8)
+    assert lab.taken() == [(0, 9, ("a", 7))]
+    lab.watermark(18)
+    assert lab.kept() == []
+    lab.send((("a", 1), 3))
+    assert lab.operator.late_records_dropped == 1
+    assert lab.kept() == []
+
+
+def test_sessions_go_by_the_clock_too() -> None:
+    lab = Lab(plan(ProcessingTimeSessionWindows(5), SUMS, BOUNDS))
+    lab.send_untimed(("a", 1))
+    lab.clock(3)
+    lab.send_untimed(("a", 2))
+    lab.clock(20)
+    lab.send_untimed(("a", 4))
+    lab.clock(25)
+    assert lab.taken() == [(0, 8, ("a", 3)), (20, 25, ("a", 4))]
+    assert lab.kept() == []
+
+
+@KINDS
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("ab"), st.integers(-20, 40), st.integers(1, 6)), max_size=25
+    ),
+    st.sampled_from([SUMS, LISTED, Aggregated(Bag())]),
+)
+def test_sessions_are_the_stretches_that_the_gaps_cover(
+    bundled: bool, records: list[tuple[str, int, int]], contents: Any
+) -> None:
+    """Against a model: sort the spans of a key, and join those that overlap or touch."""
+    spans = defaultdict(list)
+    for key, at, gap in records:
+        spans[key].append((at, at + gap))
+    expected = []
+    for key, of_key in spans.items():
+        sessions: list[list[int]] = []
+        for start, end in sorted(of_key):
+            if sessions and start <= sessions[-1][1]:
+                sessions[-1][1] = max(sessions[-1][1], end)
+                sessions[-1][2] += end - start
+            else:
+                sessions.append([start, end, end - start])
+        expected += [(start, end, key, total) for start, end, total in sessions]
+    dynamic = EventTimeSessionWindows.with_dynamic_gap(lambda record: record[1])
+    lab = Lab(plan(dynamic, contents, BOUNDS), bundled)
+    lab.send(*[((key, gap), at) for key, at, gap in records])
+    found = []
+    for start, end, *held in lab.end().taken():
+        held = held[0] if isinstance(held[0], list) else held
+        found.append((start, end, held[0][0], sum(gap for _, gap in held)))
+    assert sorted(found) == sorted(expected)
+    assert lab.kept() == []
+
+
+class Asks:
+    """Wants state that merging windows cannot have."""
+
+    def process(self, key: Any, context: Any, elements: Iterable[Any]) -> Any:
+        return [context.window_state()]
+
+
+@KINDS
+def test_windows_that_merge_have_no_state_of_their_own(bundled: bool) -> None:
+    lab = Lab(plan(FIVE, LISTED, WindowCall("process", Asks())), bundled)
+    lab.send((("a", 1), 0))
+    with pytest.raises(RuntimeError, match=r"window_state\(\) is not there .* global_state\(\)"):
+        lab.watermark(10)
+
+
+class ByTens(MergingWindowAssigner[Any, TimeWindow]):
+    """Windows of one; those of the same ten become the ten, or end too early on purpose."""
+
+    def __init__(self, shift: int = 0) -> None:
+        self._shift = shift
+
+    def assign_windows(self, element: Any, timestamp: int, context: Any) -> Any:
+        return [TimeWindow(timestamp, timestamp + 1)]
+
+    def merge_windows(self, windows: Any, callback: Any) -> None:
+        tens = defaultdict(list)
+        for window in windows:
+            tens[window.start // 10].append(window)
+        for ten, group in tens.items():
+            if len(group) > 1:
+                start = ten * 10 + self._shift
+                callback.merge(group, TimeWindow(start, start + 10))
+
+    def get_default_trigger(self, env: object) -> Any:
+        return EventTimeTrigger()
+
+    def get_window_serializer(self) -> Any:
+        return TimeWindowSerializer()  # as assigners for PyFlink do
+
+    def is_event_time(self) -> bool:
+        return True
+
+
+def test_an_assigner_of_ones_own_may_merge_in_its_own_way() -> None:
+    lab = Lab(plan(ByTens(), SUMS, BOUNDS))
+    lab.send((("a", 1), 3), (("a", 2), 15), (("a", 4), 7), (("a", 8), 9))
+    assert lab.end().taken() == [(0, 10, ("a", 13)), (15, 16, ("a", 2))]
+    assert lab.kept() == []
+
+
+def test_windows_that_are_merged_into_the_past_are_an_error() -> None:
+    lab = Lab(plan(ByTens(shift=-20), SUMS, BOUNDS))
+    lab.watermark(2)
+    lab.send((("a", 1), 3))
+    with pytest.raises(ValueError, match="ByTens merged windows into .* which is over already"):
+        lab.send((("a", 1), 4))

@@ -1,0 +1,128 @@
+"""The window operator: which keeper it takes, and that everything is closed."""
+
+from typing import Any
+
+import pytest
+
+from headgate.base.elements import StreamStatus, Watermark
+from headgate.base.errors import UserFunctionFailed
+from headgate.core.state.descriptors import ValueStateDescriptor
+from headgate.core.window.assigners import GlobalWindows, TumblingEventTimeWindows
+from headgate.core.window.general import GeneralKeeper
+from headgate.core.window.merging import MergingKeeper
+from headgate.core.window.operator import WindowOperator
+from headgate.core.window.session_keeper import SessionKeeper
+from headgate.core.window.sessions import EventTimeSessionWindows
+from headgate.core.window.sliced import SlicedKeeper
+from headgate.core.window.spec import Aggregated, Reduced, WindowCall
+from tests.core.chain.kit import KeptOutput, context
+from tests.core.window.kit import LISTED, SUMS, Lab, plan
+from tests.core.window.test_general import Bag
+
+TEN = TumblingEventTimeWindows(10)
+
+
+def test_windows_are_kept_in_the_way_that_suits_them() -> None:
+    assert type(Lab(plan(TEN, SUMS)).operator._keeper) is SlicedKeeper
+    assert type(Lab(plan(TEN, SUMS), bundled=False).operator._keeper) is GeneralKeeper
+    assert type(Lab(plan(GlobalWindows(), SUMS)).operator._keeper) is GeneralKeeper
+    sessions = plan(EventTimeSessionWindows(5), SUMS)
+    assert type(Lab(sessions).operator._keeper) is SessionKeeper
+    assert type(Lab(sessions, bundled=False).operator._keeper) is MergingKeeper
+
+
+class Life:
+    """Tells of its life, and may fail in it."""
+
+    def __init__(self, fails: str = "") -> None:
+        self.told: list[str] = []
+        self._fails = fails
+
+    def open(self, runtime_context: Any) -> None:
+        self._tell("open")
+
+    def reduce(self, value1: Any, value2: Any) -> Any:
+        return value1
+
+    def apply(self, key: Any, window: Any, inputs: Any) -> Any:
+        return inputs
+
+    def close(self) -> None:
+        self._tell("close")
+
+    def _tell(self, what: str) -> None:
+        self.told.append(what)
+        if what == self._fails:
+            raise RuntimeError(f"failed in {what}")
+
+
+def test_both_functions_are_opened_and_closed_once() -> None:
+    fold, function = Life(), Life()
+    lab = Lab(plan(TEN, Reduced(fold), WindowCall("apply", function)))
+    lab.end()
+    lab.operator.close()
+    assert fold.told == function.told == ["open", "close"]
+
+
+def test_the_other_function_and_the_state_are_closed_when_one_fails_to() -> None:
+    fold, function = Life(), Life(fails="close")
+    lab = Lab(plan(TEN, Reduced(fold), WindowCall("apply", function)))
+    room: Any = lab.operator._room
+    closed: list[str] = []
+    room.close = lambda: closed.append("room")
+    with pytest.raises(RuntimeError, match="failed in close"):
+        lab.operator.close()
+    assert fold.told == ["open", "close"]
+    assert closed == ["room"]
+
+
+@pytest.mark.parametrize("fails", ["fold", "function"])
+def test_an_operator_that_could_not_be_opened_can_be_closed(fails: str) -> None:
+    fold = Life("open" if fails == "fold" else "")
+    function = Life("open" if fails == "function" else "")
+    operator = WindowOperator(plan(TEN, Reduced(fold), WindowCall("apply", function)))
+    operator.close()
+    operator.set_up(KeptOutput())
+    with pytest.raises(RuntimeError, match="failed in open"):
+        operator.open(context())
+    operator.close()
+    operator.close()
+    for one in (fold, function):
+        assert one.told in ([], ["open", "close"])
+    assert operator.late_records_dropped == 0
+
+
+def test_a_function_that_folds_has_no_keyed_state() -> None:
+    class Asks(Bag):
+        def open(self, runtime_context: Any) -> None:
+            runtime_context.get_state(ValueStateDescriptor("x"))
+
+    with pytest.raises(RuntimeError, match="'windows'"):
+        Lab(plan(TEN, Aggregated(Asks())))
+
+
+def test_results_go_out_before_the_watermark_that_fired_them() -> None:
+    lab = Lab(plan(TEN, SUMS))
+    lab.send((("a", 1), 1))
+    order: list[Any] = []
+    lab.output.collect = order.append  # type: ignore[method-assign]
+    lab.output.emit_watermark = order.append  # type: ignore[method-assign]
+    lab.watermark(9)
+    assert [getattr(one, "records", one) for one in order] == [[("a", 1)], Watermark(9)]
+
+
+def test_a_status_passes_through() -> None:
+    lab = Lab(plan(TEN, SUMS))
+    lab.operator.status_changed(StreamStatus(False))
+    assert lab.output.elements == [StreamStatus(False)]
+
+
+def test_an_error_of_the_key_selector_says_so() -> None:
+    lab = Lab(plan(TEN, SUMS, key_of=lambda record: record["no"]))
+    with pytest.raises(UserFunctionFailed, match="'windows' failed when the key"):
+        lab.send((("a", 1), 1))
+
+
+def test_a_list_needs_a_function() -> None:
+    with pytest.raises(AssertionError):
+        WindowOperator(plan(TEN, LISTED, None))

@@ -1,0 +1,42 @@
+"""A plan travels to its task by pickle."""
+
+import pickle
+
+from headgate.core.window.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
+from headgate.core.window.counts import CountSlidingWindowAssigner
+from headgate.core.window.evictors import CountEvictor, TimeEvictor
+from headgate.core.window.sessions import EventTimeSessionWindows
+from headgate.core.window.triggers import CountTrigger, PurgingTrigger
+from tests.core.window.kit import LISTED, SUMS, Lab, plan
+
+
+def test_a_plan_does_the_same_after_pickling() -> None:
+    plans = [
+        plan(TumblingEventTimeWindows(10), SUMS),
+        plan(SlidingEventTimeWindows(10, 5), LISTED, evictor=CountEvictor(2), lateness_ms=3),
+        plan(EventTimeSessionWindows(5), SUMS, late_tag="late"),
+        plan(EventTimeSessionWindows.with_dynamic_gap(len), LISTED, evictor=TimeEvictor(3)),
+        plan(CountSlidingWindowAssigner(3, 2), SUMS),
+        plan(TumblingEventTimeWindows(10), SUMS, trigger=PurgingTrigger(CountTrigger(2))),
+    ]
+    results = []
+    for one in plans:
+        labs = [Lab(one), Lab(pickle.loads(pickle.dumps(one)))]
+        for lab in labs:
+            lab.send(*[(("ab"[n % 2], n), 3 * n) for n in range(12)])
+            lab.end()
+        first, second = [lab.taken() for lab in labs]
+        assert first == second
+        results.append(len(first))
+    assert all(results)
+
+
+def test_what_is_not_said_has_a_default() -> None:
+    one = plan(TumblingEventTimeWindows(10), SUMS)
+    assert (one.function, one.evictor, one.lateness_ms, one.late_tag, one.batch) == (
+        None,
+        None,
+        0,
+        None,
+        False,
+    )

@@ -1,0 +1,120 @@
+"""What assigners and triggers are handed."""
+
+from typing import Any
+
+import pytest
+
+from headgate.core.chain.context import OperatorContext, TaskInfo
+from headgate.core.chain.keyed_room import KeyedRoom
+from headgate.core.state.backend import StateSpec
+from headgate.core.state.descriptors import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    StateDescriptor,
+    ValueStateDescriptor,
+)
+from headgate.core.window.tools import Compartment, WindowStateStore, WindowTools, merge_values
+from tests.core.window.test_general import Bag
+
+CONTEXT = OperatorContext("windows", TaskInfo("job", "vertex", 0, 1), lambda: 42)
+
+
+def lab() -> tuple[KeyedRoom, WindowTools]:
+    room = KeyedRoom(CONTEXT)
+    room.cursor.key = "k"
+    return room, WindowTools(room, CONTEXT)
+
+
+def at(room: KeyedRoom, state: Any, window: str) -> Any:
+    room.cursor.namespace = window
+    return state.get()
+
+
+@pytest.mark.parametrize(
+    ("descriptor", "expected"),
+    [
+        (ReducingStateDescriptor("n", lambda one, two: f"{one}+{two}"), "1+2+3"),
+        (AggregatingStateDescriptor("n", Bag()), ["1", "2", "3"]),
+        (ListStateDescriptor("n"), ["1", "2", "3"]),
+    ],
+)
+def test_state_of_merged_windows_moves_into_the_new_one(
+    descriptor: StateDescriptor, expected: Any
+) -> None:
+    room, tools = lab()
+    state: Any = tools.get_partitioned_state(descriptor)
+    for window, value in (("new", "1"), ("old", "2"), ("older", "3")):
+        room.cursor.namespace = window
+        state.add(value)
+    room.cursor.namespace = "new"
+    tools.merged = ["old", "empty", "older"]
+    tools.merge_partitioned_state(descriptor)
+    assert room.cursor.namespace == "new"
+    found = at(room, state, "new")
+    assert (found if isinstance(found, str) else list(found)) == expected
+    assert not at(room, state, "old")
+    room.close()
+
+
+def test_state_that_cannot_be_merged_is_refused() -> None:
+    room, tools = lab()
+    for descriptor in (ValueStateDescriptor("v"), MapStateDescriptor("m")):
+        with pytest.raises(TypeError, match="cannot be merged: .* reducing, aggregating or list"):
+            tools.merge_partitioned_state(descriptor)
+    room.close()
+
+
+def test_values_are_merged_in_order_also_into_nothing() -> None:
+    room, _ = lab()
+    value = room.backend.value_state(StateSpec("v", "value", namespaced=True))
+    for window in "ab":
+        room.cursor.namespace = window
+        value.update(window)
+    merge_values(room, value, lambda one, two: one + two, "new", ["a", "none", "b"])
+    assert room.cursor.namespace == "b"
+    room.cursor.namespace = "new"
+    assert value.value() == "ab"
+    merge_values(room, value, lambda one, two: one + two, "never", ["a", "b"])
+    room.cursor.namespace = "never"
+    assert value.value() is None
+    room.close()
+
+
+def test_states_of_trigger_window_and_function_may_have_the_same_name() -> None:
+    room, tools = lab()
+    room.cursor.namespace = "w"
+    descriptor = ValueStateDescriptor("same")
+    trigger: Any = tools.get_partitioned_state(descriptor)
+    of_window = WindowStateStore(Compartment(room, CONTEXT, "window"), "op").get_state(descriptor)
+    of_key = tools.get_runtime_context().get_state(descriptor)
+    trigger.update(1)
+    of_window.update(2)
+    of_key.update(3)
+    assert (trigger.value(), of_window.value(), of_key.value()) == (1, 2, 3)
+    room.cursor.namespace = "other"
+    assert (trigger.value(), of_window.value(), of_key.value()) == (None, None, 3)
+    assert descriptor.name == "same"
+    room.close()
+
+
+def test_a_name_stands_for_one_kind_of_state() -> None:
+    room, tools = lab()
+    tools.get_partitioned_state(ValueStateDescriptor("n"))
+    with pytest.raises(ValueError, match="give it another name"):
+        tools.get_partitioned_state(ListStateDescriptor("n"))
+    store = WindowStateStore(Compartment(room, CONTEXT, "window"), "op")
+    with pytest.raises(TypeError, match="give a ValueStateDescriptor"):
+        store.get_state("n")  # type: ignore[arg-type]
+    room.close()
+
+
+def test_times_and_figures_are_at_hand() -> None:
+    room, tools = lab()
+    room.timers.watermark_ms = 7
+    assert tools.get_current_watermark() == 7
+    assert tools.get_current_processing_time() == 42
+    tools.get_metric_group().counter("n").inc()
+    assert CONTEXT.metrics.counter("n").get_count() == 1
+    room.close()

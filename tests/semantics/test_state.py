@@ -1,0 +1,326 @@
+"""State, broadcast state and side outputs, a sentence at a time, in whole programs."""
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from headgate.base.errors import UserFunctionFailed
+from headgate.common import Time, Types
+from headgate.core.state.backend import Backends
+from headgate.datastream import (
+    BroadcastProcessFunction,
+    FilterFunction,
+    FlatMapFunction,
+    KeyedBroadcastProcessFunction,
+    KeyedProcessFunction,
+    MapFunction,
+    OutputTag,
+    ProcessFunction,
+    ReduceFunction,
+    RuntimeContext,
+)
+from headgate.datastream.functions import AggregateFunction
+from headgate.datastream.state import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    StateTtlConfig,
+    ValueStateDescriptor,
+)
+from tests.semantics.lab import Lab, first
+
+
+@pytest.fixture
+def backends(both_backends: Backends | None) -> Backends | None:
+    return both_backends
+
+
+RULES = MapStateDescriptor("rules", Types.STRING(), Types.INT())
+
+
+# Keyed state
+
+
+class Gather(AggregateFunction[Any, Any, Any]):
+    """Changes its accumulator in place."""
+
+    def create_accumulator(self) -> list[Any]:
+        return []
+
+    def add(self, value: Any, accumulator: list[Any]) -> list[Any]:
+        accumulator.append(value)
+        return accumulator
+
+    def get_result(self, accumulator: list[Any]) -> Any:
+        return accumulator
+
+    def merge(self, acc_a: list[Any], acc_b: list[Any]) -> list[Any]:
+        return acc_a + acc_b
+
+
+class Everything(KeyedProcessFunction[Any, Any, Any]):
+    """All kinds of state, looked at before and after they are filled."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.value = runtime_context.get_state(ValueStateDescriptor("v", Types.INT()))
+        self.list = runtime_context.get_list_state(ListStateDescriptor("l", Types.INT()))
+        self.map = runtime_context.get_map_state(
+            MapStateDescriptor("m", Types.STRING(), Types.INT())
+        )
+        self.reduced = runtime_context.get_reducing_state(
+            ReducingStateDescriptor("r", lambda one, two: one + two, Types.INT())
+        )
+        self.folded = runtime_context.get_aggregating_state(
+            AggregatingStateDescriptor("a", Gather(), Types.PICKLED_BYTE_ARRAY())
+        )
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
+        yield value[0], self.held()
+        self.value.update(value[1])
+        self.list.add(value[1])
+        self.map.put_all({"x": value[1], "gone": 0})
+        self.map["y"] = value[1]
+        del self.map["gone"]
+        self.reduced.add(value[1])
+        self.folded.add(value[1])
+        if value[1] < 0:
+            for state in (self.value, self.list, self.map, self.reduced, self.folded):
+                state.clear()
+
+    def held(self) -> tuple[Any, ...]:
+        items = sorted(self.map.items())
+        found = self.map.get("x"), self.map["gone"], "x" in self.map, "gone" in self.map
+        folded = self.folded.get()
+        return (
+            self.value.value(),
+            list(self.list.get()),
+            items,
+            found,
+            self.reduced.get(),
+            None if folded is None else list(folded),
+        )
+
+
+def test_empty_state_is_none_or_empty_and_each_key_has_its_own(lab: Lab) -> None:
+    records = lab.read(("a", 1), ("b", 5), ("a", 2), ("a", 3), ("a", -1), ("a", 9))
+    found = lab.run(records.key_by(first).process(Everything()))
+    empty = (None, [], [], (None, None, False, False), None, None)
+    assert [held for key, held in found if key == "b"] == [empty]
+    assert [held for key, held in found if key == "a"] == [
+        empty,
+        (1, [1], [("x", 1), ("y", 1)], (1, None, True, False), 1, [1]),
+        (2, [1, 2], [("x", 2), ("y", 2)], (2, None, True, False), 3, [1, 2]),
+        (3, [1, 2, 3], [("x", 3), ("y", 3)], (3, None, True, False), 6, [1, 2, 3]),
+        empty,
+    ]
+
+
+class Nothing(KeyedProcessFunction[Any, Any, Any]):
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.INT()))
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> None:
+        self.count.update(None)
+
+
+def test_typed_state_refuses_none_and_says_what_to_do(lab: Lab) -> None:
+    stream = lab.read(("a", 1)).key_by(first).process(Nothing()).name("mine")
+    with pytest.raises(UserFunctionFailed, match=r"'mine' failed: .*'count'.*call clear\(\)"):
+        lab.run(stream)
+
+
+class Stateful:
+    """Asks for state in open; counts the records of a key."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.INT()))
+
+    def counted(self) -> int:
+        count = (self.count.value() or 0) + 1
+        self.count.update(count)
+        return int(count)
+
+
+class CountMap(Stateful, MapFunction[Any, Any]):
+    def map(self, value: Any) -> Any:
+        return value[0], self.counted()
+
+
+class CountFlatMap(Stateful, FlatMapFunction[Any, Any]):
+    def flat_map(self, value: Any) -> Iterator[Any]:
+        yield value[0], self.counted()
+
+
+class FirstTwo(Stateful, FilterFunction[Any]):
+    def filter(self, value: Any) -> bool:
+        return self.counted() <= 2
+
+
+class AddThrice(Stateful, ReduceFunction[Any]):
+    def reduce(self, value1: Any, value2: Any) -> Any:
+        return (value1[0], value1[1] + value2[1]) if self.counted() <= 3 else value1
+
+
+def test_map_filter_flat_map_and_reduce_on_a_keyed_stream_have_keyed_state(lab: Lab) -> None:
+    keyed = lab.read(*((key, 1) for _ in range(5) for key in "ab")).key_by(first)
+    mapped, flat, filtered, reduced = lab.run(
+        keyed.map(CountMap()),
+        keyed.flat_map(CountFlatMap()),
+        keyed.filter(FirstTwo()),
+        keyed.reduce(AddThrice()),
+    )
+    assert sorted(mapped) == sorted(flat) == [(key, n) for key in "ab" for n in range(1, 6)]
+    assert Counter(filtered) == {("a", 1): 2, ("b", 1): 2}
+    assert sorted(reduced) == sorted((key, n) for key in "ab" for n in (1, 2, 3, 4, 4))
+
+
+@pytest.mark.parametrize("function", [CountMap(), CountFlatMap(), FirstTwo()])
+def test_without_keys_there_is_no_state_and_the_error_names_the_operator(
+    lab: Lab, function: Any
+) -> None:
+    methods = {CountMap: "map", CountFlatMap: "flat_map", FirstTwo: "filter"}
+    stream = getattr(lab.read(("a", 1)), methods[type(function)])(function).name("mine")
+    with pytest.raises(
+        UserFunctionFailed,
+        match=r"'mine' failed in open\(\): .*'count'.* only accessible by functions executed on a "
+        r"KeyedStream; call key_by\(\)",
+    ):
+        lab.run(stream)
+
+
+class Timer(ProcessFunction[Any, Any]):
+    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> None:
+        ctx.timer_service().register_event_time_timer(1)
+
+
+def test_without_keys_there_are_no_timers_and_the_error_names_the_operator(lab: Lab) -> None:
+    with pytest.raises(UserFunctionFailed, match=r"'mine' failed: .*timers .*call key_by\(\)"):
+        lab.run(lab.read(1).process(Timer()).name("mine"))
+
+
+class Forgetful(KeyedProcessFunction[Any, Any, Any]):
+    """The same in state that lives for a millisecond and in state that lives for an hour."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.states = []
+        for name, lives in (("short", Time.milliseconds(1)), ("long", Time.hours(1))):
+            value, items = ValueStateDescriptor(name, Types.INT()), MapStateDescriptor(f"{name} m")
+            for descriptor in (value, items):
+                descriptor.enable_time_to_live(StateTtlConfig.new_builder(lives).build())
+            self.states.append(
+                (runtime_context.get_state(value), runtime_context.get_map_state(items))
+            )
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
+        time.sleep(0.02)
+        for number, items in self.states:
+            yield value[1], number.value(), sorted(items.keys())
+            number.update(value[1])
+            items.put(value[1], True)
+
+
+def test_state_with_a_time_to_live_is_forgotten_by_the_clock(lab: Lab) -> None:
+    """Event time stands still meanwhile."""
+    records = lab.read(("k", 1), ("k", 2), ("k", 3))
+    assert lab.run(records.key_by(first).process(Forgetful())) == [
+        (1, None, []),
+        (1, None, []),
+        (2, None, []),
+        (2, 1, [1]),
+        (3, None, []),
+        (3, 2, [1, 2]),
+    ]
+
+
+# Broadcast state
+
+
+class Rules(KeyedBroadcastProcessFunction[Any, Any, Any, Any]):
+    """Tells at a timer what was seen of the key, and the rules of that moment."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.seen = runtime_context.get_list_state(ListStateDescriptor("seen"))
+        self.task = runtime_context.get_index_of_this_subtask()
+
+    def process_element(self, value: Any, ctx: Any) -> None:
+        assert not hasattr(ctx.get_broadcast_state(RULES), "put")
+        self.seen.add(value[1])
+        ctx.timer_service().register_event_time_timer(1000)
+
+    def process_broadcast_element(self, value: Any, ctx: Any) -> Iterator[Any]:
+        rules = ctx.get_broadcast_state(RULES)
+        if value[2] is None:
+            rules.remove(value[0])
+        else:
+            rules.put(value[0], value[2])
+        yield "rule", self.task, value[0]
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Iterator[Any]:
+        rules = dict(ctx.get_broadcast_state(RULES).items())
+        yield "key", ctx.get_current_key(), sorted(self.seen.get()), rules
+
+
+def test_rules_that_change_reach_every_task_and_timers_of_the_keyed_side_read_them(
+    lab: Lab,
+) -> None:
+    lab.env.set_parallelism(3)
+    changes = lab.timed([("x", 1, 1), ("y", 2, 2), ("x", 3, 3), ("y", 4, None)])
+    rules = changes.set_parallelism(1).broadcast(RULES)  # in order
+    records = lab.timed((key, n) for n in range(4) for key in "abc").key_by(first)
+    found = lab.run(records.connect(rules).process(Rules()))
+    told = Counter(one for one in found if one[0] == "rule")
+    assert told == {("rule", task, name): 2 for task in range(3) for name in "xy"}
+    keys = sorted(one for one in found if one[0] == "key")
+    assert keys == [("key", key, [0, 1, 2, 3], {"x": 3}) for key in "abc"]
+
+
+class Meddling(BroadcastProcessFunction[Any, Any, Any]):
+    def process_element(self, value: Any, ctx: Any) -> None:
+        ctx.get_broadcast_state(RULES).put("a", 1)
+
+    def process_broadcast_element(self, value: Any, ctx: Any) -> None:
+        """Nothing is to be remembered."""
+
+
+def test_the_normal_side_cannot_change_broadcast_state_and_learns_where_to(lab: Lab) -> None:
+    stream = lab.read(1).connect(lab.read(1).broadcast(RULES)).process(Meddling()).name("mine")
+    with pytest.raises(
+        UserFunctionFailed,
+        match="'mine' failed: .*has no put .*'rules' can only be read here; change it in process_b",
+    ):
+        lab.run(stream)
+
+
+# Side outputs
+
+
+class Apart(KeyedProcessFunction[Any, Any, Any]):
+    """Odd numbers to the side, timers too; the main output is what is left."""
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
+        ctx.timer_service().register_event_time_timer(value[1])
+        yield (OutputTag("odd"), value[1]) if value[1] % 2 else value[1]
+
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[Any]:
+        yield OutputTag("odd"), f"at {timestamp}"
+
+
+def test_an_equal_new_tag_reads_a_side_output_and_the_same_tag_elsewhere_is_another_stream(
+    lab: Lab,
+) -> None:
+    one = lab.read(("a", 1), ("a", 2)).key_by(first).process(Apart())
+    two = lab.read(("a", 3)).key_by(first).process(Apart())
+    main, side, other = lab.run(
+        one, one.get_side_output(OutputTag("odd")), two.get_side_output(OutputTag("odd"))
+    )
+    assert main == [2]
+    assert sorted(map(str, side)) == ["1", "at 1", "at 2"]
+    assert sorted(map(str, other)) == ["3", "at 3"]
+
+
+def test_a_side_output_that_nobody_reads_does_not_leak_into_the_main_stream(lab: Lab) -> None:
+    assert lab.run(lab.read(("a", 1), ("a", 2)).key_by(first).process(Apart())) == [2]
