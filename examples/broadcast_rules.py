@@ -1,55 +1,71 @@
 """Rules for everyone: a small stream of rules is broadcast, so that every task knows all of them.
 
-The payments are spread over the tasks. Each task checks its share against the rules. Payments that
-come before the rules are complete are kept until they are.
+The payments are spread over the tasks. Each task checks its share against the rules, which it keeps
+as broadcast state. Payments that come before the rules are complete are kept until they are.
 """
 
 from collections.abc import Iterator
 
-from headgate import CoProcessFunction, RuntimeContext, StreamExecutionEnvironment
+from headgate import (
+    BroadcastProcessFunction,
+    MapStateDescriptor,
+    RuntimeContext,
+    StreamExecutionEnvironment,
+    Types,
+)
+from headgate.datastream.state import ReadOnlyBroadcastState
+
+Payment = tuple[int, str, int]  # number, place, amount
+Rule = tuple[str, str, int]  # name, place or any, limit
 
 COMPLETE = ("complete", "", 0)
 RULES = [("large", "", 900), ("coffee", "cafe", 20), COMPLETE]
 PAYMENTS = [(number, ["shop", "cafe", "train"][number % 3], number * 50) for number in range(1, 21)]
+BY_NAME = MapStateDescriptor("rules", Types.STRING(), Types.PICKLED_BYTE_ARRAY())
 
 
-class Check(CoProcessFunction):
-    """The first input are payments, the second one rules."""
+class Check(BroadcastProcessFunction):
+    """Payments read the state, rules write it: in every task the same."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        self.rules: list[tuple[str, str, int]] = []
-        self.waiting: list[tuple[int, str, int]] | None = []
+        self.waiting: list[Payment] = []  # belongs to the task; a stream without keys has no state
 
-    def process_element1(
-        self, payment: tuple[int, str, int], ctx: CoProcessFunction.Context
+    def process_element(
+        self, value: Payment, ctx: BroadcastProcessFunction.ReadOnlyContext
     ) -> Iterator[tuple[int, str]]:
-        if self.waiting is not None:
-            self.waiting.append(payment)
-            return
-        number, place, amount = payment
-        for name, where, limit in self.rules:
-            if where in ("", place) and amount > limit:
-                yield number, name
+        rules = ctx.get_broadcast_state(BY_NAME)
+        if "complete" in rules:
+            yield from alarms(value, rules)
+        else:
+            self.waiting.append(value)
 
-    def process_element2(
-        self, rule: tuple[str, str, int], ctx: CoProcessFunction.Context
+    def process_broadcast_element(
+        self, value: Rule, ctx: BroadcastProcessFunction.Context
     ) -> Iterator[tuple[int, str]]:
-        if rule != COMPLETE:
-            self.rules.append(rule)
-        elif self.waiting is not None:
-            waiting, self.waiting = self.waiting, None
-            for payment in waiting:
-                yield from self.process_element1(payment, ctx)
+        rules = ctx.get_broadcast_state(BY_NAME)
+        rules.put(value[0], value)
+        if value == COMPLETE:
+            for payment in self.waiting:
+                yield from alarms(payment, rules)
+            self.waiting.clear()
+
+
+def alarms(payment: Payment, rules: ReadOnlyBroadcastState[str, Rule]) -> Iterator[tuple[int, str]]:
+    number, place, amount = payment
+    for rule in rules.values():
+        name, where, limit = rule
+        if rule != COMPLETE and where in ("", place) and amount > limit:
+            yield number, name
 
 
 def main() -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
     env.set_parallelism(2)
     payments = env.from_collection(PAYMENTS).rebalance()
-    rules = env.from_collection(RULES).broadcast()
+    rules = env.from_collection(RULES).broadcast(BY_NAME)
 
-    alarms = payments.connect(rules).process(Check()).name("check")
-    with alarms.execute_and_collect("rules") as results:
+    checked = payments.connect(rules).process(Check()).name("check")
+    with checked.execute_and_collect("rules") as results:
         for number, rule in sorted(results):
             print(f"payment {number}: {rule}")
 

@@ -6,34 +6,42 @@ first does not matter: an order whose rate is not known yet is kept until it is.
 
 from collections.abc import Iterator
 
-from headgate import KeyedCoProcessFunction, RuntimeContext, StreamExecutionEnvironment
+from headgate import (
+    KeyedCoProcessFunction,
+    ListStateDescriptor,
+    RuntimeContext,
+    StreamExecutionEnvironment,
+    ValueStateDescriptor,
+)
 
 ORDERS = [("bread", "EUR", 4.0), ("tea", "GBP", 3.0), ("rice", "JPY", 500.0), ("jam", "EUR", 6.0)]
 RATES = [("JPY", 0.0065), ("EUR", 1.1), ("GBP", 1.3)]
 
 
 class Convert(KeyedCoProcessFunction):
-    """Keeps what it knows in plain attributes; they belong to the task, so they are kept by key."""
+    """The key is the currency: its rate, and the orders that wait for it, are in the state."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        self.rates: dict[str, float] = {}
-        self.waiting: dict[str, list[tuple[str, float]]] = {}
+        self.rate = runtime_context.get_state(ValueStateDescriptor("rate"))
+        self.waiting = runtime_context.get_list_state(ListStateDescriptor("waiting"))
 
     def process_element1(
         self, order: tuple[str, str, float], ctx: KeyedCoProcessFunction.Context
     ) -> Iterator[tuple[str, float]]:
-        what, currency, amount = order
-        if currency in self.rates:
-            yield what, round(amount * self.rates[currency], 2)
+        what, _, amount = order
+        rate = self.rate.value()
+        if rate is None:
+            self.waiting.add((what, amount))
         else:
-            self.waiting.setdefault(currency, []).append((what, amount))
+            yield what, round(amount * rate, 2)
 
     def process_element2(
         self, rate: tuple[str, float], ctx: KeyedCoProcessFunction.Context
     ) -> Iterator[tuple[str, float]]:
-        currency, self.rates[currency] = rate[0], rate[1]
-        for what, amount in self.waiting.pop(currency, []):
-            yield what, round(amount * self.rates[currency], 2)
+        self.rate.update(rate[1])
+        for what, amount in self.waiting.get():
+            yield what, round(amount * rate[1], 2)
+        self.waiting.clear()
 
 
 def main() -> None:

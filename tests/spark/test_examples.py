@@ -38,6 +38,29 @@ payment 20: large
 harbour: 24 measurements, 12.0 degrees at most
 hill: 24 measurements, 9.0 degrees at most
 """,
+    "windows": """\
+minute 0: harbour 12.5
+minute 0: hill 8.0
+minute 1: harbour 13.5
+minute 1: hill 9.5
+minute 3: hill 9.0
+too late: ('harbour', 20, 30.0)
+""",
+    "state_and_timers": """\
+minute 15: Ada has left
+minute 20: Bert was logged out
+minute 50: Bert was logged out
+""",
+    "joins": """\
+interval: Ada paid bread after 3 minutes
+interval: Ada paid jam after 14 minutes
+interval: Bert paid tea after 4 minutes
+window: Ada paid bread by card
+""",
+    "async_lookup": "".join(
+        f"{number:2} {'nobody knows' if number == 13 else f'capital {number}'}\n"
+        for number in range(1, 21)
+    ),
 }
 SIDE_OUTPUTS = [
     "broken> ''",

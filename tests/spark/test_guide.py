@@ -20,7 +20,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parent.parent.parent
-PAGES = ("docs/guide.md", "docs/coming-from-pyflink.md")
+PAGES = (
+    "docs/guide.md",
+    "docs/event-time.md",
+    "docs/state-and-timers.md",
+    "docs/windows.md",
+    "docs/two-streams.md",
+    "docs/async-io.md",
+    "docs/types.md",
+    "docs/batch.md",
+    "docs/coming-from-pyflink.md",
+)
 BLOCK = re.compile(r"^```(python|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
