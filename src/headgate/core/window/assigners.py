@@ -22,6 +22,8 @@ from headgate.core.window.window import GlobalWindow, MergeCallback, TimeWindow,
 
 T = TypeVar("T")
 W = TypeVar("W", bound=Window)
+_TUMBLING = TypeVar("_TUMBLING", bound="_Tumbling[Record]")
+_SLIDING = TypeVar("_SLIDING", bound="_Sliding[Record]")
 
 
 class AssignerContext(Protocol):
@@ -66,25 +68,8 @@ class MergingWindowAssigner(WindowAssigner[T, W]):
         """Tell the callback of each group of windows that shall become one."""
 
 
-class TumblingEventTimeWindows(WindowAssigner[T, TimeWindow]):
-    """Windows of one size, side by side; by the records' timestamps."""
-
-    def __init__(self, size: int, offset: int = 0) -> None:
-        _check_offset(type(self).__name__, "size", size, offset)
-        self.size_ms = size
-        self.offset_ms = offset
-
-    @staticmethod
-    def of(size: object, offset: object = None) -> "TumblingEventTimeWindows[Record]":
-        """``TumblingEventTimeWindows.of(Time.minutes(1))``"""
-        caller = "TumblingEventTimeWindows.of()"
-        return TumblingEventTimeWindows(positive_ms(size, caller), _offset(offset, caller))
-
-    def assign_windows(
-        self, element: T, timestamp: int, context: AssignerContext
-    ) -> Collection[TimeWindow]:
-        start = timestamp - (timestamp - self.offset_ms) % self.size_ms
-        return [TimeWindow(start, start + self.size_ms)]
+class ByTimestamp(Generic[T]):
+    """For windows in event time: a record's moment is its timestamp."""
 
     def get_default_trigger(self, env: object) -> Trigger[T, TimeWindow]:
         return EventTimeTrigger()
@@ -92,42 +77,65 @@ class TumblingEventTimeWindows(WindowAssigner[T, TimeWindow]):
     def is_event_time(self) -> bool:
         return True
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.size_ms}, {self.offset_ms})"
+    def moment(self, timestamp: int, context: AssignerContext) -> int:
+        return timestamp
 
 
-class TumblingProcessingTimeWindows(WindowAssigner[T, TimeWindow]):
-    """The same by the clock."""
+class ByClock(Generic[T]):
+    """For windows in processing time: a record's moment is when it comes."""
+
+    def get_default_trigger(self, env: object) -> Trigger[T, TimeWindow]:
+        return ProcessingTimeTrigger()
+
+    def is_event_time(self) -> bool:
+        return False
+
+    def moment(self, timestamp: int, context: AssignerContext) -> int:
+        return context.get_current_processing_time()
+
+
+class _Tumbling(WindowAssigner[T, TimeWindow]):
+    """Windows of one size, side by side."""
 
     def __init__(self, size: int, offset: int = 0) -> None:
         _check_offset(type(self).__name__, "size", size, offset)
         self.size_ms = size
         self.offset_ms = offset
 
-    @staticmethod
-    def of(size: object, offset: object = None) -> "TumblingProcessingTimeWindows[Record]":
-        caller = "TumblingProcessingTimeWindows.of()"
-        return TumblingProcessingTimeWindows(positive_ms(size, caller), _offset(offset, caller))
+    @classmethod
+    def of(cls: type[_TUMBLING], size: object, offset: object = None) -> _TUMBLING:
+        """With spans of time: ``.of(Time.minutes(1))``"""
+        caller = f"{cls.__name__}.of()"
+        return cls(positive_ms(size, caller), _offset(offset, caller))
+
+    @abstractmethod
+    def moment(self, timestamp: int, context: AssignerContext) -> int:
+        """When a record is."""
 
     def assign_windows(
         self, element: T, timestamp: int, context: AssignerContext
     ) -> Collection[TimeWindow]:
-        now_ms = context.get_current_processing_time()
+        now_ms = self.moment(timestamp, context)
         start = now_ms - (now_ms - self.offset_ms) % self.size_ms
         return [TimeWindow(start, start + self.size_ms)]
 
-    def get_default_trigger(self, env: object) -> Trigger[T, TimeWindow]:
-        return ProcessingTimeTrigger()
-
-    def is_event_time(self) -> bool:
-        return False
-
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.size_ms}, {self.offset_ms})"
 
 
-class SlidingEventTimeWindows(WindowAssigner[T, TimeWindow]):
-    """Windows of one size, one beginning every ``slide``; by the records' timestamps."""
+class TumblingEventTimeWindows(ByTimestamp[T], _Tumbling[T]):
+    """Windows of one size, side by side; by the records' timestamps.
+
+    ``TumblingEventTimeWindows.of(Time.minutes(1))``
+    """
+
+
+class TumblingProcessingTimeWindows(ByClock[T], _Tumbling[T]):
+    """Windows of one size, side by side; by the clock."""
+
+
+class _Sliding(WindowAssigner[T, TimeWindow]):
+    """Windows of one size, one beginning every ``slide``."""
 
     def __init__(self, size: int, slide: int, offset: int = 0) -> None:
         _check_offset(type(self).__name__, "slide", slide, offset)
@@ -136,62 +144,35 @@ class SlidingEventTimeWindows(WindowAssigner[T, TimeWindow]):
         self.slide_ms = slide
         self.offset_ms = offset
 
-    @staticmethod
-    def of(size: object, slide: object, offset: object = None) -> "SlidingEventTimeWindows[Record]":
-        """``SlidingEventTimeWindows.of(Time.minutes(10), Time.minutes(1))``"""
-        caller = "SlidingEventTimeWindows.of()"
-        return SlidingEventTimeWindows(
-            positive_ms(size, caller), positive_ms(slide, caller), _offset(offset, caller)
-        )
+    @classmethod
+    def of(cls: type[_SLIDING], size: object, slide: object, offset: object = None) -> _SLIDING:
+        """With spans of time: ``.of(Time.minutes(10), Time.minutes(1))``"""
+        caller = f"{cls.__name__}.of()"
+        return cls(positive_ms(size, caller), positive_ms(slide, caller), _offset(offset, caller))
+
+    @abstractmethod
+    def moment(self, timestamp: int, context: AssignerContext) -> int:
+        """When a record is."""
 
     def assign_windows(
         self, element: T, timestamp: int, context: AssignerContext
     ) -> Collection[TimeWindow]:
-        return slides(timestamp, self.size_ms, self.slide_ms, self.offset_ms)
-
-    def get_default_trigger(self, env: object) -> Trigger[T, TimeWindow]:
-        return EventTimeTrigger()
-
-    def is_event_time(self) -> bool:
-        return True
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.size_ms}, {self.slide_ms}, {self.offset_ms})"
-
-
-class SlidingProcessingTimeWindows(WindowAssigner[T, TimeWindow]):
-    """The same by the clock."""
-
-    def __init__(self, size: int, slide: int, offset: int = 0) -> None:
-        _check_offset(type(self).__name__, "slide", slide, offset)
-        _check_positive(type(self).__name__, "size", size)
-        self.size_ms = size
-        self.slide_ms = slide
-        self.offset_ms = offset
-
-    @staticmethod
-    def of(
-        size: object, slide: object, offset: object = None
-    ) -> "SlidingProcessingTimeWindows[Record]":
-        caller = "SlidingProcessingTimeWindows.of()"
-        return SlidingProcessingTimeWindows(
-            positive_ms(size, caller), positive_ms(slide, caller), _offset(offset, caller)
-        )
-
-    def assign_windows(
-        self, element: T, timestamp: int, context: AssignerContext
-    ) -> Collection[TimeWindow]:
-        now_ms = context.get_current_processing_time()
+        now_ms = self.moment(timestamp, context)
         return slides(now_ms, self.size_ms, self.slide_ms, self.offset_ms)
 
-    def get_default_trigger(self, env: object) -> Trigger[T, TimeWindow]:
-        return ProcessingTimeTrigger()
-
-    def is_event_time(self) -> bool:
-        return False
-
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.size_ms}, {self.slide_ms}, {self.offset_ms})"
+
+
+class SlidingEventTimeWindows(ByTimestamp[T], _Sliding[T]):
+    """Windows of one size, one beginning every ``slide``; by the records' timestamps.
+
+    ``SlidingEventTimeWindows.of(Time.minutes(10), Time.minutes(1))``
+    """
+
+
+class SlidingProcessingTimeWindows(ByClock[T], _Sliding[T]):
+    """Windows of one size, one beginning every ``slide``; by the clock."""
 
 
 class GlobalWindows(WindowAssigner[T, GlobalWindow]):

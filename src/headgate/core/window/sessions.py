@@ -6,16 +6,22 @@ overlap or touch become one.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
-from headgate.core.window.assigners import AssignerContext, MergingWindowAssigner
+from headgate.core.window.assigners import (
+    AssignerContext,
+    ByClock,
+    ByTimestamp,
+    MergingWindowAssigner,
+)
 from headgate.core.window.spans import positive_ms
-from headgate.core.window.triggers import EventTimeTrigger, ProcessingTimeTrigger, Trigger
 from headgate.core.window.window import MergeCallback, TimeWindow
 
 T = TypeVar("T")
+_GAP = TypeVar("_GAP", bound="_WithGap[Record]")
+_DYNAMIC = TypeVar("_DYNAMIC", bound="_WithDynamicGap[Record]")
 
 
 class SessionWindowTimeGapExtractor(ABC):
@@ -26,8 +32,25 @@ class SessionWindowTimeGapExtractor(ABC):
         """In milliseconds, 1 or more."""
 
 
+GapOf: TypeAlias = SessionWindowTimeGapExtractor | Callable[[Record], int]
+
+
 class SessionWindows(MergingWindowAssigner[T, TimeWindow]):
     """Base of the four kinds."""
+
+    @abstractmethod
+    def moment(self, timestamp: int, context: AssignerContext) -> int:
+        """When a record is."""
+
+    @abstractmethod
+    def gap_of(self, element: T) -> int:
+        """How long the gap behind a record may be."""
+
+    def assign_windows(
+        self, element: T, timestamp: int, context: AssignerContext
+    ) -> Collection[TimeWindow]:
+        start = self.moment(timestamp, context)
+        return [TimeWindow(start, start + self.gap_of(element))]
 
     def merge_windows(
         self, windows: Iterable[TimeWindow], callback: MergeCallback[TimeWindow]
@@ -35,71 +58,69 @@ class SessionWindows(MergingWindowAssigner[T, TimeWindow]):
         TimeWindow.merge_windows(windows, callback)
 
 
-class EventTimeSessionWindows(SessionWindows[T]):
-    """Sessions with one gap; by the records' timestamps."""
+class _WithGap(SessionWindows[T]):
+    """One gap for all records."""
 
     def __init__(self, session_gap: int) -> None:
         self.gap_ms = _checked_gap(session_gap, type(self).__name__)
 
-    @staticmethod
-    def with_gap(size: object) -> "EventTimeSessionWindows[Record]":
-        """``EventTimeSessionWindows.with_gap(Time.minutes(30))``"""
-        return EventTimeSessionWindows(positive_ms(size, "EventTimeSessionWindows.with_gap()"))
+    @classmethod
+    def with_gap(cls: type[_GAP], size: object) -> _GAP:
+        """With a span of time: ``.with_gap(Time.minutes(30))``"""
+        return cls(positive_ms(size, f"{cls.__name__}.with_gap()"))
+
+    def gap_of(self, element: T) -> int:
+        return self.gap_ms
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.gap_ms})"
+
+
+class _WithDynamicGap(SessionWindows[T]):
+    """Each record brings its gap along."""
+
+    def __init__(self, session_window_time_gap_extractor: GapOf) -> None:
+        self._gaps: _Gaps[T] = _Gaps(session_window_time_gap_extractor, type(self).__name__)
+
+    @classmethod
+    def with_dynamic_gap(cls: type[_DYNAMIC], extractor: GapOf) -> _DYNAMIC:
+        """Each record says how long the gap behind it may be."""
+        return cls(extractor)
+
+    def gap_of(self, element: T) -> int:
+        return self._gaps.gap_ms(element)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+class DynamicEventTimeSessionWindows(ByTimestamp[T], _WithDynamicGap[T]):
+    """Sessions whose gap each record brings along; by the records' timestamps."""
+
+
+class DynamicProcessingTimeSessionWindows(ByClock[T], _WithDynamicGap[T]):
+    """Sessions whose gap each record brings along; by the clock."""
+
+
+class EventTimeSessionWindows(ByTimestamp[T], _WithGap[T]):
+    """Sessions with one gap; by the records' timestamps.
+
+    ``EventTimeSessionWindows.with_gap(Time.minutes(30))``
+    """
 
     @staticmethod
-    def with_dynamic_gap(
-        extractor: SessionWindowTimeGapExtractor | Callable[[Record], int],
-    ) -> "DynamicEventTimeSessionWindows[Record]":
+    def with_dynamic_gap(extractor: GapOf) -> DynamicEventTimeSessionWindows[Record]:
         """Each record says how long the gap behind it may be."""
         return DynamicEventTimeSessionWindows(extractor)
 
-    def assign_windows(
-        self, element: T, timestamp: int, context: AssignerContext
-    ) -> Collection[TimeWindow]:
-        return [TimeWindow(timestamp, timestamp + self.gap_ms)]
 
-    def get_default_trigger(self, env: object) -> Trigger[T, TimeWindow]:
-        return EventTimeTrigger()
-
-    def is_event_time(self) -> bool:
-        return True
-
-    def __repr__(self) -> str:
-        return f"EventTimeSessionWindows({self.gap_ms})"
-
-
-class ProcessingTimeSessionWindows(SessionWindows[T]):
+class ProcessingTimeSessionWindows(ByClock[T], _WithGap[T]):
     """Sessions with one gap; by the clock."""
 
-    def __init__(self, session_gap: int) -> None:
-        self.gap_ms = _checked_gap(session_gap, type(self).__name__)
-
     @staticmethod
-    def with_gap(size: object) -> "ProcessingTimeSessionWindows[Record]":
-        caller = "ProcessingTimeSessionWindows.with_gap()"
-        return ProcessingTimeSessionWindows(positive_ms(size, caller))
-
-    @staticmethod
-    def with_dynamic_gap(
-        extractor: SessionWindowTimeGapExtractor | Callable[[Record], int],
-    ) -> "DynamicProcessingTimeSessionWindows[Record]":
+    def with_dynamic_gap(extractor: GapOf) -> DynamicProcessingTimeSessionWindows[Record]:
         """Each record says how long the gap behind it may be."""
         return DynamicProcessingTimeSessionWindows(extractor)
-
-    def assign_windows(
-        self, element: T, timestamp: int, context: AssignerContext
-    ) -> Collection[TimeWindow]:
-        now_ms = context.get_current_processing_time()
-        return [TimeWindow(now_ms, now_ms + self.gap_ms)]
-
-    def get_default_trigger(self, env: object) -> Trigger[T, TimeWindow]:
-        return ProcessingTimeTrigger()
-
-    def is_event_time(self) -> bool:
-        return False
-
-    def __repr__(self) -> str:
-        return f"ProcessingTimeSessionWindows({self.gap_ms})"
 
 
 class _Gaps(Generic[T]):
@@ -122,71 +143,6 @@ class _Gaps(Generic[T]):
                 f"the gap extractor must return milliseconds from 1 on"
             )
         return gap_ms
-
-
-class DynamicEventTimeSessionWindows(SessionWindows[T]):
-    """Sessions whose gap each record brings along; by the records' timestamps."""
-
-    def __init__(
-        self,
-        session_window_time_gap_extractor: (
-            SessionWindowTimeGapExtractor | Callable[[Record], int]
-        ),
-    ) -> None:
-        self._gaps: _Gaps[T] = _Gaps(session_window_time_gap_extractor, type(self).__name__)
-
-    @staticmethod
-    def with_dynamic_gap(
-        extractor: SessionWindowTimeGapExtractor | Callable[[Record], int],
-    ) -> "DynamicEventTimeSessionWindows[Record]":
-        return DynamicEventTimeSessionWindows(extractor)
-
-    def assign_windows(
-        self, element: T, timestamp: int, context: AssignerContext
-    ) -> Collection[TimeWindow]:
-        return [TimeWindow(timestamp, timestamp + self._gaps.gap_ms(element))]
-
-    def get_default_trigger(self, env: object) -> Trigger[T, TimeWindow]:
-        return EventTimeTrigger()
-
-    def is_event_time(self) -> bool:
-        return True
-
-    def __repr__(self) -> str:
-        return "DynamicEventTimeSessionWindows()"
-
-
-class DynamicProcessingTimeSessionWindows(SessionWindows[T]):
-    """Sessions whose gap each record brings along; by the clock."""
-
-    def __init__(
-        self,
-        session_window_time_gap_extractor: (
-            SessionWindowTimeGapExtractor | Callable[[Record], int]
-        ),
-    ) -> None:
-        self._gaps: _Gaps[T] = _Gaps(session_window_time_gap_extractor, type(self).__name__)
-
-    @staticmethod
-    def with_dynamic_gap(
-        extractor: SessionWindowTimeGapExtractor | Callable[[Record], int],
-    ) -> "DynamicProcessingTimeSessionWindows[Record]":
-        return DynamicProcessingTimeSessionWindows(extractor)
-
-    def assign_windows(
-        self, element: T, timestamp: int, context: AssignerContext
-    ) -> Collection[TimeWindow]:
-        now_ms = context.get_current_processing_time()
-        return [TimeWindow(now_ms, now_ms + self._gaps.gap_ms(element))]
-
-    def get_default_trigger(self, env: object) -> Trigger[T, TimeWindow]:
-        return ProcessingTimeTrigger()
-
-    def is_event_time(self) -> bool:
-        return False
-
-    def __repr__(self) -> str:
-        return "DynamicProcessingTimeSessionWindows()"
 
 
 def _checked_gap(gap_ms: object, who: str) -> int:
