@@ -1,0 +1,46 @@
+"""Errors of checkpoints in their storage: what is wrong, where, and what to do about it.
+
+HeadgateError
+├── CheckpointError            a checkpoint or its storage …
+│   ├── CheckpointCorrupt      … holds bytes that are not those that were written
+│   ├── CheckpointMissing      … is not there, or one of its files is not
+│   └── StorageUnusable        … cannot be read or written: full, forbidden, unreachable, no folder
+└── CheckpointAbandoned        a task's part that was given up while it was written
+"""
+
+from headgate.base.errors import HeadgateError
+
+
+class CheckpointError(HeadgateError):
+    """Trouble with what is stored at ``path``."""
+
+    def __init__(self, path: str, problem: str, advice: str) -> None:
+        super().__init__(f"{path}: {problem}; {advice}")
+        self.path = path
+        self.problem = problem
+        self.advice = advice
+
+
+class CheckpointCorrupt(CheckpointError):
+    """A file is there, but cut, changed, or of something else."""
+
+    def __init__(
+        self, path: str, problem: str, advice: str = "restore from another checkpoint"
+    ) -> None:
+        super().__init__(path, problem, advice)
+
+
+class CheckpointMissing(CheckpointError):
+    """There is no checkpoint at this path, or a file that it names is gone."""
+
+
+class StorageUnusable(CheckpointError):
+    """The file system refuses, or does not answer."""
+
+
+class CheckpointAbandoned(HeadgateError):
+    """The checkpoint was given up while a task still wrote its part; nothing of it is left."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path} was given up; nothing more is written to it")
+        self.path = path

@@ -1,0 +1,167 @@
+"""Checkpoints as the driver, the task managers and the storage speak of them.
+
+A checkpoint is a folder: files with state that tasks have written, and a metadata file that the
+driver writes last. Law: what the metadata names is there, whole, and has the checksum it says; a
+folder without metadata is no checkpoint.
+"""
+
+from enum import Enum
+from typing import Final, TypeAlias
+
+import msgspec
+
+METADATA_VERSION: Final = 1
+
+
+class CheckpointKind(str, Enum):
+    """Why it is taken."""
+
+    CHECKPOINT = "checkpoint"
+    """By the clock, to recover from failures; dropped when newer ones are complete."""
+    SAVEPOINT = "savepoint"
+    """By a person, to keep; always aligned and self-contained."""
+
+
+class Stop(str, Enum):
+    """What sources do after the barrier of a savepoint."""
+
+    NO = "go on"
+    SUSPEND = "end the job here, as if it had been cut"
+    DRAIN = "end event time first, so that all windows and timers fire, then end the job"
+
+    @property
+    def ends(self) -> bool:
+        """Whether the job ends with the savepoint."""
+        return self is not Stop.NO
+
+
+class CheckpointOptions(msgspec.Struct, frozen=True):
+    """How one is to be taken; told to the tasks that begin it, and by barriers to the others."""
+
+    triggered_ms: int
+    """Milliseconds since 1970."""
+    kind: CheckpointKind = CheckpointKind.CHECKPOINT
+    stop: Stop = Stop.NO
+    exactly_once: bool = True
+    """False: channels are not blocked, so that some records may count twice after a failure."""
+    overtake_after_ms: int | None = None
+    """When barriers begin to overtake records; 0: at once; None: never."""
+    directory: str = ""
+    """Of a savepoint, its own; empty: the job's folder for checkpoints."""
+
+
+class Piece(msgspec.Struct, frozen=True, array_like=True):
+    """A range of a file of the checkpoint, or a few bytes that travel along."""
+
+    path: str
+    """Relative to the job's checkpoint folder; empty: ``inline`` holds the bytes."""
+    offset: int
+    length: int
+    crc: int
+    """crc32 of the bytes."""
+    inline: bytes = b""
+
+
+class OperatorState(msgspec.Struct, frozen=True):
+    """What one operator of one task has left."""
+
+    uid: str
+    name: str
+    keyed: dict[int, Piece] = msgspec.field(default_factory=dict)
+    """By key group."""
+    plain: Piece | None = None
+    """Lists and broadcast maps that belong to the task (OperatorStateStore)."""
+    source: Piece | None = None
+    """Splits of a source with their positions."""
+    sink: Piece | None = None
+    """What a sink has prepared and not committed."""
+    files: tuple[Piece, ...] = ()
+    """Whole files of a database, shared by several checkpoints."""
+    plain_is_own: bool = False
+    """``plain`` has no union lists: with the same parallelism a task needs its own alone."""
+
+
+class ChannelState(msgspec.Struct, frozen=True, array_like=True):
+    """Buffers in flight of one channel of a gate (input) or subpartition (output)."""
+
+    is_input: bool
+    index: int
+    """Of the gate or the partition."""
+    channel: int
+    """Of the channel or the subpartition."""
+    pieces: tuple[Piece, ...] = ()
+
+
+class TaskState(msgspec.Struct, frozen=True):
+    """What one task has left; operators in the order of its chain."""
+
+    task: str
+    vertex: int
+    subtask: int
+    parallelism: int
+    max_parallelism: int
+    operators: tuple[OperatorState, ...] = ()
+    channels: tuple[ChannelState, ...] = ()
+    finished: bool = False
+    """It had finished before; nothing of it is to be run again."""
+
+
+class CheckpointFigures(msgspec.Struct, frozen=True):
+    """How long a task's part took, and how much it was."""
+
+    align_ms: float = 0.0
+    sync_ms: float = 0.0
+    async_ms: float = 0.0
+    state_bytes: int = 0
+    in_flight_bytes: int = 0
+    unaligned: bool = False
+
+
+class EdgeShape(msgspec.Struct, frozen=True, array_like=True):
+    """How two vertices were joined: which partition of the one is which gate of the other."""
+
+    source: int
+    output: int
+    target: int
+    gate: int
+    ship: str
+    pointwise: bool
+    tag: str | None = None
+    """Of a side output."""
+
+
+class Metadata(msgspec.Struct, frozen=True):
+    """The metadata file: everything that is needed to go on from here."""
+
+    version: int
+    checkpoint: int
+    kind: CheckpointKind
+    job: str
+    name: str
+    """Of the job, as people call it."""
+    triggered_ms: int
+    completed_ms: int
+    tasks: tuple[TaskState, ...]
+    unaligned: bool = False
+    edges: tuple[EdgeShape, ...] = ()
+    """What channels stand for."""
+
+    @property
+    def state_bytes(self) -> int:
+        """Of all pieces."""
+        return sum(piece.length for task in self.tasks for piece in pieces_of(task))
+
+
+Pieces: TypeAlias = list[Piece]
+
+
+def pieces_of(task: TaskState) -> Pieces:
+    """All pieces of a task."""
+    found: Pieces = []
+    for operator in task.operators:
+        found += operator.keyed.values()
+        found += [one for one in (operator.plain, operator.source, operator.sink) if one]
+        found += operator.files
+    for channel in task.channels:
+        found += channel.pieces
+    return found

@@ -1,0 +1,92 @@
+"""Errors of a job that is to go on from a checkpoint, and cannot.
+
+HeadgateError
+└── RestoreRefused            a checkpoint does not fit the program …
+    ├── ProgramDiffers        … none of its operators is there
+    ├── StateUnclaimed        … an operator with state is gone
+    ├── KeyGroupsDiffer       … an operator has another maximum parallelism
+    ├── ChannelsDiffer        … records in flight have no way to their readers
+    ├── FinishedAlready       … an operator had finished, and is to get input again
+    └── CheckpointUnsound     … its metadata contradicts itself
+"""
+
+from headgate.base.errors import HeadgateError
+
+
+class RestoreRefused(HeadgateError):
+    """The job cannot go on from this checkpoint as it is written now."""
+
+    def __init__(self, checkpoint: int, problem: str) -> None:
+        super().__init__(f"the job cannot go on from checkpoint {checkpoint}: {problem}")
+        self.checkpoint = checkpoint
+        self.problem = problem
+
+
+class ProgramDiffers(RestoreRefused):
+    """The checkpoint is of another program, or all uids have changed."""
+
+    def __init__(self, checkpoint: int, job: str) -> None:
+        super().__init__(
+            checkpoint,
+            f"it is of job {job!r} and has state of none of this program's operators; give the "
+            f"path of a checkpoint of this program, or give the operators the uids they had",
+        )
+        self.job = job
+
+
+class StateUnclaimed(RestoreRefused):
+    """Operators that have left state are not in the program."""
+
+    def __init__(self, checkpoint: int, operators: tuple[str, ...]) -> None:
+        super().__init__(
+            checkpoint,
+            f"it has state of {', '.join(operators)}, which this program does not have; give the "
+            f"operator its old uid, or set execution.state-recovery.ignore-unclaimed-state to true "
+            f"to leave that state behind",
+        )
+        self.operators = operators
+
+
+class KeyGroupsDiffer(RestoreRefused):
+    """Keyed state is cut into another number of groups."""
+
+    def __init__(self, checkpoint: int, operator: str, had: int, has: int) -> None:
+        super().__init__(
+            checkpoint,
+            f"operator {operator!r} had a maximum parallelism of {had} and has {has}; "
+            f"call set_max_parallelism({had})",
+        )
+        self.operator = operator
+        self.had = had
+        self.has = has
+
+
+class ChannelsDiffer(RestoreRefused):
+    """The checkpoint was unaligned, and its records in flight fit into no channel."""
+
+    def __init__(self, checkpoint: int, edge: str, problem: str) -> None:
+        super().__init__(
+            checkpoint,
+            f"it holds records in flight {edge}, and {problem}; take a savepoint with the old "
+            f"program and go on from that, or leave the two operators as they were",
+        )
+        self.edge = edge
+
+
+class FinishedAlready(RestoreRefused):
+    """What has finished gets no more input, so nothing that runs may stand before it."""
+
+    def __init__(self, checkpoint: int, operator: str, problem: str) -> None:
+        super().__init__(
+            checkpoint,
+            f"operator {operator!r} had finished there, and {problem}; go on from an earlier "
+            f"checkpoint, or leave what stands before it as it was",
+        )
+        self.operator = operator
+
+
+class CheckpointUnsound(RestoreRefused):
+    """What the metadata says cannot be."""
+
+    def __init__(self, checkpoint: int, problem: str) -> None:
+        super().__init__(checkpoint, f"{problem}; go on from another checkpoint")

@@ -1,0 +1,134 @@
+"""``headgate checkpoints PATH``: which checkpoints and savepoints are there, and are they whole?
+
+A line for each: complete ones are read and compared with their checksums, unless told not to.
+Exit code 0: nothing is wrong, 1: one is damaged, or the path cannot be read.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from headgate.cli.ending import FAILED
+
+if TYPE_CHECKING:  # it loads pyarrow, which other commands do without
+    from headgate.host.checkpoint_storage import Found
+
+WHOLE: Final = "ok"
+FILES_THERE: Final = "files there"
+DAMAGED: Final = "damaged"
+UNFINISHED: Final = "unfinished"
+_COLOURS: Final = {WHOLE: "green", FILES_THERE: "green", DAMAGED: "red", UNFINISHED: "yellow"}
+_HEADS: Final = ("id", "kind", "job", "name", "completed", "size", "tasks", "state", "path")
+_KIB: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What is told about one checkpoint."""
+
+    path: str
+    state: str
+    checkpoint: int | None = None
+    kind: str = ""
+    job: str = ""
+    name: str = ""
+    completed_ms: int | None = None
+    state_bytes: int | None = None
+    files: int | None = None
+    tasks: int | None = None
+    unaligned: bool = False
+    problems: tuple[str, ...] = field(default=())
+
+
+@click.command()
+@click.argument("path")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--no-verify", is_flag=True, help="Look for the files, but do not read them.")
+def checkpoints(path: str, as_json: bool, no_verify: bool) -> int:
+    """List and check the checkpoints and savepoints at PATH and below.
+
+    PATH is a folder of checkpoints, of a job, of one checkpoint or savepoint, or its metadata file;
+    on this machine, or a URI such as s3://bucket/folder.
+    """
+    from headgate.host.checkpoint_storage import find_checkpoints
+
+    lines = [describe(found, deep=not no_verify) for found in find_checkpoints(path)]
+    if as_json:
+        click.echo(json.dumps({"path": path, "checkpoints": [asdict(line) for line in lines]}))
+    elif not lines:
+        click.echo(f"there are no checkpoints in {path}", err=True)
+    else:
+        show(lines)
+    return FAILED if any(line.state == DAMAGED for line in lines) else 0
+
+
+def describe(found: "Found", *, deep: bool) -> Line:
+    """Read as much of it as is asked for; raises StorageUnusable."""
+    from headgate.host.checkpoint_reader import verify
+
+    metadata = found.metadata
+    if metadata is None:
+        state = DAMAGED if found.problem else UNFINISHED
+        problems = (found.problem,) if found.problem else ()
+        return Line(found.place.shown, state, found.checkpoint, problems=problems)
+    verdict = verify(found.place, metadata, deep=deep)
+    whole = WHOLE if deep else FILES_THERE
+    return Line(
+        found.place.shown,
+        whole if verdict.is_whole else DAMAGED,
+        metadata.checkpoint,
+        metadata.kind.value,
+        metadata.job,
+        metadata.name,
+        metadata.completed_ms,
+        verdict.state_bytes,
+        verdict.files,
+        len(metadata.tasks),
+        metadata.unaligned,
+        verdict.problems,
+    )
+
+
+def show(lines: Sequence[Line]) -> None:
+    """A table for people; what is wrong stands below its line."""
+    rows = [_HEADS, *map(_cells, lines)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADS))]
+    for row, line in zip(rows, [None, *lines], strict=True):
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        if line is not None:
+            cells[_HEADS.index("state")] = click.style(
+                cells[_HEADS.index("state")], fg=_COLOURS[line.state]
+            )
+        click.echo("  ".join(cells).rstrip())
+        for problem in line.problems if line else ():
+            click.echo(f"    {problem}")
+
+
+def _cells(line: Line) -> tuple[str, ...]:
+    return (
+        "-" if line.checkpoint is None else str(line.checkpoint),
+        line.kind or "-",
+        line.job or "-",
+        line.name or "-",
+        "-" if line.completed_ms is None else _time(line.completed_ms),
+        "-" if line.state_bytes is None else _size(line.state_bytes),
+        "-" if line.tasks is None else str(line.tasks),
+        line.state,
+        line.path,
+    )
+
+
+def _time(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, timezone.utc).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < _KIB:
+            return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
+        count /= _KIB
+    return f"{count:.1f} TiB"

@@ -1,0 +1,68 @@
+"""The checkpoints that a job has, over all its attempts, and which of them are kept.
+
+Law: numbers only grow; of complete checkpoints the newest are kept, savepoints are their owner's
+and never dropped. ``latest`` is where a failed job goes on: the newest complete checkpoint, or the
+savepoint that it was started from or stopped with, if that is newer.
+"""
+
+from collections.abc import Iterable
+
+from headgate.base.checkpoint_settings import Retention
+from headgate.base.checkpoints import Metadata
+from headgate.control.checkpoint_effects import Drop, Store
+from headgate.control.life import JobState
+
+
+class CheckpointHistory:
+    """Lives as long as the job; each run's coordinator enters what it has completed."""
+
+    def __init__(
+        self, retained: int = 1, found: Iterable[Metadata] = (), origin: Store | None = None
+    ) -> None:
+        """``found``: complete checkpoints of the job that there are already; ``origin``: the one
+        that the job is told to start from.
+        """
+        assert retained >= 1, f"{retained} checkpoints are to be kept"
+        self._retained = retained
+        self.complete = sorted(found, key=lambda metadata: metadata.checkpoint)
+        newest = Store(self.complete[-1]) if self.complete else None
+        self.latest = origin or newest
+        starts = [one.metadata.checkpoint for one in (origin, newest) if one is not None]
+        self._next = max(starts, default=0) + 1
+
+    @property
+    def next_id(self) -> int:
+        """Of the checkpoint to come."""
+        return self._next
+
+    def new_id(self) -> int:
+        """A number that no checkpoint of the job had before."""
+        self._next += 1
+        return self._next - 1
+
+    def completed(self, metadata: Metadata) -> list[Drop]:
+        """One more is stored; what is too old now, perhaps itself."""
+        if self.latest is not None and metadata.checkpoint < self.latest.metadata.checkpoint:
+            return [Drop(metadata)]
+        self.complete.append(metadata)
+        self.latest = Store(metadata)
+        old = self.complete[: -self._retained]
+        del self.complete[: -self._retained]
+        return [Drop(one) for one in old]
+
+    def stopped_with(self, savepoint: Store) -> None:
+        """The job ends with this savepoint: what its sinks have prepared is committed."""
+        self.latest = savepoint
+
+    def job_ended(self, state: JobState, retention: Retention) -> list[Drop]:
+        """The job is over for good; what nobody needs any more.
+
+        A job that has failed keeps its checkpoints in any case.
+        """
+        assert state.has_ended, f"the job is {state.value}"
+        keeps_cancelled = retention is Retention.RETAIN_ON_CANCELLATION
+        if state is JobState.FAILED or (state is JobState.CANCELLED and keeps_cancelled):
+            return []
+        dropped = [Drop(one) for one in self.complete]
+        self.complete.clear()
+        return dropped

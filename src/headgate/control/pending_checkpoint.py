@@ -1,0 +1,161 @@
+"""One checkpoint on its way, and the tasks that it is waited for from.
+
+Law: a task answers a checkpoint once, with its state or by having finished before; the checkpoint
+is whole when all have. A task that had finished stands behind tasks that had finished, never behind
+one that goes on.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from headgate.base.checkpoints import (
+    METADATA_VERSION,
+    CheckpointFigures,
+    CheckpointKind,
+    CheckpointOptions,
+    EdgeShape,
+    Metadata,
+    TaskState,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One task, as checkpoints see it."""
+
+    blank: TaskState
+    """What is written of it when it has finished: its operators, without state."""
+    slot: int
+    producers: tuple[str, ...] = ()
+
+    @property
+    def task(self) -> str:
+        return self.blank.task
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointedJob:
+    """The job as its metadata tell it."""
+
+    job: str
+    name: str
+    members: tuple[Member, ...]
+    edges: tuple[EdgeShape, ...] = ()
+
+
+class Team:
+    """All tasks of a run: who has finished, and where a checkpoint is to begin."""
+
+    def __init__(self, members: Sequence[Member]) -> None:
+        self.members = {member.task: member for member in members}
+        self.finished: dict[str, None] = {}
+        self._waits_for = {member.task: len(member.producers) for member in members}
+        self._consumers: dict[str, list[str]] = {task: [] for task in self.members}
+        for member in members:
+            for producer in member.producers:
+                self._consumers[producer].append(member.task)
+
+    @property
+    def all_finished(self) -> bool:
+        return len(self.finished) == len(self.members)
+
+    def task_finished(self, task: str) -> bool:
+        """Says whether that is news."""
+        if task not in self.members or task in self.finished:
+            return False
+        self.finished[task] = None
+        for consumer in self._consumers[task]:
+            self._waits_for[consumer] -= 1
+        return True
+
+    def heads(self) -> list[Member]:
+        """Tasks that go on and have nobody before them who does: sources, or what is first now."""
+        return [
+            member
+            for task, member in self.members.items()
+            if not self._waits_for[task] and task not in self.finished
+        ]
+
+
+@dataclass(slots=True)
+class Pending:
+    """A checkpoint until it is stored or given up."""
+
+    checkpoint: int
+    options: CheckpointOptions
+    began_ms: float
+    team: Team
+    states: dict[str, TaskState] = field(default_factory=dict)
+    figures: list[CheckpointFigures] = field(default_factory=list)
+    triggered: dict[str, None] = field(default_factory=dict)
+    metadata: Metadata | None = None
+    """It is whole, and being stored."""
+    subsumed: bool = False
+    """A newer one was stored first."""
+
+    def __post_init__(self) -> None:
+        for task in self.team.finished:
+            self.finished(task)
+
+    @property
+    def is_savepoint(self) -> bool:
+        return self.options.kind is CheckpointKind.SAVEPOINT
+
+    @property
+    def is_storing(self) -> bool:
+        return self.metadata is not None
+
+    @property
+    def is_whole(self) -> bool:
+        return len(self.states) == len(self.team.members)
+
+    @property
+    def missing(self) -> list[str]:
+        """Tasks that have not answered."""
+        return [task for task in self.team.members if task not in self.states]
+
+    def untold_heads(self) -> list[Member]:
+        """Where it is to be triggered and was not yet; they count as told."""
+        untold = [
+            member
+            for member in self.team.heads()
+            if member.task not in self.triggered and member.task not in self.states
+        ]
+        self.triggered.update((member.task, None) for member in untold)
+        return untold
+
+    def acked(self, state: TaskState, figures: CheckpointFigures) -> None:
+        """A task has left its state; only its first answer counts."""
+        if state.task not in self.states:
+            self.states[state.task] = state
+            self.figures.append(figures)
+
+    def finished(self, task: str) -> None:
+        """A task has finished, before this checkpoint if it has not answered yet."""
+        self.states.setdefault(task, self.team.members[task].blank)
+
+    def contradiction(self) -> str:
+        """What breaks the law; nothing if it is kept."""
+        for task, state in self.states.items():
+            if state.finished:
+                for producer in self.team.members[task].producers:
+                    if not self.states[producer].finished:
+                        return f"task {task} had finished before it and its producer {producer} not"
+        return ""
+
+    def complete(self, job: CheckpointedJob, completed_ms: int) -> Metadata:
+        """It is whole: what is to be stored."""
+        assert self.is_whole, f"checkpoint {self.checkpoint} waits for {self.missing}"
+        self.metadata = Metadata(
+            version=METADATA_VERSION,
+            checkpoint=self.checkpoint,
+            kind=self.options.kind,
+            job=job.job,
+            name=job.name,
+            triggered_ms=self.options.triggered_ms,
+            completed_ms=completed_ms,
+            tasks=tuple(self.states[task] for task in self.team.members),
+            unaligned=any(figures.unaligned for figures in self.figures),
+            edges=job.edges,
+        )
+        return self.metadata

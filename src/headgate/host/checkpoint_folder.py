@@ -1,0 +1,279 @@
+"""Folders of checkpoints, on any file system that pyarrow knows.
+
+Law: a file that was ``put`` is there whole or not at all, and takes no other's place; what was
+settled outlives a crash of the machine, where the file system is local. Every trouble is told as
+StorageUnusable or CheckpointMissing, with the path as the user would write it.
+"""
+
+import errno
+import os
+import posixpath
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import quote
+
+from pyarrow import fs
+
+from headgate.base.checkpoint_errors import CheckpointError, CheckpointMissing, StorageUnusable
+from headgate.base.elements import ByteLike
+
+BUFFER_BYTES: Final = 1024 * 1024
+"""Small pieces are gathered to this before they are written."""
+
+FLAT: Final = frozenset({"abfs", "gcs", "s3"})
+"""Object stores: no folder has to be made, and a file appears when it is closed."""
+
+KNOWN: Final = "a path of this machine, or file://, hdfs://, s3://, gs:// or abfs://"
+
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?=/)")
+_PASSWORD: Final = re.compile(r"(?<=//)([^/@:]*):[^/@]*@")
+_NO_LINKS: Final = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A name in a folder."""
+
+    name: str
+    is_folder: bool
+    size: int
+    modified_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A folder that may not be there yet. Names are of things directly in it."""
+
+    system: Any
+    """Of pyarrow.fs, which has no types."""
+    path: str
+    """As the file system calls it."""
+    uri: str
+    """As a user may give it: a path of this machine, or a URI; another process can open it."""
+
+    @property
+    def shown(self) -> str:
+        """The URI without a password, for messages."""
+        return _PASSWORD.sub(r"\1:***@", self.uri)
+
+    @property
+    def name(self) -> str:
+        return posixpath.basename(self.path)
+
+    @property
+    def is_flat(self) -> bool:
+        """An object store, where an empty folder is nothing."""
+        return self.system.type_name in FLAT
+
+    def at(self, name: str) -> str:
+        """A file's path in messages."""
+        return self.child(name).shown
+
+    def child(self, name: str) -> "Folder":
+        return Folder(self.system, posixpath.join(self.path, name), _extended(self.uri, name))
+
+    def parent(self) -> "Folder":
+        return Folder(self.system, posixpath.dirname(self.path), _shortened(self.uri))
+
+    def make(self) -> None:
+        """With all above it; nothing happens if it is there."""
+        if not self.is_flat:
+            with told(self.shown):
+                self.system.create_dir(self.path, recursive=True)
+
+    def entries(self) -> list[Entry]:
+        """By name; none if the folder is not there."""
+        with told(self.shown):
+            selector = fs.FileSelector(self.path, allow_not_found=True)
+            found = self.system.get_file_info(selector)
+        return sorted(map(_entry, found), key=lambda entry: entry.name)
+
+    def look(self) -> Entry | None:
+        """What stands at its path: a folder, a file, nothing."""
+        with told(self.shown):
+            found = self.system.get_file_info(self.path)
+        return None if found.type == fs.FileType.NotFound else _entry(found)
+
+    def has(self, name: str) -> bool:
+        """Whether there is a file of this name."""
+        found = self.child(name).look()
+        return found is not None and not found.is_folder
+
+    def create(self, name: str) -> Any:
+        """A stream to a new file; whoever opens it closes it."""
+        with told(self.at(name)):
+            return self.system.open_output_stream(self._in(name), buffer_size=BUFFER_BYTES)
+
+    def open(self, name: str) -> Any:
+        """A file to read from anywhere; whoever opens it closes it."""
+        with told(self.at(name)):
+            return self.system.open_input_file(self._in(name))
+
+    def read(self, name: str) -> bytes:
+        """The whole of a file."""
+        with self.open(name) as file, told(self.at(name)):
+            return bytes(file.read())
+
+    def settle(self, name: str = "") -> None:
+        """A closed file, or the names of the folder itself, shall outlive a crash of the machine.
+
+        Other file systems have done it when a file is closed.
+        """
+        if self.system.type_name == "local":
+            with told(self.at(name) if name else self.shown):
+                _sync(self._in(name))
+
+    def put(self, name: str, data: ByteLike) -> bool:
+        """A whole file in one step; False: one is there already, and stays as it is."""
+        if self.has(name):
+            return False
+        if self.is_flat:
+            self._write(name, data)
+            return True
+        temporary = f"{name}.tmp-{secrets.token_hex(4)}"
+        try:
+            self._write(temporary, data)
+            self.settle(temporary)
+            if not self._give_name(temporary, name):
+                return False
+        finally:
+            with suppress(CheckpointError):  # it is not known to anybody
+                self.remove(temporary)
+        self.settle()
+        self.parent().settle()
+        return True
+
+    def remove(self, name: str) -> None:
+        """A file, if it is there."""
+        with suppress(CheckpointMissing), told(self.at(name)):
+            self.system.delete_file(self._in(name))
+
+    def remove_all(self) -> None:
+        """The folder with everything in it, if it is there."""
+        with suppress(CheckpointMissing), told(self.shown):
+            self.system.delete_dir(self.path)
+
+    def _in(self, name: str) -> str:
+        return posixpath.join(self.path, name) if name else self.path
+
+    def _write(self, name: str, data: ByteLike) -> None:
+        stream = self.create(name)
+        try:
+            with told(self.at(name)):
+                stream.write(data)
+                stream.close()
+        except BaseException:
+            with suppress(OSError):
+                stream.close()
+            with suppress(CheckpointError):
+                self.remove(name)
+            raise
+
+    def _give_name(self, temporary: str, name: str) -> bool:
+        with told(self.at(name)):
+            if self.system.type_name == "local":
+                try:
+                    os.link(self._in(temporary), self._in(name))
+                    return True
+                except FileExistsError:
+                    return False
+                except OSError as error:  # a file system without links: the next best
+                    if error.errno not in _NO_LINKS:
+                        raise
+            if self.has(name):
+                return False
+            self.system.move(self._in(temporary), self._in(name))
+        return True
+
+
+def open_folder(where: str) -> Folder:
+    """The folder that a user names by a path or a URI; nothing is made or looked up there.
+
+    Raises StorageUnusable if no file system is known for it, or it cannot be reached.
+    """
+    shown = _PASSWORD.sub(r"\1:***@", where)
+    if not where.strip():
+        raise StorageUnusable("''", "no folder is named", f"give {KNOWN}")
+    if _SCHEME.match(where) is None:
+        path = os.path.abspath(where)
+        return Folder(fs.LocalFileSystem(), path, path)
+    try:
+        system, path = fs.FileSystem.from_uri(where)
+    except (ValueError, ImportError) as error:
+        raise StorageUnusable(shown, _first_line(error), f"give {KNOWN}") from error
+    except OSError as error:
+        advice = "check the address, and what its file system needs on every host"
+        raise StorageUnusable(shown, _first_line(error), advice) from error
+    path = path.rstrip("/") or "/"
+    is_local = system.type_name == "local"
+    return Folder(system, path, path if is_local else _trimmed(where))
+
+
+@contextmanager
+def told(shown: str) -> Iterator[None]:
+    """Errors of a file system become ours, with the path and what to do."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise CheckpointMissing(shown, "is not there", "check the path") from error
+    except UnicodeError as error:
+        raise StorageUnusable(repr(shown), "is no text in UTF-8", "name another path") from error
+    except PermissionError as error:
+        advice = "give the user of the job the right to read and write there"
+        raise StorageUnusable(shown, _reason(error), advice) from error
+    except (NotADirectoryError, FileExistsError) as error:
+        advice = "name a folder, or a path where one can be made"
+        raise StorageUnusable(shown, "a file stands where a folder must be", advice) from error
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        advice = (
+            "make room there, or name another folder with execution.checkpointing.dir"
+            if full
+            else "check that the storage is there and can be written"
+        )
+        raise StorageUnusable(shown, _reason(error), advice) from error
+
+
+def _reason(error: OSError) -> str:
+    return os.strerror(error.errno) if error.errno else _first_line(error)
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).partition("\n")[0].rstrip(".") or type(error).__name__
+
+
+def _sync(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _entry(found: Any) -> Entry:
+    is_folder = found.type == fs.FileType.Directory
+    return Entry(found.base_name, is_folder, found.size or 0, (found.mtime_ns or 0) // 1_000_000)
+
+
+def _extended(uri: str, name: str) -> str:
+    """One step down; what follows a question mark stays at the end."""
+    if _SCHEME.match(uri) is None:
+        return posixpath.join(uri, name)
+    address, mark, options = uri.partition("?")
+    return f"{address.rstrip('/')}/{quote(name)}{mark}{options}"
+
+
+def _shortened(uri: str) -> str:
+    if _SCHEME.match(uri) is None:
+        return posixpath.dirname(uri)
+    address, mark, options = uri.partition("?")
+    return f"{address.rpartition('/')[0]}{mark}{options}"
+
+
+def _trimmed(uri: str) -> str:
+    address, mark, options = uri.partition("?")
+    return f"{address.rstrip('/')}{mark}{options}"

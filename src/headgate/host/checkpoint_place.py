@@ -1,0 +1,152 @@
+"""Where one checkpoint stands: its own folder, and the one whose files it shares with others.
+
+A checkpoint is ``<dir>/<job>/chk-<id>``, its shared files stand in ``<dir>/<job>/shared``; a
+savepoint is a folder with everything in it. Law: paths in metadata are relative, so that folders
+can be moved, and lead nowhere but to these two folders.
+"""
+
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote
+
+from headgate.base.checkpoint_errors import CheckpointCorrupt, CheckpointMissing
+from headgate.base.checkpoints import CheckpointKind, Metadata, pieces_of
+from headgate.host.checkpoint_folder import Folder, open_folder
+from headgate.host.checkpoint_metadata import METADATA_FILE, decode_metadata
+
+SHARED: Final = "shared"
+_CHECKPOINT: Final = "chk-"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointPlace:
+    """Where a checkpoint is, or will be."""
+
+    own: Folder
+    shared: Folder
+    own_prefix: str
+    """In front of the names of own files in paths; it tells what the folder was called at first."""
+    shared_prefix: str
+
+    @property
+    def shown(self) -> str:
+        return self.own.shown
+
+    def locate(self, path: str) -> tuple[Folder, str]:
+        """The folder and name of a file that a piece names."""
+        prefix, _, name = path.rpartition("/")
+        prefix = f"{prefix}/" if prefix else ""
+        if name and name not in (".", ".."):
+            if prefix == self.own_prefix:
+                return self.own, name
+            if prefix == self.shared_prefix:
+                return self.shared, name
+        raise CheckpointCorrupt(self.shown, f"names the file {path!r}, which cannot be its own")
+
+    def show_file(self, path: str) -> str:
+        """A file that a piece names, in messages."""
+        folder, name = self.locate(path)
+        return folder.at(name)
+
+    def shared_files(self, paths: Iterable[str]) -> list[str]:
+        """Those of the paths that other checkpoints may name, too."""
+        prefix = self.shared_prefix
+        return [path for path in paths if prefix and path.startswith(prefix)]
+
+    def is_complete(self) -> bool:
+        """It has a metadata file, whatever that holds."""
+        return self.own.has(METADATA_FILE)
+
+    def read_metadata(self) -> Metadata:
+        """Raises CheckpointMissing, CheckpointCorrupt or StorageUnusable."""
+        return decode_metadata(self.own.at(METADATA_FILE), self.own.read(METADATA_FILE))
+
+
+def job_folder(storage: Folder, job: str) -> Folder:
+    """Of the checkpoints of a job; any id makes a name of its own."""
+    name = quote(job, safe=" ")
+    return storage.child(name.replace(".", "%2E") if not name.strip(".") else name)
+
+
+def checkpoint_place(jobs: Folder, checkpoint: int) -> CheckpointPlace:
+    """Of a checkpoint in a job's folder."""
+    return _checkpoint(jobs.child(f"{_CHECKPOINT}{checkpoint}"), checkpoint)
+
+
+def checkpoint_number(name: str) -> int | None:
+    """The checkpoint that has a folder of this name."""
+    digits = name.removeprefix(_CHECKPOINT)
+    return int(digits) if digits != name and digits.isascii() and digits.isdecimal() else None
+
+
+def savepoint_place(folder: Folder) -> CheckpointPlace:
+    """Of a savepoint: everything stands in its folder."""
+    return CheckpointPlace(folder, folder, "", "")
+
+
+def new_savepoint(where: str, job: str) -> CheckpointPlace:
+    """A folder of its own for a savepoint, below the one that a user names."""
+    name = f"savepoint-{quote(job, safe='')[:32]}-{secrets.token_hex(6)}"
+    return savepoint_place(open_folder(where).child(name))
+
+
+def resolve(where: str) -> tuple[CheckpointPlace, Metadata]:
+    """The checkpoint or savepoint that a user names: by its folder, or the metadata file in it.
+
+    Raises CheckpointMissing, CheckpointCorrupt or StorageUnusable.
+    """
+    folder = open_folder(where)
+    if folder.name == METADATA_FILE:
+        folder = folder.parent()
+    found = folder.look()
+    if found is not None and not found.is_folder:
+        raise CheckpointMissing(
+            folder.shown, "is no checkpoint but a file", "name the folder of a checkpoint"
+        )
+    try:
+        return read_place(folder)
+    except CheckpointMissing as error:
+        raise _no_checkpoint(folder) from error
+
+
+def read_place(folder: Folder) -> tuple[CheckpointPlace, Metadata]:
+    """The checkpoint that stands in this folder, by its metadata."""
+    metadata = savepoint_place(folder).read_metadata()
+    match metadata.kind:
+        case CheckpointKind.SAVEPOINT:
+            return savepoint_place(folder), metadata
+        case CheckpointKind.CHECKPOINT:
+            return _checkpoint(folder, metadata.checkpoint), metadata
+
+
+def files_of(metadata: Metadata) -> Mapping[str, int]:
+    """Every file that the metadata names, and how long it is at least."""
+    ends: dict[str, int] = {}
+    for task in metadata.tasks:
+        for piece in pieces_of(task):
+            if piece.path:
+                ends[piece.path] = max(ends.get(piece.path, 0), piece.offset + piece.length)
+    return ends
+
+
+def _checkpoint(folder: Folder, checkpoint: int) -> CheckpointPlace:
+    shared = folder.parent().child(SHARED)
+    return CheckpointPlace(folder, shared, f"{_CHECKPOINT}{checkpoint}/", f"{SHARED}/")
+
+
+def _no_checkpoint(folder: Folder) -> CheckpointMissing:
+    entries = folder.entries()
+    below = [one.name for one in entries if one.is_folder]
+    if not entries:
+        return CheckpointMissing(folder.shown, "there is nothing", "name a checkpoint's folder")
+    if checkpoint_number(folder.name) is not None or not below:
+        problem = f"is no complete checkpoint: it has no {METADATA_FILE}"
+        return CheckpointMissing(folder.shown, problem, "name another one")
+    named = ", ".join(below[-5:])
+    return CheckpointMissing(
+        folder.shown,
+        f"is no checkpoint; below it are {named}",
+        "name one, or list them with headgate checkpoints",
+    )

@@ -1,0 +1,160 @@
+"""Pieces of a checkpoint, read and checked; and the check of a whole checkpoint.
+
+Law: a piece that is returned has the length and the checksum that the metadata says; otherwise
+CheckpointCorrupt or CheckpointMissing is raised, with the path of the file.
+"""
+
+import zlib
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final
+
+from headgate.base.checkpoint_errors import CheckpointCorrupt, CheckpointError, CheckpointMissing
+from headgate.base.checkpoints import Metadata, Piece, pieces_of
+from headgate.host.checkpoint_folder import told
+from headgate.host.checkpoint_place import CheckpointPlace, files_of
+
+_CHUNK_BYTES: Final = 1024 * 1024
+_OPEN_FILES: Final = 8
+
+
+class StateReader:
+    """Reads pieces; keeps a few files open until ``close``. For one thread at a time."""
+
+    def __init__(self, place: CheckpointPlace) -> None:
+        self._place = place
+        self._files: OrderedDict[str, Any] = OrderedDict()
+
+    def read(self, piece: Piece) -> bytes:
+        """The bytes of a piece."""
+        if not piece.path:
+            _check(self._place.shown, piece, len(piece.inline), zlib.crc32(piece.inline))
+            return piece.inline
+        shown = self._place.show_file(piece.path)
+        file = self._open(piece.path)
+        with told(shown):
+            data = bytes(file.read_at(piece.length, piece.offset))
+        _check(shown, piece, len(data), zlib.crc32(data))
+        return data
+
+    def fetch(self, piece: Piece, path: str) -> None:
+        """Copy a piece to a new local file; on trouble the file stays half-written."""
+        with told(path), open(path, "wb") as target:
+            for chunk in self.chunks(piece):
+                target.write(chunk)
+
+    def check(self, piece: Piece) -> None:
+        """Read all of it, and keep nothing."""
+        for _ in self.chunks(piece):
+            pass
+
+    def chunks(self, piece: Piece) -> Iterator[bytes]:
+        """Its bytes in parts; the check comes after the last."""
+        if not piece.path:
+            yield self.read(piece)
+            return
+        shown = self._place.show_file(piece.path)
+        file = self._open(piece.path)
+        crc = done = 0
+        while done < piece.length:
+            with told(shown):
+                size = min(_CHUNK_BYTES, piece.length - done)
+                chunk = bytes(file.read_at(size, piece.offset + done))
+            if not chunk:
+                break
+            crc = zlib.crc32(chunk, crc)
+            done += len(chunk)
+            yield chunk
+        _check(shown, piece, done, crc)
+
+    def close(self) -> None:
+        """Idempotent."""
+        while self._files:
+            with suppress(OSError):
+                self._files.popitem()[1].close()
+
+    def __enter__(self) -> "StateReader":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _open(self, path: str) -> Any:
+        file = self._files.get(path)
+        if file is None:
+            folder, name = self._place.locate(path)
+            file = self._files[path] = folder.open(name)
+            if len(self._files) > _OPEN_FILES:
+                with suppress(OSError):
+                    self._files.popitem(last=False)[1].close()
+        return file
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a check has found; no problem: everything is there as it was written."""
+
+    problems: tuple[str, ...]
+    files: int
+    state_bytes: int
+
+    @property
+    def is_whole(self) -> bool:
+        return not self.problems
+
+
+def verify(place: CheckpointPlace, metadata: Metadata, *, deep: bool = True) -> Verdict:
+    """Look for the files that the metadata names; if deep, read every byte that it names."""
+    missing = missing_files(place, metadata)
+    problems = [str(error) for error in missing.values()]
+    if deep:
+        pieces = {piece for task in metadata.tasks for piece in pieces_of(task)}
+        with StateReader(place) as reader:
+            for piece in sorted(pieces, key=lambda piece: (piece.path, piece.offset)):
+                if piece.path in missing:
+                    continue
+                try:
+                    reader.check(piece)
+                except CheckpointError as error:
+                    problems.append(str(error))
+    return Verdict(tuple(problems), len(files_of(metadata)), metadata.state_bytes)
+
+
+def missing_files(place: CheckpointPlace, metadata: Metadata) -> dict[str, CheckpointError]:
+    """Files that are not there, are too short or cannot be its own, by path; a listing tells."""
+    wrong: dict[str, CheckpointError] = {}
+    sizes: dict[str, dict[str, int]] = {}
+    for path, end in files_of(metadata).items():
+        try:
+            folder, name = place.locate(path)
+        except CheckpointCorrupt as error:
+            wrong[path] = error
+            continue
+        if folder.path not in sizes:
+            sizes[folder.path] = {one.name: one.size for one in folder.entries()}
+        size = sizes[folder.path].get(name)
+        if size is None:
+            wrong[path] = CheckpointMissing(
+                folder.at(name), "is not there", "restore from another checkpoint"
+            )
+        elif size < end:
+            wrong[path] = CheckpointCorrupt(
+                folder.at(name), f"is cut: it has {size} bytes, {end} are needed"
+            )
+    return wrong
+
+
+def _check(shown: str, piece: Piece, length: int, crc: int) -> None:
+    where = f"the {piece.length} bytes from {piece.offset} on"
+    if length != piece.length:
+        raise CheckpointCorrupt(shown, f"is cut: of {where} only {length} are there")
+    if crc != piece.crc:
+        raise CheckpointCorrupt(shown, f"was changed: the checksum of {where} is wrong")

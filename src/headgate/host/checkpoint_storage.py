@@ -1,0 +1,253 @@
+"""The checkpoints of jobs in a folder: written, found, checked, dropped.
+
+``<dir>/<job>/chk-<id>/`` holds files of tasks and, written last, the metadata; ``shared/`` beside
+it holds files that several checkpoints name. Law: a checkpoint with metadata is complete; it loses
+nothing before its metadata is gone, whatever becomes of others. One driver completes and drops,
+any number of tasks write.
+"""
+
+import logging
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from headgate.base.checkpoint_errors import (
+    CheckpointCorrupt,
+    CheckpointError,
+    CheckpointMissing,
+    StorageUnusable,
+)
+from headgate.base.checkpoints import Metadata
+from headgate.host.checkpoint_folder import Folder, open_folder
+from headgate.host.checkpoint_metadata import METADATA_FILE, encode_metadata
+from headgate.host.checkpoint_place import (
+    SHARED,
+    CheckpointPlace,
+    checkpoint_number,
+    checkpoint_place,
+    files_of,
+    job_folder,
+    read_place,
+    savepoint_place,
+)
+from headgate.host.checkpoint_reader import missing_files, verify
+
+log = logging.getLogger(__name__)
+
+_PROBE: Final = ".headgate-probe"
+_DEPTH: Final = 2
+"""Folders of jobs stand in the storage's, those of checkpoints in the job's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A folder of a checkpoint: complete, damaged (``problem`` says why) or unfinished."""
+
+    place: CheckpointPlace
+    checkpoint: int | None
+    """By the metadata; by the folder's name if there is none."""
+    metadata: Metadata | None = None
+    problem: str = ""
+
+    @property
+    def is_complete(self) -> bool:
+        return self.metadata is not None
+
+
+def open_storage(where: str) -> "CheckpointStorage":
+    """The storage in a folder, which is made if need be; raises StorageUnusable.
+
+    ``where`` is a path of this machine or a URI that pyarrow knows.
+    """
+    folder = open_folder(where)
+    folder.make()
+    return CheckpointStorage(folder)
+
+
+class CheckpointStorage:
+    """All checkpoints below one folder. It holds nothing open and may be used by any thread."""
+
+    def __init__(self, folder: Folder) -> None:
+        self.folder = folder
+
+    def probe(self) -> None:
+        """Raises StorageUnusable unless a file can be written and removed."""
+        self.folder.remove(_PROBE)
+        self.folder.put(_PROBE, b"")
+        self.folder.remove(_PROBE)
+
+    def place(self, job: str, checkpoint: int) -> CheckpointPlace:
+        """Of a checkpoint that is there, or is about to be taken."""
+        return checkpoint_place(job_folder(self.folder, job), checkpoint)
+
+    def next_id(self, job: str) -> int:
+        """Above that of every checkpoint of the job, complete or not. Ask before cleaning."""
+        numbers = [number for number, _ in self._places(job)]
+        return max(numbers, default=0) + 1
+
+    def list_checkpoints(self, job: str) -> list[Found]:
+        """Of a job, the oldest first; savepoints stand elsewhere."""
+        return [_look(place, number) for number, place in self._places(job)]
+
+    def latest(self, job: str, below: int | None = None) -> Found | None:
+        """The newest that is complete and has all its files; a damaged one is passed over.
+
+        ``below``: only older ones than this count, which turned out to be damaged.
+        Raises StorageUnusable if the storage does not answer: an older one is no answer then.
+        """
+        for number, place in reversed(list(self._places(job))):
+            if below is not None and number >= below:
+                continue
+            found = _look(place, number)
+            problem = found.problem
+            if found.metadata is not None:
+                verdict = verify(found.place, found.metadata, deep=False)
+                if verdict.is_whole:
+                    return found
+                problem = verdict.problems[0]
+            if problem:
+                log.warning("checkpoint %d of job %s is passed over: %s", number, job, problem)
+        return None
+
+    def drop(self, place: CheckpointPlace, keep: Collection[str] = ()) -> None:
+        """Delete a checkpoint, with the shared files that no other complete one names.
+
+        ``keep``: paths of pieces in ``shared/`` that checkpoints under way may name.
+        """
+        try:
+            named = files_of(place.read_metadata())
+        except (CheckpointMissing, CheckpointCorrupt):
+            named = {}  # whatever it names is an orphan from now on, see clean_abandoned
+        # First: from here on it is no checkpoint, even if the machine crashes.
+        place.own.remove(METADATA_FILE)
+        with suppress(CheckpointMissing):
+            place.own.settle()
+        if shared := place.shared_files(named):
+            others = self._named_by_all(place.own.parent())
+            for path in shared:
+                if others is not None and path not in others and path not in keep:
+                    folder, name = place.locate(path)
+                    folder.remove(name)
+        place.own.remove_all()
+
+    def clean_abandoned(
+        self, job: str, before_ms: int, keep: Collection[str] = ()
+    ) -> tuple[str, ...]:
+        """Delete what belongs to no complete checkpoint and was changed last before that time.
+
+        Folders without metadata, and shared files that nobody names; answers with their paths.
+        Folders of damaged checkpoints stay, and with them all shared files.
+        """
+        removed = []
+        for _, place in self._places(job):
+            if not place.is_complete() and _last_change(place.own) < before_ms:
+                place.own.remove_all()
+                removed.append(place.shown)
+        jobs = job_folder(self.folder, job)
+        shared = jobs.child(SHARED)
+        old = [one for one in shared.entries() if one.modified_ms < before_ms]
+        named = self._named_by_all(jobs) if old else None
+        for one in old:
+            path = f"{SHARED}/{one.name}"
+            if named is not None and path not in named and path not in keep:
+                shared.remove(one.name)
+                removed.append(shared.at(one.name))
+        return tuple(removed)
+
+    def _places(self, job: str) -> Iterator[tuple[int, CheckpointPlace]]:
+        """By number, the lowest first."""
+        jobs = job_folder(self.folder, job)
+        numbers = [checkpoint_number(one.name) for one in jobs.entries() if one.is_folder]
+        for number in sorted(number for number in numbers if number is not None):
+            yield number, checkpoint_place(jobs, number)
+
+    def _named_by_all(self, jobs: Folder) -> set[str] | None:
+        """Files that complete checkpoints of a job name; None: one of them cannot be read."""
+        named: set[str] = set()
+        for one in jobs.entries():
+            number = checkpoint_number(one.name)
+            if number is None or not one.is_folder:
+                continue
+            found = _look(checkpoint_place(jobs, number), number)
+            if found.problem:
+                log.warning("all shared files in %s stay: %s", jobs.shown, found.problem)
+                return None
+            if found.metadata is not None:
+                named |= files_of(found.metadata).keys()
+        return named
+
+
+def complete(place: CheckpointPlace, metadata: Metadata) -> None:
+    """Write the metadata; when this returns the checkpoint is there, and outlives a crash.
+
+    Raises CheckpointMissing if a file that it names is not to be seen from here, CheckpointCorrupt
+    if one is too short, StorageUnusable if the metadata cannot be written, or is there already.
+    """
+    for error in missing_files(place, metadata).values():
+        if isinstance(error, CheckpointMissing):
+            advice = "the folder of checkpoints must be one that all hosts and the driver share"
+            raise CheckpointMissing(error.path, "is not to be seen from the driver", advice)
+        raise error
+    place.own.make()
+    if place.shared_files(files_of(metadata)):
+        place.shared.settle()
+    if not place.own.put(METADATA_FILE, encode_metadata(metadata)):
+        raise StorageUnusable(
+            place.shown,
+            "is complete already, by another run of the job",
+            "end that run, or give this one a job id or folder of its own",
+        )
+
+
+def discard(place: CheckpointPlace) -> None:
+    """Delete a checkpoint or savepoint that was given up; a complete one stays. Never raises.
+
+    Shared files go with their writers, or with ``clean_abandoned``.
+    """
+    with suppress(CheckpointError):
+        if not place.is_complete():
+            place.own.remove_all()
+
+
+def find_checkpoints(where: str) -> list[Found]:
+    """Checkpoints and savepoints at a path and below, as a person asks for them.
+
+    Raises CheckpointMissing if there is nothing at the path, or StorageUnusable.
+    """
+    folder = open_folder(where)
+    folder = folder.parent() if folder.name == METADATA_FILE else folder
+    if not folder.is_flat and folder.look() is None:
+        raise CheckpointMissing(folder.shown, "is not there", "check the path")
+    return list(_walk(folder, _DEPTH))
+
+
+def _walk(folder: Folder, depth: int) -> Iterator[Found]:
+    entries = folder.entries()
+    number = checkpoint_number(folder.name)
+    below = [one.name for one in entries if one.is_folder]
+    if any(one.name == METADATA_FILE for one in entries):
+        yield _look(savepoint_place(folder), number)
+    elif number is not None and not below:  # a job may be called like a checkpoint
+        yield Found(checkpoint_place(folder.parent(), number), number)
+    elif depth:
+        for name in sorted(below, key=lambda name: (checkpoint_number(name) or 0, name)):
+            yield from _walk(folder.child(name), depth - 1)
+
+
+def _look(place: CheckpointPlace, number: int | None) -> Found:
+    """What stands there; raises StorageUnusable."""
+    try:
+        known, metadata = read_place(place.own)
+    except CheckpointMissing:
+        return Found(place, number)
+    except CheckpointCorrupt as error:
+        return Found(place, number, problem=str(error))
+    return Found(known, metadata.checkpoint, metadata)
+
+
+def _last_change(folder: Folder) -> int:
+    """Of anything in it; of the folder itself if there is nothing."""
+    itself = folder.look()
+    changes = [one.modified_ms for one in folder.entries()]
+    return max(changes, default=itself.modified_ms if itself else 0)

@@ -1,0 +1,61 @@
+"""Settings of recovery: keys of today and of before."""
+
+from contextlib import suppress
+from dataclasses import fields, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.base.checkpoint_settings import CheckpointSettings
+from headgate.base.errors import SettingsInvalid
+from headgate.base.recovery_settings import RecoverySettings
+from headgate.base.restart_settings import RestartSettings
+from headgate.base.settings import ExchangeSettings, JobSettings
+from headgate.base.state_settings import StateSettings
+
+KEYS = [f.metadata["key"] for f in fields(RecoverySettings)]
+
+
+def test_one_checkpoint_is_kept_and_nothing_is_left_behind_in_silence() -> None:
+    assert RecoverySettings.parse({}) == RecoverySettings(1, False, "", False)
+
+
+def test_keys_of_before_are_understood_and_those_of_today_count() -> None:
+    before = {
+        "execution.savepoint.path": "old",
+        "execution.savepoint.ignore-unclaimed-state": "true",
+        "state.checkpoints.num-retained": "3",
+        "state.backend.incremental": "true",
+    }
+    assert RecoverySettings.parse(before) == RecoverySettings(3, True, "old", True)
+    today = {"execution.state-recovery.path": "new", "execution.checkpointing.num-retained": "5"}
+    assert RecoverySettings.parse({**today, **before}) == RecoverySettings(5, True, "new", True)
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "words"),
+    [
+        ("execution.checkpointing.num-retained", "0", "below 1"),
+        ("execution.checkpointing.incremental", "some", "neither true nor false"),
+    ],
+)
+def test_a_value_that_cannot_work_is_refused_with_its_key(key: str, text: str, words: str) -> None:
+    with pytest.raises(SettingsInvalid, match=words) as refused:
+        RecoverySettings.parse({key: text})
+    assert refused.value.key == key
+
+
+@given(st.text(), st.sampled_from(KEYS))
+def test_no_text_breaks_the_parser(text: str, key: str) -> None:
+    with suppress(SettingsInvalid):
+        parsed = RecoverySettings.parse({key: text})
+        assert replace(parsed) == parsed
+
+
+def test_a_key_belongs_to_one_group_of_settings() -> None:
+    groups = (JobSettings, ExchangeSettings, StateSettings, CheckpointSettings)
+    others = {f.metadata["key"] for kind in groups for f in fields(kind)}
+    assert not others & {*KEYS}
+    strategies = {f.metadata["key"] for f in fields(RestartSettings)}
+    assert others & strategies <= {"restart-strategy.type"}

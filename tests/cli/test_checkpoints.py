@@ -1,0 +1,179 @@
+"""``headgate checkpoints``: a list for people and for machines, and an exit code that tells."""
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headgate.base.checkpoints import CheckpointKind
+from headgate.cli import main
+from headgate.cli.checkpoints import Line, _size, checkpoints, describe, show
+from headgate.host.checkpoint_place import new_savepoint
+from headgate.host.checkpoint_storage import CheckpointStorage, find_checkpoints, open_storage
+from headgate.host.checkpoint_writer import StateWriter
+from tests.host.checkpoint_kit import JOB, LARGE, flip, take, take_next
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command ended, and what it said."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Headgate = Callable[..., Done]
+
+
+@pytest.fixture
+def headgate(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Headgate:
+    """The whole command in this process: a new one would load Spark's side each time."""
+    monkeypatch.setitem(main.command.commands, "checkpoints", checkpoints)
+
+    def run(*words: object) -> Done:
+        monkeypatch.setattr(sys, "argv", ["headgate", "checkpoints", *map(str, words)])
+        with pytest.raises(SystemExit) as end:
+            main.main()
+        told = capsys.readouterr()
+        assert isinstance(end.value.code, int)
+        return Done(end.value.code, told.out, told.err)
+
+    return run
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> CheckpointStorage:
+    """Two complete checkpoints, an unfinished one, another job, and a savepoint."""
+    storage = open_storage(str(tmp_path / "all"))
+    take_next(storage)
+    take_next(storage)
+    with StateWriter(storage.place(JOB, 3), "t-0-0-0", 0) as writer:
+        writer.append(LARGE)
+    take_next(storage, job="other")
+    place = new_savepoint(str(tmp_path / "all"), JOB)
+    take(place, 11, CheckpointKind.SAVEPOINT)
+    return storage
+
+
+def lines_of(storage: CheckpointStorage, *, deep: bool = True) -> list[Line]:
+    return [describe(found, deep=deep) for found in find_checkpoints(storage.folder.path)]
+
+
+def test_everything_below_the_path_is_listed_and_verified(
+    headgate: Headgate, storage: CheckpointStorage
+) -> None:
+    done = headgate(storage.folder.path, "--json")
+    assert done.returncode == 0, done.stderr
+    told: dict[str, Any] = json.loads(done.stdout)
+    assert told["path"] == storage.folder.path
+    rows = [
+        (one["job"], one["checkpoint"], one["kind"], one["state"]) for one in told["checkpoints"]
+    ]
+    assert rows == [
+        (JOB, 1, "checkpoint", "ok"),
+        (JOB, 2, "checkpoint", "ok"),
+        ("", 3, "", "unfinished"),
+        ("other", 1, "checkpoint", "ok"),
+        (JOB, 11, "savepoint", "ok"),
+    ]
+    first = told["checkpoints"][0]
+    assert first["path"].endswith(f"{JOB}/chk-1")
+    assert (first["tasks"], first["files"], first["completed_ms"]) == (2, 2, 2001)
+    assert first["state_bytes"] == 2 * (len(LARGE) + 15)
+    assert first["name"] == "count orders"
+
+
+def test_people_get_a_table(headgate: Headgate, storage: CheckpointStorage) -> None:
+    done = headgate(storage.folder.path)
+    assert done.returncode == 0, done.stderr
+    head, first, *_ = done.stdout.splitlines()
+    assert head.split() == [
+        "id", "kind", "job", "name", "completed", "size", "tasks", "state", "path",
+    ]  # fmt: skip
+    assert first.split()[:3] == ["1", "checkpoint", JOB]
+    assert "1970-01-01 00:00:02Z  128.0 KiB  2      ok" in first
+    assert len(done.stdout.splitlines()) == 6
+    assert "\x1b[" not in done.stdout
+
+
+def test_a_damaged_state_is_told_and_exits_with_1(
+    headgate: Headgate, storage: CheckpointStorage
+) -> None:
+    folder = Path(storage.folder.path) / JOB
+    state = next((folder / "chk-2").glob("t-*"))
+    flip(state, 70, 3)
+    done = headgate(folder)
+    assert done.returncode == 1
+    assert "damaged" in done.stdout
+    assert f"    {state}: was changed" in done.stdout
+    assert headgate(folder / "chk-1").returncode == 0
+
+    unread = headgate(folder, "--no-verify", "--json")
+    assert unread.returncode == 0, unread.stderr
+    states = [one["state"] for one in json.loads(unread.stdout)["checkpoints"]]
+    assert states == ["files there", "files there", "unfinished"]
+
+
+def test_damaged_metadata_and_missing_files_are_found_without_reading(
+    storage: CheckpointStorage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Path(storage.folder.path) / JOB
+    flip(folder / "chk-1" / "_metadata", 30, 1)
+    next((folder / "chk-2").glob("t-*")).unlink()
+    lines = lines_of(storage, deep=False)
+    assert [line.state for line in lines] == [
+        "damaged",
+        "damaged",
+        "unfinished",
+        "files there",
+        "files there",
+    ]
+    assert lines[0].checkpoint == 1 and lines[0].job == ""
+    show(lines)
+    told = capsys.readouterr().out
+    assert "_metadata: was changed" in told
+    assert ".state: is not there" in told
+
+
+def test_one_checkpoint_or_its_metadata_can_be_named(storage: CheckpointStorage) -> None:
+    folder = Path(storage.folder.path) / JOB / "chk-2"
+    for where in (str(folder), str(folder / "_metadata"), f"file://{folder}"):
+        (found,) = find_checkpoints(where)
+        assert describe(found, deep=True).state == "ok"
+
+
+@pytest.mark.parametrize(
+    ("where", "complaint"),
+    [("nowhere", "is not there; check the path"), ("tape://x/y", "Unrecognized filesystem type")],
+)
+def test_a_path_that_cannot_be_read_is_told(headgate: Headgate, where: str, complaint: str) -> None:
+    done = headgate(where)
+    assert done.returncode == 1
+    assert complaint in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_empty_folder_has_no_checkpoints(headgate: Headgate, tmp_path: Path) -> None:
+    done = headgate(tmp_path)
+    assert done.returncode == 0
+    assert done.stderr == f"there are no checkpoints in {tmp_path}\n"
+    assert json.loads(headgate(tmp_path, "--json").stdout) == {
+        "path": str(tmp_path),
+        "checkpoints": [],
+    }
+
+
+def test_sizes_are_told_in_fitting_units() -> None:
+    assert [_size(count) for count in (0, 1023, 1024, 5 * 1024**2, 3 * 1024**3, 2**50)] == [
+        "0 B",
+        "1023 B",
+        "1.0 KiB",
+        "5.0 MiB",
+        "3.0 GiB",
+        "1024.0 TiB",
+    ]

@@ -1,0 +1,90 @@
+"""Small jobs and honest tasks for the tests of checkpoints."""
+
+from typing import TypeVar
+
+from headgate.base.checkpoint_settings import CheckpointSettings
+from headgate.base.checkpoints import (
+    CheckpointFigures,
+    EdgeShape,
+    OperatorState,
+    Piece,
+    TaskState,
+)
+from headgate.control.checkpoint_effects import CheckpointEffect, Store, Trigger
+from headgate.control.checkpoint_history import CheckpointHistory
+from headgate.control.checkpoints import Checkpoints
+from headgate.control.pending_checkpoint import CheckpointedJob, Member
+
+FIGURES = CheckpointFigures()
+WALL_MS = 1_700_000_000_000
+EDGES = (EdgeShape(0, 0, 1, 0, "HASH", False),)
+_Effect = TypeVar("_Effect", bound=CheckpointEffect)
+
+
+def member(task: str, parallelism: int, *producers: str) -> Member:
+    vertex, subtask = map(int, task.split("."))
+    operators = (OperatorState(f"uid {vertex}", f"operator {vertex}"),)
+    blank = TaskState(task, vertex, subtask, parallelism, 128, operators, finished=True)
+    return Member(blank, subtask, producers)
+
+
+def row(*parallelism: int) -> CheckpointedJob:
+    """Vertices in a row, all to all."""
+    members: list[Member] = []
+    before: list[str] = []
+    for vertex, count in enumerate(parallelism):
+        tasks = [f"{vertex}.{subtask}" for subtask in range(count)]
+        members += [member(task, count, *before) for task in tasks]
+        before = tasks
+    return CheckpointedJob("job 1", "orders", tuple(members), EDGES)
+
+
+def state(task: str, checkpoint: int, parallelism: int = 2) -> TaskState:
+    """What a task has written, in a file of its own."""
+    vertex, subtask = map(int, task.split("."))
+    piece = Piece(f"chk-{checkpoint}/t-{task}", 0, 10, 0)
+    operator = OperatorState(f"uid {vertex}", f"operator {vertex}", plain=piece)
+    return TaskState(task, vertex, subtask, parallelism, 128, (operator,))
+
+
+def coordinator(
+    job: CheckpointedJob | None = None,
+    history: CheckpointHistory | None = None,
+    **settings: object,
+) -> Checkpoints:
+    """Started at 0, with a checkpoint every second."""
+    how = CheckpointSettings(**{"interval_ms": 1_000, **settings})  # type: ignore[arg-type]
+    checkpoints = Checkpoints(job or row(2, 2), how, history or CheckpointHistory(), wall)
+    assert checkpoints.started(0) == []
+    return checkpoints
+
+
+def wall() -> int:
+    return WALL_MS
+
+
+def only(kind: type[_Effect], effects: list[CheckpointEffect]) -> list[_Effect]:
+    return [effect for effect in effects if isinstance(effect, kind)]
+
+
+def triggered(effects: list[CheckpointEffect]) -> list[tuple[str, int]]:
+    return [(effect.task, effect.checkpoint) for effect in only(Trigger, effects)]
+
+
+def ack(
+    checkpoints: Checkpoints, checkpoint: int, *tasks: str, now_ms: float = 0
+) -> list[CheckpointEffect]:
+    effects: list[CheckpointEffect] = []
+    for task in tasks:
+        effects += checkpoints.acked(checkpoint, state(task, checkpoint), FIGURES, now_ms)
+    return effects
+
+
+ALL = ("0.0", "0.1", "1.0", "1.1")
+
+
+def completed(checkpoints: Checkpoints, now_ms: float) -> list[CheckpointEffect]:
+    """The next checkpoint is taken by all of ``row(2, 2)`` and stored, all at this time."""
+    [first, *_] = triggered(checkpoints.tick(now_ms))
+    [store] = only(Store, ack(checkpoints, first[1], *ALL, now_ms=now_ms))
+    return checkpoints.stored(store.metadata.checkpoint, now_ms)

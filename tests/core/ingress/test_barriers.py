@@ -1,0 +1,22 @@
+"""The words of the barrier handler."""
+
+import dataclasses
+from typing import get_args
+
+import pytest
+
+from headgate.base.events import CheckpointBarrier
+from headgate.core.ingress import barriers
+from headgate.core.ingress.barriers import Block, Effect, How, Take
+
+
+def test_effect_names_every_kind_of_effect() -> None:
+    kinds = {kind for kind in vars(barriers).values() if dataclasses.is_dataclass(kind)}
+    assert set(get_args(Effect)) == kinds
+
+
+def test_effects_are_values() -> None:
+    assert Block(1) == Block(1) != Block(2)
+    take = Take(CheckpointBarrier(1, 0), How.ALIGNED)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        take.how = How.UNALIGNED  # type: ignore[misc]
