@@ -92,9 +92,10 @@ class ConnectedStreams:
             make = sorted_in_batch(keyed, one.key_of, two.key_of)
             return self._then("Keyed Co-Process", make, func, output_type)
         if isinstance(func, KeyedCoProcessFunction):
+            where = _without_keys(one, two)
             raise PlanInvalid(
-                f"process() was given {type(func).__name__}, a KeyedCoProcessFunction, on streams "
-                f"without keys; call key_by() before, or make it a CoProcessFunction"
+                f"process() was given {type(func).__name__}, a KeyedCoProcessFunction, on {where}; "
+                f"call key_by() with two selectors before, or make it a CoProcessFunction"
             )
         plain = ready(partial(CoProcessOperator, func))
         return self._then("Co-Process", plain, func, output_type)
@@ -168,3 +169,10 @@ def _two_inputs(
 
 def _unkeyed(stream: DataStream) -> DataStream:
     return stream.original if isinstance(stream, KeyedStream) else stream
+
+
+def _without_keys(one: DataStream, two: DataStream) -> str:
+    """Which of two streams has no keys, in words."""
+    if isinstance(one, KeyedStream):
+        return "a second stream without keys"
+    return "a first stream without keys" if isinstance(two, KeyedStream) else "streams without keys"

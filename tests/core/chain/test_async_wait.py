@@ -254,7 +254,7 @@ def test_keyed_state_is_refused_with_the_name_of_the_operator() -> None:
 
     operator = AsyncWaitOperator(WithState(), 1000, 1, True)
     operator.set_up(KeptOutput())
-    with pytest.raises(RuntimeError, match="'seen' was asked for by 'op'"):
+    with pytest.raises(RuntimeError, match="'seen' was asked for by 'op': an AsyncFunction has no"):
         operator.open(context())
 
 

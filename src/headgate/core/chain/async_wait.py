@@ -85,7 +85,7 @@ class AsyncWaitOperator(Operator):
 
     def _begin(self) -> object:
         begin = getattr(self._function, "open", None)
-        return None if begin is None else begin(RuntimeContext(self.context))
+        return None if begin is None else begin(_AsyncContext(self.context))
 
     def _end(self) -> object:
         end = getattr(self._function, "close", None)
@@ -124,3 +124,11 @@ class AsyncWaitOperator(Operator):
                 for start in range(0, len(records), PIECE):
                     end = start + PIECE
                     output.collect(Bundle(records[start:end], times and times[start:end]))
+
+
+class _AsyncContext(RuntimeContext):
+    """Calls of several keys are on their way at once, so that there is no current key."""
+
+    no_state = (
+        "an AsyncFunction has no keyed state; keep it in a KeyedProcessFunction before or behind it"
+    )

@@ -67,9 +67,14 @@ class KeyedStateStore:
 
     def _refuse(self, descriptor: StateDescriptor) -> NoReturn:
         raise RuntimeError(
-            f"keyed state {descriptor.name!r} was asked for by {self._operator!r}: this state is "
-            f"only accessible by functions executed on a KeyedStream; call key_by() before"
+            f"keyed state {descriptor.name!r} was asked for by {self._operator!r}: {self.no_state}"
         )
+
+    no_state = (
+        "this state is only accessible by functions executed on a KeyedStream; "
+        "call key_by() before"
+    )
+    """Why there is none, where there is none."""
 
 
 class RuntimeContext(KeyedStateStore):
