@@ -63,7 +63,7 @@ format: $(READY) ## put the code in shape
 sim: $(READY) ## simulate SEEDS=n runs, or replay one: SEED=41; JOBS=1 for whole jobs only
 	$(BIN)/python -m headgate.sim $(if $(JOBS),--jobs) $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
 
-bench: $(READY) ## run every benchmark (about two minutes)
+bench: $(READY) ## run every benchmark (about four minutes)
 	set -e; for name in $(BENCHES); do $(BIN)/python -m headgate bench $$name; done
 
 all: check test oldest ## everything that CI runs

@@ -35,18 +35,30 @@ settings.register_profile(
 settings.load_profile("ci")
 
 
+APART = {
+    f"tests/spark/test_{name}.py"
+    for name in ("cluster", "dataframe_docs", "demo", "endings", "on_cluster", "run")
+}
+"""Modules of tests/spark that never use the session of this process."""
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--sim-seeds", type=int, default=300, help="simulated runs per test (300)")
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "Scheduling":
-    """One at a time to whoever is free, but all tests of Spark to one process, and those first."""
+    """One at a time to whoever is free, but all tests of Spark to one process, and those first.
+
+    Those that start a Spark of their own, in other processes, go to a second one.
+    """
     from xdist.scheduler import LoadScopeScheduling
 
     class OneSession(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return "spark" if nodeid.startswith("tests/spark/") else nodeid
+            if not nodeid.startswith("tests/spark/"):
+                return nodeid
+            return "spark apart" if nodeid.split("::")[0] in APART else "spark"
 
     return OneSession(config, log)
 

@@ -1,6 +1,7 @@
 """Runs one of Nexmark's queries: ``python examples/nexmark/nexmark.py q5 --events 100000``.
 
-Prints the first results and how many there were, with the time that it took.
+Prints the first results and how many there were, with the time that it took; the
+start of Spark, some seconds, is in it.
 """
 
 import argparse

@@ -79,6 +79,18 @@ def test_packages_have_to_be_new_enough(monkeypatch: pytest.MonkeyPatch) -> None
     assert doctor.check_pandas().state == WARN
 
 
+def test_rocksdb_is_named_and_its_absence_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(doctor, "version", lambda name: "0.3.29")
+    assert doctor.check_rocksdb() == doctor.Finding("rocksdict", OK, "0.3.29")
+    monkeypatch.setattr(doctor, "version", missing)
+    absent = doctor.check_rocksdb()
+    assert absent.state == OK
+    assert absent.found.endswith("pip install 'headgate[rocksdb]'")
+
+
 def test_a_tree_that_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> list[str]:
         raise PackageNotFoundError(name)

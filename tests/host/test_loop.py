@@ -76,6 +76,15 @@ def test_a_timer_set_by_a_timer_waits_for_the_next_poll(loop: Loop) -> None:
     poll_until_called(loop, fired, 1)
 
 
+def test_a_timer_may_be_further_away_than_a_poll_can_wait(loop: Loop) -> None:
+    fired: list[str] = []
+    loop.later(40 * 24 * 60 * 60 * 1000, lambda: fired.append("in forty days"))
+    loop.later(2**63, lambda: fired.append("never"))
+    loop.nudge()
+    loop.poll(None)
+    assert fired == []
+
+
 def test_a_nudge_from_another_thread_ends_a_wait(loop: Loop) -> None:
     started = threading.Event()
 

@@ -69,6 +69,23 @@ class TestRocksWithoutCache(BackendConformance):
         backends.close()
 
 
+class Unreadable:
+    """Can be pickled, but whoever unpickles it fails."""
+
+    def __reduce__(self) -> Any:
+        return int, ("no number",)
+
+
+def test_the_keys_of_a_map_are_read_without_its_values(backend: RocksBackend) -> None:
+    state = backend.map_state(MAP)
+    backend.cursor.key = "k"
+    for inner in ("b", 1, (2, "x"), frozenset({3})):
+        state.put(inner, Unreadable())
+    assert set(state) == set(state.keys()) == {"b", 1, (2, "x"), frozenset({3})}
+    with pytest.raises(ValueError, match="no number"):
+        state.get("b")
+
+
 class OwnFolder:
     """Backends for a stateful test, which has no fixture; the folder goes with the last of them."""
 

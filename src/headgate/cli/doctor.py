@@ -33,6 +33,7 @@ NO_SPARK = 3
 LEAST_MEMORY: Final = GIB
 LEAST_DISK: Final = 256 * MIB
 INSTALL_SPARK: Final = "pip install 'headgate[spark]'"
+INSTALL_ROCKSDB: Final = "pip install 'headgate[rocksdb]'"
 _COLOURS = {OK: "green", WARN: "yellow", BAD: "red"}
 
 
@@ -71,6 +72,7 @@ def examine(master: str | None, *, with_session: bool) -> Iterator[Finding]:
     yield from check_packages()
     yield check_pyspark(spark_version())
     yield check_pandas()
+    yield check_rocksdb()
     yield check_java()
     yield check_loopback()
     yield check_memory(available_bytes())
@@ -139,6 +141,14 @@ def check_pandas() -> Finding:
     if _numbers(found) < (3,):
         return Finding("pandas", OK, found)
     return Finding("pandas", WARN, found, "PySpark 4 wants pandas below 3: pip install 'pandas<3'")
+
+
+def check_rocksdb() -> Finding:
+    try:
+        return Finding("rocksdict", OK, version("rocksdict"))
+    except PackageNotFoundError:
+        found = f"not installed; only state in RocksDB needs it: {INSTALL_ROCKSDB}"
+        return Finding("rocksdict", OK, found)
 
 
 def check_java() -> Finding:

@@ -1,7 +1,7 @@
 """Rows as lines of CSV, one line to a message, under PyFlink's names.
 
-Arrays stand within a field, their elements apart by ``;``. An empty field is an empty STRING and
-None for every other type; a null literal, if set, is None for all.
+Arrays stand within a field, their elements apart by ``;``. An empty field is an empty STRING or
+an empty array, and None for every other type; a null literal, if set, is None for all.
 """
 
 import base64

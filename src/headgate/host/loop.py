@@ -23,6 +23,8 @@ WRITE: Final = select.POLLOUT
 FINE_WAIT_MS: Final = 5.0
 FD_SETSIZE: Final = 1024
 """What ``select`` can look at."""
+LONGEST_WAIT_MS: Final = 24 * 60 * 60 * 1000.0
+"""Polls cannot wait for more than a month; a timer may be as far away as its user likes."""
 
 
 class Pollable(Protocol):
@@ -144,7 +146,7 @@ class Loop:
     def _until_next_timer(self, wait_ms: float | None) -> float | None:
         if not self._timers:
             return wait_ms
-        until = max(0.0, self._timers[0][0] - now_ms())
+        until = min(max(0.0, self._timers[0][0] - now_ms()), LONGEST_WAIT_MS)
         return until if wait_ms is None else min(wait_ms, until)
 
     def _fire(self) -> bool:

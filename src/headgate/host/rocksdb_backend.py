@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from headgate.base.elements import Key, Record
-from headgate.base.errors import StateBroken
 from headgate.base.state_settings import StateSettings
 from headgate.core.state.backend import Catalog, StateSpec
 from headgate.core.state.cursor import Cursor, Namespace, seen
@@ -153,10 +152,7 @@ class RocksBackend:
         if stored_as == PROCESSING_TIMER:
             self.processing_timers.register(content, key, namespace)
             return
-        try:
-            self._catalog.restore(name, stored_as)
-        except ValueError as error:
-            raise StateBroken(str(error)) from error
+        self._catalog.restore(name, stored_as)
         address = self._codec.address(self._number(name), key, namespace)
         kind = stored_as.removesuffix(TTL)
         if kind == VALUE:

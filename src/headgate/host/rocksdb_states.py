@@ -266,6 +266,15 @@ class RocksMap(_Addressed, MapState[Record, Record]):
             found.append((key, unpack(body)))
         return found
 
+    def keys(self) -> list[Record]:
+        """Values are not unpacked, which may be large."""
+        address = self._here()
+        start = len(address.prefix)
+        return [
+            entry_of(place[start:], address.body(data))[0]
+            for place, data in self._database.items(address.prefix)
+        ]
+
     def is_empty(self) -> bool:
         return not self._database.has(self._here().prefix)
 

@@ -65,6 +65,26 @@ def test_the_normal_side_sees_what_the_broadcast_side_has_left(
     assert output.records == expected
 
 
+@pytest.mark.parametrize("keyed", [False, True])
+def test_what_initialize_state_puts_into_broadcast_state_is_seen_by_both_sides(
+    keyed: bool,
+) -> None:
+    class Prepared(Above):
+        def initialize_state(self, context: Any) -> None:
+            context.get_operator_state_store().get_broadcast_state(LIMITS).put("a", 3)
+
+    operator = (
+        KeyedBroadcastProcessOperator(Prepared(), lambda value: value[0])
+        if keyed
+        else BroadcastProcessOperator(Prepared())
+    )
+    output = open_operator(operator)
+    operator.process(Bundle([("a", 3), ("a", 4)]), 0)
+    operator.process(Bundle([("b", 1)]), 1)
+    assert output.records == [("a", 4), ("limits", {"a": 3, "b": 1})]
+    operator.close()
+
+
 def test_broadcast_state_is_removed_by_the_broadcast_side() -> None:
     operator = BroadcastProcessOperator(Above())
     output = open_operator(operator)

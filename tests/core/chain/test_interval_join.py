@@ -1,7 +1,7 @@
 """The interval join finds what trying every pair finds, and forgets what is over."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -13,7 +13,8 @@ from headgate.base.errors import UserFunctionFailed
 from headgate.core.chain.interval_join import Interval, IntervalJoinOperator
 from headgate.core.chain.tags import OutputTag
 from headgate.core.state.descriptors import ValueStateDescriptor
-from tests.core.chain.kit import KeptOutput, open_operator
+from headgate.core.state.memory import MemoryBackend, MemoryBackends
+from tests.core.chain.kit import KeptOutput, context, open_operator
 
 KEYS = ["a", None, ["list"]]
 
@@ -105,14 +106,30 @@ def histories(draw: st.DrawFn) -> list[Came | int]:
     return events
 
 
+class Asked:
+    """A map state that writes down what it is asked for, and cannot be gone through."""
+
+    def __init__(self, held: Any) -> None:
+        self.asked: list[int] = []
+        self._held = held
+
+    def get(self, key: int) -> Any:
+        self.asked.append(key)
+        return self._held.get(key)
+
+
 def joined(operator: IntervalJoinOperator, events: list[Came | int]) -> KeptOutput:
     output = open_operator(operator)
+    tell(operator, events)
+    return output
+
+
+def tell(operator: IntervalJoinOperator, events: list[Came | int]) -> None:
     for event in events:
         if isinstance(event, int):
             operator.watermark_advanced(Watermark(event))
         else:
             operator.process(Bundle([event.value], [event.time_ms]), event.side)
-    return output
 
 
 @given(histories(), bounds, st.booleans())
@@ -143,6 +160,57 @@ def test_everything_is_forgotten_in_the_end(events: list[Came | int], ends: list
         operator._cursor.key = operator._selections[0].keys([(key, 0)])[0]
         assert all(kept.is_empty() for kept in operator._kept)
     assert len(backend.event_timers) == 0
+    assert operator._times == ({}, {})
+    operator.close()
+
+
+@given(histories(), histories(), bounds)
+def test_a_restored_join_goes_on_as_if_nothing_had_happened(
+    before: list[Came | int], after: list[Came | int], ends: list[int]
+) -> None:
+    class Restored(MemoryBackends):
+        def keyed(self, operator: str, groups: range, max_parallelism: int) -> MemoryBackend:
+            backend = super().keyed(operator, groups, max_parallelism)
+            backend.restore(parts)
+            return backend
+
+    stayed = IntervalJoinOperator(Pair(), first, first, Interval(*ends))
+    going_on = joined(stayed, before)
+    assert stayed._room is not None
+    snapshot = stayed._room.backend.snapshot()
+    parts = list(snapshot.groups())
+    snapshot.close()
+    known = len(going_on.timed)
+    behind_ms = stayed._timers.watermark_ms
+    tell(stayed, [behind_ms, *after])
+    operator = IntervalJoinOperator(Pair(), first, first, Interval(*ends))
+    output = open_operator(operator, within=replace(context(), backends=Restored()))
+    tell(operator, [behind_ms, *after])
+    assert output.timed == going_on.timed[known:]
+    stayed.close()
+    operator.close()
+
+
+def test_a_record_finds_its_partners_without_a_look_at_all_others_of_its_key() -> None:
+    operator = IntervalJoinOperator(Pair(), first, first, Interval(-1, 1))
+    output = open_operator(operator)
+    operator.process(Bundle([("a", at) for at in range(100)], list(range(100))), 0)
+    others = operator._kept[0] = Asked(operator._kept[0])
+    operator.process(Bundle([("a", 0)], [50]), 1)
+    assert [pair[0] for pair in output.records] == [49, 50, 51]
+    assert others.asked == [49, 50, 51]
+    operator.close()
+
+
+def test_the_late_records_of_a_bundle_leave_together() -> None:
+    operator = IntervalJoinOperator(Pair(), first, first, Interval(0, 1, ("late", None)))
+    output = open_operator(operator)
+    operator.watermark_advanced(Watermark(9))
+    for side in (0, 1):
+        operator.process(Bundle([("a", 1), ("a", 2), ("b", 3)], [1, 9, 8]), side)
+    ((tag, late),) = output.side
+    assert (tag, late.records, late.timestamps) == ("late", [("a", 1), ("b", 3)], [1, 8])
+    assert operator.late_records_dropped == 2
     operator.close()
 
 

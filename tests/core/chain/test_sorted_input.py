@@ -268,6 +268,21 @@ def test_what_was_spilled_is_given_back_also_when_a_function_fails() -> None:
     assert spills.open_now == 0
 
 
+def test_what_was_spilled_is_given_back_also_when_the_end_of_a_function_fails() -> None:
+    class Failing(Told):
+        def close(self) -> None:
+            raise ZeroDivisionError
+
+    spills = MemorySpills()
+    operator = SortedInput(Failing, (first,), 1)
+    open_operator(operator, within=within(spills))
+    operator.process(Bundle([("a", 1)]), 0)
+    assert spills.open_now == 1
+    with pytest.raises(ZeroDivisionError):
+        operator.close()
+    assert spills.open_now == 0
+
+
 @given(
     bundles=st.lists(
         st.lists(st.tuples(st.integers(0, 4), st.integers(0, 9), st.integers()), max_size=6),

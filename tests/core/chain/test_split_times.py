@@ -23,6 +23,13 @@ def test_a_split_that_has_not_begun_holds_the_others() -> None:
     assert line.take() == [Watermark(9)]
 
 
+def test_of_many_splits_the_one_that_holds_back_is_enough_to_look_at() -> None:
+    times = SplitTimes(Line())
+    shares = [times.add() for _ in range(100)]
+    del shares[1].watermark_ms  # whoever looks behind the first one fails
+    times.advance()
+
+
 def test_a_split_that_has_ended_is_not_waited_for() -> None:
     line = Line()
     times = SplitTimes(line)

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -95,6 +96,16 @@ def test_keys_that_are_equal_meet_also_on_disk(room: FileRoom) -> None:
     sorter = KeySorter(room, limit_bytes=0)
     found = sort(sorter, [(0, [(1, "a", None)]), (0, [(1.0, "b", None)]), (0, [(True, "c", None)])])
     assert [rows for _, rows in found] == [[(0, "a"), (0, "b"), (0, "c")]]
+
+
+@pytest.mark.parametrize("limit", [0, 400, 1 << 30])
+def test_nothing_is_lost_of_keys_that_are_not_equal_but_have_the_same_bytes(
+    room: FileRoom, limit: int
+) -> None:
+    keys = [Decimal("NaN"), Decimal("NaN"), {1}, frozenset({1}), b"x", bytearray(b"x")]
+    sorter = KeySorter(room, limit)
+    found = sort(sorter, [(0, [(key, at, None) for at, key in enumerate(keys)])] * 3)
+    assert sorted(record for _, rows in found for _, record in rows) == sorted([*range(6)] * 3)
 
 
 def test_keys_need_not_be_hashable_and_records_not_comparable(room: FileRoom) -> None:

@@ -8,12 +8,10 @@ import pytest
 from headgate.base.elements import MIN_WATERMARK_MS
 from headgate.core.chain.tags import OutputTag
 from headgate.core.state.descriptors import ListStateDescriptor, ValueStateDescriptor
-from headgate.core.window.answers import LateRecords
 from headgate.core.window.assigners import GlobalWindows, TumblingEventTimeWindows
 from headgate.core.window.spec import Aggregated, Style, WindowCall
 from headgate.core.window.triggers import CountTrigger
 from headgate.core.window.window import TimeWindow
-from tests.core.chain.kit import KeptOutput
 from tests.core.window.kit import LISTED, SUMS, Lab, plan
 from tests.core.window.test_general import Bag
 
@@ -186,15 +184,3 @@ def test_an_unknown_kind_of_state_is_refused_in_windows_too() -> None:
     lab.send((("a", 1), 1))
     with pytest.raises(TypeError, match="give a ValueStateDescriptor"):
         lab.watermark(9)
-
-
-def test_late_records_are_sent_in_one_bundle_or_counted() -> None:
-    output = KeptOutput()
-    aside, dropped = LateRecords("late", output), LateRecords(None, output)
-    for late in (aside, dropped):
-        late.take("a", 1)
-        late.take("b", 2)
-        late.flush()
-        late.flush()
-    assert [(tag, bundle.records) for tag, bundle in output.side] == [("late", ["a", "b"])]
-    assert (aside.dropped, dropped.dropped) == (0, 2)

@@ -94,6 +94,16 @@ def test_all_records_can_be_folded_at_once() -> None:
     assert [fold([]) for fold in folds] == [None, None, []]
 
 
+def test_a_fold_that_returns_nothing_is_refused_also_behind_an_evictor() -> None:
+    class Forgetful(Bag):
+        def add(self, value: Any, accumulator: list[Any]) -> Any:
+            accumulator.append(value)
+
+    for contents in (Reduced(lambda one, two: None), Aggregated(Forgetful())):
+        with pytest.raises(TypeError, match="returned None; return the"):
+            folding_at_once(plan(TEN, contents))(["a", "b"])
+
+
 def test_a_reduce_function_may_be_an_object() -> None:
     class Longest:
         def reduce(self, value1: str, value2: str) -> str:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headgate.core.window.assigners import MergingWindowAssigner
 from headgate.core.window.sessions import EventTimeSessionWindows, ProcessingTimeSessionWindows
-from headgate.core.window.spec import Aggregated, WindowCall
+from headgate.core.window.spec import Aggregated, Reduced, WindowCall
 from headgate.core.window.triggers import EventTimeTrigger
 from headgate.core.window.window import TimeWindow, TimeWindowSerializer
 from tests.core.window.kit import LISTED, SUMS, Bounds, Lab, plan
@@ -41,6 +41,29 @@ def test_a_record_between_two_sessions_makes_one_of_them(bundled: bool) -> None:
         held = held[0] if isinstance(held[0], list) else held
         assert (start, end, sum(number for _, number in held)) == (0, 13, 7)
         assert lab.kept() == []
+
+
+@KINDS
+def test_a_merge_that_returns_nothing_is_refused_and_loses_no_window_silently(
+    bundled: bool,
+) -> None:
+    class Forgetful(Bag):
+        def merge(self, acc_a: list[Any], acc_b: list[Any]) -> Any:
+            acc_a.extend(acc_b)
+
+    lab = Lab(plan(FIVE, Aggregated(Forgetful()), BOUNDS), bundled)
+    lab.send((("a", 1), 0), (("a", 2), 8))
+    with pytest.raises(TypeError, match=r"merge\(\) of an aggregate function returned None"):
+        lab.send((("a", 4), 4))
+
+
+@KINDS
+def test_a_reduce_that_returns_nothing_for_two_sessions_is_refused(bundled: bool) -> None:
+    nothing = Reduced(lambda one, two: None)
+    lab = Lab(plan(FIVE, nothing, BOUNDS), bundled)
+    lab.send((("a", 1), 0), (("a", 2), 8))
+    with pytest.raises(TypeError, match="a reduce function returned None"):
+        lab.send((("a", 4), 4))
 
 
 @KINDS

@@ -142,7 +142,7 @@ class BroadcastProcessOperator(TwoInputOperator):
     ) -> None:
         """``batch``: all of the broadcast side is read before the normal side."""
         super().__init__(function, keys_of)
-        self._states = OperatorStateStore()
+        self._states = self._guest.states  # a name is the same state in ``initialize_state``, too
         self._reads_broadcast = batch
 
     def open(self, context: OperatorContext) -> None:

@@ -5,6 +5,7 @@ came first; a pair has the later of both times. A record is kept while a partner
 far as the watermark tells. One that is behind the watermark is late: dropped, or a side output.
 """
 
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
@@ -13,6 +14,7 @@ from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.guest import Guest
 from headgate.core.chain.key_selection import KeySelection
 from headgate.core.chain.keyed_room import KeyedRoom
+from headgate.core.chain.late_records import LateRecords
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.operators import iterable
 from headgate.core.chain.tags import Sorter
@@ -57,7 +59,11 @@ class JoinContext:
 
 
 class IntervalJoinOperator(Operator):
-    """Keeps the records of each side by time, and forgets them by timers."""
+    """Keeps the records of each side by time, and forgets them by timers.
+
+    The times that are kept of a key stand in memory too, in order, as its timers do: so a record
+    finds its partners without a look at all others of its key.
+    """
 
     inputs = 2
 
@@ -74,7 +80,14 @@ class IntervalJoinOperator(Operator):
         self._reach_ms = (max(0, interval.upper_ms), max(0, -interval.lower_ms))
         """How long after a record's time a partner may come, for each side."""
         self._room: KeyedRoom | None = None
-        self.late_records_dropped = 0
+        self._times: tuple[dict[Key, list[int]], dict[Key, list[int]]] = {}, {}
+        """Of each side: the times that the state of a key holds; none of a key that has none."""
+        self._late: list[LateRecords] = []
+
+    @property
+    def late_records_dropped(self) -> int:
+        """Records of both sides that came too late and had no side output to go to."""
+        return sum(late.dropped for late in self._late)
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
@@ -85,6 +98,7 @@ class IntervalJoinOperator(Operator):
         self._kept = [
             room.backend.map_state(StateSpec(f"records on the {name}", "map")) for name in _NAMES
         ]
+        self._late = [LateRecords(tag, self.output) for tag in self._interval.late_tags]
         context.metrics.gauge("numLateRecordsDropped", lambda: self.late_records_dropped)
         self._context = JoinContext()
         self._guest.open(context, room.opener)
@@ -96,12 +110,13 @@ class IntervalJoinOperator(Operator):
         behind_ms = self._timers.watermark_ms
         for record, time_ms, key in zip(bundle.records, times, keys, strict=True):
             if time_ms < behind_ms:
-                self._late(record, time_ms, number)
+                self._late[number].take(record, time_ms)
                 continue
             self._cursor.key = key
             self._keep(record, time_ms, number)
             for found, later_ms in self._meet(record, time_ms, number):
                 self._sorter.take(found, later_ms)
+        self._late[number].flush()
         self._sorter.flush()
 
     def watermark_advanced(self, watermark: Watermark) -> None:
@@ -111,6 +126,8 @@ class IntervalJoinOperator(Operator):
     def key_ended(self) -> None:
         assert self._room is not None
         self._room.key_ended()
+        for times in self._times:
+            times.clear()
 
     def close(self) -> None:
         try:
@@ -124,6 +141,9 @@ class IntervalJoinOperator(Operator):
         same = kept.get(time_ms)
         if same is None:
             same = []
+            times = self._times_at(number)
+            insort(times, time_ms)
+            self._times[number][self._cursor.key] = times
             self._cursor.namespace = number
             self._timers.register_event_time_timer(time_ms + self._reach_ms[number])
             self._cursor.namespace = None
@@ -136,7 +156,8 @@ class IntervalJoinOperator(Operator):
         """What the function makes of the record with each of its partners, and the pair's time."""
         call, context, others = self._call, self._context, self._kept[1 - number]
         first_ms, last_ms = self._partners_ms(time_ms, number)
-        for other_ms in sorted(one for one in others if first_ms <= one <= last_ms):
+        times = self._times_at(1 - number)
+        for other_ms in times[bisect_left(times, first_ms) : bisect_right(times, last_ms)]:
             for other in others.get(other_ms) or ():
                 if number == LEFT:
                     context.left_ms, context.right_ms = time_ms, other_ms
@@ -157,14 +178,23 @@ class IntervalJoinOperator(Operator):
         """No partner can come any more; the cursor's namespace is the number of the side."""
         number = self._cursor.namespace
         assert isinstance(number, int)
-        self._kept[number].remove(time_ms - self._reach_ms[number])
+        gone_ms = time_ms - self._reach_ms[number]
+        self._kept[number].remove(gone_ms)
+        times = self._times[number].get(self._cursor.key)
+        if times is not None:
+            at = bisect_left(times, gone_ms)
+            del times[at : bisect_right(times, gone_ms, at)]
+            if not times:
+                del self._times[number][self._cursor.key]
 
-    def _late(self, record: Record, time_ms: int, number: int) -> None:
-        tag = self._interval.late_tags[number]
-        if tag is None:
-            self.late_records_dropped += 1
-        else:
-            self.output.collect_side(tag, Bundle([record], [time_ms]))
+    def _times_at(self, number: int) -> list[int]:
+        """What the cursor's key has on a side, in order."""
+        times = self._times[number].get(self._cursor.key)
+        if times is None:  # there is nothing, unless the state comes from before a restart
+            times = sorted(self._kept[number])
+            if times:
+                self._times[number][self._cursor.key] = times
+        return times
 
     def _times_of(self, bundle: Bundle, number: int) -> list[int]:
         times = [time_ms for time_ms in bundle.timestamps or () if time_ms is not None]

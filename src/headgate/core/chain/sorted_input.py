@@ -91,9 +91,11 @@ class SortedInput(Operator):
         self.output.emit_watermark(Watermark(MAX_WATERMARK_MS))
 
     def close(self) -> None:
-        if self._sorter is not None:
-            self._sorter.close()
-        self._inner.close()
+        try:
+            self._inner.close()
+        finally:
+            if self._sorter is not None:
+                self._sorter.close()
 
     def _process_key(self, rows: Iterator[Row]) -> None:
         """Stretches of one input at a time; records with and without a time do not mix."""

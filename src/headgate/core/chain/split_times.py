@@ -32,6 +32,10 @@ class SplitTimes:
         """Tell what the shares come to."""
         if not self.shares:
             return
+        told_ms = self.target.watermark_ms
+        for share in self.shares:  # of many files the next one holds back all, and is the first
+            if share.active and share.watermark_ms <= told_ms:
+                return
         counting = [share.watermark_ms for share in self.shares if share.active]
         if counting:
             self.target.emit_watermark(min(counting))

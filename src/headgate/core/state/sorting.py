@@ -111,11 +111,14 @@ class KeySorter:
 
     def _in_order(self) -> Iterator[_Stored]:
         """What is in memory, by bytes of the key and by time; then it is gone from there."""
-        by_bytes = {key_bytes(key): key for key in self._groups}
+        by_bytes: dict[bytes, list[Key]] = {}
+        for key in self._groups:  # some that no dictionary takes for equal have the same bytes
+            by_bytes.setdefault(key_bytes(key), []).append(key)
         for data in sorted(by_bytes):
-            key = by_bytes[data]
-            for row in sorted(self._groups.pop(key)):  # places differ: records are not compared
-                yield (data, *row, key)
+            keys = by_bytes[data]
+            rows = chain.from_iterable([self._groups.pop(key) for key in keys])
+            for row in sorted(rows):  # places differ: records are not compared
+                yield (data, *row, keys[0])
 
 
 def _read(run: Spill, views: ExitStack) -> Iterator[_Stored]:

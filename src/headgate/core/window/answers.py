@@ -7,12 +7,11 @@ receiver.
 from collections.abc import Callable
 from typing import Final
 
-from headgate.base.elements import Bundle, Record
+from headgate.base.elements import Record
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.guest import Guest
 from headgate.core.chain.keyed_room import KeyedRoom
 from headgate.core.chain.operators import iterable
-from headgate.core.chain.output import Output
 from headgate.core.chain.runtime import KeyedStateStore
 from headgate.core.chain.tags import Sorter
 from headgate.core.state.cursor import Cursor
@@ -117,32 +116,6 @@ class Answers:
         """Close the function. Idempotent."""
         if self.guest is not None:
             self.guest.close()
-
-
-class LateRecords:
-    """Records that came after their windows had ended: to the side, or counted and dropped."""
-
-    def __init__(self, tag: str | None, output: Output) -> None:
-        self.dropped = 0
-        self._tag = tag
-        self._output = output
-        self._records: list[Record] = []
-        self._times: list[int | None] = []
-
-    def take(self, record: Record, timestamp: int) -> None:
-        """One of them."""
-        if self._tag is None:
-            self.dropped += 1
-        else:
-            self._records.append(record)
-            self._times.append(timestamp)
-
-    def flush(self) -> None:
-        """Send on what was collected."""
-        if self._records and self._tag is not None:
-            late = Bundle(self._records, self._times)
-            self._records, self._times = [], []
-            self._output.collect_side(self._tag, late)
 
 
 NO_TIMESTAMP: Final = (

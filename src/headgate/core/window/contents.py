@@ -52,11 +52,7 @@ class ReducedContents:
 
     def add(self, record: Record, timestamp: int | None) -> None:
         old = self._value.value()
-        if old is not None:
-            record = self._reduce(old, record)
-            if record is None:
-                refuse_none()
-        self._value.update(record)
+        self._value.update(record if old is None else self._combined(old, record))
 
     def fire(self, window: Window, send: Send) -> None:
         value = self._value.value()
@@ -70,7 +66,13 @@ class ReducedContents:
         self._value.clear()
 
     def merge(self, target: Namespace, sources: Iterable[Namespace]) -> None:
-        merge_values(self._room, self._value, self._reduce, target, sources)
+        merge_values(self._room, self._value, self._combined, target, sources)
+
+    def _combined(self, one: Record, two: Record, /) -> Record:
+        record = self._reduce(one, two)
+        if record is None:
+            refuse_none()
+        return record
 
 
 class AggregatedContents:
@@ -104,7 +106,13 @@ class AggregatedContents:
         self._value.clear()
 
     def merge(self, target: Namespace, sources: Iterable[Namespace]) -> None:
-        merge_values(self._room, self._value, self._function.merge, target, sources)
+        merge_values(self._room, self._value, self._merged, target, sources)
+
+    def _merged(self, one: Record, two: Record, /) -> Record:
+        accumulator = self._function.merge(one, two)
+        if accumulator is None:
+            refuse_none("merge() of an aggregate function", "accumulator")
+        return accumulator
 
 
 class ListedContents:
@@ -194,9 +202,13 @@ def folding_at_once(plan: WindowPlan) -> Callable[[list[Record]], Record]:
             reduce = reduce_call(function)
 
             def reduced(records: list[Record]) -> Record:
-                result = None
-                for record in records:
-                    result = record if result is None else reduce(result, record)
+                if not records:
+                    return None
+                result = records[0]
+                for record in records[1:]:
+                    result = reduce(result, record)
+                    if result is None:
+                        refuse_none()
                 return result
 
             return reduced
@@ -208,6 +220,8 @@ def folding_at_once(plan: WindowPlan) -> Callable[[list[Record]], Record]:
                 accumulator = function.create_accumulator()
                 for record in records:
                     accumulator = function.add(record, accumulator)
+                    if accumulator is None:
+                        refuse_none("add() of an aggregate function", "accumulator")
                 return function.get_result(accumulator)
 
             return aggregated

@@ -150,7 +150,10 @@ class AggregateFold:
         return new
 
     def merge(self, one: Record, two: Record, /) -> Record:
-        return self._function.merge(one, two)
+        merged = self._function.merge(one, two)
+        if merged is None:
+            refuse_none("merge() of an aggregate function", "accumulator")
+        return merged
 
     def answers(self, values: list[Record]) -> list[Record]:
         results = self._emission.results(values)

@@ -11,11 +11,12 @@ from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.guest import Guest
 from headgate.core.chain.key_selection import KeySelection
 from headgate.core.chain.keyed_room import KeyedRoom
+from headgate.core.chain.late_records import LateRecords
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.tags import Sorter
 from headgate.core.chain.timer_service import TimeDomain
 from headgate.core.window.adopting import adopt, holds_general_state
-from headgate.core.window.answers import Answers, LateRecords
+from headgate.core.window.answers import Answers
 from headgate.core.window.assigners import MergingWindowAssigner
 from headgate.core.window.clocked import ClockKeeper, can_clock
 from headgate.core.window.general import GeneralKeeper, Keeper, Parts

@@ -226,20 +226,64 @@ class PurgingTrigger(Trigger[T, W]):
         return PurgingTrigger(nested_trigger)
 
 
-class ContinuousEventTimeTrigger(Trigger[T, W]):
-    """Fires each time the watermark passes another interval, and at the end of the window."""
+class _Continuous(Trigger[T, W]):
+    """Fires at intervals; the next time is remembered for each window."""
 
     def __init__(self, interval: int) -> None:
-        self._interval_ms = _positive(interval, "ContinuousEventTimeTrigger")
+        self._interval_ms = _positive(interval, type(self).__name__)
         self._next = ReducingStateDescriptor("trigger-fire-time", min)
+
+    def can_merge(self) -> bool:
+        return True
+
+    def on_merge(self, window: W, ctx: MergeTools) -> None:
+        ctx.merge_partitioned_state(self._next)
+        due_ms = ctx.get_partitioned_state(self._next).get()
+        if due_ms is not None:
+            self._set_timer(due_ms, ctx)
+
+    def clear(self, window: W, ctx: TriggerTools) -> None:
+        due = ctx.get_partitioned_state(self._next)
+        due_ms = due.get()
+        if due_ms is not None:
+            self._delete_timer(due_ms, ctx)
+            due.clear()
+
+    def _begin(self, time: int, window: W, ctx: TriggerTools) -> None:
+        """The first time behind this one, unless one is set already."""
+        if ctx.get_partitioned_state(self._next).get() is None:
+            self._register(time - time % self._interval_ms, window, ctx)
+
+    def _is_due(self, time: int, ctx: TriggerTools) -> bool:
+        """Whether this is the time that was set; then none is any more."""
+        due = ctx.get_partitioned_state(self._next)
+        if due.get() != time:
+            return False
+        due.clear()
+        return True
+
+    def _register(self, time: int, window: W, ctx: TriggerTools) -> None:
+        due_ms = min(time + self._interval_ms, window.max_timestamp())
+        if due_ms > time:  # at the end of the window there is no next time
+            ctx.get_partitioned_state(self._next).add(due_ms)
+            self._set_timer(due_ms, ctx)
+
+    @abstractmethod
+    def _set_timer(self, time: int, ctx: TriggerTools) -> None: ...
+
+    @abstractmethod
+    def _delete_timer(self, time: int, ctx: TriggerTools) -> None: ...
+
+
+class ContinuousEventTimeTrigger(_Continuous[T, W]):
+    """Fires each time the watermark passes another interval, and at the end of the window."""
 
     def on_element(self, element: T, timestamp: int, window: W, ctx: TriggerTools) -> TriggerResult:
         last_ms = window.max_timestamp()
         if last_ms <= ctx.get_current_watermark():
             return FIRE
         ctx.register_event_time_timer(last_ms)
-        if ctx.get_partitioned_state(self._next).get() is None:
-            self._register(timestamp - timestamp % self._interval_ms, window, ctx)
+        self._begin(timestamp, window, ctx)
         return CONTINUE
 
     def on_processing_time(self, time: int, window: W, ctx: TriggerTools) -> TriggerResult:
@@ -249,92 +293,54 @@ class ContinuousEventTimeTrigger(Trigger[T, W]):
         last_ms = window.max_timestamp()
         if time == last_ms:
             return FIRE
-        due = ctx.get_partitioned_state(self._next)
-        if due.get() != time:
+        if not self._is_due(time, ctx):
             return CONTINUE
-        due.clear()
         # A window without end would be fired for ever when the input has ended.
         if not last_ms == MAX_WATERMARK_MS == ctx.get_current_watermark():
             self._register(time, window, ctx)
         return FIRE
 
-    def can_merge(self) -> bool:
-        return True
-
-    def on_merge(self, window: W, ctx: MergeTools) -> None:
-        ctx.merge_partitioned_state(self._next)
-        due_ms = ctx.get_partitioned_state(self._next).get()
-        if due_ms is not None:
-            ctx.register_event_time_timer(due_ms)
-
     def clear(self, window: W, ctx: TriggerTools) -> None:
-        due = ctx.get_partitioned_state(self._next)
-        due_ms = due.get()
-        if due_ms is not None:
-            ctx.delete_event_time_timer(due_ms)
-            due.clear()
+        super().clear(window, ctx)
         ctx.delete_event_time_timer(window.max_timestamp())
 
     @staticmethod
     def of(interval: object) -> "ContinuousEventTimeTrigger[Record, Record]":
         return ContinuousEventTimeTrigger(whole_ms(interval, "ContinuousEventTimeTrigger.of()"))
 
-    def _register(self, time: int, window: W, ctx: TriggerTools) -> None:
-        due_ms = min(time + self._interval_ms, window.max_timestamp())
-        ctx.get_partitioned_state(self._next).add(due_ms)
-        ctx.register_event_time_timer(due_ms)
+    def _set_timer(self, time: int, ctx: TriggerTools) -> None:
+        ctx.register_event_time_timer(time)
+
+    def _delete_timer(self, time: int, ctx: TriggerTools) -> None:
+        ctx.delete_event_time_timer(time)
 
 
-class ContinuousProcessingTimeTrigger(Trigger[T, W]):
+class ContinuousProcessingTimeTrigger(_Continuous[T, W]):
     """Fires each time the clock passes another interval, as long as records have come."""
 
-    def __init__(self, interval: int) -> None:
-        self._interval_ms = _positive(interval, "ContinuousProcessingTimeTrigger")
-        self._next = ReducingStateDescriptor("trigger-fire-time", min)
-
     def on_element(self, element: T, timestamp: int, window: W, ctx: TriggerTools) -> TriggerResult:
-        if ctx.get_partitioned_state(self._next).get() is None:
-            now_ms = ctx.get_current_processing_time()
-            self._register(now_ms - now_ms % self._interval_ms, window, ctx)
+        self._begin(ctx.get_current_processing_time(), window, ctx)
         return CONTINUE
 
     def on_processing_time(self, time: int, window: W, ctx: TriggerTools) -> TriggerResult:
-        due = ctx.get_partitioned_state(self._next)
-        if due.get() != time:
+        if not self._is_due(time, ctx):
             return CONTINUE
-        due.clear()
         self._register(time, window, ctx)
         return FIRE
 
     def on_event_time(self, time: int, window: W, ctx: TriggerTools) -> TriggerResult:
         return CONTINUE
 
-    def can_merge(self) -> bool:
-        return True
-
-    def on_merge(self, window: W, ctx: MergeTools) -> None:
-        ctx.merge_partitioned_state(self._next)
-        due_ms = ctx.get_partitioned_state(self._next).get()
-        if due_ms is not None:
-            ctx.register_processing_time_timer(due_ms)
-
-    def clear(self, window: W, ctx: TriggerTools) -> None:
-        due = ctx.get_partitioned_state(self._next)
-        due_ms = due.get()
-        if due_ms is not None:
-            ctx.delete_processing_time_timer(due_ms)
-            due.clear()
-
     @staticmethod
     def of(interval: object) -> "ContinuousProcessingTimeTrigger[Record, Record]":
         caller = "ContinuousProcessingTimeTrigger.of()"
         return ContinuousProcessingTimeTrigger(whole_ms(interval, caller))
 
-    def _register(self, time: int, window: W, ctx: TriggerTools) -> None:
-        due_ms = min(time + self._interval_ms, window.max_timestamp())
-        if due_ms > time:  # at the end of the window there is no next time
-            ctx.get_partitioned_state(self._next).add(due_ms)
-            ctx.register_processing_time_timer(due_ms)
+    def _set_timer(self, time: int, ctx: TriggerTools) -> None:
+        ctx.register_processing_time_timer(time)
+
+    def _delete_timer(self, time: int, ctx: TriggerTools) -> None:
+        ctx.delete_processing_time_timer(time)
 
 
 class NeverTrigger(Trigger[T, W]):
