@@ -160,10 +160,12 @@ def test_a_job_that_asks_for_checkpoints_runs_and_is_told_that_there_are_none(
     with pytest.warns(UserWarning, match="takes no checkpoints.*every 1.5 s") as told:
         env.execute()
     assert len(told) == 1
+    assert told[0].filename == __file__, "it points at the program"
     assert outside.printed == [1]
     stream = env.from_collection([2])
-    with pytest.warns(UserWarning, match="takes no checkpoints"):
+    with pytest.warns(UserWarning, match="takes no checkpoints") as told:
         assert stream.execute_and_collect(limit=1) == [2]
+    assert told[0].filename == __file__
 
 
 def test_a_job_that_asks_for_restarts_is_told_that_there_are_none(

@@ -70,3 +70,11 @@ def test_no_text_breaks_the_parser(text: str, key: str) -> None:
 def test_a_key_belongs_to_one_group_of_settings() -> None:
     others = {f.metadata["key"] for kind in (JobSettings, ExchangeSettings) for f in fields(kind)}
     assert not others & set(KEYS)
+
+
+def test_the_older_name_of_the_backend_counts_unless_the_new_one_is_there() -> None:
+    assert StateSettings.parse({"state.backend": "rocksdb"}).backend is StateBackendKind.ROCKSDB
+    both = {"state.backend": "rocksdb", "state.backend.type": "hashmap"}
+    assert StateSettings.parse(both).backend is StateBackendKind.HASHMAP
+    with pytest.raises(SettingsInvalid, match="state.backend.type: 'heap' is none of"):
+        StateSettings.parse({"state.backend": "heap"})

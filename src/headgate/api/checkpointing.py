@@ -4,6 +4,7 @@ Law: what was set is told again, by the getters and under Flink's keys; a value 
 is refused. This version takes no checkpoints, and a program that asks for them is warned.
 """
 
+import sys
 import warnings
 from datetime import timedelta
 from enum import Enum
@@ -206,14 +207,14 @@ def warn_of_unkept(configuration: Configuration) -> None:
             f"{timedelta(milliseconds=settings.interval_ms).total_seconds():g} s: a job that "
             f"fails has to begin anew",
             UserWarning,
-            stacklevel=4,
+            stacklevel=_users_level(),
         )
     elif settings.wants_restarts:
         warnings.warn(
             f"this version of Headgate restarts no job, though restart-strategy.type is "
             f"{settings.restarts!r}: a job that fails has failed",
             UserWarning,
-            stacklevel=4,
+            stacklevel=_users_level(),
         )
 
 
@@ -222,3 +223,11 @@ def _one_of(kind: type[_Choice], given: object, what: str) -> _Choice:
         return given
     choices = " or ".join(f"{kind.__name__}.{choice.name}" for choice in kind)
     raise PlanInvalid(f"{what} is {given!r}; give {choices}")
+
+
+def _users_level() -> int:
+    """How far up the stack the program is that called Headgate; the caller of this is 1."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_globals.get("__name__", "").startswith("headgate.") and frame.f_back is not None:
+        level, frame = level + 1, frame.f_back
+    return level

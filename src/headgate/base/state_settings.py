@@ -81,5 +81,10 @@ class StateSettings:
 
     @classmethod
     def parse(cls, texts: Mapping[str, str]) -> "StateSettings":
-        """Settings from keys and texts; keys of other rooms are left alone."""
+        """Settings from keys and texts; keys of other rooms are left alone.
+
+        ``state.backend`` is what Flink called ``state.backend.type`` before.
+        """
+        if "state.backend" in texts:
+            texts = {"state.backend.type": texts["state.backend"], **texts}
         return parse_settings(cls, texts)

@@ -71,8 +71,7 @@ class KeyedStateStore:
         )
 
     no_state = (
-        "this state is only accessible by functions executed on a KeyedStream; "
-        "call key_by() before"
+        "this state is only accessible by functions executed on a KeyedStream; call key_by() before"
     )
     """Why there is none, where there is none."""
 
