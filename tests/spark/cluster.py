@@ -78,7 +78,8 @@ class Cluster:
     def alive_workers(self) -> int:
         """As the master sees it."""
         page = f"http://{LOOPBACK}:{self.page_port}/json/"
-        with suppress(OSError), urllib.request.urlopen(page, timeout=5) as answer:
+        # A master that has only just begun may answer with its page for people.
+        with suppress(OSError, ValueError), urllib.request.urlopen(page, timeout=5) as answer:
             return int(json.load(answer)["aliveworkers"])
         return 0
 
