@@ -74,11 +74,39 @@ class ListState(MergingState[V, Iterable[V]]):
         """Add several values."""
 
 
-class MapState(State, Generic[K, V]):
-    """A dictionary for each key. A name that is missing gives None, never an error."""
+class ReadableMap(State, Generic[K, V]):
+    """A dictionary to be read. A name that is missing gives None, never an error."""
 
     @abstractmethod
     def get(self, key: K) -> V | None: ...
+
+    @abstractmethod
+    def contains(self, key: K) -> bool: ...
+
+    @abstractmethod
+    def items(self) -> Iterable[tuple[K, V]]: ...
+
+    def keys(self) -> Iterable[K]:
+        return [key for key, _ in self.items()]
+
+    def values(self) -> Iterable[V]:
+        return [value for _, value in self.items()]
+
+    @abstractmethod
+    def is_empty(self) -> bool: ...
+
+    def __getitem__(self, key: K) -> V | None:
+        return self.get(key)
+
+    def __contains__(self, key: K) -> bool:
+        return self.contains(key)
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self.keys())
+
+
+class WritableMap(ReadableMap[K, V]):
+    """The same, to be changed."""
 
     @abstractmethod
     def put(self, key: K, value: V) -> None: ...
@@ -91,83 +119,20 @@ class MapState(State, Generic[K, V]):
     def remove(self, key: K) -> None:
         """Nothing happens if it is missing."""
 
-    @abstractmethod
-    def contains(self, key: K) -> bool: ...
-
-    @abstractmethod
-    def items(self) -> Iterable[tuple[K, V]]: ...
-
-    def keys(self) -> Iterable[K]:
-        return [key for key, _ in self.items()]
-
-    def values(self) -> Iterable[V]:
-        return [value for _, value in self.items()]
-
-    @abstractmethod
-    def is_empty(self) -> bool: ...
-
-    def __getitem__(self, key: K) -> V | None:
-        return self.get(key)
-
     def __setitem__(self, key: K, value: V) -> None:
         self.put(key, value)
 
     def __delitem__(self, key: K) -> None:
         self.remove(key)
 
-    def __contains__(self, key: K) -> bool:
-        return self.contains(key)
 
-    def __iter__(self) -> Iterator[K]:
-        return iter(self.keys())
+class MapState(WritableMap[K, V]):
+    """A dictionary for each key."""
 
 
-class ReadOnlyBroadcastState(State, Generic[K, V]):
+class ReadOnlyBroadcastState(ReadableMap[K, V]):
     """A dictionary that every task holds alike, to be read."""
 
-    @abstractmethod
-    def get(self, key: K) -> V | None: ...
 
-    @abstractmethod
-    def contains(self, key: K) -> bool: ...
-
-    @abstractmethod
-    def items(self) -> Iterable[tuple[K, V]]: ...
-
-    def keys(self) -> Iterable[K]:
-        return [key for key, _ in self.items()]
-
-    def values(self) -> Iterable[V]:
-        return [value for _, value in self.items()]
-
-    @abstractmethod
-    def is_empty(self) -> bool: ...
-
-    def __getitem__(self, key: K) -> V | None:
-        return self.get(key)
-
-    def __contains__(self, key: K) -> bool:
-        return self.contains(key)
-
-    def __iter__(self) -> Iterator[K]:
-        return iter(self.keys())
-
-
-class BroadcastState(ReadOnlyBroadcastState[K, V]):
+class BroadcastState(WritableMap[K, V], ReadOnlyBroadcastState[K, V]):
     """The same, to be changed by records of the broadcast side."""
-
-    @abstractmethod
-    def put(self, key: K, value: V) -> None: ...
-
-    def put_all(self, dict_value: dict[K, V]) -> None:
-        for key, value in dict_value.items():
-            self.put(key, value)
-
-    @abstractmethod
-    def remove(self, key: K) -> None: ...
-
-    def __setitem__(self, key: K, value: V) -> None:
-        self.put(key, value)
-
-    def __delitem__(self, key: K) -> None:
-        self.remove(key)
