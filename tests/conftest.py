@@ -36,41 +36,54 @@ settings.load_profile("ci")
 
 
 APART = {
-    f"tests/spark/test_{name}.py"
-    for name in ("cluster", "dataframe_docs", "demo", "endings", "on_cluster", "run")
+    f"tests/{name}.py"
+    for name in (
+        *("spark/test_cluster", "spark/test_dataframe_docs", "spark/test_demo"),
+        *("spark/test_endings", "spark/test_on_cluster", "spark/test_run"),
+        *("faults/test_lost_driver", "faults/test_lost_executor"),
+    )
 }
-"""Modules of tests/spark that never use the session of this process."""
+"""Tests of Spark that never use the session of this process."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--sim-seeds", type=int, default=300, help="simulated runs per test (300)")
+    parser.addoption(
+        "--fault-seeds", type=int, default=0, help="runs per fault, mode and backend; 0: some (0)"
+    )
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "Scheduling":
     """One at a time to whoever is free, but all tests of Spark to one process, and those first.
 
-    Those that start a Spark of their own, in other processes, go to a second one.
+    Those that start a Spark of their own, in other processes, go to a second one; faults go to
+    whichever is ready first.
     """
     from xdist.scheduler import LoadScopeScheduling
 
     class OneSession(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            if not nodeid.startswith("tests/spark/"):
-                return nodeid
-            return "spark apart" if nodeid.split("::")[0] in APART else "spark"
+            module = nodeid.split("::")[0]
+            if module in APART:
+                return "spark apart"
+            if module == "tests/faults/test_faults.py":
+                return "faults"
+            return "spark" if module.startswith("tests/spark/") else nodeid
 
     return OneSession(config, log)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A test that asks for `sim_seed` runs once per seed, one that asks for `job_seed` half as
-    often: a whole job takes longer."""
+    often: a whole job takes longer. With `recovery_seed` it is one that fails and goes on."""
     seeds = metafunc.config.getoption("--sim-seeds")
     if "sim_seed" in metafunc.fixturenames:
         metafunc.parametrize("sim_seed", range(seeds))
     if "job_seed" in metafunc.fixturenames:
         metafunc.parametrize("job_seed", range((seeds + 1) // 2))
+    if "recovery_seed" in metafunc.fixturenames:
+        metafunc.parametrize("recovery_seed", range((seeds + 5) // 6))
 
 
 @pytest.fixture

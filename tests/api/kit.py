@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from headgate.api.functions import SourceFunction
-from headgate.api.job import JobExecutionResult, JobStatus
+from headgate.api.job import JobExecutionResult, JobStatus, Promise
 from headgate.api.program import Program
 from headgate.api.source import Sink, SinkWriter, Source, SplitReader
+from headgate.base.checkpoints import Stop
 from headgate.base.elements import (
     MAX_WATERMARK_MS,
     Bundle,
@@ -19,6 +20,7 @@ from headgate.base.elements import (
     StreamStatus,
     Watermark,
 )
+from headgate.base.errors import HeadgateError
 from headgate.core.chain.context import OperatorContext, TaskInfo
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.process import timed
@@ -92,6 +94,9 @@ class EndedJob:
 
     def metrics(self) -> Mapping[str, object]:
         return {"records": 1}
+
+    def savepoint(self, directory: str | None, stop: Stop) -> Promise[str]:
+        raise HeadgateError("the job has ended")
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Checkpoints and restarts as a program asks for them: kept, told again, and not pretended."""
+"""Checkpoints and restarts as a program asks for them: kept, told again, and checked."""
 
 import warnings
 from datetime import timedelta
@@ -152,30 +152,102 @@ def test_restart_strategies_replace_each_other(env: StreamExecutionEnvironment) 
         RestartStrategies.fixed_delay_restart(1, "5 s")  # type: ignore[arg-type]
 
 
-def test_a_job_that_asks_for_checkpoints_runs_and_is_told_that_there_are_none(
+def test_a_strategy_with_growing_pauses_is_checked_where_it_is_made() -> None:
+    grows = RestartStrategies.exponential_delay_restart(100, timedelta(seconds=5), 2.0, 60_000, 0.1)
+    assert grows.texts["restart-strategy.type"] == "exponential-delay"
+    assert grows.texts["restart-strategy.exponential-delay.max-backoff"] == "5000 ms"
+    with pytest.raises(PlanInvalid, match="max-backoff.*below the first pause"):
+        RestartStrategies.exponential_delay_restart(100, 10, 2.0, 60_000, 0.1)
+    with pytest.raises(PlanInvalid, match="jitter-factor.*above 1"):
+        RestartStrategies.exponential_delay_restart(1, 10, 2.0, 60_000, 3)
+
+
+def test_who_falls_back_gets_the_strategy_of_the_settings(outside: OneTaskOutside) -> None:
+    outside.given = {"restart-strategy.type": "none", "pipeline.name": "orders"}
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_restart_strategy(RestartStrategies.fixed_delay_restart(3, 10))
+    env.set_restart_strategy(RestartStrategies.fall_back_restart())
+    assert env.get_restart_strategy() == RestartStrategies.no_restart()
+    assert env.get_configuration().to_dict() == outside.given
+
+
+def test_a_program_that_asks_for_overtaking_gets_it_at_once(
+    env: StreamExecutionEnvironment,
+) -> None:
+    config = env.get_checkpoint_config()
+    assert config.is_unaligned_checkpoints_enabled()
+    assert config.get_aligned_checkpoint_timeout() == Duration.of_seconds(5)
+    config.enable_unaligned_checkpoints()
+    assert config.get_aligned_checkpoint_timeout() == Duration.of_seconds(0)
+    config.set_aligned_checkpoint_timeout(Duration.of_seconds(9))
+    assert config.get_aligned_checkpoint_timeout() == Duration.of_seconds(9)
+
+
+def test_storage_and_backend_keep_all_that_they_were_given(
+    env: StreamExecutionEnvironment,
+) -> None:
+    storage = FileSystemCheckpointStorage("s3://bucket", 1024, 65_536)
+    assert storage.get_min_file_size_threshold() == 1024
+    assert storage.get_write_buffer_size() == 65_536
+    assert FileSystemCheckpointStorage("x").get_min_file_size_threshold() == 20 * 1024
+    env.get_checkpoint_config().set_checkpoint_storage(storage)
+    texts = env.get_configuration().to_dict()
+    assert texts["execution.checkpointing.data-inline-threshold"] == "1024"
+    with pytest.raises(PlanInvalid, match="bytes from 0 to 1048576"):
+        FileSystemCheckpointStorage("x", 2**21)
+    env.set_state_backend(EmbeddedRocksDBStateBackend(True))
+    backend = env.get_state_backend()
+    assert isinstance(backend, EmbeddedRocksDBStateBackend)
+    assert backend.is_incremental_checkpoints_enabled()
+
+
+def test_folders_may_stand_under_the_keys_that_they_had_before(
+    env: StreamExecutionEnvironment,
+) -> None:
+    env.get_configuration().set_string("state.checkpoints.dir", "s3://all")
+    env.get_configuration().set_string("state.savepoints.dir", "s3://saved")
+    storage = env.get_checkpoint_config().get_checkpoint_storage()
+    assert storage == FileSystemCheckpointStorage("s3://all")
+    assert env.get_default_savepoint_directory() == "s3://saved"
+
+
+def test_settings_of_recovery_that_cannot_be_are_refused_before_a_job_starts(
     env: StreamExecutionEnvironment, outside: OneTaskOutside
 ) -> None:
-    env.enable_checkpointing(1500)
+    for key, text in (
+        ("execution.checkpointing.timeout", "soon"),
+        ("pipeline.job-id", "a job"),
+        ("restart-strategy.type", "hope"),
+    ):
+        env.get_configuration().set_string(key, text)
+        env.from_collection([1]).print()
+        with pytest.raises(SettingsInvalid, match=repr(text)):
+            env.execute()
+        env.get_configuration().remove_config(key)
+    assert outside.programs == []
+
+
+def test_a_job_that_asks_for_a_log_of_changes_is_told_that_there_is_none(
+    env: StreamExecutionEnvironment, outside: OneTaskOutside
+) -> None:
+    env.enable_checkpointing(1500).enable_changelog_state_backend(True)
     env.from_collection([1]).print()
-    with pytest.warns(UserWarning, match="takes no checkpoints.*every 1.5 s") as told:
+    with pytest.warns(UserWarning, match="state.changelog.enabled has no effect") as told:
         env.execute()
     assert len(told) == 1
     assert told[0].filename == __file__, "it points at the program"
     assert outside.printed == [1]
     stream = env.from_collection([2])
-    with pytest.warns(UserWarning, match="takes no checkpoints") as told:
+    with pytest.warns(UserWarning, match="no effect") as told:
         assert stream.execute_and_collect(limit=1) == [2]
     assert told[0].filename == __file__
 
 
-def test_a_job_that_asks_for_restarts_is_told_that_there_are_none(
+def test_a_job_that_asks_for_checkpoints_and_restarts_needs_no_warning(
     env: StreamExecutionEnvironment,
 ) -> None:
+    env.enable_checkpointing(1500)
     env.set_restart_strategy(RestartStrategies.fixed_delay_restart(3, 10))
-    env.from_collection([1]).print()
-    with pytest.warns(UserWarning, match="restarts no job.*'fixed-delay'"):
-        env.execute()
-    env.set_restart_strategy(RestartStrategies.no_restart())
     env.from_collection([1]).print()
     with warnings.catch_warnings():
         warnings.simplefilter("error")

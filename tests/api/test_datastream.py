@@ -326,9 +326,11 @@ def test_key_groups_follow_the_parallelism_unless_they_are_set(
     env.set_max_parallelism(512)
     groups = [node.max_parallelism for node in graph_of(stream.set_parallelism(1)).nodes.values()]
     assert groups == [512, 512, 7]
+    assert not any(node.default_groups for node in graph_of(stream).nodes.values())
     env.get_configuration().remove_config("pipeline.max-parallelism")
     groups = [node.max_parallelism for node in graph_of(stream).nodes.values()]
     assert groups == [128, 256, 7]
+    assert [node.default_groups for node in graph_of(stream).nodes.values()] == [True, True, False]
 
 
 def test_forward_to_another_parallelism_is_refused_by_the_plan(numbers: DataStream) -> None:

@@ -38,6 +38,7 @@ FACADES = [
     "headgate.datastream.externalized_checkpoint_retention",
     "headgate.datastream.formats.csv",
     "headgate.datastream.formats.json",
+    "headgate.datastream.formats.parquet",
     "headgate.datastream.functions",
     "headgate.datastream.output_tag",
     "headgate.datastream.slot_sharing_group",

@@ -1,9 +1,13 @@
-"""The face of a running job: futures, status, result."""
+"""The face of a running job: futures, status, savepoints, result."""
 
 from collections.abc import Mapping
+from concurrent.futures import Future
+
+import pytest
 
 from headgate.api.job import JobClient
-from headgate.base.errors import HeadgateError
+from headgate.base.checkpoints import Stop
+from headgate.base.errors import HeadgateError, PlanInvalid
 from headgate.common import JobExecutionResult, JobStatus
 
 
@@ -14,6 +18,8 @@ class Job:
 
     def __init__(self) -> None:
         self.state = JobStatus.RUNNING
+        self.asked: list[tuple[str | None, Stop]] = []
+        self.promise: Future[str] = Future()
 
     def status(self) -> JobStatus:
         return self.state
@@ -28,6 +34,10 @@ class Job:
 
     def metrics(self) -> Mapping[str, object]:
         return {"records": 5}
+
+    def savepoint(self, directory: str | None, stop: Stop) -> "Future[str]":
+        self.asked.append((directory, stop))
+        return self.promise
 
 
 def test_client_asks_the_job() -> None:
@@ -54,6 +64,36 @@ def test_future_of_a_cancelled_job_tells_why() -> None:
     cancelled = client.cancel()
     assert cancelled.result() is None and cancelled.done() and future.done()
     assert str(future.exception()) == "cancelled"
+
+
+def test_a_savepoint_is_asked_for_at_once_and_its_path_comes_later() -> None:
+    job = Job()
+    future = JobClient(job).trigger_savepoint("s3://bucket")
+    assert job.asked == [("s3://bucket", Stop.NO)]
+    assert not future.done()
+    job.promise.set_result("s3://bucket/savepoint-j1-0")
+    assert future.done() and future.exception() is None
+    assert future.result() == "s3://bucket/savepoint-j1-0"
+
+
+def test_a_savepoint_that_came_to_nothing_tells_why() -> None:
+    job = Job()
+    future = JobClient(job).trigger_savepoint()
+    assert job.asked == [(None, Stop.NO)]
+    job.promise.set_exception(HeadgateError("the disk is full"))
+    assert str(future.exception()) == "the disk is full"
+    with pytest.raises(HeadgateError, match="the disk is full"):
+        future.result()
+
+
+def test_a_job_stops_with_a_savepoint_before_or_after_the_end_of_event_time() -> None:
+    job = Job()
+    JobClient(job).stop_with_savepoint(False, "here")
+    JobClient(job).stop_with_savepoint(advance_to_end_of_event_time=True)
+    assert job.asked == [("here", Stop.SUSPEND), (None, Stop.DRAIN)]
+    with pytest.raises(PlanInvalid, match="give True, so that windows and timers fire, or False"):
+        JobClient(job).stop_with_savepoint("here")  # type: ignore[arg-type]
+    assert len(job.asked) == 2
 
 
 def test_three_states_are_for_good() -> None:

@@ -68,7 +68,7 @@ def test_no_restart_has_no_pause() -> None:
 
 def test_restart_strategies_that_leave_it_to_the_settings_change_none() -> None:
     configuration = Configuration()
-    RestartStrategies.fall_back_restart().put_into(configuration)
+    RestartStrategies.fall_back_restart().put_into(configuration, {})
     assert configuration.to_dict() == {}
 
 

@@ -1,10 +1,18 @@
 """Where streams end: sinks, results in the driver, DataFrames."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from headgate.api.program import Program
+from headgate.api.source import Committer, CommittingSinkWriter, TwoPhaseCommittingSink
+from headgate.api.types import Types
+from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
+from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.sinks import SinkFunctionOperator, SinkOperator
+from headgate.core.chain.snapshots import Moment
+from headgate.core.chain.two_phase import TwoPhaseSinkOperator
 from headgate.datastream import CloseableIterator, DataStream, SinkFunction
 from headgate.datastream import StreamExecutionEnvironment as Environment
 from headgate.plan.stream_graph import Chaining, NodeKind
@@ -124,3 +132,55 @@ def test_dataframe_holds_what_leads_to_its_stream_and_forgets_nothing(
         "Print to Std. Out",
         "Map",
     ]
+
+
+class Shouted(TwoPhaseCommittingSink):
+    """A user's own sink: what it prepares appears in ``said`` when it is committed."""
+
+    def __init__(self, said: list[str]) -> None:
+        self.said = said
+        self.kind: object = "unknown"
+
+    def for_type(self, type_info: object) -> "Shouted":
+        self.kind = type_info
+        return self
+
+    def create_writer(self, context: OperatorContext) -> "Whisper":
+        return Whisper()
+
+    def create_committer(self, context: OperatorContext) -> "Shouter":
+        return Shouter(self.said)
+
+
+class Whisper(CommittingSinkWriter):
+    def __init__(self) -> None:
+        self.kept: list[str] = []
+
+    def write(self, records: list[Record]) -> None:
+        self.kept += records
+
+    def prepare_commit(self, moment: Moment | None) -> list[str]:
+        kept, self.kept = self.kept, []
+        return kept
+
+
+class Shouter(Committer):
+    def __init__(self, said: list[str]) -> None:
+        self.said = said
+
+    def commit(self, committables: Sequence[str]) -> None:
+        self.said += [text.upper() for text in committables]
+
+
+def test_a_users_sink_may_commit_in_two_phases(env: Environment, outside: OneTaskOutside) -> None:
+    said: list[str] = []
+    sink = Shouted(said)
+    stream = env.from_collection(["a", "b"], type_info=Types.STRING())
+    stream.sink_to(sink).name("Shout")
+    (node,) = [n for n in env.get_stream_graph().nodes.values() if n.name == "Shout"]
+    operator = node.make()
+    assert type(operator) is TwoPhaseSinkOperator
+    assert not operator.only_reads
+    assert sink.kind == Types.STRING()
+    env.execute()
+    assert said == ["A", "B"]

@@ -75,10 +75,12 @@ DATASTREAM = {
         get_aligned_checkpoint_timeout set_alignment_timeout get_alignment_timeout
         set_checkpoint_id_of_ignored_in_flight_data get_checkpoint_id_of_ignored_in_flight_data
         set_checkpoint_storage set_checkpoint_storage_dir get_checkpoint_storage""",
-    "FileSystemCheckpointStorage": "get_checkpoint_path",
+    "FileSystemCheckpointStorage": """
+        get_checkpoint_path get_min_file_size_threshold get_write_buffer_size""",
     "JobManagerCheckpointStorage": "get_checkpoint_path get_max_state_size",
     "HashMapStateBackend": "",
-    "EmbeddedRocksDBStateBackend": "set_db_storage_paths get_db_storage_paths",
+    "EmbeddedRocksDBStateBackend": """
+        set_db_storage_paths get_db_storage_paths is_incremental_checkpoints_enabled""",
 }
 
 FUNCTIONS = {
@@ -195,7 +197,9 @@ COMMON = {
         set_parallelism get_max_parallelism set_max_parallelism get_task_cancellation_timeout
         set_task_cancellation_timeout enable_auto_generated_uids disable_auto_generated_uids
         has_auto_generated_uids_enabled get_global_job_parameters set_global_job_parameters""",
-    "JobClient": "get_job_id get_job_status cancel get_job_execution_result",
+    "JobClient": """
+        get_job_id get_job_status cancel get_job_execution_result trigger_savepoint
+        stop_with_savepoint""",
     "JobExecutionResult": """
         get_job_id is_job_execution_result get_net_runtime get_accumulator_result
         get_all_accumulator_results""",
@@ -204,7 +208,8 @@ COMMON = {
     "ConfigOptions": "key",
     "ConfigOption": "",
     "RestartStrategies": """
-        no_restart fall_back_restart fixed_delay_restart failure_rate_restart""",
+        no_restart fall_back_restart fixed_delay_restart failure_rate_restart
+        exponential_delay_restart""",
     "WatermarkStrategy": """
         for_monotonous_timestamps for_bounded_out_of_orderness no_watermarks for_generator
         with_timestamp_assigner with_idleness with_watermark_alignment""",
@@ -260,7 +265,7 @@ MODULES = {
     "headgate.datastream.connectors": "NumberSequenceSource FileSource FileSink",
     "headgate.datastream.connectors.base": "Sink Source",
     "headgate.datastream.connectors.file_system": """
-        FileSink FileSource OutputFileConfig RollingPolicy StreamFormat""",
+        BucketAssigner FileSink FileSource OutputFileConfig RollingPolicy StreamFormat""",
     "headgate.datastream.connectors.number_seq": "NumberSequenceSource",
     "headgate.datastream.data_stream": """
         AllWindowedStream BroadcastConnectedStream BroadcastStream CachedDataStream
@@ -272,6 +277,7 @@ MODULES = {
         CsvRowDeserializationSchema CsvRowSerializationSchema""",
     "headgate.datastream.formats.json": """
         JsonRowDeserializationSchema JsonRowSerializationSchema""",
+    "headgate.datastream.formats.parquet": "ParquetBulkWriters",
     "headgate.datastream.output_tag": "OutputTag",
     "headgate.datastream.slot_sharing_group": "MemorySize SlotSharingGroup",
     "headgate.datastream.state_backend": """

@@ -23,7 +23,14 @@ def piece(length: int) -> Piece:
 
 
 OPERATOR = OperatorState(
-    "uid", "sum", {5: piece(1)}, piece(2), piece(4), piece(8), (piece(16),), plain_is_own=True
+    "uid",
+    "sum",
+    {5: piece(1)},
+    piece(2),
+    piece(4),
+    piece(8),
+    {"1.sst": piece(16)},
+    plain_is_own=True,
 )
 TASK = TaskState("1.0", 1, 0, 2, 128, (OPERATOR,), (ChannelState(True, 0, 1, (piece(32),)),))
 EDGE = EdgeShape(0, 0, 1, 0, "HASH", False, "late")
@@ -48,7 +55,7 @@ def test_what_is_written_is_read() -> None:
                 OperatorRestore(
                     "uid",
                     {5: piece(1)},
-                    (DatabaseRestore(0, 9, (piece(2),)),),
+                    (DatabaseRestore(0, 9, {"1.sst": piece(2)}),),
                     (None, piece(1)),
                     (piece(1), None),
                     (piece(3),),

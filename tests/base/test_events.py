@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headgate.base.checkpoints import CheckpointKind, Stop
 from headgate.base.errors import ElementBroken
 from headgate.base.events import (
     END_OF_PARTITION,
@@ -16,16 +17,23 @@ from headgate.base.events import (
     Event,
     RuntimeEvent,
     TaskEvent,
+    barrier_in,
     decode_event,
     encode_event,
 )
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 RUNTIME_EVENTS = (
-    st.just(END_OF_PARTITION)
-    | st.just(END_OF_SUPERSTEP)
-    | st.builds(CheckpointBarrier, INT64, INT64, st.booleans())
-    | st.builds(CancelMarker, INT64)
+    st.just(END_OF_PARTITION) | st.just(END_OF_SUPERSTEP) | st.builds(CancelMarker, INT64)
+)
+BARRIERS = st.builds(
+    CheckpointBarrier,
+    INT64,
+    INT64,
+    st.booleans(),
+    st.sampled_from(CheckpointKind),
+    st.sampled_from(Stop),
+    st.text(max_size=9),
 )
 
 
@@ -39,7 +47,7 @@ class Slower(TaskEvent):
 TASK_EVENTS = st.builds(Slower, st.integers())
 
 
-@given(RUNTIME_EVENTS | TASK_EVENTS)
+@given(RUNTIME_EVENTS | BARRIERS | TASK_EVENTS)
 def test_an_event_comes_back_as_it_went(event: Event) -> None:
     data = encode_event(event)
     for form in (data, bytearray(data), memoryview(data)):
@@ -76,6 +84,28 @@ def test_a_task_event_that_holds_something_else_is_broken() -> None:
     data = encode_event(Slower(1))[:1] + pickle.dumps("not an event")
     with pytest.raises(ElementBroken, match="holds a str, not a TaskEvent"):
         decode_event(data)
+
+
+@given(BARRIERS)
+def test_a_barrier_is_found_among_other_events(barrier: CheckpointBarrier) -> None:
+    assert barrier_in(encode_event(barrier)) == barrier
+    assert barrier_in(memoryview(encode_event(barrier))) == barrier
+    assert barrier.is_savepoint == (barrier.kind is CheckpointKind.SAVEPOINT)
+
+
+@given(RUNTIME_EVENTS | TASK_EVENTS)
+def test_other_events_are_no_barriers(event: Event) -> None:
+    assert barrier_in(encode_event(event)) is None
+
+
+@pytest.mark.parametrize("data", [b"\x09\x00", b"\x00\x09", b"\x00\x00\xff", b"\x00"])
+def test_a_broken_barrier_is_an_error_for_its_reader_and_nothing_for_who_looks_for_it(
+    data: bytes,
+) -> None:
+    broken = encode_event(CheckpointBarrier(1, 2))[:-2] + data
+    assert barrier_in(broken) is None
+    with pytest.raises(ElementBroken):
+        decode_event(broken)
 
 
 def test_an_unaligned_barrier_is_another_barrier() -> None:

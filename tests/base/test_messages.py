@@ -4,21 +4,42 @@ import msgspec
 import pytest
 
 from headgate.base import messages
+from headgate.base.checkpoints import (
+    CheckpointFigures,
+    CheckpointKind,
+    CheckpointOptions,
+    OperatorState,
+    Piece,
+    Stop,
+)
+from headgate.base.checkpoints import TaskState as WrittenState
 from headgate.base.messages import (
     Cancel,
+    CancelAsked,
     Challenge,
     ChannelOrder,
+    CheckpointAborted,
+    CheckpointAcked,
+    CheckpointCompleted,
+    CheckpointDeclined,
+    CheckpointOrder,
+    CheckpointTriggered,
+    CheckpointWanted,
     ControlMessage,
     Deploy,
     Failure,
     Heartbeat,
     Hello,
+    JobAnswer,
+    JobQuestion,
     Metrics,
     OutputOrder,
     Placed,
     Proof,
     Refused,
     Register,
+    SavepointAnswer,
+    SavepointAsked,
     Shutdown,
     TaskChanged,
     TaskFigures,
@@ -28,6 +49,7 @@ from headgate.base.messages import (
     TimeReported,
     Welcome,
 )
+from headgate.base.restores import TaskRestore
 from headgate.base.states import TaskState
 
 TASK = TaskOrder(
@@ -37,6 +59,11 @@ TASK = TaskOrder(
     3,
     (OutputOrder("p", "BLOCKING", 2),),
     ((ChannelOrder("q", 1, "0.0"), ChannelOrder("r", 1, "0.1")), (ChannelOrder("s", 0, "0.0"),)),
+    TaskRestore("1.0", 4, finished=True),
+)
+CHECKPOINTS = CheckpointOrder("s3://bucket", "job", overtake_after_ms=0, restored_from="chk-4")
+WRITTEN = WrittenState(
+    "1.0", 1, 0, 2, 128, (OperatorState("uid", "map", {7: Piece("f", 1, 2, 3)}),)
 )
 FAILURE = Failure("ValueError", "boom", "map", "Traceback …", b"\x80", True)
 ALL: list[ControlMessage] = [
@@ -49,9 +76,23 @@ ALL: list[ControlMessage] = [
     TaskChanged("job/7/0", "1.0", TaskState.FAILED, FAILURE),
     Metrics("job/7/0", [TaskFigures("1.0", 1, 0, TaskState.RUNNING, input_watermarks_ms=(5, 6))]),
     Deploy("job/7/0", "job", 1, {"a": "b"}, [TASK], {"0.0": None, "0.1": ("10.0.0.2", 5)}, b"code"),
+    Deploy("job/7/1", "job", 2, {}, [TASK], {}, None, CHECKPOINTS),
     TimeReported("job/7/0", "1.0", "group", -(2**63)),
     Placed("job/7/0", {"0.1": ("10.0.0.2", 5)}),
     TimeAnnounced("job/7/0", "group", None),
+    CheckpointTriggered(
+        "job/7/0", "1.0", 5, CheckpointOptions(9, CheckpointKind.SAVEPOINT, Stop.DRAIN)
+    ),
+    CheckpointCompleted("job/7/0", 5),
+    CheckpointAborted("job/7/0", 5, "the disk is full"),
+    CheckpointAcked("job/7/0", 5, WRITTEN, CheckpointFigures(1.0, 2.0, 3.0, 4, 5, True)),
+    CheckpointDeclined("job/7/0", 5, "1.0", "it has ended", True),
+    CheckpointWanted("job/7/0", "1.0"),
+    JobQuestion(),
+    SavepointAsked(None, Stop.SUSPEND),
+    CancelAsked("enough"),
+    JobAnswer("job", "orders", "RUNNING", 17, "busy"),
+    SavepointAnswer("s3://bucket/savepoint-job-1", "FINISHED"),
     Cancel("job/7/0", "enough"),
     Shutdown("job/7/0"),
     Refused("no"),

@@ -47,6 +47,13 @@ def test_a_kind_has_several_spellings(text: str, kind: RestartKind) -> None:
     assert RestartSettings.parse({"restart-strategy.type": text}).kind is kind
 
 
+def test_the_key_of_before_is_understood_and_that_of_today_counts() -> None:
+    before = {"restart-strategy": "fixed-delay"}
+    assert RestartSettings.parse(before).kind is RestartKind.FIXED_DELAY
+    both = {**before, "restart-strategy.type": "none"}
+    assert RestartSettings.parse(both).kind is RestartKind.NONE
+
+
 def test_what_a_program_asks_for_is_understood() -> None:
     texts = RestartStrategies.fixed_delay_restart(3, 250).texts
     assert RestartSettings.parse(texts) == RestartSettings(
@@ -55,6 +62,15 @@ def test_what_a_program_asks_for_is_understood() -> None:
     texts = RestartStrategies.failure_rate_restart(2, 60_000, 9).texts
     assert RestartSettings.parse(texts) == RestartSettings(
         RestartKind.FAILURE_RATE, rate_failures=2, rate_interval_ms=60_000, rate_delay_ms=9
+    )
+    texts = RestartStrategies.exponential_delay_restart(5, 100, 2, 60_000, 0.25).texts
+    assert RestartSettings.parse(texts) == RestartSettings(
+        RestartKind.EXPONENTIAL_DELAY,
+        exponential_initial_ms=5,
+        exponential_max_ms=100,
+        exponential_multiplier=2.0,
+        exponential_reset_ms=60_000,
+        exponential_jitter=0.25,
     )
     texts = RestartStrategies.no_restart().texts
     assert RestartSettings.parse(texts) == RestartSettings(RestartKind.NONE)

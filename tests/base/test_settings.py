@@ -11,7 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headgate.base.checkpoint_settings import CheckpointSettings
 from headgate.base.errors import SettingsInvalid
+from headgate.base.recovery_settings import RecoverySettings
+from headgate.base.restart_settings import RestartSettings
 from headgate.base.settings import (
     GIB,
     KIB,
@@ -36,6 +39,18 @@ def test_the_defaults_are_those_of_the_inventory() -> None:
     assert (settings.buffers_per_channel, settings.floating_per_gate) == (2, 8)
     assert settings.buffer_timeout_ms == 100
     assert settings.flow_control is FlowControl.CREDIT
+
+
+def test_buffers_are_debloated_to_a_second_unless_the_settings_say_no() -> None:
+    settings = ExchangeSettings()
+    assert settings.debloat, "in Flink it is off"
+    assert (settings.debloat_target_ms, settings.debloat_period_ms) == (1_000, 200)
+    assert (settings.debloat_samples, settings.debloat_threshold_percent) == (20, 25)
+    assert settings.min_buffer_bytes == 256
+    key = "taskmanager.network.memory.buffer-debloat"
+    told = {f"{key}.enabled": "false", f"{key}.target": "2 s", f"{key}.samples": "5"}
+    parsed = ExchangeSettings.parse(told)
+    assert (parsed.debloat, parsed.debloat_target_ms, parsed.debloat_samples) == (False, 2_000, 5)
 
 
 def test_water_marks_follow_the_segment() -> None:
@@ -90,7 +105,7 @@ def test_keys_of_other_rooms_are_left_alone() -> None:
         ("taskmanager.memory.segment-size", "--5kb", "is not a whole number"),
         ("taskmanager.memory.segment-size", "²kb", "is not a whole number"),
         ("taskmanager.memory.segment-size", "10s", "with kb, k, mb, m, gb, g, b or nothing"),
-        ("execution.buffer-timeout.interval", "10kb", "with ms, s, min or nothing"),
+        ("execution.buffer-timeout.interval", "10kb", "with ms, s, min, h, d or nothing"),
         ("taskmanager.network.memory.buffers-per-channel", "2kb", "'2kb' is not a whole number"),
         ("taskmanager.memory.network.fraction", "a tenth", "is not a number"),
         ("taskmanager.memory.network.fraction", "nan", "nan is below 0"),
@@ -171,7 +186,8 @@ def test_every_setting_has_a_key_of_its_own_and_a_meaning() -> None:
     rows = describe_settings()
     keys = [key for key, _, _ in rows]
     assert len(set(keys)) == len(keys)
-    groups = (JobSettings, StateSettings, ExchangeSettings)
+    recovery = (CheckpointSettings, RecoverySettings, RestartSettings)
+    groups = (JobSettings, StateSettings, ExchangeSettings, *recovery)
     assert len(keys) == sum(len(fields(group)) for group in groups)
     assert all(meaning.endswith(".") for _, _, meaning in rows)
 

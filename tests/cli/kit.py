@@ -4,7 +4,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+
+import pytest
+
+from headgate.cli import main
 
 TIMEOUT_S = 100
 ENVIRONMENT = {
@@ -37,3 +42,24 @@ def headgate(
         cwd=cwd,
         env={**os.environ, **ENVIRONMENT, **(env or {})},
     )
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command ended, and what it said."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def in_process(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: object
+) -> Done:
+    """The whole command in this process: a new one would load Spark's side each time."""
+    monkeypatch.setattr(sys, "argv", ["headgate", *map(str, words)])
+    with pytest.raises(SystemExit) as end:
+        main.main()
+    told = capsys.readouterr()
+    assert isinstance(end.value.code, int)
+    return Done(end.value.code, told.out, told.err)

@@ -1,49 +1,27 @@
 """``headgate checkpoints``: a list for people and for machines, and an exit code that tells."""
 
 import json
-import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from headgate.base.checkpoints import CheckpointKind
-from headgate.cli import main
-from headgate.cli.checkpoints import Line, _size, checkpoints, describe, show
+from headgate.base.checkpoints import CheckpointKind, pieces_of
+from headgate.cli.checkpoints import Line, Meter, _size, describe, show
 from headgate.host.checkpoint_place import new_savepoint
 from headgate.host.checkpoint_storage import CheckpointStorage, find_checkpoints, open_storage
 from headgate.host.checkpoint_writer import StateWriter
+from tests.cli.kit import Done, in_process
 from tests.host.checkpoint_kit import JOB, LARGE, flip, take, take_next
-
-
-@dataclass(frozen=True)
-class Done:
-    """How a command ended, and what it said."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-
 
 Headgate = Callable[..., Done]
 
 
 @pytest.fixture
 def headgate(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Headgate:
-    """The whole command in this process: a new one would load Spark's side each time."""
-    monkeypatch.setitem(main.command.commands, "checkpoints", checkpoints)
-
-    def run(*words: object) -> Done:
-        monkeypatch.setattr(sys, "argv", ["headgate", "checkpoints", *map(str, words)])
-        with pytest.raises(SystemExit) as end:
-            main.main()
-        told = capsys.readouterr()
-        assert isinstance(end.value.code, int)
-        return Done(end.value.code, told.out, told.err)
-
-    return run
+    return partial(in_process, monkeypatch, capsys, "checkpoints")
 
 
 @pytest.fixture
@@ -61,7 +39,8 @@ def storage(tmp_path: Path) -> CheckpointStorage:
 
 
 def lines_of(storage: CheckpointStorage, *, deep: bool = True) -> list[Line]:
-    return [describe(found, deep=deep) for found in find_checkpoints(storage.folder.path)]
+    told = [describe(found, deep=deep) for found in find_checkpoints(storage.folder.path)]
+    return [line for line in told if line is not None]
 
 
 def test_everything_below_the_path_is_listed_and_verified(
@@ -144,7 +123,19 @@ def test_one_checkpoint_or_its_metadata_can_be_named(storage: CheckpointStorage)
     folder = Path(storage.folder.path) / JOB / "chk-2"
     for where in (str(folder), str(folder / "_metadata"), f"file://{folder}"):
         (found,) = find_checkpoints(where)
-        assert describe(found, deep=True).state == "ok"
+        line = describe(found, deep=True)
+        assert line is not None and line.state == "ok"
+
+
+def test_a_checkpoint_that_its_job_drops_meanwhile_is_not_damaged(
+    storage: CheckpointStorage,
+) -> None:
+    found = find_checkpoints(f"{storage.folder.path}/{JOB}")[:2]
+    storage.drop(found[0].place)
+    assert describe(found[0], deep=True) is None
+    assert describe(found[0], deep=False) is None
+    rest = describe(found[1], deep=True)
+    assert rest is not None and rest.state == "ok"
 
 
 @pytest.mark.parametrize(
@@ -153,9 +144,41 @@ def test_one_checkpoint_or_its_metadata_can_be_named(storage: CheckpointStorage)
 )
 def test_a_path_that_cannot_be_read_is_told(headgate: Headgate, where: str, complaint: str) -> None:
     done = headgate(where)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert complaint in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_long_check_tells_how_far_it_is_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = iter([0.0, 0.5, 1.5, 1.5, 1.8, 2.5, 2.5])
+    monkeypatch.setattr("headgate.cli.checkpoints.time.monotonic", lambda: next(now))
+    with Meter(4096, True) as meter:
+        for _ in range(4):
+            meter.read(1024)
+    clear = "\r\x1b[2K"
+    assert capsys.readouterr().err == (
+        f"{clear}checked 2.0 KiB of 4.0 KiB (50%){clear}checked 4.0 KiB of 4.0 KiB (100%){clear}"
+    )
+
+
+def test_nothing_is_said_about_a_check_where_no_terminal_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("headgate.cli.checkpoints.time.monotonic", lambda: 1e9)
+    with Meter(10, False) as meter:
+        meter.read(10)
+    assert capsys.readouterr().err == ""
+
+
+def test_every_byte_that_is_checked_is_counted(storage: CheckpointStorage) -> None:
+    (found,) = find_checkpoints(f"{storage.folder.path}/{JOB}/chk-2")
+    counts: list[int] = []
+    assert describe(found, deep=True, on_read=counts.append)
+    assert found.metadata is not None
+    pieces = {piece for task in found.metadata.tasks for piece in pieces_of(task)}
+    assert sum(counts) == sum(piece.length for piece in pieces) > 2 * len(LARGE)
 
 
 def test_an_empty_folder_has_no_checkpoints(headgate: Headgate, tmp_path: Path) -> None:

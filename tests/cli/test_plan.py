@@ -39,6 +39,17 @@ def test_one_stage_can_be_asked_for(tmp_path: Path, stage: str, first: str) -> N
     assert done.stdout.startswith(first), done.stderr
 
 
+def test_uids_are_told_with_where_they_come_from(tmp_path: Path) -> None:
+    job = write(tmp_path, WORDS + "counts.uid('sums').print()\nenv.execute('words')")
+    done = headgate("plan", job, "--stage", "uids")
+    title, head, *rows = done.stdout.splitlines()
+    assert (title, head.split()) == ("uids of 'words'", ["node", "operator", "uid", "by"])
+    (named,) = [row for row in rows if " count " in row]
+    assert named.split()[-2:] == ["sums", "uid()"]
+    (placed,) = [row for row in rows if " pair " in row]
+    assert placed.endswith("its place") and len(placed.split()[-3]) == 32
+
+
 def test_json_is_the_execution_plan_and_nothing_else(tmp_path: Path) -> None:
     end = "try:\n    counts.execute_and_collect()\nexcept Exception:\n    print('caught')"
     done = headgate("plan", write(tmp_path, WORDS + end), "--json", "-D", "parallelism.default=3")

@@ -10,28 +10,31 @@ import pytest
 
 from headgate.api.row import Row
 from headgate.api.source import Sink
-from headgate.base.elements import Record
+from headgate.base.elements import Bundle, Record
 from headgate.base.errors import ConnectorError, PathUnusable, PlanInvalid
-from headgate.connectors.file_sink import (
-    CsvSink,
-    Encoder,
-    FileSink,
-    JsonLinesSink,
-    OutputFileConfig,
-    RollingPolicy,
-    TextFileSink,
-)
+from headgate.connectors.buckets import BucketAssigner
+from headgate.connectors.file_sink import CsvSink, JsonLinesSink, PartSink, TextFileSink
+from headgate.connectors.file_sink_builder import Encoder, FileSink
 from headgate.connectors.files import TextFileSource
+from headgate.connectors.rolling import OutputFileConfig, RollingPolicy
+from headgate.core.chain.snapshots import Moment, OperatorRestored
+from headgate.core.chain.two_phase import TwoPhaseSinkOperator
 from tests.connectors.kit import task_context
+from tests.core.chain.sink_lab import open_sink, sink_context
 
 
-def write(sink: Sink, *bundles: list[Record], subtask: int = 0, attempt: int = 0) -> None:
+def begin(sink: PartSink, subtask: int = 0, attempt: int = 0) -> TwoPhaseSinkOperator:
+    """A task of a job without checkpoints."""
+    return open_sink(sink, sink_context(subtask, 4, attempt, checkpoints=False))
+
+
+def write(sink: PartSink, *bundles: list[Record], subtask: int = 0, attempt: int = 0) -> None:
     """A task that reads its whole input."""
-    writer = sink.create_writer(task_context(subtask, 4, attempt))
+    operator = begin(sink, subtask, attempt)
     for bundle in bundles:
-        writer.write(bundle)
-    writer.flush()
-    writer.close()
+        operator.process(Bundle(bundle), 0)
+    operator.finish()
+    operator.close()
 
 
 def test_each_task_writes_a_part_of_its_own(tmp_path: Path) -> None:
@@ -53,21 +56,20 @@ def test_a_task_without_records_writes_no_part(tmp_path: Path) -> None:
 
 
 def test_a_part_is_not_seen_before_the_end_of_the_input(tmp_path: Path) -> None:
-    writer = TextFileSink(tmp_path).create_writer(task_context())
-    writer.write(["x"])
+    task = begin(TextFileSink(tmp_path))
+    task.process(Bundle(["x"]), 0)
     assert TextFileSource(tmp_path).splits(1) == []
-    writer.flush()
+    task.finish()
     assert TextFileSource(tmp_path).splits(1) == [str(tmp_path / "part-0.txt")]
-    writer.flush()
-    writer.close()
+    task.close()
     assert os.listdir(tmp_path) == ["part-0.txt"]
 
 
 def test_a_task_that_fails_leaves_nothing(tmp_path: Path) -> None:
-    writer = TextFileSink(tmp_path).create_writer(task_context())
-    writer.write(["x"])
-    writer.close()
-    writer.close()
+    task = begin(TextFileSink(tmp_path))
+    task.process(Bundle(["x"]), 0)
+    task.close()
+    task.close()
     assert os.listdir(tmp_path) == []
 
 
@@ -83,12 +85,12 @@ def test_a_new_attempt_replaces_what_the_one_before_had_finished(tmp_path: Path)
 
 def test_a_late_attempt_cannot_write_into_the_next_ones_part(tmp_path: Path) -> None:
     sink = TextFileSink(tmp_path)
-    late = sink.create_writer(task_context(attempt=0))
-    late.write(["late"])
+    late = begin(sink)
+    late.process(Bundle(["late"]), 0)
     write(sink, ["new"], attempt=1)
-    late.write(["later"])
+    late.process(Bundle(["later"]), 0)
     with pytest.raises(PathUnusable, match="part-0.txt: cannot be written"):
-        late.flush()
+        late.finish()
     late.close()
     assert (tmp_path / "part-0.txt").read_text() == "new\n"
     assert os.listdir(tmp_path) == ["part-0.txt"]
@@ -97,7 +99,7 @@ def test_a_late_attempt_cannot_write_into_the_next_ones_part(tmp_path: Path) -> 
 def test_what_another_job_has_written_is_kept_unless_it_may_be_replaced(tmp_path: Path) -> None:
     write(TextFileSink(tmp_path), ["old"])
     with pytest.raises(PathUnusable, match=r"part-0\.txt: exists already; give the sink another"):
-        TextFileSink(tmp_path).create_writer(task_context())
+        begin(TextFileSink(tmp_path))
     assert (tmp_path / "part-0.txt").read_text() == "old\n"
     write(TextFileSink(tmp_path, overwrite=True), ["new"])
     assert (tmp_path / "part-0.txt").read_text() == "new\n"
@@ -106,7 +108,7 @@ def test_what_another_job_has_written_is_kept_unless_it_may_be_replaced(tmp_path
 def test_a_folder_that_cannot_be_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(PathUnusable, match="file: cannot be written: File exists"):
-        TextFileSink(tmp_path / "file").create_writer(task_context())
+        begin(TextFileSink(tmp_path / "file"))
 
 
 def test_a_full_disk_is_an_error_that_names_the_part(tmp_path: Path) -> None:
@@ -115,11 +117,11 @@ def test_a_full_disk_is_an_error_that_names_the_part(tmp_path: Path) -> None:
         pytest.skip("there is no /dev/full")
     sink = TextFileSink(tmp_path)
     (tmp_path / ".part-0.txt.inprogress-0").symlink_to(full)
-    writer = sink.create_writer(task_context())
-    writer.write(["x"])
+    task = begin(sink)
+    task.process(Bundle(["x"]), 0)
     with pytest.raises(PathUnusable, match="part-0.txt: cannot be written: No space left"):
-        writer.flush()
-    writer.close()
+        task.finish()
+    task.close()
     assert os.listdir(tmp_path) == []
 
 
@@ -175,9 +177,52 @@ def test_the_builder_speaks_pyflink(tmp_path: Path) -> None:
     assert all(part.startswith("words-") and part.endswith("-0.ext") for part in parts)
 
 
+def test_a_job_without_checkpoints_that_stops_shows_its_part_with_the_savepoint(
+    tmp_path: Path,
+) -> None:
+    sink = TextFileSink(tmp_path)
+    task = begin(sink)
+    task.process(Bundle(["x"]), 0)
+    state = task.snapshot(Moment(7, 0, is_savepoint=True)).sink
+    task.process(Bundle(["y"]), 0)
+    assert state is not None
+    task.checkpoint_completed(7)
+    task.close()
+    assert os.listdir(tmp_path) == ["part-0.txt"]
+    about = sink_context(0, 4, restored=OperatorRestored(7, sinks=(state,)), checkpoints=False)
+    task = open_sink(sink, about)
+    task.process(Bundle(["y"]), 0)
+    task.finish()
+    task.close()
+    parts = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert parts == {"part-0.txt": "x\n", "part-0-from-7.txt": "y\n"}
+
+
+def test_buckets_have_parts_of_their_own_and_a_new_attempt_replaces_them(tmp_path: Path) -> None:
+    sink = CsvSink(tmp_path, bucket_assigner=["k"])
+    records = [Row(k="a", v=1), Row(k="b/c", v=2), Row(k=None, v=3)]
+    write(sink, records)
+    write(sink, records[:1], attempt=1)
+    assert [path.name for path in tmp_path.rglob("*.csv")] == ["part-0.csv"]
+    assert (tmp_path / "k=a" / "part-0.csv").read_text() == "a,1\n"
+    with pytest.raises(PathUnusable, match="k=a/part-0.csv: exists already"):
+        begin(sink)
+
+
+def test_without_checkpoints_a_part_is_not_rolled(tmp_path: Path) -> None:
+    policy = RollingPolicy.default_rolling_policy(part_size=1)
+    sink = TextFileSink(tmp_path, rolling_policy=policy, bucket_assigner=None)
+    write(sink, ["a"], ["b"])
+    assert (tmp_path / "part-0.txt").read_text() == "a\nb\n"
+
+
 @pytest.mark.parametrize(
     "sink",
-    [TextFileSink("out"), JsonLinesSink("out"), CsvSink("out", header=["a"])],
+    [
+        TextFileSink("out"),
+        JsonLinesSink("out", bucket_assigner=BucketAssigner.date_time_bucket_assigner()),
+        CsvSink("out", header=["a"]),
+    ],
     ids=lambda sink: type(sink).__name__,
 )
 def test_descriptions_travel(sink: Sink) -> None:

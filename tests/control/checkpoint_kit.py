@@ -52,8 +52,9 @@ def coordinator(
     history: CheckpointHistory | None = None,
     **settings: object,
 ) -> Checkpoints:
-    """Started at 0, with a checkpoint every second."""
-    how = CheckpointSettings(**{"interval_ms": 1_000, **settings})  # type: ignore[arg-type]
+    """Started at 0, with a checkpoint every second, whose barriers stay in line."""
+    given = {"interval_ms": 1_000, "unaligned": False, **settings}
+    how = CheckpointSettings(**given)  # type: ignore[arg-type]
     checkpoints = Checkpoints(job or row(2, 2), how, history or CheckpointHistory(), wall)
     assert checkpoints.started(0) == []
     return checkpoints

@@ -1,6 +1,8 @@
 """Which tasks go where and when: streaming at once, batch one vertex after the other."""
 
-from headgate.base.messages import Deploy, Placed
+from dataclasses import replace
+
+from headgate.base.messages import CheckpointOrder, Deploy, Placed
 from headgate.control.deployment import Placement
 from tests.control.kit import address, plan
 
@@ -58,3 +60,16 @@ def test_in_batch_a_late_task_manager_gets_its_first_tasks_alone() -> None:
     placement.finished(0)
     assert deployed(placement.arrived(1, address(1))) == [(1, ["0.1"])]
     assert deployed(placement.finished(0)) == [(0, ["1.0"]), (1, ["1.1"])]
+
+
+def test_those_that_are_all_there_get_their_tasks_with_all_places() -> None:
+    order = CheckpointOrder("/checkpoints", "x")
+    placement = Placement(replace(plan(), checkpoints=order))
+    orders = placement.all_arrived({1: address(1), 0: address(0)})
+    assert deployed(orders) == [(0, ["0.0", "1.0"]), (1, ["0.1", "1.1"])]
+    for slot, deploy in orders:
+        assert isinstance(deploy, Deploy)
+        assert deploy.checkpoints == order
+        other = 1 - slot
+        assert deploy.places == {f"0.{slot}": None, f"0.{other}": address(other)}
+    assert placement.is_complete

@@ -6,8 +6,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from headgate.base.messages import Cancel, Deploy, Failure, Placed, Shutdown, TimeAnnounced
 from headgate.base.states import TaskState
-from headgate.control.job import Effect, Ended, JobRun, Outcome, Send
+from headgate.control.job import JobRun
 from headgate.control.life import JobState
+from headgate.control.run_effects import Effect, Ended, Outcome, Send
 from tests.control.kit import BOOM, PEER_LOST, TIMES, address, plan
 
 RUN = "job/0/0"
@@ -257,21 +258,21 @@ def test_what_a_task_says_after_its_end_or_before_its_deployment_is_ignored() ->
 
 def test_a_superseded_run_ends_at_once_and_hears_no_more() -> None:
     run = running()
-    last = run.superseded(1)
+    last = run.superseded(1, 0)
     assert sent(last) == [(0, "Shutdown"), (1, "Shutdown")]
     outcome = ending(last)
     assert outcome is not None and outcome.failure is not None
     assert outcome.failure.kind.endswith("RunSuperseded")
-    assert run.superseded(1) == run.given_up("closed") == run.cancel("x", 0) == []
+    assert run.superseded(1, 0) == run.given_up("closed", 0) == run.cancel("x", 0) == []
     assert changed(run, TaskState.FAILED, "0.0", failure=BOOM) == []
 
 
 def test_a_driver_that_closes_ends_its_runs() -> None:
     run = running()
-    assert ending(run.given_up("closing")) == Outcome(JobState.CANCELLED, reason="closing")
+    assert ending(run.given_up("closing", 0)) == Outcome(JobState.CANCELLED, reason="closing")
     failing = running()
     changed(failing, TaskState.FAILED, "0.0", failure=BOOM)
-    assert ending(failing.given_up("closing")) == Outcome(JobState.FAILED, BOOM, "0.0")
+    assert ending(failing.given_up("closing", 0)) == Outcome(JobState.FAILED, BOOM, "0.0")
 
 
 @pytest.mark.parametrize(

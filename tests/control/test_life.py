@@ -15,9 +15,13 @@ def test_an_end_is_for_good() -> None:
     assert not [pair for pair in LIFE if pair[0].has_ended]
 
 
-def test_a_run_that_is_failing_cannot_become_cancelled() -> None:
+def test_a_run_that_is_failing_has_failed_or_begins_anew() -> None:
     ends = {LIFE[pair] for pair in LIFE if pair[0] is JobState.FAILING}
-    assert ends == {JobState.FAILING, JobState.FAILED}
+    assert ends == {JobState.FAILING, JobState.FAILED, JobState.RESTARTING}
+
+
+def test_a_run_that_restarts_is_neither_ending_nor_has_it_ended() -> None:
+    assert not JobState.RESTARTING.is_ending and not JobState.RESTARTING.has_ended
 
 
 def test_every_state_can_be_reached() -> None:

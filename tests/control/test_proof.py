@@ -4,7 +4,7 @@ import pytest
 
 from headgate.base.errors import BeforeHandshake, PeerUnproven, WrongVersion
 from headgate.base.ids import PeerName
-from headgate.base.messages import Challenge, Hello, Proof, Welcome
+from headgate.base.messages import CONTROL_VERSION, Challenge, Hello, Proof, Welcome
 from headgate.control.proof import DriverProof, WorkerProof
 
 SECRETS = {"orders": b"s" * 32, "clicks": b"c" * 32}
@@ -39,7 +39,7 @@ def test_a_driver_that_does_not_know_the_secret_is_found_out() -> None:
 
 def test_a_worker_that_does_not_know_the_secret_is_found_out() -> None:
     here = driver()
-    here.received(Hello(1, "orders", ONE))
+    here.received(Hello(CONTROL_VERSION, "orders", ONE))
     with pytest.raises(PeerUnproven, match="does not know this job's secret"):
         here.received(Proof(bytes(32)))
     assert not here.is_done
@@ -77,12 +77,12 @@ def test_a_nonce_that_comes_back_is_refused() -> None:
 
 def test_a_job_that_is_not_open_is_refused() -> None:
     with pytest.raises(PeerUnproven, match="job 'old', which is not open"):
-        driver().received(Hello(1, "old", ONE))
+        driver().received(Hello(CONTROL_VERSION, "old", ONE))
 
 
 def test_another_version_is_refused() -> None:
     with pytest.raises(WrongVersion):
-        driver().received(Hello(2, "orders", ONE))
+        driver().received(Hello(CONTROL_VERSION + 1, "orders", ONE))
 
 
 def test_any_other_order_is_an_error() -> None:

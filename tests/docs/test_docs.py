@@ -12,6 +12,7 @@ import click
 import msgspec
 import pytest
 
+from headgate.base.checkpoints import CheckpointKind, Stop
 from headgate.base.elements import (
     Element,
     LatencyMarker,
@@ -33,7 +34,7 @@ from headgate.base.settings import Compression, FlowControl, describe_settings
 from headgate.cli.main import command
 from headgate.core.exchange.frames import BODY_LIMITS, Challenge, Kind, Proof, encode
 from headgate.core.exchange.handshake import Handshake
-from tests.core.exchange.vectors import BUFFER_VECTORS, VECTORS
+from tests.core.exchange.vectors import BUFFER_VECTORS, SAVEPOINT, VECTORS
 
 ROOT = Path(__file__).parent.parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -201,6 +202,8 @@ def _value(value: object) -> str:
             return "none"
         case bytes():
             return value.hex() or "none"
+        case CheckpointKind() | Stop():
+            return value.name.lower()
         case str():
             return f'"{value}"'
         case tuple():
@@ -249,6 +252,7 @@ EVENTS: list[Event] = [
     END_OF_PARTITION,
     END_OF_SUPERSTEP,
     CheckpointBarrier(7, 1_700_000_000_000, unaligned=True),
+    SAVEPOINT,
     CancelMarker(7),
 ]
 ELEMENTS: list[Element] = [
@@ -289,9 +293,9 @@ def test_vector_of_the_handshake_is_true() -> None:
         "secret": secret.hex(),
         "client's nonce": client.hex(),
         "server's nonce": server.hex(),
-        "what the server's HMAC covers": (b"serverheadgate 1 0 32768 0 " + client + server).hex(),
+        "what the server's HMAC covers": (b"serverheadgate 2 0 32768 0 " + client + server).hex(),
         "server's proof": challenge.proof.hex(),
-        "what the client's HMAC covers": (b"clientheadgate 1 0 32768 0 " + client + server).hex(),
+        "what the client's HMAC covers": (b"clientheadgate 2 0 32768 0 " + client + server).hex(),
         "client's proof": proof.proof.hex(),
     }
     assert blocks("### Proofs") == expected, as_block(expected)

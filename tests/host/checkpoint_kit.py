@@ -44,7 +44,8 @@ def task_of(
     files: tuple[Piece, ...] = (),
     channel: tuple[Piece, ...] = (),
 ) -> TaskState:
-    operator = OperatorState("count", "Count", keyed=dict(keyed), files=files)
+    named = {f"{number}.sst": piece for number, piece in enumerate(files)}
+    operator = OperatorState("count", "Count", keyed=dict(keyed), files=named)
     channels = (ChannelState(True, 0, 1, channel),) if channel else ()
     return TaskState(f"count ({subtask + 1}/2)", 3, subtask, 2, 128, (operator,), channels)
 
@@ -96,7 +97,7 @@ def take_next(storage: CheckpointStorage, job: str = JOB, **more: Any) -> Metada
 
 
 def shared_pieces(metadata: Metadata) -> tuple[Piece, ...]:
-    return metadata.tasks[0].operators[0].files
+    return tuple(metadata.tasks[0].operators[0].files.values())
 
 
 def flip(path: Path, position: int, bit: int) -> None:

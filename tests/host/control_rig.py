@@ -14,7 +14,7 @@ from typing import Any
 
 from headgate.base.messages import ControlTimes, TaskFigures
 from headgate.base.settings import ExchangeSettings
-from headgate.control.job import Outcome
+from headgate.control.run_effects import Outcome
 from headgate.host.contact import Contact
 from headgate.host.control_run import Run, RunKey
 from headgate.host.control_server import ControlServer

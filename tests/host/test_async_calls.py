@@ -430,3 +430,20 @@ def test_no_thread_no_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threading.Thread, "start", refuse)
     with pytest.raises(RuntimeError, match="can't start"):  # and the loop is closed: no_leaks
         Driven(Lookup())
+
+
+def test_something_else_of_the_function_is_called_where_it_lives() -> None:
+    driven = Driven(Lookup())
+    driven.submit(1, 2)
+    names = [driven.calls.run(lambda: threading.current_thread().name) for _ in range(2)]
+    assert set(names) == driven.function.threads == {"headgate-async-test"}
+    for trouble in (ValueError("no"), SystemExit(3)):
+
+        def fail(error: BaseException = trouble) -> None:
+            raise error
+
+        with pytest.raises(type(trouble)):
+            driven.calls.run(fail)
+    driven.function.gate.set()
+    eventually(driven.calls.has_completed, "the calls end")
+    driven.calls.close()

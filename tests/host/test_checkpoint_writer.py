@@ -182,7 +182,7 @@ def test_a_shared_file_is_copied_and_fetched(
     source.write_bytes(LARGE * 40)
     with StateWriter(place, NAME) as writer:
         piece = writer.share(str(source))
-    assert piece.path.startswith("shared/t-3-0-1-")
+    assert piece.path.startswith("shared/chk-7-t-3-0-1-")
     with StateReader(place) as reader:
         reader.fetch(piece, str(tmp_path / "back"))
         assert (tmp_path / "back").read_bytes() == LARGE * 40

@@ -12,6 +12,7 @@ import pytest
 from headgate.base.errors import SettingsInvalid
 from headgate.base.ids import PeerName
 from headgate.base.messages import (
+    CONTROL_VERSION,
     Failure,
     Hello,
     Refused,
@@ -89,7 +90,7 @@ def is_hung_up(sock: socket.socket) -> bool:
         b"\xff" * 5000,
         b"\x10\x00\x00\x00" + b"\xc1" * 16,
         encode(Register("", 0, ("127.0.0.1", 1))),
-        encode(Hello(1, "nobody's", bytes(32))),
+        encode(Hello(CONTROL_VERSION, "nobody's", bytes(32))),
         encode(Hello(99, "job", bytes(32))),
         os.urandom(3000),
     ],
@@ -137,7 +138,7 @@ def test_a_stranger_who_repeats_what_it_has_overheard_is_not_believed(
 ) -> None:
     launcher.open(job_of(tmp_path))
     with socket.create_connection(launcher.server.address) as stranger:
-        stranger.sendall(encode(Hello(1, "job", bytes(32))))
+        stranger.sendall(encode(Hello(CONTROL_VERSION, "job", bytes(32))))
         answer = stranger.recv(1 << 16)
         stranger.sendall(answer)  # the driver's own challenge
         assert is_hung_up(stranger)

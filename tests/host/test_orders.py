@@ -4,10 +4,24 @@ import pickle
 import threading
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from headgate.base.errors import PeerLost, ProducerFailed, TaskCancelled, UserFunctionFailed
+from headgate.base.checkpoint_errors import CheckpointCorrupt, CheckpointMissing, StorageUnusable
+from headgate.base.checkpoints import Piece
+from headgate.base.errors import (
+    PeerLost,
+    ProducerFailed,
+    SettingsInvalid,
+    TaskCancelled,
+    UserFunctionFailed,
+)
 from headgate.base.ids import PartitionId, PeerName
+from headgate.base.job_errors import CodeUnloadable
+from headgate.base.messages import CheckpointOrder, Deploy
+from headgate.base.restore_errors import StateUnclaimed
+from headgate.base.restores import OperatorRestore, TaskRestore
+from headgate.control.frames import TO_TASK_MANAGER
 from headgate.core.chain.outputs import with_name
 from headgate.host.orders import describe, order_of, plan_run, revive, spec_of
 from headgate.plan.execution_graph import build_execution_graph
@@ -19,6 +33,19 @@ def test_a_task_arrives_as_it_was_planned(tmp_path: Path, batch: bool) -> None:
     graph = job_of(tmp_path, batch=batch)
     for task in build_execution_graph(graph, "job//0", 0).tasks:
         assert spec_of(order_of(task)) == task
+
+
+def test_what_a_task_gets_back_travels_with_it(tmp_path: Path) -> None:
+    (task, *_) = build_execution_graph(job_of(tmp_path), "job//0", 0).tasks
+    restore = TaskRestore(
+        task.id, 3, (OperatorRestore("numbers", source=(None, Piece("", 0, 1, 2, b"x"))),)
+    )
+    order = order_of(task, restore)
+    data = msgspec.msgpack.encode(Deploy("r", "j", 0, {}, [order], {}, None))
+    arrived = TO_TASK_MANAGER.decode(data)
+    assert isinstance(arrived, Deploy)
+    assert arrived.tasks[0].restore == restore
+    assert spec_of(arrived.tasks[0]) == task
 
 
 def test_the_plan_of_a_run_names_its_partitions_after_the_run(tmp_path: Path) -> None:
@@ -123,3 +150,37 @@ def test_what_is_no_exception_is_not_revived() -> None:
 )
 def test_trouble_elsewhere_is_told_as_a_consequence(error: Exception) -> None:
     assert describe(error).is_consequence
+
+
+@pytest.mark.parametrize(
+    ("error", "final", "damage"),
+    [
+        (CodeUnloadable("no", "module"), True, False),
+        (StateUnclaimed(3, ("x",)), True, False),
+        (SettingsInvalid("key", "no"), True, False),
+        (CheckpointCorrupt("/chk-3/0", "is cut"), False, True),
+        (CheckpointMissing("/chk-3/0", "is not there", "look"), False, True),
+        (StorageUnusable("/chk-3", "is full", "make room"), False, False),
+        (ValueError("boom"), False, False),
+    ],
+)
+def test_a_failure_says_whether_another_attempt_can_help(
+    error: Exception, final: bool, damage: bool
+) -> None:
+    failure = describe(error)
+    assert (failure.is_final, failure.is_damage) == (final, damage)
+
+
+def test_the_plan_of_a_run_that_goes_on_says_what_each_task_gets(tmp_path: Path) -> None:
+    order = CheckpointOrder("/checkpoints", "x", restored_from="/checkpoints/x/chk-7")
+    restores = {
+        f"{vertex}.{subtask}": TaskRestore(f"{vertex}.{subtask}", 7)
+        for vertex in range(3)
+        for subtask in range(2)
+    }
+    plan = plan_run("x//1", job_of(tmp_path), b"", 1, None, order, restores)
+    assert plan.restored == 7
+    assert {task.id: task.restore for task in plan.tasks} == restores
+    assert plan.checkpointed is not None and plan.checkpointed.job == "x"
+    fresh = plan_run("x//1", job_of(tmp_path), b"", 1, None, order)
+    assert fresh.restored is None and all(task.restore is None for task in fresh.tasks)

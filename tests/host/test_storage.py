@@ -150,8 +150,11 @@ def test_a_failed_finish_closes_the_file(tmp_path: Path) -> None:
 def test_a_spilled_element_is_read_back_and_gone(tmp_path: Path) -> None:
     room = FileRoom(parent=str(tmp_path))
     spill = room.open()
+    assert spill.written() == b""
     spill.write(memoryview(b"large "))
+    assert spill.written() == b"large "
     spill.write(memoryview(b"element"))
+    assert spill.written() == spill.written() == b"large element"
     with spill.view() as view:
         assert bytes(view) == b"large element"
     spill.close()

@@ -80,5 +80,5 @@ def _operator(task: TaskState, place: int, blank: bool) -> OperatorState:
         keyed={group: piece(f"{spec.uid} group {group}") for group in own},
         plain=piece(f"{spec.uid} plain {task.subtask}"),
         sink=piece(f"{spec.uid} sink {task.subtask}"),
-        files=(piece(f"{spec.uid} file {task.subtask}"),),
+        files={"1.sst": piece(f"{spec.uid} file {task.subtask}")},
     )

@@ -30,7 +30,7 @@ def test_state_is_whatever_was_left() -> None:
 
     for parts, keyed in (
         ({"keyed": {1: piece("x")}}, True),
-        ({"files": (piece("x"),)}, True),
+        ({"files": {"1.sst": piece("x")}}, True),
         ({"plain": piece("x")}, False),
         ({"source": piece("x")}, False),
         ({"sink": piece("x")}, False),

@@ -16,6 +16,7 @@ from headgate.base.restore_errors import (
     CheckpointUnsound,
     FinishedAlready,
     KeyGroupsDiffer,
+    PlacesMoved,
     ProgramDiffers,
     RestoreRefused,
     StateUnclaimed,
@@ -198,6 +199,28 @@ def test_state_of_an_operator_that_is_gone_needs_a_permission() -> None:
     restores = restore(recording(old), new, ignores_unclaimed=True)
     assert of(restores, "renamed") == [OperatorRestore("renamed")] * 2
     assert all(one.keyed for one in of(restores, "read"))
+
+
+def by_place(*names: str) -> JobGraph:
+    """A straight line of operators without uids."""
+    program = Program()
+    before = program.source(uid="read")
+    for name in names:
+        before = program.operator(name, reads(before, ships.hash_by(key_of)))
+    return planned(program.graph)
+
+
+def test_an_operator_without_a_uid_does_not_get_the_state_of_its_neighbour() -> None:
+    metadata = recording(by_place("count", "total"))
+    with pytest.raises(PlacesMoved, match="where operator 'count' was there is 'clean' now") as no:
+        restore(metadata, by_place("clean", "count", "total"))
+    assert (no.value.operator, no.value.other) == ("count", "clean")
+
+
+def test_an_operator_without_a_uid_may_get_another_name() -> None:
+    metadata = recording(by_place("count", "total"))
+    restores = restore(metadata, by_place("count", "sum"))
+    assert all(one.keyed for task in restores.values() for one in task.operators[:1])
 
 
 def test_an_operator_without_state_may_go() -> None:

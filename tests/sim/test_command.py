@@ -11,6 +11,7 @@ def test_seeds_that_keep_the_laws_leave_with_0(capsys: pytest.CaptureFixture[str
     told = capsys.readouterr().out
     assert "exchange: 3 seeds kept every law" in told
     assert "jobs: 3 seeds kept every law" in told
+    assert "recovery: 3 seeds kept every law" in told
 
 
 def test_jobs_can_be_simulated_alone(capsys: pytest.CaptureFixture[str]) -> None:
@@ -19,6 +20,14 @@ def test_jobs_can_be_simulated_alone(capsys: pytest.CaptureFixture[str]) -> None
     assert "jobs: 2 seeds kept every law" in told and "exchange" not in told
     assert main(["--seed", "7", "--jobs"]) == 0
     assert "job graph of 'sim'" in capsys.readouterr().out
+
+
+def test_jobs_that_recover_can_be_simulated_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--seeds", "2", "--recovery"]) == 0
+    told = capsys.readouterr().out
+    assert "recovery: 2 seeds kept every law" in told and "jobs:" not in told
+    assert main(["--seed", "7", "--recovery"]) == 0
+    assert "  checkpoints: " in capsys.readouterr().out
 
 
 def test_one_seed_tells_what_it_draws(capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ from headgate.core.ingress.channel import Next
 from headgate.core.ingress.remote import RemoteChannel
 from headgate.sim.world import RunFailed, simulate
 
-SEEDS = 40
+SEEDS = 80
 Patch = pytest.MonkeyPatch
 
 

@@ -6,7 +6,7 @@ splits of sources. Law: the graph holds the wanted steps and all that they read,
 
 from collections.abc import Iterable
 
-from headgate.api.checkpointing import warn_of_unkept
+from headgate.api.checkpointing import check_recovery
 from headgate.api.draft import Draft, Settled, Step
 from headgate.api.outside import default_parallelism
 from headgate.api.program import Cargo, Program
@@ -27,7 +27,7 @@ DEFAULT_NAME = "headgate job"
 
 def build_program(draft: Draft, job_name: str | None, steps: Iterable[Step]) -> Program:
     """The program that runs these steps; forgets nothing."""
-    warn_of_unkept(draft.configuration)
+    check_recovery(draft.configuration)
     graph = build_graph(draft, job_name, steps)
     settings = draft.settings
     archives = [_parted(archive) for archive in _listed(settings.python_archives)]
@@ -116,6 +116,7 @@ def _add_node(
             step.name,
         )
     max_parallelism = step.max_parallelism
+    is_default = max_parallelism is None and settings.max_parallelism <= 0
     if max_parallelism is None:
         overall = settings.max_parallelism
         max_parallelism = overall if overall > 0 else default_max_parallelism(parallelism)
@@ -134,6 +135,8 @@ def _add_node(
         selectors=step.selectors,
         functions=step.functions,
         types=_types_of(step),
+        source=step.source,
+        default_groups=is_default,
     )
     for number, origins in enumerate(step.inputs):
         graph.edges += [

@@ -68,6 +68,8 @@ class CachedDataStream(DataStream):
 class CachedSource(Source):
     """Its one split is what was kept; the source itself travels empty."""
 
+    finds_more = False
+
     def __init__(self, compute: Callable[[], Kept] | None) -> None:
         self.kept: Kept | None = None
         self._compute = compute

@@ -1,4 +1,4 @@
-"""CheckpointedFunction: state of a function that belongs to its task, not to a key."""
+"""CheckpointedFunction: state of a function that belongs to its task; CheckpointListener."""
 
 from abc import ABC, abstractmethod
 
@@ -25,3 +25,18 @@ class CheckpointedFunction(ABC):
 
     def snapshot_state(self, context: FunctionSnapshotContext) -> None:  # noqa: B027
         """Before each snapshot: bring the states up to date."""
+
+
+class CheckpointListener(ABC):
+    """A function that is told what became of checkpoints; inherited beside its own base class.
+
+    Not told of savepoints with which the job does not end. A call may be missed: then that for a
+    later checkpoint says the same of all earlier ones.
+    """
+
+    @abstractmethod
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """The checkpoint is stored for good; no later failure goes back behind it."""
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:  # noqa: B027
+        """The checkpoint came to nothing."""

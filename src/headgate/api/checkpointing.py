@@ -1,12 +1,11 @@
 """Checkpoints as a program asks for them: the names that PyFlink has, kept in the configuration.
 
 Law: what was set is told again, by the getters and under Flink's keys; a value that could never be
-is refused. This version takes no checkpoints, and a program that asks for them is warned.
+is refused, and what has no effect here is told when a job starts.
 """
 
 import sys
 import warnings
-from datetime import timedelta
 from enum import Enum
 from typing import TypeVar
 
@@ -24,6 +23,8 @@ from headgate.base.checkpoint_settings import (
     Retention,
 )
 from headgate.base.errors import PlanInvalid
+from headgate.base.recovery_settings import RecoverySettings
+from headgate.base.restart_settings import RestartSettings
 
 _Choice = TypeVar("_Choice", bound=Enum)
 
@@ -62,6 +63,7 @@ class CheckpointConfig:
         return self._settings.interval_ms
 
     def set_checkpoint_interval(self, checkpoint_interval: int) -> None:
+        """Milliseconds from one to the next."""
         self._number("interval", checkpoint_interval, SHORTEST_MS)
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
@@ -125,17 +127,21 @@ class CheckpointConfig:
         return self._settings.retention is not Retention.NO_EXTERNALIZED_CHECKPOINTS
 
     def enable_unaligned_checkpoints(self, enabled: bool = True) -> "CheckpointConfig":
+        """Barriers overtake records at once, or after the aligned timeout, if one was set."""
         return self._flag("unaligned.enabled", enabled)
 
     def disable_unaligned_checkpoints(self) -> "CheckpointConfig":
+        """Barriers stay in line, however long that takes."""
         return self._flag("unaligned.enabled", False)
 
     def is_unaligned_checkpoints_enabled(self) -> bool:
+        """True unless it was disabled: who says nothing gets it, after the aligned timeout."""
         return self._settings.unaligned
 
     def set_force_unaligned_checkpoints(
         self, force_unaligned_checkpoints: bool = True
     ) -> "CheckpointConfig":
+        """Kept and told again; barriers may overtake everywhere in any case."""
         return self._flag("unaligned.forced", force_unaligned_checkpoints)
 
     def is_force_unaligned_checkpoints(self) -> bool:
@@ -198,21 +204,15 @@ class CheckpointConfig:
         return self
 
 
-def warn_of_unkept(configuration: Configuration) -> None:
-    """Say it if a program asks for what this version does not do."""
-    settings = CheckpointSettings.parse(configuration.to_dict())
-    if settings.is_enabled:
+def check_recovery(configuration: Configuration) -> None:
+    """Refuse settings of checkpoints and restarts that cannot be; warn of what has no effect."""
+    texts = configuration.to_dict()
+    RecoverySettings.parse(texts)
+    RestartSettings.parse(texts)
+    if CheckpointSettings.parse(texts).changelog:
         warnings.warn(
-            f"this version of Headgate takes no checkpoints, though one is asked for every "
-            f"{timedelta(milliseconds=settings.interval_ms).total_seconds():g} s: a job that "
-            f"fails has to begin anew",
-            UserWarning,
-            stacklevel=_users_level(),
-        )
-    elif settings.wants_restarts:
-        warnings.warn(
-            f"this version of Headgate restarts no job, though restart-strategy.type is "
-            f"{settings.restarts!r}: a job that fails has failed",
+            "state.changelog.enabled has no effect: Headgate keeps no log of changes, and writes "
+            "state whole, or with execution.checkpointing.incremental the files that are new",
             UserWarning,
             stacklevel=_users_level(),
         )

@@ -15,6 +15,7 @@ class CollectionSource(Source):
     """Holds the records themselves; they travel with the job."""
 
     untimed = True
+    finds_more = False
 
     records: list[Record]
 

@@ -1,7 +1,7 @@
 """What an environment can be told beside its streams: state, checkpoints, restarts, code to ship.
 
 Law: everything is kept in the environment's configuration, under Flink's keys, or travels with the
-program. What this version does not do is told when a job starts, by one warning.
+program.
 """
 
 from typing import TypeVar
@@ -10,15 +10,15 @@ from headgate.api.checkpointing import CheckpointConfig, CheckpointingMode
 from headgate.api.checks import check_text
 from headgate.api.configuration import Configuration, check_parallelism
 from headgate.api.draft import Draft
-from headgate.api.outside import default_parallelism, set_default_parallelism
+from headgate.api.outside import default_parallelism, outside, set_default_parallelism
 from headgate.api.program import Cargo
 from headgate.api.restarts import RestartStrategyConfiguration, strategy_of
 from headgate.api.state_backend import StateBackend, backend_of
+from headgate.base.checkpoint_settings import SAVEPOINT_FOLDER, CheckpointSettings
 from headgate.base.errors import PlanInvalid
 
 _Self = TypeVar("_Self", bound="EnvironmentSettings")
 
-SAVEPOINTS = "execution.checkpointing.savepoint-dir"
 CHANGELOG = "state.changelog.enabled"
 EXECUTABLE = "python.executable"
 
@@ -34,7 +34,7 @@ class EnvironmentSettings:
     def enable_checkpointing(
         self: _Self, interval: int, mode: CheckpointingMode | None = None
     ) -> _Self:
-        """Ask for a checkpoint every ``interval`` milliseconds. This version takes none."""
+        """Take a checkpoint every ``interval`` milliseconds; a job that fails goes on from it."""
         config = self.get_checkpoint_config()
         config.set_checkpoint_interval(interval)
         if mode is not None:
@@ -62,27 +62,28 @@ class EnvironmentSettings:
         return self.get_checkpoint_config().is_force_unaligned_checkpoints()
 
     def set_default_savepoint_directory(self: _Self, directory: str) -> _Self:
-        """Where savepoints go."""
+        """Where savepoints go, each into a folder of its own."""
         folder = check_text(directory, "set_default_savepoint_directory")
-        self._configuration.set_string(SAVEPOINTS, folder)
+        self._configuration.set_string(SAVEPOINT_FOLDER, folder)
         return self
 
     def get_default_savepoint_directory(self) -> str | None:
-        return self._configuration.get_string(SAVEPOINTS, "") or None
+        texts = self._configuration.to_dict()
+        return CheckpointSettings.parse(texts).savepoint_folder or None
 
     def set_restart_strategy(
         self, restart_strategy_configuration: RestartStrategyConfiguration
     ) -> None:
-        """What shall happen after a failure. This version restarts nothing."""
+        """What shall happen after a failure; it replaces what was set before."""
         if not isinstance(restart_strategy_configuration, RestartStrategyConfiguration):
             raise PlanInvalid(
                 f"set_restart_strategy() was given {restart_strategy_configuration!r}; "
                 f"give one such as RestartStrategies.no_restart()"
             )
-        restart_strategy_configuration.put_into(self._configuration)
+        restart_strategy_configuration.put_into(self._configuration, outside().settings())
 
     def get_restart_strategy(self) -> RestartStrategyConfiguration | None:
-        """None: nothing was said."""
+        """None: nothing was said, so that a job with checkpoints begins anew, others do not."""
         return strategy_of(self._configuration)
 
     # State
@@ -102,7 +103,7 @@ class EnvironmentSettings:
         return backend_of(self._configuration)
 
     def enable_changelog_state_backend(self: _Self, enabled: bool) -> _Self:
-        """Ask for state as a log of changes, which only matters to checkpoints."""
+        """Kept and told again, but there is no such log here; a job that asks for it is warned."""
         self._configuration.set_boolean(CHANGELOG, enabled)
         return self
 

@@ -6,6 +6,7 @@ A function is copied to every task; ``open`` is called there once before the fir
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from types import GenericAlias
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -269,7 +270,19 @@ class SinkFunction(Function, Generic[IN]):
 
 
 class SourceFunction(Function, Generic[OUT]):
-    """Makes records in a thread of its own until it returns or is cancelled."""
+    """Makes records in a thread of its own until it returns or is cancelled.
+
+    One that is a CheckpointedFunction, too, goes on from its state after a failure. Checkpoints are
+    taken on the task's thread, between two blocks under the lock.
+
+    ::
+
+        def run(self, ctx):
+            while self.running:
+                with ctx.get_checkpoint_lock():
+                    ctx.collect(self.next)
+                    self.next += 1
+    """
 
     class SourceContext(Protocol):
         """Where the records go."""
@@ -285,6 +298,9 @@ class SourceFunction(Function, Generic[OUT]):
 
         def mark_as_temporarily_idle(self) -> None:
             """Nobody shall wait for this source until its next record or watermark."""
+
+        def get_checkpoint_lock(self) -> AbstractContextManager[object]:
+            """Hold it while a record is collected and the function's own position follows."""
 
     @abstractmethod
     def run(self, ctx: "SourceFunction.SourceContext") -> None:

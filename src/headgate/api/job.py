@@ -1,11 +1,15 @@
-"""A job that was started, as its program sees it: client, status, result."""
+"""A job that was started, as its program sees it: client, status, savepoints, result."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Generic, Protocol, TypeVar
 
+from headgate.base.checkpoints import Stop
+from headgate.base.errors import PlanInvalid
+
 _Value = TypeVar("_Value")
+_Answer = TypeVar("_Answer", covariant=True)
 
 
 class JobStatus(Enum):
@@ -57,6 +61,15 @@ class JobExecutionResult:
         return dict(self.accumulators)
 
 
+class Promise(Protocol[_Answer]):
+    """What comes later, as ``concurrent.futures.Future`` has it."""
+
+    def done(self) -> bool: ...
+
+    def result(self) -> _Answer:
+        """Waits; raises what went wrong."""
+
+
 class RunningJob(Protocol):
     """What the rooms above give for a program that they have started."""
 
@@ -70,6 +83,13 @@ class RunningJob(Protocol):
 
     def wait(self) -> JobExecutionResult:
         """Until the job ends; raises what made it fail, also if it was cancelled."""
+
+    def savepoint(self, directory: str | None, stop: Stop) -> Promise[str]:
+        """Take one in a folder of its own below the directory, and perhaps end the job with it.
+
+        Without a directory, below that of the settings; raises if there is none. The answer is the
+        path of the savepoint.
+        """
 
     def metrics(self) -> Mapping[str, object]:
         """Figures by name, as they are now."""
@@ -115,6 +135,30 @@ class JobClient:
         self._job.cancel()
         return CompletableFuture(lambda: None, self._has_ended)
 
+    def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
+        """Begins at once; the future waits for the savepoint and gives its path.
+
+        It gets a folder of its own below the directory, or below that of
+        ``execution.checkpointing.savepoint-dir`` if none is given.
+        """
+        return self._savepoint(savepoint_directory, Stop.NO)
+
+    def stop_with_savepoint(
+        self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
+    ) -> CompletableFuture[str]:
+        """The same, and the job ends with the savepoint: nothing after it is processed.
+
+        At the end of event time all windows and timers fire first; take that for a job that is
+        not to go on.
+        """
+        if not isinstance(advance_to_end_of_event_time, bool):
+            raise PlanInvalid(
+                f"stop_with_savepoint() was given {advance_to_end_of_event_time!r}; give True, so "
+                f"that windows and timers fire, or False"
+            )
+        stop = Stop.DRAIN if advance_to_end_of_event_time else Stop.SUSPEND
+        return self._savepoint(savepoint_directory, stop)
+
     def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
         """``result()`` waits for the end of the job and raises what made it fail."""
         return CompletableFuture(self._job.wait, self._has_ended)
@@ -122,6 +166,10 @@ class JobClient:
     def get_metrics(self) -> dict[str, object]:
         """Figures of the job by name, as they are now."""
         return dict(self._job.metrics())
+
+    def _savepoint(self, directory: str | None, stop: Stop) -> CompletableFuture[str]:
+        promise = self._job.savepoint(directory, stop)
+        return CompletableFuture(promise.result, promise.done)
 
     def _has_ended(self) -> bool:
         return self._job.status().is_globally_terminal_state()

@@ -1,13 +1,18 @@
 """What shall happen to a job that has failed, as a program asks for it.
 
-This version restarts nothing; the strategies are kept under Flink's keys, and whoever asks for one
-is warned when a job starts.
+Law: a strategy says nothing that its texts, under Flink's keys, do not say; a program that asks for
+one replaces the other that was there.
 """
 
+from collections.abc import Mapping
 from datetime import timedelta
+from typing import Final
 
 from headgate.api.configuration import Configuration
-from headgate.base.errors import PlanInvalid
+from headgate.base.errors import PlanInvalid, SettingsInvalid
+from headgate.base.restart_settings import RestartSettings
+
+_PREFIX: Final = "restart-strategy"
 
 
 class RestartStrategyConfiguration:
@@ -16,19 +21,20 @@ class RestartStrategyConfiguration:
     def __init__(self, description: str, **texts: object) -> None:
         self._description = description
         self.texts = {
-            f"restart-strategy.{name.replace('__', '.').replace('_', '-')}": str(value)
+            f"{_PREFIX}.{name.replace('__', '.').replace('_', '-')}": str(value)
             for name, value in texts.items()
         }
 
     def get_description(self) -> str:
         return self._description
 
-    def put_into(self, configuration: Configuration) -> None:
-        """Replace the strategy that is there."""
+    def put_into(self, configuration: Configuration, outer: Mapping[str, str]) -> None:
+        """Replace the strategy that is there; one that says nothing leaves it to ``outer``."""
         for key in configuration.key_set():
-            if key.startswith("restart-strategy."):
+            if _is_ours(key):
                 configuration.remove_config(key)
-        for key, text in self.texts.items():
+        texts = self.texts or {key: text for key, text in outer.items() if _is_ours(key)}
+        for key, text in texts.items():
             configuration.set_string(key, text)
 
     def __eq__(self, other: object) -> bool:
@@ -83,19 +89,46 @@ class RestartStrategies:
             failure_rate__delay=f"{delay_ms} ms",
         )
 
+    @staticmethod
+    def exponential_delay_restart(
+        initial_backoff: int | timedelta,
+        max_backoff: int | timedelta,
+        backoff_multiplier: float,
+        reset_backoff_threshold: int | timedelta,
+        jitter_factor: float,
+    ) -> RestartStrategyConfiguration:
+        """Again and again, with pauses that grow until the job has run quietly for a while."""
+        initial_ms, max_ms = _millis(initial_backoff), _millis(max_backoff)
+        strategy = RestartStrategyConfiguration(
+            f"{initial_ms} ms after a failure, each time {backoff_multiplier} times as long, up "
+            f"to {max_ms} ms",
+            type="exponential-delay",
+            exponential_delay__initial_backoff=f"{initial_ms} ms",
+            exponential_delay__max_backoff=f"{max_ms} ms",
+            exponential_delay__backoff_multiplier=backoff_multiplier,
+            exponential_delay__reset_backoff_threshold=f"{_millis(reset_backoff_threshold)} ms",
+            exponential_delay__jitter_factor=jitter_factor,
+        )
+        try:
+            RestartSettings.parse(strategy.texts)
+        except SettingsInvalid as error:
+            raise PlanInvalid(f"a restart strategy cannot be: {error}") from error
+        return strategy
+
 
 def strategy_of(configuration: Configuration) -> RestartStrategyConfiguration | None:
     """What the configuration asks for; None: it says nothing."""
-    texts = {
-        key: configuration.get_string(key, "")
-        for key in sorted(configuration.key_set())
-        if key.startswith("restart-strategy.")
-    }
+    everything = configuration.to_dict()
+    texts = {key: text for key, text in sorted(everything.items()) if _is_ours(key)}
     if not texts:
         return None
-    found = RestartStrategyConfiguration(texts.get("restart-strategy.type", "default"))
+    found = RestartStrategyConfiguration(RestartSettings.parse(texts).kind.value)
     found.texts = texts
     return found
+
+
+def _is_ours(key: str) -> bool:
+    return key == _PREFIX or key.startswith(f"{_PREFIX}.")
 
 
 def _count(number: int) -> int:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
-from typing import overload
+from typing import cast, overload
 
 from headgate.api.build import build_program
 from headgate.api.checks import check_function, check_object
@@ -11,10 +11,12 @@ from headgate.api.draft import Draft, Factory, Origin, Step, ready
 from headgate.api.face import OperatorFace
 from headgate.api.functions import SinkFunction
 from headgate.api.outside import Results, outside
-from headgate.api.source import Sink
+from headgate.api.source import Sink, TwoPhaseCommittingSink
+from headgate.api.types import TypeInformation
 from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
 from headgate.core.chain.sinks import SinkFunctionOperator, SinkOperator
+from headgate.core.chain.two_phase import TwoPhaseSinkOperator
 from headgate.plan.stream_graph import NodeKind
 
 
@@ -66,6 +68,7 @@ class Endings:
 
     _draft: Draft
     _origins: tuple[Origin, ...]
+    _type: TypeInformation | None
 
     def add_sink(
         self, sink_func: SinkFunction[Record] | Callable[[Record], object]
@@ -84,9 +87,12 @@ class Endings:
         )
 
     def sink_to(self, sink: Sink) -> DataStreamSink:
-        """Write all records to a sink: ``stream.sink_to(FileSink(...))``."""
+        """Write all records to a sink: ``stream.sink_to(TextFileSink("out"))``."""
         check_object(sink, "sink_to", ("create_writer",), Sink)
-        return DataStreamSink(self._end("Writer", partial(SinkOperator, sink), "sink", sink))
+        for_type = getattr(sink, "for_type", None)
+        if for_type is not None:
+            sink = for_type(self._type)
+        return DataStreamSink(self._end("Writer", _operator_of(sink), "sink", sink))
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
         """Print each record; with several tasks behind the number of its task: ``2> hello``."""
@@ -123,7 +129,7 @@ class Endings:
                 f"execute_and_collect(): the limit is {limit!r}; give a whole number above 0"
             )
         sink = outside().collect_sink()
-        step = self._end("Collect Stream Sink", partial(SinkOperator, sink), "sink", sink)
+        step = self._end("Collect Stream Sink", _operator_of(sink), "sink", sink)
         step.parallelism = step.max_parallelism = 1
         step.uid = "collect"
         draft = self._draft
@@ -162,3 +168,10 @@ class Endings:
         return self._draft.add(
             name, NodeKind.SINK, ready(factory), (self._origins,), ((role, function),)
         )
+
+
+def _operator_of(sink: Sink) -> Factory:
+    """Sinks that commit in two phases have more to do than others."""
+    if hasattr(sink, "create_committer"):
+        return partial(TwoPhaseSinkOperator, cast(TwoPhaseCommittingSink, sink))
+    return partial(SinkOperator, sink)

@@ -1,8 +1,9 @@
 """Base classes for sources and sinks of your own; connectors are built on the same ones.
 
 A source is cut into splits, and each split is read by one task through a reader. A sink makes a
-writer in each of its tasks. Law: both descriptions travel to the tasks, so that they hold no open
-file or socket; readers and writers are made in the task and may.
+writer in each of its tasks; one that commits in two phases makes a committer, too. Law: all
+descriptions travel to the tasks, so that they hold no open file or socket; what is made of them in
+the task may.
 """
 
 from abc import ABC, abstractmethod
@@ -10,6 +11,7 @@ from collections.abc import Sequence
 
 from headgate.base.elements import Bundle, Record, StreamStatus, Watermark
 from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.snapshots import Moment
 from headgate.core.chain.source import Position
 
 
@@ -32,8 +34,19 @@ class SplitReader(ABC):
         return 10.0
 
     def position(self) -> Position:
-        """Behind the last record that ``poll`` has returned; picklable."""
+        """Behind the last record that ``poll`` has returned; picklable.
+
+        It goes into checkpoints, and ``open`` of the source gets it back: a new reader goes on from
+        there without loss and without repetition.
+        """
         return None
+
+    def position_at(self, moment: Moment) -> Position:
+        """The same, asked at a checkpoint; ``moment`` tells which one."""
+        return self.position()
+
+    def checkpoint_completed(self, checkpoint: int) -> None:  # noqa: B027 - few have whom to tell
+        """It is stored: nothing from before its position will be asked for again."""
 
     def close(self) -> None:  # noqa: B027 - most readers have nothing to give back
         """Give back everything; always called."""
@@ -56,10 +69,24 @@ class Source(ABC):
 
     untimed = False
     """True: its readers never bring timestamps."""
+    rewind_advice = ""
+    """What to do about ``rewinds`` being False, in a few words."""
+    finds_more: bool | None = None
+    """Whether splits that a restored job did not have before are new data.
+
+    True: they are read from their beginning, as new files are. False: ``splits`` only cuts the same
+    data in another way, so the old splits are read to their ends. None: not said; a job that is
+    restored with another parallelism and other splits is refused.
+    """
 
     @property
     def bounded(self) -> bool:
         """Whether it ends by itself; a class attribute ``bounded = False`` says no."""
+        return True
+
+    @property
+    def rewinds(self) -> bool:
+        """Whether readers go on from a position; ``rewinds = False``: checkpoints are refused."""
         return True
 
     @abstractmethod
@@ -79,7 +106,7 @@ class SinkWriter(ABC):
         """The next records, in order; they must not be changed."""
 
     def flush(self) -> None:  # noqa: B027 - a writer that keeps nothing back has nothing to do
-        """Let go of everything that was kept back: at the end of the input."""
+        """Let go of everything that was kept back: at checkpoints, and at the end of the input."""
 
     def close(self) -> None:  # noqa: B027
         """Give back everything; always called."""
@@ -100,3 +127,72 @@ class Sink(ABC):
     @abstractmethod
     def create_writer(self, context: OperatorContext) -> SinkWriter:
         """Called in each task of the sink."""
+
+
+class CommittingSinkWriter(SinkWriter):
+    """Writes so that nobody sees it, until its committables are committed."""
+
+    @abstractmethod
+    def prepare_commit(self, moment: Moment | None) -> Sequence[Record]:
+        """Committables for all that was written since the last call: small, picklable values.
+
+        Called at each checkpoint, after ``flush``, and at the end of the input, with None. They
+        are kept in the checkpoint. What they stand for must outlive the task and its process.
+        """
+
+    def unfinished(self) -> Sequence[Record]:
+        """Committables that count only if a new run goes on from this checkpoint.
+
+        For writers that write on beyond it, for instance to the same file. Called after
+        ``prepare_commit``; most have none.
+        """
+        return ()
+
+
+class Committer(ABC):
+    """Makes visible what was prepared.
+
+    It is called after the checkpoint that holds the committables is complete. If it fails the job
+    is restarted, and the new run calls ``commit_again``.
+    """
+
+    @abstractmethod
+    def commit(self, committables: Sequence[Record]) -> None:
+        """When it returns, all of them must be visible for good."""
+
+    def commit_again(self, committables: Sequence[Record]) -> None:
+        """The same with those of an earlier run; some or all may be visible already."""
+        self.commit(committables)
+
+    def close(self) -> None:  # noqa: B027
+        """Give back everything; always called."""
+
+
+class TwoPhaseCommittingSink(Sink):
+    """A sink whose records become visible with a checkpoint, each exactly once.
+
+    Without checkpoints everything is committed when the job ends. Committing must be idempotent:
+    what is visible already stays as it is.
+
+    ::
+
+        class Staged(TwoPhaseCommittingSink):
+            def create_writer(self, context):
+                return StagedWriter()      # prepare_commit() closes a file, returns its name
+
+            def create_committer(self, context):
+                return Renamer()           # commit(names) gives the files their final names
+
+        stream.sink_to(Staged())
+    """
+
+    keeps_records = True
+    """False: ``write`` is done with the records when it returns, so they need not be copied."""
+
+    @abstractmethod
+    def create_writer(self, context: OperatorContext) -> CommittingSinkWriter:
+        """Called in each task of the sink, after what an earlier run had prepared is committed."""
+
+    @abstractmethod
+    def create_committer(self, context: OperatorContext) -> Committer:
+        """Called in each task of the sink, first."""

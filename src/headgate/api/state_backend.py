@@ -7,12 +7,15 @@ object says nothing that its configuration does not say.
 from typing import Final
 
 from headgate.api.configuration import Configuration
+from headgate.base.checkpoint_settings import CHECKPOINT_FOLDER, CheckpointSettings
 from headgate.base.errors import PlanInvalid
+from headgate.base.recovery_settings import RecoverySettings
 from headgate.base.state_settings import StateBackendKind
 
 BACKEND: Final = "state.backend.type"
 STORAGE: Final = "execution.checkpointing.storage"
-FOLDER: Final = "execution.checkpointing.dir"
+INLINE: Final = "execution.checkpointing.data-inline-threshold"
+INCREMENTAL: Final = "execution.checkpointing.incremental"
 ROCKS_FOLDER: Final = "state.backend.rocksdb.localdir"
 
 
@@ -52,9 +55,7 @@ class EmbeddedRocksDBStateBackend(StateBackend):
     def __init__(self, enable_incremental_checkpointing: bool | None = None) -> None:
         texts = {BACKEND: StateBackendKind.ROCKSDB.value}
         if enable_incremental_checkpointing is not None:
-            texts["execution.checkpointing.incremental"] = (
-                "true" if enable_incremental_checkpointing else "false"
-            )
+            texts[INCREMENTAL] = "true" if enable_incremental_checkpointing else "false"
         super().__init__(texts)
 
     def set_db_storage_paths(self, *paths: str) -> None:
@@ -72,18 +73,22 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         return [folder] if folder else None
 
     def is_incremental_checkpoints_enabled(self) -> bool:
-        return self.configuration.get_boolean("execution.checkpointing.incremental", False)
+        return self.configuration.get_boolean(INCREMENTAL, False)
 
 
 class CheckpointStorage(Held):
     """Where checkpoints go."""
 
     def get_checkpoint_path(self) -> str | None:
-        return self.configuration.get_string(FOLDER, "") or None
+        return self.configuration.get_string(CHECKPOINT_FOLDER, "") or None
 
 
 class JobManagerCheckpointStorage(CheckpointStorage):
-    """Checkpoints in the driver's memory."""
+    """Checkpoints in the driver's care: without a path, in a temporary folder of its machine.
+
+    That folder goes with the job, and only a local master has it; a cluster needs a path, and
+    everything is written there. The largest size is kept and told again, but bounds nothing.
+    """
 
     DEFAULT_MAX_STATE_SIZE = 5 * 1024 * 1024
 
@@ -99,14 +104,37 @@ class JobManagerCheckpointStorage(CheckpointStorage):
 
 
 class FileSystemCheckpointStorage(CheckpointStorage):
-    """Checkpoints as files in a folder that all machines see."""
+    """Checkpoints as files in a folder that all machines see: a path, or a URI such as s3://…"""
 
-    def __init__(self, checkpoint_path: str) -> None:
+    MAX_FILE_STATE_THRESHOLD = 1024 * 1024
+
+    def __init__(
+        self,
+        checkpoint_path: str,
+        file_state_size_threshold: int | None = None,
+        write_buffer_size: int = -1,
+    ) -> None:
+        """State of a task below the threshold goes into the metadata; the last is only kept."""
         if not checkpoint_path:
             raise PlanInvalid(
                 f"FileSystemCheckpointStorage() was given {checkpoint_path!r}; give a folder"
             )
-        super().__init__({STORAGE: "filesystem", **_folder(checkpoint_path)})
+        threshold, most = file_state_size_threshold, self.MAX_FILE_STATE_THRESHOLD
+        if threshold is not None and (type(threshold) is not int or not 0 <= threshold <= most):
+            raise PlanInvalid(
+                f"file_state_size_threshold is {threshold!r}; give bytes from 0 to {most}"
+            )
+        inline = {} if threshold is None else {INLINE: str(threshold)}
+        super().__init__({STORAGE: "filesystem", **_folder(checkpoint_path), **inline})
+        self._write_buffer_size = write_buffer_size
+
+    def get_min_file_size_threshold(self) -> int:
+        """Bytes."""
+        return CheckpointSettings.parse(self.configuration.to_dict()).inline_bytes
+
+    def get_write_buffer_size(self) -> int:
+        """Bytes; -1: as Headgate likes."""
+        return self._write_buffer_size
 
 
 def backend_of(configuration: Configuration) -> StateBackend | None:
@@ -115,12 +143,19 @@ def backend_of(configuration: Configuration) -> StateBackend | None:
     if not kind:
         return None
     if kind == StateBackendKind.ROCKSDB.value:
-        backend = EmbeddedRocksDBStateBackend()
+        backend = EmbeddedRocksDBStateBackend(_incremental(configuration))
         if folder := configuration.get_string(ROCKS_FOLDER, ""):
             backend.set_db_storage_paths(folder)
         return backend
     return HashMapStateBackend()
 
 
+def _incremental(configuration: Configuration) -> bool | None:
+    """None: nothing was said."""
+    if not configuration.key_set() & {INCREMENTAL, "state.backend.incremental"}:
+        return None
+    return RecoverySettings.parse(configuration.to_dict()).incremental
+
+
 def _folder(path: str | None) -> dict[str, str]:
-    return {FOLDER: path} if path else {}
+    return {CHECKPOINT_FOLDER: path} if path else {}

@@ -15,8 +15,8 @@ from headgate.base.events import CheckpointBarrier
 AT_ONCE: Final = float("-inf")
 
 
-def _any_barrier(barrier: CheckpointBarrier) -> bool:
-    return True
+def _no_savepoint(barrier: CheckpointBarrier) -> bool:
+    return not barrier.is_savepoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class BarrierPolicy:
     """If not, channels are never blocked and nothing overtakes: records may count twice."""
     timeout_ms: int | None = None
     """How long barriers stay in order; None: always, 0: they overtake at once."""
-    may_overtake: Callable[[CheckpointBarrier], bool] = _any_barrier
+    may_overtake: Callable[[CheckpointBarrier], bool] = _no_savepoint
     """Says no for savepoints: they hold no data in flight."""
 
     def overtakes_at_ms(self, barrier: CheckpointBarrier, seen_ms: float) -> float | None:

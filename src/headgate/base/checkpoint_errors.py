@@ -5,7 +5,8 @@ HeadgateError
 │   ├── CheckpointCorrupt      … holds bytes that are not those that were written
 │   ├── CheckpointMissing      … is not there, or one of its files is not
 │   └── StorageUnusable        … cannot be read or written: full, forbidden, unreachable, no folder
-└── CheckpointAbandoned        a task's part that was given up while it was written
+├── CheckpointAbandoned        a task's part that was given up while it was written
+└── StateUnwritable            an operator has state that cannot be made bytes of
 """
 
 from headgate.base.errors import HeadgateError
@@ -44,3 +45,15 @@ class CheckpointAbandoned(HeadgateError):
     def __init__(self, path: str) -> None:
         super().__init__(f"{path} was given up; nothing more is written to it")
         self.path = path
+
+
+class StateUnwritable(HeadgateError):
+    """What an operator holds cannot be pickled, or changed while it was written."""
+
+    def __init__(self, operator: str, problem: str) -> None:
+        super().__init__(
+            f"the state of operator {operator!r} cannot be written: {problem}; "
+            f"keep only what can be pickled in state"
+        )
+        self.operator = operator
+        self.problem = problem

@@ -1,7 +1,8 @@
-"""What a program says about checkpoints and restarts, under Flink's keys.
+"""Settings of checkpoints: when they are taken, how, and where they are written.
 
-This version takes no checkpoints and restarts nothing: the settings are kept, checked and told
-again, so that a program that makes them runs, and is warned.
+The keys are those of Flink 2; the ones they had before are understood too. Law: where both are
+given, the new one counts. Who says nothing of barriers gets aligned ones that begin to overtake
+after a while; who asks for overtaking and names no time gets it at once.
 """
 
 from collections.abc import Mapping
@@ -9,10 +10,23 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from headgate.base.setting_fields import check_bounds, parse_settings, setting
+from headgate.base.setting_fields import check_bounds, parse_settings, setting, with_new_keys
 
 SHORTEST_MS: Final = 10
 """Of intervals and timeouts of checkpoints."""
+UNALIGNED: Final = "execution.checkpointing.unaligned.enabled"
+ALIGNED_TIMEOUT: Final = "execution.checkpointing.aligned-checkpoint-timeout"
+CHECKPOINT_FOLDER: Final = "execution.checkpointing.dir"
+SAVEPOINT_FOLDER: Final = "execution.checkpointing.savepoint-dir"
+
+_FORMER: Final = {
+    "execution.checkpointing.unaligned": UNALIGNED,
+    "execution.checkpointing.alignment-timeout": ALIGNED_TIMEOUT,
+    "state.checkpoint-storage": "execution.checkpointing.storage",
+    "state.checkpoints.dir": CHECKPOINT_FOLDER,
+    "state.savepoints.dir": SAVEPOINT_FOLDER,
+    "state.storage.fs.memory-threshold": "execution.checkpointing.data-inline-threshold",
+}
 
 
 class Consistency(str, Enum):
@@ -32,51 +46,97 @@ class Retention(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class CheckpointSettings:
-    """Checkpoints of one job."""
+    """Checkpoints of one job. Every field knows its key, meaning and lower bound."""
 
     interval_ms: int = setting(
-        "execution.checkpointing.interval", -1, "Milliseconds between two; -1: there are none.", -1
+        "execution.checkpointing.interval",
+        -1,
+        "Milliseconds between two checkpoints; -1: none are taken, but savepoints can be.",
+        -1,
     )
     mode: Consistency = setting(
-        "execution.checkpointing.mode", Consistency.EXACTLY_ONCE, "Exactly or at least once."
+        "execution.checkpointing.mode",
+        Consistency.EXACTLY_ONCE,
+        "`exactly_once`, or `at_least_once`: barriers block no channel, so that some records may "
+        "count twice after a failure.",
     )
     timeout_ms: int = setting(
-        "execution.checkpointing.timeout", 600_000, "Longest time of one.", SHORTEST_MS
+        "execution.checkpointing.timeout",
+        600_000,
+        "Milliseconds after which a checkpoint that is not complete is given up.",
+        SHORTEST_MS,
     )
     min_pause_ms: int = setting(
-        "execution.checkpointing.min-pause", 0, "Shortest time between two.", 0
+        "execution.checkpointing.min-pause",
+        0,
+        "Milliseconds from the end of a checkpoint to the next one, at least.",
+        0,
     )
     max_concurrent: int = setting(
-        "execution.checkpointing.max-concurrent-checkpoints", 1, "At the same time.", 1
+        "execution.checkpointing.max-concurrent-checkpoints",
+        1,
+        "So many may be on their way at a time; with a pause, or barriers that overtake, 1.",
+        1,
     )
     tolerable_failures: int = setting(
-        "execution.checkpointing.tolerable-failed-checkpoints", 0, "Before the job fails.", 0
+        "execution.checkpointing.tolerable-failed-checkpoints",
+        0,
+        "So many may fail in a row before the job does.",
+        0,
     )
     retention: Retention = setting(
         "execution.checkpointing.externalized-checkpoint-retention",
         Retention.NO_EXTERNALIZED_CHECKPOINTS,
-        "What becomes of them.",
+        "Checkpoints of a job that is cancelled stay with `retain_on_cancellation`. Those of a "
+        "job that has failed stay always, those of one that has finished never.",
     )
-    unaligned: bool = setting("execution.checkpointing.unaligned.enabled", False, "Overtaking.")
+    unaligned: bool = setting(
+        UNALIGNED,
+        True,
+        "Whether barriers may overtake records, which then become part of the checkpoint. `true`, "
+        "if it is said, means at once, unless a timeout is set; `false`: never.",
+    )
     forced_unaligned: bool = setting(
-        "execution.checkpointing.unaligned.forced", False, "Overtaking, also where it is unsafe."
+        "execution.checkpointing.unaligned.forced",
+        False,
+        "Kept for programs that set it; barriers may overtake everywhere in any case.",
     )
     aligned_timeout_ms: int = setting(
-        "execution.checkpointing.aligned-checkpoint-timeout", 0, "Then they overtake.", 0
+        ALIGNED_TIMEOUT,
+        5_000,
+        "Milliseconds for which barriers stay in line before they overtake; 0: they do at once.",
+        0,
     )
     ignored_in_flight: int = setting(
         "execution.checkpointing.recover-without-channel-state.checkpoint-id",
         -1,
-        "The checkpoint whose data in flight are left out.",
+        "If the job goes on from the checkpoint of this number, the records that were on their "
+        "way in it are left out, and lost.",
         -1,
     )
-    storage: str = setting("execution.checkpointing.storage", "", "`jobmanager` or `filesystem`.")
-    folder: str = setting("execution.checkpointing.dir", "", "Where they are written.")
-    savepoint_folder: str = setting(
-        "execution.checkpointing.savepoint-dir", "", "Where savepoints are written."
+    storage: str = setting(
+        "execution.checkpointing.storage",
+        "",
+        "`filesystem` or `jobmanager`: both write to `execution.checkpointing.dir`.",
     )
-    changelog: bool = setting("state.changelog.enabled", False, "State as a log of changes.")
-    restarts: str = setting("restart-strategy.type", "", "What happens after a failure.")
+    folder: str = setting(
+        CHECKPOINT_FOLDER,
+        "",
+        "Folder that driver and workers share: a path or a URI (`s3://`, `gs://`, `hdfs://` …). "
+        "None: on a local master, a temporary folder that goes with the job.",
+    )
+    savepoint_folder: str = setting(
+        SAVEPOINT_FOLDER, "", "Folder in which savepoints get one of their own each."
+    )
+    inline_bytes: int = setting(
+        "execution.checkpointing.data-inline-threshold",
+        20 * 1024,
+        "Bytes of state of a task that go into the metadata instead of a file.",
+        0,
+    )
+    changelog: bool = setting(
+        "state.changelog.enabled", False, "Kept for programs that set it: there is no such log."
+    )
 
     def __post_init__(self) -> None:
         check_bounds(self)
@@ -84,12 +144,21 @@ class CheckpointSettings:
     @classmethod
     def parse(cls, texts: Mapping[str, str]) -> "CheckpointSettings":
         """Settings from keys and texts; keys of other rooms are left alone."""
-        return parse_settings(cls, texts)
+        given = with_new_keys(texts, _FORMER)
+        if given.get(UNALIGNED, "").strip().lower() == "true":
+            given.setdefault(ALIGNED_TIMEOUT, "0")
+        return parse_settings(cls, given)
 
     @property
     def is_enabled(self) -> bool:
+        """Whether the clock triggers any."""
         return self.interval_ms > 0
 
     @property
-    def wants_restarts(self) -> bool:
-        return self.restarts.strip().lower() not in ("", "none", "off", "disable")
+    def is_exact(self) -> bool:
+        return self.mode is Consistency.EXACTLY_ONCE
+
+    @property
+    def overtake_after_ms(self) -> int | None:
+        """When barriers begin to overtake records; 0: at once; None: never."""
+        return self.aligned_timeout_ms if self.unaligned and self.is_exact else None

@@ -75,8 +75,8 @@ class OperatorState(msgspec.Struct, frozen=True):
     """Splits of a source with their positions."""
     sink: Piece | None = None
     """What a sink has prepared and not committed."""
-    files: tuple[Piece, ...] = ()
-    """Whole files of a database, shared by several checkpoints."""
+    files: dict[str, Piece] = msgspec.field(default_factory=dict)
+    """Of a database, by their local names; some of them are shared by several checkpoints."""
     plain_is_own: bool = False
     """``plain`` has no union lists: with the same parallelism a task needs its own alone."""
 
@@ -161,7 +161,7 @@ def pieces_of(task: TaskState) -> Pieces:
     for operator in task.operators:
         found += operator.keyed.values()
         found += [one for one in (operator.plain, operator.source, operator.sink) if one]
-        found += operator.files
+        found += operator.files.values()
     for channel in task.channels:
         found += channel.pieces
     return found

@@ -8,7 +8,10 @@ HeadgateError
 ├── RunRefused             the driver has no use for this task manager
 ├── TaskStuck              a user's function does not come back
 ├── RunSuperseded          a new attempt has taken the place of this one
+├── JobTakenOver           another driver goes on with the job of this one
 ├── TaskManagerLost        a task manager died, hung up, is silent, or never came
+├── CheckpointsFailed      too many checkpoints in a row came to nothing
+├── SavepointFailed        a savepoint was not taken, or the job has not ended with it
 ├── SlotsShort             Spark has fewer free slots than the job needs
 ├── RunFailed              the rows of a DataFrame are not all there, because the job failed
 ├── JobFailed              a job has failed; carries the root cause
@@ -99,6 +102,18 @@ class RunSuperseded(HeadgateError):
         self.slot = slot
 
 
+class JobTakenOver(HeadgateError):
+    """A job with the same id and folder was started elsewhere: this driver counts as dead."""
+
+    def __init__(self, job: str, claim: str) -> None:
+        super().__init__(
+            f"another driver has taken over job {job!r} ({claim} is gone), so it ends here; "
+            f"let one driver at a time run a job id"
+        )
+        self.job = job
+        self.claim = claim
+
+
 class TaskManagerLost(HeadgateError):
     """A task manager of the job is gone."""
 
@@ -108,6 +123,23 @@ class TaskManagerLost(HeadgateError):
             f"more memory if it was killed"
         )
         self.who = who
+        self.problem = problem
+
+
+class CheckpointsFailed(HeadgateError):
+    """The job cannot take checkpoints, so it would lose what it does."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"the job's checkpoints fail: {problem}")
+        self.problem = problem
+
+
+class SavepointFailed(HeadgateError):
+    """Somebody wanted a savepoint, and perhaps the job to end with it."""
+
+    def __init__(self, directory: str, problem: str) -> None:
+        super().__init__(f"savepoint {directory}: {problem}")
+        self.directory = directory
         self.problem = problem
 
 

@@ -10,10 +10,20 @@ from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
+from headgate.base.checkpoints import CheckpointFigures, CheckpointOptions
+from headgate.base.checkpoints import TaskState as WrittenState
 from headgate.base.elements import MIN_WATERMARK_MS
+from headgate.base.questions import (
+    CancelAsked,
+    JobAnswer,
+    JobQuestion,
+    SavepointAnswer,
+    SavepointAsked,
+)
+from headgate.base.restores import TaskRestore
 from headgate.base.states import TaskState
 
-CONTROL_VERSION: Final = 1
+CONTROL_VERSION: Final = 2
 NONCE_BYTES: Final = 32
 PROOF_BYTES: Final = 32
 
@@ -82,11 +92,30 @@ class TaskOrder(msgspec.Struct, frozen=True):
     slot: int
     outputs: tuple[OutputOrder, ...] = ()
     gates: tuple[tuple[ChannelOrder, ...], ...] = ()
+    restore: TaskRestore | None = None
+    """What it gets back of a checkpoint; None: it begins from nothing."""
 
     @property
     def producers(self) -> list[str]:
         """The tasks it reads from, each once, in the order of its channels."""
         return list(dict.fromkeys(channel.producer for gate in self.gates for channel in gate))
+
+
+class CheckpointOrder(msgspec.Struct, frozen=True):
+    """How the tasks of a run take checkpoints, and where they read and write them."""
+
+    folder: str
+    """The storage; empty: only savepoints are taken, each in a directory of its own."""
+    job: str
+    """Whose folder it is within the storage."""
+    exactly_once: bool = True
+    overtake_after_ms: int | None = None
+    """When barriers begin to overtake records; 0: at once; None: never."""
+    inline_bytes: int = 20 * 1024
+    """So much state of a task travels in the metadata instead of a file."""
+    incremental: bool = False
+    restored_from: str = ""
+    """The checkpoint or savepoint that ``TaskOrder.restore`` speaks of; empty: none."""
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -102,6 +131,10 @@ class Failure(msgspec.Struct, frozen=True):
     """Itself, pickled, if it can be."""
     is_consequence: bool = False
     """It follows from trouble elsewhere: a lost peer, a failed producer."""
+    is_final: bool = False
+    """It would be there again in every attempt: the program or its settings are wrong."""
+    is_damage: bool = False
+    """The checkpoint that the task was to go on from cannot be read."""
 
 
 class UserFigure(msgspec.Struct, frozen=True, array_like=True):
@@ -136,6 +169,10 @@ class TaskFigures(msgspec.Struct, frozen=True):
     """Buffers that have arrived and were not read yet."""
     queued_out: int = 0
     """Buffers that are written and have not left yet."""
+    buffer_size: int = 0
+    """Bytes that producers put into a buffer for this task at most; 0: it has no say."""
+    in_flight_ms: float = 0.0
+    """In about this time it will have consumed what waits in front of it, at both ends."""
     latency_p50_ms: float = 0.0
     """From the sources to here, as latency markers have measured it; 0: there were none."""
     latency_p99_ms: float = 0.0
@@ -195,6 +232,33 @@ class TimeReported(msgspec.Struct, frozen=True, tag=True):
     watermark_ms: int | None
 
 
+class CheckpointAcked(msgspec.Struct, frozen=True, tag=True):
+    """A task has written its part of a checkpoint."""
+
+    run: str
+    checkpoint: int
+    state: WrittenState
+    figures: CheckpointFigures
+
+
+class CheckpointDeclined(msgspec.Struct, frozen=True, tag=True):
+    """A task cannot take part in a checkpoint."""
+
+    run: str
+    checkpoint: int
+    task: str
+    reason: str
+    subsumed: bool = False
+    """Because a newer one has reached it first."""
+
+
+class CheckpointWanted(msgspec.Struct, frozen=True, tag=True):
+    """A task waits for a complete checkpoint before it can finish."""
+
+    run: str
+    task: str
+
+
 # Driver → task manager.
 
 
@@ -210,6 +274,8 @@ class Deploy(msgspec.Struct, frozen=True, tag=True):
     """Where their producers run, None: here. Who is missing gets a place with ``Placed``."""
     code: bytes | None
     """The job's vertices, shipped; None: they came with an earlier message."""
+    checkpoints: CheckpointOrder | None = None
+    """None: none are taken, neither by the clock nor by people."""
 
 
 class Placed(msgspec.Struct, frozen=True, tag=True):
@@ -225,6 +291,30 @@ class TimeAnnounced(msgspec.Struct, frozen=True, tag=True):
     run: str
     group: str
     watermark_ms: int | None
+
+
+class CheckpointTriggered(msgspec.Struct, frozen=True, tag=True):
+    """A task is to begin a checkpoint: a source, or one whose producers have all finished."""
+
+    run: str
+    task: str
+    checkpoint: int
+    options: CheckpointOptions
+
+
+class CheckpointCompleted(msgspec.Struct, frozen=True, tag=True):
+    """It is stored: what was prepared for it, and for earlier ones, is to be committed."""
+
+    run: str
+    checkpoint: int
+
+
+class CheckpointAborted(msgspec.Struct, frozen=True, tag=True):
+    """It comes to nothing."""
+
+    run: str
+    checkpoint: int
+    reason: str
 
 
 class Cancel(msgspec.Struct, frozen=True, tag=True):
@@ -254,10 +344,33 @@ class Heartbeat(msgspec.Struct, frozen=True, tag=True):
 
 Greeting: TypeAlias = Hello | Challenge | Proof | Welcome
 ToDriver: TypeAlias = (
-    Register | TaskManagerFailed | TaskChanged | Metrics | TimeReported | Heartbeat
+    Register
+    | TaskManagerFailed
+    | TaskChanged
+    | Metrics
+    | TimeReported
+    | CheckpointAcked
+    | CheckpointDeclined
+    | CheckpointWanted
+    | Heartbeat
+    | JobQuestion
+    | SavepointAsked
+    | CancelAsked
 )
-ToTaskManager: TypeAlias = Deploy | Placed | TimeAnnounced | Cancel | Shutdown | Refused | Heartbeat
-ControlMessage: TypeAlias = Greeting | ToDriver | ToTaskManager
+OfRun: TypeAlias = (
+    Deploy
+    | Placed
+    | TimeAnnounced
+    | CheckpointTriggered
+    | CheckpointCompleted
+    | CheckpointAborted
+    | Cancel
+)
+"""Orders to the tasks of one run."""
+ToTaskManager: TypeAlias = OfRun | Shutdown | Refused | Heartbeat
+ToVisitor: TypeAlias = JobAnswer | SavepointAnswer | Refused | Heartbeat
+"""To somebody who has only a question."""
+ControlMessage: TypeAlias = Greeting | ToDriver | ToTaskManager | ToVisitor
 
 
 class ControlTimes(msgspec.Struct, frozen=True):
@@ -274,6 +387,8 @@ class ControlTimes(msgspec.Struct, frozen=True):
     """After the first task manager, for all others of the run to come."""
     settle_ms: int = 1_000
     """After a failure that may follow from another, for the other one to be told."""
+    loss_ms: int = 100
+    """The same after the loss of a task manager, which hardly follows from anything."""
     cancel_ms: int = 30_000
     """After a cancellation, for the user's code to come back."""
     lost_ms: int = 5_000

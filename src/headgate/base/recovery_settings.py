@@ -8,12 +8,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from headgate.base.setting_fields import check_bounds, parse_settings, setting
+from headgate.base.errors import SettingsInvalid
+from headgate.base.setting_fields import check_bounds, parse_settings, setting, with_new_keys
 
-_RECOVERY: Final = "execution.state-recovery"
+JOB_ID: Final = "pipeline.job-id"
+RESTORE_PATH: Final = "execution.state-recovery.path"
+IGNORE_UNCLAIMED: Final = "execution.state-recovery.ignore-unclaimed-state"
+
+_LONGEST_ID: Final = 64
+_IN_IDS: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
 _FORMER: Final = {
-    "execution.savepoint.path": f"{_RECOVERY}.path",
-    "execution.savepoint.ignore-unclaimed-state": f"{_RECOVERY}.ignore-unclaimed-state",
+    "execution.savepoint.path": RESTORE_PATH,
+    "execution.savepoint.ignore-unclaimed-state": IGNORE_UNCLAIMED,
     "state.checkpoints.num-retained": "execution.checkpointing.num-retained",
     "state.backend.incremental": "execution.checkpointing.incremental",
 }
@@ -36,19 +42,32 @@ class RecoverySettings:
         "Whether RocksDB writes only the files that the last checkpoint does not have.",
     )
     path: str = setting(
-        f"{_RECOVERY}.path", "", "Checkpoint or savepoint that the job goes on from."
+        RESTORE_PATH,
+        "",
+        "Checkpoint or savepoint that the job goes on from (`headgate run --from`).",
     )
     ignores_unclaimed: bool = setting(
-        f"{_RECOVERY}.ignore-unclaimed-state",
+        IGNORE_UNCLAIMED,
         False,
-        "Whether state of operators that the program does not have any more is left behind.",
+        "Whether state of operators that the program does not have any more is left behind "
+        "(`headgate run --allow-non-restored-state`).",
+    )
+    job_id: str = setting(
+        JOB_ID,
+        "",
+        "Who the job is, over all drivers: with the same id and `execution.checkpointing.dir` it "
+        "goes on from its newest checkpoint. None: a new one each time.",
     )
 
     def __post_init__(self) -> None:
         check_bounds(self)
+        if len(self.job_id) > _LONGEST_ID or not _IN_IDS.issuperset(self.job_id):
+            raise SettingsInvalid(
+                JOB_ID,
+                f"{self.job_id!r} is no id; give up to {_LONGEST_ID} letters, digits, - and _",
+            )
 
     @classmethod
     def parse(cls, texts: Mapping[str, str]) -> "RecoverySettings":
         """Settings from keys and texts; keys of other rooms are left alone."""
-        former = {new: texts[old] for old, new in _FORMER.items() if old in texts}
-        return parse_settings(cls, {**former, **texts})
+        return parse_settings(cls, with_new_keys(texts, _FORMER))

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Final
 
 from headgate.base.errors import SettingsInvalid
-from headgate.base.setting_fields import check_bounds, parse_settings, setting
+from headgate.base.setting_fields import check_bounds, parse_settings, setting, with_new_keys
 
 TYPE: Final = "restart-strategy.type"
 ENDLESS: Final = 2**31 - 1
@@ -28,6 +28,7 @@ class RestartKind(str, Enum):
     FAILURE_RATE = "failure-rate"
 
 
+_FORMER: Final = {"restart-strategy": TYPE}
 _SPELLINGS: Final = {
     "": RestartKind.DEFAULT,
     "off": RestartKind.NONE,
@@ -117,9 +118,11 @@ class RestartSettings:
     @classmethod
     def parse(cls, texts: Mapping[str, str]) -> "RestartSettings":
         """Settings from keys and texts; keys of other rooms are left alone."""
-        chosen = texts.get(TYPE, "").strip().lower()
-        spelt = {**texts, TYPE: _SPELLINGS[chosen].value} if chosen in _SPELLINGS else texts
-        return parse_settings(cls, spelt)
+        given = with_new_keys(texts, _FORMER)
+        chosen = given.get(TYPE, "").strip().lower()
+        if chosen in _SPELLINGS:
+            given[TYPE] = _SPELLINGS[chosen].value
+        return parse_settings(cls, given)
 
     def settled(self, has_checkpoints: bool) -> "RestartSettings":
         """With the kind that the default stands for."""

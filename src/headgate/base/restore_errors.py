@@ -4,6 +4,7 @@ HeadgateError
 └── RestoreRefused            a checkpoint does not fit the program …
     ├── ProgramDiffers        … none of its operators is there
     ├── StateUnclaimed        … an operator with state is gone
+    ├── PlacesMoved           … an operator without a uid stands where another one stood
     ├── KeyGroupsDiffer       … an operator has another maximum parallelism
     ├── ChannelsDiffer        … records in flight have no way to their readers
     ├── FinishedAlready       … an operator had finished, and is to get input again
@@ -41,10 +42,24 @@ class StateUnclaimed(RestoreRefused):
         super().__init__(
             checkpoint,
             f"it has state of {', '.join(operators)}, which this program does not have; give the "
-            f"operator its old uid, or set execution.state-recovery.ignore-unclaimed-state to true "
-            f"to leave that state behind",
+            f"operator its old uid, or leave that state behind with --allow-non-restored-state or "
+            f"execution.state-recovery.ignore-unclaimed-state: true",
         )
         self.operators = operators
+
+
+class PlacesMoved(RestoreRefused):
+    """Operators without a uid go by their place, and others stand there now."""
+
+    def __init__(self, checkpoint: int, operator: str, other: str, uid: str) -> None:
+        super().__init__(
+            checkpoint,
+            f"where operator {operator!r} was there is {other!r} now, which would get its state: "
+            f"operators were added or taken away before it; call uid({uid!r}) on {operator!r}, "
+            f"which is what it went by, and give the others uids too",
+        )
+        self.operator = operator
+        self.other = other
 
 
 class KeyGroupsDiffer(RestoreRefused):

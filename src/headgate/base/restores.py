@@ -15,7 +15,8 @@ class DatabaseRestore(msgspec.Struct, frozen=True, array_like=True):
 
     first: int
     end: int
-    files: tuple[Piece, ...]
+    files: dict[str, Piece]
+    """By their local names."""
 
 
 class OperatorRestore(msgspec.Struct, frozen=True):

@@ -31,6 +31,11 @@ def parse_settings(kind: type[Settings], texts: Mapping[str, str]) -> Settings:
     return kind(**values)
 
 
+def with_new_keys(texts: Mapping[str, str], former: Mapping[str, str]) -> dict[str, str]:
+    """The texts, also under the keys that have come for ``former`` ones; what those say counts."""
+    return {**{new: texts[old] for old, new in former.items() if old in texts}, **texts}
+
+
 def check_bounds(settings: Any) -> None:
     """Refuse the first value that is below its lower bound."""
     for f in fields(settings):
@@ -59,7 +64,7 @@ _UNITS: Final[dict[str, dict[str, int]]] = {
         "g": _KIB**3,
         "b": 1,
     },
-    "ms": {"ms": 1, "s": 1000, "min": 60_000},
+    "ms": {"ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000},
 }
 """What may follow a number, by the unit that ends the field's name."""
 

@@ -10,7 +10,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from headgate.base.checkpoint_settings import CheckpointSettings
 from headgate.base.errors import SettingsInvalid
+from headgate.base.recovery_settings import RecoverySettings
+from headgate.base.restart_settings import RestartSettings
 from headgate.base.setting_fields import check_bounds, describe_fields, parse_settings, setting
 from headgate.base.state_settings import StateSettings
 
@@ -218,6 +221,35 @@ class ExchangeSettings:
         "Buffers beyond its limit that a partition may take so that a begun step can end.",
         0,
     )
+    min_buffer_bytes: int = setting(
+        "taskmanager.memory.min-segment-size", 256, "No buffer is debloated below this.", 1
+    )
+    debloat: bool = setting(
+        "taskmanager.network.memory.buffer-debloat.enabled",
+        True,
+        "Buffers become smaller in front of a slow consumer, so that little is in flight.",
+    )
+    debloat_target_ms: int = setting(
+        "taskmanager.network.memory.buffer-debloat.target",
+        1_000,
+        "Milliseconds in which a consumer should be through with what is in flight to it.",
+        1,
+    )
+    debloat_period_ms: int = setting(
+        "taskmanager.network.memory.buffer-debloat.period",
+        200,
+        "Milliseconds between two looks at how fast a task consumes.",
+        1,
+    )
+    debloat_samples: int = setting(
+        "taskmanager.network.memory.buffer-debloat.samples", 20, "So many looks count.", 1
+    )
+    debloat_threshold_percent: int = setting(
+        "taskmanager.network.memory.buffer-debloat.threshold-percentages",
+        25,
+        "Per cent by which the size must change before producers are told.",
+        0,
+    )
     landing_buffers: int = setting(
         "exchange.landing-buffers",
         24,
@@ -355,5 +387,6 @@ class ExchangeSettings:
 
 def describe_settings() -> list[tuple[str, str, str]]:
     """Key, default and meaning of every setting, for the documentation."""
-    groups = (JobSettings, StateSettings, ExchangeSettings)
+    recovery = (CheckpointSettings, RecoverySettings, RestartSettings)
+    groups = (JobSettings, *recovery, StateSettings, ExchangeSettings)
     return [row for group in groups for row in describe_fields(group)]

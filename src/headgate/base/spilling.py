@@ -8,6 +8,9 @@ class Spill(Protocol):
 
     def write(self, data: memoryview) -> None: ...
 
+    def written(self) -> bytes:
+        """A copy of all that was written so far; more may be written afterwards."""
+
     def view(self) -> memoryview:
         """All of it; nothing is written afterwards. Valid until ``close``."""
 

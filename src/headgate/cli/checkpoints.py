@@ -1,11 +1,14 @@
 """``headgate checkpoints PATH``: which checkpoints and savepoints are there, and are they whole?
 
-A line for each: complete ones are read and compared with their checksums, unless told not to.
-Exit code 0: nothing is wrong, 1: one is damaged, or the path cannot be read.
+A line for each: complete ones are read and compared with their checksums, unless told not to; how
+far that is shows on a terminal. Exit code 0: nothing is wrong, 1: one is damaged, 2: the path
+cannot be read.
 """
 
 import json
-from collections.abc import Sequence
+import sys
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Final
@@ -24,6 +27,8 @@ UNFINISHED: Final = "unfinished"
 _COLOURS: Final = {WHOLE: "green", FILES_THERE: "green", DAMAGED: "red", UNFINISHED: "yellow"}
 _HEADS: Final = ("id", "kind", "job", "name", "completed", "size", "tasks", "state", "path")
 _KIB: Final = 1024
+_PATIENCE_S: Final = 1.0
+"""Nothing is said about a check that takes less; then so often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +61,11 @@ def checkpoints(path: str, as_json: bool, no_verify: bool) -> int:
     """
     from headgate.host.checkpoint_storage import find_checkpoints
 
-    lines = [describe(found, deep=not no_verify) for found in find_checkpoints(path)]
+    found = find_checkpoints(path)
+    sizes = [one.metadata.state_bytes for one in found if one.metadata is not None]
+    with Meter(sum(sizes), sys.stderr.isatty() and not no_verify) as meter:
+        told = [describe(one, deep=not no_verify, on_read=meter.read) for one in found]
+    lines = [line for line in told if line is not None]
     if as_json:
         click.echo(json.dumps({"path": path, "checkpoints": [asdict(line) for line in lines]}))
     elif not lines:
@@ -66,8 +75,43 @@ def checkpoints(path: str, as_json: bool, no_verify: bool) -> int:
     return FAILED if any(line.state == DAMAGED for line in lines) else 0
 
 
-def describe(found: "Found", *, deep: bool) -> Line:
-    """Read as much of it as is asked for; raises StorageUnusable."""
+class Meter:
+    """One line on the terminal about a check that takes long; it is gone afterwards."""
+
+    def __init__(self, total: int, is_shown: bool) -> None:
+        self._total = total
+        self._done = 0
+        self._next_s = time.monotonic() + _PATIENCE_S if is_shown else float("inf")
+        self._was_shown = False
+
+    def read(self, count: int) -> None:
+        """So many more bytes are checked."""
+        self._done += count
+        if time.monotonic() >= self._next_s:
+            self._next_s = time.monotonic() + _PATIENCE_S
+            self._was_shown = True
+            share = self._done / self._total if self._total else 1.0
+            text = f"checked {_size(self._done)} of {_size(self._total)} ({share:.0%})"
+            self._replace_line(text)
+
+    def __enter__(self) -> "Meter":
+        return self
+
+    def __exit__(self, *trouble: object) -> None:
+        if self._was_shown:
+            self._replace_line("")
+
+    def _replace_line(self, text: str) -> None:
+        click.echo(f"\r\x1b[2K{text}", err=True, nl=False, color=True)
+
+
+def describe(
+    found: "Found", *, deep: bool, on_read: Callable[[int], None] = lambda count: None
+) -> Line | None:
+    """Read as much of it as is asked for; None: its job dropped it meanwhile.
+
+    Raises StorageUnusable.
+    """
     from headgate.host.checkpoint_reader import verify
 
     metadata = found.metadata
@@ -75,7 +119,9 @@ def describe(found: "Found", *, deep: bool) -> Line:
         state = DAMAGED if found.problem else UNFINISHED
         problems = (found.problem,) if found.problem else ()
         return Line(found.place.shown, state, found.checkpoint, problems=problems)
-    verdict = verify(found.place, metadata, deep=deep)
+    verdict = verify(found.place, metadata, deep=deep, on_read=on_read)
+    if not verdict.is_whole and not found.place.is_complete():
+        return None
     whole = WHOLE if deep else FILES_THERE
     return Line(
         found.place.shown,

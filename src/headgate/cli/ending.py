@@ -15,9 +15,12 @@ from typing import Final
 
 import click
 
+from headgate.base.checkpoint_errors import CheckpointError
 from headgate.base.errors import HeadgateError, SettingsInvalid, SparkUnready
 from headgate.base.job_errors import JobFailed, SlotsShort
+from headgate.base.restore_errors import RestoreRefused
 from headgate.cli.script import user_part, user_traceback, without_our_frames
+from headgate.host.job_visit import JobNotFound
 from headgate.spark.job import SparkJob
 
 FAILED: Final = 1
@@ -37,7 +40,7 @@ class Terminated(SystemExit):
 def code_of(error: BaseException) -> int:
     """The exit code that tells a script what kind of trouble it was."""
     match error:
-        case SettingsInvalid():
+        case SettingsInvalid() | CheckpointError() | RestoreRefused() | JobNotFound():
             return CONFIGURATION
         case SparkUnready() | SlotsShort():
             return NO_SPARK
@@ -81,11 +84,12 @@ class Jobs:
             if not job.has_ended():
                 job.wait()
 
-    def cancel(self, reason: str) -> None:
+    def cancel(self, reason: str, *, suspend: bool = False) -> None:
+        """``suspend``: it is none of the jobs' fault; those with an id can go on later."""
         for job in self.started:
             if not job.has_ended():
                 with suppress(HeadgateError):
-                    job.cancel(reason)
+                    job.cancel(reason, suspend=suspend)
 
 
 @contextmanager

@@ -11,11 +11,14 @@ import click
 from headgate import __version__
 from headgate.base.errors import HeadgateError
 from headgate.cli.bench_commands import bench
+from headgate.cli.checkpoints import checkpoints
 from headgate.cli.demo import demo
 from headgate.cli.doctor import doctor
 from headgate.cli.ending import INTERRUPTED, code_of
+from headgate.cli.jobs import cancel, list_jobs
 from headgate.cli.plan import plan
 from headgate.cli.run import run
+from headgate.cli.savepoint import savepoint, stop
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -24,7 +27,7 @@ def command() -> None:
     """Stream processing in Python on the Spark cluster you already have."""
 
 
-for one in (run, demo, plan, doctor, bench):
+for one in (run, list_jobs, savepoint, stop, cancel, checkpoints, plan, demo, doctor, bench):
     command.add_command(one)
 
 

@@ -5,8 +5,9 @@ what it wanted to execute is shown. No Spark session is started.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
+from functools import partial
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -23,10 +24,13 @@ from headgate.plan.job_graph import build_job_graph
 from headgate.plan.json_plan import execution_plan_json
 from headgate.plan.placement import place
 from headgate.plan.stream_graph import StreamGraph
+from headgate.plan.table import aligned
+from headgate.plan.uids import stable_uids
 from headgate.spark.configuration import set_flags
 from headgate.spark.outside import SparkOutside
 
 STAGES: Final = ("stream", "job", "tasks", "slots")
+UIDS: Final = "uids"
 
 
 @click.command()
@@ -36,10 +40,11 @@ STAGES: Final = ("stream", "job", "tasks", "slots")
 @DEFINE
 @click.option(
     "--stage",
-    type=click.Choice([*STAGES, "all"]),
+    type=click.Choice([*STAGES, UIDS, "all"]),
     default="all",
     show_default=True,
-    help="Operators, vertices, tasks with their partitions, or slots.",
+    help="Operators, vertices, tasks with their partitions, or slots; all of these; or the uids by "
+    "which operators find their state.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the operators as JSON, nothing else.")
 @click.option("--svg", type=click.Path(dir_okay=False, writable=True), help="Draw it to this file.")
@@ -87,13 +92,24 @@ def graph_of(script: str, arguments: Sequence[str]) -> StreamGraph:
 def describe(graph: StreamGraph, stages: Sequence[str]) -> list[str]:
     """The plan in words, a text for each stage."""
     job_graph = build_job_graph(graph)
-    texts = {
+    texts: dict[str, Callable[[], str]] = {
         "stream": graph.describe,
         "job": job_graph.describe,
         "tasks": build_execution_graph(job_graph, graph.job_name, 0).describe,
         "slots": place(job_graph).describe,
+        UIDS: partial(describe_uids, graph),
     }
     return [texts[stage]() for stage in stages]
+
+
+def describe_uids(graph: StreamGraph) -> str:
+    """A line for each operator: the uid that finds its state, and where it comes from."""
+    uids = stable_uids(graph)
+    rows = [
+        (str(node.id), node.title, uids[node.id], "uid()" if node.uid else "its place")
+        for node in graph.in_order()
+    ]
+    return f"uids of {graph.job_name!r}\n" + aligned(("node", "operator", "uid", "by"), rows)
 
 
 class PlanTaken(BaseException):

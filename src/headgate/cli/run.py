@@ -6,12 +6,20 @@ standard error, jobs that end in order when the user or the system interrupts, a
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os import environ
 from typing import Final
 
 import click
 
+from headgate.base.checkpoint_settings import CheckpointSettings
+from headgate.base.recovery_settings import (
+    IGNORE_UNCLAIMED,
+    JOB_ID,
+    RESTORE_PATH,
+    RecoverySettings,
+)
+from headgate.base.restart_settings import RestartSettings
 from headgate.base.settings import JobSettings, ProgressShown
 from headgate.cli.ending import (
     INTERRUPTED,
@@ -51,6 +59,25 @@ DEFINE = click.option(
     metavar="FILES",
     help="Modules and zips that the workers need, with commas between them.",
 )
+@click.option(
+    "-s",
+    "--from",
+    "--from-savepoint",
+    "restore_path",
+    metavar="PATH",
+    help="Go on from this checkpoint or savepoint.",
+)
+@click.option(
+    "-n",
+    "--allow-non-restored-state",
+    is_flag=True,
+    help="Leave behind the state of operators that the program does not have any more.",
+)
+@click.option(
+    "--job-id",
+    metavar="ID",
+    help="With the same id and folder of checkpoints a job goes on after the loss of its driver.",
+)
 @click.option("--no-progress", is_flag=True, help="Do not show how the jobs get on.")
 @click.option(
     "--log-level",
@@ -68,6 +95,9 @@ def run(
     parallelism: int | None,
     defines: tuple[str, ...],
     py_files: str | None,
+    restore_path: str | None,
+    allow_non_restored_state: bool,
+    job_id: str | None,
     no_progress: bool,
     log_level: str,
     log_format: str,
@@ -81,6 +111,7 @@ def run(
 
     set_up_logs(log_level, log_format)
     flags = flags_of(defines, parallelism)
+    flags.update(recovery_flags(restore_path, allow_non_restored_state, job_id))
     if master:
         flags["spark.master"] = master
     if py_files:
@@ -103,8 +134,33 @@ def flags_of(defines: Sequence[str], parallelism: int | None) -> dict[str, str]:
         flags[key.strip()] = value.strip()
     if parallelism is not None:
         flags["parallelism.default"] = str(parallelism)
-    JobSettings.parse(flags)
+    check_flags(flags)
     return flags
+
+
+def recovery_flags(
+    restore_path: str | None, allow_non_restored_state: bool, job_id: str | None
+) -> dict[str, str]:
+    """Settings out of ``--from``, ``--allow-non-restored-state`` and ``--job-id``."""
+    if restore_path == "":
+        raise click.BadParameter("it is empty; give a checkpoint's folder", param_hint="--from")
+    if job_id == "":
+        raise click.BadParameter("it is empty; give letters or digits", param_hint="--job-id")
+    flags = {}
+    if restore_path is not None:
+        flags[RESTORE_PATH] = restore_path
+    if allow_non_restored_state:
+        flags[IGNORE_UNCLAIMED] = "true"
+    if job_id is not None:
+        flags[JOB_ID] = job_id
+    check_flags(flags)
+    return flags
+
+
+def check_flags(flags: Mapping[str, str]) -> None:
+    """Refuse a value that cannot be before anything is started."""
+    for group in (JobSettings, CheckpointSettings, RecoverySettings, RestartSettings):
+        group.parse(flags)
 
 
 def tell_headgate(flags: dict[str, str]) -> None:
@@ -149,7 +205,7 @@ def _run(script: str, arguments: Sequence[str], jobs: Jobs) -> int:
     except click.ClickException:
         raise
     except Terminated as end:
-        jobs.cancel("the system terminated it")
+        jobs.cancel("the system terminated it", suspend=True)
         return int(str(end.code))
     except SystemExit as end:
         jobs.wait()

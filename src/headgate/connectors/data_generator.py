@@ -36,8 +36,14 @@ class DataGeneratorSource(Source):
     clock: Callable[[], float] = time.monotonic
 
     untimed = True
+    finds_more = False
 
     def __post_init__(self) -> None:
+        if hasattr(self.generator_function, "initialize_state"):
+            raise PlanInvalid(
+                "DataGeneratorSource: the generator function has initialize_state, and its records "
+                "must follow from their index alone; keep state in a function behind the source"
+            )
         if self.count is not None and self.count < 0:
             raise PlanInvalid(f"DataGeneratorSource: count is {self.count}; give 0 or more")
         if self.records_per_second is not None and not self.records_per_second > 0:

@@ -1,15 +1,19 @@
 """The rows of a Spark DataFrame as a source; they come to each task through its process's border.
 
-Law: each row is read once, by one task; their order is not kept. There is no position: Spark gives
-the rows anew to a job that begins anew.
+Law: each row is read once, by one task; their order is not kept. Spark gives all rows anew to a job
+that begins anew, so a position is a number of rows, which are passed over. That is sound only if
+each partition has the same rows in the same order again; the last one that was given is looked at.
 """
 
+import pickle
 import secrets
 from collections.abc import Sequence
-from typing import Any, Final
+from hashlib import blake2b
+from typing import Any, Final, TypeAlias
 
 from headgate.api.row import Row
 from headgate.api.source import Source, SplitReader
+from headgate.base.errors import StateBroken
 from headgate.connectors.arrow_rows import RowMaker
 from headgate.connectors.border import Inlet, inlet_of
 from headgate.core.chain.context import OperatorContext
@@ -18,11 +22,15 @@ WAIT_MS: Final = 1.0
 FEWEST_ROWS: Final = 256
 """So many rows are made at a time, also for a task that takes fewer: a slice costs some calls."""
 
+Read: TypeAlias = tuple[int, bytes, int]
+"""How many rows were given, a short word for the last of them, and the number of tasks."""
+
 
 class DataFrameSource(Source):
     """What travels is the token and the names; the DataFrame itself stays in the driver."""
 
     untimed = True
+    finds_more = False
 
     def __init__(self, dataframe: Any, names: Sequence[str]) -> None:
         self.dataframe = dataframe
@@ -36,7 +44,19 @@ class DataFrameSource(Source):
         return range(parallelism)
 
     def open(self, split: object, position: object, context: OperatorContext) -> SplitReader:
-        return RowReader(inlet_of(self.token), self.names)
+        assert position is None or isinstance(position, tuple), position
+        parallelism = context.task.parallelism
+        if position is not None and position[2] != parallelism:
+            raise StateBroken(
+                f"the rows of a DataFrame were read by {position[2]} tasks when the checkpoint was "
+                f"taken, and Spark would share them out anew among {parallelism}; set the "
+                f"parallelism of this source to {position[2]}"
+            )
+        return RowReader(inlet_of(self.token), self.names, position or (0, b"", parallelism))
+
+    def passed_over(self, split: object) -> None:
+        """Spark brings the rows nevertheless; they are dropped."""
+        inlet_of(self.token).close()
 
 
 class RowReader(SplitReader):
@@ -44,7 +64,8 @@ class RowReader(SplitReader):
 
     gives_away = True
 
-    def __init__(self, inlet: Inlet, names: Sequence[str]) -> None:
+    def __init__(self, inlet: Inlet, names: Sequence[str], before: Read = (0, b"", 1)) -> None:
+        """``before``: what an earlier run has read."""
         self._inlet = inlet
         self._maker = RowMaker(names)
         self._batch: Any = None
@@ -52,8 +73,15 @@ class RowReader(SplitReader):
         """Rows of the batch that were made."""
         self._rows: list[Row] = []
         self._given = 0
+        self._before = before
+        self._passed = 0
+        """Rows that were left out, and those of earlier ``_rows``."""
+        self._last: Any = None
+        """A batch whose last row is the last one of them."""
 
     def poll(self, limit: int) -> list[Row] | None:
+        if self._passed < self._before[0] and not self._pass_over():
+            return []
         if self._given >= len(self._rows) and not self._make_rows(limit):
             return None if self._inlet.has_ended else []
         rows = self._rows[self._given : self._given + limit]
@@ -63,16 +91,62 @@ class RowReader(SplitReader):
     def wait_ms(self) -> float:
         return WAIT_MS
 
+    def position(self) -> Read | None:
+        count, _, parallelism = self._before
+        if self._passed + self._given <= count:
+            return self._before if count else None
+        # Made anew: who was given the row may have changed it.
+        batch, place = self._batch, self._read - len(self._rows) + self._given - 1
+        if not self._given:
+            batch, place = self._last, self._last.num_rows - 1
+        return self._passed + self._given, self._word_for(batch, place), parallelism
+
     def close(self) -> None:
-        self._batch = None
+        self._batch = self._last = None
         self._inlet.close()
 
     def _make_rows(self, limit: int) -> bool:
+        if self._rows:
+            self._passed += len(self._rows)
+            self._last = self._batch.slice(0, self._read)
+            self._rows, self._given = [], 0
+        if not self._has_batch():
+            return False
+        part = self._batch.slice(self._read, max(limit, FEWEST_ROWS))
+        self._read += part.num_rows
+        self._rows = self._maker.rows(part)
+        return True
+
+    def _has_batch(self) -> bool:
         while self._batch is None or self._read >= self._batch.num_rows:
             self._batch, self._read = self._inlet.take(), 0
             if self._batch is None:
                 return False
-        part = self._batch.slice(self._read, max(limit, FEWEST_ROWS))
-        self._read += part.num_rows
-        self._rows, self._given = self._maker.rows(part), 0
         return True
+
+    def _pass_over(self) -> bool:
+        """Leave out the rows of an earlier run; False: not all of them are here yet."""
+        count, word, _ = self._before
+        while self._passed < count:
+            if not self._has_batch():
+                if self._inlet.has_ended:
+                    raise _other_rows(f"there are only {self._passed} of {count}")
+                return False
+            some = min(self._batch.num_rows - self._read, count - self._passed)
+            self._read += some
+            self._passed += some
+        if self._word_for(self._batch, self._read - 1) != word:
+            raise _other_rows(f"row {count} of them is another one now")
+        return True
+
+    def _word_for(self, batch: Any, place: int) -> bytes:
+        (row,) = self._maker.rows(batch.slice(place, 1))
+        return blake2b(pickle.dumps(list(row), 5), digest_size=12).digest()
+
+
+def _other_rows(problem: str) -> StateBroken:
+    return StateBroken(
+        f"rows of a DataFrame were read before a checkpoint, and {problem}; a job can go on only "
+        f"if the DataFrame gives the same rows in the same order again: read files or a table in "
+        f"an order of its own, or write the rows to files and read these"
+    )

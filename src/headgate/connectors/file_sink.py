@@ -1,26 +1,66 @@
-"""Sinks that write files: lines of text, JSON or CSV, one part file for each task.
+"""Sinks that write files: lines of text, JSON or CSV; ``parquet_sink`` has the one for Parquet.
 
-A part appears under its name when its task has read the whole input (see ``part_files``), so these
-sinks are for jobs that end. Law: the description holds no open file; each writer has its own.
+With checkpoints parts appear when a checkpoint is complete, each record once; without, one part of
+each task appears when the task has read its whole input (see ``part_files``). Law: the description
+holds no open file; each writer has its own.
 """
 
 import csv
 import io
-import uuid
+from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
 from headgate.api.row import Row
-from headgate.api.source import Sink
+from headgate.api.source import TwoPhaseCommittingSink
 from headgate.base.elements import Record
 from headgate.base.errors import ConnectorError, PlanInvalid
+from headgate.connectors.buckets import read_buckets
 from headgate.connectors.files import AnyPath
 from headgate.connectors.lines import MAX_LINE_BYTES, check_text
-from headgate.connectors.part_files import PartNames, PartWriter, part_names
+from headgate.connectors.part_commits import PartCommitter
+from headgate.connectors.part_files import Lines, PartFormat, PartsWriter
+from headgate.connectors.part_names import PartNames, part_names
 from headgate.connectors.record_text import record_text
+from headgate.connectors.rolling import PartPlan, RollingPolicy
 from headgate.core.chain.context import OperatorContext
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartSink(TwoPhaseCommittingSink):
+    """What all file sinks share: where their parts stand, and when a part ends."""
+
+    names: PartNames
+    plan: PartPlan = field(default_factory=PartPlan)
+
+    keeps_records = False
+
+    def create_writer(self, context: OperatorContext) -> PartsWriter:
+        return PartsWriter(self.names, self.make_format(context), self.plan, context)
+
+    def create_committer(self, context: OperatorContext) -> PartCommitter:
+        return PartCommitter()
+
+    @abstractmethod
+    def make_format(self, context: OperatorContext) -> PartFormat:
+        """What makes bytes of the records of one task."""
+
+    def _set_parts(
+        self,
+        names: tuple[AnyPath, str, str, bool],
+        rolling_policy: RollingPolicy | None,
+        bucket_assigner: object,
+    ) -> None:
+        """Called by the constructors."""
+        rolling = rolling_policy or RollingPolicy.on_checkpoint_rolling_policy()
+        if not isinstance(rolling, RollingPolicy):
+            raise PlanInvalid(
+                f"the rolling policy of a file sink is {rolling!r}; give a RollingPolicy"
+            )
+        object.__setattr__(self, "names", part_names(*names))
+        object.__setattr__(self, "plan", PartPlan(rolling, read_buckets(bucket_assigner)))
 
 
 @dataclass(frozen=True)
@@ -42,19 +82,10 @@ class TextEncoder:
             ) from error
 
 
-class Encoder:
-    """The encodings of ``FileSink``, under PyFlink's names."""
-
-    @staticmethod
-    def simple_string_encoder(charset_name: str = "UTF-8") -> TextEncoder:
-        return TextEncoder(charset_name)
-
-
 @dataclass(frozen=True, init=False)
-class TextFileSink(Sink):
+class TextFileSink(PartSink):
     """Lines of text: strings as they are, rows as ``print`` shows them, the rest by ``str``."""
 
-    names: PartNames
     encoder: TextEncoder
 
     def __init__(
@@ -65,19 +96,19 @@ class TextFileSink(Sink):
         *,
         encoding: str = "utf-8",
         overwrite: bool = False,
+        rolling_policy: RollingPolicy | None = None,
+        bucket_assigner: object = None,
     ) -> None:
-        object.__setattr__(self, "names", part_names(folder, prefix, suffix, overwrite))
+        self._set_parts((folder, prefix, suffix, overwrite), rolling_policy, bucket_assigner)
         object.__setattr__(self, "encoder", TextEncoder(encoding))
 
-    def create_writer(self, context: OperatorContext) -> PartWriter:
-        return PartWriter(self.names, context.task, self.encoder)
+    def make_format(self, context: OperatorContext) -> Lines:
+        return Lines(self.encoder)
 
 
 @dataclass(frozen=True, init=False)
-class JsonLinesSink(Sink):
+class JsonLinesSink(PartSink):
     """Each record as JSON on a line: rows with names as objects, without as arrays."""
-
-    names: PartNames
 
     def __init__(
         self,
@@ -86,18 +117,19 @@ class JsonLinesSink(Sink):
         suffix: str = ".jsonl",
         *,
         overwrite: bool = False,
+        rolling_policy: RollingPolicy | None = None,
+        bucket_assigner: object = None,
     ) -> None:
-        object.__setattr__(self, "names", part_names(folder, prefix, suffix, overwrite))
+        self._set_parts((folder, prefix, suffix, overwrite), rolling_policy, bucket_assigner)
 
-    def create_writer(self, context: OperatorContext) -> PartWriter:
-        return PartWriter(self.names, context.task, _json_lines)
+    def make_format(self, context: OperatorContext) -> Lines:
+        return Lines(_json_lines)
 
 
 @dataclass(frozen=True, init=False)
-class CsvSink(Sink):
+class CsvSink(PartSink):
     """Each record as a row of values; a record that is no tuple, list or Row is the only value."""
 
-    names: PartNames
     header: tuple[str, ...]
     delimiter: str
 
@@ -110,16 +142,17 @@ class CsvSink(Sink):
         header: Sequence[str] = (),
         delimiter: str = ",",
         overwrite: bool = False,
+        rolling_policy: RollingPolicy | None = None,
+        bucket_assigner: object = None,
     ) -> None:
         if len(delimiter) != 1:
             raise PlanInvalid(f"CsvSink: the delimiter is {delimiter!r}; give one character")
-        object.__setattr__(self, "names", part_names(folder, prefix, suffix, overwrite))
+        self._set_parts((folder, prefix, suffix, overwrite), rolling_policy, bucket_assigner)
         object.__setattr__(self, "header", tuple(header))
         object.__setattr__(self, "delimiter", delimiter)
 
-    def create_writer(self, context: OperatorContext) -> PartWriter:
-        head = self._lines([self.header]) if self.header else b""
-        return PartWriter(self.names, context.task, self._lines, head)
+    def make_format(self, context: OperatorContext) -> Lines:
+        return Lines(self._lines, self._lines([self.header]) if self.header else b"")
 
     def _lines(self, records: list[Record]) -> bytes:
         text = io.StringIO()
@@ -127,89 +160,6 @@ class CsvSink(Sink):
             record if isinstance(record, tuple | list | Row) else (record,) for record in records
         )
         return text.getvalue().encode()
-
-
-class FileSink:
-    """Builds a sink of text files in the words of PyFlink; ``TextFileSink`` says it shorter."""
-
-    @staticmethod
-    def for_row_format(base_path: AnyPath, encoder: TextEncoder) -> "FileSinkBuilder":
-        return FileSinkBuilder(base_path, encoder)
-
-
-class FileSinkBuilder:
-    """Made by ``FileSink.for_row_format``."""
-
-    def __init__(self, base_path: AnyPath, encoder: TextEncoder) -> None:
-        self._base_path = base_path
-        self._encoder = encoder
-        self._config = OutputFileConfig()
-
-    def with_output_file_config(self, output_file_config: "OutputFileConfig") -> "FileSinkBuilder":
-        self._config = output_file_config
-        return self
-
-    def with_rolling_policy(self, rolling_policy: "RollingPolicy") -> "FileSinkBuilder":
-        """Taken for PyFlink's sake; see ``RollingPolicy``."""
-        return self
-
-    def build(self) -> TextFileSink:
-        """Each sink that is built has parts of its own, so that a second run adds to the first."""
-        config = self._config
-        return TextFileSink(
-            self._base_path,
-            f"{config.prefix}-{uuid.uuid4()}",
-            config.suffix,
-            encoding=self._encoder.encoding,
-        )
-
-
-@dataclass(frozen=True)
-class OutputFileConfig:
-    """How part files are called."""
-
-    prefix: str = "part"
-    suffix: str = ""
-
-    @staticmethod
-    def builder() -> "OutputFileConfigBuilder":
-        return OutputFileConfigBuilder()
-
-
-class OutputFileConfigBuilder:
-    """Made by ``OutputFileConfig.builder``."""
-
-    def __init__(self) -> None:
-        self._prefix = "part"
-        self._suffix = ""
-
-    def with_part_prefix(self, prefix: str) -> "OutputFileConfigBuilder":
-        self._prefix = prefix
-        return self
-
-    def with_part_suffix(self, suffix: str) -> "OutputFileConfigBuilder":
-        self._suffix = suffix
-        return self
-
-    def build(self) -> OutputFileConfig:
-        return OutputFileConfig(self._prefix, self._suffix)
-
-
-class RollingPolicy:
-    """When a part is full, in the words of PyFlink. Today a part ends with its task, whatever
-    the policy says."""
-
-    @staticmethod
-    def default_rolling_policy(
-        part_size: int = 128 << 20,
-        rollover_interval: int = 60_000,
-        inactivity_interval: int = 60_000,
-    ) -> "RollingPolicy":
-        return RollingPolicy()
-
-    @staticmethod
-    def on_checkpoint_rolling_policy() -> "RollingPolicy":
-        return RollingPolicy()
 
 
 def _json_lines(records: list[Record]) -> bytes:

@@ -32,6 +32,7 @@ class TextFileSource(Source):
 
     bounded = True
     untimed = True
+    finds_more = True
 
     def __init__(
         self,

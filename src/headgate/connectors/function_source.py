@@ -2,28 +2,28 @@
 
 The function has a thread of its own and hands records over through a bounded queue. Law: the task
 gets records and watermarks in order, then the exception of ``run`` or the end; ``collect`` waits
-while the queue is full; after ``close`` the next ``collect`` unwinds ``run``. There is no position:
-after a restart the function runs from its beginning.
+while the queue is full; after ``close`` the next ``collect`` unwinds ``run``. The position of a
+function with ``initialize_state`` is its state and what waits in the queue; any other one runs from
+its beginning after a restart.
 """
 
 import logging
 import threading
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final
 
 from headgate.api.functions import SourceFunction
 from headgate.api.source import Source, SplitReader
-from headgate.base.elements import Bundle, Record, StreamStatus, Watermark
+from headgate.base.elements import Record, StreamStatus, Watermark
 from headgate.base.errors import UserFunctionFailed
+from headgate.connectors.handover import CheckpointLock, Handover, Row, Taken, Unwind
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.guest import Guest
+from headgate.core.chain.snapshots import Moment
 from headgate.core.chain.watermarks import checked_watermark
 
 WAIT_MS: Final = 1.0
-
-Taken: TypeAlias = list[Record] | Bundle | Watermark | StreamStatus | None
 
 logger = logging.getLogger(__name__)
 
@@ -38,24 +38,60 @@ class FunctionSource(Source):
     cancel_timeout_ms: int = 5000
     """How long ``close`` waits for ``run`` to return."""
 
+    finds_more = False
+    rewind_advice = (
+        "let the SourceFunction be a CheckpointedFunction, too, which keeps its position in state, "
+        "or take no checkpoints"
+    )
+
+    @property
+    def rewinds(self) -> bool:
+        return hasattr(self.function, "initialize_state")
+
     def splits(self, parallelism: int) -> Sequence[int]:
         return [0]
 
     def open(self, split: object, position: object, context: OperatorContext) -> "FunctionReader":
-        return FunctionReader(self, context)
+        assert position is None or isinstance(position, FunctionPosition), position
+        return FunctionReader(self, context, position or FunctionPosition())
+
+
+@dataclass(frozen=True)
+class FunctionPosition:
+    """Where a function stands that keeps its own position."""
+
+    state: bytes | None = None
+    """Of its states; None: it has not begun."""
+    rows: tuple[Row, ...] = ()
+    """What it has collected and the task has not taken."""
+    has_ended: bool = False
+    """``run`` has returned."""
 
 
 class FunctionReader(SplitReader):
     """The task's side. The thread starts with the first poll."""
 
-    def __init__(self, source: FunctionSource, context: OperatorContext) -> None:
+    def __init__(
+        self,
+        source: FunctionSource,
+        context: OperatorContext,
+        before: FunctionPosition = FunctionPosition(),  # noqa: B008 - frozen
+    ) -> None:
         self._source = source
         self._context = context
-        self._handover = Handover(source.queue_records)
+        self._before = before
+        self._handover = Handover(source.queue_records, before.rows)
+        self._guest = Guest(source.function, "run")
+        self._lock = CheckpointLock()
+        self._is_open = False
+        self._has_failed = False
+        self._has_ended = before.has_ended
+        if self._has_ended:
+            self._handover.end(None)
         self._thread: threading.Thread | None = None
 
-    def poll(self, limit: int) -> "Taken":
-        if self._thread is None:
+    def poll(self, limit: int) -> Taken:
+        if self._thread is None and not self._before.has_ended:
             # A daemon: a function that does not end must not keep the process alive.
             self._thread = threading.Thread(
                 target=self._run, name=f"headgate-source of {self._context.task.name}", daemon=True
@@ -66,8 +102,23 @@ class FunctionReader(SplitReader):
     def wait_ms(self) -> float:
         return WAIT_MS
 
-    def position(self) -> None:
-        return None
+    def position_at(self, moment: Moment) -> FunctionPosition | None:
+        if not self._source.rewinds:
+            return None
+        with self._lock.ahead(self._handover.hurrying()):
+            if self._has_failed:
+                raise RuntimeError("run() of the source function has failed; no position is sound")
+            rows = tuple(self._handover.rows())
+            if self._has_ended:
+                return FunctionPosition(rows=rows, has_ended=True)
+            state = self._guest.left(moment) if self._is_open else self._before.state
+            return FunctionPosition(state, rows)
+
+    def checkpoint_completed(self, checkpoint: int) -> None:
+        if hasattr(self._source.function, "notify_checkpoint_complete"):
+            with self._lock.ahead(self._handover.hurrying()):
+                if self._is_open and not self._has_ended:
+                    self._guest.checkpoint_completed(checkpoint)
 
     def close(self) -> None:
         thread, self._thread = self._thread, None
@@ -93,14 +144,12 @@ class FunctionReader(SplitReader):
     def _run(self) -> None:
         """The function's thread: it opens, runs and closes there, as sqlite3 and others need it."""
         error: Exception | None = None
-        guest = Guest(self._source.function, "run")
         try:
             try:
-                guest.open(self._context)
-                guest.call(SourceContext(self._handover))
+                self._live()
             finally:
-                guest.close()
-        except _Unwind:
+                self._guest.close()
+        except Unwind:
             pass
         except Exception as raised:
             error = raised
@@ -110,13 +159,36 @@ class FunctionReader(SplitReader):
         if not self._handover.end(error) and error is not None:
             logger.warning("%s: failed after cancel()", self._context.task.name, exc_info=error)
 
+    def _live(self) -> None:
+        guest = self._guest
+        with self._lock:  # a checkpoint waits until the function is open
+            if self._before.state is not None:
+                guest.states.restore([self._before.state], 0, 1)
+            guest.open(self._context)
+            self._is_open = True
+        try:
+            guest.call(SourceContext(self._handover, self._lock, self._source.rewinds))
+        except BaseException:
+            with self._lock:
+                self._has_failed = True
+            raise
+        with self._lock:
+            self._has_ended = True
+
 
 class SourceContext:
     """What ``run`` gets."""
 
-    def __init__(self, handover: "Handover") -> None:
-        self._put = handover.put
-        self._say = handover.say
+    def __init__(self, handover: Handover, lock: CheckpointLock, locks: bool = False) -> None:
+        """``locks``: also for a single record, since checkpoints look at what is on its way."""
+        self._lock = lock
+        self._put = self._locked_put if locks else handover.put
+        self._say = self._locked_say if locks else handover.say
+        self._handover = handover
+
+    def get_checkpoint_lock(self) -> CheckpointLock:
+        """To be held while a record is collected and the function's state follows."""
+        return self._lock
 
     def collect(self, element: Record) -> None:
         """Send one record; waits while those behind are slower."""
@@ -139,83 +211,10 @@ class SourceContext:
         """Nobody shall wait for this source until its next record or watermark."""
         self._say(StreamStatus(active=False))
 
+    def _locked_put(self, element: Record, timestamp: int | None) -> None:
+        with self._lock:
+            self._handover.put(element, timestamp)
 
-class Handover:
-    """A bounded queue between two threads. Law: it never holds more than its bound."""
-
-    def __init__(self, bound: int) -> None:
-        self._bound = bound
-        self._room = threading.Condition(threading.Lock())
-        self._records: list[Record] = []
-        self._timestamps: list[int | None] = []
-        self._said: deque[tuple[int, Watermark | StreamStatus]] = deque()
-        """With the number of records, counted from the first, that come before it."""
-        self._taken = 0
-        self._error: Exception | None = None
-        self._ended = False
-        self._closed = False
-
-    def put(self, record: Record, timestamp: int | None) -> None:
-        """Called by the function; waits for room."""
-        with self._room:
-            self._await_room()
-            self._records.append(record)
-            self._timestamps.append(timestamp)
-
-    def say(self, what: Watermark | StreamStatus) -> None:
-        """Called by the function, between records; waits for room too."""
-        with self._room:
-            self._await_room()
-            self._said.append((self._taken + len(self._records), what))
-
-    def end(self, error: Exception | None) -> bool:
-        """The function has ended; False: nobody will ask how."""
-        with self._room:
-            self._ended = True
-            self._error = error
-            return not self._closed
-
-    def take(self, limit: int) -> Taken:
-        """What is there, up to ``limit``; after the last record the error or None."""
-        with self._room:
-            if self._is_full:
-                self._room.notify_all()
-            if self._said:
-                before = self._said[0][0] - self._taken
-                if not before:
-                    return self._said.popleft()[1]
-                limit = min(limit, before)
-            records, timestamps = self._records[:limit], self._timestamps[:limit]
-            if not records:
-                if self._error is not None:
-                    raise self._error
-                return None if self._ended else []
-            del self._records[:limit], self._timestamps[:limit]
-            self._taken += len(records)
-        if timestamps.count(None) == len(timestamps):
-            return records
-        return Bundle(records, timestamps)
-
-    def close(self) -> bool:
-        """Nothing more is taken; True: the function has ended before."""
-        with self._room:
-            self._closed = True
-            self._records.clear()
-            self._timestamps.clear()
-            self._said.clear()
-            self._room.notify_all()
-            return self._ended
-
-    @property
-    def _is_full(self) -> bool:
-        return len(self._records) + len(self._said) >= self._bound
-
-    def _await_room(self) -> None:
-        while self._is_full and not self._closed:
-            self._room.wait()
-        if self._closed:
-            raise _Unwind
-
-
-class _Unwind(BaseException):
-    """Ends ``run`` from within ``collect``; ``except Exception`` in it lets this one by."""
+    def _locked_say(self, what: Watermark | StreamStatus) -> None:
+        with self._lock:
+            self._handover.say(what)

@@ -21,6 +21,7 @@ class NumberSequenceSource(Source):
 
     bounded = True
     untimed = True
+    finds_more = False
 
     def __post_init__(self) -> None:
         if self.start > self.end:

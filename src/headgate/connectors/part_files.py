@@ -1,124 +1,206 @@
-"""Part files: what each task of a file sink writes, and when others may see it.
+"""Part files: what each task of a file sink writes, the first phase.
 
-A part is written under a hidden name and gets its own name when the input has ended, in one step.
-Law: a part that is there under its name is whole, and of one attempt alone; a task that fails
-leaves no part.
+A part is written under a hidden name and is closed when its policy or a checkpoint says so; it gets
+its own name when the checkpoint is complete (see ``part_commits``), or at the end of the input if
+there are no checkpoints. Law: what a checkpoint names was settled before; a task that fails leaves
+nothing but what a checkpoint names.
 """
 
 import contextlib
-import os
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import BinaryIO
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
 
-from headgate.api.source import SinkWriter
+from headgate.api.source import CommittingSinkWriter
 from headgate.base.elements import ByteLike, Record
-from headgate.base.errors import PathUnusable, PlanInvalid
-from headgate.connectors.files import AnyPath, local_path
-from headgate.core.chain.context import TaskInfo
+from headgate.connectors.part_commits import PartCommit
+from headgate.connectors.part_names import PartNames, naming
+from headgate.connectors.part_place import PartFile, Place, open_place, writing
+from headgate.connectors.rolling import PartPlan
+from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.snapshots import Moment
+
+MOST_OPEN: Final = 128
+"""So many parts of a task are open at once; another one ends that which waits longest."""
 
 
-@dataclass(frozen=True)
-class PartNames:
-    """Where the parts of a sink stand: ``folder/prefix-subtask.suffix``."""
+class PartEncoder(Protocol):
+    """Turns records into the bytes of one part."""
 
-    folder: str
-    prefix: str
-    suffix: str
-    overwrite: bool = False
-    """Replace what an earlier job has left under the same names."""
+    def write(self, records: list[Record]) -> None: ...
 
-    def part(self, subtask: int) -> str:
-        return os.path.join(self.folder, f"{self.prefix}-{subtask}{self.suffix}")
-
-    def unfinished(self, subtask: int, attempt: int) -> str:
-        """Differs from attempt to attempt: a late one must not write into the next one's file."""
-        name = f".{self.prefix}-{subtask}{self.suffix}.inprogress-{attempt}"
-        return os.path.join(self.folder, name)
-
-
-def part_names(folder: AnyPath, prefix: str, suffix: str, overwrite: bool) -> PartNames:
-    """Checked in the driver, before anything runs."""
-    if os.sep in prefix + suffix or prefix.startswith((".", "_")):
-        raise PlanInvalid(
-            f"part files cannot be called {prefix}-0{suffix}: give a prefix and suffix without "
-            f"{os.sep}, and without . or _ in front, which would hide them"
-        )
-    return PartNames(os.path.abspath(local_path(folder)), prefix, suffix, overwrite)
-
-
-class PartWriter(SinkWriter):
-    """Writes the part of one task. The file is made with the first record."""
-
-    def __init__(
-        self,
-        names: PartNames,
-        task: TaskInfo,
-        encode: Callable[[list[Record]], ByteLike],
-        head: bytes = b"",
-    ) -> None:
-        self._part = names.part(task.subtask)
-        self._unfinished = names.unfinished(task.subtask, task.attempt)
-        self._encode = encode
-        self._head = head
-        self._file: BinaryIO | None = None
-        self._finished = False
-        try:
-            os.makedirs(names.folder, exist_ok=True)
-            for attempt in range(task.attempt):
-                _remove(names.unfinished(task.subtask, attempt))
-        except OSError as error:
-            raise _unwritable(names.folder, error) from error
-        # An attempt before this one may have finished its part; its records come again.
-        if task.attempt == 0 and not names.overwrite and os.path.lexists(self._part):
-            raise PathUnusable(
-                self._part,
-                "exists already; give the sink another folder or prefix, or overwrite=True",
-            )
-
-    def write(self, records: list[Record]) -> None:
-        assert not self._finished, "a record after the end of the input"
-        data = self._encode(records)
-        try:
-            if self._file is None:
-                self._file = open(self._unfinished, "wb")  # noqa: SIM115 - see close
-                self._file.write(self._head)
-            self._file.write(data)
-        except OSError as error:
-            raise _unwritable(self._unfinished, error) from error
-
-    def flush(self) -> None:
-        """The input has ended: give the part its name."""
-        if self._finished:
-            return
-        try:
-            if self._file is None:
-                _remove(self._part)  # of an attempt or job before, which had records
-            else:
-                self._file.flush()
-                os.fsync(self._file.fileno())
-                self._file.close()
-                os.replace(self._unfinished, self._part)
-                self._file = None
-        except OSError as error:
-            raise _unwritable(self._part, error) from error
-        self._finished = True
+    def end(self) -> None:
+        """No more records: the last bytes. The file stays open."""
 
     def close(self) -> None:
-        file, self._file = self._file, None
-        if file is not None:
-            with contextlib.suppress(OSError):  # a full disk says so again
-                file.close()
+        """Give back everything, also without ``end``; idempotent."""
+
+
+class PartFormat(Protocol):
+    """Makes the encoder of each part."""
+
+    grows: bool
+    """What was written so far is a whole part at any time."""
+
+    def begin(self, file: PartFile) -> PartEncoder: ...
+
+
+class Lines:
+    """A format of lines: ``encode`` makes bytes of records, ``head`` stands first in each part."""
+
+    grows = True
+
+    def __init__(self, encode: Callable[[list[Record]], ByteLike], head: bytes = b"") -> None:
+        self._encode = encode
+        self._head = head
+
+    def begin(self, file: PartFile) -> "LineEncoder":
+        file.write(self._head)
+        return LineEncoder(file, self._encode)
+
+
+class LineEncoder:
+    """Writes what the format makes of records."""
+
+    def __init__(self, file: PartFile, encode: Callable[[list[Record]], ByteLike]) -> None:
+        self._file = file
+        self._encode = encode
+
+    def write(self, records: list[Record]) -> None:
+        self._file.write(self._encode(records))
+
+    def end(self) -> None:
+        """Lines end by themselves."""
+
+    def close(self) -> None:
+        """It has nothing of its own."""
+
+
+@dataclass(slots=True, eq=False)
+class _Part:
+    commit: PartCommit
+    file: PartFile
+    encoder: PartEncoder
+    opened_ms: int
+    written_ms: int
+    settled: bool = False
+    """Nothing was written since a checkpoint has named it."""
+    named: bool = False
+    """A checkpoint names it."""
+
+
+class PartsWriter(CommittingSinkWriter):
+    """Writes the parts of one task. A file is made with its first record."""
+
+    def __init__(
+        self, names: PartNames, form: PartFormat, plan: PartPlan, context: OperatorContext
+    ) -> None:
+        self._form = form
+        self._rolling = plan.rolling
+        self._buckets = plan.buckets
+        self._now_ms = context.now_ms
+        self._rolls = context.checkpoints
+        self._place: Place = open_place(names.folder)
+        self._open: dict[str, _Part] = {}  # by bucket; the one written last stands last
+        self._ended: list[PartCommit] = []
+        self._waiting: list[PartCommit] = []  # in a checkpoint, and perhaps not yet committed
+        with writing(self._place.shown("")):
+            self._place.make()
+            self._naming = naming(names, self._place, context, plan.buckets is not None)
+
+    def write(self, records: list[Record]) -> None:
+        now_ms = self._now_ms()
+        if self._buckets is None:
+            self._append("", records, now_ms)
+            return
+        for bucket, some in self._buckets.split(records, now_ms):
+            self._append(bucket, some, now_ms)
+
+    def prepare_commit(self, moment: Moment | None) -> Sequence[PartCommit]:
+        for bucket, part in list(self._open.items()):
+            if moment is None or self._is_over(part, moment):
+                self._end(bucket)
+            elif not part.settled:
+                with writing(self._place.shown(part.commit.hidden)):
+                    self._place.settle(part.file)
+                part.settled = True
+        ended, self._ended = self._ended, []
+        unnamed = [part.commit for part in self._open.values() if not part.named]
+        for folder in {commit.hidden.rpartition("/")[0]: None for commit in (*ended, *unnamed)}:
+            with writing(self._place.shown(folder)):
+                self._place.settle_names(folder)
+        with writing(self._place.shown("")):
+            self._keep(ended, moment)
+        return ended
+
+    def unfinished(self) -> Sequence[PartCommit]:
+        found = []
+        for part in self._open.values():
+            part.named = True
+            found.append(replace(part.commit, length=part.file.tell()))
+        return found
+
+    def close(self) -> None:
+        place = self._place
+        for part in self._open.values():
+            with contextlib.suppress(Exception):  # a full disk says so again
+                part.encoder.close()
             with contextlib.suppress(OSError):
-                _remove(self._unfinished)
+                part.file.close()
+        unnamed = [part.commit for part in self._open.values() if not part.named]
+        for commit in (*unnamed, *self._ended):
+            with contextlib.suppress(OSError):
+                place.remove(commit.hidden)
+        self._open, self._ended = {}, []
 
+    def _append(self, bucket: str, records: list[Record], now_ms: int) -> None:
+        part = self._open.pop(bucket, None)
+        if part is None:
+            part = self._begin(bucket, now_ms)
+        self._open[bucket] = part
+        with writing(self._place.shown(part.commit.hidden)):
+            part.encoder.write(records)
+            part.written_ms, part.settled = now_ms, False
+            if self._rolls and part.file.tell() >= self._rolling.part_size:
+                self._end(bucket)
 
-def _remove(path: str) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        os.remove(path)
+    def _begin(self, bucket: str, now_ms: int) -> _Part:
+        if len(self._open) >= MOST_OPEN:
+            self._end(next(iter(self._open)))
+        commit = self._naming.next(bucket)
+        with writing(self._place.shown(commit.hidden)):
+            file = self._place.create(commit.hidden)
+            try:
+                return _Part(commit, file, self._form.begin(file), now_ms, now_ms)
+            except BaseException:
+                with contextlib.suppress(OSError):  # a full disk says so again
+                    file.close()
+                with contextlib.suppress(OSError):
+                    self._place.remove(commit.hidden)
+                raise
 
+    def _end(self, bucket: str) -> None:
+        """Close a part; until that is done it stays among the open ones."""
+        part = self._open[bucket]
+        with writing(self._place.shown(part.commit.final)):
+            part.encoder.end()
+            self._place.settle(part.file)
+            part.file.close()
+        del self._open[bucket]
+        self._ended.append(part.commit)
 
-def _unwritable(path: str, error: OSError) -> PathUnusable:
-    return PathUnusable(
-        path, f"cannot be written: {error.strerror}; check the folder's rights and space"
-    )
+    def _is_over(self, part: _Part, moment: Moment) -> bool:
+        # A savepoint holds closed parts only: the job may write on, and is not to change them.
+        if moment.is_savepoint or not (self._form.grows and self._place.grows):
+            return True
+        return self._rolling.is_over(part.opened_ms, part.written_ms, self._now_ms())
+
+    def _keep(self, ended: list[PartCommit], moment: Moment | None) -> None:
+        """A savepoint outlives the run: no other run may take its parts for leftovers."""
+        place = self._place
+        self._waiting = [commit for commit in self._waiting if place.has(commit.hidden)] + ended
+        if moment is None:
+            self._naming.ended({commit.final for commit in self._waiting})
+        elif moment.is_savepoint:
+            for commit in self._waiting:
+                place.create(commit.kept).close()

@@ -47,6 +47,11 @@ class SocketTextSource(Source):
 
     bounded = False
     untimed = True
+    rewinds = False
+    rewind_advice = (
+        "a server sends its lines once; let it write them to files or to a log that keeps them, "
+        "or take no checkpoints"
+    )
 
     def __post_init__(self) -> None:
         check_text("SocketTextSource", self.encoding, self.errors, self.max_line_bytes)

@@ -27,6 +27,8 @@ class Store:
     metadata: Metadata
     directory: str = ""
     """Of a savepoint, its own; empty: the job's folder for checkpoints."""
+    ends_job: bool = False
+    """Sinks commit with this savepoint: no later driver may go on from an older checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)

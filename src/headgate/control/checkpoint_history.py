@@ -17,18 +17,23 @@ class CheckpointHistory:
     """Lives as long as the job; each run's coordinator enters what it has completed."""
 
     def __init__(
-        self, retained: int = 1, found: Iterable[Metadata] = (), origin: Store | None = None
+        self,
+        retained: int = 1,
+        found: Iterable[Metadata] = (),
+        origin: Store | None = None,
+        next_id: int = 1,
     ) -> None:
         """``found``: complete checkpoints of the job that there are already; ``origin``: the one
-        that the job is told to start from.
+        that the job is told to start from; ``next_id``: above those that came to nothing, too.
         """
         assert retained >= 1, f"{retained} checkpoints are to be kept"
         self._retained = retained
+        self._origin = origin
         self.complete = sorted(found, key=lambda metadata: metadata.checkpoint)
         newest = Store(self.complete[-1]) if self.complete else None
         self.latest = origin or newest
         starts = [one.metadata.checkpoint for one in (origin, newest) if one is not None]
-        self._next = max(starts, default=0) + 1
+        self._next = max(next_id, max(starts, default=0) + 1)
 
     @property
     def next_id(self) -> int:
@@ -54,15 +59,26 @@ class CheckpointHistory:
         """The job ends with this savepoint: what its sinks have prepared is committed."""
         self.latest = savepoint
 
-    def job_ended(self, state: JobState, retention: Retention) -> list[Drop]:
-        """The job is over for good; what nobody needs any more.
+    def damaged(self, checkpoint: int) -> bool:
+        """It cannot be read: go on from the next older one; False: there is none.
 
-        A job that has failed keeps its checkpoints in any case.
+        It stays where it is, for people to look at.
         """
-        assert state.has_ended, f"the job is {state.value}"
-        keeps_cancelled = retention is Retention.RETAIN_ON_CANCELLATION
-        if state is JobState.FAILED or (state is JobState.CANCELLED and keeps_cancelled):
-            return []
-        dropped = [Drop(one) for one in self.complete]
-        self.complete.clear()
-        return dropped
+        if self.latest is None or self.latest.metadata.checkpoint > checkpoint:
+            return self.latest is not None
+        self.complete = [one for one in self.complete if one.checkpoint < checkpoint]
+        older = [Store(one) for one in self.complete]
+        if self._origin is not None and self._origin.metadata.checkpoint < checkpoint:
+            older.append(self._origin)
+        self.latest = max(older, key=lambda one: one.metadata.checkpoint, default=None)
+        return self.latest is not None
+
+
+def keeps(state: JobState, retention: Retention) -> bool:
+    """Whether checkpoints stay when their job has ended like this for good.
+
+    A job that has failed keeps its checkpoints in any case.
+    """
+    assert state.has_ended, f"the job is {state.value}"
+    keeps_cancelled = retention is Retention.RETAIN_ON_CANCELLATION
+    return state is JobState.FAILED or (state is JobState.CANCELLED and keeps_cancelled)

@@ -102,7 +102,8 @@ class Checkpoints:
         """All tasks of the run are there."""
         self._is_running = True
         if self._settings.is_enabled:
-            self._due_ms = now_ms + self._settings.interval_ms
+            first_ms = now_ms + self._settings.interval_ms
+            self._due_ms = first_ms if self._due_ms is None else min(self._due_ms, first_ms)
         return self._go_on(now_ms)
 
     def tick(self, now_ms: float) -> list[CheckpointEffect]:
@@ -151,8 +152,8 @@ class Checkpoints:
 
     def checkpoint_wanted(self, now_ms: float) -> list[CheckpointEffect]:
         """A task waits for a complete checkpoint, to commit or to finish: not for the interval."""
-        if self._due_ms is not None:
-            self._due_ms = min(self._due_ms, now_ms)
+        if self._settings.is_enabled and not self._ended_because:  # perhaps some do not run yet
+            self._due_ms = now_ms if self._due_ms is None else min(self._due_ms, now_ms)
         return self._go_on(now_ms)
 
     def savepoint_wanted(self, directory: str, stop: Stop, now_ms: float) -> list[CheckpointEffect]:
@@ -175,7 +176,7 @@ class Checkpoints:
         if pending.is_savepoint:
             directory = pending.options.directory
             if pending.options.stop.ends:
-                self._history.stopped_with(Store(metadata, directory))
+                self._history.stopped_with(Store(metadata, directory, ends_job=True))
                 effects += self._subsume(checkpoint, now_ms)
             return [*effects, SavepointDone(directory, checkpoint), *self._go_on(now_ms)]
         self._failures = 0
@@ -293,7 +294,7 @@ class Checkpoints:
         if problem := pending.contradiction():
             return self._give_up(pending, problem, now_ms)
         metadata = pending.complete(self._job, self._wall_ms())
-        return [Store(metadata, pending.options.directory)]
+        return [Store(metadata, pending.options.directory, pending.options.stop.ends)]
 
     def _subsume(self, checkpoint: int, now_ms: float) -> list[CheckpointEffect]:
         """End the older ones; one that is being stored is dropped when it is."""

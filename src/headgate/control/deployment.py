@@ -9,7 +9,8 @@ single ``Placed`` for each slot that waits for it.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from headgate.base.messages import Address, Deploy, Placed, TaskOrder
+from headgate.base.messages import Address, CheckpointOrder, Deploy, Placed, TaskOrder
+from headgate.control.pending_checkpoint import CheckpointedJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,12 @@ class RunPlan:
     attempt: int = 0
     parameters: Mapping[str, str] = field(default_factory=dict)
     batch: bool = False
+    checkpoints: CheckpointOrder | None = None
+    """How its tasks take them; None: they take none."""
+    checkpointed: CheckpointedJob | None = None
+    """The job as its checkpoints see it; there, if they are taken."""
+    restored: int | None = None
+    """The checkpoint that it goes on from."""
 
 
 class Placement:
@@ -66,6 +73,11 @@ class Placement:
         told = [(one, Placed(self._plan.run, places)) for one, places in placed.items()]
         return [*told, *self._deploy(slot)]
 
+    def all_arrived(self, addresses: Mapping[int, Address]) -> list[tuple[int, Deploy | Placed]]:
+        """All task managers are there already; what is to be sent."""
+        self._addresses.update(addresses)
+        return [order for slot in sorted(addresses) for order in self._deploy(slot)]
+
     def finished(self, vertex: int) -> list[tuple[int, Deploy | Placed]]:
         """A task of this vertex has finished; what is to be sent."""
         self._unfinished[vertex] -= 1
@@ -82,10 +94,17 @@ class Placement:
         code = None if slot in self._with_code else self._plan.code
         self._with_code.add(slot)
         plan, places = self._plan, self._places(slot, tasks)
-        parameters = dict(plan.parameters)
-        return [
-            (slot, Deploy(plan.run, plan.job, plan.attempt, parameters, tasks, places, code)),
-        ]
+        deploy = Deploy(
+            plan.run,
+            plan.job,
+            plan.attempt,
+            dict(plan.parameters),
+            tasks,
+            places,
+            code,
+            plan.checkpoints,
+        )
+        return [(slot, deploy)]
 
     def _is_due(self, task: TaskOrder) -> bool:
         return not self._plan.batch or not any(

@@ -11,7 +11,7 @@ import msgspec
 
 from headgate.base.errors import FrameMalformed, FrameTooLong
 from headgate.base.ids import PeerName
-from headgate.base.messages import ControlMessage, Greeting, ToDriver, ToTaskManager
+from headgate.base.messages import ControlMessage, Greeting, ToDriver, ToTaskManager, ToVisitor
 
 GREETING_BYTES: Final = 4 * 1024
 """The longest frame of a peer that is not proven."""
@@ -26,6 +26,7 @@ TO_DRIVER: Final[msgspec.msgpack.Decoder[ToDriver]] = msgspec.msgpack.Decoder(To
 TO_TASK_MANAGER: Final[msgspec.msgpack.Decoder[ToTaskManager]] = msgspec.msgpack.Decoder(
     ToTaskManager
 )
+TO_VISITOR: Final[msgspec.msgpack.Decoder[ToVisitor]] = msgspec.msgpack.Decoder(ToVisitor)
 
 _M = TypeVar("_M")
 

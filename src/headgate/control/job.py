@@ -3,14 +3,15 @@
 Law: a run ends once, with every deployed task ended, lost with its task manager, or given up after
 its time. The failure that it ends with is the first of the best kind: a task's own before a lost
 task manager before what merely follows (a lost peer, a failed producer). While there is only one of
-the lesser kinds, nothing is cancelled for ``settle_ms``, so that a better one can be told.
+the lesser kinds, nothing is cancelled for a moment, so that a better one can be told. A run that
+has failed, and whose task managers are all there, begins anew in them if its recovery says so; all
+that it is told names an attempt, and nothing of an earlier one counts.
 """
 
-from dataclasses import dataclass
-from enum import IntEnum
-from typing import TypeAlias
+from dataclasses import replace
 
-from headgate.base.job_errors import RunSuperseded, TaskManagerLost
+from headgate.base.checkpoints import Stop
+from headgate.base.job_errors import CheckpointsFailed, RunSuperseded, TaskManagerLost
 from headgate.base.messages import (
     Address,
     Cancel,
@@ -22,157 +23,122 @@ from headgate.base.messages import (
     TimeAnnounced,
 )
 from headgate.base.states import TaskState
-from headgate.control.alignment import Alignment
-from headgate.control.deployment import Placement, RunPlan
+from headgate.control.attempt import Attempt, CheckpointReport
+from headgate.control.checkpoint_effects import CheckpointEffect, FailRun, SavepointDone, Store
+from headgate.control.checkpoints import Checkpoints
+from headgate.control.crew import Crew
+from headgate.control.deployment import RunPlan
 from headgate.control.life import LIFE, Happening, JobState
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How a run has ended: FINISHED, CANCELLED with a reason, or FAILED with the root cause."""
-
-    state: JobState
-    failure: Failure | None = None
-    task: str = ""
-    """The task that failed, if it was one."""
-    reason: str = ""
-
-    @property
-    def is_own_failure(self) -> bool:
-        """Whether a task failed by itself, not because of others or with its process."""
-        failure = self.failure
-        return bool(self.task) and failure is not None and not failure.is_consequence
-
-    @property
-    def problem(self) -> str:
-        """Why the run has not finished, in words; nothing if it has."""
-        if self.state is JobState.FINISHED:
-            return ""
-        if self.failure is None:
-            return f"the run was {self.state.value}: {self.reason}"
-        trace = self.failure.traceback.rstrip()
-        return f"{self.failure.message}\n\n{trace}" if trace else self.failure.message
-
-
-@dataclass(frozen=True, slots=True)
-class Send:
-    """Tell the task manager of this slot."""
-
-    slot: int
-    message: Deploy | Placed | TimeAnnounced | Cancel | Shutdown
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """The run is over; nothing follows."""
-
-    outcome: Outcome
-
-
-Effect: TypeAlias = Send | Ended
-
-
-class Rank(IntEnum):
-    """How well a failure explains the end of a run; the least is the best."""
-
-    OWN = 0
-    LOSS = 1
-    CONSEQUENCE = 2
+from headgate.control.recovery import Recovery
+from headgate.control.run_effects import (
+    Effect,
+    Ended,
+    Outcome,
+    Rank,
+    Replan,
+    Send,
+    Warn,
+    failure_of,
+    rank_of,
+)
 
 
 class JobRun:
     """The coordinator of one run. Whoever drives it calls ``tick`` at ``next_deadline_ms``."""
 
-    def __init__(self, plan: RunPlan, times: ControlTimes) -> None:
-        assert plan.tasks, "a job without tasks"
-        self.plan = plan
+    def __init__(
+        self, plan: RunPlan, times: ControlTimes, recovery: Recovery | None = None
+    ) -> None:
+        """Without a ``recovery`` it takes no checkpoints, and fails for good."""
         self.state = JobState.CREATED
-        self.states = {task.id: TaskState.CREATED for task in plan.tasks}
-        self._tasks = {task.id: task for task in plan.tasks}
         self._times = times
-        self._placement = Placement(plan)
-        self._alignment = Alignment(plan.run)
-        self._here: list[int] = []  # slots whose task manager is there
-        self._gone: list[int] = []
+        self._recovery = recovery
+        self._attempt = Attempt(plan, recovery)
+        self._crew = Crew(plan.slots)
+        self._storing: dict[int, Checkpoints] = {}  # what the storage has to answer for
         self._outcome = Outcome(JobState.FAILED)
         self._rank = Rank.CONSEQUENCE
-        self._register_by_ms: float | None = None
+        self._failed_ms = 0.0
+        self._cancel_wanted = ""
+        self._is_planning = False
         self._settled_at_ms: float | None = None
         self._clean_by_ms: float | None = None
+        self._restart_at_ms: float | None = None
+
+    @property
+    def plan(self) -> RunPlan:
+        """Of the present attempt."""
+        return self._attempt.plan
+
+    @property
+    def states(self) -> dict[str, TaskState]:
+        """Of the tasks of the present attempt."""
+        return self._attempt.states
 
     @property
     def next_deadline_ms(self) -> float | None:
         """When ``tick`` has something to do."""
-        times = [self._register_by_ms, self._settled_at_ms, self._clean_by_ms]
+        times = [self._crew.register_by_ms, self._settled_at_ms, self._clean_by_ms]
+        if self._clean_by_ms is None and not self._is_planning:
+            times.append(self._restart_at_ms)
+        if self._attempt.checkpoints is not None:
+            times.append(self._attempt.checkpoints.next_deadline_ms)
         return min((time for time in times if time is not None), default=None)
 
     def knows(self, slot: int) -> bool:
         """Whether a task manager has registered for the slot, also one that is lost."""
-        return slot in self._here or slot in self._gone
+        return self._crew.knows(slot)
 
     def refusal(self, slot: int) -> str | None:
         """Why a task manager may not register for this slot now; None: it may."""
-        if not 0 <= slot < self.plan.slots:
-            return f"there is no slot {slot}; the job has {self.plan.slots}"
-        if self.state.has_ended or self.state.is_ending:
-            return f"the run is {self.state.value}"
-        if self.knows(slot):
-            return f"slot {slot} is taken"
-        return None
+        is_over = self.state.has_ended or self.state.is_ending
+        return f"the run is {self.state.value}" if is_over else self._crew.refusal(slot)
 
-    # What happens.
+    # What happens to task managers and tasks.
 
     def manager_registered(self, slot: int, address: Address, now_ms: float) -> list[Effect]:
         """The task manager of a slot is there (``refusal`` had nothing against it)."""
         problem = self.refusal(slot)
         assert problem is None, problem
-        if not self._here:
-            self._register_by_ms = now_ms + self._times.register_ms
-        self._here.append(slot)
-        effects = self._carry_out(self._placement.arrived(slot, address))
-        if self._placement.is_complete:
-            self._register_by_ms = None
+        self._crew.registered(slot, address, now_ms + self._times.register_ms)
+        placement = self._attempt.placement
+        effects = self._deploy(placement.arrived(slot, address))
+        if placement.is_complete:
+            self._crew.register_by_ms = None
         return effects + self._look_around(now_ms)
 
     def manager_failed(self, slot: int, failure: Failure, now_ms: float) -> list[Effect]:
         """A task manager could not start; it does not register any more."""
-        if self.state.has_ended or slot in self._here:
+        if self.state.has_ended or slot in self._crew.here:
             return []
-        return self._fail(failure, "", _rank(failure), now_ms)
+        self._crew.is_broken = True
+        return self._fail(failure, "", rank_of(failure), now_ms)
 
     def manager_lost(self, slot: int, problem: str, now_ms: float) -> list[Effect]:
         """The connection to a task manager has ended, or it is silent; its tasks are gone."""
-        if slot not in self._here:
+        if not self._crew.lost(slot) or self.state.has_ended:
             return []
-        self._here.remove(slot)
-        self._gone.append(slot)
-        if self.state.has_ended:
-            return []
-        for task in self.plan.tasks:
-            state = self.states[task.id]
-            if task.slot == slot and state is not TaskState.CREATED and not state.has_ended:
-                self.states[task.id] = TaskState.FAILED
+        self._attempt.lost(slot)
         error = TaskManagerLost(f"the task manager of slot {slot}", problem)
-        return self._fail(_failure(error), "", Rank.LOSS, now_ms)
+        return self._fail(failure_of(error), "", Rank.LOSS, now_ms, self._times.loss_ms)
 
     def task_changed(
         self, run: str, task: str, state: TaskState, failure: Failure | None, now_ms: float
     ) -> list[Effect]:
         """A task manager reports; what is of another run, or behind the task's end, is ignored."""
-        known = self.states.get(task)
-        if run != self.plan.run or known is None or self.state.has_ended:
-            return []
-        if known is TaskState.CREATED or known.has_ended:
+        attempt = self._attempt
+        if attempt.state_of(run, task) is None or self.state.has_ended:
             return []
         if self.state.is_ending and failure is not None and failure.is_consequence:
             state = TaskState.CANCELLED  # its neighbour was cancelled a moment before it
-        self.states[task] = state
-        effects = self._announce(self._alignment.ended(task)) if state.has_ended else []
+        attempt.states[task] = state
+        effects = self._announce(attempt.alignment.ended(task)) if state.has_ended else []
         if state is TaskState.FINISHED and not self.state.is_ending:
-            effects += self._carry_out(self._placement.finished(self._tasks[task].vertex))
+            effects += self._deploy(attempt.placement.finished(attempt.tasks[task].vertex))
+            effects += self._follow(attempt.task_finished(task, now_ms), now_ms)
         elif state is TaskState.FAILED:
             cause = failure or Failure("unknown", "the task failed and gave no reason")
-            return self._fail(cause, task, _rank(cause), now_ms)
+            return self._fail(cause, task, rank_of(cause), now_ms)
         elif state is TaskState.CANCELLED and not self.state.is_ending:
             cause = Failure("unknown", "the task was cancelled by its task manager")
             return self._fail(cause, task, Rank.CONSEQUENCE, now_ms)
@@ -182,143 +148,247 @@ class JobRun:
         self, run: str, task: str, group: str, watermark_ms: int | None
     ) -> list[Effect]:
         """A source task tells its group how far it is; None: it is idle."""
-        known = self.states.get(task)
-        if run != self.plan.run or known is None or known.has_ended or self.state.has_ended:
+        attempt = self._attempt
+        if attempt.state_of(run, task) is None or self.state.has_ended:
             return []
-        slot = self._tasks[task].slot
-        return self._announce(self._alignment.reported(group, task, slot, watermark_ms))
+        slot = attempt.tasks[task].slot
+        return self._announce(attempt.alignment.reported(group, task, slot, watermark_ms))
+
+    # What happens to checkpoints.
+
+    def checkpoint_told(self, report: CheckpointReport, now_ms: float) -> list[Effect]:
+        """A task manager reports; what is of another run is ignored."""
+        return self._follow(self._attempt.told(report, now_ms), now_ms)
+
+    def savepoint_wanted(self, directory: str, stop: Stop, now_ms: float) -> list[Effect]:
+        """Somebody wants a savepoint in a directory of its own, and perhaps the job to end."""
+        if self.state is JobState.RESTARTING or self.state.is_ending or self.state.has_ended:
+            return [SavepointDone(directory, None, f"the job is {self.state.value}")]
+        return self._follow(self._attempt.savepoint_wanted(directory, stop, now_ms), now_ms)
+
+    def stored(self, checkpoint: int, problem: str, now_ms: float) -> list[Effect]:
+        """The storage has written the metadata, in time or not; or it says why it could not."""
+        checkpoints = self._storing.pop(checkpoint)
+        told = (
+            checkpoints.store_failed(checkpoint, problem, now_ms)
+            if problem
+            else checkpoints.stored(checkpoint, now_ms)
+        )
+        return self._follow(told, now_ms) + self._look_around(now_ms)
+
+    # What happens to the run as a whole.
 
     def failed(self, failure: Failure, now_ms: float) -> list[Effect]:
         """Whoever has started the task managers says that they, or some of them, have failed."""
-        return [] if self.state.has_ended else self._fail(failure, "", Rank.LOSS, now_ms)
+        if self.state.has_ended:
+            return []
+        self._crew.is_broken = True
+        return self._fail(failure, "", Rank.LOSS, now_ms)
+
+    def planned(self, plan: RunPlan, now_ms: float) -> list[Effect]:
+        """The next attempt is planned; it begins in the task managers that are here."""
+        self._is_planning = False
+        if self.state is not JobState.RESTARTING:
+            return []
+        self._restart_at_ms = None
+        self._attempt = Attempt(plan, self._recovery)
+        orders = self._attempt.placement.all_arrived(self._crew.here)
+        return self._deploy(orders) + self._look_around(now_ms)
+
+    def plan_failed(self, failure: Failure, now_ms: float) -> list[Effect]:
+        """There can be no attempt now, because of this failure, or never if that is final."""
+        self._is_planning = False
+        if self.state is not JobState.RESTARTING:
+            return []
+        self._restart_at_ms = None
+        return self._fail(failure, "", Rank.OWN, now_ms)
 
     def cancel(self, reason: str, now_ms: float) -> list[Effect]:
         """Somebody wants the run to end."""
+        self._cancel_wanted = self._cancel_wanted or reason
         if self.state.has_ended or self.state.is_ending:
             return []
         self._happened(Happening.CANCEL)
-        self._register_by_ms = None
+        self._crew.register_by_ms = self._restart_at_ms = None
         self._outcome = Outcome(JobState.CANCELLED, reason=reason)
-        return self._cancel_all(reason, now_ms) + self._look_around(now_ms)
+        effects = self._follow(self._attempt.ending(reason), now_ms)
+        return effects + self._cancel_all(reason, now_ms) + self._look_around(now_ms)
 
-    def superseded(self, slot: int) -> list[Effect]:
+    def superseded(self, slot: int, now_ms: float) -> list[Effect]:
         """A new attempt has begun; this one is dead."""
         if self.state.has_ended:
             return []
         if not self.state.is_ending:
             self._happened(Happening.FAILURE)
-            self._outcome = Outcome(JobState.FAILED, _failure(RunSuperseded(slot)))
-        return self._end(Happening.GIVEN_UP)
+            self._outcome = Outcome(JobState.FAILED, failure_of(RunSuperseded(slot)))
+        return self._end(Happening.GIVEN_UP, now_ms)
 
-    def given_up(self, reason: str) -> list[Effect]:
+    def given_up(self, reason: str, now_ms: float) -> list[Effect]:
         """The driver closes: end at once and wait for nobody."""
         if self.state.has_ended:
             return []
         if not self.state.is_ending:
             self._outcome = Outcome(JobState.CANCELLED, reason=reason)
-        return self._end(Happening.GIVEN_UP)
+        return self._end(Happening.GIVEN_UP, now_ms)
 
     def tick(self, now_ms: float) -> list[Effect]:
         """Time has passed."""
         effects: list[Effect] = []
-        if _is_over(self._register_by_ms, now_ms):
-            slots = ", ".join(map(str, self._placement.missing()))
+        if _is_over(self._crew.register_by_ms, now_ms):
+            self._crew.is_broken = True
+            slots = ", ".join(map(str, self._attempt.placement.missing()))
             problem = f"it did not register within {self._times.register_ms} ms of the first one"
             error = TaskManagerLost(f"the task manager of slot {slots}", problem)
-            effects += self._fail(_failure(error), "", Rank.LOSS, now_ms)
+            effects += self._fail(failure_of(error), "", Rank.LOSS, now_ms)
         if _is_over(self._settled_at_ms, now_ms):
             self._settled_at_ms = None
             effects += self._cancel_all("the job has failed", now_ms)
+        checkpoints = self._attempt.checkpoints
+        if checkpoints is not None and _is_over(checkpoints.next_deadline_ms, now_ms):
+            effects += self._follow(checkpoints.tick(now_ms), now_ms)
         return effects + self._look_around(now_ms)
 
     def check(self) -> None:
         """The law, as far as one moment shows it."""
-        if self.state is JobState.FINISHED:
-            assert all(state is TaskState.FINISHED for state in self.states.values())
+        assert self.state is not JobState.FINISHED or self._attempt.has_finished
         if self.state in (JobState.FAILING, JobState.FAILED):
             assert self._outcome.failure is not None
+        if self.state in (JobState.DEPLOYING, JobState.RUNNING):
+            assert TaskState.FAILED not in self.states.values(), "a dead attempt goes on"
+        if self.state is JobState.RESTARTING:
+            assert self._attempt.is_clean and not self._crew.is_broken
         if self.state.has_ended:
             assert self.next_deadline_ms is None
+        if self._attempt.checkpoints is not None:
+            self._attempt.checkpoints.check()
 
     # What follows.
 
-    def _fail(self, failure: Failure, task: str, rank: Rank, now_ms: float) -> list[Effect]:
+    def _fail(
+        self, failure: Failure, task: str, rank: Rank, now_ms: float, settle_ms: int | None = None
+    ) -> list[Effect]:
         was_ending, was_settling = self.state.is_ending, self._settled_at_ms is not None
+        was_restarting = self.state is JobState.RESTARTING
         self._happened(Happening.FAILURE)
-        self._register_by_ms = None
+        self._crew.register_by_ms = None
         if self.state is JobState.CANCELLING:
             return self._look_around(now_ms)
         if not was_ending or rank < self._rank:
             self._rank = rank
             self._outcome = Outcome(JobState.FAILED, failure, task)
         effects: list[Effect] = []
-        if rank is Rank.OWN and (was_settling or not was_ending):
+        if not was_ending:
+            self._failed_ms = now_ms
+            effects = self._follow(self._attempt.ending(failure.message), now_ms)
+        if was_restarting:
+            pass  # no task is left that could be cancelled, or tell something better
+        elif rank is Rank.OWN and (was_settling or not was_ending):
             self._settled_at_ms = None
-            effects = self._cancel_all("the job has failed", now_ms)
-        elif not was_ending:
-            self._settled_at_ms = now_ms + self._times.settle_ms
+            effects += self._cancel_all("the job has failed", now_ms)
+        elif was_settling or not was_ending:
+            settled_ms = now_ms + (self._times.settle_ms if settle_ms is None else settle_ms)
+            self._settled_at_ms = min(settled_ms, self._settled_at_ms or settled_ms)
         return effects + self._look_around(now_ms)
 
     def _cancel_all(self, reason: str, now_ms: float) -> list[Effect]:
         self._clean_by_ms = now_ms + self._times.cancel_ms
-        return [Send(slot, Cancel(self.plan.run, reason)) for slot in self._here]
+        return [Send(slot, Cancel(self.plan.run, reason)) for slot in self._crew.here]
 
     def _look_around(self, now_ms: float) -> list[Effect]:
         """Whether what was waited for has come about."""
+        attempt = self._attempt
         if self.state.has_ended:
             return []
+        if self.state is JobState.RESTARTING:
+            return self._begin_anew(now_ms)
         if self.state.is_ending:
-            deployed = [state for state in self.states.values() if state is not TaskState.CREATED]
-            is_clean = all(state.has_ended for state in deployed)
-            if self._settled_at_ms is None and (is_clean or _is_over(self._clean_by_ms, now_ms)):
-                return self._end(Happening.CLEANED_UP)
-            return []
-        if all(state is TaskState.FINISHED for state in self.states.values()):
+            is_over = attempt.is_clean or _is_over(self._clean_by_ms, now_ms)
+            return self._stop(now_ms) if is_over and self._settled_at_ms is None else []
+        if attempt.has_finished:
             self._outcome = Outcome(JobState.FINISHED)
-            return self._end(Happening.COMPLETED)
-        if self.state is JobState.DEPLOYING and self._all_started():
+            return self._end(Happening.COMPLETED, now_ms)
+        if self.state is JobState.DEPLOYING and attempt.has_started:
             self._happened(Happening.STARTED)
-            return self._announce(self._alignment.all_started())
+            effects = self._announce(attempt.alignment.all_started())
+            return effects + self._follow(attempt.started(now_ms), now_ms)
         return []
 
-    def _all_started(self) -> bool:
-        waiting = [TaskState.DEPLOYING]
-        if not self.plan.batch:  # there, later tasks are deployed when earlier ones have finished
-            waiting.append(TaskState.CREATED)
-        return self._placement.is_complete and not any(
-            state in waiting for state in self.states.values()
-        )
+    def _stop(self, now_ms: float) -> list[Effect]:
+        """All tasks have ended or are given up: end the run, or begin anew."""
+        recovery, failure = self._recovery, self._outcome.failure
+        if recovery is None or failure is None:
+            return self._end(Happening.CLEANED_UP, now_ms)
+        if self._restart_at_ms is None:  # else it is the loss of one that was to begin anew
+            pause_ms = recovery.failed(failure, self.plan.restored, now_ms)
+            if pause_ms is None:
+                self._outcome = replace(self._outcome, reason=recovery.problem)
+                return self._end(Happening.CLEANED_UP, now_ms)
+            self._restart_at_ms = max(now_ms, self._failed_ms + pause_ms)
+        in_ms = max(0.0, self._restart_at_ms - now_ms)
+        effects: list[Effect] = []
+        if not self._cancel_wanted:
+            effects.append(Warn(recovery.story(failure, self.plan.restored, in_ms)))
+        is_whole = not self._crew.is_broken and self._attempt.placement.is_complete
+        if not is_whole or not recovery.in_place or not self._attempt.is_clean:
+            self._outcome = replace(self._outcome, restart_in_ms=in_ms)
+            return effects + self._end(Happening.CLEANED_UP, now_ms)
+        self._happened(Happening.RESTART)
+        self._clean_by_ms = now_ms + self._times.cancel_ms if self._storing else None
+        effects += self.cancel(self._cancel_wanted, now_ms) if self._cancel_wanted else []
+        return effects + self._look_around(now_ms)
+
+    def _begin_anew(self, now_ms: float) -> list[Effect]:
+        """When its pause is over, and what is being stored is, or takes too long."""
+        if not self._storing or _is_over(self._clean_by_ms, now_ms):
+            self._clean_by_ms = None
+        waits = self._clean_by_ms is not None or not _is_over(self._restart_at_ms, now_ms)
+        if self._is_planning or waits:
+            return []
+        self._is_planning = True
+        return [Replan()]
+
+    def _follow(self, told: list[CheckpointEffect], now_ms: float) -> list[Effect]:
+        """Carry out, or pass on, what the coordinator of checkpoints wants."""
+        effects: list[Effect] = []
+        for one in told:
+            match one:
+                case FailRun(reason):
+                    error = CheckpointsFailed(reason)
+                    effects += self._fail(failure_of(error), "", Rank.OWN, now_ms)
+                case Store(metadata):
+                    checkpoints = self._attempt.checkpoints
+                    assert checkpoints is not None
+                    self._storing[metadata.checkpoint] = checkpoints
+                    effects.append(one)
+                case _:
+                    effects += self._attempt.passed_on(one, self._crew.here)
+        return effects
 
     def _announce(self, told: list[tuple[int, TimeAnnounced]]) -> list[Effect]:
-        return [Send(slot, message) for slot, message in told if slot in self._here]
+        return [Send(slot, message) for slot, message in told if slot in self._crew.here]
 
-    def _carry_out(self, orders: list[tuple[int, Deploy | Placed]]) -> list[Effect]:
+    def _deploy(self, orders: list[tuple[int, Deploy | Placed]]) -> list[Effect]:
         for _, order in orders:
             if isinstance(order, Deploy):
                 self._happened(Happening.DEPLOYED)
-                self.states.update((task.id, TaskState.DEPLOYING) for task in order.tasks)
+        self._attempt.deployed(orders)
         return [Send(slot, order) for slot, order in orders]
 
-    def _end(self, how: Happening) -> list[Effect]:
+    def _end(self, how: Happening, now_ms: float) -> list[Effect]:
         self._happened(how)
-        self._register_by_ms = self._settled_at_ms = self._clean_by_ms = None
         assert self._outcome.state is self.state, f"{self._outcome} while {self.state.value}"
-        message = Shutdown(self.plan.run, self._outcome.problem)
-        shutdown = [Send(slot, message) for slot in self._here]
-        return [*shutdown, Ended(self._outcome)]
+        self._crew.register_by_ms = self._settled_at_ms = None
+        self._clean_by_ms = self._restart_at_ms = None
+        problem = self._outcome.problem
+        effects = self._follow(self._attempt.ending(problem or "it has finished"), now_ms)
+        message = Shutdown(self.plan.run, problem)
+        shutdown = [Send(slot, message) for slot in self._crew.here]
+        return [*effects, *shutdown, Ended(self._outcome)]
 
     def _happened(self, what: Happening) -> None:
         state = LIFE.get((self.state, what))
         assert state is not None, f"run {self.plan.run}: {what.name} while {self.state.value}"
         self.state = state
-
-
-def _rank(failure: Failure) -> Rank:
-    return Rank.CONSEQUENCE if failure.is_consequence else Rank.OWN
-
-
-def _failure(error: Exception) -> Failure:
-    return Failure(f"{type(error).__module__}.{type(error).__qualname__}", str(error))
 
 
 def _is_over(deadline_ms: float | None, now_ms: float) -> bool:

@@ -1,7 +1,8 @@
 """The life of a job run, as a table: created → deploying → running → finished, cancelled or failed.
 
 Law: a pair that is not in LIFE is a bug; the three ends are for good. What fails while a run is
-cancelled is cancelled with it; who cancels a run that is failing still learns why it failed.
+cancelled is cancelled with it; who cancels a run that is failing still learns why it failed. One
+that has failed may begin anew in its task managers: then it is restarting, and nothing runs.
 """
 
 from enum import Enum
@@ -16,6 +17,7 @@ class JobState(Enum):
     RUNNING = "running"
     CANCELLING = "cancelling"
     FAILING = "failing"
+    RESTARTING = "restarting"
     FINISHED = "finished"
     CANCELLED = "cancelled"
     FAILED = "failed"
@@ -38,6 +40,7 @@ class Happening(Enum):
     CANCEL = "somebody wants it to end"
     FAILURE = "a task failed or a task manager was lost"
     CLEANED_UP = "every deployed task has ended, or had time enough to"
+    RESTART = "every deployed task has ended, and they are to be deployed once more"
     GIVEN_UP = "nobody waits for it any more"
 
 
@@ -64,5 +67,10 @@ LIFE: Final = {
     (JobState.FAILING, Happening.CANCEL): JobState.FAILING,
     (JobState.FAILING, Happening.FAILURE): JobState.FAILING,
     (JobState.FAILING, Happening.CLEANED_UP): JobState.FAILED,
+    (JobState.FAILING, Happening.RESTART): JobState.RESTARTING,
     (JobState.FAILING, Happening.GIVEN_UP): JobState.FAILED,
+    (JobState.RESTARTING, Happening.DEPLOYED): JobState.DEPLOYING,
+    (JobState.RESTARTING, Happening.CANCEL): JobState.CANCELLING,
+    (JobState.RESTARTING, Happening.FAILURE): JobState.FAILING,
+    (JobState.RESTARTING, Happening.GIVEN_UP): JobState.CANCELLED,
 }

@@ -6,7 +6,7 @@ from headgate.api.async_functions import AsyncFunction, AsyncRetryPredicate, Asy
 from headgate.api.broadcast import BroadcastStream
 from headgate.api.broadcast_functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction
 from headgate.api.cached import CachedDataStream
-from headgate.api.checkpointed import CheckpointedFunction
+from headgate.api.checkpointed import CheckpointedFunction, CheckpointListener
 from headgate.api.checkpointing import (
     CheckpointConfig,
     CheckpointingMode,
@@ -80,6 +80,7 @@ __all__ = [
     "BroadcastStream",
     "CachedDataStream",
     "CheckpointConfig",
+    "CheckpointListener",
     "CheckpointStorage",
     "CheckpointedFunction",
     "CheckpointingMode",

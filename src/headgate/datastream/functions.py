@@ -6,7 +6,7 @@ from headgate.api.broadcast_functions import (
     BroadcastProcessFunction,
     KeyedBroadcastProcessFunction,
 )
-from headgate.api.checkpointed import CheckpointedFunction
+from headgate.api.checkpointed import CheckpointedFunction, CheckpointListener
 from headgate.api.functions import (
     CoFlatMapFunction,
     CoMapFunction,
@@ -47,6 +47,7 @@ __all__ = [
     "AsyncRetryStrategy",
     "BaseBroadcastProcessFunction",
     "BroadcastProcessFunction",
+    "CheckpointListener",
     "CheckpointedFunction",
     "CoFlatMapFunction",
     "CoGroupFunction",

@@ -85,6 +85,26 @@ class LoopCalls:
             taken += self._ended.popleft()
         return taken
 
+    def run(self, action: Callable[[], Record]) -> Record:
+        """Wait until the loop's thread has called this, between steps of coroutines."""
+        done = threading.Event()
+        found: list[Record] = []
+        errors: list[BaseException] = []
+
+        def act() -> None:
+            try:
+                found.append(action())
+            except BaseException as error:  # also a user's exit(): it must not end the loop
+                errors.append(error)
+            finally:
+                done.set()
+
+        self._loop.call_soon_threadsafe(act)
+        done.wait()
+        if errors:
+            raise errors[0]
+        return found[0]
+
     def close(self) -> None:
         """Wait for the thread; raises what ``open`` or ``close`` of the function has raised."""
         if not self._stopping:

@@ -39,7 +39,7 @@ def decode_metadata(path: str, data: bytes) -> Metadata:
     if magic != _MAGIC:
         raise CheckpointCorrupt(path, f"is no metadata of a checkpoint: it begins with {magic!r}")
     if len(data) - start != length:
-        raise CheckpointCorrupt(path, f"has {len(data) - start} bytes instead of {length}")
+        raise CheckpointCorrupt(path, f"has {len(data)} bytes instead of {start + length}")
     (checksum,) = _CHECKSUM.unpack_from(data, _HEADER.size)
     body = memoryview(data)[start:]
     if zlib.crc32(body, zlib.crc32(data[: _HEADER.size])) != checksum:

@@ -18,6 +18,8 @@ from headgate.host.checkpoint_metadata import METADATA_FILE, decode_metadata
 
 SHARED: Final = "shared"
 _CHECKPOINT: Final = "chk-"
+_JOB_CHARS: Final = 6
+"""Of a job's id, in the name of its savepoints."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,7 @@ def savepoint_place(folder: Folder) -> CheckpointPlace:
 
 def new_savepoint(where: str, job: str) -> CheckpointPlace:
     """A folder of its own for a savepoint, below the one that a user names."""
-    name = f"savepoint-{quote(job, safe='')[:32]}-{secrets.token_hex(6)}"
+    name = f"savepoint-{quote(job[:_JOB_CHARS], safe='')}-{secrets.token_hex(6)}"
     return savepoint_place(open_folder(where).child(name))
 
 
@@ -140,7 +142,7 @@ def _no_checkpoint(folder: Folder) -> CheckpointMissing:
     entries = folder.entries()
     below = [one.name for one in entries if one.is_folder]
     if not entries:
-        return CheckpointMissing(folder.shown, "there is nothing", "name a checkpoint's folder")
+        return CheckpointMissing(folder.shown, "there is nothing here", "give a checkpoint's path")
     if checkpoint_number(folder.name) is not None or not below:
         problem = f"is no complete checkpoint: it has no {METADATA_FILE}"
         return CheckpointMissing(folder.shown, problem, "name another one")

@@ -6,7 +6,7 @@ CheckpointCorrupt or CheckpointMissing is raised, with the path of the file.
 
 import zlib
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
@@ -46,10 +46,10 @@ class StateReader:
             for chunk in self.chunks(piece):
                 target.write(chunk)
 
-    def check(self, piece: Piece) -> None:
-        """Read all of it, and keep nothing."""
-        for _ in self.chunks(piece):
-            pass
+    def check(self, piece: Piece, on_read: Callable[[int], None] = lambda count: None) -> None:
+        """Read all of it, and keep nothing; ``on_read`` is told of bytes."""
+        for chunk in self.chunks(piece):
+            on_read(len(chunk))
 
     def chunks(self, piece: Piece) -> Iterator[bytes]:
         """Its bytes in parts; the check comes after the last."""
@@ -111,8 +111,17 @@ class Verdict:
         return not self.problems
 
 
-def verify(place: CheckpointPlace, metadata: Metadata, *, deep: bool = True) -> Verdict:
-    """Look for the files that the metadata names; if deep, read every byte that it names."""
+def verify(
+    place: CheckpointPlace,
+    metadata: Metadata,
+    *,
+    deep: bool = True,
+    on_read: Callable[[int], None] = lambda count: None,
+) -> Verdict:
+    """Look for the files that the metadata names; if deep, read every byte that it names.
+
+    ``on_read`` is told how many bytes were read since it was told last.
+    """
     missing = missing_files(place, metadata)
     problems = [str(error) for error in missing.values()]
     if deep:
@@ -122,7 +131,7 @@ def verify(place: CheckpointPlace, metadata: Metadata, *, deep: bool = True) -> 
                 if piece.path in missing:
                     continue
                 try:
-                    reader.check(piece)
+                    reader.check(piece, on_read)
                 except CheckpointError as error:
                     problems.append(str(error))
     return Verdict(tuple(problems), len(files_of(metadata)), metadata.state_bytes)

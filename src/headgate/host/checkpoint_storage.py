@@ -32,6 +32,8 @@ from headgate.host.checkpoint_place import (
     savepoint_place,
 )
 from headgate.host.checkpoint_reader import missing_files, verify
+from headgate.host.checkpoint_writer import shared_beginning
+from headgate.host.stopped_with import forget_stops
 
 log = logging.getLogger(__name__)
 
@@ -131,6 +133,17 @@ class CheckpointStorage:
                     folder.remove(name)
         place.own.remove_all()
 
+    def drop_all(self, job: str) -> None:
+        """Delete all checkpoints of a job that nobody needs any more, and what they share."""
+        for _, place in self._places(job):
+            place.own.remove(METADATA_FILE)
+            place.own.remove_all()
+        jobs = job_folder(self.folder, job)
+        jobs.child(SHARED).remove_all()
+        forget_stops(jobs)
+        if not jobs.entries():
+            jobs.remove_all()
+
     def clean_abandoned(
         self, job: str, before_ms: int, keep: Collection[str] = ()
     ) -> tuple[str, ...]:
@@ -203,11 +216,17 @@ def complete(place: CheckpointPlace, metadata: Metadata) -> None:
 def discard(place: CheckpointPlace) -> None:
     """Delete a checkpoint or savepoint that was given up; a complete one stays. Never raises.
 
-    Shared files go with their writers, or with ``clean_abandoned``.
+    With it go shared files that came with it, which nobody else has named yet; those that are
+    still being written go with their writers, or with ``clean_abandoned``.
     """
     with suppress(CheckpointError):
-        if not place.is_complete():
-            place.own.remove_all()
+        if place.is_complete():
+            return
+        place.own.remove_all()
+        beginning = shared_beginning(place)
+        for one in place.shared.entries() if beginning else ():
+            if one.name.startswith(beginning):
+                place.shared.remove(one.name)
 
 
 def find_checkpoints(where: str) -> list[Found]:

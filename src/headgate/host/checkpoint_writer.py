@@ -2,8 +2,8 @@
 
 Law: a piece that was handed out is in the storage when ``close`` has returned, with the checksum it
 says; a writer that fails or is given up leaves nothing. The first bytes of a task, up to a limit,
-travel in the metadata instead: small tasks make no file. ``abort`` may be called by any thread,
-the rest by one at a time.
+travel in the metadata instead: small tasks make no file. ``abort`` and ``abandon`` may be called by
+any thread, the rest by one at a time.
 """
 
 import secrets
@@ -38,6 +38,7 @@ class StateWriter:
         self._inline_left = inline_bytes
         self._stream: Any = None
         self._offset = 0
+        self._shared_bytes = 0
         self._made: list[tuple[Folder, str]] = []
         self._lock = threading.Lock()
         self._abandoned = False
@@ -47,6 +48,11 @@ class StateWriter:
     def written_bytes(self) -> int:
         """In the task's own file."""
         return self._offset
+
+    @property
+    def shared_bytes(self) -> int:
+        """In files that later checkpoints may name, too."""
+        return self._shared_bytes
 
     def append(self, *parts: ByteLike) -> Piece:
         """One piece, of one or several parts; raises StorageUnusable, CheckpointAbandoned."""
@@ -73,13 +79,14 @@ class StateWriter:
         They may do so when this checkpoint is complete, not before.
         """
         folder = self._place.shared
-        name = f"{self._task}-{len(self._made)}.file"
+        name = f"{shared_beginning(self._place)}{self._task}-{len(self._made)}.file"
         with self._lock:
             self._check_open()
             try:
                 folder.make()
                 self._made.append((folder, name))
                 length, crc = self._copy(path, folder, name)
+                self._shared_bytes += length
             except BaseException:
                 self._discard()
                 raise
@@ -101,6 +108,10 @@ class StateWriter:
                 self._discard()
                 raise
             self._closed = True
+
+    def abandon(self) -> None:
+        """Let the thread that writes stop soon, and do not wait for it; it calls ``abort`` then."""
+        self._abandoned = True
 
     def abort(self) -> None:
         """Given up: nothing of it stays. After ``close`` too, unless the checkpoint is complete."""
@@ -169,6 +180,11 @@ class StateWriter:
         for folder, name in made:
             with suppress(CheckpointError):  # clean_abandoned finds it
                 folder.remove(name)
+
+
+def shared_beginning(place: CheckpointPlace) -> str:
+    """How the names of shared files begin that came with this checkpoint; no other's do."""
+    return place.own_prefix.replace("/", "-")
 
 
 def part_name(vertex: int, subtask: int, attempt: int) -> str:

@@ -24,7 +24,9 @@ from headgate.base.messages import (
     TaskManagerFailed,
     ToDriver,
     ToTaskManager,
+    ToVisitor,
 )
+from headgate.base.questions import Question
 from headgate.control.frames import GREETINGS, MESSAGE_BYTES, TO_DRIVER, FrameReader, encode
 from headgate.control.proof import DriverProof
 from headgate.host.control_client import CHUNK_BYTES, receive_by
@@ -35,7 +37,7 @@ QUEUE_LENGTH: Final = 10_000
 
 
 class Peer:
-    """A task manager, or a stranger that may become one."""
+    """A task manager, somebody with a question, or a stranger that may become one of them."""
 
     def __init__(self, sock: socket.socket, name: str, times: ControlTimes) -> None:
         self.name = name
@@ -44,7 +46,7 @@ class Peer:
         self._socket = sock
         self._times = times
         self._reader = FrameReader(PeerName(name))
-        self._queue: queue.Queue[ToTaskManager | None] = queue.Queue(QUEUE_LENGTH)
+        self._queue: queue.Queue[ToTaskManager | ToVisitor | None] = queue.Queue(QUEUE_LENGTH)
         self._writer: threading.Thread | None = None
 
     def prove(self, find_secret: Callable[[str], bytes | None]) -> str:
@@ -60,10 +62,15 @@ class Peer:
         self._start_writer()
         return proof.job
 
-    def first_message(self) -> Register | TaskManagerFailed:
-        """What a task manager says when it has set itself up."""
+    def adopt(self, times: ControlTimes) -> None:
+        """It belongs to a job with times of its own."""
+        self._times = times
+        self._socket.settimeout(times.heartbeat_timeout_ms / 1000)
+
+    def first_message(self) -> Register | TaskManagerFailed | Question:
+        """What a task manager says when it has set itself up, or what somebody asks."""
         for message in self.messages():
-            if isinstance(message, Register | TaskManagerFailed):
+            if isinstance(message, Register | TaskManagerFailed | Question):
                 return message
         raise ConnectionError("it left before it had registered")
 
@@ -82,14 +89,14 @@ class Peer:
                 return
             self._reader.received(data)
 
-    def post(self, message: ToTaskManager) -> None:
+    def post(self, message: ToTaskManager | ToVisitor) -> None:
         """Send it soon; never waits."""
         try:
             self._queue.put_nowait(message)
         except queue.Full:
             self.hang_up("it does not read what it is sent")
 
-    def dismiss(self, message: ToTaskManager) -> None:
+    def dismiss(self, message: ToTaskManager | ToVisitor) -> None:
         """Send a last message and wait until the other side leaves, for ``prove_ms`` at most."""
         self.post(message)
         self.finish()
@@ -126,11 +133,10 @@ class Peer:
         self._writer.start()
 
     def _write(self) -> None:
-        interval_s = self._times.heartbeat_interval_ms / 1000
         try:
             while True:
                 try:
-                    message = self._queue.get(timeout=interval_s)
+                    message = self._queue.get(timeout=self._times.heartbeat_interval_ms / 1000)
                 except queue.Empty:
                     message = Heartbeat()
                 if message is None:

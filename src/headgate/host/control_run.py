@@ -3,11 +3,21 @@
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TypeAlias
+from functools import partial
+from typing import Protocol, TypeAlias
 
+from msgspec import structs
+
+from headgate.base.checkpoint_errors import StorageUnusable
+from headgate.base.checkpoints import Stop
+from headgate.base.job_errors import JobTakenOver
 from headgate.base.messages import (
     Address,
+    CheckpointAcked,
+    CheckpointDeclined,
+    CheckpointWanted,
     ControlTimes,
     Failure,
     Metrics,
@@ -17,11 +27,16 @@ from headgate.base.messages import (
     ToDriver,
 )
 from headgate.base.states import TaskState
+from headgate.control.checkpoint_effects import Discard, Drop, SavepointDone, Store
 from headgate.control.deployment import RunPlan
-from headgate.control.job import Effect, Ended, JobRun, Outcome, Send
+from headgate.control.job import JobRun
 from headgate.control.life import JobState
+from headgate.control.run_effects import Effect, Ended, Outcome, Replan, Send, Warn
+from headgate.host.checkpoint_keeper import CheckpointKeeper
 from headgate.host.control_peer import Peer
 from headgate.host.loop import now_ms
+from headgate.host.orders import describe
+from headgate.host.savepoint_futures import SavepointFutures
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +57,22 @@ OnEnded: TypeAlias = Callable[[RunKey, Outcome], None]
 OnMetrics: TypeAlias = Callable[[RunKey, Sequence[TaskFigures]], None]
 
 
+class RunHost(Protocol):
+    """What a run needs of the server it lives in."""
+
+    def nudge(self) -> None:
+        """The next deadline may be another one now."""
+
+    def replan(self) -> tuple[RunKey, RunPlan]:
+        """Plan the next attempt of the run; raises if there can be none."""
+
+    def ended(self, key: RunKey, outcome: Outcome) -> None:
+        """It is over."""
+
+    def measured(self, key: RunKey, figures: Sequence[TaskFigures]) -> None:
+        """Tasks of it have sent figures."""
+
+
 class Run:
     """A run that lives, or has ended. Every method may be called from any thread."""
 
@@ -50,20 +81,22 @@ class Run:
         key: RunKey,
         plan: RunPlan,
         times: ControlTimes,
-        on_ended: OnEnded,
-        on_metrics: OnMetrics,
-        nudge: Callable[[], None],
+        host: RunHost,
+        keeper: CheckpointKeeper | None = None,
     ) -> None:
+        """``keeper``: of the job over all its runs; without it, there are no checkpoints."""
         self.key = key
         self.outcome: Outcome | None = None
-        self._machine = JobRun(plan, times)
+        self._host = host
+        self._keeper = keeper
         self._times = times
-        self._lock = threading.Lock()  # of the machine, the peers and the figures
+        # Of the machine, the peers, the figures and the futures, and of what runs of a job share.
+        self._lock = threading.Lock() if keeper is None else keeper.lock
+        with self._lock:
+            self._machine = JobRun(plan, times, None if keeper is None else keeper.recovery)
         self._peers: dict[int, Peer] = {}
         self._figures: dict[str, TaskFigures] = {}
-        self._on_ended = on_ended
-        self._on_metrics = on_metrics
-        self._nudge = nudge
+        self._savepoints = SavepointFutures()
         self._ended = threading.Event()
         self._listeners: list[Callable[[], None]] = []
         self._linger_until_ms: float | None = None
@@ -104,6 +137,20 @@ class Run:
         """Whoever started the task managers saw them fail; a task may explain it better."""
         self._tell(lambda: self._machine.failed(failure, now_ms()))
 
+    def savepoint(self, directory: str, stop: Stop = Stop.NO) -> "Future[str]":
+        """Take one in this directory, which is its own, and perhaps end the job with it.
+
+        The answer is the directory; whoever wants the end gets it when the run has finished.
+        """
+        wanted: list[Future[str]] = []
+
+        def asked() -> list[Effect]:
+            wanted.append(self._savepoints.wanted(directory, stop))
+            return self._machine.savepoint_wanted(directory, stop, now_ms())
+
+        self._tell(asked)
+        return wanted[0]
+
     # For the server.
 
     @property
@@ -135,16 +182,20 @@ class Run:
         self._tell(lambda: self._machine.manager_failed(slot, failure, now_ms()))
 
     def received(self, message: ToDriver) -> None:
+        """A task manager of the run says something; what is of another run is ignored."""
         match message:
             case TaskChanged(run, task, state, failure):
                 log.debug("run %s: task %s is %s", run, task, state.value)
                 self._tell(lambda: self._machine.task_changed(run, task, state, failure, now_ms()))
             case TimeReported(run, task, group, watermark_ms):
                 self._tell(lambda: self._machine.time_reported(run, task, group, watermark_ms))
+            case CheckpointAcked() | CheckpointDeclined() | CheckpointWanted():
+                log.debug("run %s: %s", message.run, type(message).__name__)
+                self._tell(lambda: self._machine.checkpoint_told(message, now_ms()))
             case Metrics(run, figures) if run == str(self.key):
                 with self._lock:
                     self._figures.update((one.task, one) for one in figures)
-                _call(self._on_metrics, self.key, figures)
+                _call(self._host.measured, self.key, figures)
 
     def lost(self, slot: int, peer: Peer, problem: str) -> None:
         def gone() -> list[Effect]:
@@ -156,10 +207,10 @@ class Run:
         self._tell(gone)
 
     def supersede(self, slot: int) -> None:
-        self._tell(lambda: self._machine.superseded(slot))
+        self._tell(lambda: self._machine.superseded(slot, now_ms()))
 
     def give_up(self, reason: str) -> None:
-        self._tell(lambda: self._machine.given_up(reason))
+        self._tell(lambda: self._machine.given_up(reason, now_ms()))
 
     @property
     def is_gone(self) -> bool:
@@ -190,24 +241,94 @@ class Run:
             peer.hang_up(problem)
 
     def _tell(self, event: Callable[[], list[Effect]]) -> None:
-        outcome: Outcome | None = None
+        calls: list[Callable[[], None]] = []  # those that must not hold the lock
         with self._lock:
             for effect in event():
-                match effect:
-                    case Send(slot, message):
-                        self._peers[slot].post(message)
-                    case Ended(outcome):
-                        self._linger_until_ms = now_ms() + 2 * self._times.cancel_ms
-                        self.outcome = outcome
-        self._nudge()
-        if outcome is not None:
-            log.info("run %s is %s", self.key, outcome.state.value)
-            with self._lock:
-                self._ended.set()
-                listeners, self._listeners = self._listeners, []
-            for call in listeners:
-                _call(call)
-            _call(self._on_ended, self.key, outcome)
+                calls += self._carry_out(effect)
+        self._host.nudge()
+        for call in calls:
+            _call(call)
+
+    def _carry_out(self, effect: Effect) -> list[Callable[[], None]]:
+        """Under the lock, so that all is in order; returns what is to be called without it."""
+        match effect:
+            case Send(slot, message):
+                self._peers[slot].post(message)
+            case Store():
+                self._put(partial(self._store, effect))
+            case Drop():
+                self._put(partial(self._as_owner, partial(self._keep().storage.drop, effect)))
+            case Discard():
+                self._put(partial(self._as_owner, partial(self._keep().storage.discard, effect)))
+            case SavepointDone():
+                return self._savepoints.done(effect)
+            case Warn(text):
+                return [partial(log.warning, "run %s: %s", self.key, text)]
+            case Replan():
+                self._put(self._replan)
+                return self._savepoints.attempt_ended("it failed, and goes on from there")
+            case Ended(outcome):
+                self._linger_until_ms = now_ms() + 2 * self._times.cancel_ms
+                self.outcome = outcome
+                waiting = self._savepoints.attempt_ended(outcome.problem)
+                return [*waiting, partial(self._end, outcome)]
+        return []
+
+    def _end(self, outcome: Outcome) -> None:
+        log.info("run %s is %s", self.key, outcome.state.value)
+        with self._lock:
+            self._ended.set()
+            listeners, self._listeners = self._listeners, []
+        for call in listeners:
+            _call(call)
+        _call(self._host.ended, self.key, outcome)
+
+    # On the keeper's thread.
+
+    def _store(self, store: Store) -> None:
+        checkpoint, problem = store.metadata.checkpoint, ""
+        try:
+            self._as_owner(partial(self._keep().storage.store, store))
+        except Exception as error:  # whatever it is, the machine has to be answered
+            problem = str(error) or type(error).__name__
+            log.warning("run %s: checkpoint %d cannot be stored: %s", self.key, checkpoint, problem)
+        else:
+            log.info("run %s: checkpoint %d is complete", self.key, checkpoint)
+        self._tell(lambda: self._machine.stored(checkpoint, problem, now_ms()))
+
+    def _as_owner(self, act: Callable[[], None]) -> None:
+        """Do something at the storage; if another driver has the job now, this run is over."""
+        try:
+            act()
+        except JobTakenOver as error:
+            self.fail(describe(error))
+            raise
+
+    def _replan(self) -> None:
+        try:
+            key, plan = self._host.replan()
+        except Exception as error:
+            # A storage may be well again soon; whatever else it is would be there again.
+            is_final = not isinstance(error, StorageUnusable)
+            failure = structs.replace(describe(error), is_final=is_final)
+            self._tell(lambda: self._machine.plan_failed(failure, now_ms()))
+            return
+
+        def planned() -> list[Effect]:
+            effects = self._machine.planned(plan, now_ms())
+            if effects:
+                self.key = key
+                self._figures.clear()
+            return effects
+
+        self._tell(planned)
+
+    def _keep(self) -> CheckpointKeeper:
+        assert self._keeper is not None, f"run {self.key} keeps nothing"
+        return self._keeper
+
+    def _put(self, act: Callable[[], None]) -> None:
+        self._keep().put(act)
 
 
 def _call(callback: Callable[..., None], *arguments: object) -> None:

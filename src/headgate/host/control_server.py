@@ -10,7 +10,7 @@ after ``close`` there is no thread and no socket left. Callbacks come from the s
 import logging
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -23,15 +23,20 @@ from headgate.base.messages import (
     ControlTimes,
     Refused,
     Register,
+    TaskFigures,
     TaskManagerFailed,
 )
+from headgate.base.questions import Question
 from headgate.base.settings import ExchangeSettings
 from headgate.base.state_settings import StateSettings
 from headgate.control.deployment import RunPlan
+from headgate.control.run_effects import Outcome
+from headgate.host.checkpoint_keeper import CheckpointKeeper
 from headgate.host.contact import Contact, local_path
 from headgate.host.control_peer import Peer
 from headgate.host.control_run import OnEnded, OnMetrics, Run, RunKey
 from headgate.host.exchange import MIN_SECRET_BYTES
+from headgate.host.job_door import JobDoor, OnQuestion
 from headgate.host.loop import now_ms
 
 log = logging.getLogger(__name__)
@@ -52,11 +57,41 @@ class _Job:
     make_plan: MakePlan
     on_ended: OnEnded
     on_metrics: OnMetrics
+    on_question: OnQuestion
     lazy: bool
     times: ControlTimes
+    keeper: CheckpointKeeper | None
     lock: threading.RLock = field(default_factory=threading.RLock)  # of which run is the present
     runs: dict[str, Run] = field(default_factory=dict)  # the present one of each stage
     generations: dict[str, int] = field(default_factory=dict)  # the next one of each stage
+
+    def plan(self, job: str, stage: str) -> tuple[RunKey, RunPlan]:
+        """The next run, or attempt of a run, under a name that was never used."""
+        with self.lock:
+            key = RunKey(job, stage, self.generations.get(stage, 0))
+            self.generations[stage] = key.generation + 1
+        plan = self.make_plan(key)
+        assert plan.run == str(key), f"plan {plan.run} for run {key}"
+        return key, plan
+
+
+@dataclass(frozen=True, slots=True)
+class _RunHost:
+    """What a run of this stage needs of the server."""
+
+    nudge: Callable[[], None]
+    entry: _Job
+    job: str
+    stage: str
+
+    def replan(self) -> tuple[RunKey, RunPlan]:
+        return self.entry.plan(self.job, self.stage)
+
+    def ended(self, key: RunKey, outcome: Outcome) -> None:
+        self.entry.on_ended(key, outcome)
+
+    def measured(self, key: RunKey, figures: Sequence[TaskFigures]) -> None:
+        self.entry.on_metrics(key, figures)
 
 
 class ControlServer:
@@ -97,17 +132,29 @@ class ControlServer:
         *,
         on_ended: OnEnded = lambda key, outcome: None,
         on_metrics: OnMetrics = lambda key, figures: None,
+        on_question: OnQuestion | None = None,
         lazy: bool = False,
         times: ControlTimes | None = None,
+        keeper: CheckpointKeeper | None = None,
     ) -> None:
-        """Let task managers of the job register; ``times`` are its own, if it has some."""
+        """Let task managers of the job register; ``times`` are its own, if it has some.
+
+        ``keeper`` has its checkpoints, for all its runs; whoever opens the job closes it.
+        """
         if len(secret) < MIN_SECRET_BYTES:
             raise SettingsInvalid("the job's secret", f"needs {MIN_SECRET_BYTES} bytes or more")
         with self._lock:
             assert not self._closed, "the control server is closed"
             assert job not in self._jobs, f"job {job} is open already"
             own = times or self._times
-            self._jobs[job] = _Job(secret, make_plan, on_ended, on_metrics, lazy, own)
+            answer = on_question or JobDoor().answer
+            self._jobs[job] = _Job(
+                secret, make_plan, on_ended, on_metrics, answer, lazy, own, keeper
+            )
+
+    def knows(self, job: str) -> bool:
+        """Whether the job is open."""
+        return job in self._jobs
 
     def contact(
         self,
@@ -220,7 +267,13 @@ class ControlServer:
         try:
             job = peer.prove(self._find_secret)
             self._forget_stranger(peer)
-            self._serve_known(peer, job, peer.first_message())
+            if (entry := self._jobs.get(job)) is not None:
+                peer.adopt(entry.times)
+            first = peer.first_message()
+            if isinstance(first, Question):
+                self._serve_visitor(peer, job, first)
+            else:
+                self._serve_known(peer, job, first)
         except RunRefused as refused:
             log.info("%s is refused: %s", peer.name, refused.reason)
             peer.dismiss(Refused(refused.reason))
@@ -231,6 +284,12 @@ class ControlServer:
             peer.close()
             with self._lock:
                 del self._threads[threading.current_thread()]
+
+    def _serve_visitor(self, peer: Peer, job: str, question: Question) -> None:
+        entry = self._jobs.get(job)
+        if entry is None:
+            raise RunRefused("the job is over")
+        peer.dismiss(entry.on_question(question))
 
     def _serve_known(self, peer: Peer, job: str, first: Register | TaskManagerFailed) -> None:
         run = self._take_in(peer, job, first)
@@ -281,12 +340,11 @@ class ControlServer:
     def _begin(self, entry: _Job, job: str, stage: str) -> Run:
         before = entry.runs.get(stage)
         assert before is None or before.outcome is not None, f"run {before.key} has not ended"
-        generation = entry.generations.get(stage, 0)
-        key = RunKey(job, stage, generation)
-        plan = entry.make_plan(key)
-        assert plan.run == str(key), f"plan {plan.run} for run {key}"
-        run = Run(key, plan, entry.times, entry.on_ended, entry.on_metrics, self._nudged.set)
-        entry.generations[stage] = generation + 1
+        if not entry.lazy:  # what is left of earlier stages is refused from now on
+            entry.runs.clear()
+        key, plan = entry.plan(job, stage)
+        host = _RunHost(self._nudged.set, entry, job, stage)
+        run = Run(key, plan, entry.times, host, entry.keeper)
         entry.runs[stage] = run
         with self._lock:
             self._runs.append(run)

@@ -3,21 +3,29 @@
 import pickle
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final
 
+from headgate.base.checkpoint_errors import CheckpointCorrupt, CheckpointMissing
 from headgate.base.errors import (
     PartitionNotFound,
+    PlanInvalid,
     PoolDestroyed,
     ProducerFailed,
+    SettingsInvalid,
+    SparkUnready,
     TaskCancelled,
     TransportError,
 )
 from headgate.base.ids import PartitionId
-from headgate.base.job_errors import DriverLost
-from headgate.base.messages import ChannelOrder, Failure, OutputOrder, TaskOrder
+from headgate.base.job_errors import CodeUnloadable, DriverLost, FunctionUnpicklable, JobTakenOver
+from headgate.base.messages import ChannelOrder, CheckpointOrder, Failure, OutputOrder, TaskOrder
+from headgate.base.restore_errors import RestoreRefused
+from headgate.base.restores import TaskRestore
 from headgate.control.deployment import RunPlan
 from headgate.core.egress.partition import PartitionKind
 from headgate.host.tracebacks import readable_traceback, root_of
+from headgate.plan.checkpointed import checkpointed_job
 from headgate.plan.execution_graph import (
     ChannelSpec,
     OutputSpec,
@@ -36,6 +44,20 @@ CONSEQUENCES: Final = (
 )
 """Errors of a task that tell of trouble elsewhere."""
 
+FINAL: Final = (
+    CodeUnloadable,
+    FunctionUnpicklable,
+    JobTakenOver,
+    PlanInvalid,
+    RestoreRefused,
+    SettingsInvalid,
+    SparkUnready,
+)
+"""Errors that every other attempt would meet as well."""
+
+DAMAGE: Final = (CheckpointCorrupt, CheckpointMissing)
+"""Errors of a task that cannot read its part of a checkpoint."""
+
 _TEXT_CHARS: Final = 64 * 1024
 _EXCEPTION_BYTES: Final = 1024 * 1024
 
@@ -46,17 +68,32 @@ def plan_run(
     code: bytes,
     attempt: int = 0,
     parameters: Mapping[str, str] | None = None,
+    checkpoints: CheckpointOrder | None = None,
+    restores: Mapping[str, TaskRestore] | None = None,
 ) -> RunPlan:
-    """The plan of one run; ``run`` is in the name of every partition, so that runs do not mix."""
+    """The plan of one run; ``run`` is in the name of every partition, so that runs do not mix.
+
+    ``restores``: what each task gets back of a checkpoint, if there is one.
+    """
     execution = build_execution_graph(graph, run, attempt)
-    tasks = tuple(order_of(task) for task in execution.tasks)
+    given = restores or {}
     return RunPlan(
-        run, graph.name, tasks, execution.slots, code, attempt, parameters or {}, graph.batch
+        run,
+        graph.name,
+        tuple(order_of(task, given.get(task.id)) for task in execution.tasks),
+        execution.slots,
+        code,
+        attempt,
+        parameters or {},
+        graph.batch,
+        checkpoints,
+        replace(checkpointed_job(graph, execution), job=checkpoints.job) if checkpoints else None,
+        next((one.checkpoint for one in given.values()), None),
     )
 
 
-def order_of(task: TaskSpec) -> TaskOrder:
-    """A task of the plan, as it travels."""
+def order_of(task: TaskSpec, restore: TaskRestore | None = None) -> TaskOrder:
+    """A task of the plan, as it travels; ``restore``: what it gets back of a checkpoint."""
     return TaskOrder(
         task.id,
         task.vertex,
@@ -67,6 +104,7 @@ def order_of(task: TaskSpec) -> TaskOrder:
             tuple(ChannelOrder(c.partition, c.subpartition, c.producer) for c in gate)
             for gate in task.gates
         ),
+        restore,
     )
 
 
@@ -97,6 +135,8 @@ def describe(error: BaseException) -> Failure:
         traceback=_shortened(readable_traceback(error)),
         exception=_pickled(root_of(error)) or _pickled(error),
         is_consequence=isinstance(error, CONSEQUENCES),
+        is_final=isinstance(root_of(error), FINAL),
+        is_damage=isinstance(root_of(error), DAMAGE),
     )
 
 

@@ -187,11 +187,11 @@ class UplinkWriter(SinkWriter):
             self.write(records[:half])
             self.write(records[half:])
             return
-        try:
-            self._socket.sendall(LENGTH.pack(len(data)))
-            self._socket.sendall(data)
-        except OSError as error:
-            raise DriverLost(self._contact.driver, str(error)) from error
+        self._send(data)
+
+    def send(self, message: object) -> None:
+        """One value that the stream's taker knows, instead of a list of records."""
+        self._send(pickle.dumps(message, 5))
 
     def flush(self) -> None:
         """Returns when the driver has taken everything."""
@@ -204,3 +204,10 @@ class UplinkWriter(SinkWriter):
 
     def close(self) -> None:
         self._socket.close()
+
+    def _send(self, data: bytes) -> None:
+        try:
+            self._socket.sendall(LENGTH.pack(len(data)))
+            self._socket.sendall(data)
+        except OSError as error:
+            raise DriverLost(self._contact.driver, str(error)) from error

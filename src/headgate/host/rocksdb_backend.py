@@ -4,12 +4,15 @@ Each operator of each task has a database in a folder of its own; all databases 
 share one budget of memory. Law: a database and its folder are gone when the backend is closed.
 """
 
-from collections.abc import Iterable, Iterator
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Final
 
 from headgate.base.elements import Key, Record
+from headgate.base.errors import StateBroken
 from headgate.base.state_settings import StateSettings
-from headgate.core.state.backend import Catalog, StateSpec
+from headgate.core.state.backend import Catalog, Snapshot, StateSpec, StoredDatabase
 from headgate.core.state.cursor import Cursor, Namespace, seen
 from headgate.core.state.snapshot import (
     EVENT_TIMER,
@@ -25,7 +28,9 @@ from headgate.core.state.timers import TimerQueue
 from headgate.host.rocksdb_cache import Budget
 from headgate.host.rocksdb_codec import Codec, entry_key, pack, state_prefix
 from headgate.host.rocksdb_database import Database, SharedMemory, StateFolder, Written
-from headgate.host.rocksdb_snapshot import Moment, RocksSnapshot
+from headgate.host.rocksdb_fetched import entries_in, groups_in, settle
+from headgate.host.rocksdb_increments import FileSnapshot, Increments
+from headgate.host.rocksdb_snapshot import Moment, RocksSnapshot, Timers
 from headgate.host.rocksdb_states import (
     NamespacedRocksValue,
     RocksList,
@@ -36,9 +41,13 @@ from headgate.host.rocksdb_states import (
     key_and_namespace,
     list_entries,
 )
+from headgate.host.rocksdb_tables import Tables
 
 BATCH: Final = 1000
 """Entries that a restore writes at once."""
+FLUSHED: Final = 16 * 1024
+"""Values that an incremental snapshot writes to the database while the task stands still: 5 us
+each. Those beyond are written by each snapshot anew until their turn comes."""
 
 
 class RocksBackend:
@@ -58,6 +67,7 @@ class RocksBackend:
         self._catalog = Catalog()
         self._numbers: dict[str, int] = {}
         self._values: dict[str, StoredValues] = {}
+        self._increments = Increments()
         self._closed = False
 
     def value_state(self, spec: StateSpec) -> ValueState[Record]:
@@ -102,7 +112,17 @@ class RocksBackend:
         self.event_timers.forget_key(key)
         self.processing_timers.forget_key(key)
 
-    def snapshot(self) -> RocksSnapshot:
+    def snapshot(self, increment: int | None = None) -> Snapshot:
+        """See ``KeyedBackend``."""
+        return self._whole() if increment is None else self._files(increment)
+
+    def checkpoint_completed(self, checkpoint: int) -> None:
+        self._increments.completed(checkpoint)
+
+    def checkpoint_aborted(self, checkpoint: int) -> None:
+        self._increments.aborted(checkpoint)
+
+    def _whole(self) -> RocksSnapshot:
         """Short: what the caches have and the database has not is copied, not written."""
         moment = Moment(
             self._groups,
@@ -111,18 +131,84 @@ class RocksBackend:
             dict(self._catalog.stored_as),
             self._catalog.sieves(),
             tuple((name, values, values.cache.copy()) for name, values in self._values.items()),
-            (
-                (EVENT_TIMER, [*self.event_timers.items()]),
-                (PROCESSING_TIMER, [*self.processing_timers.items()]),
-            ),
+            self._timers(),
         )
         return RocksSnapshot(moment, self._codec, self._database.everything())
 
-    def restore(self, parts: Iterable[tuple[int, bytes]]) -> None:
-        """See ``KeyedBackend``."""
+    def _files(self, checkpoint: int) -> FileSnapshot:
+        """Short: of what the caches have, so much goes to the database as it takes no time."""
+        left = FLUSHED
+        for values in self._values.values():
+            left -= values.cache.flush(left)
+        unwritten = [(values, values.cache.unwritten()) for values in self._values.values()]
+        tables = Tables(
+            self._max_parallelism,
+            self._numbers.copy(),
+            self._catalog.stored_as.copy(),
+            (),
+            next(self._room.numbers),
+        )
+        folder = self._database.link()
+        increment = self._increments.begin(checkpoint)
+        return FileSnapshot(folder, tables, self._codec, unwritten, self._timers(), increment)
+
+    def _timers(self) -> Timers:
+        return (
+            (EVENT_TIMER, [*self.event_timers.items()]),
+            (PROCESSING_TIMER, [*self.processing_timers.items()]),
+        )
+
+    def restore_files(self, databases: Sequence[StoredDatabase]) -> None:
+        """See ``KeyedBackend``. The only one, with the task's own groups, becomes the database."""
+        self._forget_cached()
+        for database in databases:
+            is_own = len(databases) == 1 and database.groups == self._groups
+            folder = self._database.sibling("fetched")
+            try:
+                database.fetch(str(folder))
+                self._take_over(folder, database, is_own and not self._database.has(b""))
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _take_over(self, folder: Path, database: StoredDatabase, as_it_is: bool) -> None:
+        tables = settle(folder)
+        if not self._agree(tables):
+            self.restore(groups_in(folder, tables, self._groups))
+        elif as_it_is:
+            self._database.adopt(folder)
+            self._increments.restored(database.shared)
+        else:
+            for batch in entries_in(folder, self._groups):
+                self._database.write(batch)
+
+    def _agree(self, tables: Tables) -> bool:
+        """Number states and classes as another database does; False: they have other numbers."""
+        if tables.max_parallelism != self._max_parallelism:
+            raise StateBroken(
+                f"the files of a database were written with a maximum parallelism of "
+                f"{tables.max_parallelism}, the job has {self._max_parallelism}; set it to "
+                f"{tables.max_parallelism}"
+            )
+        names = {number: name for name, number in self._numbers.items()}
+        for name, number in tables.numbers.items():
+            if self._numbers.get(name, number) != number or names.get(number, name) != name:
+                return False
+        if not self._codec.agree(tables.classes):
+            return False
+        self._numbers.update(tables.numbers)
+        for name, stored_as in tables.stored_as.items():
+            self._catalog.restore(name, stored_as)
+        self._room.count_from(tables.next_number)
+        return True
+
+    def _forget_cached(self) -> None:
         for values in self._values.values():
             values.cache.flush()
             values.cache.drop(lambda place: True)
+
+    def restore(self, parts: Iterable[tuple[int, bytes]]) -> None:
+        """See ``KeyedBackend``."""
+        self._forget_cached()
         batch: list[Written] = []
         for group, data in parts:
             if group not in self._groups:

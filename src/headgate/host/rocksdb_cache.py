@@ -11,6 +11,7 @@ generations stays for another.
 import pickle
 import threading
 from collections.abc import Callable, Hashable, Iterator
+from itertools import islice
 from typing import Final, TypeAlias
 
 import msgspec
@@ -122,10 +123,16 @@ class ValueCache:
         """What the database does not have yet; quick, whatever is to be done with it later."""
         return Unwritten(self.young.copy(), self._old.copy(), self.dirty.copy())
 
-    def flush(self) -> None:
-        """Write everything; it stays here, too."""
-        self._store([*Unwritten(self.young, self._old, self.dirty).items()])
-        self.dirty.clear()
+    def flush(self, most: int | None = None) -> int:
+        """Write everything, or up to so many entries; it stays here, too. Answers how many."""
+        entries = [*islice(Unwritten(self.young, self._old, self.dirty).items(), most)]
+        self._store(entries)
+        self.dirty.difference_update([place for place, _ in entries])
+        return len(entries)
+
+    def unwritten(self) -> list[tuple[Place, Record]]:
+        """What is not in the database; None: it must be deleted there."""
+        return [*Unwritten(self.young, self._old, self.dirty).items()] if self.dirty else []
 
     def drop(self, is_meant: Callable[[Place], bool]) -> None:
         """Forget places, written or not."""

@@ -128,6 +128,23 @@ class Codec:
             namespace = tuple.__new__(self._classes[form - 1], namespace)
         return Found(group, state, told(key_form), namespace, prefix, rest, data)
 
+    @property
+    def classes(self) -> tuple[type, ...]:
+        """Of namespaces, in the order of their numbers."""
+        with self._lock:
+            return tuple(self._classes)
+
+    def agree(self, classes: tuple[type, ...]) -> bool:
+        """Give classes the numbers that they have in another codec; False: others have them."""
+        with self._lock:
+            known = len(self._classes)
+            if any(one is not other for one, other in zip(self._classes, classes, strict=False)):
+                return False
+            for kind in classes[known:]:
+                self._classes.append(kind)
+                self._numbers[kind] = len(self._classes)
+            return True
+
     def _space(self, namespace: Namespace) -> tuple[int, bytes]:
         spaces = self._spaces
         found = spaces.get((type(namespace), namespace))

@@ -8,7 +8,7 @@ or logged ahead: what a database holds is worth nothing after the end of its pro
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -18,6 +18,7 @@ from rocksdict import (
     BlockBasedIndexType,
     BlockBasedOptions,
     Cache,
+    Checkpoint,
     DBCompressionType,
     Options,
     Rdict,
@@ -92,8 +93,8 @@ class SharedMemory:
         )
         self.write_buffer_bytes = max(MIB, min(LARGEST_WRITE_BUFFER, writes_bytes // 4))
 
-    def options(self) -> Options:
-        """Of one database."""
+    def options(self, is_new: bool = True) -> Options:
+        """Of one database; a new one must not be there yet."""
         settings = self.settings
         table = BlockBasedOptions()
         table.set_block_cache(self.cache)
@@ -109,8 +110,8 @@ class SharedMemory:
         table.set_pin_top_level_index_and_filter(True)
         table.set_pin_l0_filter_and_index_blocks_in_cache(True)
         options = Options(raw_mode=True)
-        options.create_if_missing(True)
-        options.set_error_if_exists(True)
+        options.create_if_missing(is_new)
+        options.set_error_if_exists(is_new)
         options.set_block_based_table_factory(table)
         options.set_write_buffer_manager(self.writes)
         options.set_write_buffer_size(self.write_buffer_bytes)
@@ -135,27 +136,22 @@ class Database:
     def __init__(self, operator: str, path: Path, memory: SharedMemory) -> None:
         self._operator = operator
         self._path = path
-        try:
-            self._db: Rdict | None = Rdict(str(path), memory.options())
-        except Exception as error:
-            shutil.rmtree(path, ignore_errors=True)
-            raise self.trouble(error) from error
+        self._memory = memory
+        self._siblings = count()
+        self._db: Rdict | None = None
         self._unlogged = WriteOptions()
         self._unlogged.disable_wal = True  # type: ignore[method-assign,assignment] # an attribute
-        self._db.set_write_options(self._unlogged)
-        self.get = self._db.get
-        self.put = self._db.put
-        self.delete = self._db.delete
+        self._start(is_new=True)
 
     def trouble(self, error: Exception) -> StateUnstorable:
         """What to raise for an error of RocksDB."""
         return StateUnstorable(str(self._path.parent), str(error), self._operator)
 
-    def write(self, entries: list[Written]) -> None:
+    def write(self, entries: Sequence[Written]) -> None:
         """Put, or delete where there is None, all at once."""
         try:
             if len(entries) > 1:
-                self._open.write(_batch(entries), self._unlogged)
+                self._open.write(batch_of(entries), self._unlogged)
             else:
                 for key, data in entries:
                     self.delete(key) if data is None else self.put(key, data)
@@ -201,6 +197,42 @@ class Database:
         """
         return self._told(self._open.items())
 
+    def link(self) -> Path:
+        """A folder with all files as they are now, which do not change; the caller removes it.
+
+        What stands in buffers is written first, because nothing was logged.
+        """
+        path = self.sibling("files")
+        try:
+            self._open.flush()  # here others may run; the next call keeps them waiting
+            Checkpoint(self._open).create_checkpoint(str(path))
+        except Exception as error:
+            shutil.rmtree(path, ignore_errors=True)
+            raise self.trouble(error) from error
+        return path
+
+    def sibling(self, what: str) -> Path:
+        """A folder beside the database that is not there yet."""
+        return self._path.with_name(f"{self._path.name}-{what}-{next(self._siblings)}")
+
+    def adopt(self, folder: Path) -> None:
+        """Take the database in this folder, which is gone then, in place of the own."""
+        self.close()
+        try:
+            folder.rename(self._path)
+        except OSError as error:
+            raise self.trouble(error) from error
+        self._start(is_new=False)
+
+    def _start(self, is_new: bool) -> None:
+        try:
+            self._db = db = Rdict(str(self._path), self._memory.options(is_new))
+        except Exception as error:
+            shutil.rmtree(self._path, ignore_errors=True)
+            raise self.trouble(error) from error
+        db.set_write_options(self._unlogged)
+        self.get, self.put, self.delete = db.get, db.put, db.delete
+
     def _told(self, items: Iterator[tuple[Any, bytes]]) -> Iterator[tuple[bytes, bytes]]:
         try:
             yield from items
@@ -224,7 +256,8 @@ class Database:
         return self._db
 
 
-def _batch(entries: list[Written]) -> WriteBatch:
+def batch_of(entries: Sequence[Written]) -> WriteBatch:
+    """Entries to be written at once."""
     batch = WriteBatch(raw_mode=True)
     put, delete = batch.put, batch.delete
     for key, data in entries:

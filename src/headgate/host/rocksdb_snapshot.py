@@ -7,9 +7,11 @@ what stood in the caches only. The bytes are those of ``core/state/snapshot.py``
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
+from typing import TypeAlias
 
+from headgate.base.checkpoints import Piece
 from headgate.base.elements import Key, Record
-from headgate.core.state.backend import Sieve
+from headgate.core.state.backend import FileStore, Sieve
 from headgate.core.state.cursor import Namespace
 from headgate.core.state.freezing import Frozen
 from headgate.core.state.key_groups import key_group
@@ -17,6 +19,9 @@ from headgate.core.state.snapshot import LIST, VALUE, Entry, write_group
 from headgate.host.rocksdb_cache import Unwritten, opened
 from headgate.host.rocksdb_codec import Codec, Found, entry_of, unpack
 from headgate.host.rocksdb_states import StoredValues, key_and_namespace
+
+Timers: TypeAlias = tuple[tuple[str, list[tuple[int, Key, Namespace]]], ...]
+"""Of each kind, all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +36,7 @@ class Moment:
     sieves: Mapping[str, Sieve]
     unwritten: tuple[tuple[str, StoredValues, Unwritten], ...]
     """Name of a state, its values, and those that the database did not have."""
-    timers: tuple[tuple[str, list[tuple[int, Key, Namespace]]], ...]
+    timers: Timers
 
 
 class RocksSnapshot:
@@ -47,7 +52,7 @@ class RocksSnapshot:
         """Those that hold anything, in order."""
         moment = self._moment
         over = self._sort_unwritten()
-        timers = self._sort_timers()
+        timers = timers_by_group(moment.timers, moment.max_parallelism)
         runs = groupby(self._addresses(), lambda found: found[0].group)
         run = next(runs, None)
         for group in moment.groups:
@@ -59,6 +64,10 @@ class RocksSnapshot:
             entries = [*self._sifted(self._entries(stored, fresh)), *timers.get(group, ())]
             if entries:
                 yield group, write_group(group, moment.max_parallelism, entries)
+
+    def files(self, store: FileStore) -> dict[str, Piece]:
+        """None: everything is in the groups."""
+        return {}
 
     def close(self) -> None:
         """RocksDB may drop what only this snapshot holds. Idempotent."""
@@ -77,15 +86,6 @@ class RocksSnapshot:
                 entry = None if value is None else (kind, name, namespace, plain, opened(value))
                 group = int.from_bytes(prefix[:2], "big")
                 found.setdefault(group, {})[prefix] = entry
-        return found
-
-    def _sort_timers(self) -> dict[int, list[Entry]]:
-        found: dict[int, list[Entry]] = {}
-        for kind, timers in self._moment.timers:
-            for time_ms, key, namespace in timers:
-                plain = key.key if type(key) is Frozen else key
-                group = key_group(plain, self._moment.max_parallelism)
-                found.setdefault(group, []).append((kind, "", namespace, plain, time_ms))
         return found
 
     def _sifted(self, entries: Iterable[Entry]) -> Iterator[Entry]:
@@ -119,6 +119,17 @@ class RocksSnapshot:
             together.append(one)
         if together:
             yield together
+
+
+def timers_by_group(all_timers: Timers, max_parallelism: int) -> dict[int, list[Entry]]:
+    """Timers as entries of a snapshot."""
+    found: dict[int, list[Entry]] = {}
+    for kind, timers in all_timers:
+        for time_ms, key, namespace in timers:
+            plain = key.key if type(key) is Frozen else key
+            group = key_group(plain, max_parallelism)
+            found.setdefault(group, []).append((kind, "", namespace, plain, time_ms))
+    return found
 
 
 def _content(kind: str, places: Iterable[Found]) -> Record:

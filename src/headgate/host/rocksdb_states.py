@@ -57,6 +57,10 @@ class Room:
         self.numbers = count()
         """Of list elements: a later one is larger, whatever its list."""
 
+    def count_from(self, number: int) -> None:
+        """Elements with all numbers below may be in lists."""
+        self.numbers = count(max(number, next(self.numbers)))
+
 
 class StoredValues:
     """All values of one state: the database with a cache in front of it."""
@@ -87,6 +91,10 @@ class StoredValues:
         return kept_of(behind_head(data) if headed else data)
 
     def _store(self, entries: list[tuple[Place, Record]]) -> None:
+        self._database.write(self.as_written(entries))
+
+    def as_written(self, entries: list[tuple[Place, Record]]) -> list[Written]:
+        """What the database gets of a cache's entries, in the order of its keys; any thread."""
         found: list[Written] = []
         for place, value in entries:
             if type(place) in PLAIN:
@@ -97,7 +105,7 @@ class StoredValues:
                 data = None if value is None else address.head + bytes_of(value)
                 found.append((address.prefix, data))
         found.sort()  # neighbours go into the database faster
-        self._database.write(found)
+        return found
 
 
 def kept_of(data: bytes) -> Record:

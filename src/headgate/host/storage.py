@@ -72,6 +72,13 @@ class SpillFile:
     def write(self, data: memoryview) -> None:
         self._file.write(data)
 
+    def written(self) -> bytes:
+        end = self._file.tell()
+        self._file.seek(0)
+        data = self._file.read(end)
+        self._file.seek(end)
+        return data
+
     def view(self) -> memoryview:
         self._file.flush()
         self._mapping = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)

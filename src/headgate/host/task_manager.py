@@ -3,19 +3,20 @@
 ``run_task_manager`` is all that Spark, or whoever starts processes, has to call. The calling thread
 is an actor: orders of the driver and reports of tasks reach it through one queue. Law: it returns
 when the driver says so and raises when the driver is gone, and then no thread, socket or file is
-left; a task that does not come back from its user's code ends the process, if that is allowed.
+left; a task that does not come back from its user's code ends the process, if that is allowed. Runs
+of the job follow each other in it: nothing of one begins before all tasks of the other have ended.
 """
 
-import gc
 import logging
 import os
 import queue
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, TypeAlias
 
 from headgate.base.errors import HeadgateError, TaskCancelled
@@ -23,9 +24,14 @@ from headgate.base.job_errors import DriverLost, RunRefused, TaskStuck
 from headgate.base.messages import (
     Address,
     Cancel,
+    CheckpointAborted,
+    CheckpointCompleted,
+    CheckpointDeclined,
+    CheckpointTriggered,
     Deploy,
     Heartbeat,
     Metrics,
+    OfRun,
     Placed,
     Refused,
     Register,
@@ -40,23 +46,20 @@ from headgate.base.settings import ExchangeSettings
 from headgate.base.states import TaskState
 from headgate.core.state.backend import Backends
 from headgate.host.backends import open_backends
+from headgate.host.checkpoint_writing import RunWriting
 from headgate.host.contact import Contact
 from headgate.host.control_client import ControlLine, Lost
-from headgate.host.deployment import Deployment, JobInfo
+from headgate.host.deployment import Deployment
 from headgate.host.exchange import Exchange
+from headgate.host.memory import rare_collections
 from headgate.host.orders import describe, spec_of
 from headgate.host.shipping import unship
-from headgate.host.tracebacks import where_is
+from headgate.host.stuck import SOURCE_THREADS, TASK_THREADS, abandon, threads_of
+from headgate.host.task_setup import JobInfo
+from headgate.host.writing_threads import WritingThreads
 
 log = logging.getLogger(__name__)
 
-STUCK_EXIT: Final = 70
-"""The exit code of a process that ends because a user's function does not come back."""
-
-SOURCE_THREAD: Final = "headgate-source "
-"""How the name of a thread begins in which a user's source function runs."""
-
-_SERVANTS: Final = ("headgate-control", "headgate-standby", "headgate-watchdog")
 _WILDCARDS: Final = ("0.0.0.0", "::")
 _DEFAULT_HOST: Final = ExchangeSettings().bind_host
 
@@ -65,6 +68,7 @@ _DEFAULT_HOST: Final = ExchangeSettings().bind_host
 class Reported:
     """A task has reached another state."""
 
+    run: str
     task: str
     state: TaskState
     error: BaseException | None
@@ -91,11 +95,13 @@ def run_task_manager(
 
     def unheard() -> None:
         loading = threading.main_thread()
-        _abandon("the job's code, which is being loaded,", [loading], may_exit)
+        abandon("the job's code, which is being loaded,", [loading], may_exit)
 
     with ControlLine(contact, inbox.put, unheard) as line, ExitStack() as end:
         try:
             backends = end.enter_context(open_backends(contact.state))
+            threads = WritingThreads()
+            end.callback(threads.close)
             settings = replace(contact.settings, bind_host=_data_host(contact.settings, line))
             exchange = Exchange(settings, contact.secret, heap_bytes=contact.heap_bytes)
         except Exception as error:
@@ -105,16 +111,16 @@ def run_task_manager(
         host, port = exchange.address[:2]
         address = (line.local_host if host in _WILDCARDS else host, port)
         line.send(Register(contact.stage, slot, address, os.getpid(), socket.gethostname()))
-        manager = TaskManager(contact, line, exchange, address, inbox, may_exit, backends)
+        manager = TaskManager(contact, line, exchange, address, inbox, may_exit, backends, threads)
         with rare_collections():
             manager.serve()
-    if strays := _threads(SOURCE_THREAD):
-        _abandon("a user's source function", strays, may_exit)
+    if strays := threads_of(SOURCE_THREADS):
+        abandon("a user's source function", strays, may_exit)
     return manager.problem
 
 
 class TaskManager:
-    """Obeys the driver until the end of the run."""
+    """Obeys the driver until the end of the last run."""
 
     def __init__(
         self,
@@ -124,7 +130,8 @@ class TaskManager:
         address: Address,
         inbox: "queue.SimpleQueue[Mail]",
         may_exit: bool,
-        backends: Backends | None = None,
+        backends: Backends,
+        threads: WritingThreads,
     ) -> None:
         self._contact = contact
         self._times = contact.times
@@ -134,8 +141,12 @@ class TaskManager:
         self._inbox = inbox
         self._may_exit = may_exit
         self._backends = backends
+        self._threads = threads
         self._deployment: Deployment | None = None
         self._run = ""
+        self._code = b""
+        self._next_run = ""
+        self._held: list[OfRun] = []  # for the next run, while tasks of this one are ending
         self._open: dict[str, TaskState] = {}  # tasks that have not ended
         self._leaving = False
         self._error: HeadgateError | None = None
@@ -154,8 +165,10 @@ class TaskManager:
                 self._take_mail()
         finally:
             self._line.heard()
-            if self._deployment is not None and self._open:
-                self._deployment.cancel()
+            if self._deployment is not None:
+                if self._open:
+                    self._deployment.cancel()
+                self._deployment.end_writing()
         if self._error is not None:
             raise self._error
 
@@ -172,24 +185,31 @@ class TaskManager:
             pass
         else:
             self._obey(mail)
+            if self._next_run and not self._open and not self._leaving:
+                self._begin_next()
         if _now() >= self._measure_at:
             self._measure()
 
     def _obey(self, mail: Mail) -> None:
         match mail:
             case Reported():
-                self._tell(mail.task, mail.state, mail.error)
-            case Deploy():
-                tasks = [task.id for task in mail.tasks]
-                self._guard(lambda: self._deploy(mail), tasks)
-            case Placed():
-                self._guard(lambda: self._place(mail), list(self._open))
-            case TimeAnnounced():
-                if self._deployment is not None:
-                    self._deployment.announce(mail.group, mail.watermark_ms)
-            case Cancel():
-                log.info("run %s is cancelled: %s", mail.run, mail.reason)
-                self._cancel(self._times.cancel_ms)
+                if mail.run == self._run:
+                    self._tell(mail.task, mail.state, mail.error)
+            case Deploy() if mail.run not in (self._run, self._next_run):
+                self._await_end(mail)
+            case (
+                Deploy()
+                | Placed()
+                | TimeAnnounced()
+                | CheckpointTriggered()
+                | CheckpointCompleted()
+                | CheckpointAborted()
+                | Cancel()
+            ):
+                if mail.run == self._next_run:
+                    self._held.append(mail)
+                elif mail.run == self._run:
+                    self._carry_out(mail)
             case Shutdown():
                 self.problem = mail.problem
                 self._leave(None, self._times.cancel_ms)
@@ -201,25 +221,98 @@ class TaskManager:
             case Heartbeat():
                 pass
 
+    # One run after the other.
+
+    def _await_end(self, order: Deploy) -> None:
+        """The first order of a new run; it is carried out when no task of this one is left."""
+        self._next_run, self._held = order.run, [order]
+        if self._open:
+            self._cancel(self._times.cancel_ms)
+
+    def _begin_next(self) -> None:
+        if self._deployment is not None and not self._close_deployment(self._deployment):
+            return
+        self._run, self._next_run = self._next_run, ""
+        self._stuck_at = None
+        held, self._held = self._held, []
+        for order in held:
+            self._carry_out(order)
+
+    def _close_deployment(self, deployment: Deployment) -> bool:
+        """Let go of what the tasks of the last run have left; says whether nothing of them runs."""
+        self._deployment = None
+        ended = deployment.close(self._times.cancel_ms / 1000)
+        if strays := threads_of(SOURCE_THREADS):
+            abandon("a user's source function", strays, self._may_exit)
+        if not ended:
+            abandon("the user's code of a task", threads_of(TASK_THREADS), self._may_exit)
+            self._leave(TaskStuck(f"of run {self._run}"), 0)
+        return ended
+
     # Orders.
 
+    def _carry_out(self, order: OfRun) -> None:
+        match order:
+            case Deploy():
+                tasks = [task.id for task in order.tasks]
+                self._guard(lambda: self._deploy(order), tasks)
+            case Placed():
+                self._guard(lambda: self._place(order), list(self._open))
+            case Cancel():
+                log.info("run %s is cancelled: %s", order.run, order.reason)
+                self._cancel(self._times.cancel_ms)
+            case _ if self._deployment is None:
+                pass
+            case TimeAnnounced():
+                self._deployment.announce(order.group, order.watermark_ms)
+            case CheckpointTriggered():
+                self._trigger(self._deployment, order)
+            case CheckpointCompleted():
+                self._deployment.checkpoint_completed(order.checkpoint)
+            case CheckpointAborted():
+                self._deployment.checkpoint_aborted(order.checkpoint, order.reason)
+
     def _deploy(self, order: Deploy) -> None:
-        self._run = order.run
         self._open |= dict.fromkeys((task.id for task in order.tasks), TaskState.DEPLOYING)
+        self._code = order.code or self._code
         if self._deployment is None:
-            assert order.code is not None, "the first tasks come with the job's code"
-            info = JobInfo(order.job, order.attempt, order.parameters, self._times.marker_ms)
-            code = order.code
-            self._deployment = Deployment(
-                self._exchange,
-                unship(code),
-                info,
-                self._report,
-                lambda: unship(code),
-                self._backends,
-            )
-            self._deployment.on_time = self._tell_time
-        self._deployment.deploy([spec_of(task) for task in order.tasks], order.places)
+            self._deployment = self._create_deployment(order)
+        restores = {task.id: task.restore for task in order.tasks if task.restore is not None}
+        specs = [spec_of(task) for task in order.tasks]
+        self._deployment.deploy(specs, order.places, restores)
+
+    def _create_deployment(self, order: Deploy) -> Deployment:
+        assert self._code, "the first tasks come with the job's code"
+        code, run = self._code, order.run
+        deployment = Deployment(
+            self._exchange,
+            unship(code),
+            JobInfo(order.job, order.attempt, order.parameters, self._times.marker_ms),
+            partial(self._report, run),
+            lambda: unship(code),
+            self._backends,
+            self._writing(order),
+        )
+        deployment.on_time = partial(self._tell_time, run)
+        return deployment
+
+    def _writing(self, order: Deploy) -> RunWriting | None:
+        if order.checkpoints is None:
+            return None
+        return RunWriting(
+            order.run,
+            order.attempt,
+            order.checkpoints,
+            self._threads,
+            self._line.send,
+            self._exchange.loop.post,
+        )
+
+    def _trigger(self, deployment: Deployment, order: CheckpointTriggered) -> None:
+        problem = deployment.trigger_checkpoint(order.task, order.checkpoint, order.options)
+        if problem:
+            declined = CheckpointDeclined(order.run, order.checkpoint, order.task, problem)
+            self._line.send(declined)
 
     def _place(self, order: Placed) -> None:
         if self._deployment is not None and self._stuck_at is None:
@@ -253,13 +346,13 @@ class TaskManager:
 
     # Reports.
 
-    def _report(self, task: str, state: TaskState, error: BaseException | None) -> None:
+    def _report(self, run: str, task: str, state: TaskState, error: BaseException | None) -> None:
         """Called on the threads of the tasks."""
-        self._inbox.put(Reported(task, state, error))
+        self._inbox.put(Reported(run, task, state, error))
 
-    def _tell_time(self, task: str, group: str, watermark_ms: int | None) -> None:
+    def _tell_time(self, run: str, task: str, group: str, watermark_ms: int | None) -> None:
         """Called on the threads of source tasks."""
-        self._line.send(TimeReported(self._run, task, group, watermark_ms))
+        self._line.send(TimeReported(run, task, group, watermark_ms))
 
     def _tell(self, task: str, state: TaskState, error: BaseException | None) -> None:
         if task not in self._open:
@@ -278,24 +371,9 @@ class TaskManager:
 
     def _give_up(self) -> None:
         tasks = ", ".join(self._open)
-        _abandon(f"the user's code of task {tasks}", _threads("headgate-"), self._may_exit)
+        threads = threads_of(TASK_THREADS)
+        abandon(f"the user's code of task {tasks}", threads, self._may_exit)
         self._error = self._error or TaskStuck(tasks)
-
-
-@contextmanager
-def rare_collections() -> Iterator[None]:
-    """Let Python look for cyclic garbage less often: streams make many short-lived tuples.
-
-    What is loaded already is not looked at again; cycles are still found, after more allocations.
-    """
-    before = gc.get_threshold()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-        gc.unfreeze()
 
 
 def _now() -> float:
@@ -305,20 +383,3 @@ def _now() -> float:
 def _data_host(settings: ExchangeSettings, line: ControlLine) -> str:
     """Where the data port listens: on the way to the driver, unless the user says otherwise."""
     return line.local_host if settings.bind_host == _DEFAULT_HOST else settings.bind_host
-
-
-def _threads(prefix: str) -> list[threading.Thread]:
-    """Those of tasks and sources, not those that serve them."""
-    return [
-        thread
-        for thread in threading.enumerate()
-        if thread.name.startswith(prefix) and thread.name not in _SERVANTS
-    ]
-
-
-def _abandon(what: str, threads: list[threading.Thread], may_exit: bool) -> None:
-    places = "\n".join(f"{thread.name}:\n{where_is(thread)}" for thread in threads)
-    log.critical("%s does not come back after its cancellation; it is here:\n%s", what, places)
-    if may_exit:
-        logging.shutdown()
-        os._exit(STUCK_EXIT)

@@ -13,6 +13,7 @@ from headgate.base.restore_errors import (
     CheckpointUnsound,
     FinishedAlready,
     KeyGroupsDiffer,
+    PlacesMoved,
     ProgramDiffers,
     RestoreRefused,
     StateUnclaimed,
@@ -23,6 +24,7 @@ from headgate.plan.channel_restoring import InFlight, restore_in_flight
 from headgate.plan.execution_graph import task_id
 from headgate.plan.job_graph import JobGraph, JobVertex
 from headgate.plan.recorded import Recorded, RecordedOperator
+from headgate.plan.uids import is_place
 from headgate.plan.wiring import Wiring
 
 
@@ -38,6 +40,7 @@ def restore(
     ``without_in_flight`` leaves the records behind that were on their way.
     """
     recorded = Recorded(metadata)
+    _check_places(recorded, graph)
     _check_claims(recorded, graph, ignores_unclaimed)
     finished = _finished(recorded, graph)
     in_flight = InFlight() if without_in_flight else restore_in_flight(recorded, graph)
@@ -58,6 +61,16 @@ def restore(
 
 
 # Whether the checkpoint fits.
+
+
+def _check_places(recorded: Recorded, graph: JobGraph) -> None:
+    """An operator that is still there by its name must not lose its place to another."""
+    names = {spec.uid: spec.name for vertex in graph.vertices for spec in vertex.chain.operators}
+    for uid, operator in recorded.operators.items():
+        was, now = operator.name, names.get(uid, operator.name)
+        is_another = now != was and was in names.values()
+        if is_another and operator.has_state and is_place(uid):
+            raise PlacesMoved(recorded.metadata.checkpoint, was, now, uid)
 
 
 def _check_claims(recorded: Recorded, graph: JobGraph, ignores_unclaimed: bool) -> None:

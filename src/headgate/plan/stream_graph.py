@@ -86,6 +86,10 @@ class StreamNode:
     """The user's objects in it by role ("map function", …), so that an error can name them."""
     types: OutputTypes | None = None
     """What its records are coerced to; None: nothing was declared."""
+    source: object | None = None
+    """What a source reads; it may say that it cannot be read again."""
+    default_groups: bool = False
+    """Nobody has named ``max_parallelism``: it may become that of a checkpoint."""
 
     @property
     def title(self) -> str:

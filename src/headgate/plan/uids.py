@@ -5,10 +5,20 @@ goes by its place, the way from the sources to it. Operators added elsewhere do 
 does naming another one.
 """
 
+import re
 from hashlib import blake2b
+from typing import Final
 
 from headgate.base.errors import PlanInvalid
 from headgate.plan.stream_graph import StreamEdge, StreamGraph
+
+_PLACE_BYTES: Final = 16
+_PLACE: Final = re.compile(f"[0-9a-f]{{{2 * _PLACE_BYTES}}}")
+
+
+def is_place(uid: str) -> bool:
+    """Whether a uid tells a place in the graph, and was not given by a user."""
+    return _PLACE.fullmatch(uid) is not None
 
 
 def stable_uids(graph: StreamGraph) -> dict[int, str]:
@@ -42,5 +52,5 @@ def _places(graph: StreamGraph) -> dict[int, str]:
             ]
         )
         number = siblings[way] = siblings.get(way, -1) + 1
-        places[node.id] = blake2b(f"{way} {number}".encode(), digest_size=16).hexdigest()
+        places[node.id] = blake2b(f"{way} {number}".encode(), digest_size=_PLACE_BYTES).hexdigest()
     return places

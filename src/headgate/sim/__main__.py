@@ -1,19 +1,33 @@
 """The command: ``python -m headgate.sim --seeds 300``, or one seed again with its whole trace.
 
-There are two families of runs: the data exchange with programs of its own, and (``--jobs``) whole
-jobs. Many seeds run both, unless one is asked for.
+There are three families of runs: the data exchange with programs of its own, (``--jobs``) whole
+jobs, and (``--recovery``) jobs that take checkpoints and go on whatever befalls them. Many seeds
+run all, unless one is asked for.
 """
 
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from typing import Final
 
+from headgate.sim.jobs.recovery_scenario import draw_recovery
+from headgate.sim.jobs.recovery_world import simulate_recovery
 from headgate.sim.jobs.scenario import draw_job
 from headgate.sim.jobs.world import simulate_job
 from headgate.sim.scenario import draw
 from headgate.sim.world import Outcome, RunFailed, simulate
 
 Simulate = Callable[[int, Callable[[str], None] | None], Outcome]
+NAMES: Final[dict[Simulate, str]] = {
+    simulate: "exchange",
+    simulate_job: "jobs",
+    simulate_recovery: "recovery",
+}
+DRAW: Final[dict[Simulate, Callable[[int], list[str]]]] = {
+    simulate: lambda seed: draw(seed).describe(),
+    simulate_job: lambda seed: draw_job(seed).describe(),
+    simulate_recovery: lambda seed: draw_recovery(seed).describe(),
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -24,23 +38,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=300, help="how many seeds (300)")
     parser.add_argument("--start", type=int, default=0, help="the first seed (0)")
     parser.add_argument("--seed", type=int, help="this seed alone, with what it draws")
-    parser.add_argument("--jobs", action="store_true", help="whole jobs only")
+    only = parser.add_mutually_exclusive_group()
+    only.add_argument("--jobs", action="store_true", help="whole jobs only")
+    only.add_argument("--recovery", action="store_true", help="jobs that take checkpoints only")
     parser.add_argument("--verbose", action="store_true", help="print every step")
     options = parser.parse_args(arguments)
     if options.seed is not None:
-        seeds = range(options.seed, options.seed + 1)
-        drawn = draw_job(options.seed) if options.jobs else draw(options.seed)
-        print("\n".join(drawn.describe()))
-        return run_seeds(seeds, simulate_job if options.jobs else simulate, options.verbose)
+        seeds, family = range(options.seed, options.seed + 1), _family(options)
+        print("\n".join(DRAW[family](options.seed)))
+        return run_seeds(seeds, family, options.verbose)
     seeds = range(options.start, options.start + options.seeds)
-    families: list[Simulate] = [simulate_job] if options.jobs else [simulate, simulate_job]
+    families = [_family(options)] if options.jobs or options.recovery else list(NAMES)
     return int(any(run_seeds(seeds, family, options.verbose) for family in families))
+
+
+def _family(options: argparse.Namespace) -> Simulate:
+    if options.recovery:
+        return simulate_recovery
+    return simulate_job if options.jobs else simulate
 
 
 def run_seeds(seeds: range, run: Simulate, verbose: bool = False) -> int:
     """Run them one after the other; stops at the first failure."""
     steps = items = calm = 0
-    what = "jobs" if run is simulate_job else "exchange"
+    what = NAMES[run]
     for number, seed in enumerate(seeds, 1):
         try:
             outcome = run(seed, print if verbose else None)

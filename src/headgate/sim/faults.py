@@ -63,6 +63,11 @@ class Faults:
             "stranger": self._stranger,
         }
 
+    @property
+    def left(self) -> list[Fault]:
+        """Those whose time has not come."""
+        return list(self._faults)
+
     def next_due(self, step: int) -> Fault | None:
         """The fault whose step has come, if any."""
         if self._faults and self._faults[0].step <= step:

@@ -63,6 +63,10 @@ class MemorySpill:
         assert self._data is not None, "written after its end"
         self._data += data
 
+    def written(self) -> bytes:
+        assert self._data is not None, "read after its end"
+        return bytes(self._data)
+
     def view(self) -> memoryview:
         assert self._data is not None, "read after its end"
         return memoryview(self._data)

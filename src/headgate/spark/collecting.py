@@ -112,7 +112,7 @@ class Results:
     def started(self, job: SparkJob) -> None:
         """Records come from this job; its end ends the iteration, after all that came before."""
         self._job = job
-        job.run.when_ended(self._job_ended)
+        job.when_ended(self._job_ended)
 
     def __iter__(self) -> "Results":
         return self
@@ -130,7 +130,7 @@ class Results:
         job = self._job
         if job is not None:
             # Before the sink notices that it is hung up on, which would look like a failure.
-            job.run.cancel("nobody wants the rest of its results")
+            job.cancel_soon("nobody wants the rest of its results")
         with self._changed:
             self._closed = True
             self._changed.notify_all()

@@ -16,14 +16,15 @@ from headgate.api.program import Program
 from headgate.base.frame_errors import FrameInvalid
 from headgate.connectors.dataframe_sink import DataFrameSink
 from headgate.connectors.dataframe_source import DataFrameSource
-from headgate.control.job import Outcome
+from headgate.control.run_effects import Outcome
 from headgate.host.control_run import RunKey
 from headgate.plan.job_graph import JobGraph
 from headgate.plan.placement import place
 from headgate.spark.frame_plan import FrameInput, input_plan, output_plan
 from headgate.spark.frame_types import TypeUnknown, check_types, read_schema, row_shape
 from headgate.spark.frame_worker import FrameProcess
-from headgate.spark.launcher import Prepared, prepare
+from headgate.spark.launcher import prepare
+from headgate.spark.prepared import Prepared
 from headgate.spark.session import find_session
 
 if TYPE_CHECKING:
@@ -77,11 +78,13 @@ def to_dataframe(program: Program, node: int) -> "DataFrame":
     return output_plan(rows, ready.slots)
 
 
-def barrier_plan(ready: Prepared, program: Program, schema: Any, outlet: str | None) -> "DataFrame":
+def barrier_plan(
+    ready: Prepared, program: Program, schema: Any, outlet: str | None, stage: str = ""
+) -> "DataFrame":
     """The barrier stage with the task managers of a job, and its DataFrames as input."""
     inputs = list(_inputs(program, ready.graph))
     tokens = tuple(source.token for source, _ in inputs)
-    process = FrameProcess(ready.contact, tokens, outlet, ready.luggage)
+    process = FrameProcess(ready.contact_of(stage), tokens, outlet, ready.luggage)
     frames = [frame for _, frame in inputs]
     session = frames[0].dataframe.sparkSession if frames else ready.session
 

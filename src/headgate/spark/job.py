@@ -1,27 +1,30 @@
-"""A job on Spark: its barrier job, the run of its tasks, and how both end together.
+"""A job on Spark: its barrier jobs, the runs of its tasks, and how both end together.
 
-The Spark job runs on a thread of its own; Spark starts the task managers, which register with the
-coordinator in this process. Law: when ``wait`` returns, the tasks have ended and Spark's job too,
-or it was cancelled.
+One thread watches over the job, and each Spark job runs on another. Spark starts task managers,
+which register with the coordinator in this process. A run whose processes are lost is followed by
+another one, with a Spark job of its own, if the restart strategy says so. Law: when ``wait``
+returns, the tasks have ended and Spark's job too, or it was cancelled; there is one run at a time,
+and whatever is left of an earlier one is refused.
 """
 
 import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from concurrent.futures import Future
+from typing import Any, Final
 
 from headgate.api.job import JobExecutionResult, JobStatus
+from headgate.base.checkpoints import Stop
 from headgate.base.job_errors import JobCancelled, JobFailed
 from headgate.base.messages import Failure, TaskFigures
-from headgate.control.job import Outcome
 from headgate.control.life import JobState
+from headgate.control.run_effects import Outcome
 from headgate.host.control_run import Run
 from headgate.host.orders import describe, revive
 from headgate.plan.job_graph import JobGraph
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from headgate.spark.job_metrics import job_metrics, task_metrics
+from headgate.spark.prepared import Prepared
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +43,7 @@ STATUS: Final = {
     JobState.RUNNING: JobStatus.RUNNING,
     JobState.CANCELLING: JobStatus.CANCELLING,
     JobState.FAILING: JobStatus.FAILING,
+    JobState.RESTARTING: JobStatus.RESTARTING,
     JobState.FINISHED: JobStatus.FINISHED,
     JobState.CANCELLED: JobStatus.CANCELED,
     JobState.FAILED: JobStatus.FAILED,
@@ -52,32 +56,28 @@ _running: dict[str, "SparkJob"] = {}
 class SparkJob:
     """A running job, as the API sees it."""
 
-    def __init__(
-        self,
-        session: "SparkSession",
-        job_id: str,
-        graph: JobGraph,
-        run: Run,
-        submit: Callable[[], Any],
-        on_ended: Callable[[], None],
-    ) -> None:
-        """``submit`` runs the Spark job and returns at its end; ``on_ended`` frees what it held."""
+    def __init__(self, ready: Prepared, submit: Callable[[str], Any]) -> None:
+        """``submit`` runs the Spark job of a stage and returns at its end."""
         from pyspark import InheritableThread
 
-        self.job_id = job_id
-        self.graph = graph
-        self.run = run
-        self._session = session
+        self.job_id = ready.job_id
+        self.graph = ready.graph
+        self.run = ready.begin()
+        """The present one; a job may have several, one after the other."""
+        self._ready = ready
         self._submit = submit
-        self._on_ended = on_ended
         self._began = time.monotonic()
-        self._ended = 0.0
-        self._freeing = threading.Lock()
-        self._freed = False
-        _running[job_id] = self
-        run.when_ended(self._note_end)
+        self._elapsed_ms = 0
+        self._lock = threading.Lock()  # of what follows
+        self._outcome: Outcome | None = None
+        self._cancel_reason = ""
+        self._suspended = False
+        self._listeners: list[Callable[[], None]] = []
+        self._cancelled = threading.Event()
+        self._done = threading.Event()
+        _running[self.job_id] = self
         # Only this kind of thread takes the user's job group, tags and pool over to Spark.
-        self._thread = InheritableThread(target=self._run_spark, name=f"headgate-spark-{job_id}")
+        self._thread = InheritableThread(target=self._watch, name=f"headgate-job-{self.job_id}")
         self._thread.daemon = True
         self._thread.start()
 
@@ -86,105 +86,200 @@ class SparkJob:
         return self.graph.name
 
     def status(self) -> JobStatus:
-        return STATUS[self.run.state]
+        """Of the job, not of its present run."""
+        outcome, state = self._outcome, self.run.state
+        if outcome is not None:
+            return STATUS[outcome.state]
+        ended = self.run.outcome
+        return JobStatus.RESTARTING if ended and self._goes_on(ended) else STATUS[state]
 
     def figures(self) -> list[TaskFigures]:
         """The latest figures of each task."""
         return self.run.figures
 
     def metrics(self) -> Mapping[str, object]:
-        """Figures by name: ``<vertex>.<subtask>.<figure>``.
+        """Figures by name: of tasks, of the user's functions, of the job."""
+        keeper = self._ready.keeper
+        whole = {} if keeper is None else job_metrics(keeper.restarts, keeper.statistics())
+        return {**task_metrics(self.graph, self.figures()), **whole}
 
-        Those of the user's functions: ``<vertex>.<subtask>.<operator>.<groups>.<name>.<part>``.
+    def savepoint(self, directory: str | None = None, stop: Stop = Stop.NO) -> "Future[str]":
+        """Take a savepoint in a folder of its own; the answer is its path.
+
+        It stands below the directory, or below that of the settings. Whoever wants the job to end
+        is answered when it has.
         """
-        names = {vertex.id: vertex.name for vertex in self.graph.vertices}
-        found: dict[str, object] = {}
-        for one in self.figures():
-            task = f"{names[one.vertex]}.{one.subtask}"
-            for key in one.__struct_fields__:
-                if key not in ("task", "vertex", "subtask", "user"):
-                    found[f"{task}.{key}"] = getattr(one, key)
-            for figure in one.user:
-                name = ".".join((task, figure.operator, *figure.scope, figure.name))
-                found.update({f"{name}.{part}": value for part, value in figure.values.items()})
-        return found
+        return self._ready.savepoint(self.run, directory, stop)
 
-    def cancel(self, reason: str = "the user asked for it") -> None:
-        """Ask all tasks to end; returns when they have."""
-        self.run.cancel(reason)
-        self.run.wait()
-        self._end_spark()
+    def cancel(self, reason: str = "the user asked for it", *, suspend: bool = False) -> None:
+        """Ask all tasks to end; returns when they have.
+
+        ``suspend``: the reason is not the job's, so that it keeps its checkpoints if it has an id
+        by which they can be found.
+        """
+        self.cancel_soon(reason, suspend=suspend)
+        self._done.wait()
+
+    def cancel_soon(self, reason: str, *, suspend: bool = False) -> None:
+        """The same without waiting; it works at any moment, also between two runs."""
+        with self._lock:
+            if not self._cancel_reason:
+                self._cancel_reason, self._suspended = reason, suspend
+            run = self.run
+        self._cancelled.set()
+        run.cancel(reason)
 
     def wait(self, timeout_s: float | None = None) -> JobExecutionResult:
         """Until the job ends; raises what made it fail. Ctrl-C cancels the job."""
         try:
-            outcome = self.run.wait(timeout_s)
+            has_ended = self._done.wait(timeout_s)
         except KeyboardInterrupt:
             self.cancel("the user interrupted it")
             raise
-        if outcome is None:
+        if not has_ended:
             raise TimeoutError(f"job {self.name!r} has not ended within {timeout_s} s")
-        self._end_spark()
-        return self._result(outcome)
+        assert self._outcome is not None
+        return self._result(self._outcome)
 
     def has_ended(self) -> bool:
-        return self.run.outcome is not None
+        """Whether no run follows; Spark may need another moment."""
+        return self._outcome is not None
+
+    def when_ended(self, call: Callable[[], None]) -> None:
+        """Call back once no run follows, at once if none does; on any thread."""
+        with self._lock:
+            if self._outcome is None:
+                self._listeners.append(call)
+                return
+        call()
 
     def _result(self, outcome: Outcome) -> JobExecutionResult:
-        elapsed_ms = int(((self._ended or time.monotonic()) - self._began) * 1000)
         if outcome.state is JobState.FINISHED:
-            return JobExecutionResult(self.job_id, elapsed_ms)
+            return JobExecutionResult(self.job_id, self._elapsed_ms)
         if outcome.state is JobState.CANCELLED:
             raise JobCancelled(self.name, outcome.reason)
-        raise failure_error(self.name, outcome.failure, outcome.task)
+        raise failure_error(self.name, outcome.failure, outcome.reason)
 
-    def _run_spark(self) -> None:
-        context = self._session.sparkContext
-        group = f"headgate-{self.job_id}"
-        context.setJobGroup(group, description(self.graph), interruptOnCancel=True)
+    # On the thread that watches.
+
+    def _watch(self) -> None:
         try:
-            self._submit()
+            number = 0
+            while self._watch_run(str(number or "")):
+                number += 1
+                if not self._begin_again(str(number)):
+                    break
+        except BaseException as error:  # nobody may wait for ever
+            log.exception("job %s is given up", self.name)
+            self._settle(Outcome(JobState.FAILED, describe(error)))
+        finally:
+            self._free()
+
+    def _watch_run(self, stage: str) -> bool:
+        """One run with its Spark job, to the end of both; whether another one is to follow."""
+        from pyspark import InheritableThread
+
+        run = self.run
+        name = f"headgate-spark-{self.job_id}"
+        spark = InheritableThread(target=self._run_spark, name=name, args=(run, stage))
+        spark.daemon = True
+        spark.start()
+        outcome = run.wait()
+        assert outcome is not None
+        goes_on = self._goes_on(outcome)
+        if not goes_on:
+            self._settle(outcome)
+        self._end_spark(run, spark)
+        return goes_on
+
+    def _goes_on(self, outcome: Outcome) -> bool:
+        return outcome.restart_in_ms is not None and not self._cancelled.is_set()
+
+    def _begin_again(self, stage: str) -> bool:
+        """After its pause; False: the job is over, as ``_outcome`` says."""
+        outcome = self.run.outcome
+        assert outcome is not None
+        pause_ms = outcome.restart_in_ms
+        while pause_ms is not None and not self._cancelled.wait(pause_ms / 1000):
+            try:
+                self._ready.await_restart(self._cancelled)
+                run = self._ready.begin(stage)
+            except Exception as error:
+                log.warning("job %s cannot begin anew: %s", self.name, error)
+                failure = describe(error)
+                pause_ms = self._ready.retry_in_ms(failure)
+                outcome = Outcome(JobState.FAILED, failure, restart_in_ms=pause_ms)
+                continue
+            with self._lock:
+                self.run = run
+                reason = self._cancel_reason
+            if reason:
+                run.cancel(reason)
+            return True
+        self._settle(outcome)
+        return False
+
+    def _run_spark(self, run: Run, stage: str) -> None:
+        context = self._ready.session.sparkContext
+        context.setJobGroup(self._group, description(self.graph), interruptOnCancel=True)
+        try:
+            self._submit(stage)
         except Exception as error:
             log.debug("Spark's job of %s has ended: %s", self.name, error)
-            self.run.fail(spark_failure(error))
+            run.fail(spark_failure(error))
         else:
-            if self.run.wait(SPARK_END_S) is None:
-                self.run.fail(describe(RuntimeError("Spark's job ended before the tasks did")))
-        self.run.wait()
-        self._free()  # also if nobody waits for the job
+            if run.wait(SPARK_END_S) is None:
+                run.fail(describe(RuntimeError("Spark's job ended before the tasks did")))
 
-    def _end_spark(self) -> None:
+    def _end_spark(self, run: Run, spark: threading.Thread) -> None:
         """After the end of the run: see to it that Spark's job has ended as well."""
-        if self.status() is JobStatus.FINISHED:
-            self._thread.join(SPARK_END_S)
+        outcome = run.outcome
+        if outcome is not None and outcome.state is JobState.FINISHED:
+            spark.join(SPARK_END_S)
         else:
-            self._thread.join(0.1 if self.run.is_gone else SPARK_FAILED_S)
-        if self._thread.is_alive():
-            self._session.sparkContext.cancelJobGroup(f"headgate-{self.job_id}")
-            self._thread.join(SPARK_CANCEL_S)
-        self._free()
+            spark.join(0.1 if run.is_gone else SPARK_FAILED_S)
+        if spark.is_alive():
+            self._ready.session.sparkContext.cancelJobGroup(self._group)
+            spark.join(SPARK_CANCEL_S)
+
+    def _settle(self, outcome: Outcome) -> None:
+        """No run follows."""
+        if self._cancelled.is_set() and outcome.restart_in_ms is not None:
+            outcome = Outcome(JobState.CANCELLED, reason=self._cancel_reason)
+        with self._lock:
+            if self._outcome is not None:
+                return
+            self._elapsed_ms = int((time.monotonic() - self._began) * 1000)
+            self._outcome = outcome
+            listeners, self._listeners = self._listeners, []
+        for call in listeners:
+            try:
+                call()
+            except Exception:
+                log.exception("a callback at the end of job %s failed", self.name)
 
     def _free(self) -> None:
-        with self._freeing:
-            if self._freed:
-                return
-            self._freed = True
         _running.pop(self.job_id, None)
-        self._on_ended()
+        try:
+            outcome = self._outcome
+            state = JobState.FAILED if outcome is None else outcome.state
+            self._ready.close(state, suspended=self._suspended)
+        finally:
+            self._done.set()
 
-    def _note_end(self) -> None:
-        self._ended = time.monotonic()
+    @property
+    def _group(self) -> str:
+        return f"headgate-{self.job_id}"
 
 
 def end_jobs(reason: str) -> None:
     """Cancel what still runs of this process and wait for it, but not for long."""
     jobs = list(_running.values())
     for job in jobs:
-        job.run.cancel(reason)
+        job.cancel_soon(reason, suspend=True)
     deadline = time.monotonic() + EXIT_S
     for job in jobs:
-        job.run.wait(max(0.0, deadline - time.monotonic()))
-        job._thread.join(max(0.0, deadline - time.monotonic()))
+        job._done.wait(max(0.0, deadline - time.monotonic()))
 
 
 def description(graph: JobGraph) -> str:
@@ -194,18 +289,25 @@ def description(graph: JobGraph) -> str:
     return f"Headgate: {graph.name} [{short}]"
 
 
-def failure_error(job: str, failure: Failure | None, task: str = "") -> JobFailed:
-    """What to raise for a failed job: the cause's own traceback first, then where it was."""
+def failure_error(job: str, failure: Failure | None, reason: str = "") -> JobFailed:
+    """What to raise for a failed job: the cause's own traceback first, then where it was.
+
+    ``reason``: why it was not restarted once more.
+    """
     if failure is None:
         return JobFailed(job, "no cause was told")
-    error = JobFailed(job, failure.message, failure.operator, failure.traceback)
+    message = f"{failure.message} (no other restart: {reason})" if reason else failure.message
+    error = JobFailed(job, message, failure.operator, failure.traceback)
     error.__cause__ = revive(failure)
     return error
 
 
 def spark_failure(error: BaseException) -> Failure:
     """Spark's own words about the end of its job, without pages of Java."""
-    text = str(getattr(error, "java_exception", None) or error)
+    try:
+        text = str(getattr(error, "java_exception", None) or error)
+    except Exception:  # Java itself has gone, and cannot be asked
+        text = f"{type(error).__name__}: Java has ended"
     lines = [line for line in text.splitlines() if line.strip()]
     short = next((line for line in lines if "Exception" in line or "Error" in line), "")
     message = f"Spark ended the job: {(short or text)[:2000].strip()}"

@@ -1,21 +1,26 @@
 """From a program to a running job: plan it, ship its code, check the slots, submit it to Spark."""
 
 import atexit
+import logging
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate.api.program import Program
-from headgate.base.errors import SessionFailed
+from headgate.base.checkpoint_settings import CheckpointSettings
+from headgate.base.errors import SessionFailed, SettingsInvalid
 from headgate.base.job_errors import SlotsShort
 from headgate.base.messages import ControlTimes
+from headgate.base.recovery_settings import JOB_ID
 from headgate.base.settings import ExchangeSettings, JobSettings, ProgressShown
 from headgate.base.state_settings import StateSettings
 from headgate.control.deployment import RunPlan
 from headgate.host.backends import check_backend
-from headgate.host.contact import Contact
+from headgate.host.checkpoint_keeper import CheckpointKeeper
+from headgate.host.checkpoint_setup import CheckpointSetup
 from headgate.host.control_run import OnEnded, RunKey
+from headgate.host.control_server import MakePlan
+from headgate.host.job_door import JobDoor
 from headgate.host.orders import plan_run
 from headgate.host.results import Uplink
 from headgate.host.shipping import ship
@@ -24,13 +29,16 @@ from headgate.plan.placement import place
 from headgate.spark.collecting import DriverSink
 from headgate.spark.driver import Driver, driver_for
 from headgate.spark.job import SparkJob, end_jobs
-from headgate.spark.luggage import Luggage, pack
+from headgate.spark.luggage import pack
+from headgate.spark.prepared import Prepared
 from headgate.spark.python_files import add_python_files
 from headgate.spark.session import Slots, await_slots, check_python, find_session, slots
 from headgate.spark.worker import TaskManagerProcess
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
 
 SECRET_BYTES: Final = 32
 CLUSTER_WAIT_S: Final = 30.0
@@ -43,44 +51,22 @@ on_launched: Final[list[Callable[[SparkJob], None]]] = []
 """Who wants to know of every job that this process starts; called on the starting thread."""
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A job that is planned and known to the coordinator, and not yet submitted."""
-
-    session: "SparkSession"
-    driver: Driver
-    job_id: str
-    graph: JobGraph
-    slots: int
-    settings: ExchangeSettings
-    uplinks: tuple[Uplink, ...]
-    state: StateSettings
-    luggage: Luggage
-
-    @property
-    def contact(self) -> Contact:
-        """What the workers of the job need."""
-        return self.driver.control.contact(self.job_id, self.settings, state=self.state)
-
-    def close(self) -> None:
-        """The job has ended: nobody registers or delivers for it any more."""
-        self.driver.slots.give_back(self.job_id)
-        self.driver.control.close_job(self.job_id)
-        for uplink in self.uplinks:
-            self.driver.results.close_stream(uplink)
-
-
 def prepare(
     program: Program,
     *,
     lazy: bool = False,
     on_ended: OnEnded = lambda key, outcome: None,
 ) -> Prepared:
-    """Everything that can go wrong before Spark is asked goes wrong here."""
+    """Everything that can go wrong before Spark is asked goes wrong here.
+
+    A ``lazy`` job is a part of a DataFrame: it takes no checkpoints, and Spark restarts it.
+    """
     graph = build_job_graph(program.graph)
     settings = ExchangeSettings.parse(program.configuration)
     state = StateSettings.parse(program.configuration)
     check_backend(state)
+    setup = check_checkpoints(program, graph, settings, lazy)
+    graph = graph if setup is None else setup.graph
     needed = place(graph).slots
     ship_code(program, graph)  # a function that cannot travel is told before Spark is started
     session = find_session(program.configuration)
@@ -90,28 +76,89 @@ def prepare(
     job = JobSettings.parse(program.configuration)
     check_python(session, job.python_executable)
     driver = driver_for(session, job)
+    job_id = setup.job_id if setup is not None else secrets.token_hex(8)
+    keeper = None if setup is None else open_keeper(program, setup, session, driver)
     uplinks = connect_sinks(program, driver)
+    door = JobDoor()
+    driver.control.open_job(
+        job_id,
+        secrets.token_bytes(SECRET_BYTES),
+        planner(program, graph, setup, keeper),
+        on_ended=on_ended,
+        on_question=door.answer,
+        lazy=lazy,
+        times=control_times(job, settings),
+        keeper=keeper,
+    )
+    held = (session, driver, job_id, graph, needed, settings, uplinks, state, luggage, door)
+    ready = Prepared(*held, keeper, is_known=setup is not None and setup.is_known)
+    if not lazy:
+        reserve_slots(ready)
+    return ready
+
+
+def planner(
+    program: Program,
+    graph: JobGraph,
+    setup: CheckpointSetup | None,
+    keeper: CheckpointKeeper | None,
+) -> MakePlan:
+    """What plans the runs of a job."""
     code = ship_code(program, graph)
-    job_id = secrets.token_hex(8)
 
     def make_plan(key: RunKey) -> RunPlan:
-        return plan_run(str(key), graph, code, key.generation, program.parameters)
+        if setup is None or keeper is None:
+            return plan_run(str(key), graph, code, key.generation, program.parameters)
+        return setup.plan(keeper, str(key), code, program.parameters)
 
-    secret = secrets.token_bytes(SECRET_BYTES)
-    times = ControlTimes(
+    return make_plan
+
+
+def reserve_slots(ready: Prepared) -> None:
+    """For the whole life of the job; raises SlotsShort."""
+    try:
+        ready.driver.slots.reserve(ready.session, ready.job_id, ready.slots)
+    except BaseException:
+        ready.close()
+        raise
+
+
+def check_checkpoints(
+    program: Program, graph: JobGraph, settings: ExchangeSettings, lazy: bool
+) -> CheckpointSetup | None:
+    """What the program says about checkpoints, and what there is of earlier drivers."""
+    if lazy:
+        if CheckpointSettings.parse(program.configuration).is_enabled:
+            log.warning("%s is a part of a DataFrame, and takes no checkpoints", graph.name)
+        return None
+    nodes = program.graph.nodes.values()
+    sources = [(node.name, node.source) for node in nodes if node.source is not None]
+    return CheckpointSetup(program.configuration, graph, sources, settings, program.graph)
+
+
+def open_keeper(
+    program: Program, setup: CheckpointSetup, session: "SparkSession", driver: Driver
+) -> CheckpointKeeper:
+    """Of the checkpoints of a job that is about to start."""
+    if driver.control.knows(setup.job_id):  # the two would drop each other's checkpoints
+        raise SettingsInvalid(
+            JOB_ID,
+            f"{setup.job_id!r} is the id of a job that runs in this process; give another one",
+        )
+    in_place = not _reads_dataframes(program)
+    return setup.open(is_local=_is_local(session), in_place=in_place)
+
+
+def control_times(job: JobSettings, exchange: ExchangeSettings) -> ControlTimes:
+    """How long driver and task managers of a job wait for each other."""
+    usual = ControlTimes()
+    return ControlTimes(
+        heartbeat_interval_ms=min(usual.heartbeat_interval_ms, exchange.heartbeat_interval_ms),
+        heartbeat_timeout_ms=exchange.heartbeat_timeout_ms,
         cancel_ms=job.cancel_timeout_ms,
         metrics_ms=job.metrics_interval_ms,
         marker_ms=job.marker_interval_ms,
     )
-    driver.control.open_job(job_id, secret, make_plan, on_ended=on_ended, lazy=lazy, times=times)
-    ready = Prepared(session, driver, job_id, graph, needed, settings, uplinks, state, luggage)
-    if not lazy:
-        try:
-            driver.slots.reserve(session, job_id, needed)
-        except BaseException:
-            ready.close()
-            raise
-    return ready
 
 
 def ship_code(program: Program, graph: JobGraph) -> bytes:
@@ -137,9 +184,14 @@ atexit.register(end_jobs, "the program has ended")
 def launch(program: Program) -> SparkJob:
     """Submit a program; its records may come from DataFrames."""
     ready = prepare(program)
-    submit = _submission(program, ready)
-    run = ready.driver.control.begin(ready.job_id)
-    job = SparkJob(ready.session, ready.job_id, ready.graph, run, submit, ready.close)
+    try:
+        submit = _submission(program, ready)
+        contact = ready.contact  # the job may be over, and its secret forgotten, when it is opened
+        job = SparkJob(ready, submit)
+    except BaseException:
+        ready.close()
+        raise
+    ready.door.open(job, contact.address, contact.secret)
     for tell in on_launched:
         tell(job)
     if JobSettings.parse(program.configuration).progress is ProgressShown.ON:
@@ -149,20 +201,21 @@ def launch(program: Program) -> SparkJob:
     return job
 
 
-def _submission(program: Program, ready: Prepared) -> Callable[[], Any]:
-    """What runs the Spark job of a program; returns at its end."""
+def _submission(program: Program, ready: Prepared) -> Callable[[str], Any]:
+    """What runs the Spark job of a program, as this stage of the job; returns at its end."""
     if _reads_dataframes(program):
         from headgate.spark.dataframes import NOTHING, barrier_plan
 
-        try:
-            plan = barrier_plan(ready, program, NOTHING, None)
-        except BaseException:
-            ready.close()
-            raise
-        return plan.collect
-    process = TaskManagerProcess(ready.contact, ready.luggage)
+        first = barrier_plan(ready, program, NOTHING, None)  # what is wrong is told now
 
-    def submit() -> Any:
+        def collect(stage: str) -> Any:
+            plan = barrier_plan(ready, program, NOTHING, None, stage) if stage else first
+            return plan.collect()
+
+        return collect
+
+    def submit(stage: str) -> Any:
+        process = TaskManagerProcess(ready.contact_of(stage), ready.luggage)
         context = ready.session.sparkContext
         barrier = context.parallelize(range(ready.slots), ready.slots).barrier()
         # Spark would name the job after the line of code here; `runJob` leaves our name alone.
@@ -181,8 +234,7 @@ def _reads_dataframes(program: Program) -> bool:
 
 def check_session(session: "SparkSession", needed: int) -> None:
     """Refuse a job that Spark could never start; Spark itself would wait for ten minutes first."""
-    context = session.sparkContext
-    is_local = (context.master or "").startswith("local")
+    context, is_local = session.sparkContext, _is_local(session)
     if not is_local and context.getConf().get(DYNAMIC, "false") == "true":
         raise SessionFailed(
             f"{DYNAMIC} is true, and Spark then has no fixed slots for tasks that run side by "
@@ -204,3 +256,7 @@ def await_executors(session: "SparkSession", needed: int) -> Slots:
             break
         found = more
     return found
+
+
+def _is_local(session: "SparkSession") -> bool:
+    return (session.sparkContext.master or "").startswith("local")

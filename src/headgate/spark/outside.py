@@ -9,7 +9,8 @@ from headgate.api.functions import SourceFunction
 from headgate.api.program import Program
 from headgate.api.source import Sink, Source
 from headgate.connectors.function_source import FunctionSource
-from headgate.spark.collecting import DriverSink, PrintSink, Results
+from headgate.spark.collected import CollectSink
+from headgate.spark.collecting import PrintSink, Results
 from headgate.spark.configuration import given_settings
 from headgate.spark.job import SparkJob
 from headgate.spark.launcher import launch
@@ -73,14 +74,3 @@ class SparkOutside:
 
     def print_sink(self, sink_identifier: str | None) -> Sink:
         return PrintSink(sink_identifier)
-
-
-class CollectSink(DriverSink):
-    """The sink of ``execute_and_collect``."""
-
-    def __init__(self) -> None:
-        self.results: Results | None = Results()
-        super().__init__(self.results.take)
-
-    def __getstate__(self) -> dict[str, object]:
-        return {**super().__getstate__(), "results": None}

@@ -81,6 +81,17 @@ def active_session() -> "SparkSession | None":
     return SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
 
 
+def is_stopped(session: "SparkSession") -> bool:
+    """Whether it can run nothing any more."""
+    from py4j.protocol import Py4JError
+
+    spark: Any = session.sparkContext._jsc
+    try:
+        return spark is None or bool(spark.sc().isStopped())
+    except (Py4JError, OSError):  # the JVM is gone
+        return True
+
+
 def spark_version() -> str | None:
     """The version of the installed PySpark, without loading it."""
     if find_spec("pyspark") is None:

@@ -202,3 +202,42 @@ def test_a_slot_is_completed_once() -> None:
     queue.completed([done(slot, 1)])
     with pytest.raises(AssertionError, match="twice"):
         queue.completed([slot])
+
+
+@BOTH
+@given(st.lists(st.sampled_from(["admit", "note", "end", "release"])), st.data())
+def test_what_is_held_is_all_that_has_not_left(make: Any, steps: list[str], data: Any) -> None:
+    """A queue that admits what another one held lets go of the same, in an order of its law."""
+    queue = make(4)
+    left: list[Any] = []
+    waiting: list[Slot] = []
+    given: list[Any] = []
+    for number, step in enumerate(steps):
+        if step == "admit" and queue.size < queue.capacity:
+            waiting += queue.admit([number], [number])
+            given.append(number)
+        elif step == "note":
+            queue.noted(Watermark(number))
+        elif step == "end" and waiting:
+            slot = waiting.pop(data.draw(st.integers(0, len(waiting) - 1)))
+            queue.completed([done(slot, slot.record)])
+        elif step == "release":
+            left += [one for bundle in queue.release() for one in getattr(bundle, "records", ())]
+    held = queue.held()
+    records = [record for some, _, _ in held for record in some]
+    assert sorted(left + records) == given
+    assert [time for _, times, _ in held for time in times] == records
+    if make is OrderedQueue:
+        assert left + records == given
+    queue.completed([done(slot, slot.record) for slot in waiting])
+    rest = queue.release()
+    notes = [one for one in rest if isinstance(one, Watermark)]
+    assert [note for *_, some in held for note in some] == notes
+
+
+def test_slots_that_have_left_are_not_kept_for_ever() -> None:
+    queue = UnorderedQueue(2)
+    for number in range(100):
+        queue.completed([done(slot, 1) for slot in queue.admit([number], None)])
+        queue.release()
+    assert len(queue._parts[0].admitted) <= 3 * queue.capacity

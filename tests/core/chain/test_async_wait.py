@@ -13,6 +13,7 @@ from headgate.base.errors import UserFunctionFailed
 from headgate.core.chain.async_calls import AsyncWork
 from headgate.core.chain.async_queue import Slot
 from headgate.core.chain.async_wait import AsyncWaitOperator
+from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operators import PIECE
 from headgate.core.chain.runtime import RuntimeContext
 from headgate.core.state.descriptors import ValueStateDescriptor
@@ -75,6 +76,9 @@ class Scripted:
         taken, self.ended = self.ended, []
         return taken
 
+    def run(self, action: Callable[[], Any]) -> Any:
+        return action()
+
     def close(self) -> None:
         self.closed += 1
 
@@ -93,9 +97,12 @@ class Bench:
             return made[0]
 
         self.operator.open(
-            replace(context(), async_calls=start, wait_until=lambda r: made[0].wait_until(r))
+            replace(self.context(), async_calls=start, wait_until=lambda r: made[0].wait_until(r))
         )
         self.calls = made[0]
+
+    def context(self) -> OperatorContext:
+        return context()
 
 
 class Noting(KeptOutput):

@@ -7,6 +7,7 @@ import pytest
 from headgate.base.elements import MIN_WATERMARK_MS, Bundle
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.sinks import SinkFunctionOperator, SinkOperator
+from headgate.core.chain.snapshots import Moment
 from tests.core.chain.kit import NOW_MS, context, open_operator, run
 
 
@@ -95,3 +96,20 @@ def test_a_writer_that_fails_in_flush_is_closed_nevertheless() -> None:
         operator.finish()
     operator.close()
     assert store.log[-1] == "close"
+
+
+def test_what_a_writer_keeps_back_is_let_go_before_a_barrier() -> None:
+    store = Store()
+    operator = SinkOperator(store)
+    open_operator(operator)
+    operator.process(Bundle([1]), 0)
+    operator.before_barrier(Moment(1, 0))
+    assert store.log == ["create for op", [1], "flush"]
+    operator.close()
+
+
+def test_a_writer_that_wants_to_know_of_the_end_is_told() -> None:
+    store = Store()
+    store.finish = lambda: store.log.append("finish")  # type: ignore[attr-defined]
+    run(SinkOperator(store), [Bundle([1])])
+    assert store.log == ["create for op", [1], "flush", "finish", "close"]

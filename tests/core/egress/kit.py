@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from headgate.base.elements import ByteLike, Element
-from headgate.base.events import Event, decode_event
+from headgate.base.events import CheckpointBarrier, Event, decode_event
 from headgate.base.ids import PartitionId
 from headgate.core.buffers.global_pool import GlobalPool
 from headgate.core.egress.partition import Partition, PartitionKind, Wait, cannot_wait
@@ -98,8 +98,10 @@ class ChannelReader:
         self.awake = polled.more
         buffer = polled.buffer
         if buffer.is_event:
-            assert self._deserializer.is_between_elements
-            self.got.append(decode_event(buffer.view))
+            event = decode_event(buffer.view)
+            overtook = isinstance(event, CheckpointBarrier) and event.unaligned
+            assert overtook or self._deserializer.is_between_elements
+            self.got.append(event)
             return
         self._deserializer.feed(buffer)
         result = Got.MIDDLE

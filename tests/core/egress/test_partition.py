@@ -4,13 +4,16 @@ from collections.abc import Callable
 
 import pytest
 
+from headgate.base.elements import PickleSerializer
 from headgate.base.errors import PartitionError, PartitionFinished, TaskCancelled
-from headgate.base.events import END_OF_PARTITION, CheckpointBarrier, decode_event
+from headgate.base.events import END_OF_PARTITION, CheckpointBarrier, decode_event, encode_event
 from headgate.core.buffers.buffer import BufferBuilder
 from headgate.core.buffers.global_pool import GlobalPool
 from headgate.core.egress.blocking import BlockingSubpartition
 from headgate.core.egress.partition import Partition, PartitionKind
 from headgate.core.egress.pipelined import PipelinedSubpartition
+from headgate.core.egress.router import Forward
+from headgate.core.egress.writer import RecordWriter
 from headgate.core.exchange.view import View
 from tests.core.egress.kit import ORDERS, MemoryStore, make_partition
 
@@ -159,6 +162,45 @@ def test_a_slow_consumer_empties_the_pool_and_a_read_makes_the_writer_available(
     assert told == ["available"]
     assert partition.available()
     partition.release()
+
+
+def test_while_restored_data_wait_no_step_begins(make_pool: MakePool) -> None:
+    partition = make_partition(make_pool(8), 3)
+    partition.segment_bytes = 4
+    told: list[str] = []
+    partition.pool.notify = lambda: told.append("available")
+    partition.restore(0, [b"abcd", b"ef"])
+    partition.restore(1, [b"gh"])
+    partition.restore(2, [b"", b""])
+    views = [partition.create_view(index, ignore) for index in range(3)]
+    builder = write(partition, 0, b"of a step that had begun")
+    builder.finish()
+    assert [poll(views[1]), poll(views[0])] == [b"gh", b"abcd"]
+    assert not partition.available() and told == []
+    barrier = CheckpointBarrier(1, 0, unaligned=True)
+    assert partition.overtake(barrier, 0, PickleSerializer())[0] == b"ef"
+    assert poll(views[0]) == encode_event(barrier)
+    assert not partition.available(), "what was overtaken still waits"
+    assert poll(views[0]) == b"ef"
+    assert partition.available() and told == ["available"]
+    partition.release()
+    assert told == ["available"]
+
+
+def test_restored_data_that_nobody_will_read_hold_up_nobody(make_pool: MakePool) -> None:
+    partition = make_partition(make_pool(8), 2)
+    told: list[str] = []
+    partition.pool.notify = lambda: told.append("available")
+    view = partition.create_view(0, ignore)
+    partition.restore(0, [b"ab"])
+    assert not partition.available()
+    view.release()
+    assert partition.available() and told == ["available"]
+    partition.restore(0, [b"for one who has gone"])
+    assert partition.available()
+    partition.restore(1, [b"cd"])
+    partition.release()
+    assert partition.available() and "available" in told[1:], "it learns that it was released"
 
 
 # Adding (row 62).
@@ -354,3 +396,50 @@ def test_a_subpartition_that_cannot_be_released_does_not_keep_the_others(
     assert "deleted" in stores[1].log
     assert partition.pool.destroyed
     assert gone == [partition]
+
+
+# Barriers.
+
+
+def test_barriers_that_leave_and_readers_that_go_are_told_by_their_index(
+    make_pool: MakePool,
+) -> None:
+    partition = make_partition(make_pool(4), 2)
+    barrier = CheckpointBarrier(1, 0)
+    partition.broadcast_event(barrier)
+    views = [partition.create_view(index, ignore) for index in range(2)]
+    poll(views[0])  # nobody listens
+    told: list[object] = []
+    partition.on_barrier_left = lambda index, left: told.append((index, left))
+    partition.on_reader_gone = told.append
+    poll(views[1])
+    views[1].release()
+    views[1].release()
+    views[0].release()
+    assert told == [(1, barrier), 1, 0]
+    assert partition.released
+
+
+def test_a_barrier_overtakes_in_one_subpartition(make_pool: MakePool) -> None:
+    partition = make_partition(make_pool(4), 2)
+    builders = [write(partition, index, b"data") for index in range(2)]
+    for builder in builders:
+        builder.finish()
+    barrier = CheckpointBarrier(1, 0, unaligned=True)
+    assert partition.overtake(barrier, 1, PickleSerializer()) == [b"data"]
+    views = [partition.create_view(index, ignore) for index in range(2)]
+    assert poll(views[0]) == b"data"
+    assert poll(views[1]) == encode_event(barrier)
+    partition.release()
+
+
+def test_a_blocking_partition_stores_no_barriers(make_pool: MakePool) -> None:
+    stores = [MemoryStore()]
+    partition = make_partition(make_pool(3), 1, PartitionKind.BLOCKING, stores=stores)
+    with pytest.raises(AssertionError, match="never stored"):
+        partition.overtake(CheckpointBarrier(1, 0, unaligned=True), 0, PickleSerializer())
+    with pytest.raises(AssertionError, match="not in flight"):
+        partition.restore(0, [b"data"])
+    with pytest.raises(AssertionError, match="never stored"):
+        RecordWriter(partition, Forward()).send_barrier(CheckpointBarrier(1, 0))
+    partition.release()

@@ -9,8 +9,16 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from headgate.base.elements import PickleSerializer
 from headgate.base.errors import PartitionTaken
-from headgate.base.events import END_OF_PARTITION, CheckpointBarrier, encode_event
+from headgate.base.events import (
+    END_OF_PARTITION,
+    END_OF_SUPERSTEP,
+    CancelMarker,
+    CheckpointBarrier,
+    Event,
+    encode_event,
+)
 from headgate.core.buffers.buffer import Buffer, BufferBuilder, BufferConsumer
 from headgate.core.buffers.global_pool import GlobalPool
 from headgate.core.egress.pipelined import PipelinedSubpartition, SubpartitionStatistics
@@ -454,7 +462,8 @@ def test_a_released_subpartition_gives_no_view(make_pool: MakePool) -> None:
 class Queued:
     """A buffer as the model sees it."""
 
-    def __init__(self, data: bytes = b"", is_event: bool = False) -> None:
+    def __init__(self, data: bytes = b"", is_event: bool = False, overtook: bool = False) -> None:
+        self.overtook = overtook
         self.unread = bytearray(data)
         self.written = len(data)
         self.is_event = is_event
@@ -473,7 +482,7 @@ class PipelinedTwin(RuleBasedStateMachine):
         self.slices: list[Buffer] = []
         self.view: View | None = None
         self.awake = self.flushed = self.ended = self.released = False
-        self.consumed = 0
+        self.consumed = self.checkpoints = 0
         self.written = bytearray()
         self.read = bytearray()
 
@@ -526,14 +535,37 @@ class PipelinedTwin(RuleBasedStateMachine):
             self.model[-1].finished = True
 
     @precondition(lambda self: self.builder is None)
-    @rule(data=st.binary(min_size=1, max_size=4))
-    def event_is_added(self, data: bytes) -> None:
+    @rule(event=st.sampled_from([END_OF_SUPERSTEP, CancelMarker(3)]))
+    def event_is_added(self, event: Event) -> None:
+        data = encode_event(event)
         added = self.subpartition.add(BufferConsumer.of(Buffer(data, is_event=True)))
         assert added == self.takes_data
         if added:
             self._drop_spent()
             self.model.append(Queued(data, is_event=True))
             self.written += data
+
+    @precondition(lambda self: self.builder is None)
+    @rule()
+    def barrier_overtakes(self) -> None:
+        self.checkpoints += 1
+        barrier = CheckpointBarrier(self.checkpoints, 0, unaligned=True)
+        was_awake, self.awake = self.awake, False
+        overtaken = self.subpartition.overtake(barrier, PickleSerializer())
+        if not self.takes_data:
+            assert overtaken == []
+            self.awake = was_awake
+            return
+        assert self.awake == (self.view is not None), "the reader is told in any case"
+        self._drop_spent()
+        assert overtaken == [
+            bytes(one.unread) for one in self.model if not one.is_event and one.unread
+        ]
+        at = next((n for n, one in enumerate(self.model) if not one.overtook), len(self.model))
+        first = len(self.read) + sum(len(one.unread) for one in self.model[:at])
+        data = encode_event(barrier)
+        self.model.insert(at, Queued(data, is_event=True, overtook=True))
+        self.written[first:first] = data
 
     @rule()
     def flush_comes(self) -> None:
@@ -687,3 +719,129 @@ def test_a_barrier_behind_a_spent_buffer_needs_no_credit(make_pool: MakePool) ->
     assert view.backlog == 0
     view.release()
     pool.destroy()
+
+
+# Barriers.
+
+OVERTAKING = CheckpointBarrier(1, 0, unaligned=True)
+
+
+def test_a_barrier_that_overtakes_is_read_first_and_the_rest_as_it_was(desk: Desk) -> None:
+    for data in (b"ab", b"cd"):
+        desk.write(data, finish=True)
+    told = desk.told
+    assert desk.subpartition.overtake(OVERTAKING, PickleSerializer()) == [b"ab", b"cd"]
+    assert desk.told == told + 1
+    assert desk.poll() == (encode_event(OVERTAKING), True, 2, False)
+    assert desk.poll() == (b"ab", True, 1, False)
+    assert desk.poll() == (b"cd", False, 0, False)
+    assert desk.subpartition.statistics().total_buffers == 3
+    desk.close()
+
+
+def test_a_barrier_that_had_waited_is_moved(desk: Desk) -> None:
+    desk.write(b"ab", finish=True)
+    desk.event(encode_event(CheckpointBarrier(1, 0)))
+    desk.write(b"cd")
+    assert desk.subpartition.overtake(OVERTAKING, PickleSerializer()) == [b"ab"]
+    desk.subpartition.check()
+    assert desk.subpartition.statistics().total_buffers == 3
+    assert desk.poll() == (encode_event(OVERTAKING), True, 1, False)
+    assert desk.poll() == (b"ab", False, 0, False)
+    desk.close()
+
+
+def test_a_flush_that_was_asked_for_still_counts_after_a_barrier_has_overtaken(desk: Desk) -> None:
+    desk.write(b"ab")
+    desk.subpartition.flush()
+    desk.subpartition.overtake(OVERTAKING, PickleSerializer())
+    assert desk.poll() == (encode_event(OVERTAKING), True, 1, False)
+    assert desk.poll() == (b"ab", False, 0, False)
+    desk.close()
+
+
+def test_only_what_was_not_read_is_overtaken(desk: Desk) -> None:
+    desk.write(b"ab")
+    desk.subpartition.flush()
+    desk.poll()
+    desk.write(b"cd", finish=True)
+    assert desk.subpartition.overtake(OVERTAKING, PickleSerializer()) == [b"cd"]
+    desk.close()
+
+
+def restore(subpartition: PipelinedSubpartition, *parts: bytes) -> bool:
+    return subpartition.restore(BufferConsumer.of(Buffer(part)) for part in parts)
+
+
+def test_the_reader_comes_to_the_end_of_what_was_restored_once() -> None:
+    gone: list[int] = []
+    subpartition = PipelinedSubpartition(ORDERS, 0, on_restored_gone=lambda: gone.append(1))
+    assert not restore(subpartition)
+    assert restore(subpartition, b"a") and restore(subpartition, b"b")
+    subpartition.add(BufferConsumer.of(Buffer(b"c")))
+    with pytest.raises(AssertionError, match="before the first record"):
+        restore(subpartition, b"d")
+    subpartition.overtake(OVERTAKING, PickleSerializer())
+    view = subpartition.create_view(lambda: None)
+    seen = []
+    while view.poll() is not None:
+        subpartition.check()
+        seen.append(len(gone))
+    assert seen == [0, 0, 1, 1], "the barrier, a, b, c"
+    view.release()
+    assert gone == [1]
+
+
+@pytest.mark.parametrize("by_reader", [True, False])
+def test_a_release_ends_what_was_restored(by_reader: bool) -> None:
+    gone: list[int] = []
+    subpartition = PipelinedSubpartition(ORDERS, 0, on_restored_gone=lambda: gone.append(1))
+    restore(subpartition, b"a", b"b")
+    view = subpartition.create_view(lambda: None)
+    (view if by_reader else subpartition).release()
+    subpartition.check()
+    assert gone == [1] and not restore(subpartition, b"c")
+
+
+@pytest.mark.parametrize("end", ["finish", "release"])
+def test_nothing_is_overtaken_where_nobody_writes_or_reads(desk: Desk, end: str) -> None:
+    desk.write(b"ab", finish=True)
+    getattr(desk.subpartition, end)()
+    assert desk.subpartition.overtake(OVERTAKING, PickleSerializer()) == []
+    desk.close()
+
+
+def test_barriers_that_the_reader_has_taken_are_told() -> None:
+    left: list[CheckpointBarrier] = []
+    subpartition = PipelinedSubpartition(ORDERS, 0, on_barrier_left=left.append)
+    view = subpartition.create_view(lambda: None)
+    aligned = CheckpointBarrier(2, 0)
+    for event in (CancelMarker(1), aligned):
+        subpartition.add(BufferConsumer.of(Buffer(encode_event(event), is_event=True)))
+    subpartition.overtake(OVERTAKING, PickleSerializer())
+    assert left == []
+    seen = []
+    while view.poll() is not None:
+        seen.append(list(left))
+    assert seen == [[OVERTAKING], [OVERTAKING], [OVERTAKING, aligned]]
+    subpartition.release()
+
+
+def test_a_reader_that_wants_to_know_is_told_of_barriers_that_stand_first(desk: Desk) -> None:
+    announced: list[int] = []
+    assert desk.view is not None
+    desk.event(encode_event(CheckpointBarrier(1, 0)))
+    desk.view.tell_barriers(lambda barrier: announced.append(barrier.checkpoint))
+    assert announced == [1], "it was there already"
+    desk.event(encode_event(CheckpointBarrier(2, 0)))
+    assert announced == [1], "another one stands first"
+    while desk.poll() is not None:
+        pass
+    desk.event(encode_event(CheckpointBarrier(3, 0)))
+    desk.write(b"ab", finish=True)
+    desk.subpartition.overtake(CheckpointBarrier(4, 0, unaligned=True), PickleSerializer())
+    assert announced == [1, 3, 4]
+    desk.view.release()
+    desk.event(encode_event(CheckpointBarrier(5, 0)))
+    assert announced == [1, 3, 4]
+    desk.close()

@@ -39,6 +39,8 @@ from headgate.core.egress.writer import (
     RecordWriter,
     WriterStatistics,
 )
+from headgate.core.ingress.deserializer import Deserializer
+from headgate.core.ingress.strays import stray_bundles
 from tests.arena import assert_all_home, plain_pool
 from tests.core.egress.kit import ChannelReader, MemoryStore, make_partition, readers_of
 
@@ -766,3 +768,129 @@ def test_records_for_one_channel_are_bundled_like_all_others(make_pool: MakePool
         [END_OF_PARTITION],
         [Bundle(["x"] * BUNDLE_RECORDS), Bundle(["x"]), END_OF_PARTITION],
     ]
+
+
+# Barriers.
+
+BARRIER = CheckpointBarrier(1, 0)
+OVERTAKING = CheckpointBarrier(1, 0, unaligned=True)
+
+
+def test_an_aligned_barrier_leaves_at_once_behind_what_was_written(make_pool: MakePool) -> None:
+    partition = make_partition(make_pool(4), 2)
+    writer = RecordWriter(partition, Custom(lambda key, channels: key))
+    readers = readers_of(partition)
+    writer.emit_all([0, 1, 1])
+    writer.send_barrier(BARRIER)
+    assert [reader.awake for reader in readers] == [True, True]
+    for reader in readers:
+        reader.read()
+    assert [reader.got for reader in readers] == [[Bundle([0]), BARRIER], [Bundle([1, 1]), BARRIER]]
+    writer.close()
+    partition.release()
+
+
+def test_a_barrier_overtakes_where_it_is_told_to_and_answers_with_what_waits(
+    make_pool: MakePool,
+) -> None:
+    partition = make_partition(make_pool(6), 3)
+    writer = RecordWriter(partition, Custom(lambda key, channels: key))
+    readers = readers_of(partition)
+    writer.emit_all([0, 1, 2])
+    overtaken = writer.overtake(OVERTAKING, [0, 2])
+    assert {index: decoded(parts) for index, parts in overtaken.items()} == {
+        0: [Bundle([0])],
+        2: [Bundle([2])],
+    }
+    writer.emit_all([0, 1, 2])
+    writer.finish()
+    for reader in readers:
+        reader.read()
+    assert readers[0].got == [OVERTAKING, Bundle([0]), Bundle([0]), END_OF_PARTITION]
+    assert readers[1].got == [Bundle([1]), Bundle([1]), END_OF_PARTITION]
+    assert readers[2].got == [OVERTAKING, Bundle([2]), Bundle([2]), END_OF_PARTITION]
+    for reader in readers:
+        reader.close()
+
+
+def test_a_barrier_overtakes_for_each_reader_of_a_broadcast_where_that_reader_stands(
+    make_pool: MakePool,
+) -> None:
+    partition = make_partition(make_pool(6), 2)
+    writer = RecordWriter(partition, Broadcast(), timeout_ms=0)
+    fast, slow = readers_of(partition)
+    writer.emit("a")
+    fast.read()
+    writer.emit("b")
+    writer.emit_to(1, ["only the second"])
+    overtaken = writer.overtake(OVERTAKING)
+    assert decoded(overtaken[0]) == [Bundle(["b"])]
+    assert decoded(overtaken[1]) == [Bundle(["a"]), Bundle(["b"]), Bundle(["only the second"])]
+    writer.emit("c")
+    fast.read()
+    slow.read()
+    a, b, c = (Bundle([name]) for name in "abc")
+    assert fast.got == [a, OVERTAKING, b, c]
+    assert slow.got == [OVERTAKING, a, b, Bundle(["only the second"]), c]
+    writer.finish()
+    for reader in (fast, slow):
+        reader.read()
+        reader.close()
+
+
+def test_records_by_reference_are_overtaken_as_bytes(make_pool: MakePool) -> None:
+    partition = make_partition(make_pool(4), 1)
+    writer = RecordWriter(partition, Forward())
+    writer.hands_over = True
+    (reader,) = readers_of(partition)
+    reader.view.take_references()
+    record = [1]
+    writer.emit_all([record])
+    overtaken = writer.overtake(OVERTAKING)
+    record.append(2)  # its consumer may change it
+    assert decoded(overtaken[0]) == [Bundle([[1]])]
+    reader.read()
+    assert reader.got == [OVERTAKING, Bundle([[1, 2]])]
+    writer.close()
+    partition.release()
+
+
+@pytest.mark.parametrize("router", [RoundRobin(), Broadcast()], ids=["round robin", "broadcast"])
+def test_a_restored_subpartition_begins_with_what_was_overtaken(
+    make_pool: MakePool, router: Router
+) -> None:
+    first = make_partition(make_pool(9), 2)
+    writer = RecordWriter(first, Broadcast())
+    writer.emit_all(["x" * 300, "y"])
+    parts = writer.overtake(OVERTAKING)[1]
+    writer.close()
+    first.release()
+
+    second = make_partition(make_pool(4), 2)
+    second.segment_bytes = 64
+    writer = RecordWriter(second, router)
+    writer.restore(1, parts)
+    assert second.pool.lent == 0, "no segment is used for it"
+    writer.emit_all(["z"] * 2)
+    writer.finish()
+    readers = readers_of(second)
+    for reader in readers:
+        reader.read()
+        reader.close()
+    own = [Bundle(["z"] * (2 if router.is_broadcast else 1)), END_OF_PARTITION]
+    assert readers[0].got == own
+    assert readers[1].got == [Bundle(["x" * 300, "y"]), *own]
+
+
+def test_a_restore_behind_records_is_a_bug(make_pool: MakePool) -> None:
+    partition = make_partition(make_pool(3))
+    writer = RecordWriter(partition, Forward())
+    writer.emit(1)
+    with pytest.raises(AssertionError, match="before the first record"):
+        writer.restore(0, [b"x"])
+    writer.close()
+    partition.release()
+
+
+def decoded(parts: list[bytes]) -> list[Bundle]:
+    return list(stray_bundles(parts, Deserializer()))

@@ -1,8 +1,9 @@
 """The twin of the two ends: a real producer and consumer over byte pipes. Rows 101-108, 124-140.
 
 Law, for every channel and after every step: the sender's credit + credit and data under way +
-what is not announced == the free buffers of the channel. Nothing is lost, doubled or reordered,
-every segment of both sides is in exactly one place, and at the end everything drains.
+what is not announced == the free buffers of the channel. Nothing is lost, doubled or reordered but
+for barriers that overtake, nothing comes out of a blocked channel, every segment of both sides is
+in exactly one place, and at the end everything drains.
 """
 
 from hypothesis import settings
@@ -15,12 +16,23 @@ from hypothesis.stateful import (
     rule,
 )
 
-from headgate.base.events import END_OF_PARTITION, CheckpointBarrier, Event
+from headgate.base.elements import PickleSerializer
+from headgate.base.events import END_OF_PARTITION, CheckpointBarrier, Event, decode_event
 from headgate.base.settings import ExchangeSettings, FlowControl
 from headgate.core.buffers.buffer import Buffer, BufferBuilder
 from headgate.core.buffers.segment import Segment
+from headgate.core.egress.overtaking import event_of
 from headgate.core.egress.pipelined import PipelinedSubpartition
-from tests.core.pair import Pair, assert_credit_law, remote, with_settings, write_event
+from headgate.core.ingress.gate import Arrival
+from tests.core.pair import (
+    Pair,
+    assert_credit_law,
+    read_all,
+    remote,
+    with_settings,
+    write,
+    write_event,
+)
 
 SEGMENT = 8
 
@@ -81,6 +93,16 @@ class CreditPairTwin(RuleBasedStateMachine):
         self.builders: list[BufferBuilder | None] = [None] * channels
         self.held: list[Buffer] = []
         self.checkpoints = 0
+        self.blocked = [False] * channels
+        self.announced: list[tuple[int, int]] = []
+        self.gate.on_announced = lambda channel, barrier: self.announced.append(
+            (channel, barrier.checkpoint)
+        )
+        self.arrived = [0] * channels
+        self.gate.on_arrived = self._buffer_arrived
+
+    def _buffer_arrived(self, channel: int, buffer: Buffer) -> None:
+        self.arrived[channel] += 0 if buffer.is_event else buffer.size
 
     # The producer's task.
 
@@ -118,6 +140,24 @@ class CreditPairTwin(RuleBasedStateMachine):
             self.sent[channel].events.append((len(self.sent[channel].data), event))
             write_event(self.partition, event, channel)
 
+    @rule(channel=st.integers(0, 2))
+    def barrier_overtakes(self, channel: int) -> None:
+        channel %= self.channels
+        self.checkpoints += 1
+        event = CheckpointBarrier(self.checkpoints, 0, unaligned=True)
+        self._finish_buffer(channel)
+        subpartition = self.partition.subpartitions[channel]
+        assert isinstance(subpartition, PipelinedSubpartition)
+        waiting = [event_of(one) for one in subpartition._queue]
+        overtook = [isinstance(one, CheckpointBarrier) and one.unaligned for one in waiting]
+        overtaken = self.partition.overtake(event, channel, PickleSerializer())
+        sent = self.sent[channel]
+        at = len(sent.data) - sum(len(part) for part in overtaken)
+        assert sent.data[at:] == b"".join(overtaken)
+        events_waiting = sum(one is not None for one in waiting)
+        first = (*overtook, False).index(False)
+        sent.events.insert(len(sent.events) - events_waiting + first, (at, event))
+
     def _finish_buffer(self, channel: int) -> None:
         builder, self.builders[channel] = self.builders[channel], None
         if builder is not None:
@@ -154,11 +194,19 @@ class CreditPairTwin(RuleBasedStateMachine):
             if arrival is None:
                 return
             sent = self.sent[arrival.channel]
+            assert not self.blocked[arrival.channel]
             if arrival.buffer is None:
                 sent.expect_event(arrival.event)
             else:
                 sent.expect_data(bytes(arrival.buffer.view))
                 self.held.append(arrival.buffer)
+
+    @precondition(lambda self: self.uses_credit)  # TCP would hold up the other channels too
+    @rule(channel=st.integers(0, 2), blocks=st.booleans())
+    def consumer_blocks_or_unblocks(self, channel: int, blocks: bool) -> None:
+        channel %= self.channels
+        self.blocked[channel] = blocks
+        (self.gate.block if blocks else self.gate.unblock)(channel)
 
     @rule(at=st.integers(0, 9))
     def consumer_recycles(self, at: int) -> None:
@@ -176,6 +224,21 @@ class CreditPairTwin(RuleBasedStateMachine):
             remote(self.gate, channel).check()
             if self.uses_credit:
                 assert_credit_law(self.wire, remote(self.gate, channel))
+
+    @precondition(lambda self: hasattr(self, "wire"))
+    @invariant()
+    def blocked_channels_gain_no_credit_and_hide_no_barrier(self) -> None:
+        for index in range(self.channels):
+            channel, sent = remote(self.gate, index), self.sent[index]
+            queued = [one for one in self.gate.queued(index) if not one.is_event]
+            assert self.arrived[index] == sent.read_bytes + sum(one.size for one in queued)
+            if self.blocked[index]:
+                assert channel.take_credit() == 0
+            read = [event for _, event in sent.events[: sent.read_events]]
+            waiting = [decode_event(one.view) for one in self.gate.queued(index) if one.is_event]
+            barriers = [one for one in read + waiting if isinstance(one, CheckpointBarrier)]
+            told = [checkpoint for channel, checkpoint in self.announced if channel == index]
+            assert told == [one.checkpoint for one in barriers]
 
     @precondition(lambda self: hasattr(self, "wire"))
     @invariant()
@@ -232,6 +295,9 @@ class CreditPairTwin(RuleBasedStateMachine):
 
     def _drain(self) -> None:
         self.partition.finish()
+        for channel in range(self.channels):
+            self.blocked[channel] = False
+            self.gate.unblock(channel)
         for sent in self.sent:
             sent.events.append((len(sent.data), END_OF_PARTITION))
         for _ in range(2000):
@@ -261,3 +327,25 @@ def assert_complete(segments: list[Segment], total: int) -> None:
 
 TestCreditPairTwin = CreditPairTwin.TestCase
 TestCreditPairTwin.settings = settings(max_examples=3 * settings.default.max_examples)  # type: ignore[union-attr]
+
+
+def test_blocked_channel_without_buffers_of_its_own_does_not_starve_the_others() -> None:
+    """The channel that is waited for needs the very buffers that the blocked one had borrowed."""
+    with Pair(pair_settings(True, 0, 1, 4)) as pair:
+        partition, gate = pair.open(2)
+        barrier = CheckpointBarrier(1, 0)
+        write_event(partition, barrier, 0)
+        for data in (b"1", b"2"):
+            write(partition, data, 0)
+        pair.settle()
+        assert gate.poll() == Arrival(0, None, barrier, True)
+        gate.block(0)
+        write(partition, b"a", 1)
+        write_event(partition, barrier, 1)
+        pair.settle()
+        assert read_all(gate) == [(1, b"a"), (1, barrier)]
+        gate.unblock(0)
+        pair.settle()
+        got = read_all(gate)
+        pair.settle()
+        assert got + read_all(gate) == [(0, b"1"), (0, b"2")]

@@ -349,7 +349,7 @@ def prefix(length: int = 0, magic: int = MAGIC, version: int = VERSION, kind: in
 WRONG: list[tuple[bytes, type[HeadgateError], dict[str, object]]] = [
     (prefix(magic=0x5448), FrameMalformed, {}),
     (prefix(magic=0x5448, kind=32, length=40), FrameMalformed, {}),
-    (prefix(version=2), WrongVersion, {"theirs": 2, "ours": VERSION}),
+    (prefix(version=VERSION + 1), WrongVersion, {"theirs": VERSION + 1, "ours": VERSION}),
     (prefix(version=0, kind=32, length=40), WrongVersion, {"theirs": 0}),
     (prefix(kind=0), UnknownMessage, {}),
     (prefix(kind=255), UnknownMessage, {}),

@@ -19,6 +19,7 @@ from headgate.core.exchange.frames import (
     AddCredit,
     Alive,
     Backlog,
+    BufferSize,
     Cancel,
     Challenge,
     Close,
@@ -54,6 +55,7 @@ messages: st.SearchStrategy[Message] = st.one_of(
     st.builds(TaskEventRequest, receivers, names, st.binary(max_size=50)),
     st.builds(ErrorReport, st.none() | receivers, st.integers(0, 255), names, st.text(max_size=50)),
     st.builds(Backlog, receivers, counts),
+    st.builds(BufferSize, receivers, counts),
     st.just(Alive()),
 )
 

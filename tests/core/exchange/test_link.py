@@ -26,6 +26,7 @@ from headgate.base.ids import ChannelId, PartitionId
 from headgate.base.settings import FlowControl
 from headgate.core.exchange.frames import (
     PREFIX,
+    VERSION,
     AddCredit,
     Alive,
     Backlog,
@@ -182,11 +183,11 @@ def test_second_hello_on_an_open_link_breaks_the_protocol() -> None:
 
 
 WRONG = [
-    (PREFIX.pack(0, 0x1234, 1, Kind.ALIVE), FrameMalformed),
+    (PREFIX.pack(0, 0x1234, VERSION, Kind.ALIVE), FrameMalformed),
     (PREFIX.pack(0, 0x4847, 7, Kind.ALIVE), WrongVersion),
-    (PREFIX.pack(0, 0x4847, 1, 99), UnknownMessage),
-    (PREFIX.pack(1, 0x4847, 1, Kind.ALIVE), FrameTooLong),
-    (PREFIX.pack(2**31, 0x4847, 1, Kind.ERROR), FrameTooLong),
+    (PREFIX.pack(0, 0x4847, VERSION, 99), UnknownMessage),
+    (PREFIX.pack(1, 0x4847, VERSION, Kind.ALIVE), FrameTooLong),
+    (PREFIX.pack(2**31, 0x4847, VERSION, Kind.ERROR), FrameTooLong),
     (encode(ErrorReport(None, 1, PARTITION, "x"))[:-3] + b"\xff\xff?", FrameMalformed),
 ]
 

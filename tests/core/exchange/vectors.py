@@ -5,12 +5,14 @@ A vector is a message and its whole frame in hex. They change only with the prot
 
 from typing import Final
 
+from headgate.base.checkpoints import CheckpointKind, Stop
 from headgate.base.events import END_OF_PARTITION, CheckpointBarrier, encode_event
 from headgate.base.ids import ChannelId, PartitionId
 from headgate.core.exchange.frames import (
     AddCredit,
     Alive,
     Backlog,
+    BufferSize,
     Cancel,
     Challenge,
     Close,
@@ -29,61 +31,64 @@ _PROOF: Final = bytes(range(32))
 _PARTITION: Final = PartitionId("a/b/0#1")
 
 VECTORS: Final[list[tuple[Message, str]]] = [
-    (Hello(0, 32768, _NONCE), "16000000474801010000800000000102030405060708090a0b0c0d0e0f00"),
-    (Hello(1, 1, _PROOF[16:], 2), "16000000474801010101000000101112131415161718191a1b1c1d1e1f02"),
+    (Hello(0, 32768, _NONCE), "16000000474802010000800000000102030405060708090a0b0c0d0e0f00"),
+    (Hello(1, 1, _PROOF[16:], 2), "16000000474802010101000000101112131415161718191a1b1c1d1e1f02"),
     (
         Challenge(_NONCE, _PROOF),
-        "3000000047480102"
+        "3000000047480202"
         "000102030405060708090a0b0c0d0e0f000102030405060708090a0b0c0d0e0f"
         "101112131415161718191a1b1c1d1e1f",
     ),
     (
         Proof(_PROOF),
-        "2000000047480103000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f",
+        "2000000047480203000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f",
     ),
-    (Welcome(), "0000000047480104"),
+    (Welcome(), "0000000047480204"),
     (
         PartitionRequest(ChannelId(7), 2, 3, _PARTITION),
-        "1900000047480110070000000000000002000000030000000700612f622f302331",
+        "1900000047480210070000000000000002000000030000000700612f622f302331",
     ),
     (
         PartitionRequest(ChannelId(2**64 - 1), 2**32 - 1, 2**32 - 1, PartitionId("")),
-        "1200000047480110ffffffffffffffffffffffffffffffff0000",
+        "1200000047480210ffffffffffffffffffffffffffffffff0000",
     ),
     (
         PartitionRequest(ChannelId(0), 0, 0, PartitionId("größe")),
-        "19000000474801100000000000000000000000000000000007006772c3b6c39f65",
+        "19000000474802100000000000000000000000000000000007006772c3b6c39f65",
     ),
-    (AddCredit(((ChannelId(7), 5),)), "0c00000047480111070000000000000005000000"),
+    (AddCredit(((ChannelId(7), 5),)), "0c00000047480211070000000000000005000000"),
     (
         AddCredit(((ChannelId(7), 5), (ChannelId(8), 2**32 - 1))),
-        "18000000474801110700000000000000050000000800000000000000ffffffff",
+        "18000000474802110700000000000000050000000800000000000000ffffffff",
     ),
-    (Cancel(ChannelId(7)), "08000000474801120700000000000000"),
-    (Close(), "0000000047480113"),
+    (Cancel(ChannelId(7)), "08000000474802120700000000000000"),
+    (Close(), "0000000047480213"),
     (
         TaskEventRequest(ChannelId(7), _PARTITION, b"\x05event"),
-        "170000004748011407000000000000000700612f622f302331056576656e74",
+        "170000004748021407000000000000000700612f622f302331056576656e74",
     ),
     (
         TaskEventRequest(ChannelId(7), _PARTITION, b""),
-        "110000004748011407000000000000000700612f622f302331",
+        "110000004748021407000000000000000700612f622f302331",
     ),
+    (BufferSize(ChannelId(7), 4096), "0c00000047480215070000000000000000100000"),
     (
         ErrorReport(None, ErrorCode.PROTOCOL, PartitionId(""), "why"),
-        "11000000474801210000000000000000000400000300776879",
+        "11000000474802210000000000000000000400000300776879",
     ),
     (
         ErrorReport(ChannelId(0), ErrorCode.PARTITION_NOT_FOUND, _PARTITION, ""),
-        "1500000047480121010000000000000000010700612f622f3023310000",
+        "1500000047480221010000000000000000010700612f622f3023310000",
     ),
     (
         ErrorReport(ChannelId(7), ErrorCode.PRODUCER_FAILED, _PARTITION, "ü"),
-        "1700000047480121010700000000000000020700612f622f3023310200c3bc",
+        "1700000047480221010700000000000000020700612f622f3023310200c3bc",
     ),
-    (Backlog(ChannelId(7), 9), "0c00000047480122070000000000000009000000"),
-    (Alive(), "0000000047480130"),
+    (Backlog(ChannelId(7), 9), "0c00000047480222070000000000000009000000"),
+    (Alive(), "0000000047480230"),
 ]
+
+SAVEPOINT: Final = CheckpointBarrier(1, 2, False, CheckpointKind.SAVEPOINT, Stop.DRAIN, "s")
 
 Head = tuple[int, int, int, int]
 """Receiver, sequence number, backlog, flags (1 event, 2 compressed)."""
@@ -92,28 +97,35 @@ BUFFER_VECTORS: Final[list[tuple[Head, bytes, str]]] = [
     (
         (7, 0, 3, 0),
         b"data",
-        "1c0000004748012007000000000000000000000000000000030000000000000064617461",
+        "1c0000004748022007000000000000000000000000000000030000000000000064617461",
     ),
     (
         (7, 1, 0, 2),
         bytes(4) + b"xy",
-        "1e00000047480120070000000000000001000000000000000000000002000000000000007879",
+        "1e00000047480220070000000000000001000000000000000000000002000000000000007879",
     ),
     (
         (2**64 - 1, 2**64 - 1, 2**32 - 1, 0),
         b"",
-        "1800000047480120ffffffffffffffffffffffffffffffffffffffff00000000",
+        "1800000047480220ffffffffffffffffffffffffffffffffffffffff00000000",
     ),
     (
         (7, 2, 0, 1),
         encode_event(END_OF_PARTITION),
-        "190000004748012007000000000000000200000000000000000000000100000001",
+        "190000004748022007000000000000000200000000000000000000000100000001",
     ),
     (
         (7, 3, 1, 1),
         encode_event(CheckpointBarrier(1, 2)),
-        "2a00000047480120"
+        "2c00000047480220"
         "070000000000000003000000000000000100000001000000"
-        "030100000000000000020000000000000000",
+        "0301000000000000000200000000000000000000",
+    ),
+    (
+        (7, 4, 0, 1),
+        encode_event(SAVEPOINT),
+        "2d00000047480220"
+        "070000000000000004000000000000000000000001000000"
+        "030100000000000000020000000000000000010273",
     ),
 ]

@@ -299,6 +299,15 @@ def test_memory_of_what_was_given_up_is_bounded() -> None:
     assert handler.barrier_received(0, barrier(10 * MAX_PENDING - 1), 1) == []
 
 
+def test_a_barrier_that_is_older_than_the_memory_blocks_nothing() -> None:
+    """Nobody would tell once more that its checkpoint was given up."""
+    handler = BarrierHandler(2, ALIGNED)
+    for checkpoint in range(1, 3 * MAX_PENDING):
+        handler.given_up(checkpoint, "too slow")
+    assert handler.barrier_received(0, barrier(1), 1) == []
+    assert handler.barrier_received(0, barrier(3 * MAX_PENDING), 1) == [Block(0)]
+
+
 # Triggered by the coordinator.
 
 

@@ -12,7 +12,7 @@ from headgate.base.errors import (
     PartitionTaken,
     ProducerFailed,
 )
-from headgate.base.events import TaskEvent
+from headgate.base.events import CheckpointBarrier, TaskEvent
 from headgate.base.ids import PartitionId
 from headgate.core.buffers.buffer import Buffer
 from headgate.core.egress.dispatcher import EventDispatcher
@@ -45,6 +45,12 @@ class FakeView:
     def take_references(self) -> None:
         pass
 
+    def resize(self, size: int) -> None:
+        self.size = size
+
+    def tell_barriers(self, on_barrier: Callable[[CheckpointBarrier], None]) -> None:
+        self.on_barrier = on_barrier
+
     def available(self, has_credit: bool) -> bool:
         return bool(self.queue)
 
@@ -60,6 +66,8 @@ class Bench:
         self.asked = 0
         self.error: Exception | None = None
         self.view: FakeView | None = None
+        self.announced: list[tuple[int, int, bool]] = []
+        self.on_arrived: Callable[[int, Buffer], None] | None = None
         self.timers = Timers()
         self.events = EventDispatcher()
         self.channel = LocalChannel(
@@ -75,6 +83,9 @@ class Bench:
 
     def channel_ready(self, index: int) -> None:
         self.ready.append(index)
+
+    def barrier_arrived(self, index: int, barrier: CheckpointBarrier, is_next: bool) -> None:
+        self.announced.append((index, barrier.checkpoint, is_next))
 
     def create_view(
         self, partition: PartitionId, subpartition: int, on_data: Callable[[], None]
@@ -240,6 +251,38 @@ def test_task_event_reaches_the_producer_in_the_same_process() -> None:
 def test_unclaimed_task_event_is_an_error() -> None:
     with pytest.raises(EventUnclaimed, match="Ping"):
         Bench().channel.send_event(Ping())
+
+
+# Barriers.
+
+
+def test_barrier_that_stands_first_in_the_producers_queue_is_told_to_the_gate() -> None:
+    bench = Bench()
+    bench.requested().on_barrier(CheckpointBarrier(7, 0, unaligned=True))
+    assert bench.announced == [(3, 7, True)]
+
+
+def test_buffer_of_a_producer_in_the_process_arrives_when_it_is_read() -> None:
+    bench = Bench()
+    view, arrived = bench.requested(), []
+    view.queue += [Buffer(b"a"), Buffer(b"b")]
+    assert next_of(bench.channel).buffer.view == b"a"
+    bench.on_arrived = lambda index, buffer: arrived.append((index, buffer.view))
+    assert bench.channel.queued() == () and arrived == []
+    assert next_of(bench.channel).buffer.view == b"b"
+    assert arrived == [(3, b"b")]
+
+
+def test_failure_of_the_producer_can_be_seen_without_reading() -> None:
+    bench = Bench()
+    assert bench.channel.failure() is None
+    view = bench.requested()
+    assert bench.channel.failure() is None
+    view.is_released, view.failure = True, ValueError("broken")
+    view.queue.append(Buffer(b"a"))
+    assert "broken" in str(bench.channel.failure())
+    bench.channel.release()
+    assert bench.channel.failure() is None
 
 
 def test_unknown_channel_keeps_a_request_in_mind_and_gives_nothing() -> None:

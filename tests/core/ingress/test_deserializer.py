@@ -37,6 +37,9 @@ class FakeSpill:
     def write(self, data: memoryview) -> None:
         self.data += data
 
+    def written(self) -> bytes:
+        return bytes(self.data)
+
     def view(self) -> memoryview:
         return memoryview(self.data)
 
@@ -285,3 +288,55 @@ def test_records_and_the_watermark_are_counted_whole_or_spanning(size: int) -> N
         read(deserializer, data[start : start + size])
     assert deserializer.records_in == 4
     assert deserializer.watermark_ms == 5
+
+
+# What is on its way in it.
+
+
+def flat(elements: list[Element]) -> list[object]:
+    """Records one by one: a bundle may be cut in two by a restore."""
+    return [
+        record
+        for element in elements
+        for record in (element.records if isinstance(element, Bundle) else [element])
+    ]
+
+
+@given(
+    records=st.lists(st.binary(max_size=60), min_size=1, max_size=6),
+    size=st.integers(1, 80),
+    reads=st.integers(0, 30),
+    spill=st.booleans(),
+)
+def test_what_was_not_read_goes_on_in_a_fresh_deserializer(
+    records: list[bytes], size: int, reads: int, spill: bool
+) -> None:
+    data = encoded(*(Bundle([record]) for record in records))
+    cuts = [data[at : at + size] for at in range(0, len(data), size)]
+    room = FakeRoom()
+    first = Deserializer(spill_room=room if spill else None, spill_bytes=20)
+    second = Deserializer()
+    got: list[Element] = []
+    result = Got.LAST
+    while reads and (cuts or result is Got.MIDDLE):
+        reads -= 1
+        if result is not Got.MIDDLE:
+            first.feed(Buffer(cuts.pop(0)))
+        result, element = first.next()
+        got += [] if element is None else [element]
+    unread = first.unread()
+    assert unread == first.unread(), "asking changes nothing"
+    for part in [unread, *cuts]:
+        got += elements_of(read(second, part)) if part else []
+    assert flat(got) == records
+    assert second.is_between_elements
+    first.close()
+    assert room.open_files == 0
+
+
+def test_records_by_reference_that_were_not_read_become_bytes() -> None:
+    deserializer = Deserializer()
+    deserializer.feed(Buffer(b"", bundle=Bundle([1, 2], [3, None])))
+    assert deserializer.unread() == encoded(Bundle([1, 2], [3, None]))
+    assert deserializer.next() == (Got.LAST, Bundle([1, 2], [3, None]))
+    assert deserializer.unread() == b""

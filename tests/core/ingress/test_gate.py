@@ -35,6 +35,7 @@ class FakeChannel:
         self.requests = 0
         self.releases = 0
         self.events: list[TaskEvent] = []
+        self.blocks: list[bool] = []
 
     def put(self, *items: bytes | Event) -> None:
         for item in items:
@@ -54,6 +55,22 @@ class FakeChannel:
         if self.error is not None:
             raise self.error
         return None
+
+    def block(self) -> None:
+        self.blocks.append(True)
+
+    def unblock(self) -> None:
+        self.blocks.append(False)
+
+    def queued(self) -> list[Buffer]:
+        return list(self.queue)
+
+    def failure(self) -> Exception | None:
+        return self.error
+
+    def fail(self, error: Exception) -> None:
+        self.error = error
+        self.gate.channel_ready(self.index)
 
     def send_event(self, event: TaskEvent) -> None:
         self.events.append(event)
@@ -304,6 +321,147 @@ def test_channel_placed_after_the_end_is_released() -> None:
     assert (channel.requests, channel.releases) == (0, 1)
 
 
+# Blocked channels.
+
+
+def test_blocked_channel_is_not_read_and_goes_on_where_it_was() -> None:
+    gate, (first, second) = make_gate(2)
+    first.put(b"1", b"2")
+    gate.block(0)
+    gate.block(0)
+    assert not gate.available() and first.blocks == [True]
+    second.put(b"a")
+    first.put(b"3", END_OF_PARTITION)
+    assert [plain(gate.poll()) for _ in range(2)] == [(1, b"a", False), None]
+    assert [bytes(one.view) for one in gate.queued(0)][:3] == [b"1", b"2", b"3"]
+    gate.unblock(0)
+    gate.unblock(0)
+    assert first.blocks == [True, False]
+    got = [plain(gate.poll()) for _ in range(4)]
+    assert [one and one[1] for one in got] == [b"1", b"2", b"3", END_OF_PARTITION]
+
+
+def test_unblocked_channel_wakes_the_reader() -> None:
+    gate, (channel, _) = make_gate(2)
+    gate.block(0)
+    woken: list[int] = []
+    gate.notify = lambda: woken.append(1)
+    channel.put(b"x")
+    assert woken == []
+    gate.unblock(0)
+    assert woken == [1] and gate.available()
+
+
+@pytest.mark.parametrize("fails_first", [True, False])
+def test_error_of_a_blocked_channel_is_not_hidden(fails_first: bool) -> None:
+    gate, (channel, _) = make_gate(2)
+    channel.put(b"what came before")
+    if fails_first:
+        channel.fail(PeerLost(PeerName("w"), "gone"))
+    gate.block(0)
+    gate.check()
+    if not fails_first:
+        channel.fail(PeerLost(PeerName("w"), "gone"))
+    assert gate.available()
+    with pytest.raises(PeerLost, match="gone"):
+        gate.poll()
+    gate.check()
+
+
+def test_channel_that_takes_the_place_of_a_blocked_unknown_one_is_blocked() -> None:
+    gate, channel = unknown_gate()
+    gate.block(0)
+    gate.replace(channel)
+    channel.put(b"x")
+    assert channel.blocks == [True] and not gate.available()
+    gate.unblock(0)
+    assert plain(gate.poll()) == (0, b"x", False)
+
+
+def test_ended_channel_and_closed_gate_are_not_blocked() -> None:
+    gate, (channel, other) = make_gate(2)
+    channel.put(END_OF_PARTITION)
+    gate.poll()
+    gate.block(0)
+    gate.close()
+    gate.block(1)
+    gate.unblock(1)
+    assert channel.blocks == other.blocks == []
+
+
+def test_held_channel_is_read_but_its_producer_may_not_send() -> None:
+    gate, (channel, _) = make_gate(2)
+    gate.hold(0)
+    channel.put(b"x")
+    assert plain(gate.poll()) == (0, b"x", False)
+    gate.let_go(0)
+    gate.let_go(0)
+    assert channel.blocks == [True, False]
+
+
+@pytest.mark.parametrize("let_go_first", [True, False])
+def test_channel_goes_on_when_it_is_neither_blocked_nor_held(let_go_first: bool) -> None:
+    gate, (channel, _) = make_gate(2)
+    gate.hold(0)
+    gate.block(0)
+    (gate.let_go if let_go_first else gate.unblock)(0)
+    assert False not in channel.blocks
+    (gate.unblock if let_go_first else gate.let_go)(0)
+    assert channel.blocks[-1] is False
+
+
+def test_channel_that_takes_the_place_of_a_held_unknown_one_is_held() -> None:
+    gate, channel = unknown_gate()
+    gate.hold(0)
+    gate.replace(channel)
+    assert channel.blocks == [True]
+    gate.let_go(0)
+    assert channel.blocks == [True, False]
+
+
+def test_ended_channel_and_closed_gate_are_not_held() -> None:
+    gate, (channel, other) = make_gate(2)
+    channel.put(END_OF_PARTITION)
+    gate.poll()
+    gate.hold(0)
+    gate.close()
+    gate.hold(1)
+    gate.let_go(1)
+    assert channel.blocks == other.blocks == []
+
+
+# Barriers that arrive.
+
+OVERTAKING = CheckpointBarrier(1, 0, unaligned=True)
+
+
+def test_barriers_are_announced_with_their_channel() -> None:
+    gate, _ = make_gate(2)
+    gate.barrier_arrived(0, OVERTAKING, is_next=False)  # nobody listens
+    announced: list[tuple[int, CheckpointBarrier]] = []
+    gate.on_announced = lambda channel, barrier: announced.append((channel, barrier))
+    gate.barrier_arrived(1, OVERTAKING, is_next=False)
+    gate.close()
+    gate.barrier_arrived(1, OVERTAKING, is_next=False)
+    assert announced == [(1, OVERTAKING)]
+
+
+@pytest.mark.parametrize(
+    ("barrier", "is_next", "first"),
+    [(OVERTAKING, True, 2), (OVERTAKING, False, 0), (CheckpointBarrier(1, 0), True, 0)],
+)
+def test_only_a_barrier_that_has_overtaken_goes_to_the_front(
+    barrier: CheckpointBarrier, is_next: bool, first: int
+) -> None:
+    gate, channels = make_gate(3)
+    for channel in channels:
+        channel.put(b"x")
+    gate.barrier_arrived(2, barrier, is_next)
+    gate.check()
+    got = plain(gate.poll())
+    assert got is not None and got[0] == first
+
+
 # Events back, compression, statistics.
 
 
@@ -364,6 +522,8 @@ class GateTwin(RuleBasedStateMachine):
         self.gate, self.channels = make_gate(count)
         self.put: list[deque[bytes | Event]] = [deque() for _ in range(count)]
         self.over = [False] * count  # has the end been put in
+        self.blocked = [False] * count
+        self.held = [False] * count
         self.waited = [0] * count  # polls since it became ready
         self.number = 0
         self.asleep = True
@@ -398,6 +558,21 @@ class GateTwin(RuleBasedStateMachine):
             self.put[index].append(END_OF_PARTITION)
             self.channels[index].put(END_OF_PARTITION)
 
+    @rule(index=st.integers(0, 4), blocks=st.booleans())
+    def channel_is_blocked_or_unblocked(self, index: int, blocks: bool) -> None:
+        if index >= len(self.channels) or self.channels[index].releases:
+            return
+        self.blocked[index] = blocks
+        self.waited[index] = 0
+        (self.gate.block if blocks else self.gate.unblock)(index)
+
+    @rule(index=st.integers(0, 4), holds=st.booleans())
+    def channel_is_held_or_let_go(self, index: int, holds: bool) -> None:
+        if index >= len(self.channels) or self.channels[index].releases:
+            return
+        self.held[index] = holds
+        (self.gate.hold if holds else self.gate.let_go)(index)
+
     @rule(index=st.integers(0, 4))
     def channel_is_ready_for_nothing(self, index: int) -> None:
         if index < len(self.channels):
@@ -407,16 +582,23 @@ class GateTwin(RuleBasedStateMachine):
     def task_polls(self) -> None:
         got = plain(self.gate.poll())
         if got is None:
-            assert not any(self.put)
+            assert not any(self._readable())
             self.asleep = True
             return
         index, content, more = got
+        assert not self.blocked[index]
         assert content == self.put[index].popleft()
-        if any(self.put):
+        if any(self._readable()):
             assert more
-        for other, queue in enumerate(self.put):
-            self.waited[other] = self.waited[other] + 1 if queue and other != index else 0
+        for other, waits in enumerate(self._readable()):
+            self.waited[other] = self.waited[other] + 1 if waits and other != index else 0
             assert self.waited[other] < len(self.channels), "a ready channel starves"
+
+    def _readable(self) -> list[bool]:
+        return [
+            bool(queue) and not blocked
+            for queue, blocked in zip(self.put, self.blocked, strict=True)
+        ]
 
     @precondition(lambda self: hasattr(self, "gate"))
     @invariant()
@@ -425,7 +607,10 @@ class GateTwin(RuleBasedStateMachine):
         ended = [over and not queue for over, queue in zip(self.over, self.put, strict=True)]
         assert self.gate.finished == all(ended)
         assert [bool(channel.releases) for channel in self.channels] == ended
-        if any(self.put):
+        for index, channel in enumerate(self.channels):
+            stops = self.blocked[index] or self.held[index]
+            assert channel.releases or stops == (channel.blocks[-1:] == [True])
+        if any(self._readable()):
             assert self.gate.available() and not self.asleep, "a wake-up was lost"
 
 

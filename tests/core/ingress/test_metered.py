@@ -2,11 +2,11 @@
 
 import pytest
 
-from headgate.base.errors import TaskCancelled
+from headgate.base.errors import ElementBroken, TaskCancelled
 from headgate.base.events import END_OF_PARTITION, TaskEvent
 from headgate.core.ingress.metered import MeteredGate
 from headgate.core.ingress.union import UnionGate
-from tests.core.ingress.test_gate import FakeChannel, make_gate, plain
+from tests.core.ingress.test_gate import OVERTAKING, FakeChannel, make_gate, plain
 
 
 def make_metered() -> tuple[MeteredGate, FakeChannel]:
@@ -53,3 +53,25 @@ def test_metered_gates_can_be_united() -> None:
     while union.poll() is not None:
         pass
     assert (first.bytes_in, second.bytes_in) == (1, 2)
+
+
+def test_metered_gate_hands_on_what_checkpoints_need() -> None:
+    inner, (channel,) = make_gate(1)
+    gate = MeteredGate(inner)
+    channel.put(b"x")
+    gate.block(0)
+    assert channel.blocks == [True] and not gate.available()
+    assert [bytes(one.view) for one in gate.queued(0)] == [b"x"]
+    gate.unblock(0)
+    assert channel.blocks == [True, False]
+    gate.hold(0)
+    gate.let_go(0)
+    assert channel.blocks == [True, False] * 2
+    heard: list[int] = []
+    gate.on_announced = lambda channel, barrier: heard.append(channel)
+    gate.on_arrived = lambda channel, buffer: heard.append(channel)
+    assert gate.on_arrived is inner.on_arrived and gate.on_announced is inner.on_announced
+    inner.barrier_arrived(0, OVERTAKING, is_next=True)
+    assert heard == [0]
+    with pytest.raises(ElementBroken, match="compression"):
+        gate.expand(b"packed")

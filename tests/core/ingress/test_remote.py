@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from headgate.base.errors import PartitionNotFound, PeerLost, SequenceGap
-from headgate.base.events import TaskEvent
+from headgate.base.events import CancelMarker, CheckpointBarrier, TaskEvent, encode_event
 from headgate.base.ids import ChannelId, PartitionId, PeerName
 from headgate.core.buffers.buffer import Buffer, Lease
 from headgate.core.buffers.global_pool import GlobalPool
@@ -76,6 +76,8 @@ class Bench:
         self.pool = self.global_pool.create_pool("gate", 0, floating)
         self.link = FakeLink()
         self.ready: list[int] = []
+        self.announced: list[tuple[int, bool]] = []
+        self.on_arrived: Callable[[int, Buffer], None] | None = None
         self.timers = Timers()
         self.channel = RemoteChannel(
             3,
@@ -94,6 +96,9 @@ class Bench:
 
     def channel_ready(self, index: int) -> None:
         self.ready.append(index)
+
+    def barrier_arrived(self, index: int, barrier: CheckpointBarrier, is_next: bool) -> None:
+        self.announced.append((barrier.checkpoint, is_next))
 
     def opened(self) -> RemoteChannel:
         self.channel.request()
@@ -388,6 +393,164 @@ def test_channel_released_during_a_pause_asks_no_more(make_pool: MakePool) -> No
     bench.channel.release()
     bench.timers.pass_ms(10)
     assert bench.link.session.requests == [2]
+
+
+# Blocked: exclusive, floating, unannounced, wanted.
+
+
+def test_blocked_channel_promises_nothing_and_gives_back_what_it_has_not_promised(
+    make_pool: MakePool,
+) -> None:
+    bench = Bench(make_pool, exclusive=2, floating=4)
+    channel = bench.opened()
+    channel.backlog_told(3)
+    assert bench.credit() == (2, 3, 3, 5)
+    channel.block()
+    channel.block()
+    channel.check()
+    assert bench.credit() == (2, 0, 0, 5) and bench.pool.lent == 0
+    assert channel.take_credit() == 0
+    channel.unblock()
+    channel.unblock()
+    channel.check()
+    assert bench.credit() == (2, 3, 3, 5), "it borrows again what the backlog needs"
+    assert channel.take_credit() == 3
+    channel.release()
+
+
+def test_blocked_channel_keeps_what_it_has_promised_and_what_comes_for_it(
+    make_pool: MakePool,
+) -> None:
+    bench = Bench(make_pool, exclusive=2, floating=4)
+    channel = bench.opened()
+    channel.backlog_told(2)
+    assert channel.take_credit() == 2
+    channel.block()
+    assert bench.credit() == (2, 2, 0, 4), "all four were promised"
+    told = len(bench.link.session.credited)
+    for _ in range(4):
+        bench.arrive(backlog=9)
+    assert bench.credit() == (0, 0, 0, 11), "nothing new is borrowed"
+    assert [one.size for one in channel.queued()] == [1] * 4
+    for _ in range(4):
+        bench.consume()
+    assert bench.credit() == (2, 0, 2, 11) and len(bench.link.session.credited) == told
+    channel.unblock()
+    assert len(bench.link.session.credited) == told + 1
+    assert bench.credit() == (2, 4, 6, 11)
+    channel.release()
+
+
+def test_returning_exclusive_buffer_of_a_blocked_channel_sends_a_floating_one_home(
+    make_pool: MakePool,
+) -> None:
+    bench = Bench(make_pool, exclusive=1, floating=2)
+    channel = bench.opened()
+    bench.arrive(backlog=2)
+    assert channel.take_credit() == 2 and bench.credit() == (0, 2, 0, 3)
+    channel.block()
+    bench.consume()
+    assert bench.credit() == (1, 1, 0, 3), "the promise of one is kept by the other"
+    channel.unblock()
+    channel.release()
+
+
+def test_blocked_channel_leaves_the_queue_for_floating_buffers(make_pool: MakePool) -> None:
+    bench = Bench(make_pool, exclusive=1, floating=1)
+    channel, other = bench.opened(), bench.pool.try_request()
+    assert other is not None
+    channel.backlog_told(4)
+    assert bench.pool.statistics().listeners == 1
+    channel.block()
+    assert bench.pool.statistics().listeners == 0
+    assert channel.buffer_offered(other) is Answer.REFUSED
+    channel.unblock()
+    assert bench.pool.statistics().listeners == 1
+    other.release()
+    assert bench.credit() == (1, 1, 1, 5)
+    channel.release()
+
+
+def test_channel_that_is_blocked_before_its_request_asks_with_no_credit(
+    make_pool: MakePool,
+) -> None:
+    bench = Bench(make_pool, exclusive=2)
+    bench.channel.block()
+    bench.opened()
+    assert bench.link.session.requests == [0]
+    assert bench.credit() == (2, 0, 2, 2)
+    bench.channel.unblock()
+    assert bench.link.session.credited == [2] and bench.channel.take_credit() == 2
+    bench.channel.release()
+
+
+def test_channel_that_only_borrows_gives_buffers_back_with_what_they_hold(
+    make_pool: MakePool,
+) -> None:
+    """Else the channels for which it waits could wait for these very buffers."""
+    bench = Bench(make_pool, exclusive=0, floating=2)
+    channel = bench.opened()
+    channel.backlog_told(2)
+    assert channel.take_credit() == 2
+    bench.arrive(b"before", backlog=1)
+    assert bench.pool.lent == 2
+    channel.block()
+    assert bench.pool.lent == 1
+    bench.arrive(b"behind", backlog=7)
+    assert bench.pool.lent == 0 and bench.credit() == (0, 0, 0, 7)
+    assert [bytes(one.view) for one in channel.queued()] == [b"before", b"behind"]
+    channel.unblock()
+    assert bench.credit() == (0, 2, 2, 7)
+    assert [bench.consume() for _ in range(2)] == [b"before", b"behind"]
+    channel.release()
+
+
+def test_without_credit_a_blocked_channel_only_waits(make_pool: MakePool) -> None:
+    bench = Bench(make_pool, exclusive=0, floating=1, credit=False)
+    channel = bench.opened()
+    channel.block()
+    bench.arrive(b"x")
+    assert bench.pool.lent == 1, "nothing is copied aside without end"
+    assert channel.room_for(1) is None
+    channel.unblock()
+    assert bench.consume() == b"x"
+    channel.release()
+    channel.block()
+    channel.unblock()
+
+
+# Barriers and arrivals.
+
+
+def test_barriers_are_told_when_they_arrive_wherever_they_stand(make_pool: MakePool) -> None:
+    bench = Bench(make_pool)
+    channel = bench.opened()
+    events = [CancelMarker(1), CheckpointBarrier(2, 0), CheckpointBarrier(3, 0)]
+    for number, event in enumerate(events[:2]):
+        channel.buffer_arrived(number, 0, Buffer(encode_event(event), is_event=True))
+    assert bench.announced == [(2, False)]
+    assert channel.next() is not None and channel.next() is not None
+    channel.buffer_arrived(2, 0, Buffer(encode_event(events[2]), is_event=True))
+    assert bench.announced == [(2, False), (3, True)] and bench.ready == [3, 3]
+    broken = encode_event(events[2])[:-1] + b"\x63"
+    channel.buffer_arrived(3, 0, Buffer(broken, is_event=True))  # its reader will say so
+    assert len(bench.announced) == 2
+    channel.release()
+
+
+def test_arrivals_are_told_before_they_can_be_read(make_pool: MakePool) -> None:
+    bench = Bench(make_pool)
+    channel, arrived = bench.opened(), []
+
+    def told(index: int, buffer: Buffer) -> None:
+        arrived.append((index, bytes(buffer.view), len(channel.queued())))
+
+    bench.arrive(b"nobody listens")
+    bench.on_arrived = told
+    bench.arrive(b"x")
+    bench.arrive(b"")
+    assert arrived == [(3, b"x", 1)], "an empty one is nothing"
+    channel.release()
 
 
 # Release: make_pool asserts that everything is back.

@@ -6,8 +6,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from headgate.base.errors import TaskCancelled
 from headgate.base.events import END_OF_PARTITION, TaskEvent
+from headgate.core.buffers.buffer import Buffer
 from headgate.core.ingress.union import UnionGate
-from tests.core.ingress.test_gate import FakeChannel, make_gate, plain
+from tests.core.ingress.test_gate import OVERTAKING, FakeChannel, make_gate, plain
 
 
 def make_union(*counts: int) -> tuple[UnionGate, list[list[FakeChannel]]]:
@@ -105,6 +106,48 @@ def test_closed_union_closes_its_gates_and_raises_for_ever() -> None:
             union.poll()
 
 
+def test_channels_are_blocked_and_looked_into_by_their_number_in_the_union() -> None:
+    union, (first, second) = make_union(2, 2)
+    for channels in (first, second):
+        channels[1].put(b"x")
+    union.block(3)
+    assert second[1].blocks == [True] and first[1].blocks == []
+    assert [bytes(one.view) for one in union.queued(3)] == [b"x"]
+    got = plain(union.poll())
+    assert got is not None and got[:2] == (1, b"x")
+    assert union.poll() is None and not union.available()
+    union.unblock(3)
+    assert union.available() and plain(union.poll()) == (3, b"x", False)
+    union.hold(2)
+    union.let_go(2)
+    assert second[0].blocks == [True, False] and first[0].blocks == []
+
+
+def test_arrivals_and_announcements_carry_the_number_in_the_union() -> None:
+    gates = [make_gate(2)[0], make_gate(1)[0]]
+    union = UnionGate(list(gates))
+    assert union.on_arrived is None and gates[1].on_arrived is None
+    heard: list[tuple[str, int]] = []
+    gates[0].barrier_arrived(0, OVERTAKING, is_next=True)  # nobody listens
+    union.on_announced = lambda channel, barrier: heard.append(("announced", channel))
+    union.on_arrived = lambda channel, buffer: heard.append(("arrived", channel))
+    gates[1].barrier_arrived(0, OVERTAKING, is_next=True)
+    assert gates[1].on_arrived is not None
+    gates[1].on_arrived(0, Buffer(b"x"))
+    assert heard == [("announced", 2), ("arrived", 2)]
+    union.on_arrived = None
+    assert gates[0].on_arrived is gates[1].on_arrived is None
+
+
+def test_gate_with_a_barrier_that_has_overtaken_is_read_first() -> None:
+    (one, (a,)), (other, (b,)) = make_gate(1), make_gate(1)
+    union = UnionGate([one, other])
+    a.put(b"a")
+    b.put(OVERTAKING)
+    other.barrier_arrived(0, OVERTAKING, is_next=True)
+    assert [plain(union.poll()) for _ in range(2)] == [(1, OVERTAKING, True), (0, b"a", False)]
+
+
 def test_union_needs_two_gates() -> None:
     with pytest.raises(AssertionError, match="at least two"):
         UnionGate([make_gate(1)[0]])
@@ -119,6 +162,7 @@ class UnionTwin(RuleBasedStateMachine):
         self.channels = [channel for channels in gates for channel in channels]
         self.put: list[list[object]] = [[] for _ in self.channels]
         self.over = [False] * len(self.channels)
+        self.blocked = [False] * len(self.channels)
         self.asleep = True
         self.union.notify = self._wake
         self.number = 0
@@ -137,19 +181,32 @@ class UnionTwin(RuleBasedStateMachine):
         self.put[channel].append(item)
         self.channels[channel].put(item)  # type: ignore[arg-type]
 
+    @rule(channel=st.integers(0, 8), blocks=st.booleans())
+    def channel_is_blocked_or_unblocked(self, channel: int, blocks: bool) -> None:
+        channel %= len(self.channels)
+        if not self.channels[channel].releases:
+            self.blocked[channel] = blocks
+            (self.union.block if blocks else self.union.unblock)(channel)
+
+    def _readable(self) -> bool:
+        return any(
+            queue and not blocked for queue, blocked in zip(self.put, self.blocked, strict=True)
+        )
+
     @rule()
     def task_polls(self) -> None:
         got = plain(self.union.poll())
         if got is None:
-            assert not any(self.put)
+            assert not self._readable()
             self.asleep = True
         else:
+            assert not self.blocked[got[0]]
             assert got[1] == self.put[got[0]].pop(0)
 
     @precondition(lambda self: hasattr(self, "union"))
     @invariant()
     def law_holds(self) -> None:
-        if any(self.put):
+        if self._readable():
             assert self.union.available() and not self.asleep
         assert self.union.finished == (all(self.over) and not any(self.put))
 

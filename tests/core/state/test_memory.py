@@ -1,11 +1,13 @@
 """State in memory: it does what every backend does, and its snapshots share without leaking."""
 
+from collections.abc import Iterator
 from threading import Thread
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from headgate.base.errors import StateBroken
+from headgate.core.state.key_groups import key_group
 from headgate.core.state.memory import MemoryBackend, MemoryBackends
 from tests.core.state.conformance import (
     GROUPS,
@@ -203,3 +205,40 @@ def test_an_empty_namespace_leaves_no_table_behind() -> None:
     value.update(1)
     backend.forget_key()
     assert list(backend.direct(WINDOW_VALUE)) == [None]
+
+
+class Files:
+    """A database in the storage."""
+
+    groups = range(GROUPS)
+    shared: ClassVar[dict[str, Any]] = {}
+
+    def __init__(self, parts: dict[int, bytes]) -> None:
+        self.parts = parts
+        self.asked: list[range] = []
+
+    def fetch(self, folder: str) -> None:
+        raise AssertionError("state in memory opens no database")
+
+    def read(self, groups: range) -> Iterator[tuple[int, bytes]]:
+        self.asked.append(groups)
+        yield from self.parts.items()
+
+
+def test_files_of_a_database_are_read_as_key_groups() -> None:
+    backend = MemoryBackend(range(GROUPS), GROUPS)
+    state = backend.value_state(VALUE)
+    at(backend, "a")
+    state.update([1])
+    files = Files(written(backend))
+    own = range(key_group("a", GROUPS), GROUPS)
+    again = MemoryBackend(own, GROUPS)
+    again.restore_files([files])
+    assert files.asked == [own]
+    at(again, "a")
+    assert again.value_state(VALUE).value() == [1]
+    snapshot = again.snapshot(7)
+    assert snapshot.files(None) == {}  # type: ignore[arg-type] # nothing is asked of the store
+    snapshot.close()
+    again.checkpoint_completed(7)
+    again.checkpoint_aborted(8)

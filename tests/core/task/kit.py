@@ -7,8 +7,11 @@ ends with the question whether every segment has come home.
 from collections.abc import Callable
 from typing import Any
 
+from headgate.base.barrier_policy import BarrierPolicy
+from headgate.base.checkpoints import CheckpointKind, CheckpointOptions, Stop
 from headgate.base.ids import PartitionId
 from headgate.base.settings import ExchangeSettings
+from headgate.core.buffers.buffer import Buffer
 from headgate.core.chain.chain import Chain
 from headgate.core.chain.context import TaskInfo
 from headgate.core.chain.operator import Operator
@@ -17,12 +20,15 @@ from headgate.core.chain.spec import ChainSpec, OperatorSpec, ToNetwork, ToOpera
 from headgate.core.egress.partition import Partition, PartitionKind, Wait, cannot_wait
 from headgate.core.egress.router import RoundRobin, Router
 from headgate.core.egress.writer import RecordWriter
+from headgate.core.ingress.deserializer import Deserializer
 from headgate.core.ingress.gate import Gate, InputGate
 from headgate.core.ingress.union import UnionGate
 from headgate.core.task.environment import Environment, Here, Input
 from headgate.core.task.inputs import NetworkInput
 from headgate.core.task.processors import Clock, InputProcessor, Processor, SourceProcessor
+from headgate.core.task.restored import TaskRestored
 from headgate.core.task.task import Progress, Task
+from headgate.core.task.writing import ChannelData, CheckpointPlan, TaskSnapshot
 from tests.arena import assert_all_home, plain_segments
 from tests.core.chain.kit import StrictLoan
 from tests.core.pair import SECRET, SMALL, Timers
@@ -51,6 +57,7 @@ class Lab:
         self._writers: list[RecordWriter] = []
         self.woken = 0
         self.states: list[str] = []
+        self.declined: list[tuple[int, str, bool]] = []
 
     def __enter__(self) -> "Lab":
         return self
@@ -118,6 +125,8 @@ class Lab:
         gates: tuple[tuple[Gate, ...], ...] = (),
         writers: tuple[RecordWriter, ...] = (),
         marker: tuple[float, int, int] | None = None,
+        checkpoints: CheckpointPlan | None = None,
+        restored: TaskRestored | None = None,
     ) -> Task:
         """A task; ``gates`` are those of each input of its head."""
         chain = self.chain(*operators, writers=writers)
@@ -131,11 +140,86 @@ class Lab:
             writer.partition.pool.notify = self.wake
         every = [gate for own in gates for gate in own]
         info = TaskInfo("job", "vertex", 0, 1)
-        task = Task(info, chain, processor, every, writers, self.loan, self.clock, self.wake)
+        task = Task(
+            info,
+            chain,
+            processor,
+            every,
+            writers,
+            self.loan,
+            self.clock,
+            self.wake,
+            checkpoints=checkpoints,
+            restored=restored,
+        )
+        task.on_declined = lambda *told: self.declined.append(told)
         task.on_state = lambda state, error: self.states.append(
             state.value if error is None else f"{state.value}: {error}"
         )
         return task
+
+
+class Shelf:
+    """A storage of the test: keeps what tasks hand to it, and answers when the test says so."""
+
+    def __init__(self) -> None:
+        self.written: list[Shelved] = []
+
+    def plan(self, timeout_ms: int | None = None, **changes: Any) -> CheckpointPlan:
+        """``changes``: ``exactly_once``, ``enabled``."""
+        policy = BarrierPolicy(changes.pop("exactly_once", True), timeout_ms)
+        return CheckpointPlan(policy, self._start, **changes)
+
+    @property
+    def last(self) -> "Shelved":
+        return self.written[-1]
+
+    @property
+    def ids(self) -> list[int]:
+        return [one.snapshot.barrier.checkpoint for one in self.written]
+
+    def _start(self, snapshot: TaskSnapshot, done: Callable[[], None]) -> "Shelved":
+        self.written.append(Shelved(snapshot, done))
+        return self.written[-1]
+
+
+class Shelved:
+    """One snapshot; see ``Writing``."""
+
+    def __init__(self, snapshot: TaskSnapshot, done: Callable[[], None]) -> None:
+        self.snapshot = snapshot
+        self.done = done
+        self.in_flight: list[ChannelData] | None = None
+        self.align_ms = -1.0
+        self.aborted = False
+
+    @property
+    def bytes_in_flight(self) -> dict[tuple[bool, int, int], bytes]:
+        assert self.in_flight is not None, "it was not completed"
+        return {(o.is_input, o.index, o.channel): b"".join(o.parts) for o in self.in_flight}
+
+    def complete(self, in_flight: Any, align_ms: float) -> None:
+        assert self.in_flight is None and not self.aborted, "it was ended before"
+        self.in_flight, self.align_ms = list(in_flight), align_ms
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+def read_stream(data: bytes) -> list[Any]:
+    """The elements that bytes in flight stand for."""
+    deserializer, found = Deserializer(), []
+    deserializer.feed(Buffer(data))
+    while (element := deserializer.next()[1]) is not None:
+        found.append(element)
+    assert deserializer.is_between_elements
+    return found
+
+
+def options(stop: Stop = Stop.NO) -> CheckpointOptions:
+    """Of a checkpoint that begins as the clock of a lab does; a savepoint if the job stops."""
+    kind = CheckpointKind.SAVEPOINT if stop.ends else CheckpointKind.CHECKPOINT
+    return CheckpointOptions(WALL_MS, kind, stop)
 
 
 def step_until(task: Task, end: Progress, most: int = 1000) -> int:

@@ -22,8 +22,8 @@ class Waiting:
         self.up, down = lab.writer("up"), lab.writer("down")
         operator = lambda: AsyncWaitOperator(Plus(), 1000, capacity, True)  # noqa: E731
         self.task: Task = lab.task(operator, gates=((lab.gate("up"),),), writers=(down,))
-        self.task._start_calls = self._start
-        self.task._wait = self._wait
+        self.task._operator_mail._start_calls = self._start
+        self.task._operator_mail._wait = self._wait
         self.reader = lab.open_input("down")
         self.calls: Scripted
         self.waited: list[list[Any]] = []

@@ -6,11 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.base.elements import Bundle, LatencyMarker, StreamStatus, Watermark
+from headgate.base.elements import (
+    Bundle,
+    LatencyMarker,
+    PickleSerializer,
+    StreamStatus,
+    Watermark,
+)
 from headgate.base.errors import ElementBroken
 from headgate.base.events import CancelMarker, CheckpointBarrier, EndOfSuperstep
+from headgate.core.buffers.in_flight import bundle_bytes
+from headgate.core.egress.router import Forward
+from headgate.core.egress.writer import RecordWriter
+from headgate.core.ingress.gate import Gate
 from headgate.core.task.inputs import AGAIN, ENDED, NOTHING, NetworkInput, Times
-from tests.core.pair import write
+from tests.core.pair import Pair, assert_credit_law, remote, write
 from tests.core.task.kit import Lab
 
 BARRIER = CheckpointBarrier(7, 1234)
@@ -195,4 +205,171 @@ def test_closing_in_the_middle_of_a_buffer_gives_everything_back() -> None:
             writer.emit_all([1, 2, 3])
         assert source.take(1) == Bundle([1])
         source.close()
+        source.close()
+
+
+# What is on its way.
+
+
+def encoded(*bundles: Bundle) -> bytes:
+    return b"".join(bundle_bytes(bundle, PickleSerializer()) for bundle in bundles)
+
+
+def test_the_end_of_a_channel_is_told_before_anything_else_learns_of_it() -> None:
+    with Lab() as lab:
+        writers = [lab.writer(name) for name in ("p", "q")]
+        source = lab.open_input("p", "q")
+        ended: list[tuple[int, bool]] = []
+        source.on_channel_ended = lambda channel: ended.append((channel, source.ended))
+        writers[1].finish()
+        assert isinstance(source.take(9), Times)
+        assert ended == [(1, False)]
+        writers[0].finish()
+        assert source.take(9) is ENDED
+        assert ended == [(1, False), (0, False)]
+        source.close()
+
+
+def test_the_rest_of_a_bundle_is_unread_in_its_channel_only() -> None:
+    with Lab() as lab:
+        writers = [lab.writer(name) for name in ("p", "q")]
+        source = lab.open_input("p", "q")
+        writers[0].emit_all([1, 2, 3], [7, None, 9])
+        writers[1].emit_all([4])
+        assert source.take(1) == Bundle([1], [7])
+        for _ in range(2):
+            assert source.unread(0) == encoded(Bundle([2, 3], [None, 9]))
+            assert source.unread(1) == b""
+        assert source.take(9) == Bundle([2, 3], [None, 9])
+        assert source.unread(0) == b""
+        source.close()
+
+
+def test_restored_input_comes_before_what_the_gate_brings() -> None:
+    with Lab() as lab:
+        writers = [lab.writer(name) for name in ("p", "q")]
+        source = lab.open_input("p", "q")
+        whole = encoded(Bundle([1]), Bundle([2]), Bundle(["later"]))
+        begun, rest = whole[:-3], whole[-3:]
+        source.restore(1, [begun[:5], begun[5:]])
+        source.restore_strays(0, iter([Bundle(["stray"]), Bundle([])]))
+        assert source.available()
+        write(writers[1].partition, rest)
+        writers[0].emit(0)
+        for writer in writers:
+            writer.finish()
+        assert source.take(9) == Bundle(["stray"])
+        assert [source.take(9) for _ in range(2)] == [Bundle([1]), Bundle([2])]
+        rest_of_it = [one for one in take_all(source) if isinstance(one, Bundle)]
+        assert sorted(str(one.records) for one in rest_of_it) == ["['later']", "[0]"]
+        assert source.ended
+        source.close()
+
+
+def test_restored_input_that_was_not_read_belongs_to_the_next_checkpoint() -> None:
+    with Lab() as lab:
+        lab.writer("p")
+        source = lab.open_input("p")
+        parts = [encoded(Bundle([1, 2]))[:-2], encoded(Bundle([1, 2]))[-2:] + encoded(Bundle([3]))]
+        source.restore(0, parts)
+        source.restore_strays(0, [Bundle([8, 9])])
+        every = encoded(Bundle([8, 9]), Bundle([1, 2]), Bundle([3]))
+        assert source.unread(0) == every
+        assert source.take(1) == Bundle([8])
+        assert source.unread(0) == encoded(Bundle([9]), Bundle([1, 2]), Bundle([3]))
+        assert source.take(1) == Bundle([9])
+        assert source.take(1) == Bundle([1])
+        assert source.unread(0) == encoded(Bundle([2]), Bundle([3]))
+        assert source.serializer_of(0).dumps([1]) == PickleSerializer().dumps([1])
+        source.close()
+        assert not source.available() or source.gate.closed
+
+
+def test_a_gate_that_has_ended_does_not_end_the_input_while_restored_data_remain() -> None:
+    with Lab() as lab:
+        writer = lab.writer("p")
+        source = lab.open_input("p")
+        writer.finish()
+        source.restore(0, [encoded(Bundle([1]), Bundle([2]))])
+        assert [source.take(9) for _ in range(2)] == [Bundle([1]), Bundle([2])]
+        assert not source.ended
+        assert source.take(9) is ENDED
+        source.close()
+
+
+def test_restored_data_that_stay_in_the_middle_of_an_element_are_an_error_at_the_end() -> None:
+    with Lab() as lab:
+        writer = lab.writer("p")
+        source = lab.open_input("p")
+        source.restore(0, [encoded(Bundle([1]))[:-1]])
+        writer.finish()
+        with pytest.raises(ElementBroken, match="middle of an element"):
+            source.take(9)
+        source.close()
+
+
+def restored_pair(pair: Pair, left: tuple[bytes, bytes]) -> tuple[RecordWriter, NetworkInput]:
+    """A producer and its consumer elsewhere, with what an earlier run has ``left`` at each."""
+    writer = RecordWriter(pair.partition(), Forward(), timeout_ms=0)
+    writer.restore(0, [left[0]])
+    gate = pair.gate()
+    source = NetworkInput(0, gate, pair.consumer.create_deserializers(gate))
+    source.on_barrier = lambda channel, event: None
+    source.restore(0, [left[1]])
+    gate.request_partitions()
+    pair.settle()
+    return writer, source
+
+
+def gate_of(source: NetworkInput) -> Gate:
+    assert isinstance(source.gate, Gate)
+    return source.gate
+
+
+def test_a_producer_elsewhere_sends_only_barriers_beside_restored_input() -> None:
+    with Pair() as pair:
+        writer, source = restored_pair(pair, (b"", encoded(Bundle([1]), Bundle([2]))))
+        announced: list[CheckpointBarrier] = []
+        source.gate.on_announced = lambda channel, barrier: announced.append(barrier)
+        writer.emit_all(["new"])
+        pair.settle()
+        assert source.take(9) == Bundle([1]) and source.gate.queued(0) == ()
+        overtaking = CheckpointBarrier(1, 0, unaligned=True)
+        assert writer.overtake(overtaking) == {0: [encoded(Bundle(["new"]))]}
+        pair.settle()
+        assert announced == [overtaking]
+        assert_credit_law(pair.wire, remote(gate_of(source)))
+        assert take_all(source) == [Bundle([2]), AGAIN]
+        pair.settle()
+        assert_credit_law(pair.wire, remote(gate_of(source)))
+        assert take_all(source) == [Bundle(["new"])]
+        writer.close()
+        source.close()
+
+
+def test_what_is_on_its_way_does_not_grow_from_restart_to_restart() -> None:
+    """A job that fails before it has read anything, again and again."""
+    left, sizes, sent = (b"", b""), [], 0
+    for attempt in range(8):
+        with Pair() as pair:
+            writer, source = restored_pair(pair, left)
+            while writer.available():
+                writer.emit(sent)
+                sent += 1
+                pair.settle()
+            (overtaken,) = writer.overtake(CheckpointBarrier(attempt, 0, unaligned=True)).values()
+            queued = b"".join(bytes(one.view) for one in source.gate.queued(0))
+            left = b"".join(overtaken), source.unread(0) + queued
+            sizes.append(sum(map(len, left)))
+            writer.close()
+            source.close()
+    assert sizes[0] > 0 and sizes == sizes[:1] * 8
+    with Pair() as pair:
+        writer, source = restored_pair(pair, left)
+        got: list[Any] = []
+        while len(got) < sent:
+            got += [record for bundle in take_all(source) for record in bundle.records]
+            pair.settle()
+        assert got == list(range(sent)) and writer.available()
+        writer.close()
         source.close()

@@ -16,7 +16,12 @@ from headgate.core.chain.spec import OperatorSpec
 from headgate.core.chain.watermarks import OWN_TIME, Alignment, TimePlan
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.task.pace import FIRST_RECORDS
-from headgate.core.task.processors import Flow, InputProcessor, SourceProcessor
+from headgate.core.task.processors import (
+    FinishedProcessor,
+    Flow,
+    InputProcessor,
+    SourceProcessor,
+)
 from tests.core.chain.test_source_operator import Script
 from tests.core.chain.time_kit import bounded
 from tests.core.task.kit import WALL_MS, Lab
@@ -268,3 +273,74 @@ def test_a_failing_source_ends_the_step_outside() -> None:
             processor.process()
         lab.loan.regain()
         chain.close()
+
+
+# Held, stopped, finished before.
+
+
+def test_what_is_read_at_the_moment_of_holding_is_kept_for_later() -> None:
+    with Lab() as lab:
+        bench = Bench(lab, inputs=1)
+        bench.inputs[0].on_channel_ended = lambda channel: bench.processor.hold()
+        bench.writers[0].finish()
+        assert bench.drain() is Flow.NOTHING
+        assert bench.got() == []
+        bench.processor.go_on()
+        assert bench.processor.available()
+        assert bench.drain() is Flow.ENDED
+        assert bench.got() == ["end of 0"]
+        bench.processor.close()
+
+
+def test_a_stopped_head_learns_of_no_end_and_of_no_time_that_follows_from_it() -> None:
+    with Lab() as lab:
+        head = Head(lab)
+        first, second, third = (lab.writer(name) for name in "abc")
+        inputs = [lab.open_input("a", "b"), lab.open_input("c", number=1)]
+        processor = InputProcessor(lab.chain(lambda: head), inputs, lab.loan, lab.clock)
+        first.emit_element(Watermark(5))
+        third.emit_element(Watermark(9))
+        for _ in range(4):
+            processor.process()
+        assert head.got == []
+        assert processor.open_inputs == [0, 1]
+        processor.stop()
+        second.finish()  # event time of its input would be 5 now
+        processor.process()
+        third.finish()
+        processor.process()
+        assert processor.open_inputs == [0]
+        first.finish()
+        while (flow := processor.process()) is Flow.MORE:
+            pass
+        assert flow is Flow.ENDED
+        assert head.got == []
+        processor.close()
+
+
+def test_who_had_finished_reads_to_the_ends_and_drops_all() -> None:
+    with Lab() as lab:
+        bench = Bench(lab)
+        finished = FinishedProcessor(bench.processor)
+        finished.start()
+        assert finished.process() is Flow.NOTHING
+        assert not finished.available()
+        bench.writers[0].emit_element(Watermark(5))
+        bench.writers[0].finish()
+        assert finished.available()
+        assert finished.process() is Flow.MORE
+        assert finished.process() is Flow.MORE
+        assert finished.process() is Flow.NOTHING
+        bench.writers[1].finish()
+        assert finished.process() is Flow.ENDED
+        assert bench.got() == []
+        finished.close()
+
+
+def test_a_source_that_had_finished_has_nothing_to_read() -> None:
+    with Lab() as lab:
+        chain = lab.chain(lambda: SourceOperator(Script(), ([[1]],)))
+        finished = FinishedProcessor(SourceProcessor(chain, lab.loan, lab.clock, lab.wake))
+        assert not finished.available()
+        assert finished.process() is Flow.ENDED
+        finished.close()

@@ -5,6 +5,7 @@ import pytest
 from headgate.base.settings import FlowControl
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.ingress.channel import UnknownChannel
+from headgate.core.task.operator_mail import OperatorMail
 from headgate.core.task.task import Task
 from headgate.sim.jobs.scenario import draw_job
 from headgate.sim.jobs.seats import Seat
@@ -52,7 +53,7 @@ def test_seeds_reach_every_corner() -> None:
 def test_seeds_reach_what_is_rare_in_a_real_run(monkeypatch: Patch) -> None:
     """Back pressure, waits within a step, records by reference, late places, timers, slow code."""
     seen = dict.fromkeys(
-        ("wait", "spend", "_hand_over", "_write_bundle", "_mail_later", "waiting_for_buffer"), 0
+        ("wait", "spend", "_hand_over", "_write_bundle", "later", "waiting_for_buffer"), 0
     )
     unplaced = 0
 
@@ -75,7 +76,7 @@ def test_seeds_reach_what_is_rare_in_a_real_run(monkeypatch: Patch) -> None:
     monkeypatch.setattr(UnknownChannel, "request", request)
     for owner, name in (
         *((Seat, "wait"), (Seat, "spend"), (RecordWriter, "_hand_over")),
-        *((RecordWriter, "_write_bundle"), (Task, "_mail_later"), (Task, "waiting_for_buffer")),
+        *((RecordWriter, "_write_bundle"), (OperatorMail, "later"), (Task, "waiting_for_buffer")),
     ):
         count(owner, name)
     for seed in range(SEEDS):

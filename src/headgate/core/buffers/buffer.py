@@ -47,6 +47,8 @@ class Buffer(msgspec.Struct, eq=False):
     compressed: bool = False
     bundle: Bundle | None = None
     """Records handed over within the process instead of bytes; the lease bounds their number."""
+    weight: int = 0
+    """About the bytes that those records would be."""
 
     @property
     def size(self) -> int:
@@ -65,19 +67,25 @@ class BufferBuilder(msgspec.Struct, eq=False):
     lease: Lease
     committed: int = 0
     finished: bool = False
+    capacity: int = 0
+    """As far as it may be filled; 0: as far as the segment goes."""
+
+    def __post_init__(self) -> None:
+        longest = len(self.lease.segment.memory)
+        self.capacity = min(self.capacity or longest, longest)
 
     @property
     def memory(self) -> memoryview:
         return self.lease.segment.memory
 
-    @property
-    def capacity(self) -> int:
-        return len(self.lease.segment.memory)
+    def trim(self, size: int) -> None:
+        """It shall hold at most so much, or what it holds already; it never grows again."""
+        self.capacity = max(self.committed, min(self.capacity, size))
 
     def append(self, data: memoryview) -> int:
         """Copy as much of ``data`` as fits, make it readable, say how much that was."""
         memory, start = self.lease.segment.memory, self.committed
-        count = min(len(data), len(memory) - start)
+        count = min(len(data), self.capacity - start)
         self.committed = end = start + count
         memory[start:end] = data if count == len(data) else data[:count]
         return count
@@ -87,7 +95,7 @@ class BufferBuilder(msgspec.Struct, eq=False):
         memory, start = self.lease.segment.memory, self.committed
         middle = start + len(prefix)
         end = middle + len(body)
-        if end >= len(memory):
+        if end >= self.capacity:
             return False
         memory[start:middle] = prefix
         memory[middle:end] = body
@@ -101,7 +109,7 @@ class BufferBuilder(msgspec.Struct, eq=False):
 
     @property
     def is_full(self) -> bool:
-        return self.committed == len(self.lease.segment.memory)
+        return self.committed == self.capacity
 
     def consumer(self) -> "BufferConsumer":
         """A reader of what is written from here on; every channel gets its own."""

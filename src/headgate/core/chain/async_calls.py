@@ -99,6 +99,9 @@ class AsyncCalls(Protocol):
     def take(self) -> list[Slot]:
         """Slots whose calls have ended since the last time."""
 
+    def run(self, action: Callable[[], Record]) -> Record:
+        """Call this between the calls, where the function lives; answers as it does."""
+
     def close(self) -> None:
         """End what still runs, and the function; raises what its end has raised. Idempotent."""
 
@@ -134,6 +137,9 @@ class ImmediateCalls:
     def take(self) -> list[Slot]:
         done, self._done = self._done, []
         return done
+
+    def run(self, action: Callable[[], Record]) -> Record:
+        return action()
 
     def close(self) -> None:
         if self._open:

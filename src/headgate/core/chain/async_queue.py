@@ -3,7 +3,8 @@
 A record takes a *slot*, which leaves with its results. Watermarks and statuses are *notes* between
 the records. Law: no record overtakes a note, no note a record; between two notes the ordered queue
 keeps the order of the records, the unordered one that of the results. At most ``capacity`` slots
-are held; notes with no record between them become one of each kind, so they are bounded too.
+are held; notes with no record between them become one of each kind, so they are bounded too. What
+is held at a checkpoint is given out in order, and a new queue that admits it goes on as this one.
 """
 
 from collections import deque
@@ -14,6 +15,9 @@ from typing import Protocol, TypeAlias
 from headgate.base.elements import Bundle, Record, StreamStatus, Watermark
 
 Note: TypeAlias = Watermark | StreamStatus
+
+Held: TypeAlias = tuple[list[Record], list[int | None], list[Note]]
+"""Records that have not left, their timestamps, and the notes behind them."""
 
 
 class Slot:
@@ -50,6 +54,9 @@ class AsyncQueue(Protocol):
 
     def release(self) -> list[Bundle | Note]:
         """What may go on now, in this order; it is held no longer."""
+
+    def held(self) -> list[Held]:
+        """Everything that has not left, in order."""
 
 
 class OrderedQueue:
@@ -99,13 +106,27 @@ class OrderedQueue:
         _bundle(done, found)
         return found
 
+    def held(self) -> list[Held]:
+        """See ``AsyncQueue``."""
+        found: list[Held] = []
+        slots: list[Slot] = []
+        for one in self._line:
+            if isinstance(one, list):
+                found.append(_held(slots, one))
+                slots = []
+            else:
+                slots.append(one)
+        return [*found, _held(slots, [])] if slots else found
+
 
 class _Part:
     """Records between two notes, and the notes behind them."""
 
-    __slots__ = ("done", "notes", "waiting")
+    __slots__ = ("admitted", "done", "notes", "waiting")
 
     def __init__(self) -> None:
+        self.admitted: list[Slot] = []
+        """All whose results are not here, in order; some of those whose results are."""
         self.waiting = 0
         self.done: list[Slot] = []
         self.notes: list[Note] = []
@@ -130,6 +151,9 @@ class UnorderedQueue:
             for record, time in zip(records, timestamps or repeat(None))  # noqa: B905 - repeat has no end
         ]
         part.waiting += len(slots)
+        if len(part.admitted) > 2 * self.capacity:  # now and then, not for each that has ended
+            part.admitted = [slot for slot in part.admitted if slot.part is not None]
+        part.admitted += slots
         self.size += len(slots)
         assert self.size <= self.capacity, f"{self.size} slots, {self.capacity} allowed"
         return slots
@@ -161,6 +185,19 @@ class UnorderedQueue:
             parts.popleft()
             if not parts:
                 parts.append(_Part())
+
+    def held(self) -> list[Held]:
+        """See ``AsyncQueue``; those that are done and have not left come first in their part."""
+        found: list[Held] = []
+        for part in self._parts:
+            slots = [*part.done, *[slot for slot in part.admitted if slot.part is not None]]
+            if slots or part.notes:
+                found.append(_held(slots, part.notes))
+        return found
+
+
+def _held(slots: list[Slot], notes: list[Note]) -> Held:
+    return [slot.record for slot in slots], [slot.timestamp for slot in slots], list(notes)
 
 
 def _replace(notes: list[Note], note: Note) -> None:

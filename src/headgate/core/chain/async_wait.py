@@ -2,10 +2,15 @@
 
 It admits records up to its capacity, waits in the middle of a bundle when there is no room, and
 sends on what its queue lets go. Law: what is held is at most ``capacity`` records, and nothing is
-left when the input has ended. Timestamps stay with their records.
+left when the input has ended. Timestamps stay with their records. Records of an earlier run whose
+results had not left are called again, before all that is new.
 """
 
-from headgate.base.elements import Bundle, StreamStatus, Watermark
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from headgate.base.elements import Bundle, Record, StreamStatus, Watermark
 from headgate.base.errors import UserFunctionFailed
 from headgate.core.chain.async_calls import (
     AsyncCalls,
@@ -14,14 +19,21 @@ from headgate.core.chain.async_calls import (
     Retry,
     RetryStrategy,
 )
-from headgate.core.chain.async_queue import AsyncQueue, OrderedQueue, UnorderedQueue
+from headgate.core.chain.async_queue import AsyncQueue, Note, OrderedQueue, UnorderedQueue
+from headgate.core.chain.async_state import Waiting, read_calls, write_calls
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.operator import Operator
+from headgate.core.chain.guest import Guest
 from headgate.core.chain.operators import PIECE
+from headgate.core.chain.plain_state import left_by
 from headgate.core.chain.runtime import RuntimeContext
+from headgate.core.chain.snapshots import Moment
+from headgate.core.chain.stateful import StatefulOperator
+
+CALLS: Final = "calls"
+"""The name of the part of the state that holds the records on their way."""
 
 
-class AsyncWaitOperator(Operator):
+class AsyncWaitOperator(StatefulOperator):
     """``async_invoke(value)`` for each record; what it answers is sent on when it is there."""
 
     def __init__(
@@ -33,13 +45,18 @@ class AsyncWaitOperator(Operator):
         retry: RetryStrategy | None = None,
     ) -> None:
         self._function = function
+        self._guest = _AsyncGuest(function, self)
         self._timeout_ms = timeout_ms
         self._retry = retry
         self._queue: AsyncQueue = OrderedQueue(capacity) if ordered else UnorderedQueue(capacity)
         self._calls: AsyncCalls | None = None
+        self._waiting: Waiting = deque()
+        """Of an earlier run, and not begun here for want of room; notes behind them too."""
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
+        left, task = left_by(context.restored, CALLS), context.task
+        self._waiting = read_calls(left, task.subtask, task.parallelism) if left else deque()
         work = AsyncWork(
             self._function,
             self._begin,
@@ -49,11 +66,14 @@ class AsyncWaitOperator(Operator):
             copies=not self.reuses_objects,
         )
         self._calls = context.async_calls(work, self._completed)
+        self._go_on(self._calls)
 
     def process(self, bundle: Bundle, number: int) -> None:
         records, times = bundle.records, bundle.timestamps
         calls, queue = self._calls, self._queue
         assert calls is not None
+        while self._waiting:
+            self._await_some(calls)
         start, count = 0, len(records)
         while start < count:
             room = queue.capacity - queue.size
@@ -66,17 +86,27 @@ class AsyncWaitOperator(Operator):
         self._collect(calls)
 
     def watermark_advanced(self, watermark: Watermark) -> None:
-        self._queue.noted(watermark)
-        self._send()
+        self._noted(watermark)
 
     def status_changed(self, status: StreamStatus) -> None:
-        self._queue.noted(status)
-        self._send()
+        self._noted(status)
 
     def finish(self) -> None:
         assert self._calls is not None
-        while self._queue.size:
+        while self._queue.size or self._waiting:
             self._await_some(self._calls)
+
+    def guests(self) -> Iterable[Guest]:
+        return (self._guest,)
+
+    def waiting(self) -> Mapping[str, bytes]:
+        held = self._queue.held()
+        return {CALLS: write_calls(held, self._waiting)} if held or self._waiting else {}
+
+    def run(self, action: Callable[[], Record]) -> Record:
+        """Call something of the user's function where it lives."""
+        assert self._calls is not None
+        return self._calls.run(action)
 
     def close(self) -> None:
         calls, self._calls = self._calls, None
@@ -84,8 +114,10 @@ class AsyncWaitOperator(Operator):
             calls.close()
 
     def _begin(self) -> object:
+        runtime = _AsyncContext(self.context)
+        self._guest.initialize(self.context, runtime)
         begin = getattr(self._function, "open", None)
-        return None if begin is None else begin(_AsyncContext(self.context))
+        return None if begin is None else begin(runtime)
 
     def _end(self) -> object:
         end = getattr(self._function, "close", None)
@@ -111,6 +143,31 @@ class AsyncWaitOperator(Operator):
         if done:
             self._queue.completed(done)
             self._send()
+            if self._waiting:
+                self._go_on(calls)
+                self._send()
+
+    def _noted(self, note: Note) -> None:
+        if self._waiting:
+            if type(self._waiting[-1]) is type(note):  # the later one says all
+                self._waiting.pop()
+            self._waiting.append(note)
+        else:
+            self._queue.noted(note)
+            self._send()
+
+    def _go_on(self, calls: AsyncCalls) -> None:
+        """Begin what waits from before, as far as there is room; its results come by mail."""
+        waiting, queue = self._waiting, self._queue
+        while waiting:
+            first = waiting[0]
+            if not isinstance(first, tuple):
+                queue.noted(first)
+            elif queue.size < queue.capacity:
+                calls.submit(queue.admit([first[0]], [first[1]]))
+            else:
+                return
+            waiting.popleft()
 
     def _send(self) -> None:
         output = self.output
@@ -124,6 +181,31 @@ class AsyncWaitOperator(Operator):
                 for start in range(0, len(records), PIECE):
                     end = start + PIECE
                     output.collect(Bundle(records[start:end], times and times[start:end]))
+
+
+class _AsyncGuest(Guest):
+    """A function that lives in another thread: what a checkpoint needs of it is asked for there."""
+
+    def __init__(self, function: AsyncGuest, operator: AsyncWaitOperator) -> None:
+        super().__init__(function, "async_invoke")
+        self._operator = operator
+
+    def left(self, moment: Moment) -> bytes | None:
+        if self.states.is_empty and not hasattr(self.function, "snapshot_state"):
+            return None
+        take = super().left
+        found: bytes | None = self._operator.run(lambda: take(moment))
+        return found
+
+    def checkpoint_completed(self, checkpoint: int) -> None:
+        if hasattr(self.function, "notify_checkpoint_complete"):
+            tell = super().checkpoint_completed
+            self._operator.run(lambda: tell(checkpoint))
+
+    def checkpoint_aborted(self, checkpoint: int) -> None:
+        if hasattr(self.function, "notify_checkpoint_aborted"):
+            tell = super().checkpoint_aborted
+            self._operator.run(lambda: tell(checkpoint))
 
 
 class _AsyncContext(RuntimeContext):

@@ -10,7 +10,6 @@ from itertools import repeat
 from typing import Final
 
 from headgate.base.elements import (
-    MAX_WATERMARK_MS,
     MIN_WATERMARK_MS,
     Bundle,
     Key,
@@ -89,6 +88,9 @@ class KeyedNormalContext(NormalContext):
         self.domain = TimeDomain.EVENT_TIME
         self._room = room
 
+    def current_watermark(self) -> int:
+        return self._room.timers.watermark_ms
+
     def get_current_key(self) -> Key:
         """The key of the record or the timer."""
         return self._room.cursor.plain_key
@@ -110,6 +112,9 @@ class KeyedBroadcastContext(BroadcastContext):
     ) -> None:
         super().__init__(operator, states)
         self._room = room
+
+    def current_watermark(self) -> int:
+        return self._room.timers.watermark_ms
 
     def apply_to_keyed_state(
         self, state_descriptor: StateDescriptor, function: Callable[[Key, State], object]
@@ -175,26 +180,22 @@ class BroadcastProcessOperator(TwoInputOperator):
 class KeyedBroadcastProcessOperator(BroadcastProcessOperator):
     """The same with keys, state and timers on the normal side."""
 
+    has_timers = True
+
     def __init__(self, function: object, key_of: Callable[[Record], Key]) -> None:
         super().__init__(function, (key_of, None))
 
     def watermark_advanced(self, watermark: Watermark) -> None:
         assert self._room is not None
-        self._on_timer.watermark_ms = watermark.timestamp_ms
         self._room.timers.watermark_advanced(watermark.timestamp_ms)
         self._sorter.flush()
         super().watermark_advanced(watermark)
 
-    def key_ended(self) -> None:
-        self._on_timer.watermark_ms = MAX_WATERMARK_MS
-        super().key_ended()
-        self._on_timer.watermark_ms = MIN_WATERMARK_MS
-
     def _make_contexts(self, context: OperatorContext) -> tuple[SideContext, SideContext]:
         room = self._room
         assert room is not None
-        self._on_timer = KeyedNormalContext(context, self._states, room)
-        self._timer_call = TimerCall(self._guest.function, self._on_timer, self._sorter)
+        on_timer = KeyedNormalContext(context, self._states, room)
+        self._timer_call = TimerCall(self._guest.function, on_timer, self._sorter)
         return (
             KeyedNormalContext(context, self._states, room),
             KeyedBroadcastContext(context, self._states, room),

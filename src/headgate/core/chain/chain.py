@@ -2,7 +2,7 @@
 
 Built from its tail: first the output an operator writes to, then the operator. Law: operators are
 opened from the tail to the head (nobody sends to a closed one), finished from the head to the tail,
-and each is closed exactly once, whatever happened before.
+and each is closed exactly once, whatever happened before. Snapshots are taken of all or of none.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,6 +23,7 @@ from headgate.core.chain.outputs import (
     tell_whose,
     with_name,
 )
+from headgate.core.chain.snapshots import Moment, OperatorSnapshot
 from headgate.core.chain.source_operator import Polled, SourceOperator
 from headgate.core.chain.spec import ChainSpec, OperatorSpec, ToNetwork, ToOperator
 from headgate.core.chain.typed import typed
@@ -44,7 +45,7 @@ class Chain:
 
     def __init__(self, spec: ChainSpec, writers: Sequence[RecordWriter], loan: Loan) -> None:
         self._spec = spec
-        self._writers = writers
+        self.writers = writers
         self._loan = loan
         self._inputs: dict[int, ChainedOutput] = {}
         self._counts: dict[int, CountingOutput] = {}
@@ -56,10 +57,16 @@ class Chain:
         self._name = spec.operators[0].name
         self._closed = False
 
-    def open(self, context_of: Callable[[OperatorSpec], OperatorContext]) -> None:
-        """Open all operators, the tail first."""
+    def open(
+        self,
+        context_of: Callable[[OperatorSpec], OperatorContext],
+        opens: Callable[[OperatorSpec], bool] = lambda spec: True,
+    ) -> None:
+        """Open the operators, the tail first; ``opens`` may leave some out."""
         for index in sorted(self._operators, reverse=True):
             spec, operator = self._spec.operators[index], self._operators[index]
+            if not opens(spec):
+                continue
             context = context_of(spec)
             with_name(spec.name, lambda: operator.open(context), "in open()")  # noqa: B023
 
@@ -110,6 +117,50 @@ class Chain:
                 with_name(spec.name, lambda: operator.end_input(0), "at the end of its input")  # noqa: B023
             with_name(spec.name, operator.finish, "at the end of its input")
 
+    # Checkpoints.
+
+    @property
+    def specs(self) -> list[OperatorSpec]:
+        """Of all operators, head first."""
+        return [self._spec.operators[index] for index in sorted(self._operators)]
+
+    def before_barrier(self, moment: Moment) -> None:
+        """A snapshot is about to be taken: every operator, head first, sends what it must."""
+        self._each(lambda operator: operator.before_barrier(moment), "before a checkpoint")
+
+    def snapshot(self, moment: Moment) -> list[OperatorSnapshot]:
+        """What every operator has, head first; if one fails, those of the others are closed."""
+        taken: list[OperatorSnapshot] = []
+        try:
+            self._each(
+                lambda operator: taken.append(operator.snapshot(moment)),
+                "to take a snapshot of its state",
+            )
+        except BaseException:
+            for one in taken:
+                one.close()
+            raise
+        return taken
+
+    def completed(self, checkpoint: int) -> None:
+        """A checkpoint is stored for good."""
+        self._each(
+            lambda operator: operator.checkpoint_completed(checkpoint),
+            f"after checkpoint {checkpoint} was complete",
+        )
+
+    def aborted(self, checkpoint: int) -> None:
+        """A checkpoint came to nothing."""
+        self._each(
+            lambda operator: operator.checkpoint_aborted(checkpoint),
+            f"after checkpoint {checkpoint} was given up",
+        )
+
+    @property
+    def awaits_checkpoint(self) -> bool:
+        """Whether an operator that has finished needs one more before it is closed."""
+        return any(operator.awaits_checkpoint for operator in self._operators.values())
+
     def seal(self) -> None:
         """Hand what waits to the writers (inside the baton)."""
         for output in self.network_outputs:
@@ -143,6 +194,11 @@ class Chain:
             for index in sorted(self._operators)
         ]
 
+    def _each(self, action: Callable[[Operator], None], doing: str) -> None:
+        for index in sorted(self._operators):
+            operator = self._operators[index]
+            with_name(self._spec.operators[index].name, lambda: action(operator), doing)  # noqa: B023
+
     def _build(self, index: int) -> Operator:
         spec = self._spec.operators[index]
         outputs = [(self._output_to(spec, to), to.selected) for to in spec.outputs]
@@ -171,7 +227,7 @@ class Chain:
             output = make(self._build(to.operator), name, to.input, to.tag)
             self._inputs[to.operator] = output
             return output
-        writer = self._writers[to.partition]
+        writer = self.writers[to.partition]
         writer.hands_over = alone
         network = NetworkOutput(writer, spec.name, self._loan, to.tag)
         self.network_outputs.append(network)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from headgate.base.spilling import SpillRoom
 from headgate.core.chain.async_calls import ImmediateCalls, StartCalls
 from headgate.core.chain.metrics import MetricGroup
+from headgate.core.chain.snapshots import OperatorRestored
 from headgate.core.state.backend import Backends, KeyedBackend
 from headgate.core.state.key_groups import groups_of
 from headgate.core.state.memory import MemoryBackends
@@ -22,6 +23,8 @@ class TaskInfo:
     max_parallelism: int = 128
     attempt: int = 0
     parameters: Mapping[str, str] = field(default_factory=dict)
+    job_id: str = ""
+    """The same over all runs of the job; empty: it is not known."""
 
     @property
     def name(self) -> str:
@@ -59,8 +62,22 @@ class OperatorContext:
     spills: SpillRoom | None = None
     """Where a batch operator puts what is too much for memory; None: it stays in memory."""
 
+    restored: OperatorRestored | None = None
+    """What an earlier run has left of the operator; None: it begins from nothing."""
+    checkpoints: bool = False
+    """Whether checkpoints are taken by the clock: sinks then commit with them, not at the end."""
+
     def keyed_backend(self) -> KeyedBackend:
-        """A new backend for the keyed state of the operator; whoever asks closes it."""
+        """A backend with what was restored of the operator; whoever asks closes it. Ask once."""
         task = self.task
         groups = groups_of(task.subtask, task.parallelism, task.max_parallelism)
-        return self.backends.keyed(self.uid or self.operator, groups, task.max_parallelism)
+        backend = self.backends.keyed(self.uid or self.operator, groups, task.max_parallelism)
+        if self.restored is not None:
+            try:
+                if self.restored.databases:
+                    backend.restore_files(self.restored.databases)
+                backend.restore(self.restored.keyed())
+            except BaseException:
+                backend.close()
+                raise
+        return backend

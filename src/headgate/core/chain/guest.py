@@ -2,7 +2,8 @@
 
 A function may be a plain callable or an object with a method (``map``, ``filter`` …) and perhaps
 ``open(runtime_context)`` and ``close()``, and ``initialize_state(context)`` before them. Law:
-``close`` is called once if ``open`` was begun.
+``close`` is called once if ``open`` was begun. What ``initialize_state`` finds is what the same
+function of an earlier run had when the checkpoint was taken.
 """
 
 from collections.abc import Callable
@@ -14,17 +15,23 @@ from headgate.core.chain.checkpointed import (
     FunctionSnapshotContext,
 )
 from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.plain_state import left_by
 from headgate.core.chain.runtime import RuntimeContext
+from headgate.core.chain.snapshots import Moment
 from headgate.core.state.opening import StateOpener
 from headgate.core.state.operator_state import OperatorStateStore
 
 
 class Guest:
-    """Wraps one user object; ``call`` is the bound method to use per record."""
+    """Wraps one user object; ``call`` is the bound method to use per record.
 
-    def __init__(self, function: object, method: str) -> None:
+    ``name`` tells its state from that of other functions of the same operator.
+    """
+
+    def __init__(self, function: object, method: str, name: str = "function") -> None:
         self.function = function
         self.method = method
+        self.name = name
         self.states = OperatorStateStore()
         """State of the function without keys; empty unless it asks in ``initialize_state``."""
         self._opened = False
@@ -50,12 +57,24 @@ class Guest:
         """``opener``: what gives out keyed state, on a keyed stream."""
         self._opened = True
         runtime = RuntimeContext(context, opener)
-        initialize = getattr(self.function, "initialize_state", None)
-        if initialize is not None:
-            initialize(FunctionInitializationContext(self.states, runtime))
+        self.initialize(context, runtime)
         begin = getattr(self.function, "open", None)
         if begin is not None:
             begin(runtime)
+
+    def initialize(self, context: OperatorContext, runtime: RuntimeContext) -> None:
+        """Give back what an earlier run has left, and let the function ask for it."""
+        left, task = left_by(context.restored, self.name), context.task
+        self.states.restore(left, task.subtask, task.parallelism)
+        initialize = getattr(self.function, "initialize_state", None)
+        if initialize is not None:
+            is_restored = context.restored is not None
+            initialize(FunctionInitializationContext(self.states, runtime, is_restored))
+
+    def left(self, moment: Moment) -> bytes | None:
+        """What the function leaves at a checkpoint; None: it has no state of its own."""
+        data = self.snapshot_state(moment.checkpoint, moment.timestamp_ms)
+        return None if self.states.is_empty else data
 
     def snapshot_state(self, checkpoint_id: int, timestamp_ms: int) -> bytes:
         """The state without keys, after the function has brought it up to date."""
@@ -63,6 +82,18 @@ class Guest:
         if prepare is not None:
             prepare(FunctionSnapshotContext(checkpoint_id, timestamp_ms))
         return self.states.snapshot()
+
+    def checkpoint_completed(self, checkpoint: int) -> None:
+        """Tell a function that listens."""
+        tell = getattr(self.function, "notify_checkpoint_complete", None)
+        if tell is not None:
+            tell(checkpoint)
+
+    def checkpoint_aborted(self, checkpoint: int) -> None:
+        """Tell a function that listens."""
+        tell = getattr(self.function, "notify_checkpoint_aborted", None)
+        if tell is not None:
+            tell(checkpoint)
 
     def close(self) -> None:
         if self._opened:

@@ -15,8 +15,8 @@ from headgate.core.chain.guest import Guest
 from headgate.core.chain.key_selection import KeySelection
 from headgate.core.chain.keyed_room import KeyedRoom
 from headgate.core.chain.late_records import LateRecords
-from headgate.core.chain.operator import Operator
 from headgate.core.chain.operators import iterable
+from headgate.core.chain.stateful import StatefulOperator
 from headgate.core.chain.tags import Sorter
 from headgate.core.chain.timer_service import TimeDomain
 from headgate.core.state.backend import StateSpec
@@ -58,7 +58,7 @@ class JoinContext:
         return self.timestamp()
 
 
-class IntervalJoinOperator(Operator):
+class IntervalJoinOperator(StatefulOperator):
     """Keeps the records of each side by time, and forgets them by timers.
 
     The times that are kept of a key stand in memory too, in order, as its timers do: so a record
@@ -128,6 +128,9 @@ class IntervalJoinOperator(Operator):
         self._room.key_ended()
         for times in self._times:
             times.clear()
+
+    def guests(self) -> Iterable[Guest]:
+        return (self._guest,)
 
     def close(self) -> None:
         try:

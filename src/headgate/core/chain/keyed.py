@@ -6,7 +6,7 @@ was sent never changes afterwards, also if the user's function changes its first
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, Literal
 
 from headgate.base.elements import Bundle, Key, Record
@@ -14,9 +14,9 @@ from headgate.base.values import are_immutable
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.guest import Guest
 from headgate.core.chain.keyed_room import KeyedRoom
-from headgate.core.chain.operator import Operator
 from headgate.core.chain.operators import PIECE
 from headgate.core.chain.owning import PROOFS, less_unproven, own, own_all
+from headgate.core.chain.stateful import StatefulOperator
 from headgate.core.state.backend import StateSpec
 from headgate.core.state.cursor import PLAIN, Cursor, seen
 from headgate.core.state.freezing import freeze
@@ -31,7 +31,7 @@ SAMPLE: Final = 7
 _RESULTS: Final = StateSpec("reduced so far", "value")
 
 
-class ReduceOperator(Operator):
+class ReduceOperator(StatefulOperator):
     """Folds the records of a key into one, from left to right.
 
     The results live in the state backend: in its own dictionary if it lends one and the function
@@ -71,6 +71,9 @@ class ReduceOperator(Operator):
 
     def finish(self) -> None:
         self._send_finals()
+
+    def guests(self) -> Iterable[Guest]:
+        return (self._guest,)
 
     def close(self) -> None:
         try:

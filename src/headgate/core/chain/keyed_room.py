@@ -1,10 +1,24 @@
-"""What every operator on a keyed stream has beside its function: state, cursor and timers."""
+"""What every operator on a keyed stream has beside its function: state, cursor and timers.
 
+Law: a restored room goes on where the old ones stood, in event time too. Windows that had fired and
+are gone would come back to life with a late record otherwise. Of several old tasks the one that was
+furthest behind counts.
+"""
+
+import struct
 from collections.abc import Callable
+from typing import Final
 
+from headgate.base.elements import MAX_WATERMARK_MS
 from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.plain_state import left_by
 from headgate.core.chain.timer_service import Fire, TimeDomain, TimerService
 from headgate.core.state.opening import StateOpener
+
+EVENT_TIME: Final = "event time"
+"""The name of a room's part of the state without keys."""
+
+_TIME: Final = struct.Struct("<q")
 
 
 class KeyedRoom:
@@ -12,7 +26,7 @@ class KeyedRoom:
 
     The operator sets ``cursor.key`` for each record, calls ``timers.watermark_advanced`` for each
     watermark before it hands it on, and is called back by ``fire`` for each timer, and by ``fired``
-    when those of processing time that were due have fired.
+    when those of processing time that were due have fired. Without ``fire`` it has no timers.
     """
 
     def __init__(
@@ -21,11 +35,23 @@ class KeyedRoom:
         fire: Fire | None = None,
         fired: Callable[[], None] = lambda: None,
     ) -> None:
+        watermark_ms = _time_left(context)  # first: if it fails there is nothing to close
         self.backend = context.keyed_backend()
         self.cursor = self.backend.cursor
         self.opener = StateOpener(self.backend, context.now_ms)
         self.timers = TimerService(self.backend, context, fire or _no_timers, fired)
-        self.timers.restored()
+        self._is_timed = fire is not None
+        self.timers.restored(watermark_ms)
+
+    def left(self) -> dict[str, bytes]:
+        """What the room has beside keyed state: how far event time is.
+
+        Not after its end: a job that goes on behind it begins anew.
+        """
+        watermark_ms = self.timers.watermark_ms
+        if not self._is_timed or watermark_ms == MAX_WATERMARK_MS:
+            return {}
+        return {EVENT_TIME: _TIME.pack(watermark_ms)}
 
     def key_ended(self) -> None:
         """Batch: the timers of the key at hand fire, and it is forgotten; time begins anew."""
@@ -36,6 +62,12 @@ class KeyedRoom:
         """Give back the state. Idempotent."""
         self.timers.close()
         self.backend.close()
+
+
+def _time_left(context: OperatorContext) -> int | None:
+    left = left_by(context.restored, EVENT_TIME)
+    times: list[int] = [_TIME.unpack(one)[0] for one in left if one is not None]
+    return min(times, default=None)
 
 
 def _no_timers(time_ms: int, domain: TimeDomain) -> None:

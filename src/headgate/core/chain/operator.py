@@ -10,6 +10,7 @@ from collections.abc import Collection
 from headgate.base.elements import Bundle, LatencyMarker, StreamStatus, Watermark
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.output import Output
+from headgate.core.chain.snapshots import Moment, OperatorSnapshot
 
 
 class Operator:
@@ -65,6 +66,33 @@ class Operator:
 
     def finish(self) -> None:
         """All inputs have ended: send what was kept back."""
+
+    # Checkpoints. What was left by an earlier run stands in ``context.restored`` at ``open``.
+
+    def before_barrier(self, moment: Moment) -> None:
+        """A checkpoint is about to be taken; what is sent now goes before its barrier.
+
+        Head first. With unaligned barriers too, which overtake what is sent here.
+        """
+
+    def snapshot(self, moment: Moment) -> OperatorSnapshot:
+        """What the operator has now; after ``before_barrier`` of all operators of the chain."""
+        return OperatorSnapshot()
+
+    def checkpoint_completed(self, checkpoint: int) -> None:
+        """It is stored for good, and with it what was prepared for it and for earlier ones.
+
+        Not told of savepoints with which the job does not end. May come late or never; then the
+        next one counts, or the next run gets in ``restored`` what was prepared.
+        """
+
+    def checkpoint_aborted(self, checkpoint: int) -> None:
+        """It came to nothing; what was prepared for it belongs to the next one."""
+
+    @property
+    def awaits_checkpoint(self) -> bool:
+        """After ``finish``: whether it must not be closed before one more is complete."""
+        return False
 
     def close(self) -> None:
         """Give back everything; idempotent."""

@@ -12,15 +12,15 @@ from headgate.base.elements import Bundle, Record
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.fanout import select
 from headgate.core.chain.guest import Guest
-from headgate.core.chain.operator import Operator
 from headgate.core.chain.owning import Emission, own, own_all
+from headgate.core.chain.stateful import StatefulOperator
 from headgate.core.state.opening import StateOpener
 
 PIECE: Final = 4096
 """A function that makes many records out of one sends them on in pieces of this many."""
 
 
-class FunctionOperator(Operator):
+class FunctionOperator(StatefulOperator):
     """Base of operators around one user's function; ``method`` is what it is called by."""
 
     method = ""
@@ -38,6 +38,9 @@ class FunctionOperator(Operator):
         self._guest.open(context, opener)
         self._call = self._guest.call
         self._emission = Emission(self._call, self.reuses_objects)
+
+    def guests(self) -> Iterable[Guest]:
+        return (self._guest,)
 
     def visited(self, records: list[Record]) -> Iterable[Record]:
         """The records one after the other; on a keyed stream the cursor goes with them."""

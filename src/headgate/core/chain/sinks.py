@@ -1,4 +1,9 @@
-"""Sinks: operators without output, around a user's function or a sink with a writer of lists."""
+"""Sinks: operators without output, around a user's function or a sink with a writer of lists.
+
+They write as records come, so that after a failure some are written twice; ``two_phase`` has those
+that commit with checkpoints. Law: what was written before a barrier is there when the snapshot of
+its checkpoint is taken.
+"""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -8,6 +13,7 @@ from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.operators import FunctionOperator
 from headgate.core.chain.process import timed
+from headgate.core.chain.snapshots import Moment
 
 
 class SinkContext:
@@ -59,7 +65,7 @@ class SinkWriter(Protocol):
         """Take these records, without changing them; may block."""
 
     def flush(self) -> None:
-        """The input has ended: everything written must be there now."""
+        """Everything written must be there now: at each checkpoint, and at the end of the input."""
 
     def close(self) -> None:
         """Give back everything; always called, also without ``flush`` after a failure."""
@@ -72,7 +78,10 @@ class Sink(Protocol):
 
 
 class SinkOperator(Operator):
-    """Hands whole bundles to the writer of a sink, which must not change the records."""
+    """Hands whole bundles to the writer of a sink, which must not change the records.
+
+    A writer that has ``finish`` learns of the end of its input, after the last ``flush``.
+    """
 
     only_reads = True
 
@@ -88,9 +97,16 @@ class SinkOperator(Operator):
         assert self._writer is not None
         self._writer.write(bundle.records)
 
+    def before_barrier(self, moment: Moment) -> None:
+        assert self._writer is not None
+        self._writer.flush()
+
     def finish(self) -> None:
         assert self._writer is not None
         self._writer.flush()
+        end = getattr(self._writer, "finish", None)
+        if end is not None:
+            end()
 
     def close(self) -> None:
         writer, self._writer = self._writer, None

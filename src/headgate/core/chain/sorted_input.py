@@ -26,6 +26,7 @@ from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.key_selection import KeySelection
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.output import Output
+from headgate.core.chain.snapshots import Moment, OperatorSnapshot
 from headgate.core.state.memory import MemoryBackends
 from headgate.core.state.sorting import SORT_BYTES, KeySorter, Row
 
@@ -89,6 +90,10 @@ class SortedInput(Operator):
             self._inner.end_input(number)
         self._inner.finish()
         self.output.emit_watermark(Watermark(MAX_WATERMARK_MS))
+
+    def snapshot(self, moment: Moment) -> OperatorSnapshot:
+        # What is gathered stands in no state: a checkpoint without it would lose records.
+        raise AssertionError("a batch job takes no checkpoints")
 
     def close(self) -> None:
         try:

@@ -16,7 +16,11 @@ Position: TypeAlias = object
 
 
 class SplitReader(Protocol):
-    """Reads one split; lives on the thread of its task."""
+    """Reads one split; lives on the thread of its task.
+
+    A reader may also have ``position_at(moment)``, asked instead of ``position`` at a checkpoint,
+    and ``checkpoint_completed(checkpoint)``.
+    """
 
     def poll(self, limit: int) -> "Sequence[Record] | Bundle | Watermark | StreamStatus | None":
         """Up to ``limit`` records that are there now; None: the split has ended.
@@ -36,7 +40,11 @@ class SplitReader(Protocol):
 
 
 class Source(Protocol):
-    """Describes where records come from; travels to the tasks, so it holds nothing open."""
+    """Describes where records come from; travels to the tasks, so it holds nothing open.
+
+    It may also say ``rewinds`` and ``finds_more`` (see ``api.source``), and have
+    ``passed_over(split)``: a split of this run that an earlier one has read to its end.
+    """
 
     @property
     def bounded(self) -> bool:
@@ -47,3 +55,16 @@ class Source(Protocol):
 
     def open(self, split: object, position: Position, context: OperatorContext) -> SplitReader:
         """Called in the task that reads the split."""
+
+
+def rewinds(source: object) -> bool:
+    """Whether its readers go on from a position, as exactly once needs it."""
+    return bool(getattr(source, "rewinds", True))
+
+
+def why_not_rewound(source: object, name: str) -> str | None:
+    """What to say if checkpoints are wanted of a source that cannot be read again; None: it can."""
+    if rewinds(source):
+        return None
+    advice = getattr(source, "rewind_advice", "") or "take no checkpoints of this job"
+    return f"source {name!r} cannot be read again from where a checkpoint was taken: {advice}"

@@ -2,7 +2,8 @@
 
 Law: it never blocks; a split that has nothing now does not keep the others from being read; each
 split has event time of its own, and the least of them goes out; a split that is too far ahead of
-its group is not read; when all splits have ended the largest watermark goes out.
+its group is not read; when all splits have ended the largest watermark goes out. After a restore
+splits go on from their positions, and event time from what was told of it.
 """
 
 from collections import deque
@@ -17,7 +18,15 @@ from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.owning import own_all
 from headgate.core.chain.runtime import RuntimeContext
-from headgate.core.chain.source import Source, SplitReader
+from headgate.core.chain.snapshots import Moment, OperatorSnapshot
+from headgate.core.chain.source import Position, Source, SplitReader, rewinds
+from headgate.core.chain.source_state import (
+    Marked,
+    Standing,
+    mark_splits,
+    share_splits,
+    write_splits,
+)
 from headgate.core.chain.split_times import Share, SplitTimes
 from headgate.core.chain.timestamps import Stamper
 from headgate.core.chain.watermarks import OWN_TIME, Marking, TimePlan
@@ -36,6 +45,8 @@ class Polled(Enum):
 
 @dataclass(slots=True, eq=False)
 class _Split:
+    number: int
+    """Among the splits of the run; -1: it comes from an earlier one."""
     reader: SplitReader
     marking: Marking
     share: Share
@@ -43,6 +54,14 @@ class _Split:
     """It has had nothing since then."""
     dozes: bool = False
     """It has had nothing for so long that it was marked idle."""
+    marked: Marked | None = None
+    """None: not known before the first checkpoint."""
+    has_given: bool = False
+
+    @property
+    def reached_ms(self) -> int:
+        """How far its event time is, as it was told or not."""
+        return max(self.marking.current_ms, self.share.watermark_ms)
 
 
 class SourceOperator(Operator):
@@ -60,21 +79,22 @@ class SourceOperator(Operator):
         self._splits: deque[_Split] = deque()
         self._aligned: Aligned | None = None
         self._over = False
+        self._known: bytes | None = None
+        """The marks of all splits that any run has known; None: not asked for yet."""
+        self._is_restored = False
         self.wait_ms = 0.0
         """After NOTHING: when to poll again."""
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
         self._times = SplitTimes(self.output)
-        task, plan = context.task, self._plan
-        about = RuntimeContext(context)
-        for split in self._all_splits[task.subtask :: task.parallelism]:
-            reader = self._source.open(split, None, context)
-            try:
-                self._splits.append(_Split(reader, plan.start(about), self._times.add()))
-            except BaseException:
-                reader.close()
-                raise
+        plan = self._plan
+        if context.restored is not None and any(one is not None for one in context.restored.source):
+            self._restore(context.restored.source)
+        else:
+            task = context.task
+            for number in range(task.subtask, len(self._all_splits), task.parallelism):
+                self._open_split(self._all_splits[number], number)
         if plan.interval_ms:
             context.later(plan.interval_ms, self._tick)
         if plan.alignment is not None:
@@ -83,10 +103,13 @@ class SourceOperator(Operator):
     def poll(self, limit: int = POLL_RECORDS) -> Polled:
         """Send on what the next split that has something gives."""
         splits, aligned = self._splits, self._aligned
+        if self._is_restored:
+            self._is_restored = False
+            self._times.advance()
         wait_ms, paused = _LONG_MS, 0
         for _ in range(len(splits)):
             split = splits[0]
-            if aligned is not None and split.marking.current_ms > aligned.limit_ms:
+            if aligned is not None and split.reached_ms > aligned.limit_ms:
                 paused += 1
                 splits.rotate(-1)
                 continue
@@ -114,6 +137,23 @@ class SourceOperator(Operator):
         self._over = True
         self._times.target.emit_watermark(MAX_WATERMARK_MS)
 
+    def snapshot(self, moment: Moment) -> OperatorSnapshot:
+        if self._known is None:
+            self._mark_all()
+        standings = [
+            Standing(split.marked, self._position(split, moment), split.share.watermark_ms)
+            for split in self._splits
+            if split.marked is not None
+        ]
+        assert len(standings) == len(self._splits), "a split has no mark"
+        return OperatorSnapshot(source=write_splits(standings, self._known or b""))
+
+    def checkpoint_completed(self, checkpoint: int) -> None:
+        for split in self._splits:
+            tell = getattr(split.reader, "checkpoint_completed", None)
+            if tell is not None:
+                tell(checkpoint)
+
     def close(self) -> None:
         self._over = True
         if self._aligned is not None:
@@ -121,6 +161,51 @@ class SourceOperator(Operator):
         with ExitStack() as last:  # whatever one of them raises, the others are closed too
             while self._splits:
                 last.callback(self._splits.popleft().reader.close)
+
+    def _open_split(self, split: object, number: int, position: Position = None) -> _Split:
+        reader = self._source.open(split, position, self.context)
+        try:
+            marking = self._plan.start(RuntimeContext(self.context))
+        except BaseException:
+            reader.close()
+            raise
+        self._splits.append(_Split(number, reader, marking, self._times.add()))
+        return self._splits[-1]
+
+    # Checkpoints.
+
+    def _restore(self, left: tuple[bytes | None, ...]) -> None:
+        task = self.context.task
+        finds_more: bool | None = getattr(self._source, "finds_more", None)
+        marked = mark_splits(self._all_splits)
+        share = share_splits(left, marked, task.subtask, task.parallelism, finds_more)
+        pass_over = getattr(self._source, "passed_over", None)
+        if pass_over is not None:
+            for split in share.passed_over:
+                pass_over(split)
+        for one in share.standings:
+            split = self._open_split(one.marked.split, -1, one.position)
+            split.marked, split.share.watermark_ms = one.marked, one.watermark_ms
+        self._known = share.known
+        self._is_restored = True
+
+    def _mark_all(self) -> None:
+        """Late, for most jobs that end take no checkpoint, and splits may be many."""
+        marked = mark_splits(self._all_splits)
+        for split in self._splits:
+            split.marked = marked[split.number]
+        self._known = b"".join(one.mark for one in marked)
+
+    def _position(self, split: _Split, moment: Moment) -> Position:
+        ask = getattr(split.reader, "position_at", None)
+        position = split.reader.position() if ask is None else ask(moment)
+        if position is None and split.has_given and rewinds(self._source):
+            raise RuntimeError(
+                f"{type(split.reader).__name__} has given records and tells no position, so that "
+                f"they would come again after a restore; implement position(), or set "
+                f"rewinds = False on {type(self._source).__name__}"
+            )
+        return position
 
     def _take(self, split: _Split, found: object) -> bool:
         """What a poll brought; says whether that was something."""
@@ -135,7 +220,7 @@ class SourceOperator(Operator):
             self._splits.rotate(-1)  # of splits that end, one after the other is open
         if not self.reuses_objects and not getattr(split.reader, "gives_away", False):
             bundle = Bundle(own_all(bundle.records), bundle.timestamps)
-        split.quiet_since_ms, split.dozes = None, False
+        split.quiet_since_ms, split.dozes, split.has_given = None, False, True
         split.marking.passed(self._stamper.stamped(bundle), split.share)
         return True
 
@@ -180,7 +265,7 @@ class SourceOperator(Operator):
 
     def _least_ms(self) -> int | None:
         """How far the slowest split is; None: all are idle or have ended."""
-        counting = [one.marking.current_ms for one in self._splits if one.share.active]
+        counting = [one.reached_ms for one in self._splits if one.share.active]
         return min(counting, default=None)
 
 

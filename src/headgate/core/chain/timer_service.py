@@ -2,7 +2,8 @@
 
 Law: a timer fires once for each time, key and namespace. An event-time timer that is not later than
 the watermark fires when the watermark next moves; processing-time timers that are pending at the
-end of the input never fire, but those of a batch do at the end of their key.
+end of the input never fire, but those of a batch do at the end of their key. After a restore event
+time goes on from where it was: earlier watermarks, which sources tell again, change nothing.
 """
 
 from collections.abc import Callable
@@ -39,6 +40,8 @@ class TimerService:
     ) -> None:
         """``fired`` is called after timers of processing time, which come between the bundles."""
         self.watermark_ms = MIN_WATERMARK_MS
+        self._behind_ms = MIN_WATERMARK_MS - 1
+        """Event time had come to here before the restore."""
         self._cursor = backend.cursor
         self._event = backend.event_timers
         self._processing = backend.processing_timers
@@ -81,6 +84,8 @@ class TimerService:
 
     def watermark_advanced(self, watermark_ms: int) -> None:
         """Fire what is due in event time."""
+        if watermark_ms <= self._behind_ms:
+            return
         self.watermark_ms = watermark_ms
         for time_ms, key, namespace in self._event.due(watermark_ms):
             self._fire_one(time_ms, key, namespace, TimeDomain.EVENT_TIME)
@@ -101,8 +106,13 @@ class TimerService:
         queue.clear()
         self.watermark_ms = MIN_WATERMARK_MS
 
-    def restored(self) -> None:
-        """Timers came out of a snapshot: those of processing time need a call."""
+    def restored(self, watermark_ms: int | None = None) -> None:
+        """Timers came out of a snapshot: those of processing time need a call.
+
+        ``watermark_ms``: where event time was then; None: it begins anew.
+        """
+        if watermark_ms is not None and watermark_ms > MIN_WATERMARK_MS:
+            self.watermark_ms = self._behind_ms = watermark_ms
         self._await_next()
 
     def close(self) -> None:

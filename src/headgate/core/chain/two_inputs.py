@@ -13,7 +13,6 @@ from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.guest import Guest
 from headgate.core.chain.key_selection import KeySelection
 from headgate.core.chain.keyed_room import KeyedRoom
-from headgate.core.chain.operator import Operator
 from headgate.core.chain.process import (
     KeyedProcessContext,
     OnTimerContext,
@@ -21,6 +20,7 @@ from headgate.core.chain.process import (
     ReadOnlyTimerService,
     TimerCall,
 )
+from headgate.core.chain.stateful import StatefulOperator
 from headgate.core.chain.tags import Sorter
 from headgate.core.chain.timer_service import TimeDomain
 from headgate.core.state.cursor import NO_KEY
@@ -29,11 +29,12 @@ KeysOf: TypeAlias = Sequence[Callable[[Record], Key] | None]
 """The key selector of each input; None: its records have no keys."""
 
 
-class TwoInputOperator(Operator):
+class TwoInputOperator(StatefulOperator):
     """Base: one user's object with a method for each input."""
 
     inputs = 2
     methods: tuple[str, str]
+    has_timers = False
 
     def __init__(self, function: object, keys_of: KeysOf | None = None) -> None:
         """Without ``keys_of`` neither input has keys, so there is no state."""
@@ -47,7 +48,8 @@ class TwoInputOperator(Operator):
         self._sorter = Sorter(self.output, not self.reuses_objects)
         opener = None
         if self._keys_of is not None:
-            self._room = KeyedRoom(context, self._fire, self._sorter.flush)
+            fire = self._fire if self.has_timers else None
+            self._room = KeyedRoom(context, fire, self._sorter.flush)
             self._selections = [
                 None if key_of is None else KeySelection(key_of, context.operator)
                 for key_of in self._keys_of
@@ -77,6 +79,9 @@ class TwoInputOperator(Operator):
         assert self._room is not None
         self._room.key_ended()
         self._sorter.flush()
+
+    def guests(self) -> Iterable[Guest]:
+        return (self._guest,)
 
     def close(self) -> None:
         try:
@@ -142,6 +147,8 @@ class CoProcessOperator(TwoInputOperator):
 
 class KeyedCoProcessOperator(CoProcessOperator):
     """The same on two keyed streams, with state and timers."""
+
+    has_timers = True
 
     def __init__(
         self,

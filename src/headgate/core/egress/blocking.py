@@ -9,11 +9,11 @@ from typing import Protocol
 
 from headgate.base.elements import ByteLike
 from headgate.base.errors import PartitionError
-from headgate.base.events import END_OF_PARTITION, encode_event
+from headgate.base.events import END_OF_PARTITION, CheckpointBarrier, encode_event
 from headgate.base.ids import PartitionId
 from headgate.core.buffers.buffer import Buffer, BufferConsumer
 from headgate.core.egress.pipelined import SubpartitionStatistics
-from headgate.core.exchange.view import Polled
+from headgate.core.exchange.view import NO_LIMIT, Polled
 
 
 class StoreReader(Protocol):
@@ -46,6 +46,7 @@ class BlockingSubpartition:
         self.finished = False
         self.released = False
         self.is_read_here = False  # readers get bytes, wherever they run
+        self.buffer_size = NO_LIMIT  # readers come when all is written
         self.failure: Exception | None = None
         self.total_buffers = 0
         self.total_bytes = 0
@@ -205,6 +206,12 @@ class BlockingView:
 
     def take_references(self) -> None:
         """What is stored is bytes; nothing changes."""
+
+    def tell_barriers(self, on_barrier: Callable[[CheckpointBarrier], None]) -> None:
+        """Barriers are never stored: a checkpoint is of a job that streams."""
+
+    def resize(self, size: int) -> None:
+        """What is stored is as long as it is."""
 
     def release(self) -> None:
         if not self.is_released:

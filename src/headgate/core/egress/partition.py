@@ -2,21 +2,25 @@
 
 The writer asks it for buffers and adds them to subpartitions; consumers get views through the
 registry. Law: a pipelined partition is released when all its subpartitions are consumed; a blocking
-one stays until somebody releases it.
+one stays until somebody releases it. What was restored counts as in flight: while some of it waits,
+no step begins that would write more.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 from enum import Enum
+from functools import partial
 from typing import Protocol
 
+from headgate.base.elements import Serializer
 from headgate.base.errors import PartitionError, PartitionFinished, PoolDestroyed, TaskCancelled
-from headgate.base.events import Event, encode_event_within
+from headgate.base.events import CheckpointBarrier, Event, encode_event_within
 from headgate.base.ids import PartitionId
-from headgate.base.settings import MIB
+from headgate.base.settings import KIB, MIB
 from headgate.core.buffers.buffer import Buffer, BufferBuilder, BufferConsumer, Lease
 from headgate.core.buffers.local_pool import LocalPool
 from headgate.core.egress.blocking import BlockingSubpartition, Store
+from headgate.core.egress.overtaking import restored
 from headgate.core.egress.pipelined import PipelinedSubpartition, SubpartitionStatistics
 from headgate.core.exchange.view import View
 
@@ -57,6 +61,7 @@ class Subpartition(Protocol):
     def statistics(self) -> SubpartitionStatistics: ...
 
     is_read_here: bool
+    buffer_size: int
 
     @property
     def backlog(self) -> int: ...
@@ -87,6 +92,7 @@ class Partition:
         wait: Wait = cannot_wait,
         make_store: Callable[[int], Store] | None = None,
         max_event_bytes: int = MIB,
+        segment_bytes: int = 32 * KIB,
     ) -> None:
         self.id = partition
         self.kind = kind
@@ -95,14 +101,30 @@ class Partition:
         self.released = False
         self.on_released: Callable[[Partition], None] = lambda partition: None
         self.on_consumable: Callable[[Partition], None] = lambda partition: None
+        self.on_barrier_left: Callable[[int, CheckpointBarrier], None] = _unheard
+        """Called when the reader of a subpartition has taken a barrier out of it."""
+        self.on_reader_gone: Callable[[int], None] = lambda index: None
+        """Called once when nobody reads a subpartition any more, whether it was at its end."""
+        self.on_resized: Callable[[int, int], None] = lambda index, size: None
+        """Called when the reader of a subpartition wants buffers of another size."""
+        self.segment_bytes = segment_bytes
+        """No buffer is longer: a reader elsewhere has no more room for one."""
         self._wait = wait
         self._max_event_bytes = max_event_bytes
         self._consumable = False
         self._unconsumed = subpartitions
+        self._restored: dict[int, None] = {}
         self.subpartitions: list[Subpartition]
         if kind.is_pipelined:
             self.subpartitions = [
-                PipelinedSubpartition(partition, index, self._subpartition_consumed)
+                PipelinedSubpartition(
+                    partition,
+                    index,
+                    partial(self._subpartition_consumed, index),
+                    partial(self._barrier_left, index),
+                    partial(self._resized, index),
+                    partial(self._restored_gone, index),
+                )
                 for index in range(subpartitions)
             ]
         else:
@@ -112,8 +134,8 @@ class Partition:
             pool.owner = self._release_memory
 
     def available(self) -> bool:
-        """Whether a buffer can be had now; the pool's ``notify`` tells when that changes."""
-        return self.pool.available()
+        """Whether a step may write now; the pool's ``notify`` tells when that changes."""
+        return not self._restored and self.pool.available()
 
     def request_builder(self) -> BufferBuilder:
         """A fresh buffer, within the pool, by overdraft, or after waiting for one."""
@@ -146,6 +168,22 @@ class Partition:
         data = encode_event_within(event, self._max_event_bytes)
         for index in range(len(self.subpartitions)):
             self.add(BufferConsumer.of(Buffer(data, is_event=True)), index)
+
+    def overtake(
+        self, barrier: CheckpointBarrier, index: int, serializer: Serializer
+    ) -> list[bytes]:
+        """Put a barrier before what waits in a subpartition; answers with that, as bytes."""
+        subpartition = self.subpartitions[index]
+        assert isinstance(subpartition, PipelinedSubpartition), "barriers are never stored"
+        return subpartition.overtake(barrier, serializer)
+
+    def restore(self, index: int, parts: Iterable[bytes]) -> None:
+        """Let a subpartition begin with what was overtaken in it; that is memory of its own."""
+        subpartition = self.subpartitions[index]
+        assert isinstance(subpartition, PipelinedSubpartition), "what is stored is not in flight"
+        if subpartition.restore(restored(parts, self.segment_bytes)):
+            self._restored[index] = None
+            self._tell_consumable()
 
     def is_read_here(self, index: int) -> bool:
         """Whether the consumer of a subpartition is known to run in this process."""
@@ -216,7 +254,19 @@ class Partition:
             raise
         return made
 
-    def _subpartition_consumed(self) -> None:
+    def _barrier_left(self, index: int, barrier: CheckpointBarrier) -> None:
+        self.on_barrier_left(index, barrier)
+
+    def _resized(self, index: int, size: int) -> None:
+        self.on_resized(index, size)
+
+    def _restored_gone(self, index: int) -> None:
+        self._restored.pop(index, None)
+        if not self._restored and self.pool.notify is not None:
+            self.pool.notify()
+
+    def _subpartition_consumed(self, index: int) -> None:
+        self.on_reader_gone(index)
         self._unconsumed -= 1
         if self._unconsumed == 0:
             self.release()
@@ -231,3 +281,7 @@ class Partition:
         if not self._consumable:
             self._consumable = True
             self.on_consumable(self)
+
+
+def _unheard(index: int, barrier: CheckpointBarrier) -> None:
+    """The default for ``on_barrier_left``."""

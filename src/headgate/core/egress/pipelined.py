@@ -1,19 +1,22 @@
 """The pipelined subpartition: buffers in memory, read once, by one view, while they are written.
 
-Law: buffers leave in the order they came; the backlog is the number of queued data buffers; the
-reader is told once when there is something to read, not for every buffer. The last, unfinished
-buffer counts as readable only after a flush, so that a reader never runs after single bytes.
+Law: buffers leave in the order they came, but for barriers that overtake; the backlog is the number
+of queued data buffers; the reader is told once when there is something to read, not for every
+buffer, and of every barrier that overtakes. The last, unfinished buffer counts as readable only
+after a flush, so that a reader never runs after single bytes.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from headgate.base.elements import Serializer
 from headgate.base.errors import PartitionTaken
-from headgate.base.events import END_OF_PARTITION, encode_event
+from headgate.base.events import END_OF_PARTITION, CheckpointBarrier, barrier_in, encode_event
 from headgate.base.ids import PartitionId
 from headgate.core.buffers.buffer import Buffer, BufferConsumer
-from headgate.core.exchange.view import Polled
+from headgate.core.egress.overtaking import overtake
+from headgate.core.exchange.view import NO_LIMIT, Polled
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +30,18 @@ class SubpartitionStatistics:
 
 
 class PipelinedSubpartition:
-    """A queue of buffer consumers. ``on_consumed`` is called once, when its reader is through."""
+    """A queue of buffer consumers. ``on_consumed`` is called once, when its reader is through;
+    ``on_barrier_left`` with every barrier that its reader has taken; ``on_resized`` when its reader
+    wants longer or shorter buffers; ``on_restored_gone`` when nothing that was restored waits."""
 
     def __init__(
-        self, partition: PartitionId, index: int, on_consumed: Callable[[], None] = lambda: None
+        self,
+        partition: PartitionId,
+        index: int,
+        on_consumed: Callable[[], None] = lambda: None,
+        on_barrier_left: Callable[[CheckpointBarrier], None] = lambda barrier: None,
+        on_resized: Callable[[int], None] = lambda size: None,
+        on_restored_gone: Callable[[], None] = lambda: None,
     ) -> None:
         self.partition = partition
         self.index = index
@@ -40,12 +51,19 @@ class PipelinedSubpartition:
         self.flush_requested = False
         self.is_read_here = False
         """Its reader runs in this process and takes records as they are."""
+        self.buffer_size = NO_LIMIT
+        """Its reader wants data buffers of at most so many bytes."""
         self.total_buffers = 0
         self.total_bytes = 0
         self._queue: deque[BufferConsumer] = deque()
         self._data_queued = 0
+        self._restored = 0
         self._on_data: Callable[[], None] | None = None
+        self._on_barrier: Callable[[CheckpointBarrier], None] | None = None
         self._on_consumed = on_consumed
+        self._on_barrier_left = on_barrier_left
+        self._on_resized = on_resized
+        self._on_restored_gone = on_restored_gone
 
     def add(self, consumer: BufferConsumer) -> bool:
         """Append; a finished or released subpartition closes the consumer and says False."""
@@ -61,7 +79,29 @@ class PipelinedSubpartition:
             self._data_queued += 1
         if len(queue) <= 2 and not self.flush_requested and self._finished_buffers() == 1:
             self._tell_reader()
+        if consumer.is_event and len(queue) == 1:
+            self._announce_first()
         return True
+
+    def restore(self, consumers: Iterable[BufferConsumer]) -> bool:
+        """Begin with these, before all other data; says whether any of them waits."""
+        assert self._data_queued == self._restored, "a restore comes before the first record"
+        for consumer in consumers:
+            self._restored += self.add(consumer)
+        return bool(self._restored)
+
+    def overtake(self, barrier: CheckpointBarrier, serializer: Serializer) -> list[bytes]:
+        """Put a barrier before what waits; answers with that, as bytes. Nobody reads: nothing."""
+        if self.finished or self.released:
+            return []
+        self._drop_spent_head()
+        queued = len(self._queue)
+        overtaken = overtake(self._queue, barrier, serializer)
+        self.total_buffers += len(self._queue) - queued  # one that had waited is only moved
+        self._tell_reader()
+        if self._on_barrier is not None:
+            self._on_barrier(barrier)
+        return overtaken
 
     def flush(self) -> None:
         """Let the reader have the last buffer although it is not full."""
@@ -103,8 +143,12 @@ class PipelinedSubpartition:
                 head.close()
             if not head.is_event:
                 self._data_queued -= 1
+                if self._restored:  # they are the first: data are read in their order
+                    self._restored_left(1)
         if buffer is None:
             return None
+        if buffer.is_event:
+            self._event_left(buffer)
         self.total_bytes += len(buffer.view)
         if not queue:
             return Polled(buffer, False, 0, False)
@@ -112,6 +156,12 @@ class PipelinedSubpartition:
         if self.flush_requested or self.finished or last is None or last.finished:
             return Polled(buffer, True, self._data_queued, queue[0].is_event)
         return Polled(buffer, len(queue) > 1, self._data_queued - 1, queue[0].is_event)
+
+    def resize(self, size: int) -> None:
+        """What is written from now on comes in buffers of this size; what waits stays as it is."""
+        if size != self.buffer_size and not self.released:
+            self.buffer_size = size
+            self._on_resized(size)
 
     def create_view(self, on_data: Callable[[], None]) -> "PipelinedView":
         """The one reading; ``on_data`` is called when there may be data, at once if there is."""
@@ -124,6 +174,11 @@ class PipelinedSubpartition:
             on_data()
         return PipelinedView(self)
 
+    def tell_barriers(self, on_barrier: Callable[[CheckpointBarrier], None]) -> None:
+        """The reader wants to know of barriers that stand first, at once if one does."""
+        self._on_barrier = on_barrier
+        self._announce_first()
+
     def release(self, failure: Exception | None = None) -> None:
         """Drop all that is queued; the reader learns of it, with the failure if there is one."""
         if self.released:
@@ -133,11 +188,13 @@ class PipelinedSubpartition:
         while self._queue:
             self._queue.popleft().close()
         self._data_queued = 0
+        self._restored_left(self._restored)
         self._tell_reader()
 
     def view_released(self) -> None:
         """The reader has gone: nobody else may read, so the subpartition is consumed."""
         self._on_data = _ignore
+        self._on_barrier = None
         self.release()
         on_consumed, self._on_consumed = self._on_consumed, _ignore
         on_consumed()
@@ -169,7 +226,7 @@ class PipelinedSubpartition:
     def check(self) -> None:
         """Assert the law."""
         data = sum(not consumer.is_event for consumer in self._queue)
-        assert data == self._data_queued
+        assert 0 <= self._restored <= data == self._data_queued
         assert all(consumer.is_finished for consumer in list(self._queue)[:-1])
         assert not (self.released and self._queue)
 
@@ -188,6 +245,23 @@ class PipelinedSubpartition:
 
     def _last_is_finished(self) -> bool:
         return bool(self._queue) and self._queue[-1].is_finished
+
+    def _announce_first(self) -> None:
+        if self._on_barrier is not None and self._queue:
+            first = self._queue[0].ready
+            barrier = None if first is None or not first.is_event else barrier_in(first.view)
+            if barrier is not None:
+                self._on_barrier(barrier)
+
+    def _restored_left(self, count: int) -> None:
+        self._restored -= count
+        if count and not self._restored:
+            self._on_restored_gone()
+
+    def _event_left(self, buffer: Buffer) -> None:
+        barrier = barrier_in(buffer.view)
+        if barrier is not None:
+            self._on_barrier_left(barrier)
 
     def _tell_reader(self) -> None:
         if self._on_data is not None:
@@ -222,6 +296,12 @@ class PipelinedView:
 
     def take_references(self) -> None:
         self._parent.is_read_here = True
+
+    def tell_barriers(self, on_barrier: Callable[[CheckpointBarrier], None]) -> None:
+        self._parent.tell_barriers(on_barrier)
+
+    def resize(self, size: int) -> None:
+        self._parent.resize(size)
 
     def release(self) -> None:
         if not self._released:

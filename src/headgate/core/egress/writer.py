@@ -21,11 +21,12 @@ from headgate.base.elements import (
     encode_element,
 )
 from headgate.base.errors import SettingsInvalid
-from headgate.base.events import Event
+from headgate.base.events import CheckpointBarrier, Event
 from headgate.core.buffers.buffer import Buffer, BufferBuilder, BufferConsumer
 from headgate.core.egress.partition import Partition
 from headgate.core.egress.router import Router
 from headgate.core.egress.serializer import Copied, SpanningSerializer
+from headgate.core.exchange.view import NO_LIMIT
 
 BUNDLE_RECORDS: Final = 512
 STAGED_RECORDS: Final = 4096
@@ -83,9 +84,16 @@ class RecordWriter:
         self._builders: list[BufferBuilder | None] = [None] * self._lanes
         self._staged: Bundle | None = None
         self._limit = BUNDLE_RECORDS
+        self._record_bytes = 1  # as the last bundle was
+        self.sizes = [NO_LIMIT] * self.channels
+        """Bytes that a buffer for each channel may have; readers change it, ``resizes`` counts."""
+        self.resizes = 0
+        partition.on_resized = self._resized
+        for index, subpartition in enumerate(partition.subpartitions):
+            self._resized(index, subpartition.buffer_size)
 
     def available(self) -> bool:
-        """Whether the partition has a buffer; while not, the task takes no input."""
+        """Whether the partition may be written; while not, the task takes no input."""
         return self.partition.available()
 
     def emit(self, record: Record, timestamp: int | None = None) -> None:
@@ -136,6 +144,30 @@ class RecordWriter:
         """Send an event to every channel, behind all that was emitted before."""
         self._finish_buffers()
         self.partition.broadcast_event(event)
+
+    def send_barrier(self, barrier: CheckpointBarrier) -> None:
+        """Send an aligned barrier behind all that was emitted before; readers are told at once."""
+        assert self.partition.kind.is_pipelined, "barriers are never stored"
+        self.broadcast_event(barrier)
+
+    def overtake(
+        self, barrier: CheckpointBarrier, subpartitions: Iterable[int] | None = None
+    ) -> dict[int, list[bytes]]:
+        """Put an unaligned barrier before what waits in these subpartitions (None: in all).
+
+        Answers with what it has overtaken in each of them, none of it read. That may begin in the
+        middle of an element: its reader has the beginning.
+        """
+        self._finish_buffers()
+        chosen = range(self.channels) if subpartitions is None else subpartitions
+        return {
+            index: self.partition.overtake(barrier, index, self._serializer) for index in chosen
+        }
+
+    def restore(self, subpartition: int, parts: Iterable[bytes]) -> None:
+        """Let a subpartition begin with what was overtaken in it; before the first record."""
+        assert not self.records_out, "a restore comes before the first record"
+        self.partition.restore(subpartition, parts)
 
     def seal(self) -> None:
         """Route and serialize the records that wait; the task calls this at the end of a step."""
@@ -203,7 +235,7 @@ class RecordWriter:
             return
         start = 0
         while start < len(records):
-            end = start + self._limit
+            end = start + self._limit_of(lane)
             part = records if end >= len(records) and not start else records[start:end]
             self._write_bundle(lane, Bundle(part, times and times[start:end]), alone)
             start = end
@@ -216,16 +248,18 @@ class RecordWriter:
     def _hand_over(self, lane: int, records: list[Record], times: list[int | None] | None) -> None:
         """The consumer runs here: it gets the records themselves, in place of a buffer's bytes."""
         self._finish_builder(lane)
-        size = len(self._serializer.dumps(records[:1]))  # one of them tells how many are too many
-        self._limit = limit = max(1, min(BUNDLE_RECORDS, BUNDLE_BYTES // (size + 1)))
-        for start in range(0, len(records), limit):
-            part, end = records, start + limit
+        self._measured(len(self._serializer.dumps(records[:1])))  # one of them tells of the rest
+        start = 0
+        while start < len(records):
+            lease = self.partition.request_builder().lease
+            part, end = records, start + self._limit_of(lane)
             if start or end < len(records):
                 part = records[start:end]
-            lease = self.partition.request_builder().lease
-            buffer = Buffer(b"", lease, bundle=Bundle(part, times and times[start:end]))
+            bundle = Bundle(part, times and times[start:end])
+            buffer = Buffer(b"", lease, bundle=bundle, weight=len(part) * self._record_bytes)
             self.partition.add(BufferConsumer.of(buffer), lane)
             self.buffers_out += 1
+            start = end
 
     def _write_bundle(self, lane: int, bundle: Bundle, alone: bool) -> None:
         prefix, body = encode_element(bundle, self._serializer)
@@ -238,13 +272,36 @@ class RecordWriter:
             self._copy_alone(lane, prefix, body)
         else:
             self._copy(lane, prefix, body)
-        per_record = size // count + 1
-        self._limit = max(1, min(BUNDLE_RECORDS, BUNDLE_BYTES // per_record))
+        self._measured(size // count)
 
     def _write_halves(self, lane: int, bundle: Bundle, alone: bool) -> None:
         records, times, half = bundle.records, bundle.timestamps, len(bundle.records) // 2
         self._write_bundle(lane, Bundle(records[:half], times and times[:half]), alone)
         self._write_bundle(lane, Bundle(records[half:], times and times[half:]), alone)
+
+    def _measured(self, size: int) -> None:
+        """A record has about so many bytes."""
+        self._record_bytes = size + 1
+        self._limit = max(1, min(BUNDLE_RECORDS, BUNDLE_BYTES // self._record_bytes))
+
+    def _limit_of(self, lane: int) -> int:
+        """Records of a bundle: it is of no use before all of it has arrived, so a lane with short
+        buffers has short bundles."""
+        size = self.sizes[lane]
+        if size >= BUNDLE_BYTES:
+            return self._limit
+        return max(1, min(self._limit, size // self._record_bytes))
+
+    def _resized(self, index: int, size: int) -> None:
+        """A reader wants other buffers; what all of them get suits the one who wants the least."""
+        self.resizes += 1
+        if self._router.is_broadcast:
+            index, size = 0, min(one.buffer_size for one in self.partition.subpartitions)
+            self.sizes = [size] * self.channels
+        self.sizes[index] = size
+        builder = self._builders[index]
+        if builder is not None:
+            builder.trim(size)
 
     def _copy(self, lane: int, prefix: bytes, body: ByteLike) -> None:
         builder = self._builders[lane]
@@ -264,6 +321,7 @@ class RecordWriter:
     def _next_builder(self, lane: int) -> BufferBuilder:
         assert self._builders[lane] is None, "a builder was requested while one is unfinished"
         builder = self.partition.request_builder()
+        builder.trim(self.sizes[lane])
         self._builders[lane] = builder
         if not self._router.is_broadcast:
             self.partition.add(builder.consumer(), lane)
@@ -279,6 +337,7 @@ class RecordWriter:
         copied = Copied.PART_AND_FULL
         while copied is Copied.PART_AND_FULL:
             builder = self.partition.request_builder()
+            builder.trim(self.sizes[channel])
             self.partition.add(builder.consumer(), channel)
             copied = self._spanning.copy_to(builder)
             self._finished(builder)

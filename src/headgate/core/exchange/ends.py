@@ -89,6 +89,7 @@ class ProducerEnd(Link):
             Kind.CANCEL,
             Kind.CLOSE,
             Kind.TASK_EVENT,
+            Kind.BUFFER_SIZE,
             Kind.ERROR,
             Kind.ALIVE,
         }

@@ -15,7 +15,7 @@ from headgate.base.errors import FrameMalformed
 from headgate.base.ids import MAX_PARTITION_ID_BYTES, ChannelId, PartitionId, PeerName
 
 MAGIC: Final = 0x4847  # "GH" as it stands on the wire
-VERSION: Final = 1
+VERSION: Final = 2
 NONCE_BYTES: Final = 16
 PROOF_BYTES: Final = 32
 MAX_TEXT_BYTES: Final = 16 * 1024
@@ -45,6 +45,7 @@ class Kind(IntEnum):
     CANCEL = 18  # C
     CLOSE = 19  # C
     TASK_EVENT = 20  # C
+    BUFFER_SIZE = 21  # C
     BUFFER = 32  # P
     ERROR = 33  # P and C
     BACKLOG = 34  # P
@@ -125,6 +126,13 @@ class TaskEventRequest(msgspec.Struct, frozen=True):
     event: bytes
 
 
+class BufferSize(msgspec.Struct, frozen=True):
+    """From now on put at most so many bytes into a data buffer for this receiver."""
+
+    receiver: ChannelId
+    size: int
+
+
 class ErrorReport(msgspec.Struct, frozen=True):
     """An error for one receiver, or (receiver None) for the whole connection."""
 
@@ -155,6 +163,7 @@ Message: TypeAlias = (
     | Cancel
     | Close
     | TaskEventRequest
+    | BufferSize
     | ErrorReport
     | Backlog
     | Alive
@@ -178,6 +187,7 @@ BODY_LIMITS: Final = {
     Kind.ADD_CREDIT: MAX_GRANTS * _CREDIT.size,
     Kind.CANCEL: _RECEIVER.size,
     Kind.CLOSE: 0,
+    Kind.BUFFER_SIZE: _CREDIT.size,
     Kind.ERROR: _ERROR.size + 2 * _TEXT.size + MAX_PARTITION_ID_BYTES + MAX_TEXT_BYTES,
     Kind.BACKLOG: _CREDIT.size,
     Kind.ALIVE: 0,
@@ -208,6 +218,8 @@ def _encode_body(message: Message) -> tuple[Kind, bytes]:
             return Kind.ADD_CREDIT, b"".join([_CREDIT.pack(*grant) for grant in grants])
         case Backlog(receiver, backlog):
             return Kind.BACKLOG, _CREDIT.pack(receiver, backlog)
+        case BufferSize(receiver, size):
+            return Kind.BUFFER_SIZE, _CREDIT.pack(receiver, size)
         case PartitionRequest(receiver, credit, subpartition, partition):
             head = _REQUEST.pack(receiver, credit, subpartition)
             return Kind.PARTITION_REQUEST, head + _text(partition, MAX_PARTITION_ID_BYTES)
@@ -250,6 +262,8 @@ def _decode_body(kind: Kind, body: memoryview) -> Message:
             return AddCredit(tuple(_CREDIT.iter_unpack(body)))
         case Kind.BACKLOG:
             return Backlog(*_CREDIT.unpack(body))
+        case Kind.BUFFER_SIZE:
+            return BufferSize(*_CREDIT.unpack(body))
         case Kind.PARTITION_REQUEST:
             receiver, credit, subpartition = _REQUEST.unpack_from(body)
             partition, end = _read_text(body, _REQUEST.size)

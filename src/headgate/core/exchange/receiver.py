@@ -27,6 +27,7 @@ from headgate.core.exchange.frames import (
     MAX_GRANTS,
     AddCredit,
     Backlog,
+    BufferSize,
     Cancel,
     ErrorCode,
     ErrorReport,
@@ -113,6 +114,11 @@ class ReceiverSession:
         """An event back to the producer of a partition."""
         data = encode_event_within(event, self._max_event_bytes)
         self._send(TaskEventRequest(channel.id, partition, data))
+
+    def resize(self, channel: ReceivingChannel, size: int) -> None:
+        """The channel wants buffers of at most so many bytes."""
+        if channel.id in self.channels:
+            self._send(BufferSize(channel.id, size))
 
     @property
     def has_work(self) -> bool:

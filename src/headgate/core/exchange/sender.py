@@ -27,6 +27,7 @@ from headgate.core.exchange.frames import (
     FLAG_EVENT,
     AddCredit,
     Backlog,
+    BufferSize,
     Cancel,
     ErrorCode,
     ErrorReport,
@@ -116,6 +117,8 @@ class SenderSession:
                 self._cancel(receiver)
             case TaskEventRequest(receiver, partition, event):
                 self._publish(receiver, partition, event)
+            case BufferSize(receiver, size):
+                self._resize(receiver, size)
             case ErrorReport():
                 raise PeerBrokeProtocol(self.peer, f"it reports: {message.text}")
             case _:
@@ -176,6 +179,15 @@ class SenderSession:
         reader.credit += credit
         if not reader.queued:
             self._enqueue(reader)
+
+    def _resize(self, receiver: ChannelId, size: int) -> None:
+        if size == 0:
+            raise PeerBrokeProtocol(self.peer, f"buffers of 0 bytes for channel {receiver}")
+        reader = self.readers.get(receiver)
+        if reader is not None and reader.view is not None:
+            reader.view.resize(size)
+        elif receiver not in self._ended:
+            raise UnknownReceiver(self.peer, receiver, "a size of buffers")
 
     def _cancel(self, receiver: ChannelId) -> None:
         reader = self.readers.pop(receiver, None)

@@ -1,13 +1,16 @@
 """The seam between a subpartition and whoever reads it: a local channel or a network reader."""
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
-from headgate.base.events import TaskEvent
+from headgate.base.events import CheckpointBarrier, TaskEvent
 from headgate.base.ids import PartitionId
 from headgate.core.buffers.buffer import Buffer
+
+NO_LIMIT: Final = 2**32 - 1
+"""The size of a buffer that may be as long as its segment."""
 
 
 class Polled(msgspec.Struct):
@@ -41,6 +44,12 @@ class View(Protocol):
 
     def take_references(self) -> None:
         """The reader runs in this process: it may be given records instead of bytes."""
+
+    def tell_barriers(self, on_barrier: Callable[[CheckpointBarrier], None]) -> None:
+        """Tell the reader of barriers that stand first, before it reads them."""
+
+    def resize(self, size: int) -> None:
+        """The reader wants data buffers of at most so many bytes from now on."""
 
     def release(self) -> None:
         """The reader needs no more; a pipelined subpartition is consumed by that."""

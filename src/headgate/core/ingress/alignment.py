@@ -190,7 +190,9 @@ class BarrierHandler:
     def _remember_given_up(self, checkpoint: int) -> None:
         self._given_up[checkpoint] = None
         if len(self._given_up) > MAX_PENDING:
-            del self._given_up[min(self._given_up)]
+            oldest = min(self._given_up)
+            del self._given_up[oldest]
+            self._highest = max(self._highest, oldest)  # its barriers must not begin anything
 
     def _passed_over(self, channel: int, checkpoint: int) -> Effects:
         """A channel that brings a barrier will not bring the one of an older checkpoint."""

@@ -4,19 +4,19 @@ Life of a channel: request → next … next → release. An error that arrives 
 raised at the next access. The remote channel has a file of its own.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
 
 from headgate.base.errors import EventUnclaimed, HeadgateError, PartitionNotFound, ProducerFailed
-from headgate.base.events import TaskEvent
+from headgate.base.events import CheckpointBarrier, TaskEvent
 from headgate.base.ids import PartitionId
 from headgate.core.buffers.buffer import Buffer, Home
 from headgate.core.buffers.global_pool import GlobalPool
 from headgate.core.buffers.segment import Segment
-from headgate.core.exchange.view import Events, Partitions, View
+from headgate.core.exchange.view import NO_LIMIT, Events, Partitions, View
 
 
 class Next(msgspec.Struct):
@@ -44,6 +44,23 @@ class Channel(Protocol):
 
     def next(self) -> Next | None: ...
 
+    def block(self) -> None:
+        """Nobody reads for a while: ask for nothing more. Idempotent, as is its end."""
+
+    def unblock(self) -> None: ...
+
+    def queued(self) -> Sequence[Buffer]:
+        """What has arrived and was not read; it stays where it is."""
+
+    def failure(self) -> Exception | None:
+        """What the channel has met and will raise, behind what has arrived before."""
+
+    def waiting(self) -> int:
+        """Data buffers that were not read, here or still with the producer, as far as known."""
+
+    def resize(self, size: int) -> None:
+        """Ask the producer for data buffers of at most so many bytes."""
+
     def send_event(self, event: TaskEvent) -> None: ...
 
     def release(self) -> None: ...
@@ -54,7 +71,12 @@ class Channel(Protocol):
 class GatePort(Protocol):
     """What a channel tells its gate."""
 
+    on_arrived: Callable[[int, Buffer], None] | None
+
     def channel_ready(self, index: int) -> None: ...
+
+    def barrier_arrived(self, index: int, barrier: CheckpointBarrier, is_next: bool) -> None:
+        """A barrier is there and was not read; ``is_next``: it will be read before all else."""
 
 
 Later = Callable[[float, Callable[[], None]], None]
@@ -103,6 +125,7 @@ class LocalChannel:
         self._events = events
         self._backoff = backoff
         self._later = later
+        self._size = NO_LIMIT
         self._view: View | None = None
         self._error: Exception | None = None
         self._released = False
@@ -125,6 +148,8 @@ class LocalChannel:
             self._fail(error)
         else:
             self._view.take_references()
+            self._view.resize(self._size)
+            self._view.tell_barriers(self._barrier_stands_first)
             self._data_available()
 
     def next(self) -> Next | None:
@@ -136,14 +161,44 @@ class LocalChannel:
             return None
         polled = view.poll()
         if polled is None:
-            if view.is_released:
-                cause = view.failure or "it was released before all was read"
-                raise ProducerFailed(self.partition, str(cause))
+            failure = self.failure()
+            if failure is not None:
+                raise failure
             return None
         buffer = polled.buffer
         self.bytes_in += buffer.size
         self.buffers_in += 1
+        if self._gate.on_arrived is not None:  # it arrives when it leaves the producer
+            self._gate.on_arrived(self.index, buffer)
         return Next(buffer, polled.more)
+
+    def block(self) -> None:
+        """What is not read stays with the producer, which it holds up."""
+
+    def unblock(self) -> None:
+        """The gate looks again."""
+
+    def queued(self) -> Sequence[Buffer]:
+        """Nothing: what was not read is the producer's."""
+        return ()
+
+    def failure(self) -> Exception | None:
+        """The channel's own error, or that of a producer which has left before its end."""
+        view = self._view
+        if self._error is None and view is not None and view.is_released:
+            cause = view.failure or "it was released before all was read"
+            return ProducerFailed(self.partition, str(cause))
+        return self._error
+
+    def waiting(self) -> int:
+        """What waits, waits with the producer."""
+        return 0 if self._view is None else self._view.backlog
+
+    def resize(self, size: int) -> None:
+        """The producer is told at once, or as soon as it is there."""
+        self._size = size
+        if self._view is not None:
+            self._view.resize(size)
 
     def send_event(self, event: TaskEvent) -> None:
         """An event back to the producer; an error if nobody receives it."""
@@ -162,6 +217,9 @@ class LocalChannel:
 
     def _data_available(self) -> None:
         self._gate.channel_ready(self.index)
+
+    def _barrier_stands_first(self, barrier: CheckpointBarrier) -> None:
+        self._gate.barrier_arrived(self.index, barrier, is_next=True)
 
     def _fail(self, error: Exception) -> None:
         self._error = error
@@ -208,6 +266,24 @@ class UnknownChannel:
 
     def next(self) -> Next | None:
         return None
+
+    def block(self) -> None:
+        """The gate remembers it for the channel to come."""
+
+    def unblock(self) -> None:
+        """The same."""
+
+    def queued(self) -> Sequence[Buffer]:
+        return ()
+
+    def failure(self) -> Exception | None:
+        return None
+
+    def waiting(self) -> int:
+        return 0
+
+    def resize(self, size: int) -> None:
+        """The gate remembers it for the channel to come."""
 
     def send_event(self, event: TaskEvent) -> None:
         raise HeadgateError(

@@ -22,6 +22,7 @@ from headgate.base.errors import ElementBroken, ElementTooLarge
 from headgate.base.settings import GIB, MIB
 from headgate.base.spilling import Spill, SpillRoom
 from headgate.core.buffers.buffer import Buffer
+from headgate.core.buffers.in_flight import begun_bytes, bundle_bytes
 
 
 class Got(Enum):
@@ -42,7 +43,7 @@ class Deserializer:
         spill_bytes: int = 5 * MIB,
         max_element_bytes: int = GIB + MIB,
     ) -> None:
-        self._serializer = serializer or PickleSerializer()
+        self.serializer: Serializer = serializer or PickleSerializer()
         self._spill_room = spill_room
         self._spill_bytes = spill_bytes
         self._max_element_bytes = max_element_bytes
@@ -54,6 +55,8 @@ class Deserializer:
         self._gathered: bytearray | None = None
         self._spill: Spill | None = None
         self.records_in = 0
+        self.buffers_in = 0
+        self._bytes_in = 0
         self.watermark_ms = MIN_WATERMARK_MS
         """The channel's last watermark."""
 
@@ -63,6 +66,8 @@ class Deserializer:
         self._buffer = buffer
         self._view = memoryview(buffer.view)
         self._at = 0
+        self.buffers_in += 1
+        self._bytes_in += len(self._view) or buffer.weight
 
     def next(self) -> tuple[Got, Element | None]:
         """The next element, as far as the buffer goes."""
@@ -76,7 +81,7 @@ class Deserializer:
             end = at + LENGTH.size + length
             if end <= len(view):  # the whole element lies in this buffer
                 self._check_length(length)
-                element = decode_element(tag, view[at + PREFIX.size : end], self._serializer)
+                element = decode_element(tag, view[at + PREFIX.size : end], self.serializer)
                 self._count(element)
                 return self._advance(end), element
         return self._next_spanning()
@@ -90,6 +95,21 @@ class Deserializer:
     def is_between_elements(self) -> bool:
         """Whether all that came in has gone out."""
         return self._buffer is None and not self._missing and not self._length
+
+    @property
+    def bytes_read(self) -> int:
+        """What came in, but for the rest of the buffer at hand; records by reference as weighed."""
+        return self._bytes_in - len(self._view) + (self._at if self._view else 0)
+
+    def unread(self) -> bytes:
+        """All that came in and has not gone out: a stream that goes on with what comes next."""
+        gathered = self._gathered if self._spill is None else self._spill.written()
+        begun = begun_bytes(self._length, gathered, self._missing)
+        if self._buffer is None:
+            return begun
+        if self._buffer.bundle is not None:
+            return begun + bundle_bytes(self._buffer.bundle, self.serializer)
+        return begun + bytes(self._view[self._at :])
 
     def close(self) -> None:
         """Drop what is begun; idempotent. At the end of a partition nothing should be."""
@@ -140,7 +160,7 @@ class Deserializer:
             with whole:
                 body = whole[1:]
                 with body:
-                    element = decode_element(whole[0], body, self._serializer)
+                    element = decode_element(whole[0], body, self.serializer)
             self._count(element)
             return element
         finally:

@@ -1,22 +1,31 @@
 """The input gate: all channels of one consumed output, read fairly.
 
 Law: a channel with data stands in the queue once; one that has more goes to its end, so none is
-starved. When every channel has delivered its end of partition the gate is finished and gives
-nothing more. Events come out decoded, compressed buffers expanded.
+starved. Only a barrier that has overtaken goes to the front. A blocked channel gives nothing until
+it is unblocked, but its error is raised. When every channel has delivered its end of partition the
+gate is finished and gives nothing more. Events come out decoded, compressed buffers expanded.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
 
+from headgate.base.elements import ByteLike
 from headgate.base.errors import ElementBroken, TaskCancelled
-from headgate.base.events import END_OF_PARTITION, Event, TaskEvent, decode_event
+from headgate.base.events import (
+    END_OF_PARTITION,
+    CheckpointBarrier,
+    Event,
+    TaskEvent,
+    decode_event,
+)
 from headgate.core.buffers.buffer import Buffer
 from headgate.core.buffers.local_pool import LocalPool
 from headgate.core.exchange.compression import Codec, decompress
+from headgate.core.exchange.view import NO_LIMIT
 from headgate.core.ingress.channel import Channel, UnknownChannel
 
 
@@ -34,10 +43,39 @@ class InputGate(Protocol):
 
     notify: Callable[[], None]
     """Called when the gate has something after it had nothing."""
+    on_announced: Callable[[int, CheckpointBarrier], None]
+    """Called when a barrier has arrived in a channel and was not read yet."""
+    on_arrived: Callable[[int, Buffer], None] | None
+    """Called with every buffer and event as it arrives, before anybody can read it. One of a
+    producer in this process arrives when it is read; one from elsewhere may be compressed."""
 
     def poll(self) -> Arrival | None: ...
 
     def available(self) -> bool: ...
+
+    def block(self, channel: int) -> None:
+        """Read nothing more of a channel, and let its producer send no more. Idempotent."""
+
+    def unblock(self, channel: int) -> None:
+        """Read it again. Idempotent."""
+
+    def hold(self, channel: int) -> None:
+        """Let the producer send no more for now, whether the channel is blocked. Idempotent."""
+
+    def let_go(self, channel: int) -> None:
+        """End of the hold. Idempotent."""
+
+    def queued(self, channel: int) -> Sequence[Buffer]:
+        """What has arrived in a channel and was not read; it stays there."""
+
+    def expand(self, data: ByteLike) -> ByteLike:
+        """The payload of a compressed buffer as it was."""
+
+    def waiting(self) -> int:
+        """Data buffers that were not read, of all channels, at both ends."""
+
+    def resize(self, size: int) -> None:
+        """Ask all producers for data buffers of at most so many bytes."""
 
     def send_event(self, event: TaskEvent) -> None: ...
 
@@ -65,6 +103,10 @@ def _nobody() -> None:
     """The default for ``notify``."""
 
 
+def unannounced(channel: int, barrier: CheckpointBarrier) -> None:
+    """The default for ``on_announced``: it is enough to read barriers."""
+
+
 class Gate:
     """One consumed output. Its pool holds the floating buffers of all its channels."""
 
@@ -74,6 +116,8 @@ class Gate:
         self.name = name
         self.pool = pool
         self.notify: Callable[[], None] = _nobody
+        self.on_announced: Callable[[int, CheckpointBarrier], None] = unannounced
+        self.on_arrived: Callable[[int, Buffer], None] | None = None
         self.finished = False
         self.closed = False
         self._segment_bytes = segment_bytes
@@ -82,7 +126,10 @@ class Gate:
         self._queue: deque[int] = deque()
         self._queued: list[bool] = []
         self._ended: list[bool] = []
+        self._blocked: list[bool] = []
+        self._held: list[bool] = []
         self._left = 0
+        self._size = NO_LIMIT
         self._requested = False
 
     # Set up.
@@ -94,6 +141,8 @@ class Gate:
         self._channels = list(channels)
         self._queued = [False] * len(channels)
         self._ended = [False] * len(channels)
+        self._blocked = [False] * len(channels)
+        self._held = [False] * len(channels)
         self._left = len(channels)
 
     def replace(self, channel: Channel) -> None:
@@ -104,6 +153,10 @@ class Gate:
             channel.release()
             return
         self._channels[channel.index] = channel
+        if self._blocked[channel.index] or self._held[channel.index]:
+            channel.block()
+        if self._size != NO_LIMIT:
+            channel.resize(self._size)
         if unknown.requested:
             channel.request()
 
@@ -129,6 +182,9 @@ class Gate:
             self._queued[index] = False
             if self._ended[index]:
                 continue
+            if self._blocked[index]:
+                self._raise_failure(index)
+                continue
             got = self._channels[index].next()
             if got is None:
                 continue
@@ -146,6 +202,59 @@ class Gate:
     def available(self) -> bool:
         """Whether ``poll`` is worth a call; if not, ``notify`` is called when it is."""
         return bool(self._queue) or self.closed or self.finished
+
+    def block(self, channel: int) -> None:
+        """Read nothing more of a channel; what has arrived stays there. Idempotent."""
+        if self._blocked[channel] or self._ended[channel] or self.closed:
+            return
+        self._blocked[channel] = True
+        self._channels[channel].block()
+        if self._queued[channel]:
+            self._queued[channel] = False
+            self._queue.remove(channel)
+        self.channel_ready(channel)  # it may have failed
+
+    def unblock(self, channel: int) -> None:
+        """Read a channel again. Idempotent."""
+        if not self._blocked[channel] or self.closed:
+            return
+        self._blocked[channel] = False
+        if not self._held[channel]:
+            self._channels[channel].unblock()
+        self.channel_ready(channel)
+
+    def hold(self, channel: int) -> None:
+        """Let the producer send no more; what has arrived can be read. Idempotent."""
+        if not self._ended[channel] and not self.closed:
+            self._held[channel] = True
+            self._channels[channel].block()
+
+    def let_go(self, channel: int) -> None:
+        """The producer may send again, unless the channel is blocked. Idempotent."""
+        if not self._held[channel] or self.closed:
+            return
+        self._held[channel] = False
+        if not self._blocked[channel]:
+            self._channels[channel].unblock()
+
+    def queued(self, channel: int) -> Sequence[Buffer]:
+        """What has arrived in a channel and was not read."""
+        return self._channels[channel].queued()
+
+    def waiting(self) -> int:
+        """Data buffers that have arrived and were not read, or wait at the producers."""
+        return sum(
+            channel.waiting()
+            for channel, ended in zip(self._channels, self._ended, strict=True)
+            if not ended
+        )
+
+    def resize(self, size: int) -> None:
+        """Ask the producers that are still sending for buffers of at most so many bytes."""
+        self._size = size if size < self._segment_bytes else NO_LIMIT
+        for channel, ended in zip(self._channels, self._ended, strict=True):
+            if not ended and not self.closed:
+                channel.resize(self._size)
 
     def send_event(self, event: TaskEvent) -> None:
         """An event back to every producer that is still sending."""
@@ -165,16 +274,36 @@ class Gate:
         self.pool.destroy()
         self.notify()
 
+    def expand(self, data: ByteLike) -> ByteLike:
+        """The payload of a compressed buffer as it was."""
+        if self._codec is None:
+            raise ElementBroken(
+                "a compressed buffer, but exchange.compression is `none` on this side; "
+                "give all task managers the same settings"
+            )
+        return decompress(self._codec, data, self._segment_bytes)
+
     # What channels tell (GatePort).
 
     def channel_ready(self, index: int) -> None:
         """A channel has data, or an error to raise."""
         if self._queued[index] or self._ended[index] or self.closed:
             return
+        if self._blocked[index] and self._channels[index].failure() is None:
+            return
         self._queued[index] = True
         self._queue.append(index)
         if len(self._queue) == 1:
             self.notify()
+
+    def barrier_arrived(self, index: int, barrier: CheckpointBarrier, is_next: bool) -> None:
+        """A barrier can be read, now or behind what has arrived before it."""
+        if self._ended[index] or self.closed:
+            return
+        if is_next and barrier.unaligned and self._queued[index]:
+            self._queue.remove(index)
+            self._queue.appendleft(index)
+        self.on_announced(index, barrier)
 
     @property
     def channel_count(self) -> int:
@@ -198,6 +327,8 @@ class Gate:
         """Assert the law."""
         assert sorted(self._queue) == [i for i, queued in enumerate(self._queued) if queued]
         assert self.finished == (self._left == 0 and bool(self._channels))
+        for index in self._queue:
+            assert not self._blocked[index] or self._channels[index].failure() is not None
 
     def _event_arrived(self, index: int, buffer: Buffer) -> Arrival:
         event = decode_event(buffer.view)
@@ -211,14 +342,14 @@ class Gate:
 
     def _expand(self, buffer: Buffer) -> Buffer:
         try:
-            if self._codec is None:
-                raise ElementBroken(
-                    "a compressed buffer, but exchange.compression is `none` on this side; "
-                    "give all task managers the same settings"
-                )
-            return Buffer(decompress(self._codec, buffer.view, self._segment_bytes))
+            return Buffer(self.expand(buffer.view))
         finally:
             buffer.release()
+
+    def _raise_failure(self, index: int) -> None:
+        failure = self._channels[index].failure()
+        if failure is not None:
+            raise failure
 
     def _check_open(self) -> None:
         if self.closed:

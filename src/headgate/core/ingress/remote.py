@@ -3,13 +3,15 @@
 Law: announced + unannounced credit is exactly the number of free buffers that the channel keeps
 (exclusive + floating); wanted buffers are backlog + initial credit. Exclusive buffers come back to
 the channel and are its credit for good; floating ones are borrowed from the gate's pool by need.
+While it is blocked it announces nothing and keeps no floating buffer that was not promised.
 """
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headgate.base.errors import HeadgateError, PartitionNotFound, SequenceGap
-from headgate.base.events import TaskEvent
+from headgate.base.events import TaskEvent, barrier_in
 from headgate.base.ids import ChannelId, PartitionId
 from headgate.core.buffers.buffer import Buffer, Lease
 from headgate.core.buffers.global_pool import GlobalPool
@@ -17,6 +19,7 @@ from headgate.core.buffers.local_pool import Answer, LocalPool
 from headgate.core.buffers.segment import Segment
 from headgate.core.exchange.directory import Address, Directory
 from headgate.core.exchange.ends import ConsumerEnd
+from headgate.core.exchange.view import NO_LIMIT
 from headgate.core.ingress.channel import (
     Backoff,
     ChannelStatistics,
@@ -79,6 +82,8 @@ class RemoteChannel:
         self._listening = False
         self._requested = False
         self._released = False
+        self._blocked = False
+        self._size = NO_LIMIT
         self._error: HeadgateError | None = None
 
     # Set up, read, end: the task's side.
@@ -110,8 +115,11 @@ class RemoteChannel:
             if not self._link.is_alive and self._link.error is not None:
                 self.failed(self._link.error)
                 return
-        credit, self.unannounced = self._available, 0
+        self.unannounced = self._available if self._blocked else 0
+        credit = self._available - self.unannounced
         self._link.session.request(self, self.partition, self.subpartition, credit)
+        if self._size != NO_LIMIT:
+            self._link.session.resize(self, self._size)
 
     def next(self) -> Next | None:
         """The next buffer that has arrived, or None: not now."""
@@ -121,6 +129,51 @@ class RemoteChannel:
         if self._error is not None:
             raise self._error
         return None
+
+    def block(self) -> None:
+        """Promise nothing more; what was promised may still come, and waits."""
+        if self._blocked or self._released:
+            return
+        self._blocked = True
+        if not self._uses_credit:
+            return
+        if self._listening and self._pool is not None:
+            self._pool.forget(self)
+            self._listening = False
+        while self._floating and self.unannounced:
+            self.unannounced -= 1
+            self._floating.popleft().release()
+        if not self.initial_credit:
+            self._received = deque(_copied(buffer) for buffer in self._received)
+
+    def unblock(self) -> None:
+        """Announce what there is, and borrow again what the backlog needs."""
+        if not self._blocked or self._released:
+            return
+        self._blocked = False
+        if not self._uses_credit:
+            return
+        if self.unannounced:
+            self._tell_credit()
+        self.backlog_told(self.wanted - self.initial_credit)
+
+    def queued(self) -> Sequence[Buffer]:
+        """What has arrived and was not read."""
+        return tuple(self._received)
+
+    def failure(self) -> Exception | None:
+        """What it will raise."""
+        return self._error
+
+    def waiting(self) -> int:
+        """What has arrived, and what the producer said that it has."""
+        return len(self._received) + self.wanted - self.initial_credit
+
+    def resize(self, size: int) -> None:
+        """The producer is told at once, or with the request."""
+        self._size = size
+        if self._link is not None and self._requested and self._error is None:
+            self._link.session.resize(self, size)
 
     def send_event(self, event: TaskEvent) -> None:
         """An event back to the producer; the channel must have requested its partition."""
@@ -187,12 +240,9 @@ class RemoteChannel:
         self._expected = sequence + 1
         size = len(buffer.view)
         if size or buffer.is_event:
-            received = self._received
             self.bytes_in += size
             self.buffers_in += 1
-            received.append(buffer)
-            if len(received) == 1:
-                self._gate.channel_ready(self.index)
+            self._put(buffer)
         else:
             buffer.release()
         if not self._uses_credit:
@@ -201,10 +251,25 @@ class RemoteChannel:
         if len(self._exclusive) + len(self._floating) < wanted and not self._listening:
             self.backlog_told(backlog)
 
+    def _put(self, buffer: Buffer) -> None:
+        received, gate = self._received, self._gate
+        if gate.on_arrived is not None:
+            gate.on_arrived(self.index, buffer)
+        if self._blocked and self._uses_credit and not self.initial_credit:
+            buffer = _copied(buffer)
+        received.append(buffer)
+        is_next = len(received) == 1
+        if is_next:
+            gate.channel_ready(self.index)
+        if buffer.is_event:
+            barrier = barrier_in(buffer.view)
+            if barrier is not None:
+                gate.barrier_arrived(self.index, barrier, is_next)
+
     def backlog_told(self, backlog: int) -> None:
         """The sender has this many data buffers waiting: get floating ones for them."""
         self.wanted = wanted = backlog + self.initial_credit
-        if len(self._exclusive) + len(self._floating) >= wanted or self._listening:
+        if len(self._exclusive) + len(self._floating) >= wanted or self._listening or self._blocked:
             return
         pool = self._pool
         if pool is None or pool.destroyed:
@@ -234,6 +299,8 @@ class RemoteChannel:
             self._gate.channel_ready(self.index)
 
     def take_credit(self) -> int:
+        if self._blocked:
+            return 0
         credit, self.unannounced = self.unannounced, 0
         return credit
 
@@ -246,7 +313,7 @@ class RemoteChannel:
             self._global.unclaim(self, [segment])
             return
         self._exclusive.append(segment)
-        if self._floating and self._available > self.wanted:
+        if self._floating and (self._available > self.wanted or self._blocked):
             self._floating.popleft().release()  # one came, one goes: the credit stays
         else:
             self._credit_grew(1)
@@ -256,7 +323,7 @@ class RemoteChannel:
         if not self._uses_credit:
             self._listening = False
             return self._resume_with(lease)
-        if self._released or self._available >= self.wanted:
+        if self._released or self._blocked or self._available >= self.wanted:
             self._listening = False
             return Answer.REFUSED
         self._floating.append(lease)
@@ -274,6 +341,9 @@ class RemoteChannel:
         uses_credit = self._uses_credit and not self._released
         assert not uses_credit or 0 <= self.unannounced <= self._available
         assert not self._released or not self._available
+        if uses_credit and self._blocked:
+            assert not self._listening, "a blocked channel asks for buffers"
+            assert not (self.unannounced and self._floating), "it keeps what it does not need"
 
     @property
     def _available(self) -> int:
@@ -281,8 +351,12 @@ class RemoteChannel:
 
     def _credit_grew(self, count: int) -> None:
         self.unannounced += count
+        if self.unannounced == count and not self._blocked:
+            self._tell_credit()
+
+    def _tell_credit(self) -> None:
         link = self._link
-        if self.unannounced == count and link is not None and self._requested:
+        if link is not None and self._requested:
             link.session.credit_grew(self)
 
     def _resume_with(self, lease: Lease) -> Answer:
@@ -291,3 +365,13 @@ class RemoteChannel:
         self._floating.append(lease)
         self._link.resume()
         return Answer.ENOUGH
+
+
+def _copied(buffer: Buffer) -> Buffer:
+    """In memory of its own. A blocked channel whose buffers are all borrowed gives them back so:
+    other channels of the gate may wait for them, and it waits for these channels."""
+    if buffer.lease is None:
+        return buffer
+    copy = Buffer(bytes(buffer.view), compressed=buffer.compressed)
+    buffer.release()
+    return copy

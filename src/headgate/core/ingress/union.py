@@ -1,24 +1,30 @@
 """The union gate: several gates read as one, channels numbered through.
 
 Law: channel index = offset of its gate + index within it; gates with data stand in a queue, each
-once, and take turns. It is finished when all of its gates are.
+once, and take turns; one with a barrier that has overtaken goes to the front. It is finished when
+all of its gates are.
 """
 
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from headgate.base.elements import ByteLike
 from headgate.base.errors import TaskCancelled
-from headgate.base.events import TaskEvent
-from headgate.core.ingress.gate import Arrival, InputGate
+from headgate.base.events import CheckpointBarrier, TaskEvent
+from headgate.core.buffers.buffer import Buffer
+from headgate.core.ingress.gate import Arrival, InputGate, unannounced
 
 
 class UnionGate:
-    """Owns its gates' ``notify``; closing it closes them."""
+    """Owns what its gates call (``notify``, ``on_…``); closing it closes them."""
 
     def __init__(self, gates: list[InputGate]) -> None:
         assert len(gates) > 1, "a union has at least two gates"
         self.notify: Callable[[], None] = lambda: None
+        self.on_announced: Callable[[int, CheckpointBarrier], None] = unannounced
         self.closed = False
+        self._on_arrived: Callable[[int, Buffer], None] | None = None
         self._gates = gates
         self._offsets: list[int] = []
         self._count = 0
@@ -29,6 +35,9 @@ class UnionGate:
             self._offsets.append(self._count)
             self._count += gate.channel_count
             gate.notify = lambda number=number: self._gate_ready(number)  # type: ignore[misc]
+            gate.on_announced = lambda channel, barrier, number=number: self._announced(  # type: ignore[misc]
+                number, channel, barrier
+            )
             if gate.available():
                 self._gate_ready(number)
 
@@ -57,6 +66,54 @@ class UnionGate:
         """Whether ``poll`` is worth a call."""
         return bool(self._queue) or self.closed or self.finished
 
+    def block(self, channel: int) -> None:
+        """Read nothing more of a channel. Idempotent."""
+        gate, index = self._find(channel)
+        gate.block(index)
+
+    def unblock(self, channel: int) -> None:
+        """Read a channel again. Idempotent."""
+        gate, index = self._find(channel)
+        gate.unblock(index)
+
+    def hold(self, channel: int) -> None:
+        """Let the producer of a channel send no more for now. Idempotent."""
+        gate, index = self._find(channel)
+        gate.hold(index)
+
+    def let_go(self, channel: int) -> None:
+        """End of the hold. Idempotent."""
+        gate, index = self._find(channel)
+        gate.let_go(index)
+
+    def queued(self, channel: int) -> Sequence[Buffer]:
+        """What has arrived in a channel and was not read."""
+        gate, index = self._find(channel)
+        return gate.queued(index)
+
+    def expand(self, data: ByteLike) -> ByteLike:
+        """The payload of a compressed buffer as it was; all gates compress alike."""
+        return self._gates[0].expand(data)
+
+    @property
+    def on_arrived(self) -> Callable[[int, Buffer], None] | None:
+        return self._on_arrived
+
+    @on_arrived.setter
+    def on_arrived(self, call: Callable[[int, Buffer], None] | None) -> None:
+        self._on_arrived = call
+        for gate, offset in zip(self._gates, self._offsets, strict=True):
+            gate.on_arrived = _with_offset(call, offset)
+
+    def waiting(self) -> int:
+        """Data buffers of all gates that were not read."""
+        return sum(gate.waiting() for gate in self._gates)
+
+    def resize(self, size: int) -> None:
+        """Ask the producers of all gates for buffers of at most so many bytes."""
+        for gate in self._gates:
+            gate.resize(size)
+
     def send_event(self, event: TaskEvent) -> None:
         """An event back to the producers of all gates."""
         for gate in self._gates:
@@ -70,6 +127,11 @@ class UnionGate:
         for gate in self._gates:
             gate.close()
         self.notify()
+
+    @property
+    def gates(self) -> Sequence[InputGate]:
+        """Those it is made of, in the order in which their channels are counted."""
+        return self._gates
 
     @property
     def channel_count(self) -> int:
@@ -86,3 +148,21 @@ class UnionGate:
         self._queue.append(number)
         if len(self._queue) == 1:
             self.notify()
+
+    def _announced(self, number: int, channel: int, barrier: CheckpointBarrier) -> None:
+        if barrier.unaligned and self._queued[number]:
+            self._queue.remove(number)
+            self._queue.appendleft(number)
+        self.on_announced(self._offsets[number] + channel, barrier)
+
+    def _find(self, channel: int) -> tuple[InputGate, int]:
+        number = bisect_right(self._offsets, channel) - 1
+        return self._gates[number], channel - self._offsets[number]
+
+
+def _with_offset(
+    call: Callable[[int, Buffer], None] | None, offset: int
+) -> Callable[[int, Buffer], None] | None:
+    if call is None:
+        return None
+    return lambda channel, buffer: call(offset + channel, buffer)

@@ -2,14 +2,16 @@
 
 Two of them stand behind this protocol: in memory, and on disk. An operator opens one in ``open``
 and closes it in ``close``; ``snapshot`` and ``restore`` go by key group, so that another number of
-tasks can share the groups anew. What one backend has written any other can read (``snapshot.py``).
+tasks can share the groups anew. What one backend has written any other can read (``snapshot.py``),
+also if it was written as files of a database, of which later snapshots write only new ones.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
-from headgate.base.elements import Key, Record
+from headgate.base.checkpoints import Piece
+from headgate.base.elements import ByteLike, Key, Record
 from headgate.base.errors import StateBroken
 from headgate.core.state.cursor import Cursor, Namespace
 from headgate.core.state.snapshot import TTL
@@ -79,6 +81,34 @@ class Catalog:
             )
 
 
+class FileStore(Protocol):
+    """The part of one task in the storage of a checkpoint."""
+
+    def append(self, *parts: ByteLike) -> Piece:
+        """Bytes that belong to this checkpoint alone."""
+
+    def share(self, path: str) -> Piece:
+        """The copy of a local file; later checkpoints may name it when this one is complete."""
+
+
+class StoredDatabase(Protocol):
+    """The files of a database that a snapshot has left in the storage."""
+
+    @property
+    def groups(self) -> range:
+        """The key groups that it held."""
+
+    @property
+    def shared(self) -> Mapping[str, Piece]:
+        """Files, by their local names, that the next snapshots may name again."""
+
+    def fetch(self, folder: str) -> None:
+        """Copy everything to a new local folder; raises CheckpointError."""
+
+    def read(self, groups: range) -> Iterator[tuple[int, bytes]]:
+        """Those of these key groups that hold anything, in the form that every backend reads."""
+
+
 class Snapshot(Protocol):
     """State as it was at one moment. Writing it out may go on beside the task's work."""
 
@@ -87,6 +117,9 @@ class Snapshot(Protocol):
 
         This is the long part; it may run in another thread than the task's.
         """
+
+    def files(self, store: FileStore) -> dict[str, Piece]:
+        """Write what is left as files of a database, by their local names; as ``groups``, once."""
 
     def close(self) -> None:
         """No longer needed, written or not. Idempotent; on the task's thread."""
@@ -121,14 +154,29 @@ class KeyedBackend(Protocol):
     def forget_key(self) -> None:
         """Drop everything of the cursor's key: states of all namespaces, and timers."""
 
-    def snapshot(self) -> Snapshot:
-        """State and timers as they are now. Short; several may be open at a time."""
+    def snapshot(self, increment: int | None = None) -> Snapshot:
+        """State and timers as they are now. Short; several may be open at a time.
+
+        ``increment``: the checkpoint that it is for, if it may name files of earlier ones again.
+        """
+
+    def checkpoint_completed(self, checkpoint: int) -> None:
+        """What was written for it is there for good, and may be named by later ones."""
+
+    def checkpoint_aborted(self, checkpoint: int) -> None:
+        """What was written for it is gone."""
 
     def restore(self, parts: Iterable[tuple[int, bytes]]) -> None:
         """Take over key groups; called before the first record, any number of times.
 
         Groups that the task does not own are passed over, so that all parts of an old job can be
         offered to every task of a rescaled one. Raises StateBroken.
+        """
+
+    def restore_files(self, databases: "Sequence[StoredDatabase]") -> None:
+        """Take over what databases hold of the task's key groups; before ``restore``, once.
+
+        Raises StateBroken or CheckpointError.
         """
 
     def close(self) -> None:

@@ -4,11 +4,12 @@ Law: at one key and namespace there is one value, list or map, the same object t
 snapshot holds what was there when it was taken. Taking one costs a shallow copy of each table.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
+from headgate.base.checkpoints import Piece
 from headgate.base.elements import Key, Record
-from headgate.core.state.backend import Catalog, Sieve, StateSpec
+from headgate.core.state.backend import Catalog, FileStore, Sieve, StateSpec, StoredDatabase
 from headgate.core.state.cursor import Cursor, Namespace, seen
 from headgate.core.state.freezing import Frozen
 from headgate.core.state.key_groups import key_group
@@ -84,7 +85,8 @@ class MemoryBackend:
         self.event_timers.forget_key(key)
         self.processing_timers.forget_key(key)
 
-    def snapshot(self) -> "MemorySnapshot":
+    def snapshot(self, increment: int | None = None) -> "MemorySnapshot":
+        """See ``KeyedBackend``; it is always the whole state."""
         self._snapshots = number = self._snapshots + 1
         frozen = MemorySnapshot(self._max_parallelism, lambda: self._release(number))
         sieves = self._catalog.sieves()
@@ -94,6 +96,16 @@ class MemoryBackend:
         frozen.event_timers = self.event_timers.by_time.freeze(number)
         frozen.processing_timers = self.processing_timers.by_time.freeze(number)
         return frozen
+
+    def checkpoint_completed(self, checkpoint: int) -> None:
+        """No later one names what this one has written."""
+
+    def checkpoint_aborted(self, checkpoint: int) -> None:
+        """The same."""
+
+    def restore_files(self, databases: Sequence[StoredDatabase]) -> None:
+        for database in databases:
+            self.restore(database.read(self._groups))
 
     def restore(self, parts: Iterable[tuple[int, bytes]]) -> None:
         for group, data in parts:
@@ -164,6 +176,10 @@ class MemorySnapshot:
             pass
         for group in sorted(self._writers):
             yield group, self._writers.pop(group).finish()
+
+    def files(self, store: FileStore) -> dict[str, Piece]:
+        """None: everything is in the groups."""
+        return {}
 
     def close(self) -> None:
         # Another thread may still be in ``groups``; it keeps what it holds, for nobody.

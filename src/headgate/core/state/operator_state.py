@@ -57,6 +57,16 @@ class OperatorStateStore:
         """The same map, to be read."""
         return self._broadcast(descriptor, BroadcastView)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no state was asked for, and none restored."""
+        return not self._kinds
+
+    @property
+    def has_unions(self) -> bool:
+        """Whether a restored task needs what all old tasks have left, not its own alone."""
+        return UNION in self._kinds.values()
+
     def snapshot(self) -> bytes:
         """All states as they are now; raises StateBroken."""
         held: list[tuple[str, str, Record]] = [
@@ -69,12 +79,13 @@ class OperatorStateStore:
             raise _unpicklable(held, error) from error
         return _HEADER.pack(_MAGIC, _VERSION, zlib.crc32(body)) + body
 
-    def restore(self, parts: Sequence[bytes], subtask: int, parallelism: int) -> None:
+    def restore(self, parts: Sequence[bytes | None], subtask: int, parallelism: int) -> None:
         """Take over what this task gets of all parts, one of each old task, by their index.
 
-        With the old parallelism each task gets its own split lists again. Raises StateBroken.
+        With the old parallelism each task gets its own split lists again. None: that task has left
+        nothing, or nothing that is needed here. Raises StateBroken.
         """
-        tasks = [_read(part) for part in parts]
+        tasks = [{} if part is None else _read(part) for part in parts]
         names = dict.fromkeys((kind, name) for held in tasks for kind, name in held)
         for kind, name in names:
             try:

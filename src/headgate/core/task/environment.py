@@ -113,6 +113,7 @@ class Environment:
                 wait=wait,
                 make_store=self._store_maker(partition),
                 max_event_bytes=self.settings.max_event_bytes,
+                segment_bytes=self.settings.segment_bytes,
             )
         except BaseException:
             pool.destroy()

@@ -2,18 +2,22 @@
 
 The network input takes buffers out of its gate and turns them into elements, one for each call; a
 bundle that is longer than the step may take comes in pieces. It is asked inside the baton; what it
-returns is processed outside. Law: elements of a channel come out in order, each once.
+returns is processed outside. Law: elements of a channel come out in order, each once; what was
+restored comes before what the gate brings. What was taken out of a channel and did not come out yet
+can be had as bytes, which together with what follows in the channel are the elements to come.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from headgate.base.elements import Bundle, LatencyMarker, StreamStatus, Watermark
+from headgate.base.elements import Bundle, LatencyMarker, Serializer, StreamStatus, Watermark
 from headgate.base.errors import ElementBroken
 from headgate.base.events import CancelMarker, CheckpointBarrier, EndOfPartition, Event
+from headgate.core.buffers.in_flight import bundle_bytes
 from headgate.core.ingress.deserializer import Deserializer, Got
 from headgate.core.ingress.gate import InputGate
+from headgate.core.ingress.restored import RestoredInput
 from headgate.core.ingress.valve import Outcome, WatermarkValve
 
 
@@ -52,11 +56,57 @@ class NetworkInput:
         self.records_in = 0
         self.ended = False
         self.on_barrier: Callable[[int, CheckpointBarrier | CancelMarker], None] = _no_checkpoints
+        self.on_channel_ended: Callable[[int], None] = lambda channel: None
+        """Called when a channel was read to its end, before anybody else learns of it."""
         self._deserializers = deserializers
         self._valve = WatermarkValve(gate.channel_count)
         self._current: Deserializer | None = None
         self._channel = 0
         self._rest: Bundle | None = None
+        self._restored = RestoredInput(gate.hold, gate.let_go)
+
+    # After a restore, before the first ``take``.
+
+    def restore(self, channel: int, parts: Iterable[bytes]) -> None:
+        """A channel begins with what was on its way in it, before what the gate brings.
+
+        Its producer sends nothing until that is read: no more is on its way than there ever was.
+        """
+        self._restored.add_bytes(channel, parts)
+
+    def restore_strays(self, channel: int, bundles: Iterable[Bundle]) -> None:
+        """Records of channels that there are not any more: read before all other input.
+
+        They count to ``channel``, one of the gate that they belong to, until they are read.
+        """
+        self._restored.add_strays(channel, bundles)
+
+    # For checkpoints, between two calls of ``take``.
+
+    def unread(self, channel: int) -> bytes:
+        """What was taken out of a channel, or restored, and was not given to the chain yet."""
+        deserializer = self._deserializers[channel]
+        rest = b""
+        if self._rest is not None and self._channel == channel:
+            rest = bundle_bytes(self._rest, deserializer.serializer)
+        restored = self._restored.unread(channel, deserializer.serializer)
+        return b"".join((rest, deserializer.unread(), restored))
+
+    def serializer_of(self, channel: int) -> Serializer:
+        """How the records of a channel become bytes."""
+        return self._deserializers[channel].serializer
+
+    # For whoever decides how long buffers should be, now and then.
+
+    def consumed(self) -> tuple[float, int]:
+        """About the bytes that the chain was given so far, and the buffers they came in."""
+        read = sum(one.bytes_read for one in self._deserializers)
+        records = sum(one.records_in for one in self._deserializers)
+        rest = 0 if self._rest is None else len(self._rest.records)
+        share = 1 - min(rest, records) / records if records else 1.0
+        return read * share, sum(one.buffers_in for one in self._deserializers)
+
+    # In each step.
 
     @property
     def watermark_ms(self) -> int:
@@ -64,7 +114,8 @@ class NetworkInput:
 
     def available(self) -> bool:
         """Whether ``take`` is worth a call."""
-        return self._rest is not None or self._current is not None or self.gate.available()
+        begun = self._rest is not None or self._current is not None
+        return begun or bool(self._restored) or self.gate.available()
 
     def take(self, limit: int) -> Taken:
         """The next element, of a bundle at most ``limit`` records."""
@@ -78,6 +129,8 @@ class NetworkInput:
                     self._current = None
                 if element is not None:
                     return self._dispatch(element, limit)
+            if self._restored and self._restored_taken():
+                continue
             arrival = self.gate.poll()
             if arrival is None:
                 return self._nothing()
@@ -94,9 +147,20 @@ class NetworkInput:
     def close(self) -> None:
         """Give back buffers, channels and pool. Idempotent."""
         self._rest = self._current = None
+        self._restored = RestoredInput()
         for deserializer in self._deserializers:
             deserializer.close()
         self.gate.close()
+
+    def _restored_taken(self) -> bool:
+        """Go on with what was restored; says whether there was anything."""
+        following = self._restored.next()
+        if following is None:
+            return False
+        self._channel, buffer = following
+        self._current = self._deserializers[self._channel]
+        self._current.feed(buffer)
+        return True
 
     def _dispatch(self, element: object, limit: int) -> Taken:
         match element:
@@ -125,6 +189,7 @@ class NetworkInput:
             case EndOfPartition():
                 self._check_complete(channel)
                 self._deserializers[channel].close()
+                self.on_channel_ended(channel)
                 if self.gate.finished:
                     return self._nothing()
                 return Times(self._valve.channel_ended(channel))

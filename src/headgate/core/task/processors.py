@@ -2,13 +2,14 @@
 
 A processor takes one element inside the baton, lends the baton, runs the chain with it and takes
 the baton back. Law: user code never runs inside, machines are never touched outside. Several inputs
-take turns; an operator may select which of them it reads.
+take turns; an operator may select which of them it reads. A task that is held sees nothing, and one
+that was stopped by a savepoint only that its inputs have ended, and its operators not even that.
 """
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import Final, Protocol
 
 from headgate.base.elements import Bundle, LatencyMarker, Watermark
 from headgate.core.chain.chain import Chain
@@ -16,9 +17,10 @@ from headgate.core.chain.outputs import Loan
 from headgate.core.chain.source_operator import Polled, SourceOperator
 from headgate.core.ingress.valve import Outcome
 from headgate.core.task.event_time import InputTimes
-from headgate.core.task.inputs import Again, Ended, NetworkInput, Nothing, Times
+from headgate.core.task.inputs import Again, Ended, NetworkInput, Nothing, Taken, Times
 from headgate.core.task.latency import Latencies
 from headgate.core.task.pace import Pace
+from headgate.core.task.room import Room
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ class Processor(Protocol):
     """The default action of a task."""
 
     waited_ms: float
-    """Time in the present step that went by while a writer had no buffer."""
+    """Time since the last step began that went by while a writer had no buffer."""
 
     def start(self) -> None:
         """All operators are open."""
@@ -68,54 +70,88 @@ class InputProcessor:
         self._clock = clock
         self._times = InputTimes(len(inputs))
         self._pace = Pace()
+        self._room = Room(chain.writers)
         self.waited_ms = 0.0
         self._left = len(inputs)
         self._turn = 0
+        self._held = self._stopped = False
+        self._kept: tuple[int, Taken] | None = None
 
     def start(self) -> None:
         """The gates' partitions are requested by the task."""
 
     def available(self) -> bool:
+        if self._kept is not None:
+            return True
         selected = self._selected()
         return any(self.inputs[number].available() for number in selected)
 
     def process(self) -> Flow:
         """Take one element of the next input that has one, and run the chain with it."""
+        self._pace.held_up(self.waited_ms)
+        self.waited_ms = 0.0
+        if self._kept is not None:
+            (number, taken), self._kept = self._kept, None
+            return self._run_taken(number, taken)
+        limit = self._room.fit(self._pace.limit)
         for source in self._in_turn():
-            taken = source.take(self._pace.limit)
+            taken = source.take(limit)
             self._turn = source.number + 1  # who was just read comes last
-            match taken:
-                case Bundle():
-                    self._run(taken, source.number)
-                    return Flow.MORE
-                case Times(outcome):
-                    self._run_times(source.number, outcome)
-                    return Flow.MORE
-                case LatencyMarker():
-                    self.latencies.measured(self._clock.wall_ms() - taken.marked_ms)
-                    self._lent(lambda taken=taken: self._chain.marker_received(taken))  # type: ignore[misc]
-                    return Flow.MORE
-                case Again():
-                    return Flow.MORE
-                case Ended():
-                    return self._input_ended(source.number)
-                case Nothing():
-                    continue
+            if isinstance(taken, Nothing):
+                continue
+            if self._held and not isinstance(taken, Again):  # from this very moment on
+                self._kept = source.number, taken
+                return Flow.NOTHING
+            return self._run_taken(source.number, taken)
         return Flow.NOTHING
+
+    # For a savepoint that ends the job.
+
+    @property
+    def open_inputs(self) -> list[int]:
+        """Those that have not ended."""
+        return [source.number for source in self.inputs if not source.ended]
+
+    def hold(self) -> None:
+        """What is read now is kept for later."""
+        self._held = True
+
+    def go_on(self) -> None:
+        self._held = False
+
+    def stop(self) -> None:
+        """Only ends come now; the operators are not told of them, nor of what follows for time."""
+        self._held, self._stopped = False, True
 
     def close(self) -> None:
         for source in self.inputs:
             source.close()
 
+    def _run_taken(self, number: int, taken: Taken) -> Flow:
+        match taken:
+            case Bundle():
+                self._run(taken, number)
+            case Times(outcome):
+                if not self._stopped:
+                    self._run_times(number, outcome)
+            case LatencyMarker():
+                self.latencies.measured(self._clock.wall_ms() - taken.marked_ms)
+                self._lent(lambda: self._chain.marker_received(taken))
+            case Ended():
+                return self._input_ended(number)
+            case Again() | Nothing():
+                pass
+        return Flow.MORE
+
     def _run(self, bundle: Bundle, number: int) -> None:
         now_ms = self._clock.now_ms
         began = now_ms()
-        self.waited_ms = 0.0
         self._loan.lend()
         self._chain.process(bundle, number)
         elapsed_ms = now_ms() - began - self.waited_ms  # without the wait for the baton
         self._loan.regain()
         self._pace.step_took(elapsed_ms, len(bundle.records))
+        self._room.step_took(len(bundle.records))
 
     def _run_times(self, number: int, outcome: Outcome) -> None:
         for element in self._times.told(number, outcome):
@@ -126,7 +162,8 @@ class InputProcessor:
 
     def _input_ended(self, number: int) -> Flow:
         self._left -= 1
-        self._lent(lambda: self._chain.end_input(number))
+        if not self._stopped:
+            self._lent(lambda: self._chain.end_input(number))
         return Flow.MORE if self._left else Flow.ENDED
 
     def _lent(self, action: Callable[[], None]) -> None:
@@ -170,6 +207,7 @@ class SourceProcessor:
         self._clock = clock
         self._wake = wake
         self._pace = Pace()
+        self._room = Room(chain.writers)
         self.waited_ms = 0.0
         self._due = True
         self._closed = False
@@ -186,14 +224,18 @@ class SourceProcessor:
         """Poll once."""
         now_ms = self._clock.now_ms
         began, before = now_ms(), self._chain.records_out_of_head
+        self._pace.held_up(self.waited_ms)
         self.waited_ms = 0.0
+        limit = self._room.fit(self._pace.limit)
         self._loan.lend()
         if self._marker is not None:
             self._mark(began)
-        polled = self._chain.poll_source(self._pace.limit)
+        polled = self._chain.poll_source(limit)
         elapsed_ms = now_ms() - began - self.waited_ms  # without the wait for the baton
         self._loan.regain()
-        self._pace.step_took(elapsed_ms, self._chain.records_out_of_head - before)
+        taken = self._chain.records_out_of_head - before
+        self._pace.step_took(elapsed_ms, taken)
+        self._room.step_took(taken)
         if polled is Polled.RECORDS:
             return Flow.MORE
         if polled is Polled.ENDED:
@@ -226,3 +268,32 @@ class SourceProcessor:
         if now_ms - self._marked_ms >= interval_ms:
             self._marked_ms = now_ms
             self._source.output.emit_marker(LatencyMarker(self._clock.wall_ms(), operator, subtask))
+
+
+class FinishedProcessor:
+    """For a task that had finished before the run began: reads to the ends and drops all of it."""
+
+    def __init__(self, inner: Processor) -> None:
+        self.waited_ms = 0.0
+        self._inner = inner
+        self._inputs = inner.inputs if isinstance(inner, InputProcessor) else []
+
+    def start(self) -> None:
+        """Nothing to begin."""
+
+    def available(self) -> bool:
+        return any(source.available() for source in self._inputs if not source.ended)
+
+    def process(self) -> Flow:
+        """Take one element of each input."""
+        flow = Flow.NOTHING
+        for source in self._inputs:
+            if not source.ended and not isinstance(source.take(_MANY), Nothing):
+                flow = Flow.MORE
+        return Flow.ENDED if all(source.ended for source in self._inputs) else flow
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+_MANY: Final = 4096

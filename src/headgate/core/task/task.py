@@ -2,35 +2,50 @@
 
 Mails and the default action take turns (mailbox). Before it touches its input the task looks
 whether its writers have a buffer; if not, or if no input is there, it suspends until it is woken.
-Law: every operator, gate and writer is closed, however the task ends.
+At the end of its input it waits for its checkpoints to be written, and for one more if an operator
+needs that. Law: every operator, gate and writer is closed, however the task ends.
 """
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 
-from headgate.base.elements import MIN_WATERMARK_MS
+from headgate.base.checkpoints import CheckpointOptions
+from headgate.base.elements import MAX_WATERMARK_MS, StreamStatus, Watermark
 from headgate.base.errors import TaskCancelled
 from headgate.base.messages import UserFigure
 from headgate.base.spilling import SpillRoom
-from headgate.core.chain.async_calls import AsyncCalls, AsyncWork, ImmediateCalls, StartCalls
-from headgate.core.chain.chain import Chain, OperatorStatistics
+from headgate.core.chain.async_calls import ImmediateCalls, StartCalls
+from headgate.core.chain.chain import Chain
 from headgate.core.chain.context import OperatorContext, TaskInfo
-from headgate.core.chain.outputs import Loan, with_name
+from headgate.core.chain.outputs import Loan
 from headgate.core.chain.spec import OperatorSpec
 from headgate.core.egress.partition import Wait, cannot_wait
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.ingress.gate import Gate
 from headgate.core.state.backend import Backends
 from headgate.core.state.memory import MemoryBackends
+from headgate.core.task.buffer_sizes import NO_SIZES, BufferSizes
+from headgate.core.task.checkpointing import TaskCheckpoints
+from headgate.core.task.course import Course, Mode, take_part
 from headgate.core.task.figures import UserFigures
-from headgate.core.task.latency import LatencyStatistics
+from headgate.core.task.incoming import give_back
 from headgate.core.task.lifecycle import Happening, Lifecycle, TaskState
-from headgate.core.task.mailbox import NORMAL, Lap, Mailbox, MailboxLoop
-from headgate.core.task.processors import Clock, Flow, InputProcessor, Processor, SourceProcessor
-from headgate.core.task.times import Doing, Spent, TaskTimes
+from headgate.core.task.mailbox import NORMAL, URGENT, Lap, Mailbox, MailboxLoop
+from headgate.core.task.operator_mail import OperatorMail
+from headgate.core.task.processors import (
+    Clock,
+    FinishedProcessor,
+    Flow,
+    InputProcessor,
+    Processor,
+    SourceProcessor,
+)
+from headgate.core.task.restored import FRESH, TaskRestored
+from headgate.core.task.statistics import TaskStatistics, statistics_of
+from headgate.core.task.times import Doing, TaskTimes
+from headgate.core.task.writing import CheckpointPlan
 
 
 class Progress(Enum):
@@ -39,27 +54,6 @@ class Progress(Enum):
     MORE = "did something, and there may be more"
     IDLE = "nothing to do until woken"
     DONE = "finished for good"
-
-
-@dataclass(frozen=True, slots=True)
-class TaskStatistics:
-    """A moment of a task."""
-
-    state: TaskState
-    spent: Spent
-    records_in: int
-    records_out: int
-    bytes_in: int
-    bytes_out: int
-    buffers_in: int
-    buffers_out: int
-    queued_in: int
-    queued_out: int
-    watermark_in_ms: int
-    watermark_out_ms: int
-    operators: tuple[OperatorStatistics, ...]
-    latency: LatencyStatistics | None
-    user: tuple[UserFigure, ...] = ()
 
 
 class Task:
@@ -79,6 +73,9 @@ class Task:
         async_calls: StartCalls = ImmediateCalls,
         wait: Wait = cannot_wait,
         spills: SpillRoom | None = None,
+        sizes: BufferSizes | None = None,
+        checkpoints: CheckpointPlan | None = None,
+        restored: TaskRestored | None = None,
     ) -> None:
         self.name = info.name
         self.info = info
@@ -88,21 +85,30 @@ class Task:
         """Told of every new state, while the baton is lent."""
         self.on_time: Callable[[str, int | None], None] = lambda group, watermark_ms: None
         """Told how far event time is by a source that is aligned with a group; the same."""
+        self.on_declined: Callable[[int, str, bool], None] = lambda checkpoint, why, subsumed: None
+        """Told of checkpoints that come to nothing here, and whether a newer one is why."""
+        self.on_checkpoint_wanted: Callable[[], None] = lambda: None
+        """Told when the task waits for one more before it can end. Both while the baton is lent."""
         self._chain = chain
         self._processor = processor
+        self._inputs = processor.inputs if isinstance(processor, InputProcessor) else []
         self._gates = gates
         self._writers = writers
         self._loan = loan
         self._clock = clock
         self._backends = backends or MemoryBackends()
-        self._start_calls = async_calls
-        self._wait = wait
+        self._operator_mail = OperatorMail(chain, loan, clock, self.mailbox, async_calls, wait)
         self._spills = spills
+        self._sizes = sizes
         self._times = TaskTimes(clock.now_ms())
         self._loop = MailboxLoop(self.mailbox, self._process)
         self._cancelled = False
         self._waits_since_ms = 0.0
         self._figures = UserFigures()
+        self._plan = checkpoints
+        self._restored = restored or FRESH
+        self._checkpoints = None if checkpoints is None else self._take_part(checkpoints)
+        self._course = self._begin_course()
 
     def step(self) -> Progress:
         """One lap of the mailbox: the mails that are there, then one element of the input."""
@@ -130,6 +136,32 @@ class Task:
         if isinstance(processor, SourceProcessor):
             self.mailbox.put("alignment", lambda: processor.time_announced(group, watermark_ms))
 
+    # Checkpoints: called inside the baton, carried out by mail.
+
+    def trigger_checkpoint(self, checkpoint: int, options: CheckpointOptions) -> None:
+        """A checkpoint begins here: the task is a source, or its producers have all finished."""
+        taking = self._checkpoints
+        assert taking is not None, f"task {self.name} takes no checkpoints"
+        self.mailbox.put("checkpoint", lambda: taking.triggered(checkpoint, options), URGENT)
+
+    def checkpoint_completed(self, checkpoint: int) -> None:
+        """It is stored for good; told of savepoints only if the job ends with it."""
+        taking = self._checkpoints
+        if taking is not None:
+            self.mailbox.put("complete", lambda: taking.completed(checkpoint), URGENT)
+
+    def checkpoint_aborted(self, checkpoint: int, reason: str) -> None:
+        """It comes to nothing."""
+        taking = self._checkpoints
+
+        def tell() -> None:
+            assert taking is not None
+            taking.aborted(checkpoint, reason)
+            self._course.checkpoint_aborted()
+
+        if taking is not None:
+            self.mailbox.put("aborted", tell, URGENT)
+
     def waiting_for_buffer(self, waits: bool) -> None:
         """A writer has begun or ended to wait in the middle of a step."""
         now_ms = self._clock.now_ms()
@@ -143,11 +175,13 @@ class Task:
         """Close operators, then gates and writers; tell the last state. Always called, once."""
         failure = error
         self._loop.close()
+        if self._sizes is not None:
+            self._sizes.close()
         try:
-            self._loan.lend()
-            self._figures.read()
-            self._chain.close()
-            self._loan.regain()
+            with ExitStack() as first:
+                first.callback(self._close_operators)
+                if self._checkpoints is not None:
+                    self._checkpoints.close()
         except BaseException as trouble:  # also a user's exit(): the rest is closed in any case
             self._loan.regain()
             failure = failure or trouble
@@ -159,33 +193,25 @@ class Task:
         state = self._end(failure)
         self._tell(state, self.lifecycle.failure)
 
+    def _close_operators(self) -> None:
+        self._loan.lend()
+        self._figures.read()
+        self._chain.close()
+        self._loan.regain()
+
     def statistics(self) -> TaskStatistics:
         """Asked inside the baton."""
-        operators = tuple(self._chain.statistics())
-        gates = [gate.statistics() for gate in self._gates]
-        written = [writer.statistics() for writer in self._writers]
-        inputs = self._processor.inputs if isinstance(self._processor, InputProcessor) else []
-        latency = (
-            self._processor.latencies.statistics()
-            if isinstance(self._processor, InputProcessor)
-            else None
-        )
-        return TaskStatistics(
-            state=self.lifecycle.state,
-            spent=self._times.spent(self._clock.now_ms()),
-            records_in=sum(one.records_in for one in inputs),
-            records_out=sum(one.records_out for one in written),
-            bytes_in=sum(one.bytes_in for one in gates),
-            bytes_out=sum(one.bytes_out for one in written),
-            buffers_in=sum(one.buffers_in for one in gates),
-            buffers_out=sum(one.buffers_out for one in written),
-            queued_in=sum(one.queued for one in gates),
-            queued_out=sum(writer.partition.queued for writer in self._writers),
-            watermark_in_ms=min((one.watermark_ms for one in inputs), default=MIN_WATERMARK_MS),
-            watermark_out_ms=min((one.watermark_ms for one in written), default=MIN_WATERMARK_MS),
-            operators=operators,
-            latency=latency,
+        processor = self._processor
+        return statistics_of(
+            self.lifecycle.state,
+            self._times.spent(self._clock.now_ms()),
+            self._chain,
+            self._inputs,
+            self._gates,
+            self._writers,
+            latencies=processor.latencies if isinstance(processor, InputProcessor) else None,
             user=self._user_figures(),
+            sizes=NO_SIZES if self._sizes is None else self._sizes.statistics(),
         )
 
     def _user_figures(self) -> tuple[UserFigure, ...]:
@@ -202,79 +228,56 @@ class Task:
     def _start(self) -> None:
         self._move(Happening.DEPLOYED)
         self._times.turn_to(Doing.BUSY, self._clock.now_ms())
+        restored = self._restored
+        for number, subpartition, parts in restored.outputs:
+            self._writers[number].restore(subpartition, parts)
+        if restored is not FRESH:  # what is on its way may end idle, and nobody here knows of that
+            for writer in self._writers:
+                writer.emit_element(StreamStatus(active=True))
         self._loan.lend()
-        self._chain.open(self._context_of)
+        self._chain.open(self._context_of, restored.opens)
         self._loan.regain()
+        give_back(restored, self._inputs, self._gates)
         for gate in self._gates:
             gate.request_partitions()
         self._processor.start()
         self._move(Happening.STARTED)
+        if self._sizes is not None:
+            self._sizes.start(self._with_data_ms)
 
     def _context_of(self, spec: OperatorSpec) -> OperatorContext:
-        later = partial(self._mail_later, spec.name)
+        mail = self._operator_mail
         return OperatorContext(
             spec.name,
             self.info,
             self._clock.wall_ms,
-            later,
+            partial(mail.later, spec.name),
             spec.uid,
             self._backends,
             self._figures.group_of(spec.name, self._clock.wall_ms),
-            partial(self._async_calls, spec.name),
-            self._wait_until,
+            partial(mail.calls, spec.name),
+            mail.wait_until,
             held_up_ms=self._held_up_ms,
             tell_time=lambda group, watermark_ms: self.on_time(group, watermark_ms),
             spills=self._spills,
+            restored=self._restored.operators.get(spec.uid),
+            checkpoints=self._plan is not None and self._plan.enabled,
         )
+
+    def _with_data_ms(self) -> float:
+        """Back pressure counts: what waits in front of the task waits for that too."""
+        spent = self._times.spent(self._clock.now_ms())
+        return spent.busy_ms + spent.backpressured_ms
 
     def _held_up_ms(self) -> float:
         return self._times.spent(self._clock.now_ms()).backpressured_ms
 
-    def _mail_later(self, operator: str, delay_ms: float, action: Callable[[], None]) -> None:
-        """An operator (outside) wants ``action`` to be run on its thread after a while."""
-
-        def due() -> None:
-            run = partial(self._run_mail, operator, action, "in a timer")
-            self.mailbox.put("timer", run, NORMAL)
-
-        self._loan.regain()
-        self._clock.later(delay_ms, due)
-        self._loan.lend()
-
-    def _run_mail(self, operator: str, action: Callable[[], None], doing: str) -> None:
-        self._loan.lend()
-        with_name(operator, action, doing)
-        self._loan.regain()
-        self._chain.seal()
-
-    def _async_calls(
-        self, operator: str, work: AsyncWork, completed: Callable[[], None]
-    ) -> AsyncCalls:
-        """Calls of an operator; their driver tells inside the baton that some have ended."""
-        mailed = False
-
-        def run() -> None:
-            nonlocal mailed
-            mailed = False
-            self._run_mail(operator, completed, "")
-
-        def tell() -> None:
-            nonlocal mailed
-            if mailed:
-                self.mailbox.notify()
-            else:
-                mailed = self.mailbox.put("ended calls", run, NORMAL)
-
-        return self._start_calls(work, tell)
-
-    def _wait_until(self, ready: Callable[[], bool]) -> None:
-        """An operator (outside) cannot go on: what it has sent leaves, and others run."""
-        self._loan.regain()
-        self._chain.seal()
-        self._wait(ready)
-        self._loan.lend()
-
     def _look_again(self) -> None:
+        if self._course.mode is not Mode.READING:
+            self._times.turn_to(Doing.IDLE, self._clock.now_ms())
+            if self._course.mode is Mode.ENDING and self._course.may_end():
+                self._loop.resume()
+            return
         if not self._can_write():
             return
         if self._processor.available():
@@ -288,27 +291,59 @@ class Task:
 
     def _process(self) -> bool:
         """The default action; says whether to go on."""
+        if self._course.mode is not Mode.READING:
+            if self._course.mode is Mode.ENDING and self._course.may_end():
+                self._end_outputs()
+            return False
         if not self._can_write():
             self._times.turn_to(Doing.BACKPRESSURED, self._clock.now_ms())
             return False
         flow = self._processor.process()
         if flow is Flow.ENDED:
-            self._complete()
-            return False
+            self._input_ended()
+            return True
         self._chain.seal()
         if flow is Flow.NOTHING:
             self._times.turn_to(Doing.IDLE, self._clock.now_ms())
             return False
         return True
 
-    def _complete(self) -> None:
-        self._loan.lend()
-        self._chain.finish()
-        self._loan.regain()
-        self._chain.seal()
+    def _input_ended(self) -> None:
+        if not self._restored.finished:
+            self._course.input_ended()
+            return
+        for writer in self._writers:
+            writer.emit_element(Watermark(MAX_WATERMARK_MS))
+        self._course.skip()
+
+    def _end_outputs(self) -> None:
         for writer in self._writers:
             writer.finish()
         self._loop.close()
+
+    def _take_part(self, plan: CheckpointPlan) -> TaskCheckpoints:
+        taking = take_part(
+            plan,
+            self._chain,
+            self._inputs,
+            self._gates,
+            self._writers,
+            self._loan,
+            self._clock,
+            self.mailbox,
+        )
+        taking.on_declined = lambda *told: self.on_declined(*told)
+        return taking
+
+    def _begin_course(self) -> Course:
+        taking, mail = self._checkpoints, self._operator_mail
+        course = Course(taking, self._chain, self._processor, mail, self._loan)
+        course.on_checkpoint_wanted = lambda: self.on_checkpoint_wanted()
+        if self._restored.finished:  # nothing is to be run: it only passes on that it is over
+            self._processor = FinishedProcessor(self._processor)
+            if taking is not None:
+                taking.has_finished = taking.is_blank = True
+        return course
 
     def _end_writer(self, writer: RecordWriter, failure: BaseException | None) -> None:
         writer.close()

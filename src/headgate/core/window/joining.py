@@ -8,11 +8,16 @@ parted again. Law: pairs meet only within one key and one window.
 from collections.abc import Callable, Iterable, Iterator
 
 from headgate.base.elements import Bundle, Key, LatencyMarker, Record, StreamStatus, Watermark
+from headgate.core.chain.checkpointed import (
+    FunctionInitializationContext,
+    FunctionSnapshotContext,
+)
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.operators import iterable
 from headgate.core.chain.output import Output
 from headgate.core.chain.runtime import RuntimeContext
+from headgate.core.chain.snapshots import Moment, OperatorSnapshot
 from headgate.core.window.plan import make_window_operator
 from headgate.core.window.spec import WindowPlan
 from headgate.core.window.window import Window
@@ -63,6 +68,22 @@ class JoinedWindowOperator(Operator):
         self.windows.end_input(0)
         self.windows.finish()
 
+    def before_barrier(self, moment: Moment) -> None:
+        self.windows.before_barrier(moment)
+
+    def snapshot(self, moment: Moment) -> OperatorSnapshot:
+        return self.windows.snapshot(moment)
+
+    def checkpoint_completed(self, checkpoint: int) -> None:
+        self.windows.checkpoint_completed(checkpoint)
+
+    def checkpoint_aborted(self, checkpoint: int) -> None:
+        self.windows.checkpoint_aborted(checkpoint)
+
+    @property
+    def awaits_checkpoint(self) -> bool:
+        return self.windows.awaits_checkpoint
+
     def close(self) -> None:
         self.windows.close()
 
@@ -96,6 +117,18 @@ class CoGroupCall:
         if closer is not None:
             closer()
 
+    def initialize_state(self, context: FunctionInitializationContext) -> None:
+        self._tell("initialize_state", context)
+
+    def snapshot_state(self, context: FunctionSnapshotContext) -> None:
+        self._tell("snapshot_state", context)
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        self._tell("notify_checkpoint_complete", checkpoint_id)
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
+        self._tell("notify_checkpoint_aborted", checkpoint_id)
+
     def apply(self, key: Key, window: Window, inputs: Iterable[Sided]) -> Iterable[Record]:
         """What the window operator calls."""
         return self.joined(*_parted(inputs))
@@ -103,6 +136,12 @@ class CoGroupCall:
     def joined(self, first: list[Record], second: list[Record]) -> Iterable[Record]:
         """The results for one key and window."""
         return iterable(self._call(first, second), "a co_group function")
+
+    def _tell(self, method: str, what: object) -> None:
+        """The user's function, if it wants to know."""
+        call = getattr(self.function, method, None)
+        if call is not None:
+            call(what)
 
 
 class FlatJoinCall(CoGroupCall):

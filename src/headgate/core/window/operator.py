@@ -4,6 +4,7 @@ Which keeper depends on the plan and on the backend: whole bundles at a time whe
 record by record otherwise. Law: all of them give the same results.
 """
 
+from collections.abc import Iterable
 from contextlib import ExitStack
 
 from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS, Bundle, Watermark
@@ -12,7 +13,7 @@ from headgate.core.chain.guest import Guest
 from headgate.core.chain.key_selection import KeySelection
 from headgate.core.chain.keyed_room import KeyedRoom
 from headgate.core.chain.late_records import LateRecords
-from headgate.core.chain.operator import Operator
+from headgate.core.chain.stateful import StatefulOperator
 from headgate.core.chain.tags import Sorter
 from headgate.core.chain.timer_service import TimeDomain
 from headgate.core.window.adopting import adopt, holds_general_state
@@ -27,7 +28,7 @@ from headgate.core.window.spec import Aggregated, Listed, Reduced, WindowPlan
 from headgate.core.window.tools import WindowTools
 
 
-class WindowOperator(Operator):
+class WindowOperator(StatefulOperator):
     """Windows of the keys of one task."""
 
     def __init__(self, plan: WindowPlan, bundled: bool = True) -> None:
@@ -60,7 +61,6 @@ class WindowOperator(Operator):
         tools = WindowTools(room, context)
         parts = Parts(plan, context, room, tools, self._answers, self._late, self.reuses_objects)
         self._keeper = self._choose(parts)
-        room.timers.restored()
 
     def process(self, bundle: Bundle, number: int) -> None:
         assert self._keeper is not None
@@ -78,6 +78,10 @@ class WindowOperator(Operator):
         self._room.key_ended()  # windows by the clock fire by its timers
         self._flush()
         self._advance(MIN_WATERMARK_MS)
+
+    def guests(self) -> Iterable[Guest]:
+        called = None if self._answers is None else self._answers.guest
+        return [guest for guest in (self._fold, called) if guest is not None]
 
     def close(self) -> None:
         with ExitStack() as all_of_them:
@@ -120,8 +124,8 @@ def _fold_guest(plan: WindowPlan) -> Guest | None:
     """The function that folds, which may have an ``open`` and a ``close`` too."""
     match plan.contents:
         case Reduced(function):
-            return Guest(function, "reduce")
+            return Guest(function, "reduce", "fold")
         case Aggregated(function):
-            return Guest(function, "add")
+            return Guest(function, "add", "fold")
         case Listed():
             return None

@@ -82,7 +82,7 @@ class SlicedKeeper:
         self._due: list[tuple[int, TimeWindow]] = []
         """A heap: when windows fire, and when those that have fired are over."""
         self._restored: dict[Namespace, None] = {}
-        """Windows that had fired before a restart; event time has not come to them again."""
+        """Windows that had fired before event time began anew, and has not come to them again."""
         self._is_looked_up = False
 
     def process(self, bundle: Bundle, keys: list[Key]) -> None:
@@ -128,7 +128,8 @@ class SlicedKeeper:
         for window in _windows(self._open):
             heapq.heappush(self._due, (window.end - 1, window))
         for window in _windows(self._fired):
-            self._restored[window] = None
+            if window.end - 1 > self._timers.watermark_ms:
+                self._restored[window] = None
             self._await_end(window)
 
     def _first_end(self, time_ms: int) -> int:

@@ -1,29 +1,60 @@
-"""Sources and sinks, and the base classes for your own; re-exports only."""
+"""Sources and sinks, and the base classes for your own; re-exports only.
 
-from headgate.api.source import Sink, SinkWriter, Source, SplitReader
+What needs pyarrow is loaded when it is first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from headgate.api.source import (
+    Committer,
+    CommittingSinkWriter,
+    Sink,
+    SinkWriter,
+    Source,
+    SplitReader,
+    TwoPhaseCommittingSink,
+)
 from headgate.connectors.blackhole import DiscardSink
 from headgate.connectors.data_generator import DataGeneratorSource
-from headgate.connectors.file_sink import CsvSink, FileSink, JsonLinesSink, TextFileSink
+from headgate.connectors.db_sink import DbApiSink, SqliteSink
+from headgate.connectors.file_sink import CsvSink, JsonLinesSink, TextFileSink
+from headgate.connectors.file_sink_builder import FileSink
 from headgate.connectors.files import FileSource, StreamFormat, TextFileSource
 from headgate.connectors.number_sequence import NumberSequenceSource
 from headgate.connectors.print_sink import PrintSink
 from headgate.connectors.socket_text import SocketTextSource
 
+if TYPE_CHECKING:
+    from headgate.connectors.parquet_sink import ParquetSink
+
 __all__ = [
+    "Committer",
+    "CommittingSinkWriter",
     "CsvSink",
     "DataGeneratorSource",
+    "DbApiSink",
     "DiscardSink",
     "FileSink",
     "FileSource",
     "JsonLinesSink",
     "NumberSequenceSource",
+    "ParquetSink",
     "PrintSink",
     "Sink",
     "SinkWriter",
     "SocketTextSource",
     "Source",
     "SplitReader",
+    "SqliteSink",
     "StreamFormat",
     "TextFileSink",
     "TextFileSource",
+    "TwoPhaseCommittingSink",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name == "ParquetSink":
+        return import_module("headgate.connectors.parquet_sink").ParquetSink
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

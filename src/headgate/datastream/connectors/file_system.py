@@ -1,6 +1,15 @@
 """Files, where PyFlink has them."""
 
-from headgate.connectors.file_sink import FileSink, OutputFileConfig, RollingPolicy
+from headgate.connectors.buckets import BucketAssigner
+from headgate.connectors.file_sink_builder import FileSink
 from headgate.connectors.files import FileSource, StreamFormat
+from headgate.connectors.rolling import OutputFileConfig, RollingPolicy
 
-__all__ = ["FileSink", "FileSource", "OutputFileConfig", "RollingPolicy", "StreamFormat"]
+__all__ = [
+    "BucketAssigner",
+    "FileSink",
+    "FileSource",
+    "OutputFileConfig",
+    "RollingPolicy",
+    "StreamFormat",
+]

@@ -9,6 +9,7 @@ from functools import partial
 from random import Random
 from typing import Final
 
+from headgate.base.elements import Record
 from headgate.core.chain.async_calls import AsyncWork, ImmediateCalls
 from headgate.core.chain.async_queue import Slot
 from headgate.sim.worker import SimWorker
@@ -48,6 +49,9 @@ class SimCalls:
         self._told = False
         taken, self._ended = self._ended, []
         return taken
+
+    def run(self, action: Callable[[], Record]) -> Record:
+        return action()
 
     def close(self) -> None:
         self._closed = True

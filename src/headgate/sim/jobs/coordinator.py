@@ -8,13 +8,11 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from headgate.base.ids import PartitionId
-from headgate.base.messages import ChannelOrder, Deploy, OutputOrder, Placed, TaskOrder
+from headgate.base.messages import Deploy, Placed
 from headgate.base.states import TaskState
 from headgate.control.deployment import Placement, RunPlan
-from headgate.core.egress.partition import PartitionKind
-from headgate.plan.execution_graph import ChannelSpec, OutputSpec, TaskSpec
 from headgate.sim.jobs.deployment import Deployed, Deployment
+from headgate.sim.jobs.orders import order_of, spec_of
 from headgate.sim.jobs.scenario import JobScenario
 from headgate.sim.jobs.seats import Seat
 from headgate.sim.worker import SimWorker
@@ -34,7 +32,7 @@ class JobCoordinator:
         self.on_deployed: Callable[[], None] = lambda: None
         self._scenario = scenario
         self._random = Random(f"coordinator {scenario.seed}")
-        orders = tuple(map(_order_of, scenario.execution.tasks))
+        orders = tuple(map(order_of, scenario.execution.tasks))
         self._orders = {order.id: order for order in orders}
         self._placement = Placement(
             RunPlan(
@@ -120,7 +118,7 @@ class JobCoordinator:
             for producer, address in order.places.items():
                 deployment.placed(producer, address)
             return
-        ready = deployment.deploy([_spec_of(task) for task in order.tasks], order.places)
+        ready = deployment.deploy([spec_of(task) for task in order.tasks], order.places)
         for one in ready:
             self.tasks[one.name] = one
             self._by_name[one.seat.name] = one.seat
@@ -128,24 +126,3 @@ class JobCoordinator:
 
     def _worker(self, slot: int) -> SimWorker:
         return self.deployments[self._scenario.worker_of[slot]].worker
-
-
-def _order_of(task: TaskSpec) -> TaskOrder:
-    outputs = [OutputOrder(o.partition, o.kind.name, o.subpartitions) for o in task.outputs]
-    gates = [
-        tuple(ChannelOrder(c.partition, c.subpartition, c.producer) for c in gate)
-        for gate in task.gates
-    ]
-    return TaskOrder(task.id, task.vertex, task.subtask, task.slot, tuple(outputs), tuple(gates))
-
-
-def _spec_of(order: TaskOrder) -> TaskSpec:
-    outputs = [
-        OutputSpec(PartitionId(o.partition), PartitionKind[o.kind], o.subpartitions)
-        for o in order.outputs
-    ]
-    gates = [
-        tuple(ChannelSpec(PartitionId(c.partition), c.subpartition, c.producer) for c in gate)
-        for gate in order.gates
-    ]
-    return TaskSpec(order.id, order.vertex, order.subtask, order.slot, tuple(outputs), tuple(gates))

@@ -1,6 +1,7 @@
 """A job's tasks in one simulated worker: set up on its environment as the real host does it.
 
 All tasks of an order are set up before the first one runs; producers without a place get one later.
+A new attempt begins where the last one was, when all its tasks are over.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -8,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 
+from headgate.base.barrier_policy import BarrierPolicy
 from headgate.base.states import TaskState
 from headgate.core.chain.chain import Chain
 from headgate.core.chain.context import TaskInfo
@@ -16,15 +18,19 @@ from headgate.core.exchange.directory import Address
 from headgate.core.ingress.deserializer import Deserializer
 from headgate.core.ingress.gate import Gate, InputGate
 from headgate.core.ingress.union import UnionGate
+from headgate.core.task.buffer_sizes import sizes_for
 from headgate.core.task.environment import Here, Input, There, Unplaced
 from headgate.core.task.inputs import NetworkInput
 from headgate.core.task.processors import Clock, InputProcessor, Processor, SourceProcessor
+from headgate.core.task.restored import TaskRestored
 from headgate.core.task.task import Task
+from headgate.core.task.writing import CheckpointPlan
 from headgate.plan.execution_graph import ChannelSpec, OutputSpec, TaskSpec
 from headgate.plan.job_graph import JobVertex
 from headgate.sim.jobs.calls import SimCalls
 from headgate.sim.jobs.scenario import JobScenario
 from headgate.sim.jobs.seats import Seat
+from headgate.sim.jobs.writing import Desk
 from headgate.sim.ledger import CheckFailed
 from headgate.sim.worker import SimWorker
 
@@ -69,18 +75,40 @@ class Deployment:
     def __init__(self, worker: SimWorker, scenario: JobScenario) -> None:
         self.worker = worker
         self.deployed: list[Deployed] = []
+        self.on_set_up: Callable[[Deployed], None] = lambda one: None
+        """Told of every task before it runs."""
         self._scenario = scenario
         self._unplaced: dict[str, list[tuple[Gate, int]]] = {}
+        self._attempt = 0
+        self._policy = BarrierPolicy()
+        self._desk: Desk | None = None
+
+    def begin(self, attempt: int, policy: BarrierPolicy, desk: Desk) -> None:
+        """Tasks of another attempt are to come, which take checkpoints; all others are over."""
+        self.release_partitions()
+        self.deployed.clear()
+        self._unplaced.clear()
+        self._attempt, self._policy, self._desk = attempt, policy, desk
 
     def deploy(
-        self, tasks: Sequence[TaskSpec], places: Mapping[str, Address | None]
+        self,
+        tasks: Sequence[TaskSpec],
+        places: Mapping[str, Address | None],
+        restored: Mapping[str, TaskRestored] | None = None,
     ) -> list[Deployed]:
         """Set up and start tasks."""
-        ready = [self._set_up(spec, places) for spec in tasks]
+        ready = [self._set_up(spec, places, (restored or {}).get(spec.id)) for spec in tasks]
+        for one in ready:
+            self.on_set_up(one)
         for one in ready:
             assert one.task is not None
             one.seat.start(one.task)
         return ready
+
+    def living(self, slot: int) -> list[Task]:
+        """The tasks of a slot that are not over."""
+        here = [one for one in self.deployed if one.spec.slot == slot and not one.is_over]
+        return [one.task for one in here if one.task is not None]
 
     def placed(self, producer: str, address: Address | None) -> None:
         """It is known now where a producer runs."""
@@ -99,10 +127,13 @@ class Deployment:
             for writer in one.writers:
                 writer.partition.release()
 
-    def _set_up(self, spec: TaskSpec, places: Mapping[str, Address | None]) -> Deployed:
+    def _set_up(
+        self, spec: TaskSpec, places: Mapping[str, Address | None], restored: TaskRestored | None
+    ) -> Deployed:
         scenario, vertex = self._scenario, self._scenario.job_graph.vertices[spec.vertex]
         info = TaskInfo("sim", vertex.name, spec.subtask, vertex.parallelism)
-        random = Random(f"seat {spec.id} {scenario.seed}")
+        again = f" {self._attempt}" if self._attempt else ""
+        random = Random(f"seat {spec.id} {scenario.seed}{again}")
         seat = Seat(info.name, self.worker, random, scenario.called_in)
         one = Deployed(spec, seat, self.worker.clock.now_ms)
         self.deployed.append(one)
@@ -126,8 +157,20 @@ class Deployment:
             async_calls=partial(SimCalls, self.worker, info.name, random),
             wait=seat.wait,
             spills=self.worker.spills,
+            sizes=sizes_for(processor, self.worker.environment.settings, self._look_of(seat)),
+            checkpoints=self._checkpoint_plan(spec, vertex),
+            restored=restored,
         )
         return one
+
+    def _checkpoint_plan(self, spec: TaskSpec, vertex: JobVertex) -> CheckpointPlan | None:
+        if self._desk is None:
+            return None
+        return CheckpointPlan(self._policy, partial(self._desk.start, self.worker, spec, vertex))
+
+    def _look_of(self, seat: Seat) -> Callable[[float, Callable[[], None]], None]:
+        """Timers of looks, which come whether the task's baton is lent or not."""
+        return lambda delay_ms, call: self.worker.later(delay_ms, f"look of {seat.name}", call)
 
     def _clock_of(self, seat: Seat) -> Clock:
         worker = self.worker

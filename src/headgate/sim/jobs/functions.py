@@ -10,6 +10,7 @@ from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.runtime import RuntimeContext
 from headgate.core.chain.tags import OutputTag
 from headgate.sim.jobs.records import (
+    ATTEMPT_STEP,
     KEY,
     LINE,
     NUMBER,
@@ -21,6 +22,7 @@ from headgate.sim.jobs.records import (
     make_record,
 )
 from headgate.sim.jobs.seats import Seats
+from headgate.sim.jobs.vault import Vault
 from headgate.sim.tasks import PlannedFailure
 
 MODULUS: Final = 1_000_003
@@ -38,7 +40,7 @@ class Habits:
     changes: bool = True
     """Functions change the records that they get."""
     fails: "dict[str, int]" = field(default_factory=dict)
-    """Place (node.subtask) → at which call it fails; -1: when it is opened, -2: closed."""
+    """Place (node.subtask) → at which call it fails, once; -1: when it is opened, -2: closed."""
 
 
 @dataclass(slots=True)
@@ -49,6 +51,10 @@ class Run:
     book: Book
     seats: Seats
     habits: Habits
+    vault: Vault | None = None
+    """Where sinks commit; None: they do not, and no checkpoints are taken."""
+    attempt: int = 0
+    """Of tasks that are being set up."""
 
 
 class Function:
@@ -69,7 +75,8 @@ class Function:
 
     def _enter(self, subtask: int, task: str, split: str = "") -> None:
         self.where = f"{self.node}.{subtask}{split}"
-        self.step = (self.node, subtask)
+        # What earlier attempts have sent takes ways of its own: tasks may have other shares now.
+        self.step = (self.node, subtask + ATTEMPT_STEP * self._run.attempt)
         self._seat = self._run.seats.seat_of(task)
         self._random = Random(f"{self.where} {self._run.seed}")
         self._run.book.opened[self.where] += 1
@@ -86,7 +93,9 @@ class Function:
         self._may_fail(self._calls)
 
     def _may_fail(self, at: int) -> None:
-        if self._run.habits.fails.get(self.where) == at:
+        fails = self._run.habits.fails
+        if fails.get(self.where) == at:
+            del fails[self.where]
             self._run.book.failed.append(self.where)
             raise PlannedFailure(f"{self.where} broke at {at}")
 
@@ -115,9 +124,14 @@ class Caller(Function):
         self._ordered = ordered
 
     async def async_invoke(self, record: Record) -> list[Record]:
-        self._seen(record)
+        if self._ordered or self._run.vault is None:
+            self._seen(record)
+        else:  # what was not answered is called again, what was done before the rest
+            self._run.book.records_read += 1
+            self._work()
         way = 0 if self._ordered else self._calls
-        return [self._sent(record, mapped(record[VALUE], self.node), way)]
+        mine = list(record)  # what is not answered yet belongs to the next checkpoint
+        return [self._sent(mine, mapped(record[VALUE], self.node), way)]
 
     def timeout(self, record: Record) -> list[Record]:
         raise AssertionError(f"{self.where} timed out without a clock")
@@ -214,17 +228,18 @@ class Numbers:
 
     def open(self, split: object, position: object, context: OperatorContext) -> "NumbersReader":
         assert isinstance(split, int)
-        return NumbersReader(self, split, context)
+        assert position is None or isinstance(position, int)
+        return NumbersReader(self, split, position or 0, context)
 
 
 class NumbersReader(Function):
     """Reads one split."""
 
-    def __init__(self, source: Numbers, split: int, context: OperatorContext) -> None:
+    def __init__(self, source: Numbers, split: int, at: int, context: OperatorContext) -> None:
         super().__init__(source.run, source.node)
         self._source = source
         self._items = items_of_split(source, split)
-        self._at = 0
+        self._at = at
         self._enter(context.task.subtask, context.task.name, f":{split}")
 
     def poll(self, limit: int) -> list[Record] | None:

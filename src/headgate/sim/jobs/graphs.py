@@ -19,6 +19,7 @@ from headgate.core.chain.process import ProcessOperator
 from headgate.core.chain.sinks import SinkOperator
 from headgate.core.chain.source_operator import SourceOperator
 from headgate.core.chain.two_inputs import CoMapOperator
+from headgate.core.chain.two_phase import TwoPhaseSinkOperator
 from headgate.plan import ships
 from headgate.plan.stream_graph import (
     Chaining,
@@ -31,6 +32,7 @@ from headgate.plan.stream_graph import (
 from headgate.sim.jobs import functions, operators
 from headgate.sim.jobs.functions import SIDE, Numbers, Run, items_of_split
 from headgate.sim.jobs.records import Item
+from headgate.sim.jobs.transactions import Transactions
 
 Items: TypeAlias = "Counter[Item]"
 Reference: TypeAlias = Callable[[list[Items]], dict[str | None, Items]]
@@ -62,6 +64,8 @@ class Taste:
     pause_ms: float
     idles: bool
     stamps: bool
+    commits: bool = False
+    """Sinks commit in two phases, and no operator selects its inputs: checkpoints are taken."""
 
 
 class Draft:
@@ -240,7 +244,8 @@ class Draft:
     def _add_two_inputs(self) -> None:
         first, second, number = self._pick(), self._pick(), len(self.graph.nodes)
         make: Callable[[], Operator] = lambda: CoMapOperator(functions.CoMapper(self._run, number))  # noqa: E731
-        if not first.sources & second.sources and self._random.random() < 0.3:
+        apart = not first.sources & second.sources and not self._taste.commits
+        if apart and self._random.random() < 0.3:
             only = self._random.randrange(2)
             make = lambda: operators.OneAfterTheOther(  # noqa: E731
                 functions.CoMapper(self._run, number), only
@@ -267,7 +272,7 @@ class Draft:
         sink = len(self.graph.nodes)
         self._node(
             "sink",
-            lambda: SinkOperator(functions.Collector(self._run, sink)),
+            lambda: self._make_sink(sink),
             self.graph.nodes[made.node].parallelism,
             [(self._streams.pop(), ships.forward())],
             _same,
@@ -275,6 +280,11 @@ class Draft:
         )
         self._streams.pop()
         self.expected[sink] = self.sent[sink][None]
+
+    def _make_sink(self, number: int) -> Operator:
+        if self._taste.commits:
+            return TwoPhaseSinkOperator(Transactions(self._run, number))
+        return SinkOperator(functions.Collector(self._run, number))
 
     # How it is added.
 

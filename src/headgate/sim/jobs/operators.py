@@ -1,5 +1,9 @@
-"""Operators of simulated jobs beside users' functions: event time, timers, selection, a watch."""
+"""Operators of simulated jobs beside users' functions: event time, timers, selection, a watch.
 
+Those that keep something have it in their state, so that jobs can be restored at any moment.
+"""
+
+import pickle
 from collections.abc import Collection
 from random import Random
 from typing import Final
@@ -15,6 +19,7 @@ from headgate.base.elements import (
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.runtime import RuntimeContext
+from headgate.core.chain.snapshots import Moment, OperatorSnapshot
 from headgate.core.chain.timestamps_operator import TimestampsOperator
 from headgate.core.chain.two_inputs import CoMapOperator
 from headgate.core.chain.watermarks import Bounded, Marking, TimePlan
@@ -22,6 +27,8 @@ from headgate.sim.jobs.functions import Run
 
 IDLE_MS: Final = 3.0
 TICK_MS: Final = 5
+ATTEMPT_MS: Final = 1_000_000
+"""Between the event times that two attempts begin with."""
 
 
 class Placed(Operator):
@@ -52,6 +59,15 @@ class Stamper(Placed):
         self._time = 0
         self._active = True
 
+    def open(self, context: OperatorContext) -> None:
+        super().open(context)
+        if context.restored is not None:
+            left = [pickle.loads(one) for one in context.restored.plain if one is not None]
+            self._time = max(left, default=0)
+
+    def snapshot(self, moment: Moment) -> OperatorSnapshot:
+        return OperatorSnapshot(plain=pickle.dumps(self._time))
+
     def process(self, bundle: Bundle, number: int) -> None:
         self._become(active=True)
         times: list[int | None] = []
@@ -80,14 +96,15 @@ def stamper(run: Run, node: int, idles: bool) -> Operator:
     if (node + run.seed) % 2:
         return Stamper(run, node, idles)
     idle_ms = int(IDLE_MS) if idles else None
-    return TimestampsOperator(TimePlan(_rising, Counted(), idle_ms, interval_ms=TICK_MS))
+    assigner = Counted(ATTEMPT_MS * run.attempt)
+    return TimestampsOperator(TimePlan(_rising, assigner, idle_ms, interval_ms=TICK_MS))
 
 
 class Counted:
-    """An assigner of timestamps: 1, 2, 3 …"""
+    """An assigner of timestamps: 1, 2, 3 … behind ``since``."""
 
-    def __init__(self) -> None:
-        self._time = 0
+    def __init__(self, since: int) -> None:
+        self._time = since
 
     def extract_timestamp(self, value: Record, record_timestamp: int) -> int:
         self._time += 1
@@ -99,15 +116,39 @@ def _rising(context: RuntimeContext) -> Marking:
 
 
 class Keeper(Placed):
-    """Keeps records back until a timer, a watermark or the end sends them on."""
+    """Keeps records back until a timer, a watermark or the end sends them on.
+
+    Half of them send everything before a barrier, the others have it in their state.
+    """
 
     def __init__(self, run: Run, node: int) -> None:
         super().__init__(run, node)
         self._kept: list[Bundle] = []
         self._timer = False
 
+    def open(self, context: OperatorContext) -> None:
+        super().open(context)
+        left = () if context.restored is None else context.restored.plain
+        task = context.task
+        for old, state in enumerate(left):
+            if state is not None and old % task.parallelism == task.subtask:
+                self._kept += [Bundle(*one) for one in pickle.loads(state)]
+        if self._kept:
+            self._await_timer()
+
     def process(self, bundle: Bundle, number: int) -> None:
         self._kept.append(bundle)
+        self._await_timer()
+
+    def before_barrier(self, moment: Moment) -> None:
+        if self._node % 2:
+            self._send()
+
+    def snapshot(self, moment: Moment) -> OperatorSnapshot:
+        kept = [(bundle.records, bundle.timestamps) for bundle in self._kept]
+        return OperatorSnapshot(plain=pickle.dumps(kept) if kept else None)
+
+    def _await_timer(self) -> None:
         if not self._timer:
             self._timer = True
             self.context.later(self._random.choice((0.0, 1.0, 20.0)), self._due)

@@ -36,6 +36,17 @@ def item_of(record: "list[object]") -> Item:
     return key, value, line, number
 
 
+ATTEMPT_STEP: Final = 1000
+"""Paths name subtasks of attempts: this many for each."""
+
+
+def _attempt_of(record: "list[object]") -> int:
+    """In which the record has begun its way."""
+    path = record[PATH]
+    assert isinstance(path, tuple)
+    return int(path[0][1]) // ATTEMPT_STEP if path else 0
+
+
 class Book:
     """What the functions of a run have seen."""
 
@@ -50,11 +61,15 @@ class Book:
         """Of each watcher, by its place."""
         self.failed: list[str] = []
         """Where a function has failed because the scenario says so."""
+        self.unordered_before = 0
+        """What is on its way since earlier attempts is in no order: tasks were not as many."""
         self._last: dict[tuple[str, object, object], object] = {}
 
     def passed(self, where: str, record: "list[object]") -> None:
         """A record has come to a function."""
         self.records_read += 1
+        if self.unordered_before and _attempt_of(record) < self.unordered_before:
+            return
         way = (where, record[LINE], record[PATH])
         number, last = record[NUMBER], self._last.get(way)
         if last is not None and not last < number:  # type: ignore[operator]

@@ -116,19 +116,27 @@ def draw_job(seed: int) -> JobScenario:
         changes=random.random() < 0.7,
     )
     run = Run(seed, Book(), NoSeats(), habits)
-    taste = _draw_taste(random)
+    taste = draw_taste(random)
     draft = Draft(run, taste, random)
     draft.grow()
+    scenario = plan_job(draft, calm, run, taste, random)
+    _disturb(scenario, random)
+    return scenario
+
+
+def plan_job(draft: Draft, calm: bool, run: Run, taste: Taste, random: Random) -> JobScenario:
+    """Where the tasks of a program run, and how; nothing befalls them."""
+    seed = run.seed
     job_graph = build_job_graph(draft.graph)
     execution = build_execution_graph(job_graph, "job", 0)
-    settings = _draw_settings(random, execution)
-    worker_of = _draw_workers(execution.slots, random)
+    settings = _draw_sizes(_draw_settings(random, execution), Random(f"sizes {seed}"))
+    worker_of = draw_workers(execution.slots, random)
     late = random.random() < 0.3
     patience_ms = settings.backoff_max_ms / 2
     weathers = [
         draw_weather(settings.segment_bytes, random) for _ in range(random.choice((1, 1, 3)))
     ]
-    scenario = JobScenario(
+    return JobScenario(
         seed=seed,
         calm=calm,
         run=run,
@@ -147,8 +155,6 @@ def draw_job(seed: int) -> JobScenario:
         moods=random.choice(((1, 1, 1), (1, 1, 1), (5, 1, 1), (1, 5, 1), (1, 1, 5), (4, 4, 1))),
         weathers=weathers,
     )
-    _disturb(scenario, random)
-    return scenario
 
 
 class NoSeats:
@@ -158,7 +164,7 @@ class NoSeats:
         raise AssertionError(f"{task} has no seat yet")
 
 
-def _draw_taste(random: Random) -> Taste:
+def draw_taste(random: Random) -> Taste:
     pauses = random.choice((0, 0.1, 0.5))
     stamps = random.random() < 0.6
     return Taste(
@@ -198,7 +204,19 @@ def _draw_settings(random: Random, execution: ExecutionGraph) -> ExchangeSetting
     )
 
 
-def _draw_workers(slots: int, random: Random) -> list[int]:
+def _draw_sizes(settings: ExchangeSettings, random: Random) -> ExchangeSettings:
+    """Jobs last for some hundred milliseconds, so whoever looks at buffers must look often."""
+    return replace(
+        settings,
+        debloat=random.random() < 0.5,
+        debloat_target_ms=random.choice((1, 5, 50)),
+        debloat_period_ms=random.choice((2, 10)),
+        debloat_samples=random.choice((1, 4)),
+        min_buffer_bytes=random.choice((1, 10, 60)),
+    )
+
+
+def draw_workers(slots: int, random: Random) -> list[int]:
     """One for each slot, or fewer; every worker has a slot."""
     if random.random() < 0.6:
         return list(range(slots))
@@ -218,7 +236,7 @@ def _disturb(scenario: JobScenario, random: Random) -> None:
     for _ in range(random.choice((1, 1, 2))):
         kind = random.choice(TROUBLES)
         if kind == "fail":
-            _plan_failure(scenario, random)
+            plan_failure(scenario, random)
             continue
         lasts_ms = settings.heartbeat_timeout_ms * random.uniform(1.2, 3)
         early = kind in ("refuse", "black-hole")
@@ -226,7 +244,8 @@ def _disturb(scenario: JobScenario, random: Random) -> None:
         scenario.faults.append(Fault(kind, step, lasts_ms))
 
 
-def _plan_failure(scenario: JobScenario, random: Random) -> None:
+def plan_failure(scenario: JobScenario, random: Random) -> None:
+    """A function is to fail somewhere."""
     task: TaskSpec = random.choice(scenario.execution.tasks)
     operator = random.choice(scenario.job_graph.vertices[task.vertex].chain.operators)
     at = random.choice((-1, -2, 1, 1, 2, 5, 30))

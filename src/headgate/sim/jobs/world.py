@@ -9,26 +9,18 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from headgate.base.errors import (
-    HeadgateError,
-    PartitionNotFound,
-    ProducerFailed,
-    TaskCancelled,
-    TransportError,
-    UserFunctionFailed,
-)
 from headgate.base.states import TaskState
 from headgate.sim.clock import Clock
 from headgate.sim.faults import Faults
 from headgate.sim.jobs.coordinator import JobCoordinator
 from headgate.sim.jobs.deployment import Deployed
+from headgate.sim.jobs.ends import Ends
 from headgate.sim.jobs.graphs import Items
 from headgate.sim.jobs.scenario import JobScenario, draw_job
 from headgate.sim.laws import Laws
 from headgate.sim.ledger import CheckFailed
 from headgate.sim.network import Network, Weather
 from headgate.sim.stage import Stage
-from headgate.sim.tasks import PlannedFailure
 from headgate.sim.worker import SimWorker
 from headgate.sim.world import (
     IDLE,
@@ -40,7 +32,6 @@ from headgate.sim.world import (
 )
 
 MOST_STEPS: Final = 1_000_000
-CONSEQUENCES: Final = (PartitionNotFound, ProducerFailed, TaskCancelled, TransportError)
 
 
 class JobWorld:
@@ -76,6 +67,7 @@ class JobWorld:
         self.laws = Laws(self.workers, self.faults, scenario.settings)
         for worker, deployment in zip(self.workers, self.coordinator.deployments, strict=True):
             self.laws.holders[worker.name] = deployment.deployed
+        self._ends = Ends(self.laws, self.clock, scenario.calm, lambda: self.coordinator.cancelled)
         self.stage = Stage(self.clock, self.workers, self._random, scenario.moods)
         self._running: list[Deployed] = []
         self._progress_ms = 0.0
@@ -152,7 +144,7 @@ class JobWorld:
                 self._look_who_runs()
                 self._progress_ms = self.clock.now_ms
                 if one.name not in self.coordinator.lost:
-                    self._check_end(one)
+                    self._ends.check(one)
                     self.coordinator.task_over(one)
 
     def _look_who_runs(self) -> None:
@@ -174,40 +166,7 @@ class JobWorld:
     def _pick_weather(self) -> Weather:
         return self._random.choice(self.scenario.weathers)
 
-    # Ends.
-
-    def _check_end(self, one: Deployed) -> None:
-        assert one.task is not None
-        seen = one.task.statistics()
-        spent, lived_ms = seen.spent, self.clock.now_ms - one.born_ms
-        total_ms = spent.busy_ms + spent.backpressured_ms + spent.idle_ms
-        if abs(total_ms - lived_ms) > 1e-6 * max(1.0, self.clock.now_ms):
-            raise CheckFailed(f"{one.seat.name} has lived {lived_ms} ms, but {spent}")
-        error = one.task.lifecycle.failure or one.seat.error
-        if seen.state is TaskState.FINISHED:
-            if error is not None:
-                raise CheckFailed(f"{one.seat.name} has finished with {error!r}") from error
-        elif seen.state is TaskState.FAILED:
-            self._explain(one, error)
-        elif seen.state is TaskState.CANCELLED:
-            if error is not None:
-                self._explain(one, error)
-            elif not self.coordinator.cancelled:
-                raise CheckFailed(f"{one.seat.name} was cancelled by nobody")
-        else:
-            raise CheckFailed(f"{one.seat.name} is over and {seen.state.value}")
-
-    def _explain(self, one: Deployed, error: BaseException | None) -> None:
-        """Trouble has a reason, and bugs are never taken for trouble."""
-        cause = error.__cause__ if isinstance(error, UserFunctionFailed) else error
-        if isinstance(cause, PlannedFailure):
-            return
-        if isinstance(cause, AssertionError) or not isinstance(cause, HeadgateError):
-            raise CheckFailed(f"{one.seat.name} has met {cause!r}") from error
-        if self.scenario.calm or not isinstance(cause, CONSEQUENCES):
-            raise CheckFailed(f"nothing explains the end of {one.seat.name}: {cause!r}") from error
-        if isinstance(cause, TransportError):
-            self.laws.check_transport_error(one.seat.worker, cause.peer.split(":")[0], cause)
+    # The end.
 
     def _check_results(self) -> None:
         """In a calm run the sinks have what the reference says, else nothing beyond it."""

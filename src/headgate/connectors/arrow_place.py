@@ -1,0 +1,90 @@
+"""Folders of remote file systems, by pyarrow: HDFS, S3, GCS, Azure.
+
+A file cannot be written on after it was settled, so parts end with each checkpoint. Object stores
+know no renaming: a file is copied and then removed, and its new name appears when the copy is
+whole. Law: see ``part_place``; a file that was closed is settled.
+"""
+
+import io
+import posixpath
+from collections.abc import Iterator
+from typing import Any, Final, cast
+
+from pyarrow import fs
+
+from headgate.base.errors import PathUnusable
+from headgate.connectors.part_place import PartFile
+
+_BUFFER_BYTES: Final = 1 << 20
+_FLAT: Final = frozenset({"abfs", "gcs", "s3"})
+
+
+def open_remote(uri: str) -> "ArrowPlace":
+    """Raises PathUnusable if no file system is known for it, or it cannot be reached."""
+    try:
+        system, path = fs.FileSystem.from_uri(uri)
+    except (ValueError, ImportError, OSError) as error:
+        problem = str(error).partition("\n")[0].rstrip(".")
+        raise PathUnusable(
+            uri, f"{problem}; give a path of this machine, or hdfs://, s3://, gs:// or abfs://"
+        ) from error
+    return ArrowPlace(system, path.rstrip("/"), uri)
+
+
+class ArrowPlace:
+    """A folder of a file system of pyarrow."""
+
+    grows = False
+
+    def __init__(self, system: Any, root: str, uri: str) -> None:
+        self._system = system
+        self._root = root
+        self._uri = uri
+
+    def shown(self, name: str) -> str:
+        return posixpath.join(self._uri, name) if name else self._uri
+
+    def make(self) -> None:
+        self._make(self._root)
+
+    def create(self, name: str) -> PartFile:
+        path = self._at(name)
+        self._make(posixpath.dirname(path))
+        stream = self._system.open_output_stream(path, buffer_size=_BUFFER_BYTES)
+        return cast(PartFile, stream)
+
+    def settle(self, file: PartFile) -> None:
+        """Closing it does; there is nothing else."""
+
+    def settle_names(self, folder: str) -> None:
+        """The file system has done it."""
+
+    def has(self, name: str) -> bool:
+        return bool(self._system.get_file_info(self._at(name)).type != fs.FileType.NotFound)
+
+    def rename(self, name: str, new: str) -> None:
+        if not self.has(name):
+            raise FileNotFoundError(2, "No such file or directory", self.shown(name))
+        self._system.move(self._at(name), self._at(new))
+
+    def copy(self, name: str, new: str, length: int) -> None:
+        raise io.UnsupportedOperation(f"{self.shown(name)} was never written on")
+
+    def remove(self, name: str) -> None:
+        if self.has(name):
+            self._system.delete_file(self._at(name))
+
+    def names(self, deep: bool) -> Iterator[str]:
+        found = self._system.get_file_info(
+            fs.FileSelector(self._root, allow_not_found=True, recursive=deep)
+        )
+        for one in found:
+            if one.type == fs.FileType.File:
+                yield posixpath.relpath(one.path, self._root)
+
+    def _at(self, name: str) -> str:
+        return posixpath.join(self._root, name)
+
+    def _make(self, path: str) -> None:
+        if self._system.type_name not in _FLAT:
+            self._system.create_dir(path, recursive=True)

@@ -1,0 +1,92 @@
+"""Declared types of records in Arrow's words, for sinks that write columns.
+
+Law: nothing that the type allows is cut or rounded on its way: a type without a fixed width in
+Arrow is refused when the program is written.
+"""
+
+from typing import Final
+
+import pyarrow as pa
+
+from headgate.api.types import (
+    BasicTypeInfo,
+    ListTypeInfo,
+    MapTypeInfo,
+    RowTypeInfo,
+    TupleTypeInfo,
+    TypeInformation,
+)
+from headgate.base.errors import PlanInvalid
+
+_BASIC: Final = {
+    "STRING": pa.string(),
+    "CHAR": pa.string(),
+    "BOOLEAN": pa.bool_(),
+    "BYTE": pa.int8(),
+    "SHORT": pa.int16(),
+    "INT": pa.int32(),
+    "LONG": pa.int64(),
+    "FLOAT": pa.float32(),
+    "DOUBLE": pa.float64(),
+    "SQL_DATE": pa.date32(),
+    "SQL_TIME": pa.time64("us"),
+    "SQL_TIMESTAMP": pa.timestamp("us"),
+}
+DECIMAL: Final = pa.decimal128(38, 18)
+"""Of BIG_DEC, as Flink has it; a number that does not fit is refused."""
+
+
+def arrow_schema(kind: object, sink: str) -> pa.Schema:
+    """Of a Row type, a tuple type (columns f0, f1), or an Arrow schema as it is."""
+    if isinstance(kind, pa.Schema):
+        return kind
+    if isinstance(kind, RowTypeInfo):
+        names, types = list(kind.field_names), kind.field_types
+    elif isinstance(kind, TupleTypeInfo):
+        types = kind.field_types
+        names = [f"f{place}" for place in range(len(types))]
+    else:
+        raise PlanInvalid(
+            f"{sink}: the schema is {kind!r}; give Types.ROW_NAMED([...], [...]) or a pyarrow "
+            f"schema, or declare the output type of the stream"
+        )
+    if not names:
+        raise PlanInvalid(f"{sink}: the schema has no columns; give at least one")
+    return pa.schema(
+        [(name, _arrow(one, sink, name)) for name, one in zip(names, types, strict=True)]
+    )
+
+
+def _arrow(kind: TypeInformation, sink: str, column: str) -> pa.DataType:
+    match kind:
+        case BasicTypeInfo(name="BIG_DEC"):
+            return DECIMAL
+        case BasicTypeInfo(name=name) if name in _BASIC:
+            return _BASIC[name]
+        case ListTypeInfo():
+            if kind.is_bytes:
+                return pa.binary()
+            return pa.list_(_arrow(kind.element_type, sink, column))
+        case MapTypeInfo():
+            key = _arrow(kind.key_type, sink, column)
+            return pa.map_(key, _arrow(kind.value_type, sink, column))
+        case RowTypeInfo():
+            return pa.struct(
+                [
+                    (name, _arrow(one, sink, f"{column}.{name}"))
+                    for name, one in zip(kind.field_names, kind.field_types, strict=True)
+                ]
+            )
+        case TupleTypeInfo():
+            return pa.struct(
+                [
+                    (f"f{place}", _arrow(one, sink, f"{column}.f{place}"))
+                    for place, one in enumerate(kind.field_types)
+                ]
+            )
+        case _:
+            pass
+    raise PlanInvalid(
+        f"{sink}: column {column!r} is a {kind!r}, which has no form in Arrow; declare another "
+        f"type, for instance Types.STRING()"
+    )

@@ -1,0 +1,202 @@
+"""Records as rows of a database: any module of Python's DB-API, SQLite among them.
+
+Exactly once: rows wait in the task and in its checkpoints, and go into the database when the
+checkpoint is complete, in one transaction with a note of who has written them (see ``db_commits``).
+Law: so many bytes of rows may wait, and no more: memory and checkpoints are bounded by it.
+"""
+
+import os
+import pickle
+import secrets
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from headgate.api.row import Row, values_of
+from headgate.api.source import Committer, CommittingSinkWriter, TwoPhaseCommittingSink
+from headgate.base.elements import Record
+from headgate.base.errors import ConnectorError, PlanInvalid
+from headgate.connectors.db_commits import (
+    Connect,
+    Connection,
+    Database,
+    RowsCommit,
+    RowsCommitter,
+    is_name,
+)
+from headgate.connectors.files import AnyPath, local_path
+from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.snapshots import Moment
+
+BATCH_ROWS: Final = 1000
+"""Rows that go to the database with one call."""
+PENDING_BYTES: Final = 256 << 20
+SQLITE_WAIT_S: Final = 60.0
+"""SQLite lets one task write at a time; the others wait for their turn."""
+
+
+class DbApiSink(TwoPhaseCommittingSink):
+    """Runs ``statement`` for each record, in transactions that follow the checkpoints.
+
+    ::
+
+        stream.sink_to(DbApiSink(
+            lambda: psycopg2.connect("dbname=shop"),
+            "INSERT INTO sales (item, price) VALUES (%s, %s)",
+        ))
+
+    ``connect`` is called in the tasks. ``parameters`` makes the values for the statement of a
+    record; without it a Row, tuple or list stands for its values, a dict for itself, and anything
+    else for the only value. ``exactly_once=False`` writes at once, at least once, and keeps no
+    notes: for statements that may be repeated, such as upserts.
+    """
+
+    def __init__(
+        self,
+        connect: Connect,
+        statement: str,
+        *,
+        parameters: Callable[[Record], Sequence[Any] | Mapping[str, Any]] | None = None,
+        exactly_once: bool = True,
+        table: str = "headgate_commits",
+        batch_rows: int = BATCH_ROWS,
+        max_pending_bytes: int = PENDING_BYTES,
+    ) -> None:
+        name = type(self).__name__
+        if not callable(connect):
+            raise PlanInvalid(
+                f"{name} was given {connect!r}; give a function that returns a new connection"
+            )
+        if not str(statement).strip():
+            raise PlanInvalid(f"{name}: the statement is {statement!r}; give one in SQL")
+        if not is_name(table):
+            raise PlanInvalid(f"{name}: {table!r} is no name of a table; give letters and digits")
+        for key, value in (("batch_rows", batch_rows), ("max_pending_bytes", max_pending_bytes)):
+            if type(value) is not int or value < 1:
+                raise PlanInvalid(f"{name}: {key} is {value!r}; give a whole number above 0")
+        self.connect = connect
+        self.statement = statement
+        self.parameters = parameters
+        self.exactly_once = exactly_once
+        self.table = table
+        self.batch_rows = batch_rows
+        self.max_pending_bytes = max_pending_bytes
+
+    def create_writer(self, context: OperatorContext) -> CommittingSinkWriter:
+        values = self.parameters or values_for
+        if not self.exactly_once:
+            database = Database(self.connect, whole=False)
+            return DirectWriter(database, self.statement, values, self.batch_rows)
+        return RowsWriter(values, self.batch_rows, self.max_pending_bytes)
+
+    def create_committer(self, context: OperatorContext) -> Committer:
+        task = context.task
+        whose = f"{task.job} / {context.uid or context.operator} / {task.subtask}"
+        committer = RowsCommitter(Database(self.connect), self.statement, self.table, whose)
+        if self.exactly_once:
+            try:
+                committer.make_table()  # what is wrong with the database is told at the start
+            except BaseException:
+                committer.close()
+                raise
+        return committer
+
+
+class SqliteSink(DbApiSink):
+    """``DbApiSink`` for a file of SQLite; all tasks must see the file.
+
+    ::
+
+        stream.sink_to(SqliteSink("sales.db", "INSERT INTO sales VALUES (?, ?)"))
+    """
+
+    def __init__(self, path: AnyPath, statement: str, **options: Any) -> None:
+        """``options`` are those of ``DbApiSink``."""
+        connect = partial(_open_sqlite, os.path.abspath(local_path(path)))
+        super().__init__(connect, statement, **options)
+
+
+def _open_sqlite(path: str) -> Connection:
+    return sqlite3.connect(path, timeout=SQLITE_WAIT_S)
+
+
+def values_for(record: Record) -> Sequence[Any] | Mapping[str, Any]:
+    """What a statement gets of a record."""
+    if isinstance(record, Row):
+        return tuple(values_of(record))
+    if isinstance(record, tuple | list | Mapping):
+        return record
+    return (record,)
+
+
+class RowsWriter(CommittingSinkWriter):
+    """Keeps rows as bytes until a checkpoint takes them."""
+
+    def __init__(self, values: Callable[[Record], Any], batch_rows: int, limit: int) -> None:
+        self._values = values
+        self._batch_rows = batch_rows
+        self._limit = limit
+        self._rows: list[Any] = []
+        self._batches: list[bytes] = []
+        self._bytes = 0
+        self._writer = secrets.token_hex(8)
+        self._number = 0
+
+    def write(self, records: list[Record]) -> None:
+        self._rows += map(self._values, records)
+        if len(self._rows) >= self._batch_rows:
+            self.flush()
+
+    def flush(self) -> None:
+        rows, size = self._rows, self._batch_rows
+        for start in range(0, len(rows), size):
+            batch = pickle.dumps(rows[start : start + size], 5)
+            self._bytes += len(batch)
+            if self._bytes > self._limit:
+                raise ConnectorError(
+                    f"rows of more than {self._limit} bytes wait for the next checkpoint; take "
+                    f"checkpoints more often (execution.checkpointing.interval), raise "
+                    f"max_pending_bytes, or give exactly_once=False and a statement that may be "
+                    f"repeated"
+                )
+            self._batches.append(batch)
+        self._rows = []
+
+    def prepare_commit(self, moment: Moment | None) -> Sequence[RowsCommit]:
+        if not self._batches:
+            return ()
+        self._number += 1
+        batches, self._batches, self._bytes = tuple(self._batches), [], 0
+        return [RowsCommit(self._writer, self._number, batches)]
+
+
+class DirectWriter(CommittingSinkWriter):
+    """Writes at once; has nothing to commit later."""
+
+    def __init__(
+        self, database: Database, statement: str, values: Callable[[Record], Any], batch_rows: int
+    ) -> None:
+        self._database = database
+        self._statement = statement
+        self._values = values
+        self._batch_rows = batch_rows
+        self._rows: list[Any] = []
+
+    def write(self, records: list[Record]) -> None:
+        self._rows += map(self._values, records)
+        if len(self._rows) >= self._batch_rows:
+            self.flush()
+
+    def flush(self) -> None:
+        rows, size = self._rows, self._batch_rows
+        if rows:
+            batches = [rows[start : start + size] for start in range(0, len(rows), size)]
+            self._database.write(self._statement, batches)
+            self._rows = []
+
+    def prepare_commit(self, moment: Moment | None) -> Sequence[RowsCommit]:
+        return ()
+
+    def close(self) -> None:
+        self._database.close()

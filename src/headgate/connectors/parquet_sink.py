@@ -1,0 +1,184 @@
+"""Records as Parquet files; a part ends with each checkpoint, as its end holds where all is.
+
+The schema is given, or is the declared type of the stream. Law: a record that does not fit the
+schema is refused with its column; rows stand in the order in which they were written.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from headgate.api.types import TypeInformation
+from headgate.base.elements import Record
+from headgate.base.errors import PlanInvalid
+from headgate.connectors.arrow_columns import ColumnMaker, RowShape
+from headgate.connectors.arrow_types import arrow_schema
+from headgate.connectors.buckets import Buckets
+from headgate.connectors.file_sink import PartSink
+from headgate.connectors.files import AnyPath
+from headgate.connectors.part_place import PartFile
+from headgate.connectors.rolling import OutputFileConfig, RollingPolicy
+from headgate.core.chain.context import OperatorContext
+
+COMPRESSIONS: Final = ("snappy", "zstd", "gzip", "lz4", "brotli", "none")
+GROUP_ROWS: Final = 64 * 1024
+"""Rows of a row group; so many are kept in memory for each open part."""
+GROUP_BYTES: Final = 16 << 20
+BATCH_ROWS: Final = 1024
+"""Rows are made columns in lots of this size, whose bytes are known then."""
+
+
+@dataclass(frozen=True, init=False)
+class ParquetSink(PartSink):
+    """Rows, tuples, lists or dicts with a value for each column of the schema."""
+
+    schema: pa.Schema | None
+    compression: str
+
+    keeps_records = True
+
+    def __init__(
+        self,
+        folder: AnyPath,
+        prefix: str = "part",
+        suffix: str = ".parquet",
+        *,
+        schema: object = None,
+        compression: str = "snappy",
+        overwrite: bool = False,
+        rolling_policy: RollingPolicy | None = None,
+        bucket_assigner: object = None,
+    ) -> None:
+        """``schema``: ``Types.ROW_NAMED(...)`` or an Arrow schema; None: the stream's own type."""
+        self._set_parts((folder, prefix, suffix, overwrite), rolling_policy, bucket_assigner)
+        if compression not in COMPRESSIONS:
+            raise PlanInvalid(
+                f"ParquetSink: the compression is {compression!r}; "
+                f"give one of {', '.join(COMPRESSIONS)}"
+            )
+        known = None if schema is None else arrow_schema(schema, "ParquetSink")
+        object.__setattr__(self, "schema", known)
+        object.__setattr__(self, "compression", compression)
+
+    def for_type(self, type_info: TypeInformation | None) -> "ParquetSink":
+        """The sink for a stream of this type; called by ``sink_to``."""
+        if self.schema is not None:
+            return self
+        if type_info is None:
+            raise PlanInvalid(
+                "ParquetSink has no schema, and the stream declares no type; give schema=..., or "
+                "an output_type to the operator before it"
+            )
+        return replace_schema(self, arrow_schema(type_info, "ParquetSink"))
+
+    def make_format(self, context: OperatorContext) -> "ParquetFormat":
+        assert self.schema is not None, "a sink without a schema was launched"
+        types = tuple(str(field.type) for field in self.schema)
+        maker = ColumnMaker(RowShape(self.schema, types, "UTC"), context.operator)
+        return ParquetFormat(self.schema, self.compression, maker)
+
+
+def replace_schema(sink: ParquetSink, schema: pa.Schema) -> ParquetSink:
+    """The same sink with a schema."""
+    changed = object.__new__(ParquetSink)
+    for name, value in {**vars(sink), "schema": schema}.items():
+        object.__setattr__(changed, name, value)
+    return changed
+
+
+class ParquetFormat:
+    """Parts that are whole only when they are closed."""
+
+    grows = False
+
+    def __init__(self, schema: pa.Schema, compression: str, maker: ColumnMaker) -> None:
+        self._schema = schema
+        self._compression = compression
+        self._maker = maker
+
+    def begin(self, file: PartFile) -> "ParquetEncoder":
+        writer = parquet.ParquetWriter(file, self._schema, compression=self._compression)
+        return ParquetEncoder(writer, self._maker, len(self._schema))
+
+
+class ParquetEncoder:
+    """Gathers rows to row groups."""
+
+    def __init__(self, writer: Any, maker: ColumnMaker, width: int) -> None:
+        self._writer = writer
+        self._maker = maker
+        self._columns: list[list[Any]] = [[] for _ in range(width)]
+        self._batches: list[pa.RecordBatch] = []
+        self._rows = self._bytes = 0
+
+    def write(self, records: list[Record]) -> None:
+        for column, values in zip(self._columns, self._maker.columns(records), strict=True):
+            column.extend(values)
+        if len(self._columns[0]) >= BATCH_ROWS:
+            self._make_batch()
+            if self._rows >= GROUP_ROWS or self._bytes >= GROUP_BYTES:
+                self._write_group()
+
+    def end(self) -> None:
+        self._make_batch()
+        self._write_group()
+        self._writer.close()
+
+    def close(self) -> None:
+        self._columns, self._batches = [], []
+        if self._writer.is_open:
+            self._writer.close()
+
+    def _make_batch(self) -> None:
+        columns: Sequence[list[Any]] = self._columns
+        if not columns[0]:
+            return
+        batch = self._maker.batch(columns)
+        for column in columns:
+            column.clear()
+        self._batches.append(batch)
+        self._rows += batch.num_rows
+        self._bytes += batch.nbytes
+
+    def _write_group(self) -> None:
+        if self._batches:
+            table = pa.Table.from_batches(self._batches)
+            self._writer.write_table(table, row_group_size=max(1, table.num_rows))
+            self._batches, self._rows, self._bytes = [], 0, 0
+
+
+class ParquetBulkWriters:
+    """The factory of ``FileSink.for_bulk_format``, where PyFlink has it."""
+
+    @staticmethod
+    def for_row_type(
+        row_type: object, hadoop_config: object = None, utc_timestamp: bool = False
+    ) -> "ParquetBulkWriter":
+        """``row_type`` is ``Types.ROW_NAMED(...)``; the other two are taken for PyFlink's sake."""
+        return ParquetBulkWriter(arrow_schema(row_type, "ParquetBulkWriters"))
+
+
+@dataclass(frozen=True)
+class ParquetBulkWriter:
+    """Says that a file sink writes Parquet with this schema."""
+
+    schema: pa.Schema
+
+    def make_sink(
+        self,
+        base_path: AnyPath,
+        config: OutputFileConfig,
+        rolling: RollingPolicy,
+        buckets: Buckets | None,
+    ) -> ParquetSink:
+        return ParquetSink(
+            base_path,
+            config.prefix,
+            config.suffix,
+            schema=self.schema,
+            rolling_policy=replace(rolling, each_checkpoint=True),
+            bucket_assigner=buckets,
+        )

@@ -1,0 +1,158 @@
+"""Where the parts of a file sink are written: a folder of this machine, or of a remote file system.
+
+Names are paths below the folder. Law: what was settled outlives a crash of the machine; renaming is
+one step, so that a name stands for a whole file or for none. Where files come from or go to is told
+in errors as PathUnusable.
+"""
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator
+from typing import BinaryIO, Protocol, TypeAlias
+
+from headgate.base.errors import PathUnusable
+from headgate.connectors.files import AnyPath, local_path
+
+PartFile: TypeAlias = BinaryIO
+
+
+class Place(Protocol):
+    """A folder and all below it, as file sinks use it."""
+
+    grows: bool
+    """A part can be settled and then written on; if not, it must be closed."""
+
+    def shown(self, name: str) -> str:
+        """The path in messages."""
+
+    def make(self) -> None:
+        """The folder itself, with all above it."""
+
+    def create(self, name: str) -> PartFile:
+        """A new file, in place of one that is there; whoever asks closes it."""
+
+    def settle(self, file: PartFile) -> None:
+        """What was written to the file so far is there for good."""
+
+    def settle_names(self, folder: str) -> None:
+        """So are the names in a folder below."""
+
+    def has(self, name: str) -> bool: ...
+
+    def rename(self, name: str, new: str) -> None:
+        """Takes the place of what is there; raises FileNotFoundError if there is none to rename."""
+
+    def copy(self, name: str, new: str, length: int) -> None:
+        """The beginning of a file as a new one, settled."""
+
+    def remove(self, name: str) -> None:
+        """A file, if it is there."""
+
+    def names(self, deep: bool) -> Iterator[str]:
+        """Of all files in the folder; ``deep``: also of those in the folders below it."""
+
+
+def place_uri(folder: AnyPath) -> str:
+    """The folder as the tasks shall know it: an absolute path, or a URI."""
+    text = os.fspath(folder)
+    return text.rstrip("/") if _is_remote(text) else os.path.abspath(local_path(text))
+
+
+def open_place(uri: str) -> Place:
+    """The folder that ``place_uri`` has named."""
+    if not _is_remote(uri):
+        return LocalPlace(uri)
+    from headgate.connectors.arrow_place import open_remote  # noqa: PLC0415 - it loads pyarrow
+
+    return open_remote(uri)
+
+
+def _is_remote(text: str) -> bool:
+    return "://" in text and not text.startswith("file:")
+
+
+class LocalPlace:
+    """A folder of this machine, or one that is mounted on it."""
+
+    grows = True
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+
+    def shown(self, name: str) -> str:
+        return os.path.join(self._root, name) if name else self._root
+
+    def make(self) -> None:
+        os.makedirs(self._root, exist_ok=True)
+
+    def create(self, name: str) -> PartFile:
+        path = self.shown(name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        return open(path, "wb")
+
+    def settle(self, file: PartFile) -> None:
+        file.flush()
+        os.fsync(file.fileno())
+
+    def settle_names(self, folder: str) -> None:
+        while True:
+            descriptor = os.open(self.shown(folder), os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            if not folder:
+                return
+            folder = os.path.dirname(folder)  # the folder itself may be new, too
+
+    def has(self, name: str) -> bool:
+        return os.path.lexists(self.shown(name))
+
+    def rename(self, name: str, new: str) -> None:
+        os.replace(self.shown(name), self.shown(new))
+
+    def copy(self, name: str, new: str, length: int) -> None:
+        half = f"{name}.copy"
+        with open(self.shown(name), "rb") as old, self.create(half) as file:
+            _copy(old, file, length, self.shown(name))
+            self.settle(file)
+        self.rename(half, new)
+
+    def remove(self, name: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(self.shown(name))
+
+    def names(self, deep: bool) -> Iterator[str]:
+        if not deep:
+            yield from os.listdir(self._root)
+            return
+        for folder, _, files in os.walk(self._root):
+            for file in files:
+                yield os.path.relpath(os.path.join(folder, file), self._root)
+
+
+def _copy(old: BinaryIO, new: BinaryIO, length: int, shown: str) -> None:
+    left = length
+    while left:
+        data = old.read(min(left, shutil.COPY_BUFSIZE))  # type: ignore[attr-defined]
+        if not data:
+            raise PathUnusable(
+                shown,
+                f"has {length - left} bytes, and the checkpoint says {length}: it was changed "
+                f"from outside; go on from another checkpoint",
+            )
+        new.write(data)
+        left -= len(data)
+
+
+@contextlib.contextmanager
+def writing(path: str) -> Iterator[None]:
+    """Trouble with a file becomes an error that names it."""
+    try:
+        yield
+    except OSError as error:
+        problem = error.strerror or str(error).partition("\n")[0]
+        raise PathUnusable(
+            path, f"cannot be written: {problem}; check the folder's rights and space"
+        ) from error

@@ -1,0 +1,96 @@
+"""What a job remembers over all its runs: its checkpoints, how often it has failed, and why.
+
+Law: every failure of a run is told here once, and answered with the pause before the next attempt
+or with None; then ``problem`` says why, if that is news. A failure that would be there again is
+never followed by a restart; one that the checkpoint itself has caused is followed by one from the
+next older checkpoint, or by none if there is no older one.
+"""
+
+from collections.abc import Callable
+
+from headgate.base.checkpoint_settings import CheckpointSettings
+from headgate.base.messages import Failure
+from headgate.control.checkpoint_figures import CheckpointStatistics
+from headgate.control.checkpoint_history import CheckpointHistory
+from headgate.control.checkpoints import Checkpoints
+from headgate.control.pending_checkpoint import CheckpointedJob
+from headgate.control.restarts import NoRestart, RestartStrategy
+
+
+class Recovery:
+    """Lives as long as its job; runs ask it, one after the other."""
+
+    def __init__(
+        self,
+        settings: CheckpointSettings | None = None,
+        strategy: RestartStrategy | None = None,
+        history: CheckpointHistory | None = None,
+        *,
+        in_place: bool = True,
+        wall_ms: Callable[[], int] = lambda: 0,
+        chance: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        """``in_place``: whether its tasks can be deployed once more to the same task managers;
+        ``wall_ms``: the time since 1970; ``chance``: a number from -1 to 1, for pauses.
+        """
+        self.settings = settings or CheckpointSettings()
+        self.history = history or CheckpointHistory()
+        self.in_place = in_place
+        self.restarts = 0
+        """So many attempts came after the first one."""
+        self.problem = ""
+        self._strategy = strategy or NoRestart()
+        self._wall_ms = wall_ms
+        self._chance = chance
+        self._now: Checkpoints | None = None
+        self._before = CheckpointStatistics(0, 0, 0, 0, None)
+
+    def checkpoints(self, job: CheckpointedJob) -> Checkpoints:
+        """The coordinator of the checkpoints of a new attempt."""
+        self._before = self.statistics()
+        self._now = Checkpoints(job, self.settings, self.history, self._wall_ms)
+        return self._now
+
+    def failed(self, failure: Failure, restored: int | None, now_ms: float) -> float | None:
+        """A run has failed that had begun with the checkpoint ``restored``, or with none."""
+        self.problem = ""
+        if failure.is_final:
+            return None
+        if failure.is_damage and restored is not None and not self.history.damaged(restored):
+            self.problem = f"there is no complete checkpoint older than {restored}"
+            return None
+        pause_ms = self._strategy.failed(now_ms, self._chance())
+        if pause_ms is None:
+            self.problem = self._strategy.problem if self.restarts else ""
+        else:
+            self.restarts += 1
+        return pause_ms
+
+    def story(self, failure: Failure, restored: int | None, in_ms: float) -> str:
+        """What has happened, and what comes next, in one line."""
+        latest = self.history.latest
+        start = "the beginning" if latest is None else f"checkpoint {latest.metadata.checkpoint}"
+        what = failure.message.partition("\n")[0]
+        if failure.is_damage and restored is not None:
+            what = (
+                f"{what} (so checkpoint {restored} is passed over; what sinks have committed for "
+                f"it is committed again)"
+            )
+        return (
+            f"the job has failed: {what}; it goes on from {start} in {in_ms / 1000:.1f} s "
+            f"(restart {self.restarts})"
+        )
+
+    def statistics(self) -> CheckpointStatistics:
+        """Counts over all attempts."""
+        before = self._before
+        if self._now is None:
+            return before
+        now = self._now.statistics()
+        return CheckpointStatistics(
+            before.triggered + now.triggered,
+            before.completed + now.completed,
+            before.failed + now.failed,
+            now.pending,
+            now.last or before.last,
+        )

@@ -1,0 +1,68 @@
+"""What operators leave at a checkpoint, and what they get back of one.
+
+A snapshot is taken on the task's thread, between two steps, and is short: keyed state is written
+out later, beside the task's work. Law: what is restored is what was there at the snapshot; lists
+and positions that only the operator can share out come from all old tasks, by their subtask.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from headgate.base.checkpoints import Stop
+from headgate.core.state.backend import Snapshot, StoredDatabase
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Which checkpoint a snapshot is taken for."""
+
+    checkpoint: int
+    timestamp_ms: int
+    """When the driver began it, in milliseconds since 1970."""
+    is_savepoint: bool = False
+    stop: Stop = Stop.NO
+    """Whether the job ends with it."""
+    incremental: bool = False
+    """Keyed state may be left as files of a database, those that are not in the storage yet."""
+
+
+@dataclass(slots=True)
+class OperatorSnapshot:
+    """What one operator has at one moment; the fields are those of ``OperatorState``."""
+
+    keyed: Snapshot | None = None
+    """Written in the background, closed on the task's thread."""
+    plain: bytes | None = None
+    """State without keys."""
+    plain_is_own: bool = False
+    """With the same parallelism a task needs its own ``plain`` alone."""
+    source: bytes | None = None
+    """Splits of a source and their positions."""
+    sink: bytes | None = None
+    """What a sink has prepared and not committed."""
+
+    def close(self) -> None:
+        """No longer needed. Idempotent."""
+        if self.keyed is not None:
+            self.keyed.close()
+
+
+def _no_groups() -> Iterator[tuple[int, bytes]]:
+    return iter(())
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorRestored:
+    """What one operator of a task gets back."""
+
+    checkpoint: int = 0
+    keyed: Callable[[], Iterator[tuple[int, bytes]]] = _no_groups
+    """Key groups that the task owns, and their bytes; read from the storage as they are asked."""
+    plain: tuple[bytes | None, ...] = ()
+    """Of each old task, by its subtask; None: it left nothing, or this task does not need it."""
+    source: tuple[bytes | None, ...] = ()
+    """The same."""
+    sinks: tuple[bytes, ...] = ()
+    """What sinks had prepared and this task is to commit."""
+    databases: tuple[StoredDatabase, ...] = ()
+    """With keyed state of the task's key groups, and perhaps of others."""

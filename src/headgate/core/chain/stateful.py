@@ -1,0 +1,56 @@
+"""The base of operators that have something to leave at a checkpoint: functions, keyed state.
+
+Law: the functions bring their state up to date first, then everything is taken at once. Nothing is
+left open if one of them fails.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from headgate.core.chain.guest import Guest
+from headgate.core.chain.keyed_room import KeyedRoom
+from headgate.core.chain.operator import Operator
+from headgate.core.chain.plain_state import packed
+from headgate.core.chain.snapshots import Moment, OperatorSnapshot
+
+
+class StatefulOperator(Operator):
+    """Says what it holds; what becomes of that at a checkpoint is the same for all."""
+
+    _room: KeyedRoom | None = None
+    """State by key; None: there is none."""
+
+    def guests(self) -> Iterable[Guest]:
+        """The user's functions in the operator, each with a name of its own."""
+        return ()
+
+    def waiting(self) -> Mapping[str, bytes]:
+        """What else is to be kept, by name."""
+        return {}
+
+    def snapshot(self, moment: Moment) -> OperatorSnapshot:
+        parts: dict[str, bytes] = {}
+        is_own = True
+        for guest in self.guests():
+            left = guest.left(moment)
+            if left is not None:
+                parts[guest.name] = left
+                is_own = is_own and not guest.states.has_unions
+        parts.update(self.waiting())
+        if self._room is None:
+            return OperatorSnapshot(plain=packed(parts), plain_is_own=is_own)
+        parts.update(self._room.left())
+        plain = packed(parts)
+        increment = moment.checkpoint if moment.incremental else None
+        return OperatorSnapshot(self._room.backend.snapshot(increment), plain, is_own)
+
+    def checkpoint_completed(self, checkpoint: int) -> None:
+        if self._room is not None:  # first: a function may fail
+            self._room.backend.checkpoint_completed(checkpoint)
+        for guest in self.guests():
+            guest.checkpoint_completed(checkpoint)
+
+    def checkpoint_aborted(self, checkpoint: int) -> None:
+        if self._room is not None:
+            self._room.backend.checkpoint_aborted(checkpoint)
+        for guest in self.guests():
+            guest.checkpoint_aborted(checkpoint)

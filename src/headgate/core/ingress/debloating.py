@@ -1,0 +1,118 @@
+"""How long buffers should be, so that what is in flight to a task is bounded in time.
+
+Told at every look how much was consumed, in how much time with something to consume, and how many
+buffers wait. Law: the size is never above the segment or below the least of the settings; between,
+the buffers that wait hold what is consumed in the target time. It shrinks only on evidence: while
+something waits, and when the looks cover enough time. It answers only when the change is worth it.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+
+import msgspec
+
+from headgate.base.settings import ExchangeSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Totals of an input since its start."""
+
+    consumed_bytes: float
+    """What the chain was given; a bundle that it has half is half consumed."""
+    buffers: int
+    """Those that were taken out of the gate."""
+    with_data_ms: float
+    """Time in which the task was not idle. Back pressure counts: what waits, waits for that too."""
+
+
+class _Look(msgspec.Struct):
+    consumed_bytes: float
+    buffers: int
+    with_data_ms: float
+    waiting: int
+
+
+class Debloater:
+    """For one input of a task."""
+
+    def __init__(self, settings: ExchangeSettings) -> None:
+        self._segment_bytes = settings.segment_bytes
+        self._least_bytes = min(settings.min_buffer_bytes, settings.segment_bytes)
+        self._target_ms = settings.debloat_target_ms
+        self._threshold = settings.debloat_threshold_percent / 100
+        self._samples = settings.debloat_samples
+        covered_ms = settings.debloat_samples * settings.debloat_period_ms
+        self._evidence_ms = min(self._target_ms, covered_ms / 2)
+        self._looks: deque[_Look] = deque()
+        self._last = Told(0.0, 0, 0.0)
+        self.size = settings.segment_bytes
+        """What producers were told last; at the start, all that a buffer can hold."""
+        self.in_flight_ms = 0.0
+        """In about this time what waited at the last look will be consumed."""
+
+    def started(self, told: Told) -> None:
+        """The first look is compared with this."""
+        self._last = told
+
+    def looked(self, told: Told, waiting: int) -> int | None:
+        """So far the input has got; answers with a new size for its buffers, if there is one.
+
+        ``waiting``: data buffers that have arrived and were not taken, or wait at the producers.
+        """
+        last, self._last = self._last, told
+        spent_ms = told.with_data_ms - last.with_data_ms
+        if spent_ms <= 0:  # it was idle; its rate is what it was
+            self.in_flight_ms = self._time_of(waiting)
+            return None
+        consumed = max(0.0, told.consumed_bytes - last.consumed_bytes)
+        self._looks.append(_Look(consumed, told.buffers - last.buffers, spent_ms, waiting))
+        self._forget()
+        self.in_flight_ms = self._time_of(waiting)
+        size = self._wanted()
+        if not self._is_worth_telling(size, waiting):
+            return None
+        self.size = size
+        return size
+
+    def _forget(self) -> None:
+        """Keep the last looks, and as much before them as it takes to have seen something move.
+
+        A task that needs longer than that for one element is slow, not at a standstill.
+        """
+        looks = self._looks
+        while len(looks) > self._samples:
+            oldest = looks.popleft()
+            if len(looks) > 1 and not any(look.consumed_bytes for look in looks):
+                looks[0].consumed_bytes += oldest.consumed_bytes
+                looks[0].buffers += oldest.buffers
+                looks[0].with_data_ms += oldest.with_data_ms
+
+    def _wanted(self) -> int:
+        looks = self._looks
+        consumed = sum(look.consumed_bytes for look in looks)
+        spent_ms = sum(look.with_data_ms for look in looks)
+        most = max(look.waiting for look in looks)  # what they were once they may soon be again
+        if not consumed:  # it has read nothing yet, or what it reads did not come in buffers
+            return self.size
+        wanted = consumed / spent_ms * self._target_ms / max(1, most)
+        return int(min(self._segment_bytes, max(self._least_bytes, wanted)))
+
+    def _is_worth_telling(self, size: int, waiting: int) -> bool:
+        now = self.size
+        if size == now:
+            return False
+        if size < now:
+            covered_ms = sum(look.with_data_ms for look in self._looks)
+            if not waiting or covered_ms < self._evidence_ms:
+                return False
+        at_an_end = size in (self._segment_bytes, self._least_bytes)
+        return at_an_end or abs(size - now) >= now * self._threshold
+
+    def _time_of(self, waiting: int) -> float:
+        consumed = sum(look.consumed_bytes for look in self._looks)
+        if not waiting or not consumed:
+            return 0.0
+        spent_ms = sum(look.with_data_ms for look in self._looks)
+        buffers = sum(look.buffers for look in self._looks)
+        return waiting / max(1, buffers) * spent_ms

@@ -1,0 +1,372 @@
+"""The checkpoints of one task: does what the barrier handler says, follows what was taken.
+
+A snapshot is taken on the task's thread, between two steps: operators send what they must, what
+waits goes to the writers, their state is noted, and the barrier leaves. Law: a snapshot that was
+taken is completed when inputs and outputs have given all that belongs to it, or given up; either
+way its writing is told once, and consumers get a barrier or a cancel marker, never both. With the
+barrier of a savepoint that ends the job the task stands still until it hears how that went.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import partial
+from typing import Final
+
+from headgate.base.checkpoints import CheckpointOptions, Stop
+from headgate.base.errors import HeadgateError, TaskCancelled
+from headgate.base.events import CancelMarker, CheckpointBarrier
+from headgate.base.settings import MIB
+from headgate.core.chain.chain import Chain
+from headgate.core.chain.outputs import Loan
+from headgate.core.chain.snapshots import Moment, OperatorSnapshot
+from headgate.core.ingress.alignment import BarrierHandler
+from headgate.core.ingress.barriers import (
+    Abort,
+    Block,
+    ChannelDone,
+    Complete,
+    Effects,
+    Persist,
+    Take,
+    Unblock,
+)
+from headgate.core.ingress.recording import LIMIT_BYTES
+from headgate.core.task.incoming import Incoming
+from headgate.core.task.mailbox import URGENT, Mailbox
+from headgate.core.task.outgoing import Outgoing
+from headgate.core.task.processors import Clock
+from headgate.core.task.writing import (
+    ChannelData,
+    CheckpointPlan,
+    NamedSnapshot,
+    TaskSnapshot,
+    Writing,
+)
+
+
+class Standing(Enum):
+    """What a task may do, for the sake of a savepoint that ends the job."""
+
+    GOES_ON = "everything"
+    HELD = "nothing, until the savepoint is complete or given up"
+    STOPPED = "only end: the savepoint is complete"
+
+
+class _Decline(Enum):
+    """Whether the coordinator is told of a checkpoint that is given up here."""
+
+    NO = "it knows"
+    SUBSUMED = "a newer one has reached the task first"
+    FAILED = "something went wrong"
+
+
+@dataclass(slots=True)
+class _Taken:
+    operators: tuple[OperatorSnapshot, ...]
+    writing: Writing
+    arrived: list[ChannelData] | None = None
+    """What the inputs have given; None: they are not through."""
+    align_ms: float = 0.0
+    ended: bool = False
+    """It was completed or given up; only the storage has to answer."""
+
+
+@dataclass(slots=True)
+class _Batch:
+    """What follows from one event."""
+
+    failed: dict[int, str] = field(default_factory=dict)
+    declined: list[tuple[int, str, bool]] = field(default_factory=list)
+
+
+class TaskCheckpoints:
+    """Owned by its task, which calls on its own thread, inside the baton."""
+
+    def __init__(
+        self,
+        plan: CheckpointPlan,
+        chain: Chain,
+        incoming: Incoming,
+        outgoing: Outgoing,
+        loan: Loan,
+        clock: Clock,
+        mailbox: Mailbox,
+    ) -> None:
+        self.on_declined: Callable[[int, str, bool], None] = lambda checkpoint, why, subsumed: None
+        """Told of checkpoints that come to nothing here, while the baton is lent."""
+        self.on_drain: Callable[[], None] = lambda: None
+        """Event time ends with this barrier: the task finishes its operators."""
+        self.on_standing: Callable[[], None] = lambda: None
+        """``standing`` is another."""
+        self.standing = Standing.GOES_ON
+        self.has_finished = False
+        """The operators have, at the end of their input; they only wait to commit."""
+        self.is_blank = False
+        """They had before the run began, and have no state."""
+        self._plan = plan
+        self._chain = chain
+        self._in = incoming
+        self._out = outgoing
+        self._loan = loan
+        self._clock = clock
+        self._mailbox = mailbox
+        self._handler = BarrierHandler(incoming.count, plan.policy)
+        self._taken: dict[int, _Taken] = {}
+        self._stops_with: CheckpointBarrier | None = None
+        self._timer_ms: float | None = None
+        incoming.on_barrier = self._barrier_read
+        incoming.on_ended = self._channel_ended
+        incoming.on_announced = self._barrier_announced
+        incoming.on_too_much = self._too_much
+        outgoing.on_sent = lambda checkpoint: self._mail("barrier sent", self._look_at, checkpoint)
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether the storage still owes an answer."""
+        return bool(self._taken)
+
+    # What the coordinator tells, by mail.
+
+    def triggered(self, checkpoint: int, options: CheckpointOptions) -> None:
+        """A checkpoint begins here."""
+        barrier = CheckpointBarrier(
+            checkpoint,
+            options.triggered_ms,
+            kind=options.kind,
+            stop=options.stop,
+            directory=options.directory,
+        )
+        self._carry_out(self._handler.triggered(barrier, self._clock.wall_ms()))
+
+    def completed(self, checkpoint: int) -> None:
+        """It is stored: operators commit."""
+        if not self.is_blank:
+            self._lent(lambda: self._chain.completed(checkpoint))
+        if self._stops_with is not None and self._stops_with.checkpoint == checkpoint:
+            self._stand(Standing.STOPPED)
+
+    def aborted(self, checkpoint: int, reason: str) -> None:
+        """It comes to nothing."""
+        self._carry_out(self._handler.given_up(checkpoint, reason), _Decline.NO)
+        self._drop(checkpoint)
+        if not self.is_blank:
+            self._lent(lambda: self._chain.aborted(checkpoint))
+        stop = self._stops_with
+        if stop is not None and stop.checkpoint == checkpoint and stop.stop is not Stop.DRAIN:
+            self._stops_with = None  # who was drained cannot go on: the run fails
+            self._stand(Standing.GOES_ON)
+
+    # What the task tells.
+
+    def input_ended(self) -> None:
+        """The operators have finished; nothing more will be sent but barriers."""
+        self.has_finished = True
+        self._out.ended()
+        for checkpoint in list(self._taken):
+            self._look_at(checkpoint)
+
+    def close(self) -> None:
+        """The task ends: give up what is not written, close all snapshots. Idempotent."""
+        self._in.close()
+        self._out.close()
+        taken, self._taken = self._taken, {}
+        for one in taken.values():
+            one.writing.abort()
+            for operator in one.operators:
+                operator.close()
+
+    # What inputs, outputs, storage and clock tell.
+
+    def _barrier_read(self, channel: int, event: CheckpointBarrier | CancelMarker) -> None:
+        if isinstance(event, CancelMarker):  # who has sent it has told the coordinator
+            self._carry_out(self._handler.marker_received(channel, event), _Decline.NO)
+        else:
+            now_ms = self._clock.wall_ms()
+            self._carry_out(self._handler.barrier_received(channel, event, now_ms))
+
+    def _channel_ended(self, channel: int) -> None:
+        self._carry_out(self._handler.channel_ended(channel, self._clock.wall_ms()))
+
+    def _barrier_announced(self, channel: int, barrier: CheckpointBarrier) -> None:
+        if self._plan.policy.overtakes_at_ms(barrier, self._clock.wall_ms()) is None:
+            return
+
+        def tell() -> None:
+            now_ms = self._clock.wall_ms()
+            self._carry_out(self._handler.barrier_announced(channel, barrier, now_ms))
+
+        self._mailbox.put("barrier announced", tell, URGENT)
+
+    def _too_much(self, checkpoint: int) -> None:
+        self._mail("too much in flight", self._give_up, checkpoint, _TOO_MUCH)
+
+    def _written(self, checkpoint: int) -> None:
+        taken = self._taken.pop(checkpoint, None)
+        if taken is not None:
+            for operator in taken.operators:
+                operator.close()
+
+    def _tick(self) -> None:
+        self._timer_ms = None
+        now_ms = self._clock.wall_ms()
+        self._out.tick(now_ms)
+        for checkpoint in list(self._taken):
+            self._look_at(checkpoint)
+        self._carry_out(self._handler.tick(now_ms))
+
+    # What follows.
+
+    def _carry_out(self, effects: Effects, declines: _Decline = _Decline.SUBSUMED) -> None:
+        batch = _Batch()
+        for at, effect in enumerate(effects):
+            match effect:
+                case Block(channel):
+                    self._in.block(channel)
+                case Unblock(channels):
+                    self._in.unblock(channels)
+                case Take(barrier):
+                    self._take(barrier, _recorded(effects[at + 1 :], barrier.checkpoint), batch)
+                case Persist(checkpoint, channels):
+                    fails = checkpoint in batch.failed
+                    if not fails and not self._in.record(checkpoint, channels):
+                        batch.failed[checkpoint] = _TOO_MUCH
+                case ChannelDone(checkpoint, channel):
+                    self._in.channel_done(checkpoint, channel)
+                case Complete(checkpoint, align_ms):
+                    self._inputs_complete(checkpoint, align_ms, batch)
+                case Abort(checkpoint, reason, forward):
+                    self._drop(checkpoint)
+                    if forward:
+                        self._out.cancel(checkpoint)
+                    if declines is not _Decline.NO:
+                        why = (checkpoint, reason, declines is _Decline.SUBSUMED)
+                        batch.declined.append(why)
+        for checkpoint, reason in batch.failed.items():
+            self._drop(checkpoint)
+            self._handler.given_up(checkpoint, reason)  # nothing is blocked for what was taken
+            batch.declined.append((checkpoint, reason, False))
+        self._set_timer()
+        for told in batch.declined:
+            self._loan.lend()
+            self.on_declined(*told)
+            self._loan.regain()
+
+    def _take(self, barrier: CheckpointBarrier, recorded: Sequence[int], batch: _Batch) -> None:
+        checkpoint, began_ms = barrier.checkpoint, self._clock.now_ms()
+        stops = barrier.stop.ends and not self.has_finished
+        drains = stops and barrier.stop is Stop.DRAIN
+        if drains:
+            self.on_drain()
+        operators = self._snapshot(barrier, batch)
+        if operators is None:
+            self._out.cancel(checkpoint)
+            if drains:
+                self._stop_with(barrier)  # finished operators get no more input
+            return
+        self._out.send(barrier, self._clock.wall_ms())
+        named = tuple(
+            NamedSnapshot(spec.uid, spec.name, taken)
+            for spec, taken in zip(self._chain.specs, operators, strict=True)
+        )
+        sync_ms = self._clock.now_ms() - began_ms
+        snapshot = TaskSnapshot(barrier, named, sync_ms, self.has_finished)
+        done = partial(self._mail, "checkpoint written", self._written, checkpoint)
+        self._taken[checkpoint] = _Taken(operators, self._plan.start_writing(snapshot, done))
+        if barrier.unaligned and not self._in.cut(checkpoint, recorded):
+            batch.failed[checkpoint] = _TOO_MUCH
+        if stops:
+            self._stop_with(barrier)
+
+    def _snapshot(
+        self, barrier: CheckpointBarrier, batch: _Batch
+    ) -> tuple[OperatorSnapshot, ...] | None:
+        """Of all operators; None: one of them has failed, and the task goes on without it."""
+        if self.is_blank:
+            return tuple(OperatorSnapshot() for _ in self._chain.specs)
+        checkpoint, time_ms = barrier.checkpoint, barrier.timestamp_ms
+        increments = self._plan.incremental and not barrier.is_savepoint
+        moment = Moment(checkpoint, time_ms, barrier.is_savepoint, barrier.stop, increments)
+        self._lent(lambda: self._chain.before_barrier(moment))
+        self._loan.lend()
+        try:
+            return tuple(self._chain.snapshot(moment))
+        except TaskCancelled:
+            raise
+        except HeadgateError as error:
+            batch.failed[checkpoint] = str(error)
+            return None
+        finally:
+            self._loan.regain()
+
+    def _inputs_complete(self, checkpoint: int, align_ms: float, batch: _Batch) -> None:
+        taken = self._taken.get(checkpoint)
+        if taken is None or taken.ended or checkpoint in batch.failed:
+            return
+        taken.arrived, taken.align_ms = self._in.completed(checkpoint), align_ms
+        if taken.arrived is None:
+            batch.failed[checkpoint] = _TOO_MUCH
+        else:
+            self._look_at(checkpoint)
+
+    def _look_at(self, checkpoint: int) -> None:
+        """Whether a snapshot has all that belongs to it."""
+        taken = self._taken.get(checkpoint)
+        if taken is None or taken.ended or taken.arrived is None:
+            return
+        if self._out.is_sent(checkpoint):
+            taken.ended = True
+            in_flight = taken.arrived + self._out.completed(checkpoint)
+            taken.writing.complete(in_flight, taken.align_ms)
+
+    def _give_up(self, checkpoint: int, reason: str) -> None:
+        """It cannot be completed here."""
+        taken = self._taken.get(checkpoint)
+        if taken is not None and not taken.ended:
+            self._drop(checkpoint)
+            self._carry_out(self._handler.given_up(checkpoint, reason), _Decline.FAILED)
+
+    def _drop(self, checkpoint: int) -> None:
+        self._in.dropped(checkpoint)
+        self._out.dropped(checkpoint)
+        taken = self._taken.get(checkpoint)
+        if taken is not None:
+            taken.ended = True
+            taken.writing.abort()
+
+    def _stop_with(self, barrier: CheckpointBarrier) -> None:
+        self._stops_with = barrier
+        self._stand(Standing.HELD)
+
+    def _stand(self, standing: Standing) -> None:
+        self.standing = standing
+        self.on_standing()
+
+    def _set_timer(self) -> None:
+        deadlines = (self._handler.next_deadline_ms, self._out.next_deadline_ms)
+        at_ms = min((one for one in deadlines if one is not None), default=None)
+        if at_ms is None or (self._timer_ms is not None and self._timer_ms <= at_ms):
+            return
+        self._timer_ms = at_ms
+        delay_ms = max(1.0, at_ms - self._clock.wall_ms())
+        self._clock.later(delay_ms, partial(self._mail, "barriers wait too long", self._tick))
+
+    def _mail(self, what: str, action: Callable[..., None], *told: object) -> None:
+        self._mailbox.put(what, partial(action, *told), URGENT)
+
+    def _lent(self, action: Callable[[], None]) -> None:
+        self._loan.lend()
+        action()
+        self._loan.regain()
+        self._chain.seal()
+
+
+_TOO_MUCH: Final = f"more than {LIMIT_BYTES // MIB} MiB of records are on their way to the task"
+
+
+def _recorded(effects: Effects, checkpoint: int) -> Sequence[int]:
+    """The channels whose data will be recorded for a checkpoint."""
+    for effect in effects:
+        if isinstance(effect, Persist) and effect.checkpoint == checkpoint:
+            return effect.channels
+    return ()

@@ -1,0 +1,144 @@
+"""The course of a task: it reads its input, is held by a savepoint that ends the job, or ends.
+
+Law: at the end of its input a task stays until its checkpoints are written, and until one more is
+complete if an operator needs that; it asks for that one, and again when it came to nothing. While
+it is held nothing reaches its operators; once it is stopped nothing ever does.
+"""
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+
+from headgate.base.errors import SettingsInvalid
+from headgate.core.chain.chain import Chain
+from headgate.core.chain.outputs import Loan
+from headgate.core.egress.writer import RecordWriter
+from headgate.core.ingress.gate import Gate
+from headgate.core.task.checkpointing import Standing, TaskCheckpoints
+from headgate.core.task.incoming import Incoming
+from headgate.core.task.inputs import NetworkInput
+from headgate.core.task.mailbox import Mailbox
+from headgate.core.task.operator_mail import OperatorMail
+from headgate.core.task.outgoing import Outgoing
+from headgate.core.task.processors import Clock, InputProcessor, Processor
+from headgate.core.task.writing import CheckpointPlan
+
+
+class Mode(Enum):
+    """What a task does between mails."""
+
+    READING = "its input"
+    HELD = "nothing, until it is known how a savepoint went"
+    ENDING = "it waits for checkpoints"
+
+
+class Course:
+    """Of one task; called on its thread, inside the baton."""
+
+    def __init__(
+        self,
+        checkpoints: TaskCheckpoints | None,
+        chain: Chain,
+        processor: Processor,
+        mail: OperatorMail,
+        loan: Loan,
+    ) -> None:
+        self.mode = Mode.READING
+        self.stopped = False
+        """A savepoint has ended the job: the operators do not learn that their input is over."""
+        self.on_checkpoint_wanted: Callable[[], None] = lambda: None
+        self._checkpoints = checkpoints
+        self._chain = chain
+        self._input = processor if isinstance(processor, InputProcessor) else None
+        self._mail = mail
+        self._loan = loan
+        self._asked = False
+        if checkpoints is not None:
+            checkpoints.on_drain = self._drain
+            checkpoints.on_standing = self._stand
+
+    def input_ended(self) -> None:
+        """All inputs are read; the operators finish if they are to."""
+        if not self.stopped:
+            self._finish(())
+        self.skip()
+
+    def skip(self) -> None:
+        """There is nothing to finish: the operators had before the run began."""
+        self.mode = Mode.ENDING
+        if self._checkpoints is not None:
+            self._checkpoints.input_ended()
+
+    def checkpoint_aborted(self) -> None:
+        """If the task waits for one, it wants another."""
+        self._asked = False
+
+    def may_end(self) -> bool:
+        """Whether no checkpoint needs the task any more, nor the task a checkpoint."""
+        checkpoints = self._checkpoints
+        if checkpoints is None:
+            return True
+        if checkpoints.is_writing:
+            return False
+        if self.stopped or checkpoints.is_blank or not self._chain.awaits_checkpoint:
+            return True
+        if not self._asked:
+            self._asked = True
+            self._loan.lend()
+            self.on_checkpoint_wanted()
+            self._loan.regain()
+        return False
+
+    def _finish(self, open_inputs: Sequence[int]) -> None:
+        self._loan.lend()
+        for number in open_inputs:
+            self._chain.end_input(number)
+        self._chain.finish()
+        self._loan.regain()
+        self._chain.seal()
+        self._mail.drop()  # timers of those that have finished
+
+    def _drain(self) -> None:
+        """Event time has ended, and operators finish before the snapshot is taken."""
+        self._finish(() if self._input is None else self._input.open_inputs)
+
+    def _stand(self) -> None:
+        assert self._checkpoints is not None
+        source = self._input
+        match self._checkpoints.standing:
+            case Standing.HELD:
+                self.mode = Mode.HELD
+                self._mail.hold()
+                if source is not None:
+                    source.hold()
+            case Standing.GOES_ON:
+                self.mode = Mode.READING
+                self._mail.release()
+                if source is not None:
+                    source.go_on()
+            case Standing.STOPPED:
+                self.stopped = True
+                self._mail.drop()
+                self.mode = Mode.ENDING if source is None else Mode.READING
+                if source is not None:
+                    source.stop()
+
+
+def take_part(
+    plan: CheckpointPlan,
+    chain: Chain,
+    inputs: Sequence[NetworkInput],
+    gates: Sequence[Gate],
+    writers: Sequence[RecordWriter],
+    loan: Loan,
+    clock: Clock,
+    mailbox: Mailbox,
+) -> TaskCheckpoints:
+    """The checkpoints of a task; raises SettingsInvalid if its operators cannot have them."""
+    if plan.enabled and plan.policy.exactly_once and chain.head.selection() is not None:
+        raise SettingsInvalid(
+            "execution.checkpointing.mode",
+            f"operator {chain.specs[0].name!r} chooses which of its inputs it reads, so that "
+            f"barriers in the others would wait; use AT_LEAST_ONCE, or take no checkpoints",
+        )
+    incoming, outgoing = Incoming(inputs, gates), Outgoing(writers, plan.policy)
+    return TaskCheckpoints(plan, chain, incoming, outgoing, loan, clock, mailbox)

@@ -1,0 +1,195 @@
+"""The inputs of a task as checkpoints see them: channels numbered through, blocked, recorded.
+
+Law: channels count through over the inputs of the task, in each as its gate counts; what is
+recorded names the gate of the task and the channel within it, so that unions do not matter. A
+channel tells of the buffers that arrive only while a checkpoint records it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from headgate.base.elements import ByteLike
+from headgate.base.events import CancelMarker, CheckpointBarrier
+from headgate.core.buffers.buffer import Buffer
+from headgate.core.ingress.gate import Gate, InputGate
+from headgate.core.ingress.recording import LIMIT_BYTES, InFlight
+from headgate.core.ingress.union import UnionGate
+from headgate.core.task.inputs import NetworkInput
+from headgate.core.task.restored import TaskRestored
+from headgate.core.task.writing import ChannelData
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """One channel: where it is read, and where the plan of the task has it."""
+
+    source: NetworkInput
+    index: int
+    """As the input's gate counts."""
+    gate: int
+    """Among the gates of the task."""
+    channel: int
+    """Within that gate."""
+
+
+class Incoming:
+    """Called on the task's thread, inside the baton."""
+
+    def __init__(
+        self,
+        inputs: Sequence[NetworkInput],
+        gates: Sequence[Gate],
+        limit_bytes: int = LIMIT_BYTES,
+    ) -> None:
+        """``gates``: all of the task, in its own order."""
+        self.on_barrier: Callable[[int, CheckpointBarrier | CancelMarker], None]
+        """A channel was read up to a barrier or a marker."""
+        self.on_ended: Callable[[int], None]
+        """A channel was read to its end."""
+        self.on_announced: Callable[[int, CheckpointBarrier], None]
+        """A barrier has arrived and was not read; called by other threads, inside the baton."""
+        self.on_too_much: Callable[[int], None]
+        """A checkpoint would record more than the limit, and was dropped; the same."""
+        self._inputs = inputs
+        self._channels = number_channels(inputs, gates)
+        counts = [one.gate.channel_count for one in inputs]
+        self._offsets = [sum(counts[:at]) for at in range(len(counts))]
+        serializers = [one.source.serializer_of(one.index) for one in self._channels]
+        self._recorded = InFlight(serializers, self._expand, limit_bytes)
+        self._lost: dict[int, bool] = {}
+        self._listening = [False] * len(inputs)
+        for offset, source in zip(self._offsets, inputs, strict=True):
+            self._attach(offset, source)
+
+    @property
+    def count(self) -> int:
+        """How many channels there are."""
+        return len(self._channels)
+
+    def block(self, channel: int) -> None:
+        one = self._channels[channel]
+        one.source.gate.block(one.index)
+
+    def unblock(self, channels: Sequence[int]) -> None:
+        for channel in channels:
+            one = self._channels[channel]
+            one.source.gate.unblock(one.index)
+
+    def cut(self, checkpoint: int, but: Sequence[int]) -> bool:
+        """An unaligned snapshot was taken: keep what was read of elements that are not whole.
+
+        A barrier that has overtaken may stand in the middle of one. ``but``: these channels are
+        recorded from here on. False: it was too much, and all is dropped.
+        """
+        kept = True
+        left_out = dict.fromkeys(but)
+        for channel, one in enumerate(self._channels):
+            unread = b"" if channel in left_out else one.source.unread(one.index)
+            if unread and kept:
+                kept = self._recorded.started(checkpoint, channel, unread, ())
+                self._recorded.channel_done(checkpoint, channel)
+        return kept
+
+    def record(self, checkpoint: int, channels: Sequence[int]) -> bool:
+        """What these hold and get belongs to a checkpoint; False: too much, all is dropped."""
+        kept = True
+        for channel in channels:
+            if kept:
+                one = self._channels[channel]
+                unread, queued = one.source.unread(one.index), one.source.gate.queued(one.index)
+                kept = self._recorded.started(checkpoint, channel, unread, queued)
+        self._listen()
+        return kept
+
+    def channel_done(self, checkpoint: int, channel: int) -> None:
+        """Nothing more of a channel belongs to it. Idempotent."""
+        self._recorded.channel_done(checkpoint, channel)
+        self._listen()
+
+    def completed(self, checkpoint: int) -> list[ChannelData] | None:
+        """All that was recorded for a checkpoint; None: it was too much, and is lost."""
+        if self._lost.pop(checkpoint, False):
+            return None
+        found = self._recorded.completed(checkpoint)
+        return [
+            ChannelData(True, self._channels[channel].gate, self._channels[channel].channel, parts)
+            for channel, parts in found.items()
+        ]
+
+    def dropped(self, checkpoint: int) -> None:
+        """It came to nothing. Idempotent."""
+        self._lost.pop(checkpoint, None)
+        self._recorded.dropped(checkpoint)
+        self._listen()
+
+    def close(self) -> None:
+        """Nobody is told any more."""
+        for one in self._inputs:
+            one.gate.on_arrived = None
+            one.gate.on_announced = _nobody
+
+    def check(self) -> None:
+        """Assert the law's part that can be seen from here."""
+        self._recorded.check()
+
+    def _attach(self, offset: int, source: NetworkInput) -> None:
+        source.on_barrier = lambda index, event: self.on_barrier(offset + index, event)
+        source.on_channel_ended = lambda index: self.on_ended(offset + index)
+        source.gate.on_announced = lambda index, barrier: self.on_announced(offset + index, barrier)
+
+    def _listen(self) -> None:
+        """Let those gates tell of arrivals that are recorded, and no others."""
+        recording = self._recorded.recording
+        for number, (offset, one) in enumerate(zip(self._offsets, self._inputs, strict=True)):
+            wanted = any(recording[offset : offset + one.gate.channel_count])
+            if wanted != self._listening[number]:
+                self._listening[number] = wanted
+                one.gate.on_arrived = self._teller(offset) if wanted else None
+
+    def _teller(self, offset: int) -> Callable[[int, Buffer], None]:
+        def arrived(index: int, buffer: Buffer) -> None:
+            for checkpoint in self._recorded.arrived(offset + index, buffer):
+                self._lost[checkpoint] = True
+                self.on_too_much(checkpoint)
+
+        return arrived
+
+    def _expand(self, data: ByteLike) -> ByteLike:
+        return self._inputs[0].gate.expand(data)  # all gates of a process compress alike
+
+
+def number_channels(inputs: Sequence[NetworkInput], gates: Sequence[Gate]) -> list[Numbered]:
+    """All channels of a task, counted through."""
+    found: list[Numbered] = []
+    for source in inputs:
+        index = 0
+        for gate in single_gates(source.gate):
+            number = next(at for at, known in enumerate(gates) if known is gate)
+            for channel in range(gate.channel_count):
+                found.append(Numbered(source, index, number, channel))
+                index += 1
+    return found
+
+
+def single_gates(gate: InputGate) -> list[InputGate]:
+    """The gates that a union is made of, or the gate itself."""
+    if not isinstance(gate, UnionGate):
+        return [gate]
+    return [single for part in gate.gates for single in single_gates(part)]
+
+
+def give_back(
+    restored: TaskRestored, inputs: Sequence[NetworkInput], gates: Sequence[Gate]
+) -> None:
+    """Let the channels of a task begin with what was on its way in them."""
+    found = {(one.gate, one.channel): one for one in number_channels(inputs, gates)}
+    for gate, channel, parts in restored.inputs:
+        one = found[gate, channel]
+        one.source.restore(one.index, parts)
+    for gate, bundles in restored.strays:
+        one = found[gate, 0]
+        one.source.restore_strays(one.index, bundles)
+
+
+def _nobody(channel: int, barrier: CheckpointBarrier) -> None:
+    """What gates tell when their task has ended."""

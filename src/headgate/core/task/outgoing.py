@@ -1,0 +1,123 @@
+"""The barriers of a task on their way to its consumers, over all its partitions.
+
+Law: a barrier is sent when it has left every subpartition that has a reader, or has overtaken in
+it; what it has overtaken is kept for its checkpoint. An aligned barrier that waits too long turns.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+from headgate.base.barrier_policy import BarrierPolicy
+from headgate.base.events import CancelMarker, CheckpointBarrier
+from headgate.core.egress.overtaking import Effect, OutputBarriers, Overtake, Sent
+from headgate.core.egress.writer import RecordWriter
+from headgate.core.task.writing import ChannelData
+
+
+class Outgoing:
+    """Called on the task's thread, inside the baton; readers tell from theirs, inside it too."""
+
+    def __init__(self, writers: Sequence[RecordWriter], policy: BarrierPolicy) -> None:
+        self.on_sent: Callable[[int], None] = lambda checkpoint: None
+        """A reader has taken the last barrier of a checkpoint; called by its thread."""
+        self._writers = writers
+        self._barriers = [OutputBarriers(policy) for _ in writers]
+        self._read = [dict.fromkeys(range(writer.channels)) for writer in writers]
+        self._unsent: dict[int, dict[int, None]] = {}
+        self._overtaken: dict[int, list[ChannelData]] = {}
+        for number, writer in enumerate(writers):
+            writer.partition.on_barrier_left = partial(self._barrier_left, number)
+            writer.partition.on_reader_gone = partial(self._reader_gone, number)
+
+    def send(self, barrier: CheckpointBarrier, now_ms: float) -> None:
+        """To all consumers: an aligned one behind what was written, an unaligned one before it."""
+        checkpoint = barrier.checkpoint
+        self._overtaken[checkpoint] = []
+        if barrier.unaligned:
+            self._unsent[checkpoint] = {}
+            for number, writer in enumerate(self._writers):
+                self._overtake(number, barrier, range(writer.channels))
+            return
+        self._unsent[checkpoint] = dict.fromkeys(range(len(self._writers)))
+        for number, writer in enumerate(self._writers):
+            writer.send_barrier(barrier)
+            self._follow(number, self._barriers[number].added(barrier, self._read[number], now_ms))
+
+    def cancel(self, checkpoint: int) -> None:
+        """Tell the consumers that no barrier of it will come."""
+        for writer in self._writers:
+            writer.broadcast_event(CancelMarker(checkpoint))
+
+    def is_sent(self, checkpoint: int) -> bool:
+        """Whether the outputs have given all that belongs to it."""
+        return not self._unsent[checkpoint]
+
+    def completed(self, checkpoint: int) -> list[ChannelData]:
+        """Hand over what was overtaken."""
+        del self._unsent[checkpoint]
+        return self._overtaken.pop(checkpoint)
+
+    def dropped(self, checkpoint: int) -> None:
+        """It came to nothing; its barriers stay where they are. Idempotent."""
+        self._unsent.pop(checkpoint, None)
+        self._overtaken.pop(checkpoint, None)
+        for barriers in self._barriers:
+            barriers.given_up(checkpoint)
+
+    @property
+    def next_deadline_ms(self) -> float | None:
+        """When to tick next."""
+        deadlines = [barriers.next_deadline_ms for barriers in self._barriers]
+        return min((at_ms for at_ms in deadlines if at_ms is not None), default=None)
+
+    def tick(self, now_ms: float) -> None:
+        """The time of some may be over."""
+        for number, barriers in enumerate(self._barriers):
+            self._follow(number, barriers.tick(now_ms))
+
+    def ended(self) -> None:
+        """The task has nothing more to send and wants to end: what waits overtakes."""
+        for number, barriers in enumerate(self._barriers):
+            self._follow(number, barriers.ended())
+
+    def close(self) -> None:
+        """Nobody is told any more; the partitions may outlive the task."""
+        for writer in self._writers:
+            writer.partition.on_barrier_left = _nobody
+            writer.partition.on_reader_gone = _nobody
+
+    def _follow(self, number: int, effects: list[Effect]) -> list[int]:
+        """Answers with the checkpoints that are sent by that, over all partitions."""
+        sent: list[int] = []
+        for effect in effects:
+            match effect:
+                case Overtake(barrier, subpartitions):
+                    self._overtake(number, barrier, subpartitions)
+                case Sent(checkpoint):
+                    unsent = self._unsent.get(checkpoint)
+                    if unsent is not None:
+                        unsent.pop(number, None)
+                        sent += [] if unsent else [checkpoint]
+        return sent
+
+    def _overtake(
+        self, number: int, barrier: CheckpointBarrier, subpartitions: Iterable[int]
+    ) -> None:
+        overtaken = self._writers[number].overtake(barrier, subpartitions)
+        self._overtaken[barrier.checkpoint] += [
+            ChannelData(False, number, index, parts) for index, parts in overtaken.items() if parts
+        ]
+
+    def _barrier_left(self, number: int, subpartition: int, barrier: CheckpointBarrier) -> None:
+        effects = self._barriers[number].left(subpartition, barrier.checkpoint)
+        for checkpoint in self._follow(number, effects):
+            self.on_sent(checkpoint)
+
+    def _reader_gone(self, number: int, subpartition: int) -> None:
+        self._read[number].pop(subpartition, None)
+        for checkpoint in self._follow(number, self._barriers[number].reader_gone(subpartition)):
+            self.on_sent(checkpoint)
+
+
+def _nobody(*told: object) -> None:
+    """What partitions tell when their task has ended."""

@@ -1,0 +1,133 @@
+"""What a job keeps over all its runs, in the driver: its recovery, and a thread for its storage.
+
+Law: what is to be done is done in the order in which it was asked for, by one thread, which holds
+no lock meanwhile; slow storage delays nothing but checkpoints, and a plan that waits for them. The
+lock is that of the recovery, and of all machines that share it.
+"""
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from headgate.base.checkpoint_errors import CheckpointError, StorageUnusable
+from headgate.base.job_errors import JobTakenOver
+from headgate.control.checkpoint_effects import Store
+from headgate.control.checkpoint_figures import CheckpointStatistics
+from headgate.control.checkpoint_history import keeps
+from headgate.control.life import JobState
+from headgate.control.recovery import Recovery
+from headgate.host.job_storage import JobStorage
+
+log = logging.getLogger(__name__)
+
+CLOSE_S: Final = 10.0
+"""How long the storage may take for what is left to do at the end of the job."""
+LOOK_S: Final = 0.1
+
+
+class CheckpointKeeper:
+    """Every method may be called from any thread; whoever opens it closes it."""
+
+    def __init__(self, recovery: Recovery, storage: JobStorage) -> None:
+        self.recovery = recovery
+        self.storage = storage
+        self.lock = threading.Lock()
+        self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._closing = self._closed = False
+        self._starting = threading.Lock()  # of the three above
+
+    @property
+    def latest(self) -> Store | None:
+        """The checkpoint that a new run goes on from."""
+        with self.lock:
+            return self.recovery.history.latest
+
+    @property
+    def restarts(self) -> int:
+        return self.recovery.restarts
+
+    def statistics(self) -> CheckpointStatistics:
+        """Counts of the job's checkpoints."""
+        with self.lock:
+            return self.recovery.statistics()
+
+    def put(self, act: Callable[[], None]) -> None:
+        """Do this soon, after all that was asked for before; never waits."""
+        with self._starting:
+            if self._closed:
+                log.debug("a job has ended, and something was left to do")
+                return
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._work, name=f"headgate-storage-{self.storage.job}", daemon=True
+                )
+                self._thread.start()
+        self._queue.put(act)
+
+    def settled(self) -> threading.Event:
+        """Set when what was asked for until now is done."""
+        done = threading.Event()
+        self.put(done.set)
+        return done
+
+    def await_settled(self, timeout_s: float, is_over: threading.Event) -> None:
+        """The same as a wait, which ``is_over`` ends. Raises StorageUnusable after that time.
+
+        A checkpoint that is still being stored may become the newest one at any moment; a run that
+        began from an older one meanwhile would remove what its sinks have prepared for it.
+        """
+        settled, deadline = self.settled(), time.monotonic() + timeout_s
+        while not settled.wait(LOOK_S) and not is_over.is_set():
+            if time.monotonic() > deadline:
+                raise StorageUnusable(
+                    self.storage.shown,
+                    f"has not answered for {timeout_s:g} s",
+                    "the job waits for it; check that the storage is there and can be written",
+                )
+
+    def close(self, state: JobState) -> None:
+        """The job has ended like this for good: drop what nobody needs any more. Idempotent."""
+        with self._starting:
+            is_news, self._closing = not self._closing, True
+            if self._thread is None and not self.storage.uri:
+                self._closed = True  # nothing was ever to be done
+        if is_news and not self._closed:
+            # What is asked for by those before it in the queue comes before it, too.
+            self.put(lambda: self.put(lambda: self._finish(state)))
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(CLOSE_S)
+            if thread.is_alive():
+                log.warning(
+                    "the storage of job %s is slow; checkpoints that nobody needs may stay there",
+                    self.storage.job,
+                )
+
+    def _finish(self, state: JobState) -> None:
+        self._closed = True
+        self._queue.put(None)
+        stays, latest = keeps(state, self.recovery.settings.retention), self.latest
+        is_closed = self._do(partial(self.storage.close, stays))
+        if latest is not None and stays and is_closed and self.storage.is_lasting:
+            where = self.storage.place(latest.metadata.checkpoint, latest.directory).shown
+            log.info("job %s is over; it can go on from %s", self.storage.job, where)
+
+    def _work(self) -> None:
+        while (act := self._queue.get()) is not None:
+            self._do(act)
+
+    def _do(self, act: Callable[[], None]) -> bool:
+        """Whether it was done without trouble."""
+        try:
+            act()
+            return True
+        except (CheckpointError, JobTakenOver) as error:
+            log.warning("job %s: %s", self.storage.job, error)
+        except Exception:
+            log.exception("job %s: something failed at its storage", self.storage.job)
+        return False

@@ -1,0 +1,238 @@
+"""What a program says about checkpoints and restarts, and how its job goes on from what there is.
+
+Made before Spark is asked, opened when the job is about to start. Law: what is wrong with the
+settings, the storage, or the checkpoint to go on from, is told before anything runs; a checkpoint
+that is there is not touched by a job that never starts.
+"""
+
+import logging
+import random
+import secrets
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+
+from headgate.base.checkpoint_errors import CheckpointError
+from headgate.base.checkpoint_settings import CHECKPOINT_FOLDER, CheckpointSettings
+from headgate.base.checkpoints import Metadata
+from headgate.base.errors import PlanInvalid, SettingsInvalid
+from headgate.base.messages import CheckpointOrder
+from headgate.base.recovery_settings import RESTORE_PATH, RecoverySettings
+from headgate.base.restart_settings import RestartSettings
+from headgate.base.restores import TaskRestore
+from headgate.base.settings import ExchangeSettings, FlowControl
+from headgate.control.checkpoint_effects import Store
+from headgate.control.checkpoint_history import CheckpointHistory
+from headgate.control.deployment import RunPlan
+from headgate.control.recovery import Recovery
+from headgate.control.restarts import restart_strategy
+from headgate.core.chain.source import why_not_rewound
+from headgate.host.checkpoint_keeper import CheckpointKeeper
+from headgate.host.checkpoint_place import resolve
+from headgate.host.job_storage import JobStorage
+from headgate.host.orders import plan_run
+from headgate.host.stopped_with import StoppedWith
+from headgate.plan.inherited_groups import inherit_groups
+from headgate.plan.job_graph import JobGraph, build_job_graph
+from headgate.plan.restoring import restore
+from headgate.plan.stream_graph import StreamGraph
+
+log = logging.getLogger(__name__)
+told = logging.getLogger("headgate.progress")  # people want to know, whatever else they log
+
+
+class CheckpointSetup:
+    """The settings of one job, checked; and what it finds of earlier drivers."""
+
+    def __init__(
+        self,
+        configuration: Mapping[str, str],
+        graph: JobGraph,
+        sources: Iterable[tuple[str, object]] = (),
+        exchange: ExchangeSettings | None = None,
+        program: StreamGraph | None = None,
+    ) -> None:
+        """``sources``: by name; ``program``: what the graph was made from, so that another one can
+        be made with the key groups of a checkpoint. Raises SettingsInvalid, PlanInvalid,
+        CheckpointError or RestoreRefused.
+        """
+        self.settings = CheckpointSettings.parse(configuration)
+        self.recovery = RecoverySettings.parse(configuration)
+        self.graph = graph
+        """What is run."""
+        self.takes_any = not graph.batch
+        """Whether the job can have savepoints, at least."""
+        self.is_enabled = self.takes_any and self.settings.is_enabled
+        restarts = RestartSettings.parse(configuration).settled(self.is_enabled)
+        self._strategy = restart_strategy(restarts)
+        self.job_id = self.recovery.job_id or secrets.token_hex(8)
+        self._check_exchange(exchange or ExchangeSettings())
+        if self.is_enabled:
+            for name, source in sources:
+                if problem := why_not_rewound(source, name):
+                    raise PlanInvalid(problem)
+        has_folder = self.takes_any and self.settings.folder
+        self._storage = JobStorage(self.job_id, self.settings.folder) if has_folder else None
+        self._found: list[Metadata] = []
+        self._origin: Store | None = None
+        start = self._look_around()
+        if start is not None and program is not None:
+            self.graph = build_job_graph(inherit_groups(program, start.metadata))
+        if start is not None:
+            self.restores(start)  # or it is refused now
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the job has an id of its user's, by which a later driver finds it."""
+        return bool(self.recovery.job_id)
+
+    def open(self, *, is_local: bool, in_place: bool = True) -> CheckpointKeeper:
+        """The job is about to start; whoever opens the keeper closes it.
+
+        ``is_local``: all processes are on this machine; ``in_place``: its tasks can be deployed
+        once more to the same task managers. Raises SettingsInvalid, CheckpointError or
+        RestoreRefused.
+        """
+        storage = self._storage
+        if storage is None and self.is_enabled:
+            if not is_local:
+                raise SettingsInvalid(
+                    CHECKPOINT_FOLDER,
+                    "is not set, and checkpoints need a folder that the driver and all workers "
+                    "share: set it to a path on a shared file system, or to a URI",
+                )
+            if self.is_known:
+                log.warning(
+                    "job %s has an id, but no later driver will find its checkpoints: set %s",
+                    self.job_id,
+                    CHECKPOINT_FOLDER,
+                )
+            storage = JobStorage.temporary(self.job_id)
+        storage = storage or JobStorage(self.job_id)
+        storage.claim()
+        try:
+            return self._open(storage, in_place)
+        except BaseException:
+            with suppress(CheckpointError):
+                storage.release()
+            raise
+
+    def _open(self, storage: JobStorage, in_place: bool) -> CheckpointKeeper:
+        # A driver that is not dead may have completed one more before the job was claimed.
+        if self.is_known and (start := self._look_around()) is not None:
+            self.restores(start)
+        inner = storage.storage
+        history = CheckpointHistory(
+            self.recovery.retained,
+            self._found,
+            self._origin,
+            1 if inner is None else inner.next_id(self.job_id),
+        )
+        recovery = Recovery(
+            self.settings,
+            self._strategy,
+            history,
+            in_place=in_place and self.takes_any,
+            wall_ms=lambda: time.time_ns() // 1_000_000,
+            chance=lambda: random.uniform(-1, 1),
+        )
+        return CheckpointKeeper(recovery, storage)
+
+    def plan(
+        self, keeper: CheckpointKeeper, run: str, code: bytes, parameters: Mapping[str, str]
+    ) -> RunPlan:
+        """The next attempt, from the newest checkpoint; raises RestoreRefused, CheckpointError, or
+        JobTakenOver.
+        """
+        attempt = keeper.restarts
+        if not self.takes_any:
+            return plan_run(run, self.graph, code, attempt, parameters)
+        latest, restores, where = keeper.latest, None, ""
+        keeper.storage.check_claim()
+        keeper.storage.drop_above(0 if latest is None else latest.metadata.checkpoint)
+        keeper.storage.clean()
+        if latest is not None:
+            restores = self.restores(latest)
+            number = latest.metadata.checkpoint
+            where = latest.directory or keeper.storage.place(number, "").own.uri
+            told.info("job %s goes on from checkpoint %d (%s)", self.job_id, number, where)
+        elif self.is_known and not attempt:
+            told.info("job %s has no checkpoint in %s: it begins", self.job_id, keeper.storage.uri)
+        order = CheckpointOrder(
+            keeper.storage.uri if self.is_enabled else "",
+            self.job_id,
+            self.settings.is_exact,
+            self.settings.overtake_after_ms,
+            self.settings.inline_bytes,
+            self.recovery.incremental,
+            where,
+        )
+        return plan_run(run, self.graph, code, attempt, parameters, order, restores)
+
+    def restores(self, start: Store) -> dict[str, TaskRestore]:
+        """What each task gets back; raises RestoreRefused."""
+        return restore(
+            start.metadata,
+            self.graph,
+            ignores_unclaimed=self.recovery.ignores_unclaimed,
+            without_in_flight=start.metadata.checkpoint == self.settings.ignored_in_flight,
+        )
+
+    def _check_exchange(self, exchange: ExchangeSettings) -> None:
+        if exchange.flow_control is not FlowControl.TCP or not self.settings.is_exact:
+            return
+        if self.is_enabled:
+            raise SettingsInvalid(
+                "exchange.flow-control",
+                "is tcp, which cannot hold back a single channel, and exactly once needs that; "
+                "set it to credit, or execution.checkpointing.mode to at_least_once",
+            )
+        self.takes_any = False
+
+    def _look_around(self) -> Store | None:
+        """What there is to go on from, of earlier drivers or by the settings."""
+        self._found = self._find()
+        newest = Store(self._found[-1]) if self._found else None
+        stop = self._storage.stopped_with() if self._storage is not None and self.is_known else None
+        if stop is not None and newest is not None and stop.number <= newest.metadata.checkpoint:
+            stop = None  # the job has gone on from there
+        self._origin = self._find_origin(newest, stop) if self.recovery.path else None
+        if self._origin is None and stop is not None:
+            place, metadata = stop.resolve(self.job_id)
+            self._origin = Store(metadata, place.own.uri)
+        return self._origin or newest
+
+    def _find(self) -> list[Metadata]:
+        """What an earlier driver of the same job has left, the oldest first."""
+        storage = None if self._storage is None else self._storage.storage
+        if storage is None or not self.is_known:
+            return []
+        newest = storage.latest(self.job_id)
+        if newest is None or newest.checkpoint is None:
+            return []
+        return [
+            one.metadata
+            for one in storage.list_checkpoints(self.job_id)
+            if one.metadata is not None and one.metadata.checkpoint <= newest.checkpoint
+        ]
+
+    def _find_origin(self, newest: Store | None, stop: StoppedWith | None) -> Store | None:
+        """What the settings name, unless the job has gone on from there already."""
+        if not self.takes_any:
+            raise SettingsInvalid(
+                RESTORE_PATH, "is set, and this job keeps no state that could go on from there"
+            )
+        place, metadata = resolve(self.recovery.path)
+        number = 0 if newest is None else newest.metadata.checkpoint
+        least = number + 1 if stop is None else stop.number  # that itself, wherever it is now
+        is_older = metadata.job != self.job_id or metadata.checkpoint < least
+        if is_older and (newest or stop):  # a driver that is started again the way it was
+            log.warning(
+                "job %s goes on from its checkpoint %d and not from %s, which it had gone on from "
+                "before; give it another id to go back",
+                self.job_id,
+                number if stop is None else stop.number,
+                place.shown,
+            )
+            return None
+        return Store(metadata, place.own.uri)

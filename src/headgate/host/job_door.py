@@ -1,0 +1,139 @@
+"""The door of one job: it is announced to its user's commands, and answers their questions.
+
+Law: what is asked comes from the threads of the control server, one for each visitor, and holds up
+nobody else; a visitor is always answered, at the latest when the door closes.
+"""
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import Final, Protocol, TypeAlias
+
+from headgate.api.job import JobStatus, Promise
+from headgate.base.checkpoints import Stop
+from headgate.base.errors import HeadgateError
+from headgate.base.messages import CONTROL_VERSION, Address
+from headgate.base.questions import (
+    Answer,
+    CancelAsked,
+    JobAnswer,
+    JobQuestion,
+    Question,
+    SavepointAnswer,
+    SavepointAsked,
+)
+from headgate.host.job_directory import Announcement, JobEntry, announce, here
+
+log = logging.getLogger(__name__)
+
+LOOK_S: Final = 0.02
+"""Between two looks at whether a savepoint is there, or the job has ended."""
+LAST_WORD_S: Final = 2.0
+"""How long a savepoint of a job that has ended may take to tell what became of it."""
+
+OnQuestion: TypeAlias = Callable[[Question], Answer]
+"""Answers a visitor; it may take its time."""
+
+
+class AskedJob(Protocol):
+    """What is needed of a running job."""
+
+    @property
+    def job_id(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+    def status(self) -> JobStatus: ...
+
+    def has_ended(self) -> bool: ...
+
+    def savepoint(self, directory: str | None, stop: Stop) -> Promise[str]: ...
+
+    def cancel(self, reason: str) -> None:
+        """Returns when the job has ended."""
+
+
+class JobDoor:
+    """Made before its job is, opened with it, closed at its end."""
+
+    def __init__(self) -> None:
+        self._job: AskedJob | None = None
+        self._since_ms = 0
+        self._announcement: Announcement | None = None
+        self._closed = threading.Event()
+
+    def open(self, job: AskedJob, address: Address, secret: bytes) -> None:
+        """Announce the job and let visitors in; ``address`` is that of the control port."""
+        self._since_ms = time.time_ns() // 1_000_000
+        self._job = job
+        entry = JobEntry(
+            job=job.job_id,
+            name=job.name,
+            since_ms=self._since_ms,
+            pid=os.getpid(),
+            host=here(),
+            address=address,
+            secret=secret,
+            version=CONTROL_VERSION,
+        )
+        self._announcement = announce(entry)
+        if self._closed.is_set():  # the job has ended meanwhile
+            self._announcement.close()
+
+    def close(self) -> None:
+        """The job has ended. Idempotent."""
+        self._closed.set()
+        if self._announcement is not None:
+            self._announcement.close()
+
+    def answer(self, question: Question) -> Answer:
+        """For a thread that may wait; never raises."""
+        job = self._job
+        if job is None:
+            return _refusal(question, "the job has not been started yet, or cannot be asked")
+        try:
+            return self._answer(job, question)
+        except HeadgateError as error:
+            return _refusal(question, str(error), job.status().name)
+        except Exception as error:
+            log.exception("job %s cannot answer", job.job_id)
+            return _refusal(question, f"{type(error).__name__}: {error}", job.status().name)
+
+    def _answer(self, job: AskedJob, question: Question) -> Answer:
+        match question:
+            case SavepointAsked(directory, stop):
+                log.info("somebody asks for a savepoint of job %s (%s)", job.job_id, stop.value)
+                return self._savepoint(job, directory, stop)
+            case CancelAsked(reason):
+                log.info("somebody cancels job %s: %s", job.job_id, reason)
+                job.cancel(reason)
+            case JobQuestion():
+                pass
+        return JobAnswer(job.job_id, job.name, job.status().name, self._since_ms)
+
+    def _savepoint(self, job: AskedJob, directory: str | None, stop: Stop) -> SavepointAnswer:
+        promise = job.savepoint(directory, stop)
+        self._wait_until(promise.done)
+        deadline = time.monotonic() + LAST_WORD_S
+        while not promise.done() and time.monotonic() < deadline:
+            time.sleep(LOOK_S)
+        if not promise.done():
+            return SavepointAnswer("", job.status().name, "the job has ended before it was there")
+        path = promise.result()
+        if stop.ends:
+            self._wait_until(job.has_ended)
+        return SavepointAnswer(path, job.status().name)
+
+    def _wait_until(self, is_so: Callable[[], bool]) -> None:
+        """Or until the door closes."""
+        while not is_so() and not self._closed.wait(LOOK_S):
+            pass
+
+
+def _refusal(question: Question, problem: str, state: str = "") -> Answer:
+    if isinstance(question, SavepointAsked):
+        return SavepointAnswer("", state, problem)
+    return JobAnswer("", "", state, 0, problem)

@@ -1,0 +1,99 @@
+"""What tasks get back of a checkpoint, read from the storage where they run.
+
+What is small is read when the tasks are set up; key groups are read by the operators that own them,
+on the thread of their task. Law: what is handed over has the checksum it was written with;
+otherwise the error names the file, and the tasks do not begin.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TypeAlias
+
+from headgate.base.checkpoints import ChannelState, Piece
+from headgate.base.elements import Bundle
+from headgate.base.restores import OperatorRestore, StrayStream, TaskRestore
+from headgate.core.chain.snapshots import OperatorRestored
+from headgate.core.task.restored import ChannelParts, TaskRestored
+from headgate.host.checkpoint_place import CheckpointPlace, resolve
+from headgate.host.checkpoint_reader import StateReader
+from headgate.host.stored_database import StoredFiles
+
+BundlesOf: TypeAlias = Callable[[StrayStream, Sequence[bytes]], Iterable[Bundle]]
+"""The records of a stray stream, of its bytes."""
+
+
+def read_restores(
+    restored_from: str,
+    restores: Mapping[str, TaskRestore],
+    bundles_of: Mapping[str, BundlesOf],
+    shared_uri: str = "",
+) -> dict[str, TaskRestored]:
+    """What each of these tasks gets back, by its id; ``bundles_of`` has the same keys.
+
+    ``shared_uri``: of the folder whose files the job's own checkpoints may name again.
+    Raises CheckpointMissing, CheckpointCorrupt or StorageUnusable.
+    """
+    if not restores:
+        return {}
+    place, _ = resolve(restored_from)
+    with StateReader(place) as reader:
+        return {
+            task: _read_task(place, reader, restore, bundles_of[task], shared_uri)
+            for task, restore in restores.items()
+        }
+
+
+def _read_task(
+    place: CheckpointPlace,
+    reader: StateReader,
+    restore: TaskRestore,
+    bundles_of: BundlesOf,
+    shared_uri: str,
+) -> TaskRestored:
+    checkpoint = restore.checkpoint
+    is_shared = place.shared.uri == shared_uri
+    return TaskRestored(
+        operators={
+            one.uid: _read_operator(place, reader, one, checkpoint, is_shared)
+            for one in restore.operators
+        },
+        inputs=[_read_channel(reader, one) for one in restore.channels if one.is_input],
+        outputs=[_read_channel(reader, one) for one in restore.channels if not one.is_input],
+        strays=[
+            (one.gate, bundles_of(one, [reader.read(piece) for piece in one.pieces]))
+            for one in restore.strays
+        ],
+        finished=restore.finished,
+    )
+
+
+def _read_operator(
+    place: CheckpointPlace,
+    reader: StateReader,
+    restore: OperatorRestore,
+    checkpoint: int,
+    is_shared: bool,
+) -> OperatorRestored:
+    return OperatorRestored(
+        checkpoint,
+        partial(_groups, place, restore.keyed),
+        tuple(None if piece is None else reader.read(piece) for piece in restore.plain),
+        tuple(None if piece is None else reader.read(piece) for piece in restore.source),
+        tuple(map(reader.read, restore.sinks)),
+        tuple(
+            StoredFiles(place, range(one.first, one.end), one.files, is_shared)
+            for one in restore.databases
+        ),
+    )
+
+
+def _read_channel(reader: StateReader, channel: ChannelState) -> ChannelParts:
+    return channel.index, channel.channel, [reader.read(piece) for piece in channel.pieces]
+
+
+def _groups(place: CheckpointPlace, keyed: Mapping[int, Piece]) -> Iterator[tuple[int, bytes]]:
+    """Key groups in the order in which they stand in their files."""
+    ordered = sorted(keyed.items(), key=lambda item: (item[1].path, item[1].offset))
+    with StateReader(place) as reader:
+        for group, piece in ordered:
+            yield group, reader.read(piece)

@@ -1,0 +1,27 @@
+"""Where a savepoint goes, settled before any task is told of it.
+
+Law: a folder that nobody named, or that cannot be written, disturbs no job.
+"""
+
+from headgate.base.checkpoint_settings import SAVEPOINT_FOLDER
+from headgate.base.errors import SettingsInvalid
+from headgate.host.checkpoint_place import new_savepoint
+from headgate.host.checkpoint_storage import CheckpointStorage
+
+
+def prepare_savepoint(directory: str | None, default: str, job: str) -> str:
+    """Make a folder of its own for a savepoint of the job; returns its path or URI.
+
+    It stands below the directory that somebody names, else below the default of the settings.
+    Raises SettingsInvalid if there is neither, StorageUnusable if nothing can be written there.
+    """
+    where = directory or default
+    if not where:
+        raise SettingsInvalid(
+            SAVEPOINT_FOLDER,
+            "is not set, and no folder was named for the savepoint; name one, or set it",
+        )
+    place = new_savepoint(where, job)
+    place.own.make()
+    CheckpointStorage(place.own).probe()
+    return place.own.uri

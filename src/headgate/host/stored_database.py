@@ -1,0 +1,69 @@
+"""The files of a database in a checkpoint, fetched where a task goes on with them.
+
+Law: what is fetched has the checksums it was written with; otherwise the error names the file. A
+folder that was made here for reading is gone afterwards.
+"""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from headgate.base.checkpoint_errors import CheckpointCorrupt
+from headgate.base.checkpoints import Piece
+from headgate.base.errors import StateBroken
+from headgate.host.checkpoint_folder import told
+from headgate.host.checkpoint_place import CheckpointPlace
+from headgate.host.checkpoint_reader import StateReader
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFiles:
+    """See ``StoredDatabase``; for the thread of its task."""
+
+    place: CheckpointPlace
+    groups: range
+    files: Mapping[str, Piece]
+    is_shared: bool
+    """The checkpoint is one of the job's own, whose files its next ones may name."""
+
+    @property
+    def shared(self) -> Mapping[str, Piece]:
+        """See ``StoredDatabase``."""
+        if not self.is_shared:
+            return {}
+        paths = {piece.path for piece in self.files.values()}
+        known = set(self.place.shared_files(paths))
+        return {name: piece for name, piece in self.files.items() if piece.path in known}
+
+    def fetch(self, folder: str) -> None:
+        """See ``StoredDatabase``; raises CheckpointMissing, CheckpointCorrupt, StorageUnusable."""
+        with told(folder):
+            os.mkdir(folder)
+        with StateReader(self.place) as reader:
+            for name, piece in self.files.items():
+                if os.path.basename(name) != name or name in ("", ".", ".."):
+                    problem = f"names {name!r} as a file of a database, which leads elsewhere"
+                    raise CheckpointCorrupt(self.place.shown, problem)
+                reader.fetch(piece, os.path.join(folder, name))
+
+    def read(self, groups: range) -> Iterator[tuple[int, bytes]]:
+        """See ``StoredDatabase``; raises StateBroken, too."""
+        if find_spec("rocksdict") is None:
+            raise StateBroken(
+                f"{self.place.shown} holds files of RocksDB, and rocksdict is not installed in a "
+                f"worker; run pip install 'headgate[rocksdb]', or go on from a savepoint"
+            )
+        # Imported here: who keeps state in memory needs no RocksDB, unless it reads of one.
+        from headgate.host.rocksdb_fetched import groups_in, settle  # noqa: PLC0415
+
+        folder = Path(tempfile.mkdtemp(prefix="headgate-fetched-"))
+        try:
+            database = folder / "database"
+            self.fetch(str(database))
+            yield from groups_in(database, settle(database), groups)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)

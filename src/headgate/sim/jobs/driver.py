@@ -1,0 +1,293 @@
+"""The driver of a simulated job that takes checkpoints: the real machine of a run, and its lines.
+
+Messages between driver and workers take a while and keep their order; so does what the storage has
+to do. Law: nothing that a worker says after it was given up counts, nor anything after the driver's
+own loss.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from random import Random
+from typing import Final
+
+from headgate.base.checkpoints import Stop
+from headgate.base.job_errors import TaskManagerLost
+from headgate.base.messages import Cancel, CheckpointAborted, ControlTimes, TaskChanged
+from headgate.control.checkpoint_effects import Discard, Drop, SavepointDone, Store
+from headgate.control.job import JobRun
+from headgate.control.run_effects import Effect, Ended, Outcome, Replan, Send, Warn
+from headgate.sim.clock import Clock
+from headgate.sim.jobs.deployment import Deployed
+from headgate.sim.jobs.scenario import JobScenario
+from headgate.sim.jobs.seats import Seat
+from headgate.sim.jobs.sim_job import SimJob
+from headgate.sim.jobs.task_manager import SimTaskManager, failure_of
+from headgate.sim.jobs.writing import Report
+from headgate.sim.ledger import CheckFailed
+from headgate.sim.worker import SimWorker
+
+TIMES: Final = ControlTimes(register_ms=2_000, settle_ms=20, loss_ms=5, cancel_ms=1_500)
+HEARTBEAT_MS: Final = 30.0
+DELAYS_MS: Final = (0.1, 1.0, 6.0)
+STORE_MS: Final = (0.1, 2.0, 15.0)
+
+
+class Line:
+    """Messages on their way: each takes a while, and none overtakes another."""
+
+    def __init__(self) -> None:
+        self._last_ms = 0.0
+        self._calls: deque[Callable[[], None]] = deque()
+
+    def put(self, call: Callable[[], None], now_ms: float, delay_ms: float) -> float:
+        """Says after how long to ``take``."""
+        self._calls.append(call)
+        self._last_ms = max(self._last_ms, now_ms + delay_ms)
+        return max(0.0, self._last_ms - now_ms)
+
+    def take(self) -> None:
+        """The next one arrives."""
+        self._calls.popleft()()
+
+
+class SimDriver:
+    """Drives one run."""
+
+    def __init__(
+        self, job: SimJob, scenario: JobScenario, workers: list[SimWorker], clock: Clock
+    ) -> None:
+        self.outcome: Outcome | None = None
+        self.stopped_with: Store | None = None
+        """The savepoint that has ended the job."""
+        self.is_gone = False
+        self.has_cancelled = False
+        self.on_attempt: Callable[[], None] = lambda: None
+        """Another attempt is about to be planned in the same workers."""
+        self.managers = [SimTaskManager(worker, scenario, job, self._said) for worker in workers]
+        for manager in self.managers:
+            manager.on_set_up = self._set_up
+        self.tasks: list[Deployed] = []
+        """Of all attempts of the run."""
+        self.given_up: list[SimWorker] = []
+        self._job = job
+        self._scenario = scenario
+        self._clock = clock
+        self._random = Random(f"driver {scenario.seed} {job.attempts}")
+        self._seats: dict[str, Seat] = {}
+        self._stores: list[Store] = []
+        self._stops: dict[str, Stop] = {}
+        self._up = [Line() for _ in workers]
+        self._down = [Line() for _ in workers]
+        self._frozen_ms: dict[int, float] = {}
+        self._timer_ms: float | None = None
+        self._machine = JobRun(job.plan_attempt(scenario.job_graph), TIMES, job.recovery)
+        scenario.run.attempt, scenario.run.seats = job.attempts, self
+        for slot, arrive_ms in enumerate(scenario.arrive_ms):
+            clock.later(arrive_ms, f"slot {slot} registers", partial(self._arrived, slot))
+        clock.later(HEARTBEAT_MS, "heartbeat", self._listen)
+
+    @property
+    def shown(self) -> str:
+        """For people who wonder."""
+        return f"{self._machine.plan.run} is {self._machine.state.value}"
+
+    @property
+    def is_storing(self) -> bool:
+        """Whether the storage has something to do; nobody goes on from there before it has."""
+        return bool(self._stores)
+
+    def seat_of(self, task: str) -> Seat:
+        """By the name that functions know."""
+        return self._seats[task]
+
+    # What people and faults do (Victims).
+
+    def names(self) -> list[str]:
+        return [task.id for task in self._scenario.execution.tasks]
+
+    def cancel_task(self, name: str) -> None:
+        """The user cancels the job."""
+        self._tell(lambda: self._machine.cancel("the user wants it", self._clock.now_ms))
+
+    def savepoint(self, stop: Stop) -> None:
+        """Somebody wants one, and perhaps the end of the job."""
+        directory = f"savepoint {self._job.attempts}.{len(self._stops)}"
+        self._stops[directory] = stop
+        self._tell(lambda: self._machine.savepoint_wanted(directory, stop, self._clock.now_ms))
+
+    def worker_lost(self, worker: SimWorker) -> None:
+        """A worker has died; its connection tells soon."""
+        for one in self.tasks:
+            if one.seat.worker is worker and not one.is_over:
+                one.seat.kill()
+        delay_ms = self._delay_ms
+        self._clock.later(delay_ms, f"{worker.name} is gone", lambda: self._lost(worker, "reset"))
+
+    def die(self) -> None:
+        """The driver is lost, in the middle of whatever it does."""
+        self.is_gone = True
+        for store in self._stores:
+            if self._random.random() < 0.5:  # it was just written
+                self._job.stored(store)
+
+    # The lines.
+
+    def _said(self, worker: SimWorker, report: Report | TaskChanged) -> None:
+        """A worker tells the driver, in order."""
+        line = self._up[worker.index]
+        delay_ms = line.put(partial(self._heard, worker, report), self._now_ms, self._delay_ms)
+        self._clock.later(delay_ms, f"{type(report).__name__} of {worker.name}", line.take)
+
+    def _heard(self, worker: SimWorker, report: Report | TaskChanged) -> None:
+        if worker in self.given_up:
+            return
+        now_ms = self._clock.now_ms
+        if isinstance(report, TaskChanged):
+            run, task, state, failure = report.run, report.task, report.state, report.failure
+            self._tell(lambda: self._machine.task_changed(run, task, state, failure, now_ms))
+        else:
+            self._tell(lambda: self._machine.checkpoint_told(report, now_ms))
+
+    def _send(self, send: Send) -> None:
+        manager = self._manager(send.slot)
+        line = self._down[manager.worker.index]
+        delay_ms = line.put(partial(manager.receive, send), self._now_ms, self._delay_ms)
+        what = f"{type(send.message).__name__} for slot {send.slot}"
+        manager.worker.later(delay_ms, what, line.take)
+
+    @property
+    def _now_ms(self) -> float:
+        return self._clock.now_ms
+
+    @property
+    def _delay_ms(self) -> float:
+        return self._random.choice(DELAYS_MS)
+
+    def _arrived(self, slot: int) -> None:
+        worker = self._manager(slot).worker
+        if self.is_gone:
+            return
+        problem = "it has ended" if worker.dead else self._machine.refusal(slot)
+        if problem is not None:  # Spark tells that its process is not there
+            error = TaskManagerLost(f"the process of slot {slot}", problem)
+            self._tell(lambda: self._machine.failed(failure_of(error), self._clock.now_ms))
+        elif worker.frozen:
+            self._clock.later(HEARTBEAT_MS, f"slot {slot} registers", partial(self._arrived, slot))
+        else:
+            address, now_ms = worker.address, self._clock.now_ms
+            self._tell(lambda: self._machine.manager_registered(slot, address, now_ms))
+
+    def _listen(self) -> None:
+        """Who is silent for too long is given up, and ends itself when it learns that."""
+        if self.is_gone or self.outcome is not None:
+            return
+        now_ms = self._clock.now_ms
+        for manager in self.managers:
+            worker = manager.worker
+            if worker.dead or worker in self.given_up:
+                continue
+            if not worker.frozen:
+                self._frozen_ms.pop(worker.index, None)
+            elif now_ms - self._frozen_ms.setdefault(worker.index, now_ms) >= self._patience_ms:
+                self._lost(worker, "it is silent")
+                worker.later(self._random.choice((0.0, 30.0)), "end of itself", worker.die)
+        self._clock.later(HEARTBEAT_MS, "heartbeat", self._listen)
+
+    @property
+    def _patience_ms(self) -> float:
+        return self._job.plan.notices_ms
+
+    def _lost(self, worker: SimWorker, problem: str) -> None:
+        if worker in self.given_up:
+            return
+        self.given_up.append(worker)
+        for slot, index in enumerate(self._scenario.worker_of):
+            if index == worker.index:
+                now_ms = self._clock.now_ms
+                self._tell(partial(self._machine.manager_lost, slot, problem, now_ms))
+
+    def _manager(self, slot: int) -> SimTaskManager:
+        return self.managers[self._scenario.worker_of[slot]]
+
+    def _set_up(self, one: Deployed) -> None:
+        self.tasks.append(one)
+        self._seats[one.seat.name] = one.seat
+
+    # The machine.
+
+    def _tell(self, event: Callable[[], list[Effect]]) -> None:
+        if self.is_gone:
+            return
+        effects = event()
+        self._machine.check()
+        for effect in effects:
+            self._carry_out(effect)
+        self._set_timer()
+
+    def _carry_out(self, effect: Effect) -> None:
+        storage, clock = self._job.storage, self._clock
+        match effect:
+            case Send():
+                self._look_at(effect)
+                self._send(effect)
+            case Store():
+                self._stores.append(effect)
+                delay_ms = self._random.choice(STORE_MS)
+                clock.later(delay_ms, "storing", partial(self._store, effect))
+            case Drop():
+                storage.drop(effect)
+            case Discard():
+                storage.discard(effect)
+            case SavepointDone(directory, _, error):
+                if not error and self._stops[directory].ends:
+                    self.stopped_with = storage.savepoints[directory]
+                    self._job.ends_with(self.stopped_with)
+            case Replan():
+                self.stopped_with = None
+                clock.later(self._delay_ms, "planning", self._replan)
+            case Ended(outcome):
+                self.outcome = outcome
+            case Warn():
+                pass
+
+    def _look_at(self, send: Send) -> None:
+        message = send.message
+        self.has_cancelled = self.has_cancelled or isinstance(message, Cancel)
+        if isinstance(message, CheckpointAborted) and self._scenario.calm:
+            if "was complete first" in message.reason:  # several were on their way
+                return
+            raise CheckFailed(f"checkpoint {message.checkpoint} of a calm run: {message.reason}")
+
+    def _store(self, store: Store) -> None:
+        if self.is_gone:
+            return
+        self._stores.remove(store)
+        problem = ""
+        if self._random.random() < self._job.plan.store_fails:
+            problem = "the disk is full"
+        if not problem or self._random.random() < 0.5:  # or nobody knows whether it was written
+            self._job.stored(store)
+        checkpoint, now_ms = store.metadata.checkpoint, self._clock.now_ms
+        self._tell(lambda: self._machine.stored(checkpoint, problem, now_ms))
+
+    def _replan(self) -> None:
+        if self.is_gone:
+            return
+        self.on_attempt()
+        plan = self._job.plan_attempt(self._scenario.job_graph)
+        self._scenario.run.attempt = self._job.attempts
+        self._tell(lambda: self._machine.planned(plan, self._clock.now_ms))
+
+    def _set_timer(self) -> None:
+        at_ms, known_ms = self._machine.next_deadline_ms, self._timer_ms
+        if at_ms is None or (known_ms is not None and known_ms <= at_ms):
+            return
+        self._timer_ms = at_ms
+        delay_ms = max(0.0, at_ms - self._clock.now_ms)
+        self._clock.later(delay_ms, "the driver's clock", partial(self._tick, at_ms))
+
+    def _tick(self, at_ms: float) -> None:
+        if self._timer_ms == at_ms and not self.is_gone:
+            self._timer_ms = None
+            self._tell(lambda: self._machine.tick(self._clock.now_ms))

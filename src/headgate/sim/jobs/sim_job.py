@@ -1,0 +1,131 @@
+"""What a simulated job has over all its runs, and over the loss of its driver: storage and vault.
+
+A driver's memory (the recovery and its history) goes with the driver; the next one finds what the
+storage holds.
+"""
+
+from random import Random
+from typing import Final
+
+from headgate.base.messages import CheckpointOrder
+from headgate.base.restore_errors import ChannelsDiffer
+from headgate.base.restores import TaskRestore
+from headgate.control.checkpoint_effects import Store
+from headgate.control.checkpoint_history import CheckpointHistory
+from headgate.control.deployment import RunPlan
+from headgate.control.recovery import Recovery
+from headgate.control.restarts import FixedDelay
+from headgate.plan.checkpointed import checkpointed_job
+from headgate.plan.execution_graph import build_execution_graph
+from headgate.plan.job_graph import JobGraph
+from headgate.plan.restoring import restore
+from headgate.sim.clock import Clock
+from headgate.sim.jobs.orders import order_of
+from headgate.sim.jobs.recovery_scenario import SCALES, RecoveryScenario
+from headgate.sim.jobs.scenario import JobScenario
+from headgate.sim.jobs.storage import SimStorage
+
+MOST_RESTARTS: Final = 60
+WALL_MS: Final = 1_000_000
+
+
+class SimJob:
+    """Plans runs and attempts."""
+
+    def __init__(self, plan: RecoveryScenario, clock: Clock) -> None:
+        self.plan = plan
+        self.storage = SimStorage()
+        self.attempts = 0
+        self.rescaled = 0
+        """How often a run began with another parallelism."""
+        self.random = Random(f"job {plan.seed}")
+        self._clock = clock
+        self._scale_of: dict[int, int] = {}  # with which a checkpoint was taken
+        self._scale = 0
+        self._origin: Store | None = None
+        vault = plan.first.run.vault
+        assert vault is not None
+        self.vault = vault
+        vault.is_complete = self.storage.is_complete
+        self.recovery = self._remember(CheckpointHistory(plan.retained))
+
+    def wall_ms(self) -> int:
+        return WALL_MS + int(self._clock.now_ms)
+
+    # Drivers.
+
+    def new_driver(self) -> None:
+        """All that is known is what the storage holds, and how the job was started."""
+        self.storage.clean()
+        found, next_id = self.storage.found, self.storage.next_id
+        origin, newest = self._origin, max((one.checkpoint for one in found), default=0)
+        if origin is not None and origin.metadata.checkpoint < newest:
+            origin = None
+        history = CheckpointHistory(self.plan.retained, found, origin, next_id)
+        self.recovery = self._remember(history)
+
+    def go_on_from(self, savepoint: Store) -> None:
+        """A new driver is told to start from a savepoint, which is a job of its own."""
+        self._origin = savepoint
+        self.storage.complete.clear()
+        self.storage.clean()
+        history = CheckpointHistory(self.plan.retained, (), savepoint, self.storage.next_id)
+        self.recovery = self._remember(history)
+
+    def ends_with(self, savepoint: Store) -> None:
+        """Sinks commit with it, so nobody may go on from before it: a new driver is told of it."""
+        self._origin = savepoint
+
+    def stored(self, store: Store) -> None:
+        """The storage has a checkpoint of the present run."""
+        self.storage.store(store)
+        self._scale_of[store.metadata.checkpoint] = self._scale
+
+    # Runs and attempts.
+
+    def next_run(self) -> JobScenario:
+        """Where the next run takes place; perhaps with another parallelism."""
+        latest = self.recovery.history.latest
+        known = self._scale if latest is None else self._scale_of[latest.metadata.checkpoint]
+        scale = self.random.randrange(len(SCALES)) if self.plan.rescales else known
+        scenario = self.plan.scaled(scale, self.random)
+        if latest is not None and scale != known:
+            try:
+                restore(latest.metadata, scenario.job_graph)
+            except ChannelsDiffer:  # records are on their way where nobody can be given them
+                scale = known
+                scenario = self.plan.scaled(scale, self.random)
+        self.rescaled += scale != known
+        self._scale = scale
+        return scenario
+
+    def plan_attempt(self, graph: JobGraph) -> RunPlan:
+        """From the newest complete checkpoint, or from the beginning."""
+        self.attempts += 1
+        attempt, latest = self.attempts, self.recovery.history.latest
+        execution = build_execution_graph(graph, "job", attempt)
+        given: dict[str, TaskRestore] = {}
+        if latest is not None:
+            given = restore(latest.metadata, graph)
+        settings = self.plan.settings
+        return RunPlan(
+            f"run {attempt}",
+            "sim",
+            tuple(order_of(task, given.get(task.id)) for task in execution.tasks),
+            execution.slots,
+            b"",
+            attempt,
+            checkpoints=CheckpointOrder(
+                "memory", "sim", settings.is_exact, settings.overtake_after_ms
+            ),
+            checkpointed=checkpointed_job(graph, execution),
+            restored=None if latest is None else latest.metadata.checkpoint,
+        )
+
+    def _remember(self, history: CheckpointHistory) -> Recovery:
+        return Recovery(
+            self.plan.settings,
+            FixedDelay(MOST_RESTARTS, self.plan.pause_ms),
+            history,
+            wall_ms=self.wall_ms,
+        )

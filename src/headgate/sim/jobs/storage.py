@@ -1,0 +1,97 @@
+"""The storage of simulated checkpoints: files in a dict, which outlive workers and drivers.
+
+Law: what a stored checkpoint names is there, whole, as long as nobody has dropped it; nobody drops
+the newest complete one while its job goes on.
+"""
+
+import zlib
+from collections.abc import Iterable
+
+from headgate.base.checkpoints import Metadata, Piece, TaskState, pieces_of
+from headgate.control.checkpoint_effects import Discard, Drop, Store
+from headgate.sim.ledger import CheckFailed
+
+
+class SimStorage:
+    """One folder for checkpoints and savepoints."""
+
+    def __init__(self) -> None:
+        self.complete: dict[int, Store] = {}
+        """Checkpoints by number, savepoints not among them."""
+        self.savepoints: dict[str, Store] = {}
+        """By their directories."""
+        self._files: dict[str, bytes] = {}
+        self._newest = 0
+        self._written = 0
+
+    # Tasks.
+
+    def write(self, checkpoint: int, task: str, data: bytes) -> Piece:
+        """A new file."""
+        self._newest = max(self._newest, checkpoint)
+        self._written += 1
+        path = f"{checkpoint}/{task}/{self._written}"
+        self._files[path] = data
+        return Piece(path, 0, len(data), zlib.crc32(data))
+
+    def read(self, piece: Piece) -> bytes:
+        data = self._files.get(piece.path)
+        if data is None or (len(data), zlib.crc32(data)) != (piece.length, piece.crc):
+            raise CheckFailed(f"file {piece.path} is not as it was written")
+        return data
+
+    def remove(self, pieces: Iterable[Piece]) -> None:
+        """What a task has written and takes back."""
+        for piece in pieces:
+            self._files.pop(piece.path, None)
+
+    # The driver.
+
+    def store(self, store: Store) -> None:
+        """A checkpoint is complete from now on."""
+        for piece in _pieces(store.metadata.tasks):
+            self.read(piece)
+        if store.directory:
+            self.savepoints[store.directory] = store
+        else:
+            self.complete[store.metadata.checkpoint] = store
+
+    def drop(self, drop: Drop) -> None:
+        if drop.directory:
+            self.savepoints.pop(drop.directory, None)
+        else:
+            self.complete.pop(drop.metadata.checkpoint, None)
+        self.remove(_pieces(drop.metadata.tasks))
+
+    def discard(self, discard: Discard) -> None:
+        self.remove(_pieces(discard.states))
+
+    # A new driver.
+
+    @property
+    def found(self) -> list[Metadata]:
+        """All complete checkpoints."""
+        return [store.metadata for store in self.complete.values()]
+
+    @property
+    def next_id(self) -> int:
+        """Above all that were ever begun to be written."""
+        return self._newest + 1
+
+    def is_complete(self, checkpoint: int) -> bool:
+        """Whether a checkpoint of this number or a later one is."""
+        stores = (*self.complete.values(), *self.savepoints.values())
+        return any(one.metadata.checkpoint >= checkpoint for one in stores)
+
+    def clean(self) -> int:
+        """Remove what no complete checkpoint names; says how many files that were."""
+        stores = (*self.complete.values(), *self.savepoints.values())
+        named = {piece.path for one in stores for piece in _pieces(one.metadata.tasks)}
+        left = [path for path in self._files if path not in named]
+        for path in left:
+            del self._files[path]
+        return len(left)
+
+
+def _pieces(states: Iterable[TaskState]) -> list[Piece]:
+    return [piece for state in states for piece in pieces_of(state)]

@@ -1,0 +1,136 @@
+"""The sink of ``execute_and_collect``: records go to the driver, each once.
+
+With checkpoints records wait in the task until the checkpoint that holds them is complete, and go
+to the driver in numbered lots. Law: the driver takes each lot of a writer once, in their order,
+also when a new run of the job brings it again. Without checkpoints records go there as they come.
+"""
+
+import pickle
+import secrets
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from headgate.api.source import Committer, CommittingSinkWriter, TwoPhaseCommittingSink
+from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.snapshots import Moment
+from headgate.host.results import UplinkWriter
+from headgate.spark.collecting import DriverSink, Results
+
+LOT_BYTES: Final = 64 << 20
+"""A lot that has become this large is closed; it must fit into a frame."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lot:
+    """Lists of records, pickled; lots of a writer are counted from 1."""
+
+    writer: str
+    number: int
+    lists: tuple[bytes, ...]
+
+
+class CollectSink(DriverSink, TwoPhaseCommittingSink):
+    """Ends in the ``Results`` of the driver."""
+
+    keeps_records = False
+
+    def __init__(self) -> None:
+        self.results: Results | None = Results()
+        super().__init__(Receiver(self.results))
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**super().__getstate__(), "results": None}
+
+    def create_writer(self, context: OperatorContext) -> CommittingSinkWriter:
+        return LotWriter() if context.checkpoints else StraightWriter(self.connect())
+
+    def create_committer(self, context: OperatorContext) -> "LotCommitter":
+        return LotCommitter(self)
+
+
+class Receiver:
+    """In the driver: hands on what it has not had."""
+
+    def __init__(self, results: Results) -> None:
+        self._results = results
+        self._had: dict[str, int] = {}
+        self._lock = threading.Lock()  # two runs may bring the same lot at the same moment
+
+    def __call__(self, message: list[Any] | Lot) -> None:
+        """Called on the threads of connections."""
+        if not isinstance(message, Lot):
+            self._results.take(message)
+            return
+        with self._lock:
+            if message.number > self._had.get(message.writer, 0):
+                self._results.take([one for data in message.lists for one in pickle.loads(data)])
+                self._had[message.writer] = message.number
+
+
+class StraightWriter(CommittingSinkWriter):
+    """Sends records at once."""
+
+    def __init__(self, line: UplinkWriter) -> None:
+        self._line = line
+
+    def write(self, records: list[Any]) -> None:
+        self._line.write(records)
+
+    def flush(self) -> None:
+        self._line.flush()
+
+    def prepare_commit(self, moment: Moment | None) -> Sequence[Lot]:
+        return ()
+
+    def close(self) -> None:
+        self._line.close()
+
+
+class LotWriter(CommittingSinkWriter):
+    """Keeps records, as bytes: whoever has sent them may change them."""
+
+    def __init__(self) -> None:
+        self._writer = secrets.token_hex(8)
+        self._number = 0
+        self._lists: list[bytes] = []
+        self._bytes = 0
+        self._lots: list[Lot] = []
+
+    def write(self, records: list[Any]) -> None:
+        data = pickle.dumps(records, 5)
+        self._lists.append(data)
+        self._bytes += len(data)
+        if self._bytes >= LOT_BYTES:
+            self._close_lot()
+
+    def prepare_commit(self, moment: Moment | None) -> Sequence[Lot]:
+        self._close_lot()
+        lots, self._lots = self._lots, []
+        return lots
+
+    def _close_lot(self) -> None:
+        if self._lists:
+            self._number += 1
+            self._lots.append(Lot(self._writer, self._number, tuple(self._lists)))
+            self._lists, self._bytes = [], 0
+
+
+class LotCommitter(Committer):
+    """Sends lots; when it returns, the driver has taken them."""
+
+    def __init__(self, sink: DriverSink) -> None:
+        self._sink = sink
+        self._line: UplinkWriter | None = None
+
+    def commit(self, committables: Sequence[Lot]) -> None:
+        if self._line is None:
+            self._line = self._sink.connect()
+        for lot in committables:
+            self._line.send(lot)
+        self._line.flush()
+
+    def close(self) -> None:
+        if self._line is not None:
+            self._line.close()

@@ -1,0 +1,131 @@
+"""A job that is planned and known to the coordinator: what it holds until its end.
+
+Law: ``close`` gives back everything, however far the job has come; what was never run, or is to go
+on with a later driver, keeps its checkpoints.
+"""
+
+import threading
+import time
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from headgate.base.checkpoints import Stop
+from headgate.base.errors import SessionFailed
+from headgate.base.job_errors import SlotsShort
+from headgate.base.messages import Failure
+from headgate.base.settings import ExchangeSettings
+from headgate.base.state_settings import StateSettings
+from headgate.control.life import JobState
+from headgate.host.checkpoint_folder import open_folder
+from headgate.host.checkpoint_keeper import CheckpointKeeper
+from headgate.host.checkpoint_place import savepoint_place
+from headgate.host.checkpoint_storage import discard
+from headgate.host.contact import Contact
+from headgate.host.control_run import Run
+from headgate.host.job_door import JobDoor
+from headgate.host.loop import now_ms
+from headgate.host.results import Uplink
+from headgate.host.savepoints import prepare_savepoint
+from headgate.plan.job_graph import JobGraph
+from headgate.spark.driver import Driver
+from headgate.spark.luggage import Luggage
+from headgate.spark.session import is_stopped, slots
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SETTLE_S: Final = 30.0
+"""How long a run that has failed may still store a checkpoint before the next one begins."""
+EXECUTORS_S: Final = 30.0
+"""How long executors that were lost may take to be replaced."""
+LOOK_S: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Whoever has prepared a job closes it."""
+
+    session: "SparkSession"
+    driver: Driver
+    job_id: str
+    graph: JobGraph
+    slots: int
+    settings: ExchangeSettings
+    uplinks: tuple[Uplink, ...]
+    state: StateSettings
+    luggage: Luggage
+    door: JobDoor
+    keeper: CheckpointKeeper | None = None
+    """Of its checkpoints and restarts; None: the job is a part of a DataFrame, it has none."""
+    is_known: bool = False
+    """It has an id of its user's: a later driver finds its checkpoints."""
+
+    @property
+    def contact(self) -> Contact:
+        """What the workers of the job's first run need."""
+        return self.contact_of("")
+
+    def contact_of(self, stage: str) -> Contact:
+        """What the workers of a run need; each Spark job is a stage of its own."""
+        return self.driver.control.contact(self.job_id, self.settings, stage, self.state)
+
+    def begin(self, stage: str = "") -> Run:
+        """Begin a run; raises what stands against it."""
+        return self.driver.control.begin(self.job_id, stage)
+
+    def await_restart(self, is_over: threading.Event) -> None:
+        """Until a new run can begin: executors are there again, and the storage has done its work.
+
+        Raises SlotsShort if executors do not come, SessionFailed if the session is no more, and
+        StorageUnusable if the storage does not answer; ``is_over`` ends all waiting.
+        """
+        if is_stopped(self.session):
+            raise SessionFailed("the job cannot go on, because its Spark session was stopped")
+        deadline = time.monotonic() + EXECUTORS_S
+        while (found := slots(self.session).total) < self.slots and not is_over.wait(LOOK_S):
+            if time.monotonic() > deadline:
+                raise SlotsShort(self.slots, found, 0)
+        if self.keeper is not None:
+            self.keeper.await_settled(SETTLE_S, is_over)
+
+    def retry_in_ms(self, failure: Failure) -> float | None:
+        """A run could not begin: when to try again; None: no more."""
+        if self.keeper is None:
+            return None
+        with self.keeper.lock:
+            return self.keeper.recovery.failed(failure, None, now_ms())
+
+    def savepoint(self, run: Run, directory: str | None, stop: Stop) -> "Future[str]":
+        """Take one in a folder of its own below the directory, or below that of the settings.
+
+        Raises SettingsInvalid or StorageUnusable if it cannot be written there.
+        """
+        keeper = self.keeper
+        assert keeper is not None, "a part of a DataFrame has no savepoints"
+        default = keeper.recovery.settings.savepoint_folder
+        where = prepare_savepoint(directory, default, self.job_id)
+        future = run.savepoint(where, stop)
+        place = savepoint_place(open_folder(where))
+
+        def clear(done: "Future[str]") -> None:
+            if done.exception() is not None:
+                keeper.put(partial(discard, place))
+
+        future.add_done_callback(clear)
+        return future
+
+    def close(self, state: JobState = JobState.FAILED, *, suspended: bool = False) -> None:
+        """The job has ended: nobody registers or delivers for it any more.
+
+        ``suspended``: not because of anything about the job; a later driver may go on with it.
+        """
+        self.driver.slots.give_back(self.job_id)
+        self.driver.control.close_job(self.job_id)
+        self.door.close()
+        for uplink in self.uplinks:
+            self.driver.results.close_stream(uplink)
+        if self.keeper is not None:
+            keeps = suspended and self.is_known
+            self.keeper.close(JobState.FAILED if keeps else state)

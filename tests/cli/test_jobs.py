@@ -1,0 +1,160 @@
+"""Commands about running jobs: found by what people call them, told in words and in JSON."""
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from headgate.api.job import JobStatus
+from headgate.base.checkpoints import Stop
+from headgate.base.errors import HeadgateError
+from headgate.cli.savepoint import absolute
+from headgate.host.control_server import ControlServer
+from headgate.host.job_directory import announce
+from tests.cli.kit import Done, in_process
+from tests.host.control_rig import TIMES
+from tests.host.door_kit import AskedInTest, at_the_door
+from tests.host.test_job_directory import entry_of
+
+Headgate = Callable[..., Done]
+
+
+@pytest.fixture
+def headgate(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Headgate:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    return partial(in_process, monkeypatch, capsys)
+
+
+@pytest.fixture
+def job(headgate: Headgate) -> Iterator[AskedInTest]:
+    job = AskedInTest("ab12cd", "count orders")
+    with ControlServer(times=TIMES) as server, at_the_door(server, job):
+        yield job
+
+
+def test_where_nothing_runs_nothing_is_listed(headgate: Headgate) -> None:
+    assert headgate("list") == Done(0, "", "no job of yours runs on this machine\n")
+    assert json.loads(headgate("list", "--json").stdout) == {"jobs": []}
+
+
+def test_running_jobs_are_listed_for_people_and_for_machines(
+    headgate: Headgate, job: AskedInTest
+) -> None:
+    job.state = JobStatus.RESTARTING
+    told = headgate("list")
+    head, line = told.stdout.splitlines()
+    assert head.split() == ["id", "name", "state", "since", "process"]
+    assert line.startswith("ab12cd  count orders  restarting  20")
+    assert line.endswith(f"Z  {os.getpid()}")
+    (row,) = json.loads(headgate("list", "--json").stdout)["jobs"]
+    assert (row["job"], row["state"], row["pid"]) == ("ab12cd", "restarting", os.getpid())
+    assert row["since_ms"] > 1_600_000_000_000
+
+
+def test_a_savepoint_prints_its_path_and_nothing_else(
+    headgate: Headgate, job: AskedInTest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = headgate("savepoint", "count orders", "saved")
+    assert done.returncode == 0
+    assert done.stdout == f"{tmp_path}/saved/savepoint-ab12cd\n", "the driver is elsewhere"
+    assert done.stderr == "takes a savepoint of job ab12cd (count orders) …\n"
+    assert job.asked == [(f"{tmp_path}/saved", Stop.NO)]
+
+
+def test_a_savepoint_tells_machines_all_about_it(headgate: Headgate, job: AskedInTest) -> None:
+    done = headgate("savepoint", "ab", "--json", "--stop")
+    assert json.loads(done.stdout) == {
+        "job": "ab12cd",
+        "name": "count orders",
+        "path": "None/savepoint-ab12cd",
+        "state": "finished",
+        "problem": "",
+    }
+    assert job.asked == [(None, Stop.SUSPEND)]
+
+
+@pytest.mark.parametrize(
+    ("words", "stop"),
+    [
+        (("stop", "ab12cd", "s3://x"), Stop.SUSPEND),
+        (("stop", "ab12cd", "s3://x", "--drain"), Stop.DRAIN),
+        (("savepoint", "ab12cd", "s3://x", "--drain"), Stop.DRAIN),
+    ],
+)
+def test_a_job_is_stopped_with_a_savepoint(
+    headgate: Headgate, job: AskedInTest, words: tuple[str, ...], stop: Stop
+) -> None:
+    done = headgate(*words)
+    assert (done.returncode, done.stdout) == (0, "s3://x/savepoint-ab12cd\n")
+    assert "and ends it" in done.stderr
+    assert done.stderr.endswith("job ab12cd (count orders) is finished\n")
+    assert job.asked == [("s3://x", stop)]
+
+
+def test_a_savepoint_that_came_to_nothing_exits_with_1(
+    headgate: Headgate, job: AskedInTest
+) -> None:
+    job.slow = Future()
+    job.slow.set_exception(HeadgateError("/full: No space left on device; make room there"))
+    done = headgate("savepoint", "ab12cd", "/full")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "headgate: savepoint has failed: /full: No space left on device" in done.stderr
+    told = headgate("stop", "ab12cd", "/full", "--json")
+    assert told.returncode == 1
+    assert json.loads(told.stdout)["problem"].startswith("/full: No space left")
+    assert "headgate: stop has failed: /full: No space left on device" in told.stderr
+
+
+def test_a_job_is_cancelled(headgate: Headgate, job: AskedInTest) -> None:
+    done = headgate("cancel", "ab12cd")
+    assert done == Done(0, "job ab12cd (count orders) is canceled\n", "")
+    assert job.reasons == ["`headgate cancel` was called"]
+    job.state = JobStatus.RUNNING
+    told = json.loads(headgate("cancel", "ab", "--json").stdout)
+    assert told == {"job": "ab12cd", "name": "count orders", "state": "canceled"}
+    job.state, job.trouble = JobStatus.RUNNING, RuntimeError("it does not let go")
+    refused = headgate("cancel", "ab12cd")
+    assert refused.returncode == 1
+    assert "job ab12cd was not cancelled: it does not let go" in refused.stderr
+
+
+@pytest.mark.parametrize("words", [("savepoint",), ("stop",), ("cancel",)])
+def test_a_job_that_is_not_there_is_told_with_those_that_are(
+    headgate: Headgate, job: AskedInTest, words: tuple[str, ...]
+) -> None:
+    done = headgate(*words, "nightly")
+    assert done == Done(
+        2, "", "headgate: 'nightly' is no running job; running are ab12cd (count orders)\n"
+    )
+    assert job.asked == [] and job.reasons == []
+
+
+def test_two_ways_to_stop_exclude_each_other(headgate: Headgate, job: AskedInTest) -> None:
+    done = headgate("savepoint", "ab12cd", "--stop", "--drain")
+    assert done.returncode == 2
+    assert "--stop and --drain exclude each other" in done.stderr
+    assert job.asked == []
+
+
+def test_a_folder_that_is_not_the_user_s_own_is_not_trusted(
+    headgate: Headgate, tmp_path: Path
+) -> None:
+    announce(entry_of())
+    (tmp_path / "headgate").chmod(0o777)
+    done = headgate("list")
+    assert done.returncode == 1
+    assert "which others may use; remove it, or set XDG_RUNTIME_DIR" in done.stderr
+
+
+def test_folders_on_this_machine_become_absolute_and_others_stay() -> None:
+    assert absolute(None) is None
+    assert absolute("s3://bucket/x") == "s3://bucket/x"
+    assert absolute("file:/x") == "file:/x"
+    assert absolute("a/../b") == f"{os.getcwd()}/b"

@@ -1,0 +1,75 @@
+"""Flags of ``headgate run`` that say where a job goes on from, and who it is."""
+
+from pathlib import Path
+
+import click
+import pytest
+
+from headgate.base.checkpoint_errors import CheckpointMissing, StorageUnusable
+from headgate.base.errors import HeadgateError, SettingsInvalid
+from headgate.base.job_errors import JobFailed
+from headgate.base.recovery_settings import RecoverySettings
+from headgate.base.restore_errors import ProgramDiffers, StateUnclaimed
+from headgate.cli.ending import code_of
+from headgate.cli.run import flags_of, recovery_flags, run
+from headgate.host.job_visit import JobNotFound
+from tests.cli.kit import headgate, write
+
+PATH, IGNORES, ID = (
+    "execution.state-recovery.path",
+    "execution.state-recovery.ignore-unclaimed-state",
+    "pipeline.job-id",
+)
+
+
+def test_flags_become_the_settings_of_recovery() -> None:
+    flags = recovery_flags("s3://saved/savepoint-1", True, "orders")
+    assert flags == {PATH: "s3://saved/savepoint-1", IGNORES: "true", ID: "orders"}
+    assert RecoverySettings.parse(flags) == RecoverySettings(
+        path="s3://saved/savepoint-1", ignores_unclaimed=True, job_id="orders"
+    )
+    assert recovery_flags(None, False, None) == {}
+
+
+def test_every_environment_of_the_program_begins_with_them(tmp_path: Path) -> None:
+    texts = [f"print(env.get_configuration().get_string({key!r}, '-'))" for key in (PATH, ID)]
+    script = write(tmp_path, "\n".join(texts))
+    done = headgate("run", "--from", "saved/1", "--job-id", "orders", "-n", script)
+    assert (done.returncode, done.stdout) == (0, "saved/1\norders\n"), done.stderr
+    for flag in ("-s", "--from-savepoint"):
+        with run.make_context("run", [flag, "saved/1", script]) as context:
+            assert context.params["restore_path"] == "saved/1"
+
+
+def test_flags_that_cannot_be_are_refused_before_anything_runs() -> None:
+    with pytest.raises(SettingsInvalid, match="'my job' is no id"):
+        recovery_flags(None, False, "my job")
+    with pytest.raises(click.BadParameter, match="it is empty"):
+        recovery_flags("", False, None)
+    with pytest.raises(click.BadParameter, match="it is empty"):
+        recovery_flags(None, False, "")
+    with pytest.raises(SettingsInvalid, match="'often' is not a whole number"):
+        flags_of(["execution.checkpointing.interval=often"], None)
+    with pytest.raises(SettingsInvalid, match=r"restart-strategy\.type.*'hope'"):
+        flags_of(["restart-strategy.type=hope"], None)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (StorageUnusable("/x", "Permission denied", "give rights"), 2),
+        (CheckpointMissing("/x", "is not there", "check the path"), 2),
+        (ProgramDiffers(3, "other"), 2),
+        (StateUnclaimed(3, ("operator 'a' (uid 'a')",)), 2),
+        (JobNotFound("x", "is no running job", ()), 2),
+        (JobFailed("orders", "checkpoint 3 has failed"), 1),
+    ],
+)
+def test_the_exit_code_tells_what_the_user_can_mend(error: HeadgateError, code: int) -> None:
+    assert code_of(error) == code
+
+
+def test_state_that_nobody_claims_is_named_with_the_flag_that_leaves_it() -> None:
+    told = str(StateUnclaimed(3, ("operator 'sum' (uid 'totals')",)))
+    assert "state of operator 'sum' (uid 'totals'), which this program does not have" in told
+    assert "--allow-non-restored-state" in told

@@ -1,0 +1,338 @@
+"""Part files with checkpoints: each record in one visible file, once, whatever happens."""
+
+import logging
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow import fs
+
+from headgate.api.row import Row
+from headgate.api.types import Types
+from headgate.base.elements import Bundle
+from headgate.base.errors import PathUnusable
+from headgate.connectors import part_commits, part_files
+from headgate.connectors.arrow_place import ArrowPlace
+from headgate.connectors.file_sink import CsvSink, JsonLinesSink, PartSink, TextFileSink
+from headgate.connectors.parquet_sink import ParquetSink
+from headgate.connectors.part_place import LocalPlace, Place
+from headgate.connectors.rolling import RollingPolicy
+from headgate.core.chain.snapshots import Moment, OperatorRestored
+from headgate.core.chain.two_phase import TwoPhaseSinkOperator
+from tests.core.chain.sink_lab import STEPS, TOTAL, SinkJob, open_sink, run_job, sink_context
+
+NEVER = RollingPolicy.default_rolling_policy()
+
+
+def visible(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file() and path.name[0] != ".")
+
+
+def hidden(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob(".*") if path.is_file())
+
+
+def texts(folder: Path) -> list[str]:
+    return [line for path in visible(folder) for line in path.read_text().splitlines()]
+
+
+def feed(task: TwoPhaseSinkOperator, *records: Any) -> None:
+    task.process(Bundle(list(records)), 0)
+
+
+def restored(checkpoint: int, *states: bytes | None) -> OperatorRestored:
+    return OperatorRestored(checkpoint, sinks=tuple(one for one in states if one is not None))
+
+
+def test_a_part_appears_when_its_checkpoint_is_complete(tmp_path: Path) -> None:
+    task = open_sink(TextFileSink(tmp_path), sink_context(2, 4))
+    feed(task, "a", "b")
+    task.snapshot(Moment(1, 0))
+    feed(task, "c")
+    assert visible(tmp_path) == []
+    task.checkpoint_completed(1)
+    assert texts(tmp_path) == ["a", "b"]
+    (part,) = visible(tmp_path)
+    assert part.name.startswith("part-2-") and part.name.endswith("-0.txt")
+    task.snapshot(Moment(2, 0))
+    task.checkpoint_completed(2)
+    task.finish()
+    assert not task.awaits_checkpoint
+    task.close()
+    assert texts(tmp_path) == ["a", "b", "c"]
+    assert hidden(tmp_path) == []
+
+
+def test_a_part_goes_on_over_checkpoints_until_it_is_full_or_old(tmp_path: Path) -> None:
+    now = [0]
+    policy = RollingPolicy.default_rolling_policy(10, 1000, 400)
+    about = sink_context(now_ms=lambda: now[0])
+    task = open_sink(TextFileSink(tmp_path, rolling_policy=policy), about)
+
+    def checkpoint(number: int) -> list[str]:
+        task.snapshot(Moment(number, now[0]))
+        task.checkpoint_completed(number)
+        return texts(tmp_path)
+
+    feed(task, "a")
+    assert checkpoint(1) == []
+    now[0] = 300
+    feed(task, "b" * 10)  # full
+    feed(task, "c")
+    assert checkpoint(2) == ["a", "b" * 10]
+    now[0] = 699
+    assert checkpoint(3) == ["a", "b" * 10]
+    now[0] = 700  # not written to for long
+    assert sorted(checkpoint(4)) == ["a", "b" * 10, "c"]
+    for now[0] in range(1000, 2001, 250):
+        feed(task, "d")
+        assert "d" not in texts(tmp_path)
+        found = checkpoint(now[0])
+    assert found.count("d") == 5  # old
+    task.close()
+
+
+def test_a_new_run_shows_what_a_checkpoint_holds_of_a_part_that_was_going_on(
+    tmp_path: Path,
+) -> None:
+    sink = TextFileSink(tmp_path, rolling_policy=NEVER)
+    task = open_sink(sink, sink_context())
+    feed(task, "a")
+    state = task.snapshot(Moment(1, 0)).sink
+    task.checkpoint_completed(1)
+    feed(task, "lost")
+    task.snapshot(Moment(2, 0))
+    for _ in range(2):  # also if the new run fails at once
+        again = open_sink(sink, sink_context(attempt=1, restored=restored(1, state)))
+        assert texts(tmp_path) == ["a"]
+        assert hidden(tmp_path) == []
+        again.close()
+    feed(task, "late" * 10_000)  # a frozen task wakes
+    task.snapshot(Moment(3, 0))
+    task.close()
+    assert texts(tmp_path) == ["a"]
+
+
+@pytest.mark.parametrize("policy", [NEVER, RollingPolicy.on_checkpoint_rolling_policy()])
+def test_a_savepoint_needs_its_parts_though_the_job_goes_back_behind_it(
+    tmp_path: Path, policy: RollingPolicy
+) -> None:
+    sink = TextFileSink(tmp_path, rolling_policy=policy)
+    task = open_sink(sink, sink_context())
+    feed(task, "a")
+    task.snapshot(Moment(1, 0))  # holds it as well, and comes to nothing
+    state = task.snapshot(Moment(2, 0, is_savepoint=True)).sink
+    task.close()
+    open_sink(sink, sink_context(attempt=1)).close()
+    assert texts(tmp_path) == []
+    open_sink(sink, sink_context(restored=restored(2, state))).close()
+    assert texts(tmp_path) == ["a"]
+    assert hidden(tmp_path) == []
+
+
+def test_what_dead_attempts_have_left_is_removed_by_the_task_that_got_their_state(
+    tmp_path: Path,
+) -> None:
+    sink = TextFileSink(tmp_path, rolling_policy=NEVER, bucket_assigner=lambda text: text[0])
+    tasks = [open_sink(sink, sink_context(subtask, 4)) for subtask in range(4)]
+    for task in tasks:
+        feed(task, "x")
+        task.snapshot(Moment(1, 0))
+        task.close()
+    other = tmp_path / "x" / ".part-1-0123abcd-0.txt.inprogress-01234567"
+    other.touch()
+    assert len(hidden(tmp_path)) == 5
+    open_sink(sink, sink_context(1, 3, attempt=1)).close()
+    assert len(hidden(tmp_path)) == 4
+    open_sink(sink, sink_context(0, 3, attempt=1)).close()
+    open_sink(sink, sink_context(2, 3, attempt=1)).close()
+    assert hidden(tmp_path) == [other]
+
+
+def test_a_part_that_was_taken_away_after_its_commit_is_no_error(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    sink = TextFileSink(tmp_path)
+    task = open_sink(sink, sink_context())
+    feed(task, "a")
+    state = task.snapshot(Moment(1, 0)).sink
+    task.checkpoint_completed(1)
+    task.close()
+    (part,) = visible(tmp_path)
+    part.unlink()
+    with caplog.at_level(logging.WARNING):
+        open_sink(sink, sink_context(restored=restored(1, state))).close()
+    assert f"{part} is not there" in caplog.text
+
+
+def test_a_prepared_part_that_vanishes_before_its_commit_is_an_error(tmp_path: Path) -> None:
+    task = open_sink(TextFileSink(tmp_path), sink_context())
+    feed(task, "a")
+    task.snapshot(Moment(1, 0))
+    hidden(tmp_path)[0].unlink()
+    with pytest.raises(PathUnusable, match="part-0-.*: cannot be written: No such file"):
+        task.checkpoint_completed(1)
+    task.close()
+
+
+def test_the_file_of_somebody_else_is_not_replaced(tmp_path: Path) -> None:
+    task = open_sink(TextFileSink(tmp_path), sink_context())
+    feed(task, "a")
+    state = task.snapshot(Moment(1, 0)).sink
+    name = hidden(tmp_path)[0].name[1:].partition(".inprogress")[0]
+    (tmp_path / name).write_text("other\n")
+    with pytest.raises(PathUnusable, match="exists already and is of somebody else"):
+        task.checkpoint_completed(1)
+    task.close()
+    with pytest.raises(PathUnusable, match="exists already and is of somebody else"):
+        open_sink(TextFileSink(tmp_path), sink_context(restored=restored(1, state)))
+    assert texts(tmp_path) == ["other"]
+
+
+def test_a_part_that_was_cut_from_outside_is_an_error(tmp_path: Path) -> None:
+    sink = TextFileSink(tmp_path, rolling_policy=NEVER)
+    task = open_sink(sink, sink_context())
+    feed(task, "abc")
+    state = task.snapshot(Moment(1, 0)).sink
+    task.close()
+    os.truncate(hidden(tmp_path)[0], 2)
+    with pytest.raises(PathUnusable, match="has 2 bytes, and the checkpoint says 4"):
+        open_sink(sink, sink_context(restored=restored(1, state)))
+    assert visible(tmp_path) == []
+
+
+def test_a_full_disk_fails_the_checkpoint_and_then_the_task(tmp_path: Path) -> None:
+    if not Path("/dev/full").is_char_device():
+        pytest.skip("there is no /dev/full")
+    task = open_sink(TextFileSink(tmp_path), sink_context())
+    feed(task, "a")
+    task._writer._open[""].file.close()  # type: ignore[union-attr]
+    with open("/dev/full", "wb") as full:
+        task._writer._open[""].file = full  # type: ignore[union-attr]
+        task._writer._open[""].encoder._file = full  # type: ignore[union-attr]
+        feed(task, "b")
+        with pytest.raises(PathUnusable, match="No space left"):
+            task.snapshot(Moment(1, 0))
+        with pytest.raises(PathUnusable, match="No space left"):
+            feed(task, "c")
+        task.close()
+
+
+def test_a_part_that_cannot_even_be_begun_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def begin(form: part_files.Lines, file: part_files.PartFile) -> part_files.LineEncoder:
+        file.write(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(part_files.Lines, "begin", begin)
+    task = open_sink(TextFileSink(tmp_path), sink_context())
+    with pytest.raises(PathUnusable, match="No space left"):
+        feed(task, "a")
+    task.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_so_many_parts_are_open_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(part_files, "MOST_OPEN", 2)
+    task = open_sink(TextFileSink(tmp_path, bucket_assigner=lambda text: text), sink_context())
+    for text in "aabcabc":
+        feed(task, text)
+        assert len(task._writer._open) <= 2  # type: ignore[union-attr]
+    task.snapshot(Moment(1, 0))
+    task.checkpoint_completed(1)
+    task.close()
+    assert sorted(texts(tmp_path)) == sorted("aabcabc")
+    assert {path.parent.name for path in visible(tmp_path)} == set("abc")
+
+
+class Remote(ArrowPlace):
+    """The path that remote file systems take, on the one of this machine."""
+
+    def __init__(self, root: str) -> None:
+        os.makedirs(root, exist_ok=True)
+        super().__init__(fs.LocalFileSystem(), root, f"remote:{root}")
+
+
+def read_numbers(folder: Path, kind: str) -> list[int]:
+    found: list[int] = []
+    for path in visible(folder):
+        if kind == "parquet":
+            table = pq.read_table(pa.BufferReader(path.read_bytes()))
+            found += table.column("n").to_pylist()
+        elif kind == "csv":
+            lines = path.read_text().splitlines()
+            assert lines[0] == "n,v"
+            found += [int(line.split(",")[0]) for line in lines[1:]]
+        else:
+            lines = path.read_text().splitlines()
+            found += [int(line.partition('"n":')[2].partition(",")[0] or line) for line in lines]
+    return found
+
+
+POLICIES = st.sampled_from(
+    [
+        RollingPolicy.on_checkpoint_rolling_policy(),
+        RollingPolicy.default_rolling_policy(),
+        RollingPolicy.default_rolling_policy(part_size=30),
+    ]
+)
+
+
+def make_sink(kind: str, folder: Path, policy: RollingPolicy, buckets: Any) -> PartSink:
+    about: dict[str, Any] = {"rolling_policy": policy, "bucket_assigner": buckets}
+    match kind:
+        case "parquet":
+            schema = Types.ROW_NAMED(["n", "v"], [Types.LONG(), Types.STRING()])
+            return ParquetSink(folder, schema=schema, **about)
+        case "csv":
+            return CsvSink(folder, header=["n", "v"], **about)
+        case "json":
+            return JsonLinesSink(folder, **about)
+    return TextFileSink(folder, **about)
+
+
+@pytest.mark.parametrize(
+    ("kind", "place"),
+    [
+        ("text", LocalPlace),
+        ("text", Remote),
+        ("csv", LocalPlace),
+        ("json", LocalPlace),
+        ("parquet", LocalPlace),
+        ("parquet", Remote),
+    ],
+)
+def test_whatever_happens_each_record_is_in_one_part(
+    kind: str, place: type[Place], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(part_files, "open_place", place)
+    monkeypatch.setattr(part_commits, "open_place", place)
+    monkeypatch.setattr(LocalPlace, "settle", lambda self, file: file.flush())
+    monkeypatch.setattr(LocalPlace, "settle_names", lambda self, folder: None)
+
+    @settings(max_examples=20 if kind == "parquet" else 50, deadline=None)
+    @given(STEPS, POLICIES, st.booleans())
+    def once(steps: list[tuple[Any, ...]], policy: RollingPolicy, bucketed: bool) -> None:
+        def record(number: int) -> Any:
+            return number if kind == "text" else Row("n", "v")(number, "x" * (number % 3))
+
+        buckets: Any = (lambda n: f"b{n % 2}") if kind == "text" else ["v"]
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            job = SinkJob(
+                lambda: make_sink(kind, folder, policy, buckets if bucketed else None),
+                lambda: read_numbers(folder, kind),
+                record,
+            )
+            run_job(job, steps, TOTAL)
+
+    once()

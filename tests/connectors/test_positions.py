@@ -1,0 +1,152 @@
+"""Every source of the house: a reader that is cut anywhere goes on without loss or repetition."""
+
+import importlib
+import pkgutil
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import headgate.api
+import headgate.connectors
+from headgate.api.cached import CachedSource
+from headgate.api.collection import collection_source
+from headgate.api.source import Source
+from headgate.base.errors import PlanInvalid
+from headgate.connectors.data_generator import DataGeneratorSource
+from headgate.connectors.dataframe_source import DataFrameSource
+from headgate.connectors.files import TextFileSource
+from headgate.connectors.function_source import FunctionSource
+from headgate.connectors.number_sequence import NumberSequenceSource
+from headgate.connectors.socket_text import SocketTextSource
+from headgate.core.chain.snapshots import Moment
+from headgate.core.chain.source import why_not_rewound
+from headgate.core.chain.source_operator import Polled, SourceOperator
+from tests.core.chain.kit import context, open_operator
+from tests.core.chain.restore_kit import left_of, restored
+
+TEXT = "".join(f"line {number}\r\n" if number % 3 else f"{number}\n" for number in range(40))
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("files")
+    for name in "abc":
+        (folder / name).write_text(TEXT.replace("line", name), newline="")
+    return folder
+
+
+Make = Callable[[Path], Source]
+SOURCES: dict[str, Make] = {
+    "numbers": lambda files: NumberSequenceSource(1, 50),
+    "generator": lambda files: DataGeneratorSource(lambda index: index * 2, count=31),
+    "collection": lambda files: collection_source(list("a collection"), None),
+    "cached": lambda files: CachedSource(lambda: [(n, n) for n in range(30)]),
+    "files": lambda files: TextFileSource(files),
+}
+ELSEWHERE = {
+    FunctionSource: "test_function_positions.py",
+    DataFrameSource: "test_dataframe_positions.py",
+    SocketTextSource: "below: it cannot rewind",
+}
+
+
+def read(operator: SourceOperator, output: Any, limits: list[int] | None = None) -> list[Any]:
+    if limits is None:
+        while operator.poll(7) is not Polled.ENDED:
+            pass
+    else:
+        for limit in limits:
+            operator.poll(limit)
+    operator.close()
+    return list(output.records)
+
+
+@pytest.mark.parametrize("name", SOURCES)
+@given(st.lists(st.tuples(st.integers(1, 3), st.lists(st.integers(1, 12), max_size=6)), max_size=3))
+def test_cut_anywhere_and_shared_out_anew_each_record_comes_once(
+    files: Path, name: str, runs: list[tuple[int, list[int]]]
+) -> None:
+    source = SOURCES[name](files)
+    splits = tuple(source.splits(2))
+    whole = SourceOperator(source, splits)
+    expected = read(whole, open_operator(whole))
+    assert len(expected) > 10
+    found: list[Any] = []
+    lefts: Any = None
+    for parallelism, limits in [(2, [3]), *runs, (2, None)]:  # type: ignore[list-item]
+        tasks = []
+        for subtask in range(parallelism):
+            given_back = None if lefts is None else restored(lefts, subtask, parallelism)
+            within = context(subtask=subtask, parallelism=parallelism)
+            object.__setattr__(within, "restored", given_back)
+            operator = SourceOperator(source, tuple(source.splits(parallelism)))
+            tasks.append((operator, open_operator(operator, within=within)))
+            for limit in limits or ():
+                operator.poll(limit)
+        lefts = [left_of(operator) for operator, _ in tasks]
+        for operator, output in tasks:
+            found += read(operator, output, None if limits is None else [])
+    assert sorted(found, key=str) == sorted(expected, key=str)
+
+
+def sources_of_the_house() -> Iterator[type[Source]]:
+    for room in (headgate.api, headgate.connectors):
+        for module in pkgutil.iter_modules(room.__path__, f"{room.__name__}."):
+            importlib.import_module(module.name)
+    for kind in Source.__subclasses__():
+        if kind.__module__.startswith(("headgate.api.", "headgate.connectors.")):
+            yield kind
+
+
+def test_no_source_is_forgotten(files: Path) -> None:
+    covered = {type(make(files)) for make in SOURCES.values()}
+    assert set(sources_of_the_house()) == covered | set(ELSEWHERE)
+
+
+def test_every_source_says_what_other_splits_mean() -> None:
+    for kind in sources_of_the_house():
+        if kind is not SocketTextSource:
+            assert kind.finds_more is not None, kind
+
+
+def test_a_file_that_is_new_is_read_by_a_job_that_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("1\n2\n3\n")
+    source = TextFileSource(tmp_path)
+    operator = SourceOperator(source, tuple(source.splits(1)))
+    output = open_operator(operator)
+    operator.poll(1)
+    lefts = [left_of(operator)]
+    operator.close()
+    (tmp_path / "b").write_text("4\n")
+    within = context()
+    object.__setattr__(within, "restored", restored(lefts, 0, 1))
+    again = SourceOperator(source, tuple(source.splits(1)))
+    rest = read(again, open_operator(again, within=within))
+    assert output.records + rest == ["1", "2", "3", "4"]
+
+
+def test_a_socket_cannot_rewind_and_says_what_to_do() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        source = SocketTextSource("127.0.0.1", server.getsockname()[1])
+        reader = source.open("", None, context())
+        assert reader.position_at(Moment(1, 0)) is None
+        reader.close()
+    problem = why_not_rewound(source, "lines") or ""
+    assert problem.startswith("source 'lines' cannot be read again from where a checkpoint was")
+    assert "files or to a log" in problem
+
+
+def test_a_generator_function_keeps_no_state() -> None:
+    class Stateful:
+        def initialize_state(self, context: object) -> None: ...
+
+        def map(self, index: int) -> int:
+            return index
+
+    with pytest.raises(PlanInvalid, match="must follow from their index alone"):
+        DataGeneratorSource(Stateful())  # type: ignore[arg-type]

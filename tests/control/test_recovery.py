@@ -1,0 +1,107 @@
+"""What a job remembers over its runs: pauses, final failures, damaged checkpoints, counts."""
+
+import pytest
+
+from headgate.base.checkpoint_settings import CheckpointSettings
+from headgate.base.checkpoints import CheckpointKind, Metadata
+from headgate.base.messages import Failure
+from headgate.control.checkpoint_effects import Store
+from headgate.control.checkpoint_history import CheckpointHistory
+from headgate.control.recovery import Recovery
+from headgate.control.restarts import FixedDelay
+from tests.control.checkpoint_kit import ALL, ack, only, row, triggered, wall
+from tests.control.kit import BOOM
+
+DAMAGE = Failure("CheckpointCorrupt", "chk-2/0: was changed", is_damage=True)
+
+
+def metadata(checkpoint: int) -> Metadata:
+    return Metadata(1, checkpoint, CheckpointKind.CHECKPOINT, "job 1", "orders", 0, 0, ())
+
+
+def recovery(attempts: int = 3, *found: int, origin: Store | None = None) -> Recovery:
+    history = CheckpointHistory(3, [metadata(one) for one in found], origin)
+    settings = CheckpointSettings(interval_ms=1_000, unaligned=False)
+    return Recovery(settings, FixedDelay(attempts, 50), history, wall_ms=wall)
+
+
+def newest(one: Recovery) -> int | None:
+    latest = one.history.latest
+    return None if latest is None else latest.metadata.checkpoint
+
+
+def test_the_strategy_gives_the_pause_until_it_has_enough() -> None:
+    job = recovery(2)
+    assert [job.failed(BOOM, None, 0) for _ in range(3)] == [50, 50, None]
+    assert job.restarts == 2
+    assert "restart-strategy.fixed-delay.attempts is 2" in job.problem
+
+
+def test_a_job_without_restarts_says_nothing_about_them() -> None:
+    job = Recovery()
+    assert job.failed(BOOM, None, 0) is None
+    assert job.problem == ""
+
+
+def test_what_would_be_there_again_is_not_tried_again() -> None:
+    job = recovery()
+    assert job.failed(Failure("RestoreRefused", "no", is_final=True), None, 0) is None
+    assert job.failed(BOOM, None, 0) == 50, "it has not counted"
+
+
+def test_a_damaged_checkpoint_is_passed_over_for_the_next_older_one() -> None:
+    job = recovery(9, 1, 2)
+    assert job.failed(DAMAGE, 2, 0) == 50
+    assert newest(job) == 1
+    story = job.story(DAMAGE, 2, 50)
+    assert "checkpoint 2 is passed over" in story
+    assert "goes on from checkpoint 1 in 0.1 s (restart 1)" in story
+    assert job.failed(DAMAGE, 1, 0) is None
+    assert job.problem == "there is no complete checkpoint older than 1"
+
+
+def test_damage_in_a_run_that_began_from_nothing_is_a_failure_like_others() -> None:
+    job = recovery(9, 1)
+    assert job.failed(DAMAGE, None, 0) == 50
+    assert newest(job) == 1
+
+
+def test_damage_that_is_told_after_a_newer_checkpoint_changes_nothing() -> None:
+    job = recovery(9, 1, 2)
+    assert job.failed(DAMAGE, 1, 0) == 50
+    assert newest(job) == 2
+
+
+def test_behind_the_own_checkpoints_there_is_still_the_one_that_the_job_was_started_from() -> None:
+    origin = Store(metadata(7), "/savepoint")
+    job = recovery(9, origin=origin)
+    job.history.completed(metadata(8))
+    assert job.failed(DAMAGE, 8, 0) == 50
+    assert job.history.latest == origin
+    assert job.failed(DAMAGE, 7, 0) is None
+
+
+def test_numbers_go_on_above_those_that_came_to_nothing() -> None:
+    history = CheckpointHistory(1, [metadata(3)], next_id=9)
+    assert history.new_id() == 9
+    assert CheckpointHistory(1, [metadata(3)], next_id=2).new_id() == 4
+
+
+def test_counts_are_those_of_all_attempts() -> None:
+    job = recovery()
+    for checkpoint in (1, 2):
+        attempt = job.checkpoints(row(2, 2))
+        attempt.started(0)
+        assert triggered(attempt.tick(1_000))[0][1] == checkpoint
+        (store,) = only(Store, ack(attempt, checkpoint, *ALL, now_ms=1_000))
+        attempt.stored(store.metadata.checkpoint, 1_001)
+        attempt.run_ending("boom")
+    counts = job.statistics()
+    assert (counts.triggered, counts.completed, counts.failed, counts.pending) == (2, 2, 0, 0)
+    assert counts.last is not None and counts.last.checkpoint == 2
+
+
+@pytest.mark.parametrize("message", ["boom", "boom\nand a page of text"])
+def test_the_story_has_one_line(message: str) -> None:
+    told = recovery().story(Failure("E", message), None, 1_500)
+    assert told == ("the job has failed: boom; it goes on from the beginning in 1.5 s (restart 0)")

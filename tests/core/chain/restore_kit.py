@@ -1,0 +1,174 @@
+"""What the tests of restored operators are made of.
+
+A `Crew` is all tasks of one operator. It is told what happens, leaves what a checkpoint would hold
+of it, as bytes, and a new crew of any size goes on from there.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from headgate.base.elements import MAX_WATERMARK_MS, Bundle, Watermark
+from headgate.core.chain.context import OperatorContext, TaskInfo
+from headgate.core.chain.operator import Operator
+from headgate.core.chain.snapshots import Moment, OperatorRestored
+from headgate.core.state.backend import Backends
+from headgate.core.state.key_groups import groups_of, key_group
+from headgate.core.state.memory import MemoryBackends
+from tests.core.chain.kit import HandClock, KeptOutput
+
+GROUPS = 128
+MOMENT = Moment(checkpoint=7, timestamp_ms=1_000)
+
+
+class Left(NamedTuple):
+    """What one task has left."""
+
+    groups: list[tuple[int, bytes]]
+    plain: bytes | None
+    plain_is_own: bool
+    source: bytes | None
+
+
+def left_of(operator: Operator, moment: Moment = MOMENT) -> Left:
+    """What an operator leaves, as bytes."""
+    operator.before_barrier(moment)
+    snapshot = operator.snapshot(moment)
+    try:
+        groups = [] if snapshot.keyed is None else list(snapshot.keyed.groups())
+    finally:
+        snapshot.close()
+    return Left(groups, snapshot.plain, snapshot.plain_is_own, snapshot.source)
+
+
+def restored(lefts: Sequence[Left | None], subtask: int, parallelism: int) -> OperatorRestored:
+    """What a new task gets of it; None: that old task had finished."""
+    there = [left for left in lefts if left is not None]
+    plain = [None if left is None else left.plain for left in lefts]
+    is_own = all(left.plain is None or left.plain_is_own for left in there)
+    if is_own and len(lefts) == parallelism:
+        plain = [one if old == subtask else None for old, one in enumerate(plain)]
+    groups = [group for left in there for group in left.groups]
+    source = tuple(None if left is None else left.source for left in lefts)
+    own = groups_of(subtask, parallelism, GROUPS)
+    return OperatorRestored(
+        checkpoint=MOMENT.checkpoint,
+        keyed=lambda: iter([group for group in groups if group[0] in own]),
+        plain=tuple(plain) if any(one is not None for one in plain) else (),
+        source=source if any(one is not None for one in source) else (),
+    )
+
+
+class Send(NamedTuple):
+    """Records of one input, each with its key, or without."""
+
+    rows: Sequence[tuple[Any, int | None]]
+    number: int = 0
+
+
+class Clock(NamedTuple):
+    """It is so much later."""
+
+    by_ms: int
+
+
+END = "the end of the input"
+
+KeyOf = Callable[[Any], Any]
+ALL = "all tasks"
+"""In the place of a key selector: the input is broadcast."""
+
+
+class Crew:
+    """All tasks of one operator; ``seen`` is what they have sent, in one order."""
+
+    def __init__(
+        self,
+        make: Callable[[], Operator],
+        keys_of: Sequence[KeyOf | str | None] = (None,),
+        parallelism: int = 1,
+        clock: HandClock | None = None,
+        lefts: Sequence[Left | None] | None = None,
+        backends: Backends | None = None,
+    ) -> None:
+        self.clock = clock or HandClock()
+        self.seen: list[Any] = []
+        self.operators = []
+        self._keys_of = keys_of
+        for subtask in range(parallelism):
+            operator = make()
+            operator.set_up(SeenOutput(self.seen))
+            given = None if lefts is None else restored(lefts, subtask, parallelism)
+            operator.open(self._context(subtask, parallelism, given, backends or MemoryBackends()))
+            self.operators.append(operator)
+
+    def tell(self, action: Any) -> None:
+        if isinstance(action, Send):
+            self._send(action)
+        elif isinstance(action, Watermark):
+            for operator in self.operators:
+                operator.watermark_advanced(action)
+        elif isinstance(action, Clock):
+            self.clock.move_to(self.clock.now_ms + action.by_ms)
+        else:
+            self.tell(Watermark(MAX_WATERMARK_MS))
+            for operator in self.operators:
+                for number in range(operator.inputs):
+                    operator.end_input(number)
+                operator.finish()
+
+    def left(self) -> list[Left]:
+        return [left_of(operator) for operator in self.operators]
+
+    def close(self) -> None:
+        for operator in self.operators:
+            operator.close()
+
+    def _send(self, send: Send) -> None:
+        key_of = self._keys_of[send.number]
+        rows: dict[int, list[tuple[Any, int | None]]] = {}
+        for record, time_ms in send.rows:
+            for task in self._tasks_of(record, key_of):
+                rows.setdefault(task, []).append((record, time_ms))
+        for task, some in sorted(rows.items()):
+            times = [time_ms for _, time_ms in some]
+            self.operators[task].process(Bundle([one for one, _ in some], times), send.number)
+
+    def _tasks_of(self, record: Any, key_of: Any) -> Sequence[int]:
+        parallelism = len(self.operators)
+        if key_of == ALL:
+            return range(parallelism)
+        if key_of is None:
+            return (0,)
+        group = key_group(key_of(record), GROUPS)
+        owners = (groups_of(task, parallelism, GROUPS) for task in range(parallelism))
+        return [task for task, own in enumerate(owners) if group in own]
+
+    def _context(
+        self,
+        subtask: int,
+        parallelism: int,
+        given: OperatorRestored | None,
+        backends: Backends,
+    ) -> OperatorContext:
+        info = TaskInfo("job", "vertex", subtask, parallelism, GROUPS)
+        within = replace(self.clock.context(), task=info, restored=given, backends=backends)
+        return replace(within, uid=f"op-{subtask}-{id(self)}")
+
+
+class SeenOutput(KeptOutput):
+    """Writes records, with their times and their tags, to a list that several share."""
+
+    def __init__(self, seen: list[Any]) -> None:
+        super().__init__()
+        self._seen = seen
+
+    def collect(self, bundle: Bundle) -> None:
+        self._note(None, bundle)
+
+    def collect_side(self, tag: str, bundle: Bundle) -> None:
+        self._note(tag, bundle)
+
+    def _note(self, tag: str | None, bundle: Bundle) -> None:
+        times = bundle.timestamps or [None] * len(bundle.records)
+        self._seen += [(tag, *row) for row in zip(bundle.records, times, strict=True)]

@@ -1,0 +1,156 @@
+"""Asynchronous calls that were under way at a checkpoint are made again, each once."""
+
+from dataclasses import replace
+from itertools import zip_longest
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.base.elements import Bundle, Watermark
+from headgate.core.chain.async_state import read_calls
+from headgate.core.chain.async_wait import CALLS, AsyncWaitOperator
+from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.plain_state import left_by
+from headgate.core.chain.snapshots import OperatorRestored
+from headgate.core.state.descriptors import ListStateDescriptor
+from tests.core.chain.kit import context, open_operator
+from tests.core.chain.restore_kit import Left, left_of, restored
+from tests.core.chain.test_async_wait import BOTH, Bench, Plus
+
+
+class Again(Bench):
+    """Goes on with what others have left."""
+
+    def __init__(self, lefts: list[Left], subtask: int, parallelism: int, **more: Any) -> None:
+        self.subtask, self.parallelism, self.lefts = subtask, parallelism, lefts
+        super().__init__(**more)
+
+    def context(self) -> OperatorContext:
+        given = restored(self.lefts, self.subtask, self.parallelism)
+        return replace(context(subtask=self.subtask, parallelism=self.parallelism), restored=given)
+
+    def end_all(self) -> list[Any]:
+        self.operator.finish()
+        self.operator.close()
+        return self.output.row
+
+
+steps = st.lists(
+    st.one_of(
+        st.integers(1, 3),
+        st.builds(Watermark, st.integers(0, 9)),
+        st.tuples(st.just("end"), st.integers(0, 2)),
+    )
+)
+
+
+def drive(bench: Bench, actions: list[Any], first: int = 0) -> int:
+    """Send so many records, or a watermark, or end a call; answers with the next record."""
+    for action in actions:
+        if isinstance(action, int):
+            bench.operator.process(Bundle(list(range(first, first + action)), [1] * action), 0)
+            first += action
+        elif isinstance(action, Watermark):
+            bench.operator.watermark_advanced(action)
+        elif bench.calls.under_way:
+            bench.calls.end(action[1] % len(bench.calls.under_way))
+            bench.calls.completed()
+    return first
+
+
+@BOTH
+@given(steps, steps, st.integers(1, 3))
+def test_records_whose_results_had_not_left_are_called_again(
+    ordered: bool, before: list[Any], after: list[Any], parallelism: int
+) -> None:
+    bench = Bench(ordered=ordered)
+    count = drive(bench, before)
+    left = [left_of(bench.operator)]
+    row = list(bench.output.row)
+    bench.operator.close()
+    tasks = [Again(left, task, parallelism, ordered=ordered) for task in range(parallelism)]
+    twice = [left_of(task.operator) for task in tasks]
+    assert [list(read_calls(_calls(twice), task, parallelism)) for task in range(parallelism)] == [
+        list(read_calls(_calls(left), task, parallelism)) for task in range(parallelism)
+    ], "what waits is left again"
+    count = drive(tasks[0], after, count)
+    for task in tasks:
+        row += task.end_all()
+    expected = [f"r{number}" for number in range(count)]
+    found = [one for one in row if isinstance(one, str)]
+    assert sorted(found) == sorted(expected)
+    if ordered and parallelism == 1:
+        assert found == expected
+        stayed = Bench(ordered=True)
+        drive(stayed, after, drive(stayed, before))
+        stayed.operator.finish()
+        assert one_by_one(row) == one_by_one(stayed.output.row)
+
+
+def _calls(lefts: list[Left]) -> list[bytes | None]:
+    return list(left_by(OperatorRestored(plain=tuple(left.plain for left in lefts)), CALLS))
+
+
+def one_by_one(row: list[Any]) -> list[Any]:
+    """Of watermarks with nothing between them the last says all."""
+    return [
+        one
+        for one, following in zip_longest(row, row[1:])
+        if not (isinstance(one, Watermark) and isinstance(following, Watermark))
+    ]
+
+
+@BOTH
+def test_more_than_there_is_room_for_waits_its_turn(ordered: bool) -> None:
+    lefts = []
+    for start in (0, 3, 6):
+        bench = Bench(ordered=ordered)
+        drive(bench, [3], start)
+        lefts.append(left_of(bench.operator))
+    again = Again(lefts, 0, 1, ordered=ordered)
+    assert len(again.calls.under_way) == 3
+    again.operator.watermark_advanced(Watermark(1))
+    again.operator.watermark_advanced(Watermark(2))
+    for _ in range(9):  # nobody sends anything: results make room
+        again.calls.end()
+        again.calls.completed()
+        assert again.calls.most <= 3
+    assert again.output.row == [*[f"r{number}" for number in range(9)], Watermark(2)]
+    drive(again, [1], 9)
+    assert again.end_all()[-1] == "r9"
+
+
+class Tallying(Plus):
+    """Counts its calls in state of its task."""
+
+    def initialize_state(self, context: Any) -> None:
+        states = context.get_operator_state_store()
+        self.tally = states.get_list_state(ListStateDescriptor("tally"))
+        self.heard.append(("initialize", context.is_restored(), list(self.tally.get())))
+
+    def snapshot_state(self, context: Any) -> None:
+        self.tally.update([context.get_checkpoint_id()])
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        self.heard.append(("complete", checkpoint_id))
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
+        self.heard.append(("aborted", checkpoint_id))
+
+
+def test_an_asynchronous_function_may_have_state_of_its_task() -> None:
+    function = Tallying()
+    operator = AsyncWaitOperator(function, 1000, 2, True)
+    open_operator(operator)
+    left = left_of(operator)
+    operator.checkpoint_completed(3)
+    operator.checkpoint_aborted(4)
+    operator.close()
+    assert function.heard[0] == ("initialize", False, [])
+    assert function.heard[1:] == ["vertex", ("complete", 3), ("aborted", 4), "closed"]
+    again = Tallying()
+    operator = AsyncWaitOperator(again, 1000, 2, True)
+    open_operator(operator, within=replace(context(), restored=restored([left], 0, 1)))
+    assert again.heard[0] == ("initialize", True, [7])
+    operator.close()

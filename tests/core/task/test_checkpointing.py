@@ -1,0 +1,489 @@
+"""The checkpoints of a task: snapshots between steps, barriers or cancel markers, never both."""
+
+from functools import partial
+from typing import Any
+
+import pytest
+
+from headgate.base.elements import Bundle
+from headgate.base.errors import TaskCancelled, UserFunctionFailed
+from headgate.base.events import CancelMarker, CheckpointBarrier
+from headgate.core.chain.operator import Operator
+from headgate.core.chain.operators import MapOperator
+from headgate.core.chain.snapshots import Moment, OperatorSnapshot
+from headgate.core.ingress.deserializer import Got
+from headgate.core.ingress.gate import Gate
+from headgate.core.task import course
+from headgate.core.task.incoming import Incoming
+from headgate.core.task.task import Progress, Task
+from tests.core.task.kit import WALL_MS, Lab, Shelf, live, options, read_stream, step_until
+from tests.core.task.test_inputs import take_all
+from tests.core.task.test_task import fill, sink, source
+
+BARRIER = CheckpointBarrier(1, WALL_MS)
+
+
+class Sum(Operator):
+    """Adds up what it gets, and sends it on; keeps one record back until a barrier comes."""
+
+    def __init__(self, log: list[Any], fails: str = "") -> None:
+        self.total = 0
+        self.log = log
+        self.fails = fails
+        self.back: list[Any] = []
+
+    def process(self, bundle: Bundle, number: int) -> None:
+        self.total += sum(bundle.records)
+        self.log += bundle.records
+        self.output.collect(bundle)
+
+    def before_barrier(self, moment: Moment) -> None:
+        if self.fails == "before":
+            raise ValueError("not now")
+        self.output.collect(Bundle(["before"]))
+
+    def snapshot(self, moment: Moment) -> OperatorSnapshot:
+        if self.fails == "snapshot":
+            raise ValueError("no state today")
+        self.log.append(f"snapshot {moment.checkpoint}")
+        return OperatorSnapshot(plain=str(self.total).encode())
+
+    def checkpoint_completed(self, checkpoint: int) -> None:
+        self.log.append(f"completed {checkpoint}")
+
+    def checkpoint_aborted(self, checkpoint: int) -> None:
+        self.log.append(f"aborted {checkpoint}")
+
+
+class Desk:
+    """A task with two channels and one output, its storage, and what its operator has seen."""
+
+    def __init__(
+        self, lab: Lab, timeout_ms: int | None = None, fails: str = "", **plan: Any
+    ) -> None:
+        self.lab = lab
+        self.ups = [lab.writer("a"), lab.writer("b")]
+        self.down = lab.writer("down")
+        self.shelf = Shelf()
+        self.log: list[Any] = []
+        self.operator = Sum(self.log, fails)
+        self.gate: Gate = lab.gate("a", "b")
+        self.reader = lab.open_input("down")
+        self.events: list[Any] = []
+        self.reader.on_barrier = lambda channel, event: self.events.append(event)
+        self.task: Task = lab.task(
+            lambda: self.operator,
+            gates=((self.gate,),),
+            writers=(self.down,),
+            checkpoints=self.shelf.plan(timeout_ms, **plan),
+        )
+        self.go_on()
+
+    def go_on(self) -> None:
+        step_until(self.task, Progress.IDLE)
+
+    def read(self) -> list[Any]:
+        """What the consumer sees: records and barriers."""
+        found: list[Any] = []
+        while (taken := self.reader.take(1)) is not None:
+            if isinstance(taken, Bundle):
+                found += taken.records
+            elif self.events:
+                found += self.events
+                self.events.clear()
+            else:
+                return found
+        return found
+
+    def end(self) -> None:
+        for up in self.ups:
+            if not up.partition.finished:
+                up.finish()
+        for one in self.shelf.written:
+            one.done()
+        assert live(self.task) is None
+        take_all(self.reader)
+        self.reader.close()
+
+
+def test_a_source_is_triggered_and_its_barrier_follows_what_it_had_sent() -> None:
+    with Lab() as lab:
+        shelf, down = Shelf(), lab.writer("down")
+        reader = lab.open_input("down")
+        seen: list[Any] = []
+        reader.on_barrier = lambda channel, event: seen.append(event)
+        task = lab.task(source([1], [], [2]), writers=(down,), checkpoints=shelf.plan())
+        step_until(task, Progress.IDLE)
+        task.trigger_checkpoint(1, options())
+        assert not shelf.written, "by mail"
+        step_until(task, Progress.IDLE)
+        assert shelf.last.in_flight == []
+        assert [(one.uid, one.name) for one in shelf.last.snapshot.operators] == [("uid0", "op0")]
+        assert not shelf.last.snapshot.finished
+        assert reader.take(9) == Bundle([1])
+        reader.take(9)
+        assert seen == [BARRIER]
+        shelf.last.done()
+        lab.timers.pass_ms(7)
+        assert live(task) is None
+        reader.close()
+
+
+def test_a_channel_that_has_delivered_waits_for_the_others() -> None:
+    with Lab() as lab:
+        desk = Desk(lab)
+        desk.ups[0].emit_all([1])
+        desk.ups[0].send_barrier(BARRIER)
+        desk.ups[0].emit_all([10])
+        desk.ups[1].emit_all([2])
+        desk.go_on()
+        assert sorted(desk.log) == [1, 2]
+        lab.timers.pass_ms(30)
+        desk.ups[1].send_barrier(BARRIER)
+        desk.ups[1].emit_all([20])
+        desk.go_on()
+        assert desk.log[2] == "snapshot 1"
+        assert sorted(desk.log[3:]) == [10, 20]
+        shelved = desk.shelf.last
+        assert shelved.snapshot.operators[0].taken.plain == b"3"
+        assert (shelved.in_flight, shelved.align_ms) == ([], 30)
+        sent = desk.read()
+        assert sent.index("before") == 2 and sent[3] == BARRIER
+        desk.end()
+
+
+def test_at_least_once_nobody_waits_and_records_may_count_twice() -> None:
+    with Lab() as lab:
+        desk = Desk(lab, exactly_once=False)
+        desk.ups[0].send_barrier(BARRIER)
+        desk.ups[0].emit_all([10])
+        desk.go_on()
+        assert desk.log == [10]
+        desk.ups[1].send_barrier(BARRIER)
+        desk.go_on()
+        assert desk.shelf.last.snapshot.operators[0].taken.plain == b"10"
+        desk.end()
+
+
+def test_an_unaligned_barrier_takes_what_is_before_it_along() -> None:
+    with Lab() as lab:
+        desk = Desk(lab, timeout_ms=0)
+        desk.ups[0].emit_all([1])
+        desk.ups[1].emit_all([2])
+        overtaken = desk.ups[0].overtake(CheckpointBarrier(1, WALL_MS, unaligned=True))
+        assert read_stream(b"".join(overtaken[0])) == [Bundle([1])]
+        desk.task.step()
+        assert desk.log[0] == "snapshot 1"
+        desk.go_on()
+        assert sorted(desk.log[1:]) == [1, 2]
+        assert desk.shelf.last.in_flight is None, "the other channel has not delivered"
+        desk.ups[1].overtake(CheckpointBarrier(1, WALL_MS, unaligned=True))
+        desk.go_on()
+        found = desk.shelf.last.bytes_in_flight
+        assert list(found) == [(True, 0, 1), (False, 0, 0)]
+        assert read_stream(found[True, 0, 1]) == [Bundle([2])]
+        assert read_stream(found[False, 0, 0]) == [Bundle(["before"])]
+        desk.end()
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_an_element_that_is_read_by_half_belongs_to_the_checkpoint(announced: bool) -> None:
+    with Lab() as lab:
+        up = lab.writer("up")
+        shelf, gate = Shelf(), lab.gate("up")
+        got: list[str] = []
+        task = lab.task(sink(got), gates=((gate,),), checkpoints=shelf.plan(0))
+        step_until(task, Progress.IDLE)
+        if not announced:  # as if the barrier came after the mails of a lap had run
+            gate.on_announced = lambda channel, barrier: None
+        record = "r" * 100  # it needs two buffers
+        up.emit_all([record])
+        beginning = gate.poll()
+        assert beginning is not None and beginning.buffer is not None
+        begun = task._inputs[0]._deserializers[0]
+        begun.feed(beginning.buffer)
+        assert begun.next() == (Got.PART, None)
+        rest = up.overtake(CheckpointBarrier(1, WALL_MS, unaligned=True))[0]
+        step_until(task, Progress.IDLE)
+        kept = shelf.last.bytes_in_flight[True, 0, 0]
+        assert read_stream(kept + b"".join(rest)) == [Bundle([record])]
+        assert got == [record], "the task itself goes on"
+        shelf.last.done()
+        up.finish()
+        live(task)
+
+
+# Back pressure, and barriers whose time is over.
+
+
+def test_a_task_without_a_buffer_takes_a_snapshot_when_the_time_of_a_barrier_is_over() -> None:
+    with Lab(24) as lab:
+        up, down = lab.writer("up"), lab.writer("down")
+        shelf = Shelf()
+        reader = lab.open_input("down")
+        task = lab.task(
+            partial(MapOperator, bytes),
+            gates=((lab.gate("up"),),),
+            writers=(down,),
+            checkpoints=shelf.plan(50),
+        )
+        fill(lab, task, up)
+        waiting = down.partition.queued
+        assert waiting
+        up.overtake(CheckpointBarrier(1, WALL_MS, unaligned=True))
+        step_until(task, Progress.IDLE)
+        assert shelf.last.snapshot.barrier.unaligned
+        assert down.partition.queued == waiting + 1, "a barrier needs no buffer"
+        kept = shelf.last.bytes_in_flight[False, 0, 0]
+        assert all(len(one.records[0]) == 40 for one in read_stream(kept))
+        shelf.last.done()
+        up.finish()
+        take_all_but_barriers(reader)
+        live(task)
+        take_all_but_barriers(reader)
+        reader.close()
+
+
+def take_all_but_barriers(reader: Any) -> list[Any]:
+    reader.on_barrier = lambda channel, event: None
+    return take_all(reader)
+
+
+def test_a_barrier_that_waits_in_the_output_overtakes_when_its_time_is_over() -> None:
+    with Lab() as lab:
+        desk = Desk(lab, timeout_ms=50)
+        desk.ups[0].emit_all([1])
+        for up in desk.ups:
+            up.send_barrier(BARRIER)
+        desk.go_on()
+        assert not desk.shelf.last.snapshot.barrier.unaligned
+        assert desk.shelf.last.in_flight is None, "the barrier waits for its reader"
+        lab.timers.pass_ms(50)
+        desk.go_on()
+        found = desk.shelf.last.bytes_in_flight[False, 0, 0]
+        assert [one.records for one in read_stream(found)] == [[1], ["before"]]
+        assert desk.read() == [CheckpointBarrier(1, WALL_MS, unaligned=True), 1, "before"]
+        desk.end()
+
+
+def test_a_barrier_that_was_read_in_time_overtakes_nothing() -> None:
+    with Lab() as lab:
+        desk = Desk(lab, timeout_ms=50)
+        desk.ups[0].emit_all([1])
+        for up in desk.ups:
+            up.send_barrier(BARRIER)
+        desk.go_on()
+        assert desk.read() == [1, "before", BARRIER]
+        assert desk.shelf.last.in_flight is None
+        desk.go_on()
+        assert desk.shelf.last.in_flight == []
+        desk.end()
+
+
+def test_a_barrier_that_waits_for_another_channel_overtakes_when_its_time_is_over() -> None:
+    with Lab() as lab:
+        desk = Desk(lab, timeout_ms=50)
+        desk.ups[0].send_barrier(BARRIER)
+        desk.ups[0].emit_all([10])
+        desk.go_on()
+        assert desk.log == []
+        lab.timers.pass_ms(49)
+        desk.go_on()
+        assert desk.log == []
+        lab.timers.pass_ms(1)
+        desk.go_on()
+        assert desk.log == ["snapshot 1", 10], "and the channel is read again"
+        desk.ups[1].emit_all([2])
+        desk.go_on()
+        desk.ups[1].send_barrier(BARRIER)
+        desk.go_on()
+        found = desk.shelf.last.bytes_in_flight
+        assert read_stream(found[True, 0, 1]) == [Bundle([2])]
+        desk.end()
+
+
+# Checkpoints that come to nothing.
+
+
+def test_an_operator_that_fails_declines_and_the_task_goes_on() -> None:
+    with Lab() as lab:
+        desk = Desk(lab, fails="snapshot")
+        desk.ups[0].emit_all([1])
+        for up in desk.ups:
+            up.send_barrier(BARRIER)
+        desk.go_on()
+        why = "operator 'op0' failed to take a snapshot of its state: ValueError: no state today"
+        assert lab.declined == [(1, why, False)]
+        assert desk.shelf.written == []
+        assert desk.read() == [1, "before", CancelMarker(1)], "nobody waits for a barrier"
+        desk.operator.fails = ""
+        for up in desk.ups:
+            up.emit_all([5])
+            up.send_barrier(CheckpointBarrier(2, WALL_MS))
+        desk.go_on()
+        assert desk.shelf.ids == [2]
+        assert desk.shelf.last.snapshot.operators[0].taken.plain == b"11"
+        desk.end()
+
+
+def test_a_snapshot_that_fails_while_others_are_awaited_is_forgotten() -> None:
+    with Lab() as lab:
+        desk = Desk(lab, timeout_ms=0, fails="snapshot")
+        desk.ups[0].overtake(CheckpointBarrier(1, WALL_MS, unaligned=True))
+        desk.go_on()
+        desk.ups[1].emit_all([3])
+        desk.ups[1].overtake(CheckpointBarrier(1, WALL_MS, unaligned=True))
+        desk.go_on()
+        assert [told[0] for told in lab.declined] == [1]
+        assert desk.gate.on_arrived is None, "nothing is recorded for it"
+        assert desk.log == [3]
+        desk.end()
+
+
+def test_who_fails_before_the_barrier_fails_the_task() -> None:
+    with Lab() as lab:
+        desk = Desk(lab, fails="before")
+        for up in desk.ups:
+            up.send_barrier(BARRIER)
+        error = live(desk.task)
+        assert isinstance(error, UserFunctionFailed)
+        assert "failed before a checkpoint: ValueError: not now" in str(error)
+        desk.reader.close()
+
+
+def test_what_the_coordinator_gives_up_is_dropped_in_silence() -> None:
+    with Lab() as lab:
+        desk = Desk(lab)
+        desk.ups[0].send_barrier(BARRIER)
+        desk.ups[0].emit_all([10])
+        desk.go_on()
+        desk.task.checkpoint_aborted(1, "too slow")
+        desk.go_on()
+        assert sorted(map(str, desk.log)) == ["10", "aborted 1"], "the channel is read again"
+        assert lab.declined == []
+        desk.ups[1].send_barrier(BARRIER)
+        desk.go_on()
+        assert desk.shelf.written == [], "its late barrier counts for nothing"
+        desk.end()
+
+
+def test_what_is_being_written_is_given_up_too() -> None:
+    with Lab() as lab:
+        desk = Desk(lab)
+        for up in desk.ups:
+            up.send_barrier(BARRIER)
+        desk.go_on()
+        assert desk.shelf.last.in_flight == []
+        desk.task.checkpoint_aborted(1, "another task has declined")
+        desk.go_on()
+        assert desk.shelf.last.aborted
+        desk.end()
+
+
+def test_a_cancel_marker_is_sent_on_and_not_declined_once_more() -> None:
+    with Lab() as lab:
+        desk = Desk(lab)
+        desk.ups[0].send_barrier(BARRIER)
+        desk.ups[0].emit_all([10])
+        desk.ups[1].broadcast_event(CancelMarker(1))
+        desk.go_on()
+        assert desk.log == [10]
+        assert desk.read() == [CancelMarker(1), 10]
+        assert lab.declined == []
+        desk.end()
+
+
+def test_a_newer_checkpoint_ends_the_one_that_it_passes() -> None:
+    with Lab() as lab:
+        desk = Desk(lab)
+        desk.ups[0].send_barrier(BARRIER)
+        desk.ups[1].send_barrier(CheckpointBarrier(2, WALL_MS))
+        desk.go_on()
+        assert lab.declined == [(1, "checkpoint 2 came before it has ended", True)]
+        desk.ups[0].send_barrier(CheckpointBarrier(2, WALL_MS))
+        desk.go_on()
+        assert desk.shelf.ids == [2]
+        assert desk.read() == [CancelMarker(1), "before", CheckpointBarrier(2, WALL_MS)]
+        desk.end()
+
+
+@pytest.mark.parametrize("when", ["at once", "later"])
+def test_more_in_flight_than_the_limit_is_declined(
+    monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    monkeypatch.setattr(course, "Incoming", partial(Incoming, limit_bytes=60))
+    with Lab() as lab:
+        desk = Desk(lab, timeout_ms=0)
+        many = Bundle(["r" * 70])
+        if when == "at once":
+            desk.task._inputs[0]._rest, desk.task._inputs[0]._channel = many, 1
+        desk.ups[0].overtake(CheckpointBarrier(1, WALL_MS, unaligned=True))
+        desk.operator.process = lambda bundle, number: desk.log.append(bundle)  # type: ignore[method-assign]
+        desk.task.step()
+        if when == "later":
+            desk.ups[1].emit_all(many.records)
+        desk.go_on()
+        assert [(told[0], told[2]) for told in lab.declined] == [(1, False)]
+        assert "MiB of records are on their way" in lab.declined[0][1]
+        assert desk.shelf.last.aborted
+        assert desk.gate.on_arrived is None
+        desk.ups[1].overtake(CheckpointBarrier(1, WALL_MS, unaligned=True))
+        desk.go_on()
+        assert desk.shelf.last.in_flight is None
+        assert len(lab.declined) == 1
+        desk.operator.log.clear()
+        desk.end()
+
+
+# Inputs that end.
+
+
+def test_a_channel_that_has_ended_is_awaited_by_none() -> None:
+    with Lab() as lab:
+        desk = Desk(lab)
+        desk.ups[0].finish()
+        desk.ups[1].emit_all([2])
+        desk.ups[1].send_barrier(BARRIER)
+        desk.go_on()
+        assert desk.log == [2, "snapshot 1"]
+        desk.end()
+
+
+def test_a_channel_that_ends_while_it_is_awaited_completes_the_checkpoint() -> None:
+    with Lab() as lab:
+        desk = Desk(lab)
+        desk.ups[0].send_barrier(BARRIER)
+        desk.go_on()
+        desk.ups[1].emit_all([2])
+        desk.ups[1].finish()
+        desk.go_on()
+        assert desk.log == [2, "snapshot 1"]
+        desk.end()
+
+
+def test_who_is_triggered_takes_it_when_all_its_producers_have_ended() -> None:
+    with Lab() as lab:
+        desk = Desk(lab)
+        desk.ups[0].finish()
+        desk.ups[1].emit_all([2])
+        desk.task.trigger_checkpoint(1, options())
+        desk.go_on()
+        assert desk.log == [2]
+        desk.ups[1].finish()
+        step_until(desk.task, Progress.IDLE)
+        assert desk.log == [2, "snapshot 1"]
+        assert not desk.shelf.last.snapshot.finished, "it was taken before the end was told"
+        desk.end()
+
+
+def test_a_cancelled_task_leaves_no_writing_behind() -> None:
+    with Lab() as lab:
+        desk = Desk(lab)
+        for up in desk.ups:
+            up.send_barrier(BARRIER)
+        desk.go_on()
+        desk.task.cancel()
+        desk.task.close(TaskCancelled("enough"))
+        assert desk.shelf.last.aborted
+        desk.shelf.last.done()
+        desk.reader.close()

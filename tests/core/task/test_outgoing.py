@@ -1,0 +1,145 @@
+"""Barriers on their way out: sent when every reader has them, or when they have overtaken."""
+
+from typing import Any
+
+from headgate.base.barrier_policy import BarrierPolicy
+from headgate.base.events import CancelMarker, CheckpointBarrier
+from headgate.core.task.inputs import NetworkInput
+from headgate.core.task.outgoing import Outgoing
+from tests.core.task.kit import WALL_MS, Lab, read_stream
+from tests.core.task.test_inputs import take_all
+
+ALIGNED = CheckpointBarrier(1, WALL_MS)
+UNALIGNED = CheckpointBarrier(1, WALL_MS, unaligned=True)
+
+
+class Door:
+    """Two partitions, the first with two subpartitions, and a reader for each of these."""
+
+    def __init__(self, lab: Lab, timeout_ms: int | None = 50) -> None:
+        self.writers = [lab.writer("a", 2), lab.writer("b")]
+        self.readers = [self._reader(lab, "a", 0), self._reader(lab, "a", 1)]
+        self.readers += [self._reader(lab, "b", 0)]
+        self.events: list[Any] = []
+        self.sent: list[int] = []
+        self.outgoing = Outgoing(self.writers, BarrierPolicy(timeout_ms=timeout_ms))
+        self.outgoing.on_sent = self.sent.append
+
+    def _reader(self, lab: Lab, partition: str, subpartition: int) -> NetworkInput:
+        gate = lab.gate(partition, subpartition=subpartition)
+        reader = lab.input(0, gate)
+        reader.on_barrier = lambda channel, event: self.events.append(event)
+        gate.request_partitions()
+        return reader
+
+    def close(self) -> None:
+        for reader in self.readers:
+            reader.close()
+
+
+def test_an_aligned_barrier_is_sent_when_the_last_reader_has_it() -> None:
+    with Lab() as lab:
+        door = Door(lab)
+        door.outgoing.send(ALIGNED, WALL_MS)
+        for reader in door.readers:
+            assert not door.outgoing.is_sent(1) and door.sent == []
+            take_all(reader)
+        assert door.outgoing.is_sent(1) and door.sent == [1]
+        assert door.events == [ALIGNED] * 3
+        assert door.outgoing.completed(1) == []
+        door.close()
+
+
+def test_one_that_may_never_overtake_is_sent_at_once() -> None:
+    with Lab() as lab:
+        door = Door(lab, timeout_ms=None)
+        door.outgoing.send(ALIGNED, WALL_MS)
+        assert door.outgoing.is_sent(1)
+        assert door.outgoing.next_deadline_ms is None
+        door.close()
+
+
+def test_a_reader_that_has_gone_is_awaited_by_none() -> None:
+    with Lab() as lab:
+        door = Door(lab)
+        door.readers[0].close()
+        door.outgoing.send(ALIGNED, WALL_MS)
+        take_all(door.readers[2])
+        assert not door.outgoing.is_sent(1)
+        door.readers[1].close()
+        assert door.sent == [1]
+        door.close()
+
+
+def test_an_unaligned_barrier_takes_along_what_waits() -> None:
+    with Lab() as lab:
+        door = Door(lab)
+        door.writers[0].emit_all(["x", "y"])
+        door.outgoing.send(UNALIGNED, WALL_MS)
+        assert door.outgoing.is_sent(1)
+        found = door.outgoing.completed(1)
+        assert [(one.is_input, one.index, one.channel) for one in found] == [
+            (False, 0, 0),
+            (False, 0, 1),
+        ]
+        assert [read_stream(b"".join(one.parts))[0].records for one in found] == [["x"], ["y"]]
+        door.close()
+
+
+def test_an_aligned_barrier_turns_where_its_time_is_over() -> None:
+    with Lab() as lab:
+        door = Door(lab)
+        door.writers[0].emit_all(["x", "y"])
+        door.outgoing.send(ALIGNED, WALL_MS)
+        take_all(door.readers[0])
+        assert door.outgoing.next_deadline_ms == WALL_MS + 50
+        door.outgoing.tick(WALL_MS + 49)
+        assert not door.outgoing.is_sent(1)
+        door.outgoing.tick(WALL_MS + 50)
+        assert door.outgoing.is_sent(1)
+        assert [(one.index, one.channel) for one in door.outgoing.completed(1)] == [(0, 1)]
+        assert door.outgoing.next_deadline_ms is None
+        door.close()
+
+
+def test_at_the_end_what_waits_turns_at_once() -> None:
+    with Lab() as lab:
+        door = Door(lab)
+        door.writers[1].emit_all(["z"])
+        door.outgoing.send(ALIGNED, WALL_MS)
+        door.outgoing.ended()
+        assert door.outgoing.is_sent(1)
+        assert [one.index for one in door.outgoing.completed(1)] == [1]
+        door.close()
+
+
+def test_what_came_to_nothing_is_forgotten_though_its_barriers_go_on() -> None:
+    with Lab() as lab:
+        door = Door(lab)
+        door.outgoing.send(ALIGNED, WALL_MS)
+        door.outgoing.dropped(1)
+        door.outgoing.dropped(1)
+        assert door.outgoing.next_deadline_ms is None
+        for reader in door.readers:
+            take_all(reader)
+        assert door.sent == []
+        door.close()
+
+
+def test_a_cancel_marker_goes_to_all() -> None:
+    with Lab() as lab:
+        door = Door(lab)
+        door.outgoing.cancel(4)
+        for reader in door.readers:
+            take_all(reader)
+        assert door.events == [CancelMarker(4)] * 3
+        door.close()
+
+
+def test_after_the_end_partitions_tell_nobody() -> None:
+    with Lab() as lab:
+        door = Door(lab)
+        door.outgoing.send(ALIGNED, WALL_MS)
+        door.outgoing.close()
+        door.close()
+        assert door.sent == []

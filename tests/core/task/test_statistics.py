@@ -1,0 +1,48 @@
+"""A moment of a task in figures: sums over its gates and writers, the least of its times."""
+
+from headgate.base.elements import MIN_WATERMARK_MS, Watermark
+from headgate.base.states import TaskState
+from headgate.core.chain.sinks import SinkFunctionOperator
+from headgate.core.task.buffer_sizes import NO_SIZES
+from headgate.core.task.statistics import statistics_of
+from headgate.core.task.times import Spent
+from tests.core.task.kit import Lab
+from tests.core.task.test_inputs import take_all
+
+SPENT = Spent(1, 2, 3)
+
+
+def test_what_passes_several_inputs_and_outputs_is_added_up() -> None:
+    with Lab() as lab:
+        ups = [lab.writer("a"), lab.writer("b")]
+        downs = [lab.writer("c"), lab.writer("d")]
+        gates = [lab.gate("a"), lab.gate("b")]
+        inputs = [lab.input(number, gate) for number, gate in enumerate(gates)]
+        for gate in gates:
+            gate.request_partitions()
+        for number, up in enumerate(ups):
+            up.emit_all([1] * (number + 1))
+            up.emit_element(Watermark(5 + number))
+            take_all(inputs[number])
+        downs[1].emit_all([1, 2, 3])
+        chain = lab.chain(lambda: SinkFunctionOperator(print))
+        seen = statistics_of(
+            TaskState.RUNNING,
+            SPENT,
+            chain,
+            inputs,
+            gates,
+            downs,
+            latencies=None,
+            user=(),
+            sizes=NO_SIZES,
+        )
+        assert (seen.state, seen.spent) == (TaskState.RUNNING, SPENT)
+        assert (seen.records_in, seen.records_out) == (3, 3)
+        assert seen.buffers_in == sum(gate.statistics().buffers_in for gate in gates) > 0
+        assert seen.queued_out == downs[1].partition.queued > 0
+        assert (seen.watermark_in_ms, seen.watermark_out_ms) == (5, MIN_WATERMARK_MS)
+        assert [one.name for one in seen.operators] == ["op0"]
+        assert seen.latency is None
+        for source in inputs:
+            source.close()

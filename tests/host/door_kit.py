@@ -1,0 +1,75 @@
+"""A job with a door at a real control port; the job itself is a stand-in that notes what it hears.
+
+What SparkJob makes of the same calls is tested on Spark.
+"""
+
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+
+from headgate.api.job import JobStatus
+from headgate.base.checkpoints import Stop
+from headgate.base.errors import HeadgateError
+from headgate.host.control_server import ControlServer
+from headgate.host.job_door import JobDoor
+from headgate.host.orders import plan_run
+from headgate.host.shipping import ship
+from tests.host.control_rig import SECRET
+from tests.host.jobs import job_of, vertices_of
+
+
+class AskedInTest:
+    """Takes savepoints at once unless it is told to be slow."""
+
+    def __init__(self, job_id: str = "ab12cd", name: str = "orders") -> None:
+        self.job_id = job_id
+        self.name = name
+        self.state = JobStatus.RUNNING
+        self.asked: list[tuple[str | None, Stop]] = []
+        self.reasons: list[str] = []
+        self.slow: Future[str] | None = None
+        self.trouble: Exception | None = None
+
+    def status(self) -> JobStatus:
+        return self.state
+
+    def has_ended(self) -> bool:
+        return self.state.is_globally_terminal_state()
+
+    def savepoint(self, directory: str | None, stop: Stop) -> "Future[str]":
+        self.asked.append((directory, stop))
+        if self.trouble is not None:
+            raise self.trouble
+        if self.slow is not None:
+            return self.slow
+        if stop.ends:
+            self.state = JobStatus.FINISHED
+        done: Future[str] = Future()
+        done.set_result(f"{directory}/savepoint-{self.job_id}")
+        return done
+
+    def cancel(self, reason: str) -> None:
+        self.reasons.append(reason)
+        if self.trouble is not None:
+            raise HeadgateError(str(self.trouble))
+        self.state = JobStatus.CANCELED
+
+
+@contextmanager
+def at_the_door(server: ControlServer, job: AskedInTest) -> Iterator[JobDoor]:
+    """The job is open at the control port, and announced."""
+    graph = job_of([1])
+    code = ship(vertices_of(graph))
+    door = JobDoor()
+    server.open_job(
+        job.job_id,
+        SECRET,
+        lambda key: plan_run(str(key), graph, code, key.generation),
+        on_question=door.answer,
+    )
+    try:
+        door.open(job, server.address, SECRET)
+        yield door
+    finally:
+        door.close()
+        server.close_job(job.job_id)

@@ -1,0 +1,96 @@
+"""Incremental checkpoints of backends for tests: real files, completed and dropped by retention."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from headgate.base.checkpoints import Metadata, OperatorState, TaskState, pieces_of
+from headgate.core.state.backend import KeyedBackend, Snapshot, StoredDatabase
+from headgate.core.state.key_groups import groups_of
+from headgate.host.checkpoint_place import files_of
+from headgate.host.checkpoint_reader import StateReader
+from headgate.host.checkpoint_storage import complete, discard, open_storage
+from headgate.host.checkpoint_writer import StateWriter, part_name
+from headgate.host.stored_database import StoredFiles
+from tests.core.state.conformance import GROUPS
+from tests.host.checkpoint_kit import JOB, metadata_of
+
+
+class Shelf:
+    """The checkpoints of one operator, by their numbers."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.storage = open_storage(str(folder))
+        self.written: dict[int, Metadata] = {}
+        self.bytes_of: dict[int, int] = {}
+
+    def write(self, checkpoint: int, *snapshots: Snapshot) -> Metadata:
+        """Of one task each, in the order of their key groups; it is not complete yet."""
+        place, count = self.storage.place(JOB, checkpoint), len(snapshots)
+        tasks = []
+        self.bytes_of[checkpoint] = 0
+        for subtask, snapshot in enumerate(snapshots):
+            with StateWriter(place, part_name(3, subtask, 0), 0) as writer:
+                keyed = {group: writer.append(data) for group, data in snapshot.groups()}
+                operator = OperatorState("op", "Op", keyed=keyed, files=snapshot.files(writer))
+            snapshot.close()
+            self.bytes_of[checkpoint] += writer.written_bytes + writer.shared_bytes
+            tasks.append(TaskState(str(subtask), 3, subtask, count, GROUPS, (operator,)))
+        self.written[checkpoint] = metadata_of(checkpoint, tuple(tasks))
+        return self.written[checkpoint]
+
+    def complete(self, checkpoint: int) -> None:
+        complete(self.storage.place(JOB, checkpoint), self.written[checkpoint])
+
+    def discard(self, checkpoint: int) -> None:
+        discard(self.storage.place(JOB, checkpoint))
+        del self.written[checkpoint]
+
+    def drop(self, checkpoint: int) -> None:
+        self.storage.drop(self.storage.place(JOB, checkpoint))
+        del self.written[checkpoint]
+
+    def take(self, checkpoint: int, *backends: KeyedBackend) -> Metadata:
+        """From the snapshot to the word that it is complete."""
+        metadata = self.write(checkpoint, *(one.snapshot(checkpoint) for one in backends))
+        self.complete(checkpoint)
+        for one in backends:
+            one.checkpoint_completed(checkpoint)
+        return metadata
+
+    def databases(self, checkpoint: int, owned: range, is_shared: bool) -> list[StoredDatabase]:
+        place = self.storage.place(JOB, checkpoint)
+        found: list[StoredDatabase] = []
+        for task in place.read_metadata().tasks:
+            held = groups_of(task.subtask, task.parallelism, GROUPS)
+            if set(held) & set(owned):
+                found.append(StoredFiles(place, held, task.operators[0].files, is_shared))
+        return found
+
+    def restore(
+        self, checkpoint: int, backend: KeyedBackend, owned: range, is_shared: bool = True
+    ) -> None:
+        """As ``OperatorContext.keyed_backend`` does it."""
+        backend.restore_files(self.databases(checkpoint, owned, is_shared))
+        place = self.storage.place(JOB, checkpoint)
+        with StateReader(place) as reader:
+            for task in place.read_metadata().tasks:
+                keyed = task.operators[0].keyed
+                backend.restore((group, reader.read(piece)) for group, piece in keyed.items())
+
+    def shared_names(self) -> set[str]:
+        """Files in ``shared/``, as pieces name them."""
+        folder = self.folder / JOB / "shared"
+        return {f"shared/{one.name}" for one in folder.iterdir()} if folder.exists() else set()
+
+    def named(self, checkpoints: Iterable[int]) -> set[str]:
+        """Those that these checkpoints name."""
+        paths = {path for one in checkpoints for path in files_of(self.written[one])}
+        return {path for path in paths if path.startswith("shared/")}
+
+
+def new_shared(metadata: Metadata) -> int:
+    """How many shared files came with this very checkpoint."""
+    mine = f"shared/chk-{metadata.checkpoint}-"
+    pieces = [piece for task in metadata.tasks for piece in pieces_of(task)]
+    return sum(piece.path.startswith(mine) for piece in pieces)

@@ -1,0 +1,381 @@
+"""Checkpoints of real tasks in real task managers: taken, restored, declined, rescaled."""
+
+import gc
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headgate.base.checkpoints import METADATA_VERSION, CheckpointKind, Metadata
+from headgate.base.messages import (
+    CheckpointAborted,
+    CheckpointAcked,
+    CheckpointCompleted,
+    CheckpointDeclined,
+    CheckpointOrder,
+    TaskChanged,
+)
+from headgate.base.state_settings import StateBackendKind, StateSettings
+from headgate.base.states import TaskState
+from headgate.host.checkpoint_place import CheckpointPlace, new_savepoint
+from headgate.host.checkpoint_storage import complete, open_storage
+from headgate.host.orders import revive
+from headgate.host.writing_threads import WRITERS
+from headgate.plan.checkpointed import checkpointed_job
+from headgate.plan.execution_graph import build_execution_graph
+from headgate.plan.job_graph import JobGraph
+from headgate.plan.restoring import restore
+from tests.host.checkpoint_kit import flip, names
+from tests.host.conftest import descriptors, own_threads
+from tests.host.counting import (
+    COUNT,
+    EXPECTED,
+    HALF,
+    count_job,
+    counts_of,
+    flood,
+    may_write,
+    slow,
+)
+from tests.host.jobs import written
+from tests.host.rig import eventually
+from tests.host.scripted import Scripted, scripted
+
+
+@pytest.fixture(autouse=True)
+def fresh_events() -> None:
+    flood.clear()
+    slow.clear()
+    may_write.set()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "lines"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
+def order(tmp_path: Path) -> CheckpointOrder:
+    return CheckpointOrder(str(tmp_path / "chk"), "job")
+
+
+def changed(order: CheckpointOrder, **changes: Any) -> CheckpointOrder:
+    fields = {name: getattr(order, name) for name in order.__struct_fields__}
+    return CheckpointOrder(**{**fields, **changes})
+
+
+def place_of(order: CheckpointOrder, checkpoint: int) -> CheckpointPlace:
+    return open_storage(order.folder).place(order.job, checkpoint)
+
+
+def acks_of(driver: Scripted, run: str, checkpoint: int) -> list[CheckpointAcked]:
+    acks = driver.heard(CheckpointAcked)
+    return [one for one in acks if (one.run, one.checkpoint) == (run, checkpoint)]
+
+
+def take(
+    driver: Scripted,
+    run: str,
+    graph: JobGraph,
+    checkpoint: int,
+    place: CheckpointPlace,
+    kind: CheckpointKind = CheckpointKind.CHECKPOINT,
+) -> Metadata:
+    """Let all tasks take it, and complete it, as a driver would."""
+    execution = build_execution_graph(graph, run, 0)
+    directory = place.own.uri if kind is CheckpointKind.SAVEPOINT else ""
+    driver.trigger(run, graph, checkpoint, kind=kind, directory=directory)
+    eventually(
+        lambda: len(acks_of(driver, run, checkpoint)) == len(execution.tasks),
+        f"all answers, not {driver.heard(CheckpointDeclined)}",
+    )
+    states = {ack.state.task: ack.state for ack in acks_of(driver, run, checkpoint)}
+    known = checkpointed_job(graph, execution)
+    unaligned = any(ack.figures.unaligned for ack in acks_of(driver, run, checkpoint))
+    made = tuple(states[task.id] for task in execution.tasks)
+    metadata = Metadata(
+        METADATA_VERSION, checkpoint, kind, "job", "counts", 1, 2, made, unaligned, known.edges
+    )
+    complete(place, metadata)
+    if kind is CheckpointKind.CHECKPOINT:
+        driver.send(CheckpointCompleted(run, checkpoint))
+    return metadata
+
+
+def begin(driver: Scripted, graph: JobGraph, order: CheckpointOrder, folder: Path) -> list[str]:
+    """The first run, until it has read half of its input."""
+    tasks = driver.deploy("a", graph, checkpoints=order)
+    driver.await_all("a", tasks, TaskState.RUNNING)
+    if not slow.is_set():
+        eventually(lambda: counts_of(folder) == HALF, "half of the input")
+    return tasks
+
+
+def go_on(
+    driver: Scripted, run: str, graph: JobGraph, order: CheckpointOrder, metadata: Metadata, at: str
+) -> None:
+    """Restored, and to the end."""
+    slow.clear()
+    flood.set()
+    tasks = driver.deploy(
+        run,
+        graph,
+        checkpoints=changed(order, restored_from=at),
+        restores=restore(metadata, graph),
+    )
+    driver.await_all(run, tasks, TaskState.FINISHED)
+
+
+@pytest.mark.parametrize("backend", list(StateBackendKind))
+@pytest.mark.parametrize("exactly_once", [True, False])
+def test_a_job_goes_on_from_its_checkpoint_in_the_same_processes(
+    folder: Path, order: CheckpointOrder, backend: StateBackendKind, exactly_once: bool
+) -> None:
+    order = changed(order, exactly_once=exactly_once, inline_bytes=10)
+    graph = count_job(folder)
+    with scripted(state=StateSettings(backend=backend)) as driver:
+        tasks = begin(driver, graph, order, folder)
+        place = place_of(order, 1)
+        metadata = take(driver, "a", graph, 1, place)
+        assert len(names(Path(place.own.path))) > len(tasks) / 2, "and the metadata"
+        driver.cancel("a", tasks)
+        go_on(driver, "b", graph, order, metadata, place.own.uri)
+    assert counts_of(folder) == EXPECTED
+    assert len(written(folder)) == COUNT, "nothing was read again"
+
+
+def test_run_after_run_from_checkpoint_to_checkpoint_leaves_nothing_open(
+    folder: Path, order: CheckpointOrder, tmp_path: Path
+) -> None:
+    order = changed(order, inline_bytes=0)
+    graph = count_job(folder)
+    with scripted(state=StateSettings(backend=StateBackendKind.ROCKSDB)) as driver:
+        tasks = begin(driver, graph, order, folder)
+        run, seen = "a", []
+        for checkpoint in range(1, 9):
+            place = place_of(order, checkpoint)
+            metadata = take(driver, run, graph, checkpoint, place)
+            driver.cancel(run, tasks)
+            gc.collect()
+            databases = len(list((tmp_path / "temp").glob("headgate-state-*/state-*")))
+            seen.append((len(own_threads()), len(descriptors()), databases))
+            run = f"after {checkpoint}"
+            driver.deploy(
+                run,
+                graph,
+                checkpoints=changed(order, restored_from=place.own.uri),
+                restores=restore(metadata, graph),
+            )
+            driver.await_all(run, tasks, TaskState.RUNNING)
+        assert seen[-1][1:] == seen[0][1:] and seen[-1][2] == 0
+        assert seen[-1][0] <= seen[0][0] + 2 * WRITERS
+        flood.set()
+        driver.await_all(run, tasks, TaskState.FINISHED)
+    assert counts_of(folder) == EXPECTED
+    assert len(written(folder)) == COUNT
+
+
+def test_what_was_on_its_way_in_full_buffers_comes_back(
+    folder: Path, order: CheckpointOrder
+) -> None:
+    order = changed(order, overtake_after_ms=0)
+    graph = count_job(folder)
+    slow.set()
+    with scripted() as driver:
+        tasks = begin(driver, graph, order, folder)
+        eventually(lambda: len(written(folder)) > 20, "some")
+        place = place_of(order, 1)
+        metadata = take(driver, "a", graph, 1, place)
+        in_flight = sum(ack.figures.in_flight_bytes for ack in acks_of(driver, "a", 1))
+        assert in_flight > 1000
+        assert metadata.unaligned
+        driver.cancel("a", tasks)
+        for part in folder.iterdir():
+            part.unlink()
+        go_on(driver, "b", graph, order, metadata, place.own.uri)
+    assert counts_of(folder) == EXPECTED
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+@pytest.mark.parametrize("overtake_after_ms", [None, 0])
+def test_a_job_goes_on_with_another_parallelism(
+    folder: Path, order: CheckpointOrder, parallelism: int, overtake_after_ms: int | None
+) -> None:
+    order = changed(order, overtake_after_ms=overtake_after_ms)
+    graph = count_job(folder)
+    if overtake_after_ms == 0:
+        slow.set()
+    with scripted(3) as driver:
+        tasks = begin(driver, graph, order, folder)
+        place = place_of(order, 1)
+        if slow.is_set():
+            eventually(lambda: len(written(folder)) > 20, "some")
+        metadata = take(driver, "a", graph, 1, place)
+        driver.cancel("a", tasks)
+        other = count_job(folder, parallelism)
+        strays = [stray for one in restore(metadata, other).values() for stray in one.strays]
+        assert bool(strays) == slow.is_set()
+        go_on(driver, "b", other, order, metadata, place.own.uri)
+    assert counts_of(folder) == EXPECTED
+
+
+def test_a_savepoint_needs_no_folder_of_the_job_and_restores_elsewhere(
+    folder: Path, tmp_path: Path
+) -> None:
+    order = CheckpointOrder("", "job")
+    graph = count_job(folder)
+    place = new_savepoint(str(tmp_path / "mine"), "job")
+    with scripted() as driver:
+        tasks = begin(driver, graph, order, folder)
+        metadata = take(driver, "a", graph, 1, place, CheckpointKind.SAVEPOINT)
+        driver.cancel("a", tasks)
+        moved = tmp_path / "moved"
+        Path(place.own.path).rename(moved)
+        go_on(driver, "b", graph, order, metadata, str(moved))
+    assert counts_of(folder) == EXPECTED
+
+
+def test_a_damaged_file_fails_the_run_by_name_and_another_one_follows(
+    folder: Path, order: CheckpointOrder
+) -> None:
+    order = changed(order, inline_bytes=0)
+    graph = count_job(folder)
+    with scripted() as driver:
+        tasks = begin(driver, graph, order, folder)
+        place = place_of(order, 1)
+        metadata = take(driver, "a", graph, 1, place)
+        driver.cancel("a", tasks)
+        count = next(iter(metadata.tasks[-1].operators[0].keyed.values()))
+        file = Path(place.own.path) / count.path.split("/")[-1]
+        flip(file, count.offset, 2)
+        tasks = driver.deploy(
+            "b",
+            graph,
+            checkpoints=changed(order, restored_from=place.own.uri),
+            restores=restore(metadata, graph),
+        )
+        eventually(lambda: driver.failures("b"), "it fails")
+        failure = next(one for one in driver.failures("b") if not one.is_consequence)
+        assert failure.kind.endswith("CheckpointCorrupt")
+        assert str(file) in failure.message
+        assert str(revive(failure)) == failure.message
+        driver.cancel("b", tasks)
+        file.unlink()
+        tasks = driver.deploy(
+            "c",
+            graph,
+            checkpoints=changed(order, restored_from=place.own.uri),
+            restores=restore(metadata, graph),
+        )
+        eventually(lambda: driver.failures("c"), "it fails, too")
+        driver.cancel("c", tasks)
+        assert any(one.kind.endswith("CheckpointMissing") for one in driver.failures("c"))
+        for part in folder.iterdir():
+            part.unlink()
+        flood.set()
+        driver.await_all("d", driver.deploy("d", graph, checkpoints=order), TaskState.FINISHED)
+    assert counts_of(folder) == EXPECTED
+
+
+def test_a_storage_that_refuses_declines_and_the_job_and_the_next_one_go_on(
+    folder: Path, order: CheckpointOrder
+) -> None:
+    order = changed(order, inline_bytes=0)
+    graph = count_job(folder)
+    with scripted() as driver:
+        tasks = begin(driver, graph, order, folder)
+        Path(order.folder).write_text("a file")
+        driver.trigger("a", graph, 1)
+        eventually(lambda: driver.heard(CheckpointDeclined), "it is declined")
+        assert order.folder in driver.heard(CheckpointDeclined)[0].reason
+        driver.send(CheckpointAborted("a", 1, "declined"))
+        Path(order.folder).unlink()
+        place = place_of(order, 2)
+        metadata = take(driver, "a", graph, 2, place)
+        driver.cancel("a", tasks)
+        go_on(driver, "b", graph, order, metadata, place.own.uri)
+    assert counts_of(folder) == EXPECTED
+
+
+def test_a_checkpoint_that_is_given_up_or_cut_off_leaves_no_file(
+    folder: Path, order: CheckpointOrder
+) -> None:
+    order = changed(order, inline_bytes=0)
+    graph = count_job(folder)
+    slow.set()  # aligned barriers wait behind what the slow function has not read
+    with scripted() as driver:
+        tasks = begin(driver, graph, order, folder)
+        driver.trigger("a", graph, 1)
+        eventually(lambda: len(acks_of(driver, "a", 1)) >= 2, "the sources have answered")
+        driver.send(CheckpointAborted("a", 1, "too slow"))
+        driver.trigger("a", graph, 2)
+        eventually(lambda: len(acks_of(driver, "a", 2)) >= 2, "again")
+        driver.cancel("a", tasks)
+        acked = {
+            piece.path
+            for ack in driver.heard(CheckpointAcked)
+            for one in ack.state.operators
+            for piece in (one.source, *one.keyed.values())
+            if piece is not None
+        }
+        eventually(
+            lambda: set(names(Path(order.folder) / "job")) == acked, "only what was acknowledged"
+        )
+
+
+def test_a_job_without_checkpoints_declines_them(folder: Path) -> None:
+    graph = count_job(folder)
+    with scripted() as driver:
+        tasks = driver.deploy("a", graph)
+        driver.trigger("a", graph, 1)
+        eventually(lambda: len(driver.heard(CheckpointDeclined)) == 2, "both sources decline")
+        assert {one.reason for one in driver.heard(CheckpointDeclined)} == {
+            "the job takes no checkpoints"
+        }
+        driver.cancel("a", tasks)
+
+
+def test_a_task_ends_when_its_checkpoints_are_written_and_says_so_last(
+    folder: Path, order: CheckpointOrder
+) -> None:
+    graph = count_job(folder)
+    with scripted() as driver:
+        tasks = begin(driver, graph, order, folder)
+        may_write.clear()
+        driver.trigger("a", graph, 1)
+        eventually(lambda: len(acks_of(driver, "a", 1)) == 4, "those without counts have answered")
+        flood.set()
+        eventually(lambda: counts_of(folder) == EXPECTED, "all was read")
+        for task in ("2.0", "2.1"):
+            assert driver.changes("a")[task][-1] is TaskState.RUNNING
+        may_write.set()
+        driver.await_all("a", tasks, TaskState.FINISHED)
+        said: dict[str, list[str]] = {}
+        for word in (word for manager in driver.managers for word in manager.heard):
+            if isinstance(word, CheckpointAcked):
+                said.setdefault(word.state.task, []).append("acked")
+            elif isinstance(word, TaskChanged) and word.state is TaskState.FINISHED:
+                said.setdefault(word.task, []).append("finished")
+        assert said == {task: ["acked", "finished"] for task in tasks}
+
+
+def test_state_that_is_being_written_holds_up_neither_cancellation_nor_the_next_run(
+    folder: Path, order: CheckpointOrder
+) -> None:
+    graph = count_job(folder)
+    with scripted() as driver:
+        tasks = begin(driver, graph, order, folder)
+        may_write.clear()
+        driver.trigger("a", graph, 1)
+        eventually(lambda: len(acks_of(driver, "a", 1)) == 4, "those without counts have answered")
+        driver.cancel("a", tasks)
+        for part in folder.iterdir():
+            part.unlink()
+        flood.set()
+        driver.await_all("b", driver.deploy("b", graph, checkpoints=order), TaskState.FINISHED)
+        assert counts_of(folder) == EXPECTED
+        assert len(acks_of(driver, "a", 1)) == 4
+        assert not driver.heard(CheckpointDeclined)
+        may_write.set()

@@ -1,0 +1,186 @@
+"""What tasks get back, of real files: what was written, or an error that names the file."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from headgate.base.checkpoint_errors import CheckpointCorrupt, CheckpointMissing
+from headgate.base.checkpoints import ChannelState, CheckpointKind, TaskState
+from headgate.base.elements import Bundle
+from headgate.base.restores import DatabaseRestore, OperatorRestore, StrayStream, TaskRestore
+from headgate.core.task.restored import TaskRestored
+from headgate.host.checkpoint_place import CheckpointPlace, new_savepoint
+from headgate.host.checkpoint_storage import complete, open_storage
+from headgate.host.checkpoint_writer import StateWriter
+from headgate.host.restoring import read_restores
+from headgate.host.stored_database import StoredFiles
+from tests.host.checkpoint_kit import JOB, LARGE, flip, metadata_of
+
+OTHER = LARGE[::-1]
+
+
+def whole(stray: StrayStream, pieces: Sequence[bytes]) -> list[Bundle]:
+    return [Bundle([stray.gate, *pieces])]
+
+
+def write(place: CheckpointPlace, kind: CheckpointKind) -> TaskRestore:
+    """A complete checkpoint; a task that gets back everything that there is."""
+    with StateWriter(place, "t", 0) as writer:
+        piece = writer.append
+        restore = TaskRestore(
+            "3.0",
+            4,
+            (
+                OperatorRestore(
+                    "count",
+                    keyed={7: piece(LARGE), 3: piece(OTHER)},
+                    plain=(piece(b"one"), None, piece(b"three")),
+                ),
+                OperatorRestore("read", source=(None, piece(b"at 17"))),
+                OperatorRestore("sink", sinks=(piece(b"a"), piece(b"b"))),
+                OperatorRestore("fresh"),
+            ),
+            (
+                ChannelState(True, 1, 2, (piece(b"in"), piece(LARGE))),
+                ChannelState(False, 0, 3, (piece(b"out"),)),
+            ),
+            (StrayStream(1, 0, 0, False, (piece(b"s"), piece(b"t"))),),
+        )
+    state = TaskState("3.0", 3, 0, 1, 128)
+    complete(place, metadata_of(4, (state,), kind))
+    return restore
+
+
+@pytest.fixture(params=[CheckpointKind.CHECKPOINT, CheckpointKind.SAVEPOINT])
+def stored(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[CheckpointPlace, TaskRestore]:
+    folder = str(tmp_path / "chk")
+    if request.param is CheckpointKind.CHECKPOINT:
+        place = open_storage(folder).place(JOB, 4)
+    else:
+        place = new_savepoint(folder, JOB)
+    return place, write(place, request.param)
+
+
+def restored(place: CheckpointPlace, restore: TaskRestore) -> TaskRestored:
+    return read_restores(place.own.uri, {"3.0": restore}, {"3.0": whole})["3.0"]
+
+
+def test_everything_comes_back_as_it_was_written(
+    stored: tuple[CheckpointPlace, TaskRestore],
+) -> None:
+    found = restored(*stored)
+    assert not found.finished
+    count, read = found.operators["count"], found.operators["read"]
+    assert count.checkpoint == 4
+    assert dict(count.keyed()) == {7: LARGE, 3: OTHER}
+    assert dict(count.keyed()) == {7: LARGE, 3: OTHER}, "and again, if it is asked again"
+    assert count.plain == (b"one", None, b"three")
+    assert read.source == (None, b"at 17")
+    assert dict(read.keyed()) == {}
+    assert found.operators["sink"].sinks == (b"a", b"b")
+    fresh = found.operators["fresh"]
+    assert (fresh.plain, fresh.source, fresh.sinks) == ((), (), ())
+    assert found.inputs == [(1, 2, [b"in", LARGE])]
+    assert found.outputs == [(0, 3, [b"out"])]
+    assert [(gate, list(bundles)) for gate, bundles in found.strays] == [
+        (1, [Bundle([1, b"s", b"t"])])
+    ]
+
+
+def test_a_folder_that_was_moved_is_read_where_it_is_now(
+    stored: tuple[CheckpointPlace, TaskRestore], tmp_path: Path
+) -> None:
+    place, restore = stored
+    moved = tmp_path / "archive"
+    Path(place.own.path).rename(moved)
+    found = read_restores(str(moved), {"3.0": restore}, {"3.0": whole})["3.0"]
+    assert dict(found.operators["count"].keyed()) == {7: LARGE, 3: OTHER}
+
+
+def test_a_task_that_had_finished_is_told_so(stored: tuple[CheckpointPlace, TaskRestore]) -> None:
+    place, _ = stored
+    assert restored(place, TaskRestore("3.0", 4, finished=True)).finished
+
+
+def test_who_gets_nothing_back_needs_no_storage() -> None:
+    assert read_restores("nonsense://there", {}, {}) == {}
+
+
+def _file(place: CheckpointPlace) -> Path:
+    (found,) = Path(place.own.path).glob("t-*.state")
+    return found
+
+
+def _cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-1])
+
+
+def _spoil_group(file: Path) -> None:
+    flip(file, 5, 3)
+
+
+@pytest.mark.parametrize(
+    ("harm", "error"),
+    [
+        (Path.unlink, CheckpointMissing),
+        (_cut, CheckpointCorrupt),
+    ],
+)
+def test_what_is_small_is_checked_before_a_task_begins(
+    stored: tuple[CheckpointPlace, TaskRestore],
+    harm: Callable[[Path], None],
+    error: type[Exception],
+) -> None:
+    place, restore = stored
+    file = _file(place)
+    harm(file)
+    with pytest.raises(error, match=str(file)):
+        restored(place, restore)
+
+
+def test_a_key_group_is_checked_when_its_operator_reads_it(
+    stored: tuple[CheckpointPlace, TaskRestore],
+) -> None:
+    place, restore = stored
+    _spoil_group(_file(place))
+    groups: Iterator[tuple[int, bytes]] = restored(place, restore).operators["count"].keyed()
+    with pytest.raises(CheckpointCorrupt, match="was changed: the checksum"):
+        dict(groups)
+
+
+def test_a_checkpoint_that_is_gone_is_named(tmp_path: Path) -> None:
+    gone = tmp_path / "chk-4"
+    with pytest.raises(CheckpointMissing, match=str(gone)):
+        read_restores(str(gone), {"3.0": TaskRestore("3.0", 4)}, {"3.0": whole})
+
+
+def test_files_of_a_database_are_named_again_only_by_the_job_that_shares_them(
+    tmp_path: Path,
+) -> None:
+    place = open_storage(str(tmp_path / "chk")).place(JOB, 4)
+    table = tmp_path / "1.sst"
+    table.write_bytes(LARGE)
+    with StateWriter(place, "t", 0) as writer:
+        files = {"1.sst": writer.share(str(table)), "CURRENT": writer.append(b"MANIFEST-1")}
+    complete(place, metadata_of(4))
+    database = OperatorRestore("count", databases=(DatabaseRestore(3, 128, files),))
+    restores, bundles = {"3.0": TaskRestore("3.0", 4, (database,))}, {"3.0": whole}
+    for shared_uri, expected in ((place.shared.uri, {"1.sst"}), ("", set()), ("/other", set())):
+        found = read_restores(place.own.uri, restores, bundles, shared_uri)
+        (one,) = found["3.0"].operators["count"].databases
+        assert (one.groups, set(one.shared)) == (range(3, 128), expected)
+    one.fetch(str(tmp_path / "fetched"))
+    assert (tmp_path / "fetched" / "1.sst").read_bytes() == LARGE
+    assert (tmp_path / "fetched" / "CURRENT").read_bytes() == b"MANIFEST-1"
+
+
+def test_a_file_of_a_database_stands_in_its_folder_and_nowhere_else(tmp_path: Path) -> None:
+    place = open_storage(str(tmp_path / "chk")).place(JOB, 4)
+    with StateWriter(place, "t") as writer:
+        piece = writer.append(b"evil")
+    for number, name in enumerate(("../out", "/out", "..", "")):
+        stored = StoredFiles(place, range(8), {name: piece}, False)
+        with pytest.raises(CheckpointCorrupt, match="leads elsewhere"):
+            stored.fetch(str(tmp_path / str(number)))
+    assert not (tmp_path / "out").exists()

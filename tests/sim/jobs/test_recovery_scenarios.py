@@ -1,0 +1,91 @@
+"""What a seed of a job that recovers draws and reaches; a run can be repeated."""
+
+from collections import Counter
+
+import pytest
+
+from headgate.base.checkpoint_settings import Consistency
+from headgate.core.chain.two_phase import TwoPhaseSinkOperator
+from headgate.core.ingress.gate import Gate
+from headgate.core.task.task import Task
+from headgate.core.task.writing import ChannelData
+from headgate.sim.jobs.recovery_scenario import draw_recovery
+from headgate.sim.jobs.recovery_world import RecoveryWorld, simulate_recovery
+from headgate.sim.jobs.writing import SimWriting
+
+SEEDS = (8, 64, 66, 92)
+Patch = pytest.MonkeyPatch
+
+
+@pytest.mark.parametrize("seed", [3, 26])
+def test_a_seed_replays_exactly(seed: int) -> None:
+    def traced() -> tuple[list[str], object]:
+        lines: list[str] = []
+        return lines, simulate_recovery(seed, lines.append)
+
+    assert traced() == traced()
+
+
+def test_seeds_reach_every_corner() -> None:
+    scenarios = [draw_recovery(seed) for seed in range(300)]
+    kinds = {fault.kind for one in scenarios for fault in one.first.faults}
+    assert kinds == {"cut", "stall", "freeze", "kill", "refuse", "black-hole"}
+    deeds = {deed.kind for one in scenarios for deed in one.deeds}
+    assert deeds == {"savepoint", "suspend", "drain", "cancel", "driver"}
+    modes = {
+        (one.settings.mode is Consistency.EXACTLY_ONCE, one.settings.overtake_after_ms)
+        for one in scenarios
+    }
+    assert modes == {(True, None), (True, 0), (True, 1), (True, 5), (True, 30), (False, None)}
+    assert {one.settings.max_concurrent for one in scenarios} == {1, 2, 3}
+    assert any(one.first.run.habits.fails for one in scenarios)
+    assert any(one.write_fails for one in scenarios)
+    assert 60 < sum(one.rescales for one in scenarios) < 300
+    assert 20 < sum(one.calm for one in scenarios) < 80
+
+
+def test_seeds_reach_what_is_rare_in_a_real_run(monkeypatch: Patch) -> None:
+    """Records in flight on both sides, restores of all kinds, blocked channels, commits again."""
+    seen: Counter[str] = Counter()
+
+    def watch(owner: type, name: str, note: "object") -> None:
+        real = getattr(owner, name)
+
+        def watched(itself: object, *given: object) -> object:
+            note(itself, *given)  # type: ignore[operator]
+            return real(itself, *given)
+
+        monkeypatch.setattr(owner, name, watched)
+
+    def completed(writing: SimWriting, in_flight: list[ChannelData], align_ms: float) -> None:
+        seen.update("input" if one.is_input else "output" for one in in_flight)
+        seen["aligned"] += align_ms > 0
+
+    def started(task: Task) -> None:
+        restored = task._restored
+        seen["finished"] += restored.finished
+        seen["strays"] += len(restored.strays)
+        seen["state"] += any(one.source for one in restored.operators.values())
+
+    def opened(operator: TwoPhaseSinkOperator, context: object) -> None:
+        restored = getattr(context, "restored", None)
+        seen["commits again"] += restored is not None and bool(restored.sinks)
+
+    watch(SimWriting, "complete", completed)
+    watch(SimWriting, "abort", lambda writing: seen.update(["aborted"]))
+    watch(Task, "_start", started)
+    watch(TwoPhaseSinkOperator, "open", opened)
+    watch(Gate, "block", lambda gate, channel: seen.update(["blocked"]))
+    for seed in SEEDS:
+        world = RecoveryWorld(draw_recovery(seed))
+        world.run()
+        seen["rescaled"] += world.job.rescaled
+        seen["new runs"] += world.runs - 1
+        seen["in place"] += world.job.attempts - world.runs
+    wanted = ("input", "output", "aligned", "finished", "state", "commits again", "aborted")
+    missing = [
+        one
+        for one in (*wanted, "strays", "blocked", "rescaled", "new runs", "in place")
+        if not seen[one]
+    ]
+    assert not missing, seen
