@@ -5,7 +5,8 @@ WORKERS ?= 2
 SEEDS ?= 300
 SEED ?=
 JOBS ?=
-BENCHES := exchange isolation records keyed-count windows latency startup state
+RECOVERY ?=
+BENCHES := exchange isolation records keyed-count windows latency startup state checkpoint recovery
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -18,7 +19,7 @@ OLDEST_INSTALL := $(OLDEST)/bin/python -m pip install --quiet --disable-pip-vers
 	--constraint $(OLDEST)/constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test oldest run check format sim bench all clean
+.PHONY: help setup test oldest run check format sim faults bench all clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,10 +61,16 @@ format: $(READY) ## put the code in shape
 	$(BIN)/ruff check --fix --exit-zero --quiet .
 	$(BIN)/ruff format .
 
-sim: $(READY) ## simulate SEEDS=n runs, or replay one: SEED=41; JOBS=1 for whole jobs only
-	$(BIN)/python -m headgate.sim $(if $(JOBS),--jobs) $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
+sim: $(READY) ## simulate SEEDS=n runs, or replay one: SEED=41; JOBS=1 or RECOVERY=1 for such only
+	$(BIN)/python -m headgate.sim $(if $(JOBS),--jobs) $(if $(RECOVERY),--recovery) \
+		$(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
 
-bench: $(READY) ## run every benchmark (about four minutes)
+faults: SEEDS = 1
+faults: $(READY) ## every fault on Spark in every mode, SEEDS=n times (1), or one seed: SEED=41
+	$(if $(SEED),HEADGATE_FAULT_SEED=$(SEED)) $(BIN)/pytest -q tests/faults \
+		--fault-seeds $(if $(SEED),1,$(SEEDS))
+
+bench: $(READY) ## run every benchmark (about six minutes)
 	set -e; for name in $(BENCHES); do $(BIN)/python -m headgate bench $$name; done
 
 all: check test oldest ## everything that CI runs
