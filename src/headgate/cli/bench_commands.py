@@ -2,12 +2,14 @@
 
 import click
 
+from headgate.cli.bench.checkpoint import run_checkpoint_bench
 from headgate.cli.bench.exchange import run_exchange_bench
 from headgate.cli.bench.isolation import run_isolation_bench
 from headgate.cli.bench.isolation_picture import show_isolation
 from headgate.cli.bench.keyed_count import run_keyed_count_bench
 from headgate.cli.bench.latency import TIMEOUTS_MS, run_latency_bench
 from headgate.cli.bench.records import run_records_bench
+from headgate.cli.bench.recovery import run_recovery_bench
 from headgate.cli.bench.startup import run_startup_bench
 from headgate.cli.bench.state import run_state_bench
 from headgate.cli.bench.windows import run_windows_bench
@@ -178,4 +180,60 @@ STATE_MEANINGS = {
     "rocksdb_many_keys_records_per_s": "the same with more keys than it keeps as objects",
     "rocksdb_rss_mib": "the most memory of the worker with RocksDB, everything counted",
     "plain_loop_records_per_s": "a plain loop over the same records with a dictionary",
+}
+
+
+@bench.command()
+@_JSON
+@_ROUNDS
+@click.option(
+    "--in-flight",
+    default=256,
+    show_default=True,
+    type=click.IntRange(1, 448),
+    help="About so many MiB are on their way in the fullest job.",
+)
+@click.option(
+    "--sleep-ms",
+    default=5.0,
+    show_default=True,
+    type=click.FloatRange(0.1, 1000),
+    help="For each record, in the sink of the other two jobs under back pressure.",
+)
+@click.option("--records", default=10_000_000, show_default=True, type=click.IntRange(1))
+def checkpoint(as_json: bool, rounds: int, in_flight: int, sleep_ms: float, records: int) -> None:
+    """Checkpoints under full back pressure, aligned and unaligned, and what they cost."""
+    result = run_checkpoint_bench(in_flight, sleep_ms, records, rounds)
+    show("Checkpoints", result, CHECKPOINT_MEANINGS, as_json)
+
+
+CHECKPOINT_MEANINGS = {
+    "aligned_ms": "from trigger to stored, barriers behind all that is in flight",
+    "unaligned_ms": "the same load, barriers overtake",
+    "unaligned_share": "the second against the first; the aim is 0.02 or less",
+    "unaligned_full_ms": "with much more in flight; the aim is 1,000 for 256 MiB",
+    "in_flight_mib": "so much that was",
+    "plain_write_ms": "as many bytes, written to two files and synced by two plain threads",
+    "throughput_share": "records a second with checkpoints every second; aim 0.95 or more",
+    "cpu_share": "CPU of the workers for a record, with checkpoints against without",
+    "checkpoints": "so many were complete in all rounds of that",
+    "debloating": "whether buffers shrink before a slow consumer",
+    "durations_from": "who measures",
+}
+
+
+@bench.command()
+@_JSON
+@_ROUNDS
+def recovery(as_json: bool, rounds: int) -> None:
+    """From a killed worker, and from a function that raises, to the first new record."""
+    result = run_recovery_bench(rounds)
+    show("Recovery", result, RECOVERY_MEANINGS, as_json)
+
+
+RECOVERY_MEANINGS = {
+    "killed_worker_s": "SIGKILL of a worker process to the first new record; the aim is 5",
+    "failed_function_s": "a function raises, to the first new record; the aim is 0.5",
+    "killed_worker_steps_s": "when the job was seen in which state, from the kill",
+    "failed_function_steps_s": "the same from the raise",
 }

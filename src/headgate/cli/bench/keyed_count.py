@@ -9,10 +9,11 @@ yardstick is a plain loop over the same words with the same functions: one core,
 import random
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from statistics import median
+from types import MappingProxyType
 from typing import Any, Final
 
 from headgate.api.configuration import Configuration
@@ -25,14 +26,14 @@ VOCABULARY: Final = 10_000
 PICKED: Final = 1 << 17
 SEED: Final = 11
 
-_began_ns: list[int] = []
-"""When the source of this process gave its first record."""
+_began: list[tuple[int, float]] = []
+"""When the source of this process gave its first record, and the CPU seconds of before."""
 
 
 def run_keyed_count_bench(records: int, parallelism: int, rounds: int) -> dict[str, Any]:
     """Figures are medians over the rounds; the first job of the session only warms it up."""
-    _round(min(records, 200_000), parallelism)
-    rates = [_round(records, parallelism) for _ in range(rounds)]
+    keyed_count_round(min(records, 200_000), parallelism)
+    rates = [keyed_count_round(records, parallelism).records_per_s for _ in range(rounds)]
     plain = median(_plain_loop(min(records, 1_000_000)) for _ in range(rounds))
     return {
         "records_per_s": round(median(rates)),
@@ -46,13 +47,31 @@ def run_keyed_count_bench(records: int, parallelism: int, rounds: int) -> dict[s
     }
 
 
-def _round(records: int, parallelism: int) -> float:
-    env = StreamExecutionEnvironment.get_execution_environment(Configuration())
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """How a job went whose counts are right."""
+
+    records_per_s: float
+    cpu_ns_per_record: float
+    """Of all threads of the workers, from the first record to the last."""
+    checkpoints: int
+    """So many were complete."""
+
+
+def keyed_count_round(
+    records: int, parallelism: int, settings: Mapping[str, str] = MappingProxyType({})
+) -> Counted:
+    """One job with these settings."""
+    configuration = Configuration()
+    for key, value in settings.items():
+        configuration.set_string(key, value)
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
     env.set_parallelism(parallelism)
     sink = ReportingSink(CountMeter)
     words = env.from_source(WordSource(records), None, "words")
     words.map(as_pair).key_by(word_of).reduce(add_counts).sink_to(sink)
-    env.execute("bench keyed-count")
+    client = env.execute_async("bench keyed-count")
+    client.get_job_execution_result().result()
     assert sink.reports is not None
     began_ns = min(report["began_ns"] for report in sink.reports if report["began_ns"])
     ended_ns = max(report["ended_ns"] for report in sink.reports)
@@ -61,7 +80,9 @@ def _round(records: int, parallelism: int) -> float:
         found.update(report["counts"])
     assert found == expected_counts(records, parallelism), "words were lost or counted twice"
     elapsed_s = float(ended_ns - began_ns) / 1e9
-    return records / elapsed_s
+    cpu_s = sum(report["cpu_s"] for report in sink.reports)
+    completed = int(str(client.get_metrics().get("job.checkpoints.completed", 0)))
+    return Counted(records / elapsed_s, cpu_s * 1e9 / records, completed)
 
 
 # The user's functions, the same in the job and in the plain loop.
@@ -105,27 +126,31 @@ class WordSource(Source):
         share, rest = divmod(self.records, parallelism)
         return [(task, share + (task < rest)) for task in range(parallelism)]
 
-    def open(self, split: Any, position: object, context: OperatorContext) -> "WordReader":
-        return WordReader(*split)
+    def open(self, split: Any, position: Any, context: OperatorContext) -> "WordReader":
+        return WordReader(*split) if position is None else WordReader(*position)
 
 
 class WordReader(SplitReader):
     """Slices of the same list of words, over and over."""
 
-    def __init__(self, task: int, records: int) -> None:
+    def __init__(self, task: int, records: int, at: int | None = None) -> None:
         self._words = picked_words()
-        self._at = first_word(task)
+        self._task = task
+        self._at = first_word(task) if at is None else at
         self._left = records
 
     def poll(self, limit: int) -> list[str] | None:
-        if not _began_ns:
-            _began_ns.append(time.monotonic_ns())
+        if not _began:
+            _began.append((time.monotonic_ns(), time.process_time()))
         if not self._left:
             return None
         words = self._words[self._at : self._at + min(limit, self._left)]
         self._at = (self._at + len(words)) % PICKED
         self._left -= len(words)
         return words
+
+    def position(self) -> tuple[int, int, int]:
+        return self._task, self._left, self._at
 
 
 class CountMeter:
@@ -137,8 +162,14 @@ class CountMeter:
         """Given a list of (word, count)."""
 
     def report(self) -> dict[str, Any]:
-        began_ns = _began_ns.pop() if _began_ns else 0
-        return {"began_ns": began_ns, "ended_ns": time.monotonic_ns(), "counts": self._counts}
+        cpu_s = time.process_time()
+        began_ns, cpu_before_s = _began.pop() if _began else (0, cpu_s)
+        return {
+            "began_ns": began_ns,
+            "ended_ns": time.monotonic_ns(),
+            "cpu_s": cpu_s - cpu_before_s,
+            "counts": self._counts,
+        }
 
 
 def picked_words() -> list[str]:

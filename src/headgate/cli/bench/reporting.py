@@ -35,7 +35,7 @@ class ReportingWriter(SinkWriter):
     def write(self, records: list[Any]) -> None:
         self._meter.take(records)
 
-    def flush(self) -> None:
+    def finish(self) -> None:
         self._line.write([self._meter.report()])
         self._line.flush()
 
