@@ -57,6 +57,10 @@ interval: Ada paid jam after 14 minutes
 interval: Bert paid tea after 4 minutes
 window: Ada paid bread by card
 """,
+    "goes_on": """\
+a worker was killed; restarts: 1
+3000 balances: nothing lost, nothing twice
+""",
     "async_lookup": "".join(
         f"{number:2} {'nobody knows' if number == 13 else f'capital {number}'}\n"
         for number in range(1, 21)

@@ -24,6 +24,8 @@ PAGES = (
     "docs/guide.md",
     "docs/event-time.md",
     "docs/state-and-timers.md",
+    "docs/checkpoints.md",
+    "docs/sinks.md",
     "docs/windows.md",
     "docs/two-streams.md",
     "docs/async-io.md",
