@@ -46,8 +46,10 @@ def no_leaks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     monkeypatch.setenv("TMPDIR", str(folder))
+    # What is there already need not be looked at again: after thousands of tests that is slow.
+    monkeypatch.setattr(gc, "unfreeze", lambda: None)
     close_spark_ports()
-    gc.collect()
+    gc.freeze()
     before = descriptors()
     assert not own_threads(), "a thread of an earlier test lives"
     yield
