@@ -2,35 +2,29 @@
 
 import gc
 from pathlib import Path
-from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from headgate.base.checkpoints import METADATA_VERSION, CheckpointKind, Metadata
+from headgate.base.checkpoints import CheckpointKind
 from headgate.base.messages import (
     CheckpointAborted,
     CheckpointAcked,
-    CheckpointCompleted,
     CheckpointDeclined,
     CheckpointOrder,
     TaskChanged,
 )
 from headgate.base.state_settings import StateBackendKind, StateSettings
 from headgate.base.states import TaskState
-from headgate.host.checkpoint_place import CheckpointPlace, new_savepoint
-from headgate.host.checkpoint_storage import complete, open_storage
+from headgate.host.checkpoint_place import new_savepoint
 from headgate.host.orders import revive
 from headgate.host.writing_threads import WRITERS
-from headgate.plan.checkpointed import checkpointed_job
-from headgate.plan.execution_graph import build_execution_graph
-from headgate.plan.job_graph import JobGraph
 from headgate.plan.restoring import restore
 from tests.host.checkpoint_kit import flip, names
 from tests.host.conftest import descriptors, own_threads
 from tests.host.counting import (
     COUNT,
     EXPECTED,
-    HALF,
     count_job,
     counts_of,
     flood,
@@ -39,7 +33,8 @@ from tests.host.counting import (
 )
 from tests.host.jobs import written
 from tests.host.rig import eventually
-from tests.host.scripted import Scripted, scripted
+from tests.host.scripted import scripted
+from tests.host.scripted_checkpoints import acks_of, begin, go_on, place_of, take
 
 
 @pytest.fixture(autouse=True)
@@ -61,79 +56,12 @@ def order(tmp_path: Path) -> CheckpointOrder:
     return CheckpointOrder(str(tmp_path / "chk"), "job")
 
 
-def changed(order: CheckpointOrder, **changes: Any) -> CheckpointOrder:
-    fields = {name: getattr(order, name) for name in order.__struct_fields__}
-    return CheckpointOrder(**{**fields, **changes})
-
-
-def place_of(order: CheckpointOrder, checkpoint: int) -> CheckpointPlace:
-    return open_storage(order.folder).place(order.job, checkpoint)
-
-
-def acks_of(driver: Scripted, run: str, checkpoint: int) -> list[CheckpointAcked]:
-    acks = driver.heard(CheckpointAcked)
-    return [one for one in acks if (one.run, one.checkpoint) == (run, checkpoint)]
-
-
-def take(
-    driver: Scripted,
-    run: str,
-    graph: JobGraph,
-    checkpoint: int,
-    place: CheckpointPlace,
-    kind: CheckpointKind = CheckpointKind.CHECKPOINT,
-) -> Metadata:
-    """Let all tasks take it, and complete it, as a driver would."""
-    execution = build_execution_graph(graph, run, 0)
-    directory = place.own.uri if kind is CheckpointKind.SAVEPOINT else ""
-    driver.trigger(run, graph, checkpoint, kind=kind, directory=directory)
-    eventually(
-        lambda: len(acks_of(driver, run, checkpoint)) == len(execution.tasks),
-        f"all answers, not {driver.heard(CheckpointDeclined)}",
-    )
-    states = {ack.state.task: ack.state for ack in acks_of(driver, run, checkpoint)}
-    known = checkpointed_job(graph, execution)
-    unaligned = any(ack.figures.unaligned for ack in acks_of(driver, run, checkpoint))
-    made = tuple(states[task.id] for task in execution.tasks)
-    metadata = Metadata(
-        METADATA_VERSION, checkpoint, kind, "job", "counts", 1, 2, made, unaligned, known.edges
-    )
-    complete(place, metadata)
-    if kind is CheckpointKind.CHECKPOINT:
-        driver.send(CheckpointCompleted(run, checkpoint))
-    return metadata
-
-
-def begin(driver: Scripted, graph: JobGraph, order: CheckpointOrder, folder: Path) -> list[str]:
-    """The first run, until it has read half of its input."""
-    tasks = driver.deploy("a", graph, checkpoints=order)
-    driver.await_all("a", tasks, TaskState.RUNNING)
-    if not slow.is_set():
-        eventually(lambda: counts_of(folder) == HALF, "half of the input")
-    return tasks
-
-
-def go_on(
-    driver: Scripted, run: str, graph: JobGraph, order: CheckpointOrder, metadata: Metadata, at: str
-) -> None:
-    """Restored, and to the end."""
-    slow.clear()
-    flood.set()
-    tasks = driver.deploy(
-        run,
-        graph,
-        checkpoints=changed(order, restored_from=at),
-        restores=restore(metadata, graph),
-    )
-    driver.await_all(run, tasks, TaskState.FINISHED)
-
-
 @pytest.mark.parametrize("backend", list(StateBackendKind))
 @pytest.mark.parametrize("exactly_once", [True, False])
 def test_a_job_goes_on_from_its_checkpoint_in_the_same_processes(
     folder: Path, order: CheckpointOrder, backend: StateBackendKind, exactly_once: bool
 ) -> None:
-    order = changed(order, exactly_once=exactly_once, inline_bytes=10)
+    order = replace(order, exactly_once=exactly_once, inline_bytes=10)
     graph = count_job(folder)
     with scripted(state=StateSettings(backend=backend)) as driver:
         tasks = begin(driver, graph, order, folder)
@@ -149,7 +77,7 @@ def test_a_job_goes_on_from_its_checkpoint_in_the_same_processes(
 def test_run_after_run_from_checkpoint_to_checkpoint_leaves_nothing_open(
     folder: Path, order: CheckpointOrder, tmp_path: Path
 ) -> None:
-    order = changed(order, inline_bytes=0)
+    order = replace(order, inline_bytes=0)
     graph = count_job(folder)
     with scripted(state=StateSettings(backend=StateBackendKind.ROCKSDB)) as driver:
         tasks = begin(driver, graph, order, folder)
@@ -165,7 +93,7 @@ def test_run_after_run_from_checkpoint_to_checkpoint_leaves_nothing_open(
             driver.deploy(
                 run,
                 graph,
-                checkpoints=changed(order, restored_from=place.own.uri),
+                checkpoints=replace(order, restored_from=place.own.uri),
                 restores=restore(metadata, graph),
             )
             driver.await_all(run, tasks, TaskState.RUNNING)
@@ -180,7 +108,7 @@ def test_run_after_run_from_checkpoint_to_checkpoint_leaves_nothing_open(
 def test_what_was_on_its_way_in_full_buffers_comes_back(
     folder: Path, order: CheckpointOrder
 ) -> None:
-    order = changed(order, overtake_after_ms=0)
+    order = replace(order, overtake_after_ms=0)
     graph = count_job(folder)
     slow.set()
     with scripted() as driver:
@@ -203,7 +131,7 @@ def test_what_was_on_its_way_in_full_buffers_comes_back(
 def test_a_job_goes_on_with_another_parallelism(
     folder: Path, order: CheckpointOrder, parallelism: int, overtake_after_ms: int | None
 ) -> None:
-    order = changed(order, overtake_after_ms=overtake_after_ms)
+    order = replace(order, overtake_after_ms=overtake_after_ms)
     graph = count_job(folder)
     if overtake_after_ms == 0:
         slow.set()
@@ -240,7 +168,7 @@ def test_a_savepoint_needs_no_folder_of_the_job_and_restores_elsewhere(
 def test_a_damaged_file_fails_the_run_by_name_and_another_one_follows(
     folder: Path, order: CheckpointOrder
 ) -> None:
-    order = changed(order, inline_bytes=0)
+    order = replace(order, inline_bytes=0)
     graph = count_job(folder)
     with scripted() as driver:
         tasks = begin(driver, graph, order, folder)
@@ -253,7 +181,7 @@ def test_a_damaged_file_fails_the_run_by_name_and_another_one_follows(
         tasks = driver.deploy(
             "b",
             graph,
-            checkpoints=changed(order, restored_from=place.own.uri),
+            checkpoints=replace(order, restored_from=place.own.uri),
             restores=restore(metadata, graph),
         )
         eventually(lambda: driver.failures("b"), "it fails")
@@ -266,7 +194,7 @@ def test_a_damaged_file_fails_the_run_by_name_and_another_one_follows(
         tasks = driver.deploy(
             "c",
             graph,
-            checkpoints=changed(order, restored_from=place.own.uri),
+            checkpoints=replace(order, restored_from=place.own.uri),
             restores=restore(metadata, graph),
         )
         eventually(lambda: driver.failures("c"), "it fails, too")
@@ -282,7 +210,7 @@ def test_a_damaged_file_fails_the_run_by_name_and_another_one_follows(
 def test_a_storage_that_refuses_declines_and_the_job_and_the_next_one_go_on(
     folder: Path, order: CheckpointOrder
 ) -> None:
-    order = changed(order, inline_bytes=0)
+    order = replace(order, inline_bytes=0)
     graph = count_job(folder)
     with scripted() as driver:
         tasks = begin(driver, graph, order, folder)
@@ -302,7 +230,7 @@ def test_a_storage_that_refuses_declines_and_the_job_and_the_next_one_go_on(
 def test_a_checkpoint_that_is_given_up_or_cut_off_leaves_no_file(
     folder: Path, order: CheckpointOrder
 ) -> None:
-    order = changed(order, inline_bytes=0)
+    order = replace(order, inline_bytes=0)
     graph = count_job(folder)
     slow.set()  # aligned barriers wait behind what the slow function has not read
     with scripted() as driver:

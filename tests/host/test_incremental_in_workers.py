@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from headgate.base.checkpoints import CheckpointKind, Metadata, Piece
 from headgate.base.messages import CheckpointOrder
@@ -16,14 +17,7 @@ from headgate.plan.restoring import restore
 from tests.host.counting import COUNT, EXPECTED, count_job, counts_of, flood, may_write, slow
 from tests.host.jobs import written
 from tests.host.scripted import Scripted, scripted
-from tests.host.test_checkpoints_in_workers import (
-    acks_of,
-    begin,
-    changed,
-    go_on,
-    place_of,
-    take,
-)
+from tests.host.scripted_checkpoints import acks_of, begin, go_on, place_of, take
 
 ROCKSDB = StateSettings(backend=StateBackendKind.ROCKSDB)
 
@@ -94,7 +88,7 @@ def test_a_job_goes_on_from_files_of_several_checkpoints(
         tasks = driver.deploy(
             "b",
             graph,
-            checkpoints=changed(order, restored_from=place_of(order, number).own.uri),
+            checkpoints=replace(order, restored_from=place_of(order, number).own.uri),
             restores=restore(second, graph),
         )
         driver.await_all("b", tasks, TaskState.RUNNING)

@@ -14,6 +14,7 @@ from headgate.base.errors import (
 from headgate.base.states import TaskState
 from headgate.sim.clock import Clock
 from headgate.sim.jobs.deployment import Deployed
+from headgate.sim.jobs.graphs import Items
 from headgate.sim.laws import Laws
 from headgate.sim.ledger import CheckFailed
 from headgate.sim.tasks import PlannedFailure
@@ -65,3 +66,9 @@ class Ends:
             raise CheckFailed(f"nothing explains the end of {one.seat.name}: {cause!r}") from error
         if isinstance(cause, TransportError):
             self._laws.check_transport_error(one.seat.worker, cause.peer.split(":")[0], cause)
+
+
+def some_of(items: Items) -> str:
+    """A few of what is missing or too much, for an error."""
+    shown = ", ".join(f"{item} x{count}" for item, count in list(items.items())[:3])
+    return f"{shown} and so on, {items.total()} in all"

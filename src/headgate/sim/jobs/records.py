@@ -13,7 +13,6 @@ from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS
 Item: TypeAlias = tuple[int, int, str, tuple[int, ...]]
 """What makes a record what it is: key, value, line and number."""
 
-Rec: TypeAlias = "list[object]"
 KEY: Final = 0
 VALUE: Final = 1
 LINE: Final = 2

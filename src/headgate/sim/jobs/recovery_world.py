@@ -17,8 +17,7 @@ from headgate.sim.clock import Clock
 from headgate.sim.faults import Faults
 from headgate.sim.jobs.deployment import Deployed
 from headgate.sim.jobs.driver import SimDriver
-from headgate.sim.jobs.ends import Ends
-from headgate.sim.jobs.graphs import Items
+from headgate.sim.jobs.ends import Ends, some_of
 from headgate.sim.jobs.records import Book
 from headgate.sim.jobs.recovery_scenario import Deed, RecoveryScenario, draw_recovery
 from headgate.sim.jobs.scenario import JobScenario
@@ -284,9 +283,9 @@ class RecoveryWorld:
             got = self.job.vault.of_sink(sink)
             missing, beyond = expected - got, got - expected
             if missing:
-                raise CheckFailed(f"sink {sink} has not committed {_some(missing)}")
+                raise CheckFailed(f"sink {sink} has not committed {some_of(missing)}")
             if beyond and is_exact:
-                raise CheckFailed(f"sink {sink} has committed too much: {_some(beyond)}")
+                raise CheckFailed(f"sink {sink} has committed too much: {some_of(beyond)}")
         if self.plan.calm and self.job.attempts != 1:
             raise CheckFailed(f"{self.job.attempts} attempts of a calm job")
 
@@ -297,11 +296,6 @@ def _check_open(one: Deployed) -> None:
         for gate in one.gates:
             if any(gate._blocked):
                 raise CheckFailed(f"{one.seat.name} has finished with a blocked channel")
-
-
-def _some(items: Items) -> str:
-    shown = ", ".join(f"{item} x{count}" for item, count in list(items.items())[:3])
-    return f"{shown} and so on, {items.total()} in all"
 
 
 def simulate_recovery(seed: int, on_trace: Callable[[str], None] | None = None) -> Outcome:

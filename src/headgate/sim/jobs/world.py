@@ -14,8 +14,7 @@ from headgate.sim.clock import Clock
 from headgate.sim.faults import Faults
 from headgate.sim.jobs.coordinator import JobCoordinator
 from headgate.sim.jobs.deployment import Deployed
-from headgate.sim.jobs.ends import Ends
-from headgate.sim.jobs.graphs import Items
+from headgate.sim.jobs.ends import Ends, some_of
 from headgate.sim.jobs.scenario import JobScenario, draw_job
 from headgate.sim.laws import Laws
 from headgate.sim.ledger import CheckFailed
@@ -174,10 +173,10 @@ class JobWorld:
             got = self.book.arrived.get(sink, Counter())
             beyond = got - expected
             if beyond:
-                raise CheckFailed(f"sink {sink} got what was not sent: {_some(beyond)}")
+                raise CheckFailed(f"sink {sink} got what was not sent: {some_of(beyond)}")
             missing = expected - got
             if missing and self.scenario.calm:
-                raise CheckFailed(f"sink {sink} did not get {_some(missing)}")
+                raise CheckFailed(f"sink {sink} did not get {some_of(missing)}")
         lost = [self.coordinator.tasks[name] for name in self.coordinator.lost]
         vertices = self.scenario.job_graph.vertices
         self.book.check_closed(
@@ -193,11 +192,6 @@ class JobWorld:
             for one in self.coordinator.tasks.values():
                 if one.state is not TaskState.FINISHED:
                     raise CheckFailed(f"{one.seat.name} {one.state.value} in a calm run")
-
-
-def _some(items: Items) -> str:
-    shown = ", ".join(f"{item} x{count}" for item, count in list(items.items())[:3])
-    return f"{shown} and so on, {items.total()} in all"
 
 
 def simulate_job(seed: int, on_trace: Callable[[str], None] | None = None) -> Outcome:
