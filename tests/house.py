@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-FILE_LINES = 400
+FILE_LINES = 600
 FUNCTION_LINES = 50
 DOCSTRING_LINES = 12
 
