@@ -3,9 +3,11 @@
 from collections.abc import Callable
 
 import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from headgate.base.elements import PickleSerializer
-from headgate.base.errors import PartitionError, PartitionFinished, TaskCancelled
+from headgate.base.errors import PartitionError, PartitionFinished, PartitionTaken, TaskCancelled
 from headgate.base.events import END_OF_PARTITION, CheckpointBarrier, decode_event, encode_event
 from headgate.core.buffers.buffer import BufferBuilder
 from headgate.core.buffers.global_pool import GlobalPool
@@ -15,6 +17,7 @@ from headgate.core.egress.pipelined import PipelinedSubpartition
 from headgate.core.egress.router import Forward
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.exchange.view import View
+from tests.arena import assert_all_home, plain_pool
 from tests.core.egress.kit import ORDERS, MemoryStore, make_partition
 
 MakePool = Callable[..., GlobalPool]
@@ -328,6 +331,147 @@ def test_a_pipelined_partition_goes_with_its_last_reader(make_pool: MakePool) ->
     assert partition.pool.destroyed and not shelf.pools
 
 
+def test_readers_that_leave_early_do_not_stop_the_producer(make_pool: MakePool) -> None:
+    shelf = make_pool(4)
+    partition = make_partition(shelf, 2)
+    write(partition, 0, b"never read").finish()
+    for index in range(2):
+        partition.create_view(index, ignore).release()
+    assert not partition.released
+    for _ in range(20):  # more than the pool holds: what is dropped comes home at once
+        write(partition, 0, b"dropped").finish()
+    partition.broadcast_event(CheckpointBarrier(1, 0))
+    assert (partition.queued, partition.pool.lent) == (0, 0)
+    partition.finish()
+    assert partition.released and not shelf.pools
+
+
+def test_a_producer_that_waits_goes_on_when_its_last_reader_leaves(make_pool: MakePool) -> None:
+    def wait(condition: Callable[[], bool]) -> None:
+        assert not condition()
+        view.release()
+        assert condition()
+
+    partition = make_partition(make_pool(2), 1, maximum=2, wait=wait)
+    view = partition.create_view(0, ignore)
+    for _ in range(3):
+        write(partition, 0, b"x").finish()
+    assert not partition.released
+    partition.finish()
+    assert partition.released
+
+
+def test_a_partition_that_readers_have_left_is_still_released_by_a_failure(
+    make_pool: MakePool,
+) -> None:
+    shelf = make_pool(4)
+    partition = make_partition(shelf, 1)
+    partition.create_view(0, ignore).release()
+    partition.fail(RuntimeError("boom"))
+    assert partition.released and not shelf.pools
+    with pytest.raises(TaskCancelled):
+        partition.request_builder()
+
+
+def test_a_listener_that_raises_when_a_reader_goes_keeps_nothing_back(make_pool: MakePool) -> None:
+    shelf = make_pool(4)
+    partition = make_partition(shelf, 1)
+
+    def refuse(index: int) -> None:
+        raise RuntimeError("not now")
+
+    partition.on_reader_gone = refuse
+    partition.finish()
+    with pytest.raises(RuntimeError, match="not now"):
+        partition.create_view(0, ignore).release()
+    assert partition.released and not shelf.pools
+
+
+def test_who_comes_after_the_reader_has_left_is_refused(make_pool: MakePool) -> None:
+    partition = make_partition(make_pool(4), 1)
+    partition.create_view(0, ignore).release()
+    with pytest.raises(PartitionTaken, match="already read or released"):
+        partition.create_view(0, ignore)
+
+
+class LeavingTwin(RuleBasedStateMachine):
+    """Readers leave when they like. The producer never notices, the others miss nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shelf = plain_pool(8, 64)
+        self.partition = make_partition(self.shelf, 3, maximum=8)
+        self.views: dict[int, View] = {}
+        self.gone: set[int] = set()
+        self.waiting: list[list[bytes]] = [[], [], []]
+        self.number = 0
+
+    @precondition(lambda self: not self.partition.finished and self.partition.available())
+    @rule(index=st.integers(0, 2))
+    def producer_writes(self, index: int) -> None:
+        self.number += 1
+        data = str(self.number).encode()
+        write(self.partition, index, data).finish()
+        if index not in self.gone:
+            self.waiting[index].append(data)
+
+    @precondition(lambda self: not self.partition.finished)
+    @rule()
+    def producer_broadcasts_an_event(self) -> None:
+        self.number += 1
+        event = CheckpointBarrier(self.number, 0)
+        self.partition.broadcast_event(event)
+        for index in {0, 1, 2} - self.gone:
+            self.waiting[index].append(encode_event(event))
+
+    @precondition(lambda self: not self.partition.finished)
+    @rule(sure=st.integers(0, 9))
+    def producer_finishes(self, sure: int) -> None:
+        if not sure:
+            self.partition.finish()
+            for index in {0, 1, 2} - self.gone:
+                self.waiting[index].append(encode_event(END_OF_PARTITION))
+
+    @rule(index=st.integers(0, 2))
+    def reader_comes(self, index: int) -> None:
+        if index not in self.views and index not in self.gone:
+            self.views[index] = self.partition.create_view(index, ignore)
+
+    @rule(index=st.integers(0, 2))
+    def reader_reads(self, index: int) -> None:
+        if index in self.views and self.waiting[index]:
+            assert poll(self.views[index]) == self.waiting[index].pop(0)
+
+    @rule(index=st.integers(0, 2))
+    def reader_leaves(self, index: int) -> None:
+        view = self.views.pop(index, None)
+        if view is not None:
+            view.release()
+            self.gone.add(index)
+            self.waiting[index].clear()
+
+    @invariant()
+    def it_is_released_when_nobody_writes_and_nobody_reads(self) -> None:
+        assert self.partition.released == (self.partition.finished and len(self.gone) == 3)
+
+    @invariant()
+    def only_what_somebody_will_read_is_lent(self) -> None:
+        data = sum(not is_event(one) for waiting in self.waiting for one in waiting)
+        assert self.partition.pool.lent == data
+        self.shelf.check()
+
+    def teardown(self) -> None:
+        self.partition.release()
+        assert_all_home(self.shelf)
+
+
+def is_event(data: bytes) -> bool:
+    return not data.isdigit()
+
+
+TestLeavingTwin = LeavingTwin.TestCase
+
+
 def test_a_blocking_partition_stays_until_it_is_released(make_pool: MakePool) -> None:
     store = MemoryStore()
     partition = make_partition(make_pool(4), 1, PartitionKind.BLOCKING, stores=[store])
@@ -417,7 +561,6 @@ def test_barriers_that_leave_and_readers_that_go_are_told_by_their_index(
     views[1].release()
     views[0].release()
     assert told == [(1, barrier), 1, 0]
-    assert partition.released
 
 
 def test_a_barrier_overtakes_in_one_subpartition(make_pool: MakePool) -> None:

@@ -71,6 +71,7 @@ def test_a_consumed_partition_leaves(make_pool: MakePool) -> None:
     registry, partition = PartitionRegistry(), make_partition(make_pool(6), 2)
     registry.register(partition)
     views = [registry.create_view(ORDERS, index, ignore) for index in range(2)]
+    partition.finish()
     views[0].release()
     assert ORDERS in registry
     views[1].release()

@@ -1,9 +1,10 @@
 """A partition: the output of one task, with a subpartition for each consumer.
 
 The writer asks it for buffers and adds them to subpartitions; consumers get views through the
-registry. Law: a pipelined partition is released when all its subpartitions are consumed; a blocking
-one stays until somebody releases it. What was restored counts as in flight: while some of it waits,
-no step begins that would write more.
+registry. Law: a pipelined partition is released when it is finished and all its subpartitions are
+consumed; a blocking one stays until somebody releases it. Readers that leave early do not stop the
+producer: what it writes for them is dropped. What was restored counts as in flight: while some of
+it waits, no step begins that would write more.
 """
 
 from collections.abc import Callable, Iterable
@@ -204,6 +205,7 @@ class Partition:
             subpartition.finish()
         self.finished = True
         self._tell_consumable()
+        self._release_if_consumed()
 
     def fail(self, cause: Exception) -> None:
         """The task failed: readers are told why."""
@@ -249,8 +251,9 @@ class Partition:
                 store = make_store(index)
                 made.append(BlockingSubpartition(self.id, index, store))
         except BaseException:
-            for subpartition in made:
-                subpartition.release()
+            with ExitStack() as all_of_them:
+                for subpartition in made:
+                    all_of_them.callback(subpartition.release)
             raise
         return made
 
@@ -266,16 +269,23 @@ class Partition:
             self.pool.notify()
 
     def _subpartition_consumed(self, index: int) -> None:
-        self.on_reader_gone(index)
         self._unconsumed -= 1
-        if self._unconsumed == 0:
+        try:
+            self.on_reader_gone(index)
+        finally:
+            self._release_if_consumed()
+
+    def _release_if_consumed(self) -> None:
+        """Nobody will write or read any more. While somebody writes it keeps its pool."""
+        if self.finished and self._unconsumed == 0 and self.kind.is_pipelined:
             self.release()
 
     def _release_memory(self, count: int) -> None:
         # Asked for on behalf of others, who must not pay for a full disk: the subpartition
         # remembers it and tells its own writer.
-        with suppress(OSError, PartitionError):
-            self.flush_all()
+        for subpartition in self.subpartitions:
+            with suppress(OSError, PartitionError):
+                subpartition.flush()
 
     def _tell_consumable(self) -> None:
         if not self._consumable:
