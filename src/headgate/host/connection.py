@@ -277,7 +277,7 @@ def connect(
         with contextlib.suppress(BlockingIOError):
             sock.connect(target)
         return open_connection(loop, sock, tls, link, False)
-    except OSError as error:
+    except Exception as error:  # a port out of range is no OSError; the link has buffers to return
         sock.close()
         link.fail(ConnectFailed(link.peer, f"cannot connect: {_describe(error)}"))
         return None

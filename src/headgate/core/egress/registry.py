@@ -1,6 +1,7 @@
 """The registry: every partition of a task manager by its id, from set-up to release."""
 
 from collections.abc import Callable
+from contextlib import ExitStack
 
 from headgate.base.errors import PartitionNotFound, PartitionTaken, TaskCancelled
 from headgate.base.ids import PartitionId
@@ -44,8 +45,9 @@ class PartitionRegistry:
     def close(self) -> None:
         """Release all and refuse new ones."""
         self._closed = True
-        for partition in list(self._partitions.values()):
-            partition.release()
+        with ExitStack() as all_of_them:  # whatever one of them raises, the others are released
+            for partition in reversed(self._partitions.values()):
+                all_of_them.callback(partition.release)
 
     def __len__(self) -> int:
         return len(self._partitions)

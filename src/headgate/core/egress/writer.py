@@ -251,11 +251,11 @@ class RecordWriter:
         self._measured(len(self._serializer.dumps(records[:1])))  # one of them tells of the rest
         start = 0
         while start < len(records):
-            lease = self.partition.request_builder().lease
             part, end = records, start + self._limit_of(lane)
             if start or end < len(records):
                 part = records[start:end]
             bundle = Bundle(part, times and times[start:end])
+            lease = self.partition.request_builder().lease
             buffer = Buffer(b"", lease, bundle=bundle, weight=len(part) * self._record_bytes)
             self.partition.add(BufferConsumer.of(buffer), lane)
             self.buffers_out += 1
@@ -337,10 +337,12 @@ class RecordWriter:
         copied = Copied.PART_AND_FULL
         while copied is Copied.PART_AND_FULL:
             builder = self.partition.request_builder()
-            builder.trim(self.sizes[channel])
-            self.partition.add(builder.consumer(), channel)
-            copied = self._spanning.copy_to(builder)
-            self._finished(builder)
+            try:
+                builder.trim(self.sizes[channel])
+                self.partition.add(builder.consumer(), channel)
+                copied = self._spanning.copy_to(builder)
+            finally:
+                self._finished(builder)
         self._spanning.prune()
 
     def _flush_lanes(self, lanes: Iterable[int]) -> None:

@@ -153,7 +153,12 @@ class Link:
         if not self.is_alive:
             return
         self.error = error
-        self._end_session(error)
+        try:
+            self._end_session(error)
+        finally:
+            self._fall_silent(error, last_words)
+
+    def _fall_silent(self, error: HeadgateError, last_words: str) -> None:
         self.decoder.close()
         between_frames = self.outbox.is_between_frames
         self.outbox.close()
@@ -170,14 +175,16 @@ class Link:
         """End in peace: what is in the outbox still goes."""
         if not self.is_alive:
             return
-        self._end_session(PeerLost(self.peer, "this side closed the connection"))
-        self.decoder.close()
-        if self.outbox.pending_bytes and self.state is not LinkState.CONNECTING:
-            self.state = LinkState.CLOSING
-        else:
-            self._hang_up()
-        self._released()
-        self._wake()
+        try:
+            self._end_session(PeerLost(self.peer, "this side closed the connection"))
+        finally:
+            self.decoder.close()
+            if self.outbox.pending_bytes and self.state is not LinkState.CONNECTING:
+                self.state = LinkState.CLOSING
+            else:
+                self._hang_up()
+            self._released()
+            self._wake()
 
     @property
     def is_alive(self) -> bool:

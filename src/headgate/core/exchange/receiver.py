@@ -6,10 +6,12 @@ all. New credit of a channel is announced once, in one message, however many buf
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Protocol
 
 from headgate.base.errors import (
     CreditOverdrawn,
+    ElementBroken,
     EventUnclaimed,
     HeadgateError,
     PartitionNotFound,
@@ -47,7 +49,8 @@ class ReceivingChannel(Protocol):
     def room_for(self, size: int) -> Lease | None:
         """A buffer that was promised to the sender, or None if none was."""
 
-    def buffer_arrived(self, sequence: int, backlog: int, buffer: Buffer) -> None: ...
+    def buffer_arrived(self, sequence: int, backlog: int, buffer: Buffer) -> None:
+        """A buffer is here and belongs to the channel, whatever this raises."""
 
     def backlog_told(self, backlog: int) -> None: ...
 
@@ -167,9 +170,10 @@ class ReceiverSession:
             return
         try:
             channel.buffer_arrived(sequence, backlog, buffer)
-        except PeerBrokeProtocol as error:
-            buffer.release()
+        except HeadgateError as error:
             self._end(channel, error)
+        except Exception as error:  # of who records it: the channel must not go on without it
+            self._end(channel, ElementBroken(f"a buffer could not be taken: {error!r}"))
 
     def message_received(self, message: Message) -> None:
         """Any other message of the producer's side."""
@@ -191,8 +195,9 @@ class ReceiverSession:
         """The connection is gone: every channel that used it learns why."""
         channels, self.channels = self.channels, {}
         self._credited.clear()
-        for channel in channels.values():
-            channel.failed(error)
+        with ExitStack() as all_of_them:  # whatever one of them raises, the others are told
+            for channel in reversed(channels.values()):
+                all_of_them.callback(channel.failed, error)
 
     def _error_reported(self, report: ErrorReport) -> None:
         if report.receiver is None:

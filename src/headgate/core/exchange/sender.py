@@ -7,6 +7,7 @@ each at most once, and give one buffer in turn, so one without credit never hold
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
 
@@ -142,9 +143,10 @@ class SenderSession:
         self._closed = True
         self._available.clear()
         readers, self.readers = self.readers, {}
-        for reader in readers.values():
-            if reader.view is not None:
-                reader.view.release()
+        with ExitStack() as all_of_them:  # whatever one of them raises, the others are released
+            for reader in reversed(readers.values()):
+                if reader.view is not None:
+                    all_of_them.callback(reader.view.release)
 
     def check(self) -> None:
         """Assert the law."""
@@ -262,7 +264,11 @@ class SenderSession:
                 reader.credit -= 1
             flags = 0
             if self._codec is not None:
-                buffer, flags = self._packed(self._codec, buffer)
+                try:
+                    buffer, flags = self._packed(self._codec, buffer)
+                except Exception as error:  # of the codec: it concerns this reader
+                    self._end(reader, error)
+                    return
         reader.told_backlog = backlog = polled.backlog
         sequence = reader.sequence
         reader.sequence = sequence + 1

@@ -169,7 +169,11 @@ class LocalChannel:
         self.bytes_in += buffer.size
         self.buffers_in += 1
         if self._gate.on_arrived is not None:  # it arrives when it leaves the producer
-            self._gate.on_arrived(self.index, buffer)
+            try:
+                self._gate.on_arrived(self.index, buffer)
+            except BaseException:
+                buffer.release()
+                raise
         return Next(buffer, polled.more)
 
     def block(self) -> None:

@@ -8,6 +8,7 @@ gate is finished and gives nothing more. Events come out decoded, compressed buf
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -269,10 +270,11 @@ class Gate:
             return
         self.closed = True
         self._queue.clear()
-        for channel in self._channels:
-            channel.release()
-        self.pool.destroy()
-        self.notify()
+        with ExitStack() as all_of_it:  # whatever one of them raises, the others are released
+            all_of_it.callback(self.notify)
+            all_of_it.callback(self.pool.destroy)
+            for channel in reversed(self._channels):
+                all_of_it.callback(channel.release)
 
     def expand(self, data: ByteLike) -> ByteLike:
         """The payload of a compressed buffer as it was."""
@@ -331,13 +333,15 @@ class Gate:
             assert not self._blocked[index] or self._channels[index].failure() is not None
 
     def _event_arrived(self, index: int, buffer: Buffer) -> Arrival:
-        event = decode_event(buffer.view)
-        buffer.release()
+        try:
+            event = decode_event(buffer.view)
+        finally:
+            buffer.release()
         if event == END_OF_PARTITION:
             self._ended[index] = True
-            self._channels[index].release()
             self._left -= 1
             self.finished = self._left == 0
+            self._channels[index].release()
         return Arrival(index, None, event, bool(self._queue) and not self.finished)
 
     def _expand(self, buffer: Buffer) -> Buffer:

@@ -144,7 +144,8 @@ class RemoteChannel:
             self.unannounced -= 1
             self._floating.popleft().release()
         if not self.initial_credit:
-            self._received = deque(_copied(buffer) for buffer in self._received)
+            for at, buffer in enumerate(self._received):
+                self._received[at] = _copied(buffer)
 
     def unblock(self) -> None:
         """Announce what there is, and borrow again what the backlog needs."""
@@ -203,9 +204,11 @@ class RemoteChannel:
             self._global.unclaim(self, segments)
         link, self._link = self._link, None
         if link is not None:
-            link.session.cancel(self)
-            link.resume()  # in TCP mode it may have stopped reading for a buffer of this channel
-            self._directory.detach(link)
+            try:
+                link.session.cancel(self)
+                link.resume()  # in TCP mode it may have stopped to read for a buffer of this one
+            finally:
+                self._directory.detach(link)
 
     def statistics(self) -> ChannelStatistics:
         return ChannelStatistics(self.bytes_in, self.buffers_in, len(self._received))
@@ -233,8 +236,12 @@ class RemoteChannel:
         return lease
 
     def buffer_arrived(self, sequence: int, backlog: int, buffer: Buffer) -> None:
-        """A buffer is here; out of order it is refused with an error."""
+        """A buffer is here and belongs to the channel, whatever this raises.
+
+        Out of order it is refused with an error.
+        """
         if sequence != self._expected:
+            buffer.release()
             assert self._link is not None
             raise SequenceGap(self._link.peer, self.id, self._expected, sequence)
         self._expected = sequence + 1
@@ -253,10 +260,14 @@ class RemoteChannel:
 
     def _put(self, buffer: Buffer) -> None:
         received, gate = self._received, self._gate
-        if gate.on_arrived is not None:
-            gate.on_arrived(self.index, buffer)
-        if self._blocked and self._uses_credit and not self.initial_credit:
-            buffer = _copied(buffer)
+        try:
+            if gate.on_arrived is not None:
+                gate.on_arrived(self.index, buffer)
+            if self._blocked and self._uses_credit and not self.initial_credit:
+                buffer = _copied(buffer)
+        except BaseException:
+            buffer.release()
+            raise
         received.append(buffer)
         is_next = len(received) == 1
         if is_next:

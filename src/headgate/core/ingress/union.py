@@ -8,6 +8,7 @@ all of its gates are.
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 
 from headgate.base.elements import ByteLike
 from headgate.base.errors import TaskCancelled
@@ -124,9 +125,10 @@ class UnionGate:
         if self.closed:
             return
         self.closed = True
-        for gate in self._gates:
-            gate.close()
-        self.notify()
+        with ExitStack() as all_of_them:  # whatever one of them raises, the others are closed
+            all_of_them.callback(self.notify)
+            for gate in reversed(self._gates):
+                all_of_them.callback(gate.close)
 
     @property
     def gates(self) -> Sequence[InputGate]:

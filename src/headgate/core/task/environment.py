@@ -5,6 +5,7 @@ request comes last, when the task starts). If a set-up fails, what it had taken 
 """
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -138,9 +139,10 @@ class Environment:
             for index, one in enumerate(inputs):
                 channels.append(self._create_channel(gate, index, one))
         except BaseException:
-            for channel in channels:
-                channel.release()
-            pool.destroy()
+            with ExitStack() as all_of_it:
+                all_of_it.callback(pool.destroy)
+                for channel in channels:
+                    all_of_it.callback(channel.release)
             raise
         gate.set_channels(channels)
         self._gates = [known for known in self._gates if not known.closed] + [gate]
@@ -191,11 +193,12 @@ class Environment:
     def close(self) -> None:
         """Close all gates, release all partitions, refuse new ones. Idempotent."""
         self._closed = True
-        for gate in self._gates:
-            gate.close()
-        self._gates.clear()
-        self.partitions.close()
-        self.pool.close()
+        gates, self._gates = self._gates, []
+        with ExitStack() as all_of_it:  # whatever one of them raises, the others are closed
+            all_of_it.callback(self.pool.close)
+            all_of_it.callback(self.partitions.close)
+            for gate in reversed(gates):
+                all_of_it.callback(gate.close)
 
     def _unregister_with(self, created: Partition) -> None:
         """However a partition ends (consumed, released, shut down), its subscribers go too."""

@@ -8,6 +8,7 @@ can be had as bytes, which together with what follows in the channel are the ele
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -148,9 +149,10 @@ class NetworkInput:
         """Give back buffers, channels and pool. Idempotent."""
         self._rest = self._current = None
         self._restored = RestoredInput()
-        for deserializer in self._deserializers:
-            deserializer.close()
-        self.gate.close()
+        with ExitStack() as all_of_it:  # whatever one of them raises, the others are closed
+            all_of_it.callback(self.gate.close)
+            for deserializer in reversed(self._deserializers):
+                all_of_it.callback(deserializer.close)
 
     def _restored_taken(self) -> bool:
         """Go on with what was restored; says whether there was anything."""

@@ -7,6 +7,7 @@ that was stopped by a savepoint only that its inputs have ended, and its operato
 """
 
 from collections.abc import Callable, Collection
+from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol
@@ -124,8 +125,9 @@ class InputProcessor:
         self._held, self._stopped = False, True
 
     def close(self) -> None:
-        for source in self.inputs:
-            source.close()
+        with ExitStack() as all_of_them:  # whatever one of them raises, the others are closed
+            for source in reversed(self.inputs):
+                all_of_them.callback(source.close)
 
     def _run_taken(self, number: int, taken: Taken) -> Flow:
         match taken:

@@ -185,10 +185,13 @@ class Task:
         except BaseException as trouble:  # also a user's exit(): the rest is closed in any case
             self._loan.regain()
             failure = failure or trouble
-        with ExitStack() as last:
-            for writer in self._writers:
-                last.callback(self._end_writer, writer, failure)
-            last.callback(self._processor.close)
+        try:
+            with ExitStack() as last:
+                for writer in self._writers:
+                    last.callback(self._end_writer, writer, failure)
+                last.callback(self._processor.close)
+        except BaseException as trouble:  # of a disk, mostly: the driver learns of it as well
+            failure = failure or trouble
         self._times.turn_to(Doing.IDLE, self._clock.now_ms())
         state = self._end(failure)
         self._tell(state, self.lifecycle.failure)
@@ -346,10 +349,12 @@ class Task:
         return course
 
     def _end_writer(self, writer: RecordWriter, failure: BaseException | None) -> None:
-        writer.close()
-        if failure is not None:
-            cause = failure if isinstance(failure, Exception) else None
-            writer.partition.release(cause)
+        try:
+            writer.close()
+        finally:
+            if failure is not None:
+                cause = failure if isinstance(failure, Exception) else None
+                writer.partition.release(cause)
 
     def _end(self, failure: BaseException | None) -> TaskState:
         state = self.lifecycle.state
