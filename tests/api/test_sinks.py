@@ -180,7 +180,6 @@ def test_a_users_sink_may_commit_in_two_phases(env: Environment, outside: OneTas
     (node,) = [n for n in env.get_stream_graph().nodes.values() if n.name == "Shout"]
     operator = node.make()
     assert type(operator) is TwoPhaseSinkOperator
-    assert not operator.only_reads
     assert sink.kind == Types.STRING()
     env.execute()
     assert said == ["A", "B"]

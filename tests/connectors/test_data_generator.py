@@ -34,6 +34,24 @@ def test_records_are_made_from_their_index() -> None:
     assert read_to_end(open_only(DataGeneratorSource(square, 5))) == [0, 1, 4, 9, 16]
 
 
+def test_a_list_that_the_function_keeps_is_sent_as_it_was() -> None:
+    kept: list[int] = []
+
+    def growing(index: int) -> list[int]:
+        kept.append(index)
+        return kept
+
+    assert read_to_end(open_only(DataGeneratorSource(growing, 3))) == [[0], [0, 1], [0, 1, 2]]
+
+
+def test_a_stop_iteration_of_the_users_does_not_lose_records() -> None:
+    def stopping(index: int) -> int:
+        raise StopIteration
+
+    with pytest.raises((StopIteration, RuntimeError)):
+        read_to_end(open_only(DataGeneratorSource(stopping, 3)))
+
+
 def test_tasks_take_turns_so_that_all_move_on_together() -> None:
     source = DataGeneratorSource(str, 7)
     splits = source.splits(3)

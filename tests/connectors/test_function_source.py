@@ -103,6 +103,19 @@ def test_the_function_has_one_thread_of_its_own(open_reader: Open) -> None:
     assert threading.get_ident() not in function.threads
 
 
+def test_a_list_that_the_function_changes_was_sent_as_it_was(open_reader: Open) -> None:
+    def body(ctx: SourceContext, function: Running) -> None:
+        growing: list[int] = []
+        for number in range(4):
+            growing.append(number)
+            if number % 2:
+                ctx.collect_with_timestamp(growing, number)
+            else:
+                ctx.collect(growing)
+
+    assert read_to_end(open_reader(Running(body))) == [[0], [0, 1], [0, 1, 2], [0, 1, 2, 3]]
+
+
 def test_timestamps_travel_with_their_records(open_reader: Open) -> None:
     def body(ctx: SourceContext, function: Running) -> None:
         ctx.collect_with_timestamp("a", 5)

@@ -186,9 +186,6 @@ class TwoPhaseCommittingSink(Sink):
         stream.sink_to(Staged())
     """
 
-    keeps_records = True
-    """False: ``write`` is done with the records when it returns, so they need not be copied."""
-
     @abstractmethod
     def create_writer(self, context: OperatorContext) -> CommittingSinkWriter:
         """Called in each task of the sink, after what an earlier run had prepared is committed."""

@@ -15,6 +15,7 @@ from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.guest import Guest
+from headgate.core.chain.owning import Emission
 
 BURST_S: Final = 0.1
 """What a reader that was held up may make good at once, as a stretch of time."""
@@ -90,11 +91,13 @@ class IndexSplit:
 class DataGeneratorReader(SplitReader):
     """Makes the records of one split. The position is the next index."""
 
+    gives_away = True
+
     def __init__(
         self, guest: Guest, first: int, step: int, count: int | None, pace: "Pace | None"
     ) -> None:
         self._guest = guest
-        self._call = guest.call
+        self._emission = Emission(guest.call)
         self._next = first
         self._step = step
         self._count = count
@@ -110,7 +113,7 @@ class DataGeneratorReader(SplitReader):
         if self._pace is not None:
             limit = self._pace.take(limit)
         end = first + limit * step
-        records = list(map(self._call, range(first, end, step)))
+        records = self._emission.results(range(first, end, step))
         self._next = end
         return records
 

@@ -35,8 +35,6 @@ class PartSink(TwoPhaseCommittingSink):
     names: PartNames
     plan: PartPlan = field(default_factory=PartPlan)
 
-    keeps_records = False
-
     def create_writer(self, context: OperatorContext) -> PartsWriter:
         return PartsWriter(self.names, self.make_format(context), self.plan, context)
 

@@ -20,6 +20,7 @@ from headgate.base.errors import UserFunctionFailed
 from headgate.connectors.handover import CheckpointLock, Handover, Row, Taken, Unwind
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.guest import Guest
+from headgate.core.chain.owning import own
 from headgate.core.chain.snapshots import Moment
 from headgate.core.chain.watermarks import checked_watermark
 
@@ -70,6 +71,8 @@ class FunctionPosition:
 
 class FunctionReader(SplitReader):
     """The task's side. The thread starts with the first poll."""
+
+    gives_away = True  # each was made own when it was collected
 
     def __init__(
         self,
@@ -192,7 +195,7 @@ class SourceContext:
 
     def collect(self, element: Record) -> None:
         """Send one record; waits while those behind are slower."""
-        self._put(element, None)
+        self._put(own(element), None)
 
     def collect_with_timestamp(self, element: Record, timestamp: int) -> None:
         """Send one record with its event time in milliseconds."""
@@ -201,7 +204,7 @@ class SourceContext:
                 f"collect_with_timestamp() was given the timestamp {timestamp!r}; "
                 f"give whole milliseconds since 1970 as an int"
             )
-        self._put(element, timestamp)
+        self._put(own(element), timestamp)
 
     def emit_watermark(self, mark: Watermark) -> None:
         """No record with this timestamp or an earlier one follows."""

@@ -38,8 +38,6 @@ class ParquetSink(PartSink):
     schema: pa.Schema | None
     compression: str
 
-    keeps_records = True
-
     def __init__(
         self,
         folder: AnyPath,

@@ -34,8 +34,6 @@ class Lot:
 class CollectSink(DriverSink, TwoPhaseCommittingSink):
     """Ends in the ``Results`` of the driver."""
 
-    keeps_records = False
-
     def __init__(self) -> None:
         self.results: Results | None = Results()
         super().__init__(Receiver(self.results))

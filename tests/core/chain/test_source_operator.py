@@ -169,6 +169,22 @@ def test_what_a_source_keeps_cannot_be_changed_by_its_reader() -> None:
     assert kept == [[0]] * 3
 
 
+def test_a_reader_that_yields_a_growing_list_sends_it_as_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def growing(self: Reader, limit: int) -> Any:
+        kept: list[int] = []
+        for number in range(3):
+            kept.append(number)
+            yield kept
+
+    monkeypatch.setattr(Reader, "poll", growing)
+    operator = SourceOperator(Script(), (([0],),))
+    output = open_operator(operator)
+    operator.poll()
+    assert output.records == [[0], [0, 1], [0, 1, 2]]
+
+
 def test_what_a_reader_gives_away_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Reader, "gives_away", True, raising=False)
     made = [[0], [1]]

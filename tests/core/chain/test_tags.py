@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.chain.owning import PROOFS
 from headgate.core.chain.tags import OutputTag, Sorter
 from tests.core.chain.kit import KeptOutput
 
@@ -150,10 +149,9 @@ def test_a_generator_that_never_ends_is_sent_on_in_pieces() -> None:
     assert {len(bundle.records) for bundle in output.bundles} == {4096}
 
 
-@pytest.mark.parametrize("proofs", [0, 2 * PROOFS])
+@pytest.mark.parametrize("before", [0, 64])
 @pytest.mark.parametrize("tagged", [False, True])
-def test_what_can_be_changed_is_copied_whatever_came_before(proofs: int, tagged: bool) -> None:
-    """From the bundle on that follows the first value that can be changed, at the latest."""
+def test_what_can_be_changed_is_copied_whatever_came_before(before: int, tagged: bool) -> None:
     kept: list[int] = []
 
     def growing(count: int) -> Iterator[Any]:
@@ -163,22 +161,27 @@ def test_what_can_be_changed_is_copied_whatever_came_before(proofs: int, tagged:
 
     output = KeptOutput()
     sorter = Sorter(output)
-    sorter.sweep([range(proofs)], None, "it")
+    sorter.sweep([range(before)], None, "it")
     sorter.sweep([growing(1)], None, "it")
     kept.append(99)
     sorter.sweep([growing(2)], None, "it")
     kept.clear()
-    found = output.side_records("side") if tagged else output.records[proofs:]
+    found = output.side_records("side") if tagged else output.records[before:]
     assert found == [[0], [0, 99, 0], [0, 99, 0, 1]]
 
 
-def test_tags_do_not_make_immutable_values_costly() -> None:
-    """A function that uses side outputs is taken at its word too, if its values are immutable."""
-    sorter = Sorter(KeptOutput())
-    sorter.sweep([[1, (OutputTag("side"), 2)]] * PROOFS, None, "it")
-    assert sorter._unproven == 0
-    sorter.sweep([[(OutputTag("side"), [])]], None, "it")
-    assert sorter._unproven == float("inf")
+def test_a_tag_without_a_value_is_refused_whatever_came_with_it() -> None:
+    with pytest.raises(TypeError, match="was sent without a value"):
+        Sorter(KeptOutput()).sweep([[1, OutputTag("side")]], None, "it")
+
+
+def test_after_a_tag_values_without_one_still_go_to_the_main_output() -> None:
+    output = KeptOutput()
+    sorter = Sorter(output)
+    sorter.sweep([[1, (OutputTag("side"), 2)]], None, "it")
+    sorter.sweep([[3, (4, 5)]], None, "it")
+    assert output.records == [1, 3, (4, 5)]
+    assert output.side_records("side") == [2]
 
 
 def test_with_object_reuse_values_are_handed_on_as_they_are() -> None:

@@ -205,17 +205,10 @@ class Chain:
         counting = CountingOutput(choose_output(outputs, spec.selectors, self._spec.object_reuse))
         operator = spec.make()
         operator.reuses_objects = self._spec.object_reuse
-        operator.sends_to_reader = self._only_reads(spec)
         operator.set_up(typed(counting, spec.types))
         self._counts[index] = counting
         self._operators[index] = operator
         return operator
-
-    def _only_reads(self, spec: OperatorSpec) -> bool:
-        return all(
-            isinstance(to, ToOperator) and self._operators[to.operator].only_reads
-            for to in spec.outputs
-        )
 
     def _output_to(self, spec: OperatorSpec, to: ToOperator | ToNetwork) -> Output:
         alone = len(spec.outputs) == 1

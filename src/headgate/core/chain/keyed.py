@@ -5,17 +5,16 @@ was sent never changes afterwards, also if the user's function changes its first
 """
 
 import copy
-import math
 from collections.abc import Callable, Iterable
 from typing import Final, Literal
 
 from headgate.base.elements import Bundle, Key, Record
-from headgate.base.values import are_immutable
+from headgate.base.values import ATOMS
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.guest import Guest
 from headgate.core.chain.keyed_room import KeyedRoom
 from headgate.core.chain.operators import PIECE
-from headgate.core.chain.owning import PROOFS, less_unproven, own, own_all
+from headgate.core.chain.owning import own, own_all
 from headgate.core.chain.stateful import StatefulOperator
 from headgate.core.state.backend import StateSpec
 from headgate.core.state.cursor import PLAIN, Cursor, seen
@@ -26,8 +25,6 @@ from headgate.core.state.tables import Table
 
 Aggregation = Literal["sum", "min", "max", "min_by", "max_by"]
 _ABSENT: Final = object()
-SAMPLE: Final = 7
-"""Of results that only a reader gets every seventh is looked at; all would cost a tenth."""
 _RESULTS: Final = StateSpec("reduced so far", "value")
 
 
@@ -44,7 +41,6 @@ class ReduceOperator(StatefulOperator):
         self._batch = batch
         self._finals = Table()
         self._room: KeyedRoom | None = None
-        self._unproven: float = PROOFS
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
@@ -55,8 +51,7 @@ class ReduceOperator(StatefulOperator):
 
     def process(self, bundle: Bundle, number: int) -> None:
         results = self._fold(bundle.records) if self._batch else self._running(bundle.records)
-        looked_at = self._unproven or not self.sends_to_reader
-        if looked_at and type(None) in map(type, results):
+        if type(None) in map(type, results):
             raise TypeError("a reduce function returned None; return the combined record")
         if not self._batch:
             self.output.collect(Bundle(results, bundle.timestamps))
@@ -101,19 +96,7 @@ class ReduceOperator(StatefulOperator):
 
     def _running(self, records: list[Record]) -> list[Record]:
         """The result after each record; nobody else can change it."""
-        if self.reuses_objects:
-            return self._fold(records)
-        if self._unproven:
-            return self._fold_carefully(records)
-        results = self._fold(records)
-        if self.sends_to_reader:
-            if not are_immutable(results[::SAMPLE]):
-                self._unproven = math.inf
-            return results
-        owned = own_all(results)
-        if owned is not results:
-            self._unproven = math.inf
-        return owned
+        return self._fold(records) if self.reuses_objects else self._fold_by_value(records)
 
     def _fold(self, records: list[Record]) -> list[Record]:
         values, call, key_of = self._values, self._call, self._key_of
@@ -135,20 +118,32 @@ class ReduceOperator(StatefulOperator):
             send(record)
         return results
 
-    def _fold_carefully(self, records: list[Record]) -> list[Record]:
+    def _fold_by_value(self, records: list[Record]) -> list[Record]:
         """The same, each result made own before the function can change it."""
-        values, call, key_of = self._values, self._call, self._key_of
+        values, call, key_of, atoms = self._values, self._call, self._key_of, ATOMS
         results: list[Record] = []
-        calls = 0
+        send, get = results.append, values.get
         for record in records:
-            key = freeze(key_of(record))
-            old = values.get(key, _ABSENT)
+            key = key_of(record)
+            try:
+                old = get(key, _ABSENT)
+            except TypeError:
+                key = freeze(key)
+                old = get(key, _ABSENT)
+            if old is _ABSENT and (type(key) not in PLAIN or key != key):
+                key = freeze(key)  # one that is frozen is not found as it is
+                old = get(key, _ABSENT)
             if old is not _ABSENT:
-                calls += 1
                 record = call(old, record)
             values[key] = record
-            results.append(own(record))
-        self._unproven = less_unproven(self._unproven, results, calls)
+            if (
+                len(record) == 2 and type(record[0]) in atoms and type(record[1]) in atoms
+                if (kind := type(record)) is tuple
+                else kind in atoms
+            ):
+                send(record)
+            else:
+                send(own(record))
         return results
 
 

@@ -22,10 +22,6 @@ class Operator:
     context: OperatorContext
     reuses_objects = False
     """The user has promised that functions keep nothing of what they return."""
-    only_reads = False
-    """It never changes a record that it receives, so that its sender may keep it."""
-    sends_to_reader = False
-    """Whoever receives its records only reads them."""
 
     def set_up(self, output: Output) -> None:
         """The output is known; called once, from the tail of the chain to its head."""

@@ -9,10 +9,11 @@ from itertools import islice
 from typing import Final
 
 from headgate.base.elements import Bundle, Record
+from headgate.base.values import are_immutable
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.fanout import select
 from headgate.core.chain.guest import Guest
-from headgate.core.chain.owning import Emission, own, own_all
+from headgate.core.chain.owning import Emission, own
 from headgate.core.chain.stateful import StatefulOperator
 from headgate.core.state.opening import StateOpener
 
@@ -69,14 +70,26 @@ class FilterOperator(FunctionOperator):
 
     def process(self, bundle: Bundle, number: int) -> None:
         call, visited = self._call, self.visited(bundle.records)
-        if bundle.timestamps is None:
+        if not self._emission.keeps_nothing and not are_immutable(bundle.records):
+            selected = self._selected_by_value(bundle)
+        elif bundle.timestamps is None:
             selected = Bundle([record for record in visited if call(record)])
         else:
             selected = select(bundle, [call(record) for record in visited])
         if selected.records:
-            if not self._emission.is_free:
-                selected = Bundle(own_all(selected.records), selected.timestamps)
             self.output.collect(selected)
+
+    def _selected_by_value(self, bundle: Bundle) -> Bundle:
+        """The same; the function may keep a record and change it when it is called for a later."""
+        call, times = self._call, bundle.timestamps
+        records: list[Record] = []
+        chosen: list[int | None] | None = None if times is None else []
+        for index, record in enumerate(self.visited(bundle.records)):
+            if call(record):
+                records.append(own(record))
+                if times is not None and chosen is not None:
+                    chosen.append(times[index])
+        return Bundle(records, chosen)
 
 
 class FlatMapOperator(FunctionOperator):

@@ -83,8 +83,6 @@ class SinkOperator(Operator):
     A writer that has ``finish`` learns of the end of its input, after the last ``flush``.
     """
 
-    only_reads = True
-
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
         self._writer: SinkWriter | None = None

@@ -54,7 +54,6 @@ class SortedInput(Operator):
     def set_up(self, output: Output) -> None:
         super().set_up(output)
         self._inner.reuses_objects = self.reuses_objects
-        self._inner.sends_to_reader = self.sends_to_reader
         self._inner.set_up(_RecordsOnly(output))
 
     def open(self, context: OperatorContext) -> None:

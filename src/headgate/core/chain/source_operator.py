@@ -16,7 +16,7 @@ from headgate.base.elements import MAX_WATERMARK_MS, Bundle, StreamStatus, Water
 from headgate.core.chain.aligning import Aligned
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
-from headgate.core.chain.owning import own_all
+from headgate.core.chain.owning import own, own_all
 from headgate.core.chain.runtime import RuntimeContext
 from headgate.core.chain.snapshots import Moment, OperatorSnapshot
 from headgate.core.chain.source import Position, Source, SplitReader, rewinds
@@ -212,13 +212,19 @@ class SourceOperator(Operator):
         if isinstance(found, Watermark | StreamStatus):
             self._take_own(split, found)
             return True
-        bundle = found if isinstance(found, Bundle) else Bundle(list(found))  # type: ignore[call-overload]
+        copies = not self.reuses_objects and not getattr(split.reader, "gives_away", False)
+        if isinstance(found, Bundle):
+            bundle = found
+        elif copies and not isinstance(found, list):
+            bundle = Bundle([own(record) for record in found])  # type: ignore[attr-defined]
+        else:
+            bundle = Bundle(list(found))  # type: ignore[call-overload]
         if not bundle.records:
             self._stay_quiet(split)
             return False
         if not self._source.bounded:
             self._splits.rotate(-1)  # of splits that end, one after the other is open
-        if not self.reuses_objects and not getattr(split.reader, "gives_away", False):
+        if copies:
             bundle = Bundle(own_all(bundle.records), bundle.timestamps)
         split.quiet_since_ms, split.dozes, split.has_given = None, False, True
         split.marking.passed(self._stamper.stamped(bundle), split.share)

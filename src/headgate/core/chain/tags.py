@@ -1,16 +1,14 @@
 """Output tags: the name of a side output, and the sorting of what a process function yields."""
 
-import math
 from collections.abc import Iterable, Sequence
 from itertools import repeat
 from types import GeneratorType
 from typing import Final
 
 from headgate.base.elements import Bundle, Record
-from headgate.base.values import are_immutable, own, own_all
+from headgate.base.values import ATOMS, own
 from headgate.core.chain.operators import iterable
 from headgate.core.chain.output import Output
-from headgate.core.chain.owning import PROOFS
 
 
 class OutputTag:
@@ -38,20 +36,11 @@ class Sorter:
     """Collects what process functions yield and sends it on: plain values, or (tag, value).
 
     Law: every value goes where its tag says, in order, with the time it was taken with, and belongs
-    to its receiver. While a function's values are not yet known to be immutable, or once one was
-    not, each is made own before the function runs on; otherwise a whole list is looked at at once.
+    to its receiver: each is made own before the function runs on. Values that nobody can change,
+    and pairs of them, are recognised without a call.
     """
 
-    __slots__ = (
-        "_careful",
-        "_copies",
-        "_output",
-        "_records",
-        "_size",
-        "_timed",
-        "_times",
-        "_unproven",
-    )
+    __slots__ = ("_copies", "_has_tags", "_output", "_records", "_size", "_timed", "_times")
 
     def __init__(self, output: Output, copies: bool = True, piece: int = 4096) -> None:
         self._output = output
@@ -60,9 +49,8 @@ class Sorter:
         self._records: list[Record] = []
         self._times: list[int | None] = []
         self._timed = False
-        self._unproven: float = PROOFS if copies else 0
-        self._careful = False
-        """Whether what is collected now has been made own already."""
+        self._has_tags = not copies
+        """Whether a tag may be among what is collected."""
 
     def sweep(
         self, calls: Iterable[Record], timestamps: Sequence[int | None] | None, who: str
@@ -73,16 +61,22 @@ class Sorter:
         function returned runs before the next call.
         """
         self.flush()
-        self._careful = self._unproven > 0
         self._timed = timestamps is not None
         records, size, plain = self._records, self._size, _ITERABLE
+        copies, atoms = self._copies, ATOMS
         send, stamp = records.append, self._times.append
         for found, time_ms in zip(calls, timestamps or repeat(None)):  # noqa: B905 - as long
             if found is None:
                 continue
             if type(found) not in plain:
                 iterable(found, who)
-            for value in map(own_tagged, found) if self._careful else found:
+            for value in found:
+                if copies and not (
+                    len(value) == 2 and type(value[0]) in atoms and type(value[1]) in atoms
+                    if (kind := type(value)) is tuple
+                    else kind in atoms
+                ):
+                    value = self._own(value)
                 send(value)
                 stamp(time_ms)
                 if len(records) >= size:
@@ -94,12 +88,11 @@ class Sorter:
         if found is None:
             return
         if not self._records:
-            self._careful = self._unproven > 0
             self._timed = False
         if timestamp is not None:
             self._timed = True
         for value in found:
-            self._records.append(own_tagged(value) if self._careful else value)
+            self._records.append(self._own(value) if self._copies else value)
             self._times.append(timestamp)
             if len(self._records) >= self._size:
                 self._send_on()
@@ -113,24 +106,25 @@ class Sorter:
         records, times = self._records[:], self._times[:] if self._timed else None
         self._records.clear()
         self._times.clear()
-        if self._copies and are_immutable(records):  # so there is no tag among them
-            self._unproven = max(0, self._unproven - len(records))
+        if not self._has_tags:
             self._output.collect(Bundle(records, times))
             return
+        self._has_tags = not self._copies
         main, sides = sort(records, times)
         if main.records:
-            self._output.collect(self._own_bundle(main))
+            self._output.collect(main)
         for tag, side in sides.items():
-            self._output.collect_side(tag, self._own_bundle(side))
+            self._output.collect_side(tag, side)
 
-    def _own_bundle(self, bundle: Bundle) -> Bundle:
-        if not self._copies:
-            return bundle
-        if are_immutable(bundle.records):
-            self._unproven = max(0, self._unproven - len(bundle.records))
-            return bundle
-        self._unproven = math.inf
-        return bundle if self._careful else Bundle(own_all(bundle.records), bundle.timestamps)
+    def _own(self, value: Record) -> Record:
+        """The receiver's own value; a tag in front of it stays as it is."""
+        if type(value) is tuple and len(value) == 2 and isinstance(value[0], OutputTag):
+            self._has_tags = True
+            return value[0], own(value[1])
+        if type(value) is OutputTag:
+            self._has_tags = True
+            return value
+        return own(value)
 
 
 def sort(records: list[Record], times: list[int | None] | None) -> tuple[Bundle, dict[str, Bundle]]:
@@ -151,13 +145,6 @@ def sort(records: list[Record], times: list[int | None] | None) -> tuple[Bundle,
         if bundle.timestamps is not None:
             bundle.timestamps.append(time_ms)
     return main, sides
-
-
-def own_tagged(value: Record) -> Record:
-    """The receiver's own value; a tag in front of it stays as it is."""
-    if type(value) is tuple and len(value) == 2 and isinstance(value[0], OutputTag):
-        return value[0], own(value[1])
-    return own(value)
 
 
 _ITERABLE: Final = frozenset({GeneratorType, list, tuple})

@@ -59,8 +59,6 @@ class TwoPhaseSinkOperator(Operator):
 
     def __init__(self, sink: TwoPhaseSink) -> None:
         self._sink = sink
-        # Who keeps records for later must get them for good: their sender could change them.
-        self.only_reads = not getattr(sink, "keeps_records", True)
         self._writer: CommittingWriter | None = None
         self._committer: Committer | None = None
         self._prepared: dict[int, list[Record]] = {}  # by the first checkpoint that holds them

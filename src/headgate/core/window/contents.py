@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, Protocol, TypeAlias
 
 from headgate.base.elements import Record
+from headgate.base.values import own
 from headgate.core.chain.keyed_room import KeyedRoom
 from headgate.core.state.backend import StateSpec
 from headgate.core.state.cursor import Namespace
@@ -82,11 +83,12 @@ class AggregatedContents:
         self._room = room
         self._value = room.backend.value_state(FOLDED)
         self._function = function
+        self._create = fresh(function.create_accumulator)
 
     def add(self, record: Record, timestamp: int | None) -> None:
         accumulator = self._value.value()
         if accumulator is None:
-            accumulator = self._function.create_accumulator()
+            accumulator = self._create()
         accumulator = self._function.add(record, accumulator)
         if accumulator is None:
             refuse_none("add() of an aggregate function", "accumulator")
@@ -217,7 +219,7 @@ def folding_at_once(plan: WindowPlan) -> Callable[[list[Record]], Record]:
             def aggregated(records: list[Record]) -> Record:
                 if not records:
                     return None
-                accumulator = function.create_accumulator()
+                accumulator = own(function.create_accumulator())
                 for record in records:
                     accumulator = function.add(record, accumulator)
                     if accumulator is None:
@@ -227,6 +229,11 @@ def folding_at_once(plan: WindowPlan) -> Callable[[list[Record]], Record]:
             return aggregated
         case Listed():
             return lambda records: records
+
+
+def fresh(create: Callable[[], Record]) -> Callable[[], Record]:
+    """Makes accumulators, each of them its window's own: a function may give the same each time."""
+    return lambda: own(create())
 
 
 def reduce_call(function: object) -> Callable[[Record, Record], Record]:

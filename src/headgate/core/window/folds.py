@@ -11,7 +11,7 @@ from headgate.base.elements import Key, Record
 from headgate.base.values import are_immutable, own
 from headgate.core.chain.owning import Emission, own_all
 from headgate.core.state.folding import Aggregate
-from headgate.core.window.contents import reduce_call, refuse_none
+from headgate.core.window.contents import fresh, reduce_call, refuse_none
 from headgate.core.window.spec import Aggregated, Contents, Listed, Reduced
 
 Entries: TypeAlias = dict[Key, Record]
@@ -109,7 +109,8 @@ class AggregateFold:
 
     def __init__(self, function: Aggregate, copies: bool) -> None:
         self._function = function
-        self._create = function.create_accumulator
+        create = function.create_accumulator
+        self._create = fresh(create) if copies else create
         self._add = function.add
         self.answer: Callable[[Record], Record] = function.get_result
         self._emission = Emission(function.get_result, free=not copies)

@@ -41,7 +41,6 @@ class JoinedWindowOperator(Operator):
     def set_up(self, output: Output) -> None:
         super().set_up(output)
         self.windows.reuses_objects = self.reuses_objects
-        self.windows.sends_to_reader = self.sends_to_reader
         self.windows.set_up(output)
 
     def open(self, context: OperatorContext) -> None:

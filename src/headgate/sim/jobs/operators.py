@@ -173,8 +173,6 @@ class Keeper(Placed):
 class Watcher(Placed):
     """Looks at event time: it never goes back, nothing comes late, and it ends at the end."""
 
-    only_reads = True
-
     def __init__(self, run: Run, node: int, strict: bool) -> None:
         super().__init__(run, node)
         self._strict = strict
