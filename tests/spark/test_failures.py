@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headgate.base.errors import PathUnusable, PlanInvalid
+from headgate.base.errors import JobExceedsMemory, PathUnusable, PlanInvalid
 from headgate.base.job_errors import (
     CodeUnloadable,
     FunctionUnpicklable,
@@ -278,3 +278,20 @@ def test_a_program_that_cannot_be_run_is_refused_before_anything_starts(tmp_path
     env.from_collection([1]).print()
     with pytest.raises(PathUnusable, match=r"missing\.py"):
         env.execute()
+
+
+def test_a_job_that_does_not_fit_into_its_memory_is_refused_before_spark_is_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(launcher, "find_session", lambda configuration: pytest.fail("too late"))
+    env = environment()
+    env.configure(
+        Configuration()
+        .set_string("taskmanager.memory.network.min", "65536")
+        .set_string("taskmanager.memory.network.max", "98304")
+    )
+    env.set_parallelism(2)
+    env.from_collection([1]).key_by(lambda value: value).reduce(max).print()
+    with pytest.raises(JobExceedsMemory, match="needs 6 network buffers of 32768 bytes") as caught:
+        env.execute()
+    assert (caught.value.required, caught.value.allocated) == (6, 3)

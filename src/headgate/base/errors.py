@@ -8,7 +8,8 @@ HeadgateError
 │   └── SessionFailed          … no session came about
 ├── PlanInvalid                a program that cannot become a job
 ├── MemoryShort                the arena is smaller than what was asked for
-│   └── InsufficientBuffers    a pool or channel asks for more than is left
+│   ├── InsufficientBuffers    a pool or channel asks for more than is left
+│   └── JobExceedsMemory       the tasks of a slot need more than a task manager may have
 ├── PoolDestroyed              a request after the end of a pool
 ├── TaskCancelled              the reader or writer was closed by its own task
 ├── FlushFailed                a flush by time failed; told at the next emit
@@ -131,6 +132,25 @@ class InsufficientBuffers(MemoryShort):
         self.allocated = self.available = available
         self.missing = required - available
         self.total = total
+
+
+class JobExceedsMemory(MemoryShort):
+    """A job's tasks cannot be set up within the exchange's memory; told before it starts."""
+
+    def __init__(
+        self, job: str, required: int, allocated: int, segment_bytes: int, parts: str
+    ) -> None:
+        self.required_bytes = required * segment_bytes
+        HeadgateError.__init__(
+            self,
+            f"job {job!r} needs {required} network buffers of {segment_bytes} bytes in its busiest "
+            f"task manager ({parts}), and taskmanager.memory.network.max allows {allocated}; raise "
+            f"it to {self.required_bytes} bytes or more, or lower the parallelism",
+        )
+        self.job = job
+        self.required = required
+        self.allocated = allocated
+        self.missing = required - allocated
 
 
 class PoolDestroyed(HeadgateError):

@@ -195,12 +195,15 @@ class ExchangeSettings:
         "taskmanager.memory.network.fraction", 0.1, "Share of the worker's memory for buffers.", 0
     )
     memory_min_bytes: int = setting(
-        "taskmanager.memory.network.min", 64 * MIB, "Never fewer bytes of buffers than this.", 1
+        "taskmanager.memory.network.min",
+        64 * MIB,
+        "Never fewer bytes of buffers than this; more if the job needs them.",
+        1,
     )
     memory_max_bytes: int = setting(
         "taskmanager.memory.network.max",
         GIB,
-        "Never more bytes of buffers than this; raising the fraction alone has no effect beyond.",
+        "Never more bytes of buffers than this; a job that needs more is refused before it starts.",
         1,
     )
     buffers_per_channel: int = setting(
@@ -253,7 +256,8 @@ class ExchangeSettings:
     landing_buffers: int = setting(
         "exchange.landing-buffers",
         24,
-        "Buffers of a connection that incoming bytes are scattered into, one system call for all.",
+        "Buffers of a connection that incoming bytes are scattered into, one system call for all; "
+        "fewer if those of all connections do not fit.",
         1,
     )
     burst_frames: int = setting(

@@ -16,7 +16,12 @@ from typing import Final
 import click
 
 from headgate.base.checkpoint_errors import CheckpointError
-from headgate.base.errors import HeadgateError, SettingsInvalid, SparkUnready
+from headgate.base.errors import (
+    HeadgateError,
+    JobExceedsMemory,
+    SettingsInvalid,
+    SparkUnready,
+)
 from headgate.base.job_errors import JobFailed, SlotsShort
 from headgate.base.restore_errors import RestoreRefused
 from headgate.cli.script import user_part, user_traceback, without_our_frames
@@ -40,7 +45,13 @@ class Terminated(SystemExit):
 def code_of(error: BaseException) -> int:
     """The exit code that tells a script what kind of trouble it was."""
     match error:
-        case SettingsInvalid() | CheckpointError() | RestoreRefused() | JobNotFound():
+        case (
+            SettingsInvalid()
+            | JobExceedsMemory()
+            | CheckpointError()
+            | RestoreRefused()
+            | JobNotFound()
+        ):
             return CONFIGURATION
         case SparkUnready() | SlotsShort():
             return NO_SPARK

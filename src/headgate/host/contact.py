@@ -23,6 +23,8 @@ class Contact:
     """Which execution of the job this is: Spark's stage for a DataFrame, else the attempt."""
     heap_bytes: int = 0
     """The worker's other memory, of which the exchange takes its fraction."""
+    segments: int | None = None
+    """What the exchange gets, as the job needs it; None: by that fraction alone."""
     python_path: tuple[str, ...] = ()
     """Where the driver finds modules, if the worker is on the same machine."""
     state: StateSettings = field(default_factory=StateSettings)

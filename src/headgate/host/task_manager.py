@@ -103,7 +103,9 @@ def run_task_manager(
             threads = WritingThreads()
             end.callback(threads.close)
             settings = replace(contact.settings, bind_host=_data_host(contact.settings, line))
-            exchange = Exchange(settings, contact.secret, heap_bytes=contact.heap_bytes)
+            exchange = Exchange(
+                settings, contact.secret, segments=contact.segments, heap_bytes=contact.heap_bytes
+            )
         except Exception as error:
             line.send(TaskManagerFailed(contact.stage, slot, describe(error)))
             raise

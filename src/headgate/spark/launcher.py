@@ -24,6 +24,7 @@ from headgate.host.job_door import JobDoor
 from headgate.host.orders import plan_run
 from headgate.host.results import Uplink
 from headgate.host.shipping import ship
+from headgate.plan.exchange_memory import size_exchange
 from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.placement import place
 from headgate.spark.collecting import DriverSink
@@ -68,6 +69,7 @@ def prepare(
     setup = check_checkpoints(program, graph, settings, lazy)
     graph = graph if setup is None else setup.graph
     needed = place(graph).slots
+    memory = size_exchange(graph, settings)
     ship_code(program, graph)  # a function that cannot travel is told before Spark is started
     session = find_session(program.configuration)
     check_session(session, needed)
@@ -90,7 +92,7 @@ def prepare(
         times=control_times(job, settings),
         keeper=keeper,
     )
-    held = (session, driver, job_id, graph, needed, settings, uplinks, state, luggage, door)
+    held = (session, driver, job_id, graph, needed, memory, uplinks, state, luggage, door)
     ready = Prepared(*held, keeper, is_known=setup is not None and setup.is_known)
     if not lazy:
         reserve_slots(ready)

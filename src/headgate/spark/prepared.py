@@ -7,7 +7,7 @@ on with a later driver, keeps its checkpoints.
 import threading
 import time
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -15,7 +15,6 @@ from headgate.base.checkpoints import Stop
 from headgate.base.errors import SessionFailed
 from headgate.base.job_errors import SlotsShort
 from headgate.base.messages import Failure
-from headgate.base.settings import ExchangeSettings
 from headgate.base.state_settings import StateSettings
 from headgate.control.life import JobState
 from headgate.host.checkpoint_folder import open_folder
@@ -28,6 +27,7 @@ from headgate.host.job_door import JobDoor
 from headgate.host.loop import now_ms
 from headgate.host.results import Uplink
 from headgate.host.savepoints import prepare_savepoint
+from headgate.plan.exchange_memory import ExchangeMemory
 from headgate.plan.job_graph import JobGraph
 from headgate.spark.driver import Driver
 from headgate.spark.luggage import Luggage
@@ -52,7 +52,8 @@ class Prepared:
     job_id: str
     graph: JobGraph
     slots: int
-    settings: ExchangeSettings
+    memory: ExchangeMemory
+    """Of the exchange in its task managers."""
     uplinks: tuple[Uplink, ...]
     state: StateSettings
     luggage: Luggage
@@ -69,7 +70,8 @@ class Prepared:
 
     def contact_of(self, stage: str) -> Contact:
         """What the workers of a run need; each Spark job is a stage of its own."""
-        return self.driver.control.contact(self.job_id, self.settings, stage, self.state)
+        made = self.driver.control.contact(self.job_id, self.memory.settings, stage, self.state)
+        return replace(made, segments=self.memory.segments)
 
     def begin(self, stage: str = "") -> Run:
         """Begin a run; raises what stands against it."""

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from headgate.base.settings import GIB, KIB, MIB, ExchangeSettings, FlowControl
 from headgate.core.buffers.sizing import (
     BufferNeed,
+    GateShape,
     PoolBounds,
     buffer_need,
     gate_bounds,
@@ -88,11 +89,14 @@ def test_without_credits_a_gates_pool_holds_all_of_its_buffers() -> None:
 
 
 def test_the_need_of_a_task_manager_names_each_holder() -> None:
-    need = buffer_need(DEFAULT, partitions=[4, 1], gates=[3, 2], connections=2)
-    assert need == BufferNeed(partitions=5 + 2, gates=0, exclusive=5 * 2, landing=2 * 24)
+    gates = [GateShape(channels=4, remote=3), GateShape(channels=2, remote=2)]
+    need = buffer_need(DEFAULT, partitions=[4, 1], gates=gates, connections=2)
+    spare = (16 - 5) + (10 - 2) + 8 + 8
+    assert need == BufferNeed(7, gates=0, exclusive=5 * 2, landing=2 * 24, spare=spare)
     assert need.total == 65
 
 
 def test_without_credits_nothing_is_exclusive() -> None:
-    need = buffer_need(TCP, partitions=[4], gates=[3, 2], connections=1)
-    assert need == BufferNeed(partitions=5, gates=5, exclusive=0, landing=24)
+    gates = [GateShape(channels=4, remote=3), GateShape(channels=2, remote=2)]
+    need = buffer_need(TCP, partitions=[4], gates=gates, connections=1)
+    assert need == BufferNeed(partitions=5, gates=6, exclusive=0, landing=24, spare=11 + 12 + 10)

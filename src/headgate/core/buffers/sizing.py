@@ -47,6 +47,14 @@ def gate_bounds(settings: ExchangeSettings, channels: int, bounded: bool) -> Poo
 
 
 @dataclass(frozen=True, slots=True)
+class GateShape:
+    """How many channels a gate has, and how many of them read from other task managers."""
+
+    channels: int
+    remote: int
+
+
+@dataclass(frozen=True, slots=True)
 class BufferNeed:
     """The least number of buffers a task manager needs, each holder by its name."""
 
@@ -54,6 +62,8 @@ class BufferNeed:
     gates: int = 0
     exclusive: int = 0
     landing: int = 0
+    spare: int = 0
+    """What its pools can use beyond that; nobody has to have it."""
 
     @property
     def total(self) -> int:
@@ -61,13 +71,20 @@ class BufferNeed:
 
 
 def buffer_need(
-    settings: ExchangeSettings, partitions: list[int], gates: list[int], connections: int
+    settings: ExchangeSettings, partitions: list[int], gates: list[GateShape], connections: int
 ) -> BufferNeed:
-    """The need of tasks with these subpartition and remote channel counts and connections."""
+    """The need of tasks with outputs of so many subpartitions, these gates and connections.
+
+    It is what ``Environment`` and the connections ask the global pool for, and no more.
+    """
     credit = settings.flow_control is FlowControl.CREDIT
+    outputs = [partition_bounds(settings, count, bounded=True) for count in partitions]
+    inputs = [gate_bounds(settings, gate.channels, bounded=True) for gate in gates]
+    remote = sum(gate.remote for gate in gates)
     return BufferNeed(
-        partitions=sum(partition_bounds(settings, n, bounded=True).minimum for n in partitions),
-        gates=sum(gate_bounds(settings, n, bounded=True).minimum for n in gates),
-        exclusive=sum(gates) * settings.buffers_per_channel if credit else 0,
+        partitions=sum(bounds.minimum for bounds in outputs),
+        gates=sum(bounds.minimum for bounds in inputs),
+        exclusive=remote * settings.buffers_per_channel if credit else 0,
         landing=connections * settings.landing_buffers,
+        spare=sum((bounds.maximum or 0) - bounds.minimum for bounds in (*outputs, *inputs)),
     )
