@@ -106,7 +106,7 @@ HALF = dict(Counter(number % KEYS for number in range(COUNT // 2)))
 EXPECTED = dict(Counter(number % KEYS for number in range(COUNT)))
 
 
-def count_job(folder: Path, parallelism: int = 2) -> JobGraph:
+def count_job(folder: Path, parallelism: int = 2, show: Any = shown) -> JobGraph:
     """Source, map behind a shuffle, count by key, lines in files; three vertices."""
     graph = StreamGraph("counts", buffer_timeout_ms=5)
     makers: list[tuple[str, NodeKind, Any, int]] = [
@@ -118,7 +118,7 @@ def count_job(folder: Path, parallelism: int = 2) -> JobGraph:
             functools.partial(ReduceOperator, add, key_of, False),
             parallelism,
         ),
-        ("show", NodeKind.OPERATOR, functools.partial(MapOperator, shown), parallelism),
+        ("show", NodeKind.OPERATOR, functools.partial(MapOperator, show), parallelism),
         (
             "lines",
             NodeKind.SINK,

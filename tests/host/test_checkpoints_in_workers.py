@@ -1,7 +1,9 @@
 """Checkpoints of real tasks in real task managers: taken, restored, declined, rescaled."""
 
 import gc
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -29,6 +31,7 @@ from tests.host.counting import (
     counts_of,
     flood,
     may_write,
+    shown,
     slow,
 )
 from tests.host.jobs import written
@@ -307,3 +310,39 @@ def test_state_that_is_being_written_holds_up_neither_cancellation_nor_the_next_
         assert len(acks_of(driver, "a", 1)) == 4
         assert not driver.heard(CheckpointDeclined)
         may_write.set()
+
+
+may_commit = threading.Event()
+
+
+class Committing:
+    """Is told of complete checkpoints, and waits for something that does not come."""
+
+    def map(self, record: Any) -> str:
+        return shown(record)
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        assert may_commit.wait(20)
+
+
+def test_a_commit_that_does_not_end_fails_the_job_and_says_who_waits(
+    folder: Path, order: CheckpointOrder
+) -> None:
+    may_commit.clear()
+    graph = count_job(folder, show=Committing())
+    with scripted(metrics_ms=20) as driver:
+        soon = replace(order, timeout_ms=100)
+        tasks = begin(driver, graph, soon, folder)
+        take(driver, "a", graph, 1, place_of(soon, 1))
+
+        def failures() -> list[TaskChanged]:
+            return [one for one in driver.heard(TaskChanged) if one.state is TaskState.FAILED]
+
+        eventually(lambda: len(failures()) == 2, "both tasks that commit are given up")
+        assert {one.task for one in failures()} == {"2.0", "2.1"}
+        for one in failures():
+            assert one.failure is not None
+            expected = f"task {one.task} has been committing checkpoint 1 for more than 100 ms"
+            assert expected in one.failure.message
+        may_commit.set()
+        driver.cancel("a", tasks)

@@ -287,11 +287,11 @@ def test_a_job_that_does_not_fit_into_its_memory_is_refused_before_spark_is_aske
     env = environment()
     env.configure(
         Configuration()
-        .set_string("taskmanager.memory.network.min", "65536")
-        .set_string("taskmanager.memory.network.max", "98304")
+        .set_string("taskmanager.memory.network.min", "32768")
+        .set_string("taskmanager.memory.network.max", "65536")
     )
     env.set_parallelism(2)
     env.from_collection([1]).key_by(lambda value: value).reduce(max).print()
-    with pytest.raises(JobExceedsMemory, match="needs 6 network buffers of 32768 bytes") as caught:
+    with pytest.raises(JobExceedsMemory, match="needs 3 network buffers of 32768 bytes") as caught:
         env.execute()
-    assert (caught.value.required, caught.value.allocated) == (6, 3)
+    assert (caught.value.required, caught.value.allocated) == (3, 2)

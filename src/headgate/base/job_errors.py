@@ -7,6 +7,8 @@ HeadgateError
 ├── DriverLost             the driver died, hung up or is silent
 ├── RunRefused             the driver has no use for this task manager
 ├── TaskStuck              a user's function does not come back
+├── StartOverdue           tasks were deployed and have not started in time
+├── CommitOverdue          a task commits a checkpoint and does not come to an end
 ├── RunSuperseded          a new attempt has taken the place of this one
 ├── JobTakenOver           another driver goes on with the job of this one
 ├── TaskManagerLost        a task manager died, hung up, is silent, or never came
@@ -92,6 +94,34 @@ class TaskStuck(HeadgateError):
             f"let functions that wait do so with a time-out"
         )
         self.tasks = tasks
+
+
+class StartOverdue(HeadgateError):
+    """Tasks restore their state or open their functions, and do not come to an end."""
+
+    def __init__(self, waits_for: str, timeout_ms: int) -> None:
+        super().__init__(
+            f"the job waits for {waits_for} to start, since {timeout_ms} ms: a task restores its "
+            f"state, or open() of one of its functions has not returned; look at the log of its "
+            f"worker, or raise task.start.timeout"
+        )
+        self.waits_for = waits_for
+        self.timeout_ms = timeout_ms
+
+
+class CommitOverdue(HeadgateError):
+    """What was prepared for a complete checkpoint is not committed in time."""
+
+    def __init__(self, task: str, checkpoint: int, timeout_ms: int) -> None:
+        super().__init__(
+            f"task {task} has been committing checkpoint {checkpoint} for more than {timeout_ms} "
+            f"ms: a sink waits for the system it writes to, or notify_checkpoint_complete() of a "
+            f"function has not returned; the log of its worker shows where, "
+            f"execution.checkpointing.timeout is how long it may take"
+        )
+        self.task = task
+        self.checkpoint = checkpoint
+        self.timeout_ms = timeout_ms
 
 
 class RunSuperseded(HeadgateError):

@@ -116,6 +116,8 @@ class CheckpointOrder(msgspec.Struct, frozen=True):
     incremental: bool = False
     restored_from: str = ""
     """The checkpoint or savepoint that ``TaskOrder.restore`` speaks of; empty: none."""
+    timeout_ms: int = 600_000
+    """What is complete must be committed within this time."""
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -383,8 +385,12 @@ class ControlTimes(msgspec.Struct, frozen=True):
     heartbeat_interval_ms: int = 2_000
     heartbeat_timeout_ms: int = 50_000
     """A side that is silent this long is given up."""
+    first_ms: int = 600_000
+    """After the start of a run, for the first of its task managers to come."""
     register_ms: int = 300_000
     """After the first task manager, for all others of the run to come."""
+    start_ms: int = 1_800_000
+    """After its deployment, for a task to restore its state and to open its functions."""
     settle_ms: int = 1_000
     """After a failure that may follow from another, for the other one to be told."""
     loss_ms: int = 100

@@ -142,6 +142,13 @@ class JobSettings:
         "elsewhere; then its process is ended.",
         1,
     )
+    start_timeout_ms: int = setting(
+        "task.start.timeout",
+        1_800_000,
+        "Milliseconds for a task to restore its state and to open its functions; then the job "
+        "fails with the names of those that did not.",
+        1,
+    )
     metrics_interval_ms: int = setting(
         "metrics.interval", 1_000, "Milliseconds between two reports of figures to the driver.", 10
     )

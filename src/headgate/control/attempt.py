@@ -81,6 +81,11 @@ class Attempt:
             state in waiting for state in self.states.values()
         )
 
+    @property
+    def starting(self) -> list[str]:
+        """Tasks that were deployed and do not run yet."""
+        return [task for task, state in self.states.items() if state is TaskState.DEPLOYING]
+
     def deployed(self, orders: list[tuple[int, Deploy | Placed]]) -> None:
         """These orders are given."""
         for _, order in orders:

@@ -9,9 +9,15 @@ that it is told names an attempt, and nothing of an earlier one counts.
 """
 
 from dataclasses import replace
+from typing import Final
 
 from headgate.base.checkpoints import Stop
-from headgate.base.job_errors import CheckpointsFailed, RunSuperseded, TaskManagerLost
+from headgate.base.job_errors import (
+    CheckpointsFailed,
+    RunSuperseded,
+    StartOverdue,
+    TaskManagerLost,
+)
 from headgate.base.messages import (
     Address,
     Cancel,
@@ -42,6 +48,9 @@ from headgate.control.run_effects import (
     rank_of,
 )
 
+_SHOWN_TASKS: Final = 8
+"""So many tasks are named in a message, the others are counted."""
+
 
 class JobRun:
     """The coordinator of one run. Whoever drives it calls ``tick`` at ``next_deadline_ms``."""
@@ -64,6 +73,11 @@ class JobRun:
         self._settled_at_ms: float | None = None
         self._clean_by_ms: float | None = None
         self._restart_at_ms: float | None = None
+        self._start_by_ms: float | None = None
+
+    def begun(self, now_ms: float) -> None:
+        """Its task managers are being started; from here on somebody waits for them."""
+        self._crew.register_by_ms = now_ms + self._times.first_ms
 
     @property
     def plan(self) -> RunPlan:
@@ -78,7 +92,12 @@ class JobRun:
     @property
     def next_deadline_ms(self) -> float | None:
         """When ``tick`` has something to do."""
-        times = [self._crew.register_by_ms, self._settled_at_ms, self._clean_by_ms]
+        times = [
+            self._crew.register_by_ms,
+            self._settled_at_ms,
+            self._clean_by_ms,
+            self._start_by_ms,
+        ]
         if self._clean_by_ms is None and not self._is_planning:
             times.append(self._restart_at_ms)
         if self._attempt.checkpoints is not None:
@@ -102,7 +121,7 @@ class JobRun:
         assert problem is None, problem
         self._crew.registered(slot, address, now_ms + self._times.register_ms)
         placement = self._attempt.placement
-        effects = self._deploy(placement.arrived(slot, address))
+        effects = self._deploy(placement.arrived(slot, address), now_ms)
         if placement.is_complete:
             self._crew.register_by_ms = None
         return effects + self._look_around(now_ms)
@@ -134,7 +153,8 @@ class JobRun:
         attempt.states[task] = state
         effects = self._announce(attempt.alignment.ended(task)) if state.has_ended else []
         if state is TaskState.FINISHED and not self.state.is_ending:
-            effects += self._deploy(attempt.placement.finished(attempt.tasks[task].vertex))
+            orders = attempt.placement.finished(attempt.tasks[task].vertex)
+            effects += self._deploy(orders, now_ms)
             effects += self._follow(attempt.task_finished(task, now_ms), now_ms)
         elif state is TaskState.FAILED:
             cause = failure or Failure("unknown", "the task failed and gave no reason")
@@ -193,7 +213,7 @@ class JobRun:
         self._restart_at_ms = None
         self._attempt = Attempt(plan, self._recovery)
         orders = self._attempt.placement.all_arrived(self._crew.here)
-        return self._deploy(orders) + self._look_around(now_ms)
+        return self._deploy(orders, now_ms) + self._look_around(now_ms)
 
     def plan_failed(self, failure: Failure, now_ms: float) -> list[Effect]:
         """There can be no attempt now, because of this failure, or never if that is final."""
@@ -209,7 +229,7 @@ class JobRun:
         if self.state.has_ended or self.state.is_ending:
             return []
         self._happened(Happening.CANCEL)
-        self._crew.register_by_ms = self._restart_at_ms = None
+        self._crew.register_by_ms = self._restart_at_ms = self._start_by_ms = None
         self._outcome = Outcome(JobState.CANCELLED, reason=reason)
         effects = self._follow(self._attempt.ending(reason), now_ms)
         return effects + self._cancel_all(reason, now_ms) + self._look_around(now_ms)
@@ -236,10 +256,12 @@ class JobRun:
         effects: list[Effect] = []
         if _is_over(self._crew.register_by_ms, now_ms):
             self._crew.is_broken = True
-            slots = ", ".join(map(str, self._attempt.placement.missing()))
-            problem = f"it did not register within {self._times.register_ms} ms of the first one"
-            error = TaskManagerLost(f"the task manager of slot {slots}", problem)
-            effects += self._fail(failure_of(error), "", Rank.LOSS, now_ms)
+            effects += self._fail(failure_of(self._nobody_came()), "", Rank.LOSS, now_ms)
+        if _is_over(self._start_by_ms, now_ms):
+            self._start_by_ms = None
+            if waits_for := _tasks(self._attempt):
+                late = StartOverdue(waits_for, self._times.start_ms)
+                effects += self._fail(failure_of(late), "", Rank.LOSS, now_ms)
         if _is_over(self._settled_at_ms, now_ms):
             self._settled_at_ms = None
             effects += self._cancel_all("the job has failed", now_ms)
@@ -270,7 +292,7 @@ class JobRun:
         was_ending, was_settling = self.state.is_ending, self._settled_at_ms is not None
         was_restarting = self.state is JobState.RESTARTING
         self._happened(Happening.FAILURE)
-        self._crew.register_by_ms = None
+        self._crew.register_by_ms = self._start_by_ms = None
         if self.state is JobState.CANCELLING:
             return self._look_around(now_ms)
         if not was_ending or rank < self._rank:
@@ -304,6 +326,8 @@ class JobRun:
         if self.state.is_ending:
             is_over = attempt.is_clean or _is_over(self._clean_by_ms, now_ms)
             return self._stop(now_ms) if is_over and self._settled_at_ms is None else []
+        if not attempt.starting:
+            self._start_by_ms = None
         if attempt.has_finished:
             self._outcome = Outcome(JobState.FINISHED)
             return self._end(Happening.COMPLETED, now_ms)
@@ -367,17 +391,30 @@ class JobRun:
     def _announce(self, told: list[tuple[int, TimeAnnounced]]) -> list[Effect]:
         return [Send(slot, message) for slot, message in told if slot in self._crew.here]
 
-    def _deploy(self, orders: list[tuple[int, Deploy | Placed]]) -> list[Effect]:
+    def _nobody_came(self) -> TaskManagerLost:
+        """Who is waited for, and since when."""
+        slots = ", ".join(map(str, self._attempt.placement.missing()))
+        problem = f"it did not register within {self._times.register_ms} ms of the first one"
+        if not self._crew.here:
+            problem = (
+                f"no task manager has registered within {self._times.first_ms} ms of the start; "
+                f"Spark has not started their tasks, or they cannot reach the driver: see Spark's "
+                f"page of the job, and the logs of its executors"
+            )
+        return TaskManagerLost(f"the task manager of slot {slots}", problem)
+
+    def _deploy(self, orders: list[tuple[int, Deploy | Placed]], now_ms: float) -> list[Effect]:
         for _, order in orders:
             if isinstance(order, Deploy):
                 self._happened(Happening.DEPLOYED)
+                self._start_by_ms = now_ms + self._times.start_ms
         self._attempt.deployed(orders)
         return [Send(slot, order) for slot, order in orders]
 
     def _end(self, how: Happening, now_ms: float) -> list[Effect]:
         self._happened(how)
         assert self._outcome.state is self.state, f"{self._outcome} while {self.state.value}"
-        self._crew.register_by_ms = self._settled_at_ms = None
+        self._crew.register_by_ms = self._settled_at_ms = self._start_by_ms = None
         self._clean_by_ms = self._restart_at_ms = None
         problem = self._outcome.problem
         effects = self._follow(self._attempt.ending(problem or "it has finished"), now_ms)
@@ -389,6 +426,15 @@ class JobRun:
         state = LIFE.get((self.state, what))
         assert state is not None, f"run {self.plan.run}: {what.name} while {self.state.value}"
         self.state = state
+
+
+def _tasks(attempt: Attempt) -> str:
+    """Those that have not started, with the slots they are in."""
+    found = [f"{task} (slot {attempt.tasks[task].slot})" for task in attempt.starting]
+    shown = ", ".join(found[:_SHOWN_TASKS])
+    left = len(found) - _SHOWN_TASKS
+    word = "task" if len(found) == 1 else "tasks"
+    return f"{word} {shown} and {left} more" if left > 0 else f"{word} {shown}" if found else ""
 
 
 def _is_over(deadline_ms: float | None, now_ms: float) -> bool:

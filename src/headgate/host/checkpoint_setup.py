@@ -166,6 +166,7 @@ class CheckpointSetup:
             self.settings.inline_bytes,
             self.recovery.incremental,
             where,
+            self.settings.timeout_ms,
         )
         return plan_run(run, self.graph, code, attempt, parameters, order, restores)
 

@@ -94,6 +94,7 @@ class Run:
         self._lock = threading.Lock() if keeper is None else keeper.lock
         with self._lock:
             self._machine = JobRun(plan, times, None if keeper is None else keeper.recovery)
+            self._machine.begun(now_ms())
         self._peers: dict[int, Peer] = {}
         self._figures: dict[str, TaskFigures] = {}
         self._savepoints = SavepointFutures()

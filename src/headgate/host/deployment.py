@@ -120,6 +120,15 @@ class Deployment:
             for one in self._deployed:
                 one.task.checkpoint_aborted(checkpoint, reason)
 
+    def overdue_commits(self) -> list[tuple[str, int, int]]:
+        """Tasks that commit a checkpoint for longer than they may: its number, and how long."""
+        if self._writing is None:
+            return []
+        timeout_ms = self._writing.order.timeout_ms
+        with self._exchange.inside():
+            found = [(one.spec.id, one.task.commits_too_long(timeout_ms)) for one in self._deployed]
+        return [(task, number, timeout_ms) for task, number in found if number is not None]
+
     def end_writing(self) -> None:
         """Nothing more is written for checkpoints; what is not acknowledged is removed."""
         if self._writing is not None:

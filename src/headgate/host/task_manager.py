@@ -20,7 +20,7 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from headgate.base.errors import HeadgateError, TaskCancelled
-from headgate.base.job_errors import DriverLost, RunRefused, TaskStuck
+from headgate.base.job_errors import CommitOverdue, DriverLost, RunRefused, TaskStuck
 from headgate.base.messages import (
     Address,
     Cancel,
@@ -368,8 +368,18 @@ class TaskManager:
 
     def _measure(self) -> None:
         self._measure_at = _now() + self._times.metrics_ms / 1000
+        self._look_at_commits()
         if self._deployment is not None and not self._line.has_backlog:
             self._line.send(Metrics(self._run, self._deployment.statistics()))
+
+    def _look_at_commits(self) -> None:
+        """One that does not end fails the job; its thread is left to the cancellation."""
+        if self._deployment is None or self._stuck_at is not None:
+            return
+        for task, checkpoint, timeout_ms in self._deployment.overdue_commits():
+            failure = describe(CommitOverdue(task, checkpoint, timeout_ms))
+            self._line.send(TaskChanged(self._run, task, TaskState.FAILED, failure))
+            self._cancel(self._times.cancel_ms)
 
     def _give_up(self) -> None:
         tasks = ", ".join(self._open)

@@ -157,6 +157,7 @@ def control_times(job: JobSettings, exchange: ExchangeSettings) -> ControlTimes:
     return ControlTimes(
         heartbeat_interval_ms=min(usual.heartbeat_interval_ms, exchange.heartbeat_interval_ms),
         heartbeat_timeout_ms=exchange.heartbeat_timeout_ms,
+        start_ms=job.start_timeout_ms,
         cancel_ms=job.cancel_timeout_ms,
         metrics_ms=job.metrics_interval_ms,
         marker_ms=job.marker_interval_ms,

@@ -537,12 +537,24 @@ def test_nothing_can_be_written_after_the_end(make_pool: MakePool) -> None:
     partition.release()
 
 
-def test_a_writer_whose_readers_have_all_gone_is_cancelled(make_pool: MakePool) -> None:
+def test_a_writer_whose_readers_have_all_gone_goes_on(make_pool: MakePool) -> None:
     partition = make_partition(make_pool(4, segment_bytes=16))
     (reader,) = readers_of(partition)
     writer = RecordWriter(partition, Forward())
     writer.emit("a")
     reader.close()
+    for _ in range(20):
+        writer.emit("longer than all buffers together")
+        writer.seal()
+    writer.finish()
+    assert partition.released
+
+
+def test_a_writer_whose_partition_is_released_is_cancelled(make_pool: MakePool) -> None:
+    partition = make_partition(make_pool(4, segment_bytes=16))
+    writer = RecordWriter(partition, Forward())
+    writer.emit("a")
+    partition.release()
     with pytest.raises(TaskCancelled, match="released while written"):
         writer.seal()
     writer.close()

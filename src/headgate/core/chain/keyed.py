@@ -51,8 +51,8 @@ class ReduceOperator(StatefulOperator):
 
     def process(self, bundle: Bundle, number: int) -> None:
         results = self._fold(bundle.records) if self._batch else self._running(bundle.records)
-        if type(None) in map(type, results):
-            raise TypeError("a reduce function returned None; return the combined record")
+        if (self._batch or self.reuses_objects) and type(None) in map(type, results):
+            _refuse_none()
         if not self._batch:
             self.output.collect(Bundle(results, bundle.timestamps))
 
@@ -141,10 +141,16 @@ class ReduceOperator(StatefulOperator):
                 if (kind := type(record)) is tuple
                 else kind in atoms
             ):
+                if record is None:
+                    _refuse_none()
                 send(record)
             else:
                 send(own(record))
         return results
+
+
+def _refuse_none() -> None:
+    raise TypeError("a reduce function returned None; return the combined record")
 
 
 class ValuesAtCursor:

@@ -104,6 +104,8 @@ class TaskCheckpoints:
         """The operators have, at the end of their input; they only wait to commit."""
         self.is_blank = False
         """They had before the run began, and have no state."""
+        self.committing: tuple[int, float] | None = None
+        """The checkpoint that the operators commit now, and since when."""
         self._plan = plan
         self._chain = chain
         self._in = incoming
@@ -142,7 +144,9 @@ class TaskCheckpoints:
     def completed(self, checkpoint: int) -> None:
         """It is stored: operators commit."""
         if not self.is_blank:
+            self.committing = checkpoint, self._clock.now_ms()
             self._lent(lambda: self._chain.completed(checkpoint))
+            self.committing = None
         if self._stops_with is not None and self._stops_with.checkpoint == checkpoint:
             self._stand(Standing.STOPPED)
 

@@ -150,6 +150,14 @@ class Task:
         if taking is not None:
             self.mailbox.put("complete", lambda: taking.completed(checkpoint), URGENT)
 
+    def commits_too_long(self, timeout_ms: float) -> int | None:
+        """The checkpoint that its operators have been committing for longer than this."""
+        taking = self._checkpoints
+        if taking is None or taking.committing is None:
+            return None
+        checkpoint, since_ms = taking.committing
+        return checkpoint if self._clock.now_ms() - since_ms > timeout_ms else None
+
     def checkpoint_aborted(self, checkpoint: int, reason: str) -> None:
         """It comes to nothing."""
         taking = self._checkpoints
