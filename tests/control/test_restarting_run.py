@@ -155,7 +155,7 @@ def test_who_waits_for_a_last_checkpoint_before_all_run_gets_it_as_soon_as_they_
     change(run, TaskState.RUNNING, *ALL[:3])
     change(run, TaskState.FINISHED, "0.0", "0.1", now=10)
     assert run.checkpoint_told(CheckpointWanted(name(0), "1.0"), 20) == []
-    assert run.next_deadline_ms is None
+    assert run.next_deadline_ms == TIMES.start_ms, "only the start of a task is waited for"
     effects = change(run, TaskState.RUNNING, "1.1", now=30)
     assert len(messages(effects, CheckpointTriggered)) == 2
 
@@ -207,7 +207,7 @@ def test_a_failed_run_begins_anew_in_the_same_task_managers() -> None:
     assert run.state is JobState.RESTARTING
     assert run.next_deadline_ms == 100 + DELAY_MS
     assert run.tick(100 + DELAY_MS) == [Replan()]
-    assert run.next_deadline_ms is None, "nothing to do before the plan is there"
+    assert run.next_deadline_ms == 100 + DELAY_MS + TIMES.storage_ms, "only a warning"
     assert run.tick(2_000) == []
     orders = messages(run.planned(attempt(1), 2_000), Deploy)
     assert [slot for slot, _ in orders] == [0, 1]
@@ -254,6 +254,34 @@ def test_a_failure_that_is_final_is_not_restarted() -> None:
     change(run, TaskState.FAILED, "0.0", failure=final)
     outcome = ending(change(run, TaskState.CANCELLED, *ALL[1:]))
     assert outcome == Outcome(JobState.FAILED, final, "0.0")
+
+
+def test_a_storage_that_does_not_answer_is_told_again_and_again() -> None:
+    run = running(recovery())
+    run.tick(1_000)
+    acked(run, 1, *ALL, now=1_100)
+    silent_ms = 1_100 + TIMES.storage_ms
+    told = [one for one in run.tick(silent_ms) if isinstance(one, Warn)]
+    assert [one.text for one in told] == [
+        f"checkpoint 1 waits for the storage to take its metadata, and has had no answer for "
+        f"{TIMES.storage_ms} ms; check that the storage is there and can be written"
+    ]
+    again = [one for one in run.tick(silent_ms + TIMES.storage_ms) if isinstance(one, Warn)]
+    assert f"no answer for {2 * TIMES.storage_ms} ms" in again[0].text
+    run.stored(1, "", silent_ms + TIMES.storage_ms)
+    later = run.tick(silent_ms + 3 * TIMES.storage_ms)
+    assert not [one for one in later if isinstance(one, Warn)]
+    assert run.state is JobState.RUNNING
+
+
+def test_a_restart_that_waits_for_the_storage_says_so() -> None:
+    run = running(recovery())
+    fail(run)
+    run.tick(DELAY_MS)
+    (warning,) = run.tick(DELAY_MS + TIMES.storage_ms)
+    assert isinstance(warning, Warn)
+    assert "the restart waits for the storage" in warning.text
+    assert messages(run.planned(attempt(1), DELAY_MS + TIMES.storage_ms), Deploy)
 
 
 def test_a_plan_that_cannot_be_made_ends_the_run_with_its_reason() -> None:

@@ -389,6 +389,8 @@ class ControlTimes(msgspec.Struct, frozen=True):
     """After the start of a run, for the first of its task managers to come."""
     register_ms: int = 300_000
     """After the first task manager, for all others of the run to come."""
+    storage_ms: int = 60_000
+    """For the storage of checkpoints to answer, before people are told that it does not."""
     start_ms: int = 1_800_000
     """After its deployment, for a task to restore its state and to open its functions."""
     settle_ms: int = 1_000

@@ -48,6 +48,8 @@ from headgate.control.run_effects import (
     rank_of,
 )
 
+_STORING: Final = "checkpoint {} waits for the storage to take its metadata"
+_PLANNING: Final = "the restart waits for the storage to give the checkpoint that it begins from"
 _SHOWN_TASKS: Final = 8
 """So many tasks are named in a message, the others are counted."""
 
@@ -74,6 +76,7 @@ class JobRun:
         self._clean_by_ms: float | None = None
         self._restart_at_ms: float | None = None
         self._start_by_ms: float | None = None
+        self._awaits_storage: dict[str, tuple[float, float]] = {}  # since when, and told when
 
     def begun(self, now_ms: float) -> None:
         """Its task managers are being started; from here on somebody waits for them."""
@@ -97,6 +100,7 @@ class JobRun:
             self._settled_at_ms,
             self._clean_by_ms,
             self._start_by_ms,
+            *(at_ms for _, at_ms in self._awaits_storage.values()),
         ]
         if self._clean_by_ms is None and not self._is_planning:
             times.append(self._restart_at_ms)
@@ -189,6 +193,7 @@ class JobRun:
     def stored(self, checkpoint: int, problem: str, now_ms: float) -> list[Effect]:
         """The storage has written the metadata, in time or not; or it says why it could not."""
         checkpoints = self._storing.pop(checkpoint)
+        self._awaits_storage.pop(_STORING.format(checkpoint), None)
         told = (
             checkpoints.store_failed(checkpoint, problem, now_ms)
             if problem
@@ -208,6 +213,7 @@ class JobRun:
     def planned(self, plan: RunPlan, now_ms: float) -> list[Effect]:
         """The next attempt is planned; it begins in the task managers that are here."""
         self._is_planning = False
+        self._awaits_storage.pop(_PLANNING, None)
         if self.state is not JobState.RESTARTING:
             return []
         self._restart_at_ms = None
@@ -218,6 +224,7 @@ class JobRun:
     def plan_failed(self, failure: Failure, now_ms: float) -> list[Effect]:
         """There can be no attempt now, because of this failure, or never if that is final."""
         self._is_planning = False
+        self._awaits_storage.pop(_PLANNING, None)
         if self.state is not JobState.RESTARTING:
             return []
         self._restart_at_ms = None
@@ -265,6 +272,7 @@ class JobRun:
         if _is_over(self._settled_at_ms, now_ms):
             self._settled_at_ms = None
             effects += self._cancel_all("the job has failed", now_ms)
+        effects += self._tell_overdue(now_ms)
         checkpoints = self._attempt.checkpoints
         if checkpoints is not None and _is_over(checkpoints.next_deadline_ms, now_ms):
             effects += self._follow(checkpoints.tick(now_ms), now_ms)
@@ -369,6 +377,7 @@ class JobRun:
         if self._is_planning or waits:
             return []
         self._is_planning = True
+        self._awaits_storage[_PLANNING] = now_ms, now_ms + self._times.storage_ms
         return [Replan()]
 
     def _follow(self, told: list[CheckpointEffect], now_ms: float) -> list[Effect]:
@@ -383,6 +392,8 @@ class JobRun:
                     checkpoints = self._attempt.checkpoints
                     assert checkpoints is not None
                     self._storing[metadata.checkpoint] = checkpoints
+                    waits = _STORING.format(metadata.checkpoint)
+                    self._awaits_storage[waits] = now_ms, now_ms + self._times.storage_ms
                     effects.append(one)
                 case _:
                     effects += self._attempt.passed_on(one, self._crew.here)
@@ -390,6 +401,16 @@ class JobRun:
 
     def _announce(self, told: list[tuple[int, TimeAnnounced]]) -> list[Effect]:
         return [Send(slot, message) for slot, message in told if slot in self._crew.here]
+
+    def _tell_overdue(self, now_ms: float) -> list[Effect]:
+        """The storage owes an answer for long; it may still come, so people are only told."""
+        effects: list[Effect] = []
+        for waits, (since_ms, at_ms) in self._awaits_storage.items():
+            if at_ms <= now_ms:
+                self._awaits_storage[waits] = since_ms, now_ms + self._times.storage_ms
+                text = f"{waits}, and has had no answer for {now_ms - since_ms:.0f} ms"
+                effects.append(Warn(f"{text}; check that the storage is there and can be written"))
+        return effects
 
     def _nobody_came(self) -> TaskManagerLost:
         """Who is waited for, and since when."""
@@ -420,6 +441,7 @@ class JobRun:
         effects = self._follow(self._attempt.ending(problem or "it has finished"), now_ms)
         message = Shutdown(self.plan.run, problem)
         shutdown = [Send(slot, message) for slot in self._crew.here]
+        self._awaits_storage.clear()
         return [*effects, *shutdown, Ended(self._outcome)]
 
     def _happened(self, what: Happening) -> None:

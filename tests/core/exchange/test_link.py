@@ -238,7 +238,7 @@ def test_credit_for_a_stranger_ends_this_link_and_no_other() -> None:
         pair.settle()
         assert read_all(gate2) == [(0, b"still here")]
         assert isinstance(poll_error(gate), PeerReported)
-        assert partition.released  # its only reader has gone
+        assert partition.subpartitions[0].released  # its only reader has gone
 
 
 def test_error_for_the_whole_connection_reaches_every_channel() -> None:
@@ -300,7 +300,7 @@ def test_silent_peer_is_given_up_by_both_sides() -> None:
         pair.tick(1)
         assert isinstance(poll_error(gate), PeerSilent)
         assert isinstance(pair.wire.producer.error, PeerSilent)
-        assert partition.released
+        assert partition.subpartitions[0].released
 
 
 def paused_pair() -> tuple[Pair, Gate]:
@@ -377,7 +377,7 @@ def test_loss_releases_the_views_of_the_lost_consumer() -> None:
         partition, _ = pair.open()
         write(partition, b"never read")
         pair.wire.producer.ended("reset")
-        assert partition.released
+        assert partition.subpartitions[0].released
         assert pair.wire.producer.session.readers == {}
 
 

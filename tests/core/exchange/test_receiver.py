@@ -64,6 +64,7 @@ class FakeChannel:
 
     def buffer_arrived(self, sequence: int, backlog: int, buffer: Buffer) -> None:
         if sequence != self.expected:
+            buffer.release()
             raise SequenceGap(PEER, self.id, self.expected, sequence)
         self.expected += 1
         self.arrived.append(bytes(buffer.view))

@@ -167,7 +167,7 @@ def test_shutdown_closes_gates_and_releases_partitions() -> None:
         pair.consumer.close()
         assert gate.closed and own.released
         pair.settle()
-        assert not pair.wire.consumer.is_alive and partition.released
+        assert not pair.wire.consumer.is_alive and partition.subpartitions[0].released
         assert_all_home(pair.consumer.pool)
 
 

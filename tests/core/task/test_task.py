@@ -299,7 +299,7 @@ def test_a_users_exit_in_close_leaks_nothing() -> None:
         task.close(None)
         assert task.lifecycle.state is TaskState.FAILED
         assert down.partition.released
-        assert up.partition.released, "its gate has gone, so nobody reads this"
+        assert up.partition.subpartitions[0].released, "its gate has gone, so nobody reads this"
 
 
 def test_a_cancelled_task_ends_as_cancelled_and_tells_no_error() -> None:

@@ -61,6 +61,7 @@ class Subpartition(Protocol):
 
     def statistics(self) -> SubpartitionStatistics: ...
 
+    released: bool
     is_read_here: bool
     buffer_size: int
 
