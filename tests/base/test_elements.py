@@ -2,6 +2,7 @@
 
 import pickle
 import struct
+import sys
 from array import array
 
 import pytest
@@ -132,3 +133,24 @@ def test_a_very_large_bundle_leaves_a_fresh_pickler() -> None:
 def test_a_serializer_travels_to_another_process() -> None:
     serializer = pickle.loads(pickle.dumps(PickleSerializer()))
     assert serializer.loads(memoryview(serializer.dumps([1, 2]))) == [1, 2]
+
+
+class Leaving:
+    """Asks for the end of the process while it is read."""
+
+    def __reduce__(self) -> tuple[object, tuple[int]]:
+        return sys.exit, (3,)
+
+
+@pytest.mark.parametrize("held", [5, None, (1, 2), "abc", {"a": 1}, [Leaving()]])
+def test_records_that_are_no_list_or_end_the_process_are_broken(held: object) -> None:
+    body = memoryview(pickle.dumps(held, 5))
+    with pytest.raises(ElementBroken, match="cannot be read"):
+        decode_element(RECORDS, body, PickleSerializer())
+
+
+@pytest.mark.parametrize("held", [([1], [2, 3]), ([1], None), ((1,), [1]), [1], ([1], [2], [3])])
+def test_records_and_timestamps_that_do_not_fit_are_broken(held: object) -> None:
+    body = memoryview(pickle.dumps(held, 5))
+    with pytest.raises(ElementBroken, match="cannot be read"):
+        decode_element(TIMED_RECORDS, body, PickleSerializer())

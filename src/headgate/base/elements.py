@@ -159,21 +159,42 @@ def encode_element(element: Element, serializer: Serializer) -> tuple[bytes, Byt
     return PREFIX.pack(1 + len(body), tag), body
 
 
+UNREADABLE: Final = (Exception, SystemExit, GeneratorExit)
+"""What reading a record may raise: a pickle calls what it likes, ``sys.exit`` among it."""
+
+
 def decode_element(tag: int, body: memoryview, serializer: Serializer) -> Element:
     """The element behind a prefix; raises ElementBroken if tag and body do not fit."""
     try:
         if tag == RECORDS:
-            return Bundle(serializer.loads(body))
+            return Bundle(_list(serializer.loads(body)))
         if tag == TIMED_RECORDS:
-            return Bundle(*serializer.loads(body))
+            records, timestamps = serializer.loads(body)
+            if len(_list(records)) != len(_list(timestamps)):
+                raise ValueError(f"{len(records)} records with {len(timestamps)} timestamps")
+            return Bundle(records, timestamps)
         if tag == WATERMARK:
             return Watermark(*_WATERMARK.unpack(body))
         if tag == STATUS:
             return StreamStatus(*_STATUS.unpack(body))
         if tag == LATENCY:
             return LatencyMarker(*_LATENCY.unpack(body))
-    except Exception as error:
+    except UNREADABLE as error:
         raise ElementBroken(
-            f"an element with tag {tag} and {len(body)} bytes cannot be read: {error!r}"
+            f"an element with tag {tag} and {len(body)} bytes cannot be read: {_shown(error)}"
         ) from error
     raise ElementBroken(f"no element has tag {tag}")
+
+
+def _list(records: Any) -> list[Any]:
+    if type(records) is not list:
+        raise TypeError(f"a {type(records).__name__} is no list of records")
+    return records
+
+
+def _shown(error: BaseException) -> str:
+    """As far as it can be shown: it may be of a class of the user's."""
+    try:
+        return repr(error)
+    except UNREADABLE:
+        return type(error).__name__

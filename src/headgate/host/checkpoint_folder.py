@@ -222,6 +222,8 @@ def told(shown: str) -> Iterator[None]:
         raise CheckpointMissing(shown, "is not there", "check the path") from error
     except UnicodeError as error:
         raise StorageUnusable(repr(shown), "is no text in UTF-8", "name another path") from error
+    except ValueError as error:  # there is a NUL in it, mostly
+        raise StorageUnusable(repr(shown), _first_line(error), "name another path") from error
     except PermissionError as error:
         advice = "give the user of the job the right to read and write there"
         raise StorageUnusable(shown, _reason(error), advice) from error

@@ -40,7 +40,7 @@ class CheckpointPlace:
         """The folder and name of a file that a piece names."""
         prefix, _, name = path.rpartition("/")
         prefix = f"{prefix}/" if prefix else ""
-        if name and name not in (".", ".."):
+        if name and name not in (".", "..") and "\0" not in name:
             if prefix == self.own_prefix:
                 return self.own, name
             if prefix == self.shared_prefix:

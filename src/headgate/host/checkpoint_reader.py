@@ -36,6 +36,7 @@ class StateReader:
         shown = self._place.show_file(piece.path)
         file = self._open(piece.path)
         with told(shown):
+            _check_bounds(shown, piece, file.size())
             data = bytes(file.read_at(piece.length, piece.offset))
         _check(shown, piece, len(data), zlib.crc32(data))
         return data
@@ -58,6 +59,8 @@ class StateReader:
             return
         shown = self._place.show_file(piece.path)
         file = self._open(piece.path)
+        with told(shown):
+            _check_bounds(shown, piece, file.size())
         crc = done = 0
         while done < piece.length:
             with told(shown):
@@ -159,6 +162,15 @@ def missing_files(place: CheckpointPlace, metadata: Metadata) -> dict[str, Check
                 folder.at(name), f"is cut: it has {size} bytes, {end} are needed"
             )
     return wrong
+
+
+def _check_bounds(shown: str, piece: Piece, size: int) -> None:
+    """A damaged offset or length is found here; file systems answer with errors of all kinds."""
+    if piece.offset < 0 or piece.length < 0:
+        problem = f"has no {piece.length} bytes from {piece.offset} on, which the metadata names"
+        raise CheckpointCorrupt(shown, problem)
+    if piece.offset + piece.length > size:
+        _check(shown, piece, max(0, size - piece.offset), piece.crc)
 
 
 def _check(shown: str, piece: Piece, length: int, crc: int) -> None:
