@@ -42,6 +42,7 @@ SMALL = ExchangeSettings(
     max_event_bytes=64,
     backoff_initial_ms=10,
     backoff_max_ms=40,
+    connect_retry_ms=0,
 )
 
 

@@ -293,9 +293,9 @@ def test_vector_of_the_handshake_is_true() -> None:
         "secret": secret.hex(),
         "client's nonce": client.hex(),
         "server's nonce": server.hex(),
-        "what the server's HMAC covers": (b"serverheadgate 2 0 32768 0 " + client + server).hex(),
+        "what the server's HMAC covers": (b"serverheadgate 3 0 32768 0 " + client + server).hex(),
         "server's proof": challenge.proof.hex(),
-        "what the client's HMAC covers": (b"clientheadgate 2 0 32768 0 " + client + server).hex(),
+        "what the client's HMAC covers": (b"clientheadgate 3 0 32768 0 " + client + server).hex(),
         "client's proof": proof.proof.hex(),
     }
     assert blocks("### Proofs") == expected, as_block(expected)

@@ -227,5 +227,6 @@ def quick(**changes: object) -> ExchangeSettings:
         "backoff_initial_ms": 5,
         "backoff_max_ms": 2000,
         "connect_timeout_ms": 2000,
+        "connect_retry_ms": 0,
     }
     return ExchangeSettings(**{**values, **changes})  # type: ignore[arg-type]

@@ -164,15 +164,31 @@ def test_a_proven_peer_that_breaks_the_protocol_is_shown_out(busy: Exchange) -> 
             assert reason.encode() in answers, (words, answers)
 
 
+def test_a_task_event_of_a_proven_peer_runs_nobodys_code(busy: Exchange, tmp_path: Path) -> None:
+    """Whoever has the secret may ask for data, and still not have its pickles loaded."""
+    mark = tmp_path / "exploded"
+    bomb = pickle.dumps(Bomb(mark))
+    name = b"os:mkdir"
+    named = b"\5" + len(name).to_bytes(2, "little") + name + bomb
+    for event in (b"\5" + bomb, named):
+        with raw_client(busy.address, busy.settings) as peer:
+            peer.greet_as_client()
+            peer.send(TaskEventRequest(ChannelId(3), PartitionId("busy"), event))
+            peer.send(PartitionRequest(ChannelId(4), 2, 0, PartitionId("nowhere")))
+            while b"not found" not in peer.sock.recv(10_000):
+                pass
+    assert not mark.exists()
+
+
 def test_an_event_of_a_class_that_is_unknown_here_ends_nobody_else(busy: Exchange) -> None:
     with raw_client(busy.address, busy.settings) as peer:
         peer.greet_as_client()
-        peer.send(TaskEventRequest(ChannelId(3), PartitionId("busy"), b"\5junk"))
+        peer.send(TaskEventRequest(ChannelId(3), PartitionId("busy"), b"\5\4\0m:Ejunk"))
         peer.send(PartitionRequest(ChannelId(4), 2, 0, PartitionId("nowhere")))
         answers = b""
         while b"not found" not in answers:  # the connection goes on
             answers += peer.sock.recv(10_000)
-        assert b"unpickled" in answers
+        assert b"nobody receives task event m:Ej" in answers
 
 
 def test_a_reader_that_takes_and_never_reads_is_given_up_at_the_end(

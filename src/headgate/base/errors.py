@@ -30,16 +30,20 @@ HeadgateError
 │   └── ElementTooLarge        an element above the limit
 ├── EventUnclaimed             a task event that nobody receives
 ├── EventTooLarge              an event above the limit
+├── EventsUnsent               more task events than a channel keeps for a producer to come
+├── EventUnsendable            a task event that holds what cannot travel
 └── TransportError             between two task managers …
     ├── ConnectFailed          … no connection came about
     ├── PeerLost               … the other side died, hung up or reset
     ├── PeerSilent             … the other side hangs
     ├── PeerUnproven           … the other side does not know the job's secret
+    ├── PeerBusy               … the other side has no room for one more that is not proven
     ├── PeerReported           … the other side sent an error
     └── PeerBrokeProtocol      … the other side sent what it must not
         ├── FrameTooLong, FrameTruncated, FrameMalformed
         ├── WrongVersion, UnknownMessage, BeforeHandshake
-        └── UnknownReceiver, SequenceGap, CreditOverdrawn
+        ├── UnknownReceiver, TooManyReceivers
+        └── SequenceGap, CreditOverdrawn, EventsOverdrawn
 """
 
 from headgate.base.ids import ChannelId, PartitionId, PeerName
@@ -312,6 +316,30 @@ class EventTooLarge(HeadgateError):
         self.limit = limit
 
 
+class EventsUnsent(HeadgateError):
+    """A task sends events to a producer that is not there yet, and sends too many."""
+
+    def __init__(self, partition: PartitionId, count: int) -> None:
+        super().__init__(
+            f"{count} task events wait for the producer of partition {partition!r}, which has not "
+            f"started yet; send events when its data has arrived"
+        )
+        self.partition = partition
+        self.count = count
+
+
+class EventUnsendable(HeadgateError):
+    """A task event has an attribute that is no plain data; it is refused where it is sent."""
+
+    def __init__(self, event: str, attribute: str, problem: str) -> None:
+        super().__init__(
+            f"task event {event} cannot travel: its attribute {attribute!r} {problem}; let it hold "
+            f"plain values, lists, tuples, sets and dicts, or override to_bytes and from_bytes"
+        )
+        self.event = event
+        self.attribute = attribute
+
+
 class TransportError(HeadgateError):
     """Trouble between two task managers; ``peer`` names the other side."""
 
@@ -335,6 +363,10 @@ class PeerSilent(TransportError):
 
 class PeerUnproven(TransportError):
     """The peer could not prove that it knows the job's secret."""
+
+
+class PeerBusy(TransportError):
+    """The peer ended the connection because too many others wait there to be proven."""
 
 
 class PeerReported(TransportError):
@@ -389,6 +421,14 @@ class UnknownReceiver(PeerBrokeProtocol):
         self.receiver = receiver
 
 
+class TooManyReceivers(PeerBrokeProtocol):
+    """A peer has requested for more channels than any worker has, and ended none of them."""
+
+    def __init__(self, peer: PeerName, limit: int) -> None:
+        super().__init__(peer, f"it requested for more than {limit} channels")
+        self.limit = limit
+
+
 class SequenceGap(PeerBrokeProtocol):
     """A channel's buffers came out of order, or one is missing or doubled."""
 
@@ -401,3 +441,16 @@ class SequenceGap(PeerBrokeProtocol):
 
 class CreditOverdrawn(PeerBrokeProtocol):
     """A data buffer came for which no credit had been given."""
+
+
+class EventsOverdrawn(PeerBrokeProtocol):
+    """More events came in a channel than it keeps for its reader; they cost no credit."""
+
+    def __init__(self, peer: PeerName, channel: ChannelId, waiting: int, size: int) -> None:
+        super().__init__(
+            peer,
+            f"channel {channel} has {waiting} bytes of events that were not read, "
+            f"and {size} more came",
+        )
+        self.channel = channel
+        self.waiting = waiting

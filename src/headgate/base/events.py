@@ -1,18 +1,20 @@
 """Events: what travels in a channel and is never data.
 
-Runtime events are built in; task events are the user's and travel backwards, from consumer to
-producer. On the wire an event is a tag byte and a body. Decoding a task event unpickles, so it is
-only done for bytes of a proven peer (the handshake comes first) or of this process.
+Runtime events are built in and travel with the data; task events are the user's and travel
+backwards, from consumer to producer. On the wire an event is a tag byte and a body. Law: reading
+one runs no code but that of a class which somebody here has subscribed for.
 """
 
-import pickle
 import struct
-from typing import ClassVar, Final, TypeAlias
+from collections.abc import Iterator
+from typing import ClassVar, Final, TypeAlias, TypeVar
 
 import msgspec
 
 from headgate.base.checkpoints import CheckpointKind, Stop
+from headgate.base.elements import UNREADABLE
 from headgate.base.errors import ElementBroken, EventTooLarge
+from headgate.base.event_values import pack_values, unpack_values
 
 
 class EndOfPartition(msgspec.Struct, frozen=True):
@@ -49,9 +51,26 @@ class CancelMarker(msgspec.Struct, frozen=True):
 
 
 class TaskEvent:
-    """Base of events that a consumer's user code sends to its producers."""
+    """Base of events that a consumer's user code sends to its producers.
+
+    An event travels as the name of its class and its attributes, which may hold None, bool, int,
+    float, str, bytes, and lists, tuples, sets and dicts of these. ``__init__`` is not called when
+    it arrives. Whoever needs more than that overrides ``to_bytes`` and ``from_bytes``, together.
+    """
 
     __slots__: ClassVar[tuple[str, ...]] = ()
+
+    def to_bytes(self) -> bytes:
+        """What ``from_bytes`` of the same class makes the event of again."""
+        return pack_values(type(self).__name__, dict(_attributes(self)))
+
+    @classmethod
+    def from_bytes(cls: "type[AnyTaskEvent]", data: memoryview) -> "AnyTaskEvent":
+        """The event; ``data`` comes from another process and may be anything."""
+        return _restored(cls, unpack_values(data))
+
+
+AnyTaskEvent = TypeVar("AnyTaskEvent", bound=TaskEvent)
 
 
 RuntimeEvent: TypeAlias = EndOfPartition | EndOfSuperstep | CheckpointBarrier | CancelMarker
@@ -64,6 +83,7 @@ _BARRIER: Final = struct.Struct("<Bqq?BB")
 _KINDS: Final = tuple(CheckpointKind)
 _STOPS: Final = tuple(Stop)
 _CANCEL: Final = struct.Struct("<Bq")
+_NAME_LENGTH: Final = struct.Struct("<H")
 _PARTITION_END, _SUPERSTEP_END, _BARRIER_TAG, _CANCEL_TAG, _TASK_TAG = range(1, 6)
 
 
@@ -79,7 +99,7 @@ def encode_event(event: Event) -> bytes:
         case CancelMarker(checkpoint):
             return _CANCEL.pack(_CANCEL_TAG, checkpoint)
         case TaskEvent():
-            return bytes([_TASK_TAG]) + pickle.dumps(event, protocol=5)
+            return _encode_task_event(event)
 
 
 def encode_event_within(event: Event, limit: int) -> bytes:
@@ -90,8 +110,8 @@ def encode_event_within(event: Event, limit: int) -> bytes:
     return data
 
 
-def decode_event(data: bytes | bytearray | memoryview) -> Event:
-    """The event that the bytes stand for; raises ElementBroken if they stand for none."""
+def decode_event(data: bytes | bytearray | memoryview) -> RuntimeEvent:
+    """The runtime event that the bytes stand for; raises ElementBroken if they stand for none."""
     tag = data[0] if len(data) else 0
     if tag == _PARTITION_END and len(data) == 1:
         return END_OF_PARTITION
@@ -102,7 +122,7 @@ def decode_event(data: bytes | bytearray | memoryview) -> Event:
     if tag == _CANCEL_TAG and len(data) == _CANCEL.size:
         return CancelMarker(*_CANCEL.unpack(data)[1:])
     if tag == _TASK_TAG:
-        return _decode_task_event(data)
+        raise ElementBroken("a task event among the data; they travel to producers only")
     raise ElementBroken(f"{len(data)} bytes with tag {tag} are no event")
 
 
@@ -135,6 +155,8 @@ def _decode_barrier(data: bytes | bytearray | memoryview) -> CheckpointBarrier:
     _, checkpoint, timestamp_ms, unaligned, kind, stop = _BARRIER.unpack_from(data)
     try:
         directory = bytes(data[_BARRIER.size :]).decode()
+        if "\0" in directory:
+            raise ElementBroken(f"{len(data)} bytes are no barrier: a NUL in its directory")
         return CheckpointBarrier(
             checkpoint, timestamp_ms, unaligned, _KINDS[kind], _STOPS[stop], directory
         )
@@ -142,11 +164,72 @@ def _decode_barrier(data: bytes | bytearray | memoryview) -> CheckpointBarrier:
         raise ElementBroken(f"{len(data)} bytes are no barrier: {error}") from error
 
 
-def _decode_task_event(data: bytes | bytearray | memoryview) -> TaskEvent:
+def event_class_name(kind: type[TaskEvent]) -> str:
+    """How the wire calls a class of task events; both sides know it from the job's code."""
+    return f"{kind.__module__}:{kind.__qualname__}"
+
+
+def split_task_event(data: bytes) -> tuple[str, memoryview] | None:
+    """The name of a task event's class, and what its ``from_bytes`` gets; None: it is none."""
+    if not data or data[0] != _TASK_TAG:
+        return None
+    start = 1 + _NAME_LENGTH.size
+    if len(data) < start:
+        raise ElementBroken(f"a task event of {len(data)} bytes")
+    end = start + _NAME_LENGTH.unpack_from(data, 1)[0]
+    if end > len(data):
+        raise ElementBroken(f"a task event of {len(data)} bytes whose class's name ends at {end}")
+    return str(data[start:end], "utf-8", "replace"), memoryview(data)[end:]
+
+
+def decode_task_event(kind: type[AnyTaskEvent], body: memoryview) -> AnyTaskEvent:
+    """The event of a class that is subscribed for; ElementBroken if it does not make one of it."""
     try:
-        event = pickle.loads(memoryview(data)[1:])
-    except Exception as error:
-        raise ElementBroken(f"a task event cannot be unpickled: {error!r}") from error
-    if not isinstance(event, TaskEvent):
-        raise ElementBroken(f"a task event holds a {type(event).__name__}, not a TaskEvent")
+        event = kind.from_bytes(body)
+    except UNREADABLE as error:
+        raise ElementBroken(f"task event {kind.__name__} cannot be read: {error!r}") from error
+    if type(event) is not kind:
+        made = type(event).__name__
+        raise ElementBroken(f"from_bytes of task event {kind.__name__} made a {made}")
+    return event
+
+
+def _encode_task_event(event: TaskEvent) -> bytes:
+    name = event_class_name(type(event)).encode()
+    body = event.to_bytes()
+    return b"".join((bytes([_TASK_TAG]), _NAME_LENGTH.pack(len(name)), name, body))
+
+
+def _attributes(event: TaskEvent) -> Iterator[tuple[str, object]]:
+    yield from getattr(event, "__dict__", {}).items()
+    for name in _slots(type(event)):
+        if hasattr(event, name):
+            yield name, getattr(event, name)
+
+
+def _slots(kind: type) -> list[str]:
+    """The slots of a class and its bases, under the names that they have on an instance."""
+    found = []
+    for base in kind.__mro__:
+        slots = base.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            is_private = name.startswith("__") and not name.endswith("__")
+            stem = base.__name__.lstrip("_")
+            if name not in ("__dict__", "__weakref__"):
+                found.append(f"_{stem}{name}" if is_private and stem else name)
+    return found
+
+
+def _restored(kind: type[AnyTaskEvent], values: dict[str, object]) -> AnyTaskEvent:
+    if issubclass(kind, msgspec.Struct):
+        return kind(**values)
+    event = object.__new__(kind)
+    slots = set(_slots(kind))
+    for name, value in values.items():
+        if name in slots:
+            object.__setattr__(event, name, value)
+        elif name.isidentifier() and hasattr(event, "__dict__"):
+            event.__dict__[name] = value
+        else:
+            raise ElementBroken(f"{kind.__name__} has no attribute {name!r}")
     return event

@@ -316,10 +316,18 @@ class ExchangeSettings:
     connect_timeout_ms: int = setting(
         "exchange.connect-timeout", 10_000, "Longest wait for a connection and its handshake.", 1
     )
+    connect_retry_ms: int = setting(
+        "exchange.connect-retry-timeout",
+        30_000,
+        "Milliseconds for which a consumer tries again, with growing pauses, to connect to a task "
+        "manager that does not answer or is busy with others; 0: it tries once.",
+        0,
+    )
     accept_backlog: int = setting(
         "exchange.accept-backlog",
         128,
-        "Connections that may wait to be accepted, and as many again to be proven.",
+        "Connections that may wait to be proven; more, if the tasks of the worker have more "
+        "readers.",
         1,
     )
     socket_buffer_bytes: int = setting(

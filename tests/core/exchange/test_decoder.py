@@ -214,7 +214,7 @@ def streams(draw: st.DrawFn) -> list[bytes]:
     frames = []
     for sequence in range(draw(st.integers(1, 8))):
         size = draw(st.sampled_from([0, 1, 31, 32, SEGMENT - 1, SEGMENT]))
-        flags = draw(st.sampled_from([0, 0, 0, EVENT, COMPRESSED]))
+        flags = draw(st.sampled_from([0, 0, 0, EVENT, COMPRESSED])) if size else 0
         receiver = draw(st.sampled_from([WANTED, WANTED, UNWANTED]))
         frame = data_frame(sequence, fill(sequence, size), flags, receiver)
         frames.append(draw(st.sampled_from([frame, frame, frame, encode(Alive())])))
@@ -358,6 +358,9 @@ WRONG: list[tuple[bytes, type[HeadgateError], dict[str, object]]] = [
     (prefix(LIMIT + 25, kind=32), FrameTooLong, {"length": LIMIT + 25, "limit": LIMIT + 24}),
     (prefix(23, kind=32) + bytes(9), FrameMalformed, {}),
     (data_frame(0, bytes(SEGMENT + 1)), FrameTooLong, {"length": SEGMENT + 1, "limit": SEGMENT}),
+    (data_frame(0, b"x", flags=EVENT | COMPRESSED), FrameMalformed, {}),
+    (data_frame(0, b"", flags=EVENT), FrameMalformed, {}),
+    (data_frame(0, b"", flags=COMPRESSED), FrameMalformed, {}),
     (data_frame(0, b"x", flags=4), FrameMalformed, {}),
     (data_frame(0, b"x", flags=255), FrameMalformed, {}),
 ]

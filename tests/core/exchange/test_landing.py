@@ -2,7 +2,13 @@
 
 from headgate.core.buffers.buffer import Lease
 from headgate.core.buffers.segment import Segment
-from headgate.core.exchange.landing import CONTROL_BYTES, HEAD_BYTES, ControlLanding, Landing
+from headgate.core.exchange.landing import (
+    CONTROL_BYTES,
+    GREETING_BYTES,
+    HEAD_BYTES,
+    ControlLanding,
+    Landing,
+)
 from tests.arena import plain_pool, plain_segments
 
 
@@ -60,5 +66,7 @@ def test_surrender_leaves_an_empty_row() -> None:
 
 def test_control_landing_has_no_segments() -> None:
     landing = ControlLanding()
+    assert [len(part) for part in landing.row()] == [HEAD_BYTES, GREETING_BYTES]
+    landing.widen()
     assert [len(part) for part in landing.row()] == [HEAD_BYTES, CONTROL_BYTES]
     assert landing.segments == []

@@ -3,6 +3,9 @@
 Rows 110, 115, 119, 122, 123, 132, 135.
 """
 
+import gc
+import weakref
+
 import pytest
 
 from headgate.base.errors import (
@@ -12,6 +15,7 @@ from headgate.base.errors import (
     FrameMalformed,
     FrameTooLong,
     PeerBrokeProtocol,
+    PeerBusy,
     PeerLost,
     PeerReported,
     PeerSilent,
@@ -21,8 +25,8 @@ from headgate.base.errors import (
     UnknownReceiver,
     WrongVersion,
 )
-from headgate.base.events import TaskEvent
-from headgate.base.ids import ChannelId, PartitionId
+from headgate.base.events import TaskEvent, encode_event
+from headgate.base.ids import ChannelId, PartitionId, PeerName
 from headgate.base.settings import FlowControl
 from headgate.core.exchange.frames import (
     PREFIX,
@@ -44,6 +48,7 @@ from headgate.core.exchange.frames import (
     encode_buffer_head,
 )
 from headgate.core.exchange.link import Link, LinkState
+from headgate.core.exchange.outbox import CLOG_BYTES
 from headgate.core.ingress.gate import Gate
 from tests.core.pair import PARTITION, SMALL, Pair, read_all, scatter, with_settings, write
 
@@ -215,11 +220,13 @@ def test_task_event_above_the_limit_is_refused() -> None:
 def test_task_event_that_cannot_be_read_ends_its_channel_and_no_other() -> None:
     with Pair() as pair:
         _, gate = pair.open(2)
-        feed(pair.wire.producer, encode(TaskEventRequest(ChannelId(0), PARTITION, b"\x05junk")))
+        pair.producer.events.subscribe(PARTITION, Ping, lambda event: None)
+        junk = encode_event(Ping())[:-1] + b"\xc1"
+        feed(pair.wire.producer, encode(TaskEventRequest(ChannelId(0), PARTITION, junk)))
         pair.settle()
         assert pair.wire.producer.is_open
         assert list(pair.wire.producer.session.readers) == [1]
-        with pytest.raises(PeerReported, match="unpickled"):
+        with pytest.raises(PeerReported, match="task event Ping cannot be read"):
             gate.poll()
 
 
@@ -508,6 +515,101 @@ def test_an_event_above_the_limit_is_refused_where_it_is_sent() -> None:
             partition.broadcast_event(Long())
         pair.settle()
         assert pair.wire.consumer.is_open
+
+
+def test_a_peer_that_does_not_read_its_answers_is_not_heard_until_it_does() -> None:
+    with Pair() as pair:
+        pair.open()
+        producer = pair.wire.producer
+        ask = [PartitionRequest(ChannelId(n), 1, 0, PartitionId("x" * 1000)) for n in range(9, 999)]
+        stream = b"".join(map(encode, ask))
+        heard = 0
+        while heard < len(stream) and (count := scatter(producer, stream[heard : heard + 4096])):
+            heard += count
+            producer.received(count, 0.0)
+        assert producer.outbox.is_clogged and producer.is_deaf and heard < len(stream)
+        assert producer.outbox.pending_bytes < CLOG_BYTES + 64 * 1024
+        pair.tick(SMALL.heartbeat_timeout_ms - 1)
+        assert producer.is_open
+        producer.outgoing()
+        producer.sent(producer.outbox.pending_bytes - CLOG_BYTES, pair.timers.now_ms)
+        assert not producer.is_deaf and producer.targets()
+        producer.close()
+        pair.wire.consumer.close()
+
+
+def test_a_peer_that_never_reads_its_answers_is_given_up() -> None:
+    with Pair() as pair:
+        pair.open()
+        producer = pair.wire.producer
+        producer.outbox.add(bytes(CLOG_BYTES + 1))
+        producer.tick(SMALL.heartbeat_timeout_ms - 1.0)
+        assert producer.is_open
+        producer.tick(SMALL.heartbeat_timeout_ms + 0.0)
+        assert isinstance(producer.error, PeerSilent)
+        assert "has taken none of" in str(producer.error)
+
+
+def test_a_link_that_ends_before_it_is_open_gives_its_channels_another_one() -> None:
+    with Pair(with_settings(connect_retry_ms=1000)) as pair:
+        partition, gate = pair.partition(2), pair.gate(2)
+        gate.request_partitions()
+        gate.send_event(Ping())
+        pair.producer.events.subscribe(PARTITION, Ping, lambda event: got.append(event))
+        got: list[TaskEvent] = []
+        pair.wire.producer.fail(PeerBusy(PeerName("consumer"), "many wait"), "many wait")
+        pair.wire.settle()
+        assert isinstance(pair.wire.consumer.error, PeerBusy)
+        assert gate.poll() is None
+        pair.timers.pass_ms(50)
+        assert len(pair.wires) == 2  # one for both channels
+        pair.settle()
+        write(partition, b"it comes", 1)
+        pair.settle()
+        assert read_all(gate) == [(1, b"it comes")]
+        assert len(got) == 2  # one from each channel, once
+        pair.timers.pass_ms(1000)
+        assert gate.poll() is None
+
+
+def test_a_link_that_was_open_is_not_tried_again() -> None:
+    with Pair(with_settings(connect_retry_ms=1000)) as pair:
+        _, gate = pair.open()
+        pair.wire.consumer.ended("reset")
+        assert isinstance(poll_error(gate), PeerLost)
+        pair.timers.pass_ms(1000)
+        assert len(pair.wires) == 1
+
+
+@pytest.mark.parametrize("problem", [FrameMalformed, PeerUnproven, PeerReported])
+def test_what_will_not_be_better_next_time_is_not_tried_again(problem: type[Exception]) -> None:
+    with Pair(with_settings(connect_retry_ms=1000)) as pair:
+        gate = pair.gate()
+        gate.request_partitions()
+        pair.wire.consumer.fail(problem(PeerName("p"), "no"))  # type: ignore[arg-type]
+        assert isinstance(poll_error(gate), problem)
+
+
+def test_a_link_that_has_ended_needs_no_garbage_collection() -> None:
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        with Pair() as pair:
+            pair.gate().request_partitions()
+            wire = pair.wires.pop()
+            pair.consumer.directory._links.clear()
+            links = [weakref.ref(wire.consumer), weakref.ref(wire.producer)]
+            feed(wire.producer, b"\xff" * 64)
+            feed(wire.consumer, b"\xff" * 64)
+            wire.settle()
+            wire.producer.ended("closed")
+            wire.consumer.ended("closed")
+            pair.consumer.close()
+            del wire
+            assert [link() for link in links] == [None, None]
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def test_a_retry_after_the_end_of_the_link_says_nothing_more() -> None:

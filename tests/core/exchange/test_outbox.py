@@ -6,7 +6,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from headgate.core.buffers.buffer import Buffer, Lease
 from headgate.core.buffers.segment import Segment
-from headgate.core.exchange.outbox import MAX_PARTS, Outbox
+from headgate.core.exchange.outbox import CLOG_BYTES, MAX_PARTS, Outbox
 from tests.arena import plain_segments
 
 
@@ -23,6 +23,21 @@ class Home:
 def leased(home: Home, segment: Segment, data: bytes) -> Buffer:
     segment.memory[: len(data)] = data
     return Buffer(segment.memory[: len(data)], Lease(segment, home))
+
+
+def test_messages_clog_an_outbox_and_buffers_do_not() -> None:
+    outbox = Outbox(low_bytes=5, high_bytes=8)
+    for _ in range(3):
+        outbox.add_buffer(b"head", Buffer(bytes(CLOG_BYTES)))
+    assert not outbox.is_clogged
+    outbox.add(bytes(CLOG_BYTES))
+    assert outbox.is_clogged
+    outbox.sent(3 * (CLOG_BYTES + 4))
+    assert not outbox.is_clogged and outbox.pending_bytes == CLOG_BYTES
+    outbox.add(b"x")
+    assert outbox.is_clogged
+    outbox.close()
+    assert not outbox.is_clogged
 
 
 def test_writable_until_above_the_high_mark_and_again_below_the_low_one() -> None:

@@ -6,12 +6,14 @@ import pytest
 
 from headgate.base.errors import (
     CreditOverdrawn,
+    EventsOverdrawn,
     EventUnclaimed,
     HeadgateError,
     PartitionNotFound,
     PeerBrokeProtocol,
     PeerLost,
     PeerReported,
+    PeerSilent,
     ProducerFailed,
     SequenceGap,
     UnknownReceiver,
@@ -33,7 +35,7 @@ from headgate.core.exchange.frames import (
     PartitionRequest,
     TaskEventRequest,
 )
-from headgate.core.exchange.outbox import Outbox
+from headgate.core.exchange.outbox import CLOG_BYTES, Outbox
 from headgate.core.exchange.receiver import ReceiverSession
 from tests.arena import plain_segments
 from tests.core.exchange.test_sender import parse
@@ -58,6 +60,22 @@ class FakeChannel:
     backlogs: list[int] = field(default_factory=list)
     missing: list[PartitionNotFound] = field(default_factory=list)
     errors: list[HeadgateError] = field(default_factory=list)
+    unreached: list[HeadgateError] = field(default_factory=list)
+    most_event_bytes: int = 1000
+    refused_events: int = 0
+
+    def room_for_event(self, size: int) -> bool:
+        return size <= self.most_event_bytes
+
+    def event_bytes(self) -> int:
+        return 7
+
+    def sends_event_again(self) -> bool:
+        self.refused_events -= 1
+        return self.refused_events >= 0
+
+    def unreachable(self, error: HeadgateError) -> None:
+        self.unreached.append(error)
 
     def room_for(self, size: int) -> Lease | None:
         return Lease(self.segments.pop(), self) if self.segments else None
@@ -397,3 +415,54 @@ def test_cancel_is_sent_once() -> None:
     desk.session.cancel(channel)
     desk.session.cancel(channel)
     assert desk.said() == [Cancel(ChannelId(1))]
+
+
+def test_an_event_for_which_its_channel_has_no_room_ends_that_channel_alone() -> None:
+    desk = Desk()
+    channel, other = desk.channel(1), desk.channel(2)
+    channel.most_event_bytes = 8
+    assert desk.session.buffer_announced(ChannelId(1), 9, True) is Room.SKIP
+    (error,) = channel.errors
+    assert isinstance(error, EventsOverdrawn)
+    assert (error.channel, error.waiting) == (1, 7)
+    assert desk.said()[-1] == Cancel(ChannelId(1))
+    assert desk.session.buffer_announced(ChannelId(2), 9, True) is Room.UNPOOLED
+    assert other.errors == []
+
+
+def test_a_refused_event_that_its_channel_sends_again_is_no_error() -> None:
+    desk = Desk()
+    channel = desk.channel(1)
+    channel.refused_events = 1
+    report = ErrorReport(ChannelId(1), ErrorCode.EVENT_UNCLAIMED, P, "nobody")
+    desk.session.message_received(report)
+    assert channel.errors == []
+    desk.session.message_received(report)
+    assert [type(error) for error in channel.errors] == [EventUnclaimed]
+
+
+def test_a_connection_that_never_came_about_gives_its_channels_back() -> None:
+    desk = Desk(opened=False)
+    channel = desk.channel(1)
+    error = PeerLost(PEER, "it closed the connection")
+    desk.session.give_back(error)
+    assert (channel.unreached, channel.errors) == ([error], [])
+    assert desk.session.channels == {}
+
+
+def test_a_task_event_is_refused_where_the_peer_takes_nothing() -> None:
+    desk = Desk()
+    channel = desk.channel(1)
+    while not desk.outbox.is_clogged:
+        desk.session.send_event(channel, P, Ping())
+    with pytest.raises(PeerSilent, match="takes no task event"):
+        desk.session.send_event(channel, P, Ping())
+    assert desk.outbox.pending_bytes < CLOG_BYTES + 1000
+
+
+def test_a_backlog_where_credit_is_not_used_breaks_the_protocol() -> None:
+    desk = Desk(uses_credit=False)
+    channel = desk.channel(1)
+    with pytest.raises(PeerBrokeProtocol, match="credit is not used"):
+        desk.session.message_received(Backlog(ChannelId(1), 5))
+    assert channel.backlogs == []

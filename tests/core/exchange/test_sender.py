@@ -8,7 +8,12 @@ from dataclasses import dataclass, field
 import pytest
 
 from headgate.base.elements import ByteLike
-from headgate.base.errors import PartitionNotFound, PeerBrokeProtocol, UnknownReceiver
+from headgate.base.errors import (
+    PartitionNotFound,
+    PeerBrokeProtocol,
+    TooManyReceivers,
+    UnknownReceiver,
+)
 from headgate.base.events import END_OF_PARTITION, TaskEvent, encode_event
 from headgate.base.ids import ChannelId, PartitionId, PeerName
 from headgate.core.buffers.buffer import Buffer
@@ -501,8 +506,64 @@ def test_subscriber_that_fails_is_reported_to_the_sender_of_the_event() -> None:
     assert "the subscriber broke" in report.text
 
 
+def test_task_event_of_a_class_that_nobody_has_subscribed_for_is_not_even_read() -> None:
+    class Mine(TaskEvent):
+        @classmethod
+        def from_bytes(cls, data: memoryview) -> "Mine":
+            raise AssertionError("it was read")
+
+    desk = Desk()
+    desk.events.register(P)
+    desk.events.subscribe(P, Ping, lambda event: None)
+    desk.session.message_received(TaskEventRequest(A, P, encode_event(Mine())))
+    (report,) = desk.pump()
+    assert isinstance(report, ErrorReport) and report.code == ErrorCode.EVENT_UNCLAIMED
+    assert "Mine" in report.text
+
+
+def test_task_event_behind_a_request_that_found_nothing_waits_for_the_next_request() -> None:
+    desk, got = Desk(missing=True), list[TaskEvent]()
+    desk.session.message_received(PartitionRequest(A, 1, 0, P))
+    desk.events.register(P)  # it comes between the two
+    desk.events.subscribe(P, Ping, got.append)
+    desk.missing = False
+    desk.session.message_received(TaskEventRequest(A, P, encode_event(Ping())))
+    codes = [report.code for report in desk.pump() if isinstance(report, ErrorReport)]
+    assert codes == [ErrorCode.PARTITION_NOT_FOUND, ErrorCode.EVENT_UNCLAIMED] and not got
+    desk.ask(A, 1)
+    desk.session.message_received(TaskEventRequest(A, P, encode_event(Ping())))
+    assert len(got) == 1 and desk.pump() == []
+
+
+def test_subscriber_that_asks_for_the_end_of_the_process_ends_its_consumer_only() -> None:
+    def leave(event: TaskEvent) -> None:
+        raise SystemExit(3)
+
+    desk = Desk()
+    desk.events.register(P)
+    desk.events.subscribe(P, Ping, leave)
+    desk.session.message_received(TaskEventRequest(A, P, encode_event(Ping())))
+    (report,) = desk.pump()
+    assert isinstance(report, ErrorReport) and "SystemExit" in report.text
+
+
+def test_a_peer_may_not_request_for_more_channels_than_any_worker_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("headgate.core.exchange.sender.MAX_RECEIVERS", 3)
+    desk = Desk()
+    desk.ask(A, 1)
+    desk.missing = True
+    for receiver in (10, 11):  # not found, and never cancelled
+        desk.session.message_received(PartitionRequest(ChannelId(receiver), 1, 0, P))
+    with pytest.raises(TooManyReceivers, match="more than 3 channels"):
+        desk.session.message_received(PartitionRequest(ChannelId(12), 1, 0, P))
+    desk.session.message_received(Cancel(ChannelId(10)))
+    desk.session.message_received(PartitionRequest(ChannelId(12), 1, 0, P))
+
+
 def test_runtime_event_is_no_task_event() -> None:
-    with pytest.raises(PeerBrokeProtocol, match="EndOfPartition is no task event"):
+    with pytest.raises(PeerBrokeProtocol, match="an event of tag 1 is no task event"):
         Desk().session.message_received(TaskEventRequest(A, P, encode_event(END_OF_PARTITION)))
 
 

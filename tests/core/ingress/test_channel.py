@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 
 from headgate.base.errors import (
+    EventsUnsent,
     EventUnclaimed,
-    HeadgateError,
     PartitionNotFound,
     PartitionTaken,
     ProducerFailed,
@@ -17,7 +17,13 @@ from headgate.base.ids import PartitionId
 from headgate.core.buffers.buffer import Buffer
 from headgate.core.egress.dispatcher import EventDispatcher
 from headgate.core.exchange.view import Polled
-from headgate.core.ingress.channel import Backoff, LocalChannel, Next, UnknownChannel
+from headgate.core.ingress.channel import (
+    MAX_KEPT_EVENTS,
+    Backoff,
+    LocalChannel,
+    Next,
+    UnknownChannel,
+)
 from tests.core.pair import Timers
 
 P = PartitionId("p")
@@ -244,13 +250,34 @@ def test_task_event_reaches_the_producer_in_the_same_process() -> None:
     bench, got = Bench(), list[TaskEvent]()
     bench.events.register(P)
     bench.events.subscribe(P, Ping, got.append)
+    bench.requested()
     bench.channel.send_event(Ping())
     assert len(got) == 1
 
 
 def test_unclaimed_task_event_is_an_error() -> None:
+    bench = Bench()
+    bench.requested()
     with pytest.raises(EventUnclaimed, match="Ping"):
-        Bench().channel.send_event(Ping())
+        bench.channel.send_event(Ping())
+
+
+def test_task_event_waits_for_a_producer_that_has_not_started() -> None:
+    bench, got = Bench(), list[TaskEvent]()
+    event = Ping()
+    bench.channel.send_event(event)
+    bench.events.register(P)
+    bench.events.subscribe(P, Ping, got.append)
+    bench.requested()
+    assert got == [event]
+
+
+def test_kept_task_event_that_nobody_receives_is_an_error_of_the_channel() -> None:
+    bench = Bench()
+    bench.channel.send_event(Ping())
+    bench.requested()
+    with pytest.raises(EventUnclaimed, match="Ping"):
+        bench.channel.next()
 
 
 # Barriers.
@@ -294,9 +321,13 @@ def test_unknown_channel_keeps_a_request_in_mind_and_gives_nothing() -> None:
     assert channel.statistics().buffers_in == 0
 
 
-def test_unknown_channel_cannot_send_events() -> None:
-    with pytest.raises(HeadgateError, match="no place yet"):
-        UnknownChannel(2, P, 1).send_event(Ping())
+def test_unknown_channel_keeps_a_bounded_number_of_events() -> None:
+    channel, event = UnknownChannel(2, P, 1), Ping()
+    for _ in range(MAX_KEPT_EVENTS):
+        channel.send_event(event)
+    assert channel.unsent == [event] * MAX_KEPT_EVENTS
+    with pytest.raises(EventsUnsent, match="has not started"):
+        channel.send_event(event)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from headgate.base.errors import ElementBroken, PeerLost, TaskCancelled
+from headgate.base.errors import ElementBroken, EventUnclaimed, PeerLost, TaskCancelled
 from headgate.base.events import (
     END_OF_PARTITION,
     END_OF_SUPERSTEP,
@@ -471,6 +471,33 @@ def test_task_event_goes_to_every_producer_that_still_sends() -> None:
     gate.poll()
     gate.send_event(TaskEvent())
     assert (len(ended.events), len(sending.events)) == (0, 1)
+
+
+def test_task_event_waits_for_a_channel_that_has_no_place_yet() -> None:
+    gate = Gate("g", plain_pool(1).create_pool("gate", 0, 1), 64)
+    placed = FakeChannel(0, gate)
+    gate.set_channels([placed, UnknownChannel(1, PartitionId("p"), 0)])
+    gate.request_partitions()
+    first, second = TaskEvent(), TaskEvent()
+    gate.send_event(first)
+    gate.send_event(second)
+    assert placed.events == [first, second]
+    late = FakeChannel(1, gate)
+    gate.replace(late)
+    assert late.events == [first, second]
+    assert placed.events == [first, second]
+
+
+def test_task_event_that_a_channel_refuses_reaches_the_others() -> None:
+    gate, (refusing, taking) = make_gate(2)
+
+    def refuse(event: TaskEvent) -> None:
+        raise EventUnclaimed(PartitionId("p"), "it")
+
+    refusing.send_event = refuse  # type: ignore[method-assign]
+    with pytest.raises(EventUnclaimed):
+        gate.send_event(TaskEvent())
+    assert len(taking.events) == 1
 
 
 def compressed_gate(codec: Deflate | None) -> tuple[Gate, list[int]]:

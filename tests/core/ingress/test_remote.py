@@ -8,13 +8,20 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from headgate.base.errors import PartitionNotFound, PeerLost, SequenceGap
+from headgate.base.errors import (
+    ConnectFailed,
+    EventsUnsent,
+    InsufficientBuffers,
+    PartitionNotFound,
+    PeerLost,
+    SequenceGap,
+)
 from headgate.base.events import CancelMarker, CheckpointBarrier, TaskEvent, encode_event
 from headgate.base.ids import ChannelId, PartitionId, PeerName
 from headgate.core.buffers.buffer import Buffer, Lease
 from headgate.core.buffers.global_pool import GlobalPool
 from headgate.core.buffers.local_pool import Answer
-from headgate.core.ingress.channel import Backoff
+from headgate.core.ingress.channel import MAX_KEPT_EVENTS, Backoff
 from headgate.core.ingress.remote import RemoteChannel
 from tests.core.pair import Timers
 
@@ -51,6 +58,8 @@ class FakeLink:
     peer: PeerName = PeerName("producer")
     is_alive: bool = True
     error: PeerLost | None = None
+    may_pass: bool = False
+    is_open: bool = True
     resumes: int = 0
     attached: int = 0
     detached: int = 0
@@ -70,7 +79,12 @@ class Bench:
     """A remote channel with pools of its own: `floating` is the size of its gate's pool."""
 
     def __init__(
-        self, make_pool: MakePool, exclusive: int = 2, floating: int = 4, credit: bool = True
+        self,
+        make_pool: MakePool,
+        exclusive: int = 2,
+        floating: int = 4,
+        credit: bool = True,
+        retry_ms: int = 0,
     ) -> None:
         self.global_pool = make_pool(exclusive + floating)
         self.pool = self.global_pool.create_pool("gate", 0, floating)
@@ -90,6 +104,7 @@ class Bench:
             Backoff(10, 20),
             self.timers.later,
             uses_credit=credit,
+            retry_ms=retry_ms,
         )
         self.channel.assign_pools(self.global_pool, self.pool, exclusive)
         self.sequence = 0
@@ -679,4 +694,129 @@ def test_task_event_goes_through_the_session(make_pool: MakePool) -> None:
     bench.opened()
     bench.channel.send_event(TaskEvent())
     assert len(bench.link.session.events) == 1
+    bench.channel.release()
+
+
+def test_task_events_before_the_request_go_behind_it(make_pool: MakePool) -> None:
+    bench = Bench(make_pool)
+    first, second = TaskEvent(), TaskEvent()
+    bench.channel.send_event(first)
+    bench.channel.send_event(second)
+    assert bench.link.session.events == []
+    bench.opened()
+    assert bench.link.session.events == [first, second]
+    bench.channel.release()
+
+
+def test_task_events_are_sent_again_until_a_request_finds_the_partition(
+    make_pool: MakePool,
+) -> None:
+    bench = Bench(make_pool)
+    session, early, late = bench.link.session, TaskEvent(), TaskEvent()
+    bench.opened().send_event(early)
+    bench.channel.partition_missing(PartitionNotFound(P))
+    bench.channel.send_event(late)  # waits for the next request
+    assert session.events == [early]
+    bench.timers.pass_ms(10)
+    assert session.events == [early, early, late]
+    assert bench.channel.sends_event_again()  # the answer to the first one, which comes late
+    assert not bench.channel.sends_event_again()
+    bench.arrive(b"")
+    bench.channel.partition_missing(PartitionNotFound(P))  # a peer that says so is wrong
+    bench.timers.pass_ms(20)
+    assert session.events == [early, early, late]
+    bench.channel.release()
+
+
+def test_only_so_many_task_events_are_kept_for_a_producer_to_come(make_pool: MakePool) -> None:
+    bench = Bench(make_pool)
+    for _ in range(MAX_KEPT_EVENTS):
+        bench.channel.send_event(TaskEvent())
+    with pytest.raises(EventsUnsent, match="'p'"):
+        bench.channel.send_event(TaskEvent())
+    bench.channel.release()
+
+
+def test_events_that_nobody_reads_fill_a_channel(make_pool: MakePool) -> None:
+    bench = Bench(make_pool)
+    channel = bench.opened()
+    data = encode_event(CancelMarker(1))
+    count = 0
+    assert channel.room_for_event(1 << 20)  # one may come, however long
+    while channel.room_for_event(len(data)):
+        channel.buffer_arrived(count, 0, Buffer(data, is_event=True))
+        count += 1
+        assert count < 2000
+    assert count > 500  # a slow reader may well leave hundreds of barriers unread
+    assert channel.event_bytes() == count * (len(data) + 256)
+    bench.consume()
+    assert channel.room_for_event(len(data))
+    while channel.next() is not None:
+        pass
+    assert channel.event_bytes() == 0
+    channel.release()
+
+
+# Attempts to reach the producer's process.
+
+
+def test_a_peer_that_cannot_be_reached_is_tried_again_after_growing_pauses(
+    make_pool: MakePool,
+) -> None:
+    bench = Bench(make_pool, retry_ms=10_000)
+    bench.link.is_open = False
+    bench.opened()
+    for _ in range(3):
+        bench.channel.unreachable(PeerLost(PeerName("producer"), "it closed the connection"))
+        bench.timers.pass_ms(bench.timers.pauses[-1])
+    assert bench.timers.pauses == [10_000, 50, 100, 200]
+    assert (bench.link.attached, bench.link.detached) == (4, 3)
+    assert bench.link.session.requests == [2, 2, 2, 2]
+    bench.link.is_open = True
+    bench.timers.pass_ms(10_000)
+    assert bench.channel.failure() is None and bench.ready == []
+    bench.channel.release()
+
+
+def test_attempts_end_with_an_error_that_says_who_could_not_reach_whom(
+    make_pool: MakePool,
+) -> None:
+    bench = Bench(make_pool, retry_ms=1000)
+    bench.link.is_alive = bench.link.is_open = False
+    bench.link.may_pass, bench.link.error = True, PeerLost(PeerName("host:1"), "it closed")
+    bench.opened()
+    for _ in range(40):
+        bench.timers.pass_ms(50)
+    attempts = bench.link.attached
+    assert attempts < 10 and bench.link.detached == attempts
+    error = bench.channel.failure()
+    assert isinstance(error, ConnectFailed) and error.peer == "host:1"
+    for fact in ("subpartition 5 of 'p'", "within 1000 ms", "attempts", "it closed"):
+        assert fact in str(error)
+    bench.channel.release()
+
+
+def test_a_channel_that_was_released_does_not_try_again(make_pool: MakePool) -> None:
+    bench = Bench(make_pool, retry_ms=1000)
+    bench.opened()
+    bench.channel.unreachable(PeerLost(PeerName("host:1"), "it closed"))
+    bench.channel.release()
+    bench.timers.pass_ms(1000)
+    assert (bench.link.attached, bench.link.detached) == (1, 1)
+    assert bench.channel.failure() is None
+
+
+def test_an_attempt_for_which_there_is_no_memory_is_the_channels_error(
+    make_pool: MakePool,
+) -> None:
+    bench = Bench(make_pool, retry_ms=1000)
+    bench.opened()
+    bench.channel.unreachable(PeerLost(PeerName("host:1"), "it closed"))
+
+    def attach(address: object) -> FakeLink:
+        raise InsufficientBuffers("the connection", 24, 0, 10)
+
+    bench.link.attach = attach  # type: ignore[method-assign]
+    bench.timers.pass_ms(50)
+    assert isinstance(bench.channel.failure(), InsufficientBuffers)
     bench.channel.release()

@@ -49,6 +49,11 @@ class PartitionRegistry:
             for partition in reversed(self._partitions.values()):
                 all_of_them.callback(partition.release)
 
+    @property
+    def readers(self) -> int:
+        """How many may read here, all partitions together."""
+        return sum(len(partition.subpartitions) for partition in self._partitions.values())
+
     def __len__(self) -> int:
         return len(self._partitions)
 

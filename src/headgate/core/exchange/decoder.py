@@ -34,7 +34,9 @@ from headgate.core.exchange.landing import HEAD_BYTES, Landing
 Head: TypeAlias = tuple[ChannelId, int, int, int, int]
 """Receiver, sequence number, backlog, flags, payload size of a buffer frame."""
 
-KNOWN_FLAGS: Final = FLAG_EVENT | FLAG_COMPRESSED
+HIGHEST_FLAGS: Final = max(FLAG_EVENT, FLAG_COMPRESSED)
+"""A buffer holds an event, or is compressed, or neither; never both."""
+
 _NOTHING: Final = memoryview(b"")
 
 
@@ -66,6 +68,19 @@ class BufferSink(Protocol):
     ) -> None: ...
 
 
+class _Nobody:
+    """The sink of a decoder that is closed."""
+
+    def limit(self, kind: Kind) -> int:
+        return 0
+
+    def frame_received(self, kind: Kind, body: memoryview) -> None:
+        """The link has ended."""
+
+
+_NOBODY: Final = _Nobody()
+
+
 class Decoder:
     """Cuts one connection's byte stream into frames."""
 
@@ -74,7 +89,7 @@ class Decoder:
         self.paused = False
         self.closed = False
         self.landing = landing
-        self._sink = sink
+        self._sink: FrameSink = sink
         self._buffers: BufferSink | None = None
         self._buffer_limit = 0  # longest buffer frame that needs no further check
         self._head = bytearray()  # of a frame whose head is not complete
@@ -140,6 +155,8 @@ class Decoder:
         self._stash = []
         self.paused = False
         self.closed = True
+        self._sink = _NOBODY  # nothing shall keep a link that has ended
+        self._buffers = None
         if lease is not None:
             lease.release()
 
@@ -219,7 +236,7 @@ class Decoder:
 
     def _feed(self, data: memoryview) -> int:
         at, end = 0, len(data)
-        while at < end and not self.paused:
+        while at < end and not (self.paused or self.closed):
             if self._want:
                 taken = min(self._want, end - at)
                 if self._into is not None:
@@ -273,7 +290,7 @@ class Decoder:
         if length > self._buffer_limit or magic != MAGIC or version != VERSION:
             self._check_prefix(length, magic, version, kind)
         size = length - BUFFER_HEAD_REST
-        if size < 0 or flags & ~KNOWN_FLAGS:
+        if size < 0 or flags > HIGHEST_FLAGS or (flags and not size):
             raise FrameMalformed(self.peer, f"a buffer frame of {length} bytes with flags {flags}")
         if not flags & FLAG_EVENT and size > self.landing.segment_bytes:
             limit = self.landing.segment_bytes

@@ -7,6 +7,7 @@ from headgate.base.settings import ExchangeSettings
 from headgate.core.buffers.global_pool import GlobalPool
 from headgate.core.exchange.compression import Codec
 from headgate.core.exchange.frames import BUFFER_HEAD_REST, Close, Kind
+from headgate.core.exchange.handshake import Step
 from headgate.core.exchange.landing import ControlLanding, Landing
 from headgate.core.exchange.link import Link, LinkState, make_handshake
 from headgate.core.exchange.receiver import ReceiverSession
@@ -71,7 +72,10 @@ class ConsumerEnd(Link):
         self.session.opened()
 
     def _end_session(self, error: HeadgateError) -> None:
-        self.session.fail(error)
+        if self.may_pass:
+            self.session.give_back(error)
+        else:
+            self.session.fail(error)
 
     def _released(self) -> None:
         self._pool.unclaim(self._landing, self._landing.surrender())
@@ -108,7 +112,8 @@ class ProducerEnd(Link):
         now_ms: float,
     ) -> None:
         handshake = make_handshake(settings, secret, nonce, peer, is_client=False)
-        super().__init__(settings, handshake, ControlLanding(), now_ms)
+        self._landing = ControlLanding()
+        super().__init__(settings, handshake, self._landing, now_ms)
         self.session = SenderSession(
             partitions,
             events,
@@ -119,6 +124,19 @@ class ProducerEnd(Link):
             codec=codec,
         )
         self.state = LinkState.GREETING
+
+    @property
+    def is_deaf(self) -> bool:
+        """A peer that does not read its answers is not heard either, until it has."""
+        return self.decoder.paused or self.outbox.is_clogged
+
+    @property
+    def has_greeted(self) -> bool:
+        """Whether the peer has said a whole HELLO, with which this side agrees."""
+        return self._handshake.step is not Step.SERVER_WAITS
+
+    def _opened(self) -> None:
+        self._landing.widen()
 
     def _end_session(self, error: HeadgateError) -> None:
         self.session.close()

@@ -15,7 +15,7 @@ from headgate.base.errors import FrameMalformed
 from headgate.base.ids import MAX_PARTITION_ID_BYTES, ChannelId, PartitionId, PeerName
 
 MAGIC: Final = 0x4847  # "GH" as it stands on the wire
-VERSION: Final = 2
+VERSION: Final = 3
 NONCE_BYTES: Final = 16
 PROOF_BYTES: Final = 32
 MAX_TEXT_BYTES: Final = 16 * 1024
@@ -65,6 +65,7 @@ class ErrorCode(IntEnum):
     PROTOCOL = 4
     UNPROVEN = 5
     INTERNAL = 6
+    BUSY = 7
 
 
 class Hello(msgspec.Struct, frozen=True):
@@ -259,7 +260,7 @@ def decode(kind: Kind, body: memoryview, peer: PeerName) -> Message:
 def _decode_body(kind: Kind, body: memoryview) -> Message:
     match kind:
         case Kind.ADD_CREDIT:
-            return AddCredit(tuple(_CREDIT.iter_unpack(body)))
+            return AddCredit(_decode_grants(body))
         case Kind.BACKLOG:
             return Backlog(*_CREDIT.unpack(body))
         case Kind.BUFFER_SIZE:
@@ -295,6 +296,13 @@ _EMPTY: Final[dict[Kind, Message]] = {
     Kind.CLOSE: Close(),
     Kind.ALIVE: Alive(),
 }
+
+
+def _decode_grants(body: memoryview) -> tuple[tuple[ChannelId, int], ...]:
+    grants = tuple(_CREDIT.iter_unpack(body))
+    if not grants:
+        raise ValueError("it grants nothing")
+    return grants
 
 
 def _decode_error(body: memoryview) -> ErrorReport:

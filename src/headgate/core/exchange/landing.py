@@ -13,6 +13,8 @@ from headgate.core.exchange.frames import BUFFER_HEAD
 
 HEAD_BYTES: Final = BUFFER_HEAD.size
 CONTROL_BYTES: Final = 64 * 1024
+GREETING_BYTES: Final = 256
+"""Room for what a peer may say before it is proven."""
 
 
 class Landing:
@@ -50,8 +52,15 @@ class Landing:
 
 
 class ControlLanding(Landing):
-    """For the side that receives no buffers: one plain area, no segments."""
+    """For the side that receives no buffers: one plain area, no segments.
+
+    It is small until the peer is proven, so that strangers cost little.
+    """
 
     def __init__(self) -> None:
         super().__init__(0)
+        self._row = [self.heads[0], memoryview(bytearray(GREETING_BYTES))]
+
+    def widen(self) -> None:
+        """The peer is proven: many of its messages shall be read at once."""
         self._row = [self.heads[0], memoryview(bytearray(CONTROL_BYTES))]

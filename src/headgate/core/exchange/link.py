@@ -2,7 +2,8 @@
 
 The driver moves bytes and tells time; the link knows the handshake, the session behind it, signs of
 life, and how it ends. Law: whatever ends a link, its session is told once, its segments go home,
-and no other link notices. LIFE in words: connecting → greeting → open → closing → closed.
+and no other link notices; nothing refers to the link any more that the link refers to, so it needs
+no garbage collection. LIFE in words: connecting → greeting → open → closing → closed.
 """
 
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from headgate.base.errors import (
     ElementBroken,
     HeadgateError,
     PeerBrokeProtocol,
+    PeerBusy,
     PeerLost,
     PeerReported,
     PeerSilent,
@@ -69,13 +71,15 @@ class Link:
         self.peer = handshake.peer
         self.state = LinkState.CONNECTING
         self.error: HeadgateError | None = None
+        self.may_pass = False
+        """It ended before it was open, and another attempt may succeed."""
         self.on_dirty: Callable[[Link], None] = lambda link: None
         """Called when there is something to send (or to close); the driver sets it."""
         self.outbox = Outbox(settings.low_water_bytes, settings.high_water_bytes)
         self.decoder = Decoder(self, landing, self.peer)
         self._settings = settings
         self._handshake = handshake
-        self._heard_ms = self._spoke_ms = self._began_ms = now_ms
+        self._heard_ms = self._spoke_ms = self._taken_ms = self._began_ms = now_ms
         self._dirty = False
 
     # What the driver tells.
@@ -88,7 +92,12 @@ class Link:
 
     def targets(self) -> list[memoryview]:
         """Where to read the next bytes to; nothing: do not read now."""
-        return self.decoder.targets() if self.is_alive else []
+        return self.decoder.targets() if self.is_alive and not self.is_deaf else []
+
+    @property
+    def is_deaf(self) -> bool:
+        """Whether this side reads nothing for now."""
+        return self.decoder.paused
 
     def received(self, count: int, now_ms: float) -> None:
         """Bytes have been read into the targets."""
@@ -104,27 +113,29 @@ class Link:
 
     def sent(self, count: int, now_ms: float) -> None:
         """The socket took that many bytes."""
-        self._spoke_ms = now_ms
+        self._spoke_ms = self._taken_ms = now_ms
         self.outbox.sent(count)
         if self.state is LinkState.CLOSING and not self.outbox.pending_bytes:
             self.state = LinkState.CLOSED
         elif self.is_open and self.session.has_work and not self.outbox.pending_bytes:
             self._wake()
 
-    def ended(self, reason: str) -> None:
-        """The other side closed or reset the connection, or the driver met an error on it."""
+    def ended(self, reason: str, *, may_pass: bool = True) -> None:
+        """The other side closed or reset the connection, or the driver met an error on it.
+
+        ``may_pass``: another attempt to connect may come to a better end.
+        """
         if not self.is_alive:
             self._hang_up()
             return
         if self.state is LinkState.CONNECTING:
-            self.fail(ConnectFailed(self.peer, reason))
+            self.fail(ConnectFailed(self.peer, reason), may_pass=may_pass)
             return
         try:
             self.decoder.ended()
         except PeerBrokeProtocol as error:
-            self.fail(PeerLost(self.peer, f"{reason}; {error.problem}"))
-        else:
-            self.fail(PeerLost(self.peer, reason))
+            reason = f"{reason}; {error.problem}"
+        self.fail(PeerLost(self.peer, reason), may_pass=may_pass)
 
     def tick(self, now_ms: float) -> None:
         """Time has passed: show life, or give the peer up."""
@@ -132,10 +143,11 @@ class Link:
         if self.state in (LinkState.CONNECTING, LinkState.GREETING):
             if now_ms - self._began_ms >= settings.connect_timeout_ms:
                 problem = f"no handshake within {settings.connect_timeout_ms} ms"
-                self.fail(ConnectFailed(self.peer, problem))
+                self.fail(ConnectFailed(self.peer, problem), may_pass=True)
         elif self.state is LinkState.OPEN:
-            if self.decoder.paused:  # it is this side that does not listen
+            if self.is_deaf:  # it is this side that does not listen
                 self._heard_ms = now_ms
+                self._check_taken(now_ms)
             quiet_ms = now_ms - self._heard_ms
             if quiet_ms >= settings.heartbeat_timeout_ms:
                 problem = f"nothing was heard for {quiet_ms:.0f} ms: its process hangs"
@@ -148,24 +160,25 @@ class Link:
             self._hang_up()
             self._wake()
 
-    def fail(self, error: HeadgateError, last_words: str = "") -> None:
+    def fail(self, error: HeadgateError, last_words: str = "", *, may_pass: bool = False) -> None:
         """End at once; the session learns why, the peer too if there are last words."""
         if not self.is_alive:
             return
         self.error = error
+        self.may_pass = may_pass and not self.is_open
+        _forget_frames(error)
+        has_last_words = bool(last_words) and self.outbox.is_between_frames
+        self.state = LinkState.CLOSED
         try:
             self._end_session(error)
         finally:
-            self._fall_silent(error, last_words)
+            self._fall_silent(error, last_words if has_last_words else "")
 
     def _fall_silent(self, error: HeadgateError, last_words: str) -> None:
         self.decoder.close()
-        between_frames = self.outbox.is_between_frames
         self.outbox.close()
-        self.state = LinkState.CLOSED
-        if last_words and between_frames:
-            code = ErrorCode.UNPROVEN if isinstance(error, PeerUnproven) else ErrorCode.PROTOCOL
-            report = ErrorReport(None, code, PartitionId(""), last_words)
+        if last_words:
+            report = ErrorReport(None, _code_of(error), PartitionId(""), last_words)
             self.outbox.add(encode(report))
             self.state = LinkState.CLOSING
         self._released()
@@ -224,6 +237,8 @@ class Link:
     def frame_received(self, kind: Kind, body: memoryview) -> None:
         message = decode(kind, body, self.peer)
         if isinstance(message, ErrorReport) and message.receiver is None:
+            if message.code == ErrorCode.BUSY:
+                raise PeerBusy(self.peer, message.text)
             raise PeerReported(self.peer, message.text)
         if self.state is LinkState.GREETING:
             self._greeted(message)
@@ -254,11 +269,21 @@ class Link:
     def _end_session(self, error: HeadgateError) -> None:
         raise NotImplementedError
 
+    def _check_taken(self, now_ms: float) -> None:
+        """A peer that sends requests and never reads the answers is given up."""
+        waits_ms = now_ms - self._taken_ms
+        if self.outbox.is_clogged and waits_ms >= self._settings.heartbeat_timeout_ms:
+            count = self.outbox.pending_bytes
+            problem = f"it has taken none of {count} bytes of answers for {waits_ms:.0f} ms"
+            self.fail(PeerSilent(self.peer, problem))
+
     def _guarded(self, action: Callable[[], None]) -> None:
         try:
             action()
         except PeerReported as error:
             self.fail(error)
+        except PeerBusy as error:
+            self.fail(error, may_pass=True)
         except TransportError as error:
             self.fail(error, last_words=error.problem)
         except ElementBroken as error:
@@ -271,6 +296,23 @@ class Link:
 
     def _uses_credit(self) -> bool:
         return self._settings.flow_control is FlowControl.CREDIT
+
+
+def _code_of(error: HeadgateError) -> ErrorCode:
+    match error:
+        case PeerUnproven():
+            return ErrorCode.UNPROVEN
+        case PeerBusy():
+            return ErrorCode.BUSY
+        case _:
+            return ErrorCode.PROTOCOL
+
+
+def _forget_frames(error: BaseException | None) -> None:
+    """The link keeps its error, and the frames of a traceback would keep the link."""
+    while error is not None:
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__
 
 
 def make_handshake(

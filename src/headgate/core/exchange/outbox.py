@@ -2,7 +2,8 @@
 
 Law: bytes leave in the order they were put in; a buffer is released when its last byte has gone,
 or when the outbox is closed. Above the high water mark the connection is not writable, below the
-low one it is again; one burst may go beyond the high mark.
+low one it is again; one burst may go beyond the high mark. Messages go in whatever the mark says,
+so whoever answers a peer looks at ``is_clogged`` before it listens to more questions.
 """
 
 from collections import deque
@@ -15,6 +16,9 @@ from headgate.core.buffers.buffer import Buffer
 MAX_PARTS: Final = 128
 """Pieces given to one system call; the kernel takes up to 1024."""
 
+CLOG_BYTES: Final = 1024 * 1024
+"""Bytes of messages that wait; with more than this the peer does not read its answers."""
+
 
 class Outbox:
     """Pending bytes of one connection."""
@@ -26,6 +30,7 @@ class Outbox:
         self._high_bytes = high_bytes
         self._parts: deque[ByteLike] = deque()
         self._buffers: deque[tuple[int, Buffer]] = deque()  # with the total behind its last byte
+        self._buffer_bytes = 0  # of the buffers that have not gone
         self._total = 0  # bytes that were ever put in
         self._cut = False  # the first part has gone in part
 
@@ -50,8 +55,14 @@ class Outbox:
         if size:
             self._parts.append(view)
             self._buffers.append((self._total, buffer))
+            self._buffer_bytes += size
         else:
             buffer.release()
+
+    @property
+    def is_clogged(self) -> bool:
+        """So many messages wait that the peer does not read them; buffers do not count."""
+        return self.pending_bytes - self._buffer_bytes > CLOG_BYTES
 
     def gather(self) -> list[ByteLike]:
         """What to hand to the socket now."""
@@ -68,9 +79,10 @@ class Outbox:
             self._cut = False
         gone, buffers = self._total - self.pending_bytes, self._buffers
         while buffers and buffers[0][0] <= gone:
-            lease = buffers.popleft()[1].lease
-            if lease is not None:
-                lease.release()
+            buffer = buffers.popleft()[1]
+            self._buffer_bytes -= len(buffer.view)
+            if buffer.lease is not None:
+                buffer.lease.release()
         if self.pending_bytes < self._low_bytes:
             self.writable = True
 
@@ -86,7 +98,7 @@ class Outbox:
         self._cut = False
         while self._buffers:
             self._buffers.popleft()[1].release()
-        self.pending_bytes = 0
+        self.pending_bytes = self._buffer_bytes = 0
 
     def unsent(self) -> list[ByteLike]:
         """All parts that wait, for who looks on."""

@@ -12,11 +12,13 @@ from typing import Protocol
 from headgate.base.errors import (
     CreditOverdrawn,
     ElementBroken,
+    EventsOverdrawn,
     EventUnclaimed,
     HeadgateError,
     PartitionNotFound,
     PeerBrokeProtocol,
     PeerReported,
+    PeerSilent,
     ProducerFailed,
     UnknownReceiver,
 )
@@ -49,12 +51,24 @@ class ReceivingChannel(Protocol):
     def room_for(self, size: int) -> Lease | None:
         """A buffer that was promised to the sender, or None if none was."""
 
+    def room_for_event(self, size: int) -> bool:
+        """Whether the channel can keep one more event for its reader."""
+
+    def event_bytes(self) -> int:
+        """What the events weigh that were not read."""
+
     def buffer_arrived(self, sequence: int, backlog: int, buffer: Buffer) -> None:
         """A buffer is here and belongs to the channel, whatever this raises."""
 
     def backlog_told(self, backlog: int) -> None: ...
 
     def partition_missing(self, error: PartitionNotFound) -> None: ...
+
+    def sends_event_again(self) -> bool:
+        """An event was refused; whether that is because the request before it found nothing."""
+
+    def unreachable(self, error: HeadgateError) -> None:
+        """No connection came about; another attempt may succeed."""
 
     def failed(self, error: HeadgateError) -> None: ...
 
@@ -114,7 +128,10 @@ class ReceiverSession:
     def send_event(
         self, channel: ReceivingChannel, partition: PartitionId, event: TaskEvent
     ) -> None:
-        """An event back to the producer of a partition."""
+        """An event back to the producer of a partition; an error if its process takes nothing."""
+        if self._outbox.is_clogged:
+            waiting = self._outbox.pending_bytes
+            raise PeerSilent(self.peer, f"it takes no task event: {waiting} bytes wait for it")
         data = encode_event_within(event, self._max_event_bytes)
         self._send(TaskEventRequest(channel.id, partition, data))
 
@@ -148,7 +165,7 @@ class ReceiverSession:
             self._check_known(receiver)
             return Room.SKIP
         if is_event:
-            return Room.UNPOOLED
+            return self._room_for_event(channel, size)
         lease = channel.room_for(size)
         if lease is not None:
             return lease
@@ -178,6 +195,8 @@ class ReceiverSession:
     def message_received(self, message: Message) -> None:
         """Any other message of the producer's side."""
         match message:
+            case Backlog() if not self._uses_credit:
+                raise PeerBrokeProtocol(self.peer, "it tells a backlog, but credit is not used")
             case Backlog(receiver, backlog):
                 channel = self.channels.get(receiver)
                 if channel is not None:
@@ -191,10 +210,19 @@ class ReceiverSession:
                     self.peer, f"{type(message).__name__} is not for the receiving side"
                 )
 
+    def give_back(self, error: HeadgateError) -> None:
+        """The connection never came about: its channels may ask for another one."""
+        channels, self.channels = self.channels, {}
+        self._credited.clear()
+        self._wake = _nobody
+        for channel in channels.values():
+            channel.unreachable(error)
+
     def fail(self, error: HeadgateError) -> None:
         """The connection is gone: every channel that used it learns why."""
         channels, self.channels = self.channels, {}
         self._credited.clear()
+        self._wake = _nobody
         with ExitStack() as all_of_them:  # whatever one of them raises, the others are told
             for channel in reversed(channels.values()):
                 all_of_them.callback(channel.failed, error)
@@ -207,8 +235,15 @@ class ReceiverSession:
             self._check_known(report.receiver)
         elif report.code == ErrorCode.PARTITION_NOT_FOUND:
             channel.partition_missing(PartitionNotFound(report.partition, f"at {self.peer}"))
-        else:
+        elif report.code != ErrorCode.EVENT_UNCLAIMED or not channel.sends_event_again():
             self._end(channel, _error_of(report, self.peer))
+
+    def _room_for_event(self, channel: ReceivingChannel, size: int) -> Room:
+        if channel.room_for_event(size):
+            return Room.UNPOOLED
+        waiting = channel.event_bytes()
+        self._end(channel, EventsOverdrawn(self.peer, channel.id, waiting, size))
+        return Room.SKIP
 
     def _end(self, channel: ReceivingChannel, error: HeadgateError) -> None:
         self.cancel(channel)
@@ -225,6 +260,10 @@ class ReceiverSession:
             return
         self._outbox.add(encode(message))
         self._wake()
+
+
+def _nobody() -> None:
+    """There is no link to wake any more."""
 
 
 def _error_of(report: ErrorReport, peer: PeerName) -> HeadgateError:

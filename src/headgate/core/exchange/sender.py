@@ -17,9 +17,10 @@ from headgate.base.errors import (
     PartitionNotFound,
     PeerBrokeProtocol,
     ProducerFailed,
+    TooManyReceivers,
     UnknownReceiver,
 )
-from headgate.base.events import TaskEvent, decode_event
+from headgate.base.events import decode_task_event, split_task_event
 from headgate.base.ids import ChannelId, PartitionId, PeerName
 from headgate.core.buffers.buffer import Buffer
 from headgate.core.exchange.compression import Codec, try_compress
@@ -42,6 +43,8 @@ from headgate.core.exchange.outbox import Outbox
 from headgate.core.exchange.view import Events, Partitions, View
 
 MAX_CREDIT: Final = 2**32
+MAX_RECEIVERS: Final = 16 * 1024
+"""Channels that one peer may have here, those among them that ended and it did not cancel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +144,9 @@ class SenderSession:
     def close(self) -> None:
         """The connection is gone: nobody reads here any more."""
         self._closed = True
+        self._wake = _nobody
         self._available.clear()
+        self._ended.clear()
         readers, self.readers = self.readers, {}
         with ExitStack() as all_of_them:  # whatever one of them raises, the others are released
             for reader in reversed(readers.values()):
@@ -157,6 +162,8 @@ class SenderSession:
     def _request(self, request: PartitionRequest) -> None:
         if request.receiver in self.readers:
             raise PeerBrokeProtocol(self.peer, f"channel {request.receiver} requested twice")
+        if len(self.readers) + len(self._ended) >= MAX_RECEIVERS:
+            raise TooManyReceivers(self.peer, MAX_RECEIVERS)
         credit = request.credit if self._uses_credit else MAX_CREDIT
         reader = Reader(request.receiver, request.partition, credit)
         self._ended.discard(request.receiver)
@@ -199,16 +206,23 @@ class SenderSession:
 
     def _publish(self, receiver: ChannelId, partition: PartitionId, data: bytes) -> None:
         try:
-            event = decode_event(data)
-            if not isinstance(event, TaskEvent):
-                raise PeerBrokeProtocol(self.peer, f"{type(event).__name__} is no task event")
-            if not self._events.publish(partition, event):
-                raise EventUnclaimed(partition, type(event).__name__)
+            parts = split_task_event(data)
+            if parts is None:
+                what = f"an event of tag {data[0]}" if data else "an event of 0 bytes"
+                raise PeerBrokeProtocol(self.peer, f"{what} is no task event")
+            name, body = parts
+            kind = self._events.class_named(partition, name)
+            if kind is None or receiver in self._ended:
+                # Nothing is read of a class that nobody here has asked for. A channel whose
+                # request has found nothing sends its events again, with the next request.
+                raise EventUnclaimed(partition, name)
+            if not self._events.publish(partition, decode_task_event(kind, body)):
+                raise EventUnclaimed(partition, name)
         except PeerBrokeProtocol:
             raise
         except EventUnclaimed as error:
             self._report(receiver, partition, error)
-        except Exception as error:  # of its class or a subscriber: only this consumer ends
+        except (Exception, SystemExit) as error:  # of its class or a subscriber: this consumer ends
             if receiver in self.readers:
                 self._end(self.readers[receiver], error)
             else:
@@ -298,21 +312,25 @@ class SenderSession:
         cause = "it was released before all was read" if failure is None else str(failure)
         self._end(reader, ProducerFailed(reader.partition, cause))
 
-    def _end(self, reader: Reader, error: Exception) -> None:
+    def _end(self, reader: Reader, error: BaseException) -> None:
         self.readers.pop(reader.receiver, None)
         self._ended.add(reader.receiver)
         if reader.view is not None:
             reader.view.release()
         self._report(reader.receiver, reader.partition, error)
 
-    def _report(self, receiver: ChannelId, partition: PartitionId, error: Exception) -> None:
+    def _report(self, receiver: ChannelId, partition: PartitionId, error: BaseException) -> None:
         text = str(error) if isinstance(error, HeadgateError) else repr(error)
         report = ErrorReport(receiver, _code_of(error), partition, text)
         self._outbox.add(encode(report))
         self._wake()
 
 
-def _code_of(error: Exception) -> ErrorCode:
+def _nobody() -> None:
+    """There is no link to wake any more."""
+
+
+def _code_of(error: BaseException) -> ErrorCode:
     match error:
         case PartitionNotFound():
             return ErrorCode.PARTITION_NOT_FOUND

@@ -67,3 +67,6 @@ class Events(Protocol):
     """Who gets the task events of consumers."""
 
     def publish(self, partition: PartitionId, event: TaskEvent) -> bool: ...
+
+    def class_named(self, partition: PartitionId, name: str) -> type[TaskEvent] | None:
+        """The class that the wire calls so, if somebody at the partition wants its events."""

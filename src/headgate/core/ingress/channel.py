@@ -6,11 +6,17 @@ raised at the next access. The remote channel has a file of its own.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
-from headgate.base.errors import EventUnclaimed, HeadgateError, PartitionNotFound, ProducerFailed
+from headgate.base.errors import (
+    EventsUnsent,
+    EventUnclaimed,
+    HeadgateError,
+    PartitionNotFound,
+    ProducerFailed,
+)
 from headgate.base.events import CheckpointBarrier, TaskEvent
 from headgate.base.ids import PartitionId
 from headgate.core.buffers.buffer import Buffer, Home
@@ -101,6 +107,17 @@ class Backoff:
         return pause
 
 
+MAX_KEPT_EVENTS: Final = 1024
+"""Task events that a channel keeps for a producer which is not there yet."""
+
+
+def keep_event(kept: list[TaskEvent], event: TaskEvent, partition: PartitionId) -> None:
+    """Keep an event until the producer is there; EventsUnsent if there are too many."""
+    if len(kept) >= MAX_KEPT_EVENTS:
+        raise EventsUnsent(partition, len(kept))
+    kept.append(event)
+
+
 class LocalChannel:
     """Reads a partition of the same process; buffers are handed over, never copied."""
 
@@ -127,6 +144,7 @@ class LocalChannel:
         self._later = later
         self._size = NO_LIMIT
         self._view: View | None = None
+        self._unsent: list[TaskEvent] = []
         self._error: Exception | None = None
         self._released = False
 
@@ -150,6 +168,7 @@ class LocalChannel:
             self._view.take_references()
             self._view.resize(self._size)
             self._view.tell_barriers(self._barrier_stands_first)
+            self._send_kept_events()
             self._data_available()
 
     def next(self) -> Next | None:
@@ -205,8 +224,12 @@ class LocalChannel:
             self._view.resize(size)
 
     def send_event(self, event: TaskEvent) -> None:
-        """An event back to the producer; an error if nobody receives it."""
-        if not self._events.publish(self.partition, event):
+        """An event back to the producer, when it is there; an error if nobody receives it."""
+        if self._released or self._error is not None:
+            return
+        if self._view is None:
+            keep_event(self._unsent, event, self.partition)
+        elif not self._events.publish(self.partition, event):
             raise EventUnclaimed(self.partition, type(event).__name__)
 
     def release(self) -> None:
@@ -218,6 +241,14 @@ class LocalChannel:
 
     def statistics(self) -> ChannelStatistics:
         return ChannelStatistics(self.bytes_in, self.buffers_in, 0)
+
+    def _send_kept_events(self) -> None:
+        unsent, self._unsent = self._unsent, []
+        for event in unsent:
+            try:
+                self.send_event(event)
+            except Exception as error:  # that nobody receives it, or a subscriber's own
+                self._fail(error)
 
     def _data_available(self) -> None:
         self._gate.channel_ready(self.index)
@@ -231,10 +262,11 @@ class LocalChannel:
 
 
 class UnknownChannel:
-    """Stands in for a channel whose producer has not been placed; it keeps a request in mind.
+    """Stands in for a channel whose producer has not been placed.
 
-    It also keeps the exclusive buffers that the channel will need if the producer is elsewhere.
-    Claimed only then, others may hold them who wait for this very channel to read.
+    It keeps a request in mind, and the task events that were sent. It also keeps the exclusive
+    buffers that the channel will need if the producer is elsewhere: claimed only then, others may
+    hold them who wait for this very channel to read.
     """
 
     def __init__(self, index: int, partition: PartitionId, subpartition: int) -> None:
@@ -242,6 +274,8 @@ class UnknownChannel:
         self.partition = partition
         self.subpartition = subpartition
         self.requested = False
+        self.unsent: list[TaskEvent] = []
+        """Events for the producer to come."""
         self._global: GlobalPool | None = None
         self._kept: list[Segment] = []
 
@@ -290,10 +324,8 @@ class UnknownChannel:
         """The gate remembers it for the channel to come."""
 
     def send_event(self, event: TaskEvent) -> None:
-        raise HeadgateError(
-            f"the producer of partition {self.partition!r} has no place yet; "
-            f"task events can be sent once its data has arrived"
-        )
+        """It waits for the channel to come."""
+        keep_event(self.unsent, event, self.partition)
 
     def release(self) -> None:
         """Give back what was kept; idempotent."""

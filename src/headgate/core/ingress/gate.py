@@ -15,7 +15,7 @@ from typing import Protocol
 import msgspec
 
 from headgate.base.elements import ByteLike
-from headgate.base.errors import ElementBroken, TaskCancelled
+from headgate.base.errors import ElementBroken, HeadgateError, TaskCancelled
 from headgate.base.events import (
     END_OF_PARTITION,
     CheckpointBarrier,
@@ -158,6 +158,8 @@ class Gate:
             channel.block()
         if self._size != NO_LIMIT:
             channel.resize(self._size)
+        for event in unknown.unsent:
+            channel.send_event(event)
         if unknown.requested:
             channel.request()
 
@@ -258,11 +260,21 @@ class Gate:
                 channel.resize(self._size)
 
     def send_event(self, event: TaskEvent) -> None:
-        """An event back to every producer that is still sending."""
+        """An event back to every producer that is still sending.
+
+        Those that have no place yet, or have not started, get it as soon as they have. If one
+        does not take it the others get it all the same, and the first error is raised.
+        """
         self._check_open()
+        failures: list[HeadgateError] = []
         for index, channel in enumerate(self._channels):
             if not self._ended[index]:
-                channel.send_event(event)
+                try:
+                    channel.send_event(event)
+                except HeadgateError as error:
+                    failures.append(error)
+        if failures:
+            raise failures[0]
 
     def close(self) -> None:
         """Release all channels and the pool; reading afterwards is an error. Idempotent."""

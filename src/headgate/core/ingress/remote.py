@@ -9,10 +9,11 @@ While it is blocked it announces nothing and keeps no floating buffer that was n
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from headgate.base.errors import HeadgateError, PartitionNotFound, SequenceGap
+from headgate.base.errors import ConnectFailed, HeadgateError, PartitionNotFound, SequenceGap
 from headgate.base.events import TaskEvent, barrier_in
-from headgate.base.ids import ChannelId, PartitionId
+from headgate.base.ids import ChannelId, PartitionId, PeerName
 from headgate.core.buffers.buffer import Buffer, Lease
 from headgate.core.buffers.global_pool import GlobalPool
 from headgate.core.buffers.local_pool import Answer, LocalPool
@@ -27,7 +28,16 @@ from headgate.core.ingress.channel import (
     Later,
     Next,
     UnknownChannel,
+    keep_event,
 )
+
+FIRST_PAUSE_MS: Final = 50
+LONGEST_PAUSE_MS: Final = 1_000
+"""Between two attempts to reach the producer's process."""
+
+KEPT_EVENT_BYTES: Final = 256 * 1024
+EVENT_OVERHEAD_BYTES: Final = 256
+"""Events cost no credit, so what waits of them is weighed: their bytes, and so much for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +66,7 @@ class RemoteChannel:
         later: Later,
         *,
         uses_credit: bool,
+        retry_ms: int = 0,
     ) -> None:
         self.index = index
         self.id = channel
@@ -72,6 +83,13 @@ class RemoteChannel:
         self._backoff = backoff
         self._later = later
         self._uses_credit = uses_credit
+        self._retry_ms = retry_ms
+        self._attempts = 0  # to reach the producer's process, that have come to nothing
+        self._obstacle = ""  # of the last one
+        self._unsent: list[TaskEvent] = []  # of which it is not known that the producer has them
+        self._events_sent = self._events_refused = 0  # since the request; because it found nothing
+        self._is_missing = False
+        self._event_bytes = 0
         self._global: GlobalPool | None = None
         self._pool: LocalPool | None = None
         self._link: ConsumerEnd | None = None
@@ -112,19 +130,25 @@ class RemoteChannel:
         self._requested = True
         if self._link is None:
             self._link = self._directory.attach(self.address)
-            if not self._link.is_alive and self._link.error is not None:
-                self.failed(self._link.error)
+            error = self._link.error
+            if not self._link.is_alive and error is not None:
+                self.unreachable(error) if self._link.may_pass else self.failed(error)
                 return
         self.unannounced = self._available if self._blocked else 0
         credit = self._available - self.unannounced
         self._link.session.request(self, self.partition, self.subpartition, credit)
         if self._size != NO_LIMIT:
             self._link.session.resize(self, self._size)
+        self._is_missing = False
+        self._events_sent = 0
+        self._send_kept_events(self._link)
 
     def next(self) -> Next | None:
         """The next buffer that has arrived, or None: not now."""
         if self._received:
             buffer = self._received.popleft()
+            if buffer.is_event:
+                self._event_bytes -= len(buffer.view) + EVENT_OVERHEAD_BYTES
             return Next(buffer, bool(self._received) or self._error is not None)
         if self._error is not None:
             raise self._error
@@ -177,15 +201,22 @@ class RemoteChannel:
             self._link.session.resize(self, size)
 
     def send_event(self, event: TaskEvent) -> None:
-        """An event back to the producer; the channel must have requested its partition."""
+        """An event back to the producer.
+
+        Until something has come from it, it may not have started: the event is kept, and goes with
+        every request until one finds the partition.
+        """
         if self._released or self._error is not None:
             return
-        if self._link is None:
-            raise HeadgateError(
-                f"channel {self.index} has not requested partition {self.partition!r} yet; "
-                f"task events can be sent from then on"
-            )
-        self._link.session.send_event(self, self.partition, event)
+        if not self._expected:
+            keep_event(self._unsent, event, self.partition)
+        if self._link is None or self._is_missing:
+            return
+        try:
+            self._send_event(self._link, event)
+        except BaseException:
+            self._unsent = self._unsent[:-1]
+            raise
 
     def release(self) -> None:
         """The end: every buffer goes where it belongs, the producer is told. Idempotent."""
@@ -209,6 +240,7 @@ class RemoteChannel:
                 link.resume()  # in TCP mode it may have stopped to read for a buffer of this one
             finally:
                 self._directory.detach(link)
+        self._unsent.clear()
 
     def statistics(self) -> ChannelStatistics:
         return ChannelStatistics(self.bytes_in, self.buffers_in, len(self._received))
@@ -235,6 +267,15 @@ class RemoteChannel:
             self._listening = self._pool.listen(self)
         return lease
 
+    def room_for_event(self, size: int) -> bool:
+        """Whether the reader keeps up with the events; one may always come."""
+        waiting = self._event_bytes
+        return not waiting or waiting + size + EVENT_OVERHEAD_BYTES <= KEPT_EVENT_BYTES
+
+    def event_bytes(self) -> int:
+        """What the events weigh that were not read."""
+        return self._event_bytes
+
     def buffer_arrived(self, sequence: int, backlog: int, buffer: Buffer) -> None:
         """A buffer is here and belongs to the channel, whatever this raises.
 
@@ -245,6 +286,8 @@ class RemoteChannel:
             assert self._link is not None
             raise SequenceGap(self._link.peer, self.id, self._expected, sequence)
         self._expected = sequence + 1
+        if self._unsent:  # the producer is there, and has them
+            self._unsent.clear()
         size = len(buffer.view)
         if size or buffer.is_event:
             self.bytes_in += size
@@ -273,6 +316,7 @@ class RemoteChannel:
         if is_next:
             gate.channel_ready(self.index)
         if buffer.is_event:
+            self._event_bytes += len(buffer.view) + EVENT_OVERHEAD_BYTES
             barrier = barrier_in(buffer.view)
             if barrier is not None:
                 gate.barrier_arrived(self.index, barrier, is_next)
@@ -297,11 +341,38 @@ class RemoteChannel:
 
     def partition_missing(self, error: PartitionNotFound) -> None:
         """The producer's process does not have the partition yet: ask again after a pause."""
+        self._is_missing = True
+        self._events_refused += self._events_sent
+        self._events_sent = 0
         pause_ms = self._backoff.next_pause_ms()
         if pause_ms is None:
             self.failed(error)
         else:
-            self._later(pause_ms, self.request)
+            self._later(pause_ms, self._request_again)
+
+    def sends_event_again(self) -> bool:
+        """A refused event: it went behind a request that found nothing, and goes with the next."""
+        if not self._events_refused:
+            return False
+        self._events_refused -= 1
+        return True
+
+    def unreachable(self, error: HeadgateError) -> None:
+        """No connection came about: try again after a pause, until the time for that is over."""
+        if self._released or self._error is not None:
+            return
+        link, self._link = self._link, None
+        if link is not None:
+            self._directory.detach(link)
+        if not self._retry_ms:
+            self.failed(error)
+            return
+        if not self._attempts:
+            self._later(self._retry_ms, self._give_up)
+        pause_ms = min(FIRST_PAUSE_MS << min(self._attempts, 8), LONGEST_PAUSE_MS)
+        self._attempts += 1
+        self._obstacle = str(error)
+        self._later(pause_ms, self._request_again)
 
     def failed(self, error: HeadgateError) -> None:
         """Remember the first error; the gate's reader gets it after what has arrived before."""
@@ -314,6 +385,33 @@ class RemoteChannel:
             return 0
         credit, self.unannounced = self.unannounced, 0
         return credit
+
+    def _request_again(self) -> None:
+        """After a pause; there is no caller who could be told that it does not work."""
+        try:
+            self.request()
+        except HeadgateError as error:
+            self.failed(error)
+
+    def _give_up(self) -> None:
+        if self._link is not None and self._link.is_open:
+            return
+        peer = PeerName(f"{self.address[0]}:{self.address[1]}")
+        who = f"the reader of subpartition {self.subpartition} of {self.partition!r}"
+        problem = f"{who} could not reach it within {self._retry_ms} ms"
+        last = f"in {self._attempts} attempts; the last one: {self._obstacle}"
+        self.failed(ConnectFailed(peer, f"{problem}, {last}"))
+
+    def _send_kept_events(self, link: ConsumerEnd) -> None:
+        try:
+            for event in self._unsent:
+                self._send_event(link, event)
+        except HeadgateError as error:  # who has sent it has gone on
+            self.failed(error)
+
+    def _send_event(self, link: ConsumerEnd, event: TaskEvent) -> None:
+        link.session.send_event(self, self.partition, event)
+        self._events_sent += 1
 
     # Where buffers come back (Home, Listener).
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from headgate.base.elements import ByteLike
-from headgate.base.errors import TaskCancelled
+from headgate.base.errors import HeadgateError, TaskCancelled
 from headgate.base.events import CheckpointBarrier, TaskEvent
 from headgate.core.buffers.buffer import Buffer
 from headgate.core.ingress.gate import Arrival, InputGate, unannounced
@@ -116,9 +116,15 @@ class UnionGate:
             gate.resize(size)
 
     def send_event(self, event: TaskEvent) -> None:
-        """An event back to the producers of all gates."""
+        """An event back to the producers of all gates, as one gate sends it to its channels."""
+        failures: list[HeadgateError] = []
         for gate in self._gates:
-            gate.send_event(event)
+            try:
+                gate.send_event(event)
+            except HeadgateError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
 
     def close(self) -> None:
         """Close all gates; reading afterwards is an error. Idempotent."""

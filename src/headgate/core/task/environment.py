@@ -121,10 +121,10 @@ class Environment:
             raise
         try:
             self.partitions.register(created)
+            self.events.register(partition)
         except BaseException:
             created.release()
             raise
-        self.events.register(partition)
         self._unregister_with(created)
         return created
 
@@ -254,6 +254,7 @@ class Environment:
             backoff,
             self._later,
             uses_credit=self.settings.flow_control is FlowControl.CREDIT,
+            retry_ms=self.settings.connect_retry_ms,
         )
         self._next_channel += 1
         channel.assign_pools(self.pool, gate.pool, self._exclusive, unknown)
