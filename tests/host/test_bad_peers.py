@@ -1,5 +1,6 @@
 """A peer that refuses, dies, resets or lies: its channels get a typed error that names it."""
 
+import contextlib
 import socket
 import time
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from headgate.base.errors import (
     ConnectFailed,
     CreditOverdrawn,
     ElementBroken,
+    EventsOverdrawn,
     FrameMalformed,
     FrameTooLong,
     HeadgateError,
@@ -26,6 +28,7 @@ from headgate.base.errors import (
     UnknownReceiver,
     WrongVersion,
 )
+from headgate.base.events import CheckpointBarrier, encode_event
 from headgate.base.ids import ChannelId, PartitionId
 from headgate.base.settings import Compression, FlowControl, TransportKind
 from headgate.core.exchange.frames import (
@@ -191,6 +194,14 @@ LATE: dict[str, tuple[Act, type[HeadgateError]]] = {
         late(lambda r: buffer_frame(r, 0, b"\77", flags=FLAG_EVENT)),
         ElementBroken,
     ),
+    "sends a compressed event": (
+        late(lambda r: buffer_frame(r, 0, b"\1", flags=FLAG_EVENT | FLAG_COMPRESSED)),
+        FrameMalformed,
+    ),
+    "sends a task event": (
+        late(lambda r: buffer_frame(r, 0, b"\5\3\0m:E\x80", flags=FLAG_EVENT)),
+        ElementBroken,
+    ),
     "lacks the partition": (
         late(
             *[lambda r: ErrorReport(r, ErrorCode.PARTITION_NOT_FOUND, PartitionId("p"), "not here")]
@@ -221,6 +232,69 @@ def test_more_buffers_than_credit_are_an_error_behind_what_was_allowed(exchange:
     assert isinstance(error, CreditOverdrawn)
     assert error.peer == peer
     assert consumer.records == [1] * exchange.settings.buffers_per_channel
+
+
+def test_more_events_than_a_channel_keeps_are_an_error_behind_those_that_it_kept(
+    exchange: Exchange,
+) -> None:
+    event = encode_event(CheckpointBarrier(1, 2, directory="x" * 4000))
+    frames = 20 * (1 << 20) // len(event)
+
+    def act(peer: RawPeer) -> None:
+        peer.greet_as_server()
+        receiver = request_of(peer)
+        peer.send(*(buffer_frame(receiver, n, event, flags=FLAG_EVENT) for n in range(frames)))
+
+    error, peer, consumer = meet(exchange, act, held=True)
+    assert isinstance(error, EventsOverdrawn)
+    assert error.peer == peer
+    assert len(consumer.events) * len(event) < 300_000
+
+
+REFUSALS: dict[str, Act] = {
+    "it is busy": lambda peer: peer.send(
+        ErrorReport(None, ErrorCode.BUSY, PartitionId(""), "many wait here")
+    ),
+    "it closes": lambda peer: None,
+    "it resets": lambda peer: peer.reset(),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_a_consumer_that_is_sent_away_comes_back(make_exchange: MakeExchange, name: str) -> None:
+    exchange = make_exchange(quick(connect_retry_ms=10_000))
+    record = b"".join(encode_element(Bundle([name]), PickleSerializer()))
+    with raw_server() as (listening, address):
+        consumer = consume(exchange, [at(There(address), "p", lane) for lane in range(2)])
+        for _ in range(3):
+            with listening.accept()[0] as sock:
+                REFUSALS[name](RawPeer(sock, exchange.settings))
+        sock, _ = listening.accept()
+        with sock:
+            peer = RawPeer(sock, exchange.settings)
+            peer.greet_as_server()
+            for receiver in (request_of(peer), request_of(peer)):
+                peer.send(buffer_frame(receiver, 0, record))
+                peer.send(buffer_frame(receiver, 1, b"\1", flags=FLAG_EVENT))
+            consumer.join()
+    assert consumer.records == [name, name]
+
+
+def test_a_consumer_that_is_always_sent_away_says_who_could_not_reach_whom(
+    make_exchange: MakeExchange,
+) -> None:
+    exchange = make_exchange(quick(connect_retry_ms=300))
+    with raw_server() as (listening, address):
+        consumer = consume(exchange, [at(There(address), "p", 7)])
+        listening.settimeout(0.05)
+        attempts = 0
+        while consumer.runner.is_alive:
+            with contextlib.suppress(TimeoutError), listening.accept()[0]:
+                attempts += 1
+        with pytest.raises(ConnectFailed, match="subpartition 7 of 'p' could not reach") as caught:
+            consumer.join()
+    assert caught.value.peer == "{}:{}".format(*address)
+    assert 2 <= attempts <= 6
 
 
 def test_a_buffer_that_cannot_be_expanded_is_a_broken_element(make_exchange: MakeExchange) -> None:

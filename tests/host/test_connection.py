@@ -37,6 +37,10 @@ class StubLink:
     def is_alive(self) -> bool:
         return self.state is LinkState.OPEN
 
+    @property
+    def is_deaf(self) -> bool:
+        return self.decoder.paused
+
     def targets(self) -> list[memoryview]:
         return [] if self.decoder.paused else [memoryview(self.target)]
 
@@ -49,7 +53,7 @@ class StubLink:
     def sent(self, count: int, now_ms: float) -> None:
         self.outbox.sent(count)
 
-    def ended(self, reason: str) -> None:
+    def ended(self, reason: str, *, may_pass: bool = True) -> None:
         self.told.append(f"ended: {reason}")
         self.state = LinkState.CLOSED
 

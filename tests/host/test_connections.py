@@ -4,6 +4,7 @@ import errno
 import logging
 import socket
 import time
+from contextlib import ExitStack
 
 import pytest
 
@@ -16,10 +17,12 @@ from headgate.base.errors import (
     ProducerFailed,
 )
 from headgate.base.settings import FlowControl
+from headgate.core.exchange.frames import NONCE_BYTES, Hello
 from headgate.core.task.environment import Here, There, Unplaced
 from headgate.host.connection import Server
 from headgate.host.exchange import Exchange
 from tests.host.conftest import MakeExchange
+from tests.host.raw import raw_client
 from tests.host.rig import (
     at,
     blobs,
@@ -40,8 +43,8 @@ def connections(exchange: Exchange) -> int:
 def test_many_gates_and_partitions_share_one_connection(pair: tuple[Exchange, Exchange]) -> None:
     a, b = pair
     accepted: list[int] = []
-    track = a._track
-    a._server._on_connection = lambda made: (accepted.append(1), track(made))  # type: ignore[union-attr]
+    greet = a._greet
+    a._server._on_connection = lambda *made: (accepted.append(1), greet(*made))  # type: ignore[union-attr]
     consumers = [
         consume(b, [from_there(a, f"p{n}", 0), from_there(a, f"p{n}", 1)], held=True)
         for n in range(5)
@@ -266,3 +269,45 @@ def test_connections_die_and_channels_of_others_live(
     living.join()
     reader.join()
     assert reader.records == list(range(20_000))
+
+
+def test_more_task_managers_than_may_wait_do_not_push_each_other_out(
+    make_exchange: MakeExchange, caplog: pytest.LogCaptureFixture
+) -> None:
+    """All of them connect at the same moment from one address, while the producer is busy."""
+    settings = quick(accept_backlog=2, connect_retry_ms=10_000)
+    producing = make_exchange(settings)
+    readers = 8
+    producer = produce(producing, "p", range(800), subpartitions=readers)
+    others = [make_exchange(settings, segments=40) for _ in range(readers)]
+    with producing.inside():
+        consumers = [
+            consume(other, [from_there(producing, "p", lane)]) for lane, other in enumerate(others)
+        ]
+        time.sleep(0.1)  # all have spoken, nobody was heard
+    for task in (producer, *consumers):
+        task.join()
+    assert sum(len(consumer.records) for consumer in consumers) == 800
+    assert "wait to be proven" not in caplog.text
+
+
+def test_a_true_peer_that_strangers_push_out_comes_back(
+    make_exchange: MakeExchange, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = quick(accept_backlog=2, connect_retry_ms=20_000)
+    producing, consuming = make_exchange(settings), make_exchange(settings)
+    producer = produce(producing, "p", range(100))
+    with ExitStack() as strangers, ExitStack() as busy:
+        with producing.inside():
+            consumer = consume(consuming, [from_there(producing, "p")])
+            busy.enter_context(consuming.inside())  # it has connected, and cannot answer now
+        eventually(lambda: len(producing._connections) == 1, "the true peer is there, unproven")
+        for _ in range(4):
+            peer = strangers.enter_context(raw_client(producing.address, settings))
+            peer.send(Hello(0, settings.segment_bytes, b"n" * NONCE_BYTES))
+            peer.receive()  # the challenge
+        assert "wait to be proven" in caplog.text  # the oldest, which is the true one, went
+        busy.close()
+        consumer.join()
+    producer.join()
+    assert consumer.records == list(range(100))

@@ -1,6 +1,7 @@
 """Strangers at the data port harm nobody: they get a typed answer, and all else goes on."""
 
 import contextlib
+import gc
 import logging
 import os
 import pickle
@@ -10,13 +11,17 @@ from pathlib import Path
 
 import pytest
 
+from headgate.base.errors import PeerSilent
 from headgate.base.ids import ChannelId, PartitionId
 from headgate.base.settings import TransportKind
+from headgate.core.exchange.ends import ProducerEnd
 from headgate.core.exchange.frames import (
     MAGIC,
     PREFIX,
     VERSION,
     AddCredit,
+    Cancel,
+    ErrorCode,
     ErrorReport,
     Hello,
     Kind,
@@ -25,6 +30,7 @@ from headgate.core.exchange.frames import (
     TaskEventRequest,
     encode,
 )
+from headgate.core.exchange.outbox import CLOG_BYTES
 from headgate.host.exchange import Exchange
 from tests.host.conftest import MakeExchange
 from tests.host.raw import RawPeer, buffer_frame, raw_client
@@ -236,3 +242,122 @@ def test_strangers_hold_only_so_many_connections(make_exchange: MakeExchange) ->
             sock.setblocking(False)
             with pytest.raises(BlockingIOError):
                 sock.recv(1)
+
+
+def stranger(stack: contextlib.ExitStack, exchange: Exchange, host: str = "127.0.0.1") -> RawPeer:
+    """One that connects from an address of this machine and says nothing yet."""
+    sock = socket.create_connection(exchange.address, PATIENCE_S, (host, 0))
+    return RawPeer(stack.enter_context(sock), exchange.settings)
+
+
+def is_connected(peer: RawPeer) -> bool:
+    peer.sock.setblocking(False)
+    try:
+        return bool(peer.sock.recv(1))
+    except BlockingIOError:
+        return True
+    finally:
+        peer.sock.settimeout(PATIENCE_S)
+
+
+def say_hello(peer: RawPeer) -> None:
+    peer.send(Hello(0, peer.settings.segment_bytes, b"n" * 16))
+    peer.receive()  # the challenge
+
+
+def test_strangers_that_say_nothing_go_before_those_that_greet(make_exchange: MakeExchange) -> None:
+    exchange = make_exchange(quick(accept_backlog=3))
+    with contextlib.ExitStack() as stack:
+        greeting = [stranger(stack, exchange) for _ in range(2)]
+        for peer in greeting:
+            say_hello(peer)
+        silent = [stranger(stack, exchange) for _ in range(4)]
+        for peer in silent[:-1]:
+            report = peer.receive()
+            assert isinstance(report, ErrorReport) and report.code == ErrorCode.BUSY
+        assert all(map(is_connected, [*greeting, silent[-1]]))
+        eventually(lambda: len(exchange._unproven) == 3, "the newest is there")
+
+
+def test_a_crowd_from_one_address_pushes_out_its_own(make_exchange: MakeExchange) -> None:
+    exchange = make_exchange(quick(accept_backlog=4))
+    with contextlib.ExitStack() as stack:
+        alone = stranger(stack, exchange, "127.0.0.2")  # silent, and older than all the others
+        crowd = [stranger(stack, exchange, "127.0.0.3") for _ in range(8)]
+        for peer in crowd:
+            peer.sock.settimeout(0.2)
+            with contextlib.suppress(OSError, AssertionError):
+                say_hello(peer)
+        assert is_connected(alone)
+        eventually(lambda: len(exchange._unproven) == 4, "only so many are left")
+
+
+def ends_in_memory() -> int:
+    return sum(type(found) is ProducerEnd for found in gc.get_objects())
+
+
+def test_strangers_leave_nothing_behind_even_without_garbage_collection(
+    make_exchange: MakeExchange,
+) -> None:
+    exchange = make_exchange()
+    goodbyes: list[Callable[[RawPeer], None]] = [
+        lambda peer: peer.send(b"GET / HTTP/1.1\r\n\r\n"),
+        lambda peer: peer.send(frame(3) + b"abc"),
+        lambda peer: peer.send(Hello(0, 77, bytes(16))),
+        say_hello,
+        lambda peer: peer.reset(),
+        lambda peer: None,
+    ]
+    gc.collect()
+    gc.disable()
+    try:
+        before = ends_in_memory()
+        for _ in range(5):
+            for goodbye in goodbyes:
+                with raw_client(exchange.address, exchange.settings) as peer:
+                    goodbye(peer)
+        eventually(lambda: not exchange._connections, "all have gone")
+        with exchange.inside():
+            assert ends_in_memory() == before
+    finally:
+        gc.enable()
+
+
+def test_many_strangers_leave_few_lines_in_the_log(
+    make_exchange: MakeExchange, caplog: pytest.LogCaptureFixture
+) -> None:
+    exchange = make_exchange()
+    with caplog.at_level(logging.WARNING):
+        for _ in range(60):
+            with raw_client(exchange.address, exchange.settings) as peer:
+                peer.send(bytes(100))
+                peer.read_to_the_end()
+        eventually(lambda: not exchange._connections, "all have gone")
+        exchange.close()
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == 11
+    assert lines[-1].startswith("50 more such lines") and "magic" in lines[-1]
+
+
+def test_a_proven_peer_that_never_reads_its_answers_takes_little_memory(
+    make_exchange: MakeExchange,
+) -> None:
+    exchange = make_exchange(quick(heartbeat_interval_ms=100, heartbeat_timeout_ms=1000))
+    with raw_client(exchange.address, exchange.settings) as peer:
+        peer.greet_as_client()
+        asked = b"".join(
+            encode(PartitionRequest(ChannelId(n), 1, 0, PartitionId("x" * 1000)))
+            for n in range(1000)
+        )
+        asked += b"".join(encode(Cancel(ChannelId(n))) for n in range(1000))
+        peer.sock.settimeout(0.3)
+        (connection,) = exchange._connections
+        most = 0
+        with contextlib.suppress(OSError):
+            for _ in range(100):  # 100 MB
+                peer.sock.sendall(asked)
+                most = max(most, connection.link.outbox.pending_bytes)
+            pytest.fail("it was heard all the time")
+        assert most < 2 * CLOG_BYTES
+        eventually(lambda: not exchange._connections, "it is given up")
+        assert isinstance(connection.link.error, PeerSilent)

@@ -8,28 +8,23 @@ import errno
 import logging
 import os
 import socket
+import ssl
 from collections.abc import Callable
 from typing import Final
 
-from headgate.base.errors import (
-    ConnectFailed,
-    PeerBrokeProtocol,
-    PeerLost,
-    PeerUnproven,
-    SettingsInvalid,
-)
+from headgate.base.errors import ConnectFailed, PeerLost, SettingsInvalid
 from headgate.base.ids import PeerName
 from headgate.base.settings import ExchangeSettings
 from headgate.core.exchange.directory import Address
 from headgate.core.exchange.link import Link, LinkState
 from headgate.host.loop import READ, WRITE, Loop, now_ms
+from headgate.host.rare_log import RareLog
 from headgate.host.transport import HANG_UPS, PlainTransport, Tls, Transport
-
-log = logging.getLogger(__name__)
 
 _WRITES_PER_FLUSH: Final = 4
 _LAST_READS: Final = 64
 _ACCEPT_PAUSE_MS: Final = 200
+_ACCEPTS_AT_ONCE: Final = 32
 
 
 class Connection:
@@ -91,6 +86,8 @@ class Connection:
             else:
                 if link.outbox.pending_bytes and not self._blocked:
                     self._loop.mark_dirty(self)
+            if self._transport.has_buffered and not link.is_deaf:  # it is not deaf any more
+                self._loop.mark_dirty(self)
         except OSError as error:
             self._lost(error)
         except Exception as error:
@@ -112,10 +109,7 @@ class Connection:
         self._loop.remove(self._fd)
         self._transport.close()
         self.link.outbox.close()  # what it could not send any more goes home
-        error = self.link.error
-        if error is not None:
-            strange = isinstance(error, PeerBrokeProtocol | PeerUnproven)
-            log.log(logging.WARNING if strange else logging.INFO, "connection ended: %s", error)
+        self.link.on_dirty = _ignore  # nothing shall keep what has ended
         self.on_closed(self)
 
     def _write(self, parts: list[bytes | bytearray | memoryview]) -> None:
@@ -166,7 +160,7 @@ class Connection:
                 pass
             except OSError as reason:
                 error = reason
-        self.link.ended(_describe(error))
+        self.link.ended(_describe(error), may_pass=_may_pass(error))
 
     def _read_last_words(self) -> None:
         """Why the peer has gone, or refused us, may still lie in the socket."""
@@ -190,7 +184,7 @@ class Connection:
             return
         if self._connecting:
             return
-        mask = READ if link.is_alive and not link.decoder.paused else 0
+        mask = READ if link.is_alive and not link.is_deaf else 0
         if self._blocked and not self._transport.awaits_read:
             mask |= WRITE
         if mask != self._mask:
@@ -206,6 +200,10 @@ class Connection:
             self._loop.change(self._fd, mask)
 
 
+def _ignore(link: Link) -> None:
+    """The link's connection is closed."""
+
+
 class Server:
     """Accepts connections at the data port."""
 
@@ -215,13 +213,15 @@ class Server:
         settings: ExchangeSettings,
         tls: Tls | None,
         make_link: Callable[[PeerName], Link],
-        on_connection: Callable[[Connection], None],
+        on_connection: Callable[[Connection, str], None],
+        warnings: RareLog,
     ) -> None:
         self._loop = loop
         self._settings = settings
         self._tls = tls
         self._make_link = make_link
         self._on_connection = on_connection
+        self._warnings = warnings
         self._sock = _listen(settings)
         self.address: Address = self._sock.getsockname()[:2]
         self._closed = False
@@ -229,23 +229,32 @@ class Server:
 
     def ready(self, mask: int) -> None:
         """Somebody connects."""
-        for _ in range(self._settings.accept_backlog):
+        for _ in range(_ACCEPTS_AT_ONCE):  # then those have a word that are here already
             try:
                 sock, address = self._sock.accept()
             except (BlockingIOError, ConnectionAbortedError):
                 return
             except OSError as error:  # no descriptor left, mostly: the poll would tell for ever
-                log.warning("cannot accept connections for a while: %s", _describe(error))
+                reason = _describe(error)
+                self._warnings.log(
+                    logging.WARNING, f"cannot accept connections for a while: {reason}"
+                )
                 self._loop.remove(self._sock.fileno())
                 self._loop.later(_ACCEPT_PAUSE_MS, self._listen_again)
                 return
             try:
                 tune(sock, self._settings)
                 link = self._make_link(PeerName(f"{address[0]}:{address[1]}"))
-                self._on_connection(open_connection(self._loop, sock, self._tls, link, True))
+                connection = open_connection(self._loop, sock, self._tls, link, True)
             except OSError as error:
-                log.warning("a connection from %s was lost at once: %s", address, _describe(error))
+                where, reason = f"{address[0]}:{address[1]}", _describe(error)
+                self._warnings.log(
+                    logging.INFO, f"a connection from {where} was lost at once: {reason}"
+                )
                 sock.close()
+            else:
+                self._on_connection(connection, address[0])
+                connection.ready(READ)  # a true peer has said its first word already
 
     def close(self) -> None:
         """Accept no more. Idempotent."""
@@ -270,7 +279,8 @@ def connect(
         family, kind, protocol, _, target = found[0]
         sock = socket.socket(family, kind, protocol)
     except (OSError, UnicodeError) as error:
-        link.fail(ConnectFailed(link.peer, f"cannot connect: {_describe(error)}"))
+        problem = f"cannot connect: {_describe(error)}"
+        link.fail(ConnectFailed(link.peer, problem), may_pass=_may_pass(error))
         return None
     try:
         tune(sock, settings)
@@ -279,7 +289,8 @@ def connect(
         return open_connection(loop, sock, tls, link, False)
     except Exception as error:  # a port out of range is no OSError; the link has buffers to return
         sock.close()
-        link.fail(ConnectFailed(link.peer, f"cannot connect: {_describe(error)}"))
+        problem = f"cannot connect: {_describe(error)}"
+        link.fail(ConnectFailed(link.peer, problem), may_pass=_may_pass(error))
         return None
 
 
@@ -328,7 +339,7 @@ def _listen(settings: ExchangeSettings) -> socket.socket:
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind((settings.bind_host, settings.bind_port))
-        sock.listen(settings.accept_backlog)
+        sock.listen(max(settings.accept_backlog, socket.SOMAXCONN))
         sock.setblocking(False)
     except (OSError, OverflowError, UnicodeError) as error:
         sock.close()
@@ -340,6 +351,13 @@ def _listen(settings: ExchangeSettings) -> socket.socket:
             f"cannot listen at {settings.bind_host}:{settings.bind_port}: {_describe(error)}",
         ) from error
     return sock
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether another attempt may succeed: not if nobody listens, or a certificate is wrong."""
+    if isinstance(error, ConnectionRefusedError | socket.gaierror | UnicodeError):
+        return False
+    return not isinstance(error, ssl.SSLError) or isinstance(error, HANG_UPS)
 
 
 def _family(settings: ExchangeSettings) -> socket.AddressFamily:

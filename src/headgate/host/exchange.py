@@ -5,7 +5,9 @@ and socket it owns. Other threads touch its machines only within ``exchange.insi
 """
 
 import logging
+import resource
 import secrets
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -13,25 +15,33 @@ from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Final
 
-from headgate.base.errors import PeerUnproven, SettingsInvalid, TaskCancelled
+from headgate.base.errors import (
+    PeerBrokeProtocol,
+    PeerBusy,
+    PeerUnproven,
+    SettingsInvalid,
+    TaskCancelled,
+)
 from headgate.base.ids import PeerName
 from headgate.base.settings import ExchangeSettings
 from headgate.core.buffers.sizing import segment_count
 from headgate.core.egress.flusher import Flusher
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.exchange.directory import Address
-from headgate.core.exchange.ends import ConsumerEnd, ProducerEnd
+from headgate.core.exchange.ends import ConsumerEnd
 from headgate.core.exchange.frames import NONCE_BYTES
-from headgate.core.exchange.link import Link, LinkState
+from headgate.core.exchange.link import Link
 from headgate.core.task.environment import Environment
 from headgate.host.baton import Baton, Turn
 from headgate.host.codec import make_codec
 from headgate.host.connection import Connection, Server, connect
 from headgate.host.loop import Loop, now_ms
 from headgate.host.memory import allocate_arena
+from headgate.host.rare_log import RareLog
 from headgate.host.runner import Runner, Seat, Stepper
 from headgate.host.storage import FileRoom
 from headgate.host.transport import Tls
+from headgate.host.unproven import UnprovenConnections
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +74,8 @@ class Exchange:
         self._tls = Tls(settings) if settings.tls_enabled and not local_only else None
         self.settings = settings
         self._connections: list[Connection] = []
+        self._unproven = UnprovenConnections(self._unproven_limit)
+        self._most_unproven = _descriptors() // 4
         self._runners: list[Runner] = []
         self._roster = threading.Lock()  # of the runners, and of whether there may be more
         self._closing = threading.Lock()
@@ -71,6 +83,8 @@ class Exchange:
         with ExitStack() as undo:  # whatever fails, what was begun before it is ended
             self.loop = Loop(settings.transport.value)
             undo.callback(self.loop.close)
+            self._connection_log = RareLog(log, self.loop.later)
+            undo.callback(self._connection_log.flush)
             self.files = FileRoom(settings.storage)
             undo.callback(self.files.close)
             self.environment = self._make_environment(secret, count)
@@ -236,10 +250,11 @@ class Exchange:
     # Connections.
 
     def _listen(self) -> Server:
-        return Server(self.loop, self.settings, self._tls, self._accepted, self._track)
+        return Server(
+            self.loop, self.settings, self._tls, self._accepted, self._greet, self._connection_log
+        )
 
     def _accepted(self, peer: PeerName) -> Link:
-        self._make_room()
         return self.environment.producer_end(peer, secrets.token_bytes(NONCE_BYTES), now_ms())
 
     def _dial(self, address: Address) -> ConsumerEnd:
@@ -250,28 +265,43 @@ class Exchange:
             self._track(connection)
         return link
 
-    def _make_room(self) -> None:
-        """Strangers may hold only so many connections: the oldest goes for the next."""
-        strangers = [
-            connection
-            for connection in self._connections
-            if connection.link.state is LinkState.GREETING
-            and isinstance(connection.link, ProducerEnd)
-        ]
-        if len(strangers) >= self.settings.accept_backlog:
-            oldest = strangers[0].link
-            problem = f"{len(strangers)} others connect too, and it is not proven yet"
-            oldest.fail(PeerUnproven(oldest.peer, problem), last_words=problem)
+    def _greet(self, connection: Connection, host: str) -> None:
+        self._unproven.add(connection, host)
+        self._track(connection)
+
+    def _unproven_limit(self) -> int:
+        """A job's own task managers never push each other out, however many there are.
+
+        Every reader of a partition here comes over some connection, so there are at most as many
+        peers as readers. Whatever connects, most descriptors stay free for what is proven.
+        """
+        readers = self.environment.partitions.readers
+        return max(1, min(max(self.settings.accept_backlog, readers), self._most_unproven))
 
     def _track(self, connection: Connection) -> None:
         self._connections.append(connection)
-        connection.on_closed = self._connections.remove
+        connection.on_closed = self._ended
+
+    def _ended(self, connection: Connection) -> None:
+        self._connections.remove(connection)
+        self._unproven.forget(connection)
+        error = connection.link.error
+        if error is not None:
+            strange = isinstance(error, PeerBrokeProtocol | PeerUnproven | PeerBusy)
+            level = logging.WARNING if strange else logging.INFO
+            self._connection_log.log(level, f"connection ended: {error}")
 
     def _tick(self) -> None:
         # In the next poll, that is after what waits in the sockets: who hangs may be we ourselves.
         for connection in self._connections:
             self.loop.later(0, connection.tick)
         self.loop.later(self._tick_ms, self._tick)
+
+
+def _descriptors() -> int:
+    """How many files and sockets this process may have open."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return sys.maxsize if limit == resource.RLIM_INFINITY else limit
 
 
 def _tick_ms(settings: ExchangeSettings) -> float:

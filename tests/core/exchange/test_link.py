@@ -624,3 +624,14 @@ def test_a_retry_after_the_end_of_the_link_says_nothing_more() -> None:
         assert not link.session.channels
         with pytest.raises(PeerLost):
             gate.poll()
+
+
+def test_what_a_stranger_reports_is_one_short_line() -> None:
+    with Pair() as pair:
+        gate = pair.gate()
+        gate.request_partitions()
+        text = "no\n2026-01-01 INFO all is well\x1b[2J" + "x" * 10_000
+        feed(pair.wire.consumer, encode(ErrorReport(None, ErrorCode.INTERNAL, PARTITION, text)))
+        shown = str(poll_error(gate))
+        assert "no�2026-01-01 INFO all is well�[2Jxxx" in shown
+        assert len(shown) < 400

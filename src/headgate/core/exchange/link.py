@@ -8,6 +8,7 @@ no garbage collection. LIFE in words: connecting → greeting → open → closi
 
 from collections.abc import Callable
 from enum import Enum
+from typing import Final
 
 from headgate.base.elements import ByteLike
 from headgate.base.errors import (
@@ -56,6 +57,9 @@ class LinkState(Enum):
     CLOSING = "closing"
     CLOSED = "closed"
 
+
+MAX_STRANGE_TEXT: Final = 300
+"""Letters of an error that are believed of a peer which is not proven."""
 
 GREETINGS = frozenset({Kind.HELLO, Kind.CHALLENGE, Kind.PROOF, Kind.WELCOME, Kind.ERROR})
 
@@ -237,9 +241,10 @@ class Link:
     def frame_received(self, kind: Kind, body: memoryview) -> None:
         message = decode(kind, body, self.peer)
         if isinstance(message, ErrorReport) and message.receiver is None:
+            text = message.text if self.is_open else _one_line(message.text)
             if message.code == ErrorCode.BUSY:
-                raise PeerBusy(self.peer, message.text)
-            raise PeerReported(self.peer, message.text)
+                raise PeerBusy(self.peer, text)
+            raise PeerReported(self.peer, text)
         if self.state is LinkState.GREETING:
             self._greeted(message)
         elif isinstance(message, Close):
@@ -306,6 +311,12 @@ def _code_of(error: HeadgateError) -> ErrorCode:
             return ErrorCode.BUSY
         case _:
             return ErrorCode.PROTOCOL
+
+
+def _one_line(text: str) -> str:
+    """What a stranger says goes into logs: a line of theirs, and no line of its own making."""
+    shown = text[:MAX_STRANGE_TEXT]
+    return "".join(letter if letter.isprintable() else "�" for letter in shown)
 
 
 def _forget_frames(error: BaseException | None) -> None:
