@@ -1,5 +1,6 @@
 """What the tests of the host are made of: bounded waits, tasks that write and read, raw peers."""
 
+import gc
 import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby, islice
@@ -12,6 +13,7 @@ from headgate.base.spilling import SpillRoom
 from headgate.core.egress.partition import PartitionKind
 from headgate.core.egress.router import RoundRobin, Router
 from headgate.core.egress.writer import RecordWriter
+from headgate.core.exchange.ends import ProducerEnd
 from headgate.core.ingress.deserializer import Deserializer, Got
 from headgate.core.ingress.gate import InputGate
 from headgate.core.ingress.union import UnionGate
@@ -48,6 +50,11 @@ def pool_of(exchange: Exchange) -> tuple[int, int]:
 def all_home(exchange: Exchange) -> bool:
     free, total = pool_of(exchange)
     return free == total
+
+
+def ends_in_memory() -> int:
+    """Ends of accepted connections that Python has not freed."""
+    return sum(type(found) is ProducerEnd for found in gc.get_objects())
 
 
 class Producer:

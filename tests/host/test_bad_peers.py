@@ -31,6 +31,7 @@ from headgate.base.errors import (
 from headgate.base.events import CheckpointBarrier, encode_event
 from headgate.base.ids import ChannelId, PartitionId
 from headgate.base.settings import Compression, FlowControl, TransportKind
+from headgate.core.exchange.directory import Address
 from headgate.core.exchange.frames import (
     FLAG_COMPRESSED,
     FLAG_EVENT,
@@ -106,11 +107,14 @@ def test_a_refused_connection_is_an_error_of_the_channel(exchange: Exchange) -> 
     assert caught.value.peer == "{}:{}".format(*address)
 
 
-@pytest.mark.parametrize("host", ["no such host", "x" * 70 + ".invalid", ""])
+@pytest.mark.parametrize(
+    "address",
+    [("no such host", 1), ("x" * 70 + ".invalid", 1), ("", 1), ("a\0b", 1), ("127.0.0.1", 70_000)],
+)
 def test_a_host_that_cannot_be_found_is_an_error_of_the_channel(
-    exchange: Exchange, host: str
+    exchange: Exchange, address: Address
 ) -> None:
-    consumer = consume(exchange, [at(There((host, 1)), "p")])
+    consumer = consume(exchange, [at(There(address), "p")])
     with pytest.raises(ConnectFailed):
         consumer.join()
 

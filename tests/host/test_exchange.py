@@ -133,6 +133,8 @@ def test_a_busy_port_is_refused_by_its_key() -> None:
         ({"bind_port": 70_000}, "taskmanager.data.port"),
         ({"bind_host": "203.0.113.1"}, "taskmanager.bind-host"),
         ({"bind_host": "no such host"}, "taskmanager.bind-host"),
+        ({"bind_host": "a\0b"}, "taskmanager.bind-host"),
+        ({"tls_enabled": True, "tls_certificate": "a\0b"}, "security.ssl.internal.certificate"),
     ],
 )
 def test_an_address_that_cannot_be_bound_is_refused_by_its_key(

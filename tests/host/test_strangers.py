@@ -14,7 +14,6 @@ import pytest
 from headgate.base.errors import PeerSilent
 from headgate.base.ids import ChannelId, PartitionId
 from headgate.base.settings import TransportKind
-from headgate.core.exchange.ends import ProducerEnd
 from headgate.core.exchange.frames import (
     MAGIC,
     PREFIX,
@@ -40,6 +39,7 @@ from tests.host.rig import (
     all_home,
     blobs,
     consume,
+    ends_in_memory,
     eventually,
     from_there,
     produce,
@@ -290,10 +290,6 @@ def test_a_crowd_from_one_address_pushes_out_its_own(make_exchange: MakeExchange
                 say_hello(peer)
         assert is_connected(alone)
         eventually(lambda: len(exchange._unproven) == 4, "only so many are left")
-
-
-def ends_in_memory() -> int:
-    return sum(type(found) is ProducerEnd for found in gc.get_objects())
 
 
 def test_strangers_leave_nothing_behind_even_without_garbage_collection(

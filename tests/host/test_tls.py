@@ -1,5 +1,6 @@
 """Mutual TLS: it carries everything, refuses strangers, and a wrong file fails the start."""
 
+import gc
 import socket
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from tests.host.rig import (
     at,
     blobs,
     consume,
+    ends_in_memory,
     eventually,
     from_there,
     produce,
@@ -134,6 +136,24 @@ def test_strangers_who_cannot_greet_are_forgotten(
             if how == "reset":
                 peer.reset()
     eventually(lambda: not exchange._connections, "the strangers are forgotten")
+
+
+def test_strangers_at_a_tls_port_leave_nothing_behind_even_without_garbage_collection(
+    make_exchange: MakeExchange, authority: Authority
+) -> None:
+    exchange = make_exchange(settings_of(authority, authority.issue("a")))
+    gc.collect()
+    gc.disable()
+    try:
+        before = ends_in_memory()
+        for words in (b"", b"garbage that is no TLS at all\r\n", b"\x16\x03\x01") * 3:
+            with raw_client(exchange.address, exchange.settings) as peer:
+                peer.send(words)
+        eventually(lambda: not exchange._connections, "the strangers are forgotten")
+        with exchange.inside():
+            assert ends_in_memory() == before
+    finally:
+        gc.enable()
 
 
 def test_a_stranger_who_hangs_up_before_it_is_accepted_is_forgotten(

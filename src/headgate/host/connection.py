@@ -153,14 +153,15 @@ class Connection:
         self.link.ended("it closed the connection")
 
     def _lost(self, error: OSError) -> None:
+        reason, may_pass = _describe(error), _may_pass(error)
         if isinstance(error, HANG_UPS) and not self._connecting:
             try:
                 self._read_last_words()
             except BlockingIOError:
                 pass
-            except OSError as reason:
-                error = reason
-        self.link.ended(_describe(error), may_pass=_may_pass(error))
+            except OSError as last:  # not kept by name: it knows this frame, which knows the link
+                reason, may_pass = _describe(last), _may_pass(last)
+        self.link.ended(reason, may_pass=may_pass)
 
     def _read_last_words(self) -> None:
         """Why the peer has gone, or refused us, may still lie in the socket."""
@@ -278,7 +279,7 @@ def connect(
         found.sort(key=lambda entry: entry[0] != ours)
         family, kind, protocol, _, target = found[0]
         sock = socket.socket(family, kind, protocol)
-    except (OSError, UnicodeError) as error:
+    except (OSError, TypeError, ValueError, OverflowError) as error:  # also for a NUL in it
         problem = f"cannot connect: {_describe(error)}"
         link.fail(ConnectFailed(link.peer, problem), may_pass=_may_pass(error))
         return None
@@ -341,9 +342,9 @@ def _listen(settings: ExchangeSettings) -> socket.socket:
         sock.bind((settings.bind_host, settings.bind_port))
         sock.listen(max(settings.accept_backlog, socket.SOMAXCONN))
         sock.setblocking(False)
-    except (OSError, OverflowError, UnicodeError) as error:
+    except (OSError, OverflowError, TypeError, ValueError) as error:
         sock.close()
-        is_host = isinstance(error, socket.gaierror | UnicodeError) or (
+        is_host = isinstance(error, socket.gaierror | TypeError | ValueError) or (
             isinstance(error, OSError) and error.errno == errno.EADDRNOTAVAIL
         )
         raise SettingsInvalid(
@@ -355,7 +356,9 @@ def _listen(settings: ExchangeSettings) -> socket.socket:
 
 def _may_pass(error: Exception) -> bool:
     """Whether another attempt may succeed: not if nobody listens, or a certificate is wrong."""
-    if isinstance(error, ConnectionRefusedError | socket.gaierror | UnicodeError):
+    if not isinstance(error, OSError) or isinstance(error, ConnectionRefusedError):
+        return False
+    if isinstance(error, socket.gaierror):
         return False
     return not isinstance(error, ssl.SSLError) or isinstance(error, HANG_UPS)
 

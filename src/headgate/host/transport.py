@@ -180,5 +180,6 @@ def _check_readable(key: str, path: str) -> None:
     try:
         with open(path, "rb"):
             pass
-    except OSError as error:
-        raise SettingsInvalid(key, f"{path!r} cannot be read: {error.strerror}") from error
+    except (OSError, ValueError) as error:  # the latter for a NUL in it
+        reason = getattr(error, "strerror", None) or error
+        raise SettingsInvalid(key, f"{path!r} cannot be read: {reason}") from error

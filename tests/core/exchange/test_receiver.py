@@ -36,7 +36,7 @@ from headgate.core.exchange.frames import (
     TaskEventRequest,
 )
 from headgate.core.exchange.outbox import CLOG_BYTES, Outbox
-from headgate.core.exchange.receiver import ReceiverSession
+from headgate.core.exchange.receiver import MOST_EVENT_BYTES, ReceiverSession
 from tests.arena import plain_segments
 from tests.core.exchange.test_sender import parse
 
@@ -62,13 +62,14 @@ class FakeChannel:
     errors: list[HeadgateError] = field(default_factory=list)
     unreached: list[HeadgateError] = field(default_factory=list)
     most_event_bytes: int = 1000
+    waiting_event_bytes: int = 7
     refused_events: int = 0
 
     def room_for_event(self, size: int) -> bool:
         return size <= self.most_event_bytes
 
     def event_bytes(self) -> int:
-        return 7
+        return self.waiting_event_bytes
 
     def sends_event_again(self) -> bool:
         self.refused_events -= 1
@@ -428,6 +429,16 @@ def test_an_event_for_which_its_channel_has_no_room_ends_that_channel_alone() ->
     assert desk.said()[-1] == Cancel(ChannelId(1))
     assert desk.session.buffer_announced(ChannelId(2), 9, True) is Room.UNPOOLED
     assert other.errors == []
+
+
+def test_events_of_all_channels_together_are_bounded_too() -> None:
+    desk = Desk()
+    greedy, modest = desk.channel(1), desk.channel(2)
+    greedy.waiting_event_bytes = MOST_EVENT_BYTES
+    assert desk.session.buffer_announced(ChannelId(2), 9, True) is Room.UNPOOLED
+    assert desk.session.buffer_announced(ChannelId(1), 9, True) is Room.SKIP
+    assert [type(error) for error in greedy.errors] == [EventsOverdrawn]
+    assert modest.errors == []
 
 
 def test_a_refused_event_that_its_channel_sends_again_is_no_error() -> None:

@@ -21,6 +21,7 @@ from headgate.base.ids import ChannelId, PartitionId, PeerName
 from headgate.core.buffers.buffer import Buffer, Lease
 from headgate.core.buffers.global_pool import GlobalPool
 from headgate.core.buffers.local_pool import Answer
+from headgate.core.exchange.frames import MAX_RUNTIME_EVENT_BYTES
 from headgate.core.ingress.channel import MAX_KEPT_EVENTS, Backoff
 from headgate.core.ingress.remote import RemoteChannel
 from tests.core.pair import Timers
@@ -742,7 +743,7 @@ def test_events_that_nobody_reads_fill_a_channel(make_pool: MakePool) -> None:
     channel = bench.opened()
     data = encode_event(CancelMarker(1))
     count = 0
-    assert channel.room_for_event(1 << 20)  # one may come, however long
+    assert channel.room_for_event(MAX_RUNTIME_EVENT_BYTES)
     while channel.room_for_event(len(data)):
         channel.buffer_arrived(count, 0, Buffer(data, is_event=True))
         count += 1

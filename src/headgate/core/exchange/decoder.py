@@ -25,6 +25,7 @@ from headgate.core.exchange.frames import (
     FLAG_COMPRESSED,
     FLAG_EVENT,
     MAGIC,
+    MAX_RUNTIME_EVENT_BYTES,
     PREFIX,
     VERSION,
     Kind,
@@ -292,9 +293,10 @@ class Decoder:
         size = length - BUFFER_HEAD_REST
         if size < 0 or flags > HIGHEST_FLAGS or (flags and not size):
             raise FrameMalformed(self.peer, f"a buffer frame of {length} bytes with flags {flags}")
-        if not flags & FLAG_EVENT and size > self.landing.segment_bytes:
-            limit = self.landing.segment_bytes
-            raise FrameTooLong(self.peer, size, limit, "data buffer")
+        is_event = flags & FLAG_EVENT
+        limit = MAX_RUNTIME_EVENT_BYTES if is_event else self.landing.segment_bytes
+        if size > limit:
+            raise FrameTooLong(self.peer, size, limit, "event" if is_event else "data buffer")
         return receiver, sequence, backlog, flags, size
 
     # A buffer: where it goes, and when it is there.

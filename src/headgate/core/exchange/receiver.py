@@ -7,7 +7,7 @@ all. New credit of a channel is announced once, in one message, however many buf
 from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Protocol
+from typing import Final, Protocol
 
 from headgate.base.errors import (
     CreditOverdrawn,
@@ -24,7 +24,7 @@ from headgate.base.errors import (
 )
 from headgate.base.events import TaskEvent, encode_event_within
 from headgate.base.ids import ChannelId, PartitionId, PeerName
-from headgate.base.settings import MIB
+from headgate.base.settings import KIB, MIB
 from headgate.core.buffers.buffer import Buffer, Lease
 from headgate.core.exchange.decoder import Room
 from headgate.core.exchange.frames import (
@@ -41,6 +41,11 @@ from headgate.core.exchange.frames import (
     encode,
 )
 from headgate.core.exchange.outbox import Outbox
+
+MOST_EVENT_BYTES: Final = 8 * MIB
+"""What the unread events of all channels of a connection may weigh."""
+FEW_EVENT_BYTES: Final = 8 * KIB
+"""A channel with fewer than this does not pay for the others, nor is their sum looked at."""
 
 
 class ReceivingChannel(Protocol):
@@ -239,11 +244,15 @@ class ReceiverSession:
             self._end(channel, _error_of(report, self.peer))
 
     def _room_for_event(self, channel: ReceivingChannel, size: int) -> Room:
-        if channel.room_for_event(size):
-            return Room.UNPOOLED
         waiting = channel.event_bytes()
+        is_crowded = waiting > FEW_EVENT_BYTES and self._event_bytes() > MOST_EVENT_BYTES
+        if channel.room_for_event(size) and not is_crowded:
+            return Room.UNPOOLED
         self._end(channel, EventsOverdrawn(self.peer, channel.id, waiting, size))
         return Room.SKIP
+
+    def _event_bytes(self) -> int:
+        return sum(channel.event_bytes() for channel in self.channels.values())
 
     def _end(self, channel: ReceivingChannel, error: HeadgateError) -> None:
         self.cancel(channel)

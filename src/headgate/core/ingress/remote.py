@@ -268,9 +268,8 @@ class RemoteChannel:
         return lease
 
     def room_for_event(self, size: int) -> bool:
-        """Whether the reader keeps up with the events; one may always come."""
-        waiting = self._event_bytes
-        return not waiting or waiting + size + EVENT_OVERHEAD_BYTES <= KEPT_EVENT_BYTES
+        """Whether the reader keeps up with the events."""
+        return self._event_bytes + size + EVENT_OVERHEAD_BYTES <= KEPT_EVENT_BYTES
 
     def event_bytes(self) -> int:
         """What the events weigh that were not read."""

@@ -24,6 +24,7 @@ from headgate.core.egress.registry import PartitionRegistry
 from headgate.core.exchange.compression import Codec
 from headgate.core.exchange.directory import Address, Directory
 from headgate.core.exchange.ends import ConsumerEnd, ProducerEnd
+from headgate.core.exchange.frames import MAX_RUNTIME_EVENT_BYTES
 from headgate.core.ingress.channel import Backoff, Channel, Later, LocalChannel, UnknownChannel
 from headgate.core.ingress.deserializer import Deserializer
 from headgate.core.ingress.gate import Gate, InputGate
@@ -113,7 +114,7 @@ class Environment:
                 pool,
                 wait=wait,
                 make_store=self._store_maker(partition),
-                max_event_bytes=self.settings.max_event_bytes,
+                max_event_bytes=min(self.settings.max_event_bytes, MAX_RUNTIME_EVENT_BYTES),
                 segment_bytes=self.settings.segment_bytes,
             )
         except BaseException:
