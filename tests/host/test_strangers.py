@@ -13,13 +13,14 @@ import pytest
 
 from headgate.base.errors import PeerSilent
 from headgate.base.ids import ChannelId, PartitionId
-from headgate.base.settings import TransportKind
+from headgate.base.settings import ExchangeSettings, TransportKind
 from headgate.core.exchange.frames import (
     MAGIC,
     PREFIX,
     VERSION,
     AddCredit,
     Cancel,
+    Challenge,
     ErrorCode,
     ErrorReport,
     Hello,
@@ -357,3 +358,18 @@ def test_a_proven_peer_that_never_reads_its_answers_takes_little_memory(
         assert most < 2 * CLOG_BYTES
         eventually(lambda: not exchange._connections, "it is given up")
         assert isinstance(connection.link.error, PeerSilent)
+
+
+def test_two_hundred_task_managers_may_greet_at_the_same_moment(
+    make_exchange: MakeExchange, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Before its partitions are there, with the default settings, all from one address."""
+    exchange = make_exchange(ExchangeSettings(connect_timeout_ms=60_000))
+    with contextlib.ExitStack() as stack:
+        with exchange.inside():  # it is busy while they connect
+            peers = [stranger(stack, exchange) for _ in range(200)]
+            for peer in peers:
+                peer.send(Hello(0, peer.settings.segment_bytes, b"n" * 16))
+        challenges = [peer.receive() for peer in peers]
+        assert all(type(challenge) is Challenge for challenge in challenges)
+        assert "wait to be proven" not in caplog.text

@@ -325,9 +325,9 @@ class ExchangeSettings:
     )
     accept_backlog: int = setting(
         "exchange.accept-backlog",
-        128,
+        1024,
         "Connections that may wait to be proven; more, if the tasks of the worker have more "
-        "readers.",
+        "readers, but at most a quarter of the files that its process may open.",
         1,
     )
     socket_buffer_bytes: int = setting(
