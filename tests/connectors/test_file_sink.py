@@ -16,6 +16,7 @@ from headgate.connectors.buckets import BucketAssigner
 from headgate.connectors.file_sink import CsvSink, JsonLinesSink, PartSink, TextFileSink
 from headgate.connectors.file_sink_builder import Encoder, FileSink
 from headgate.connectors.files import TextFileSource
+from headgate.connectors.part_place import LocalPlace
 from headgate.connectors.rolling import OutputFileConfig, RollingPolicy
 from headgate.core.chain.snapshots import Moment, OperatorRestored
 from headgate.core.chain.two_phase import TwoPhaseSinkOperator
@@ -89,7 +90,7 @@ def test_a_late_attempt_cannot_write_into_the_next_ones_part(tmp_path: Path) -> 
     late.process(Bundle(["late"]), 0)
     write(sink, ["new"], attempt=1)
     late.process(Bundle(["later"]), 0)
-    with pytest.raises(PathUnusable, match="part-0.txt: cannot be written"):
+    with pytest.raises(PathUnusable, match="part-0.txt: cannot be committed: .* is gone"):
         late.finish()
     late.close()
     assert (tmp_path / "part-0.txt").read_text() == "new\n"
@@ -111,12 +112,14 @@ def test_a_folder_that_cannot_be_is_named(tmp_path: Path) -> None:
         begin(TextFileSink(tmp_path / "file"))
 
 
-def test_a_full_disk_is_an_error_that_names_the_part(tmp_path: Path) -> None:
+def test_a_full_disk_is_an_error_that_names_the_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     full = Path("/dev/full")
     if not (full.exists() and stat.S_ISCHR(full.stat().st_mode)):
         pytest.skip("there is no /dev/full")
     sink = TextFileSink(tmp_path)
-    (tmp_path / ".part-0.txt.inprogress-0").symlink_to(full)
+    monkeypatch.setattr(LocalPlace, "create", lambda place, name: full.open("wb"))
     task = begin(sink)
     task.process(Bundle(["x"]), 0)
     with pytest.raises(PathUnusable, match="part-0.txt: cannot be written: No space left"):

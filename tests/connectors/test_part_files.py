@@ -2,7 +2,9 @@
 
 import logging
 import os
+import pickle
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +18,19 @@ from pyarrow import fs
 from headgate.api.row import Row
 from headgate.api.types import Types
 from headgate.base.elements import Bundle
-from headgate.base.errors import PathUnusable
+from headgate.base.errors import PartLost, PathUnusable
 from headgate.connectors import part_commits, part_files
 from headgate.connectors.arrow_place import ArrowPlace
 from headgate.connectors.file_sink import CsvSink, JsonLinesSink, PartSink, TextFileSink
+from headgate.connectors.file_sink_builder import Encoder, FileSink
 from headgate.connectors.parquet_sink import ParquetSink
+from headgate.connectors.part_commits import PartCommit
 from headgate.connectors.part_place import LocalPlace, Place
 from headgate.connectors.rolling import RollingPolicy
+from headgate.core.chain.context import TaskInfo
 from headgate.core.chain.snapshots import Moment, OperatorRestored
 from headgate.core.chain.two_phase import TwoPhaseSinkOperator
+from tests.core.chain.kit import NOW_MS
 from tests.core.chain.sink_lab import STEPS, TOTAL, SinkJob, open_sink, run_job, sink_context
 
 NEVER = RollingPolicy.default_rolling_policy()
@@ -155,20 +161,165 @@ def test_what_dead_attempts_have_left_is_removed_by_the_task_that_got_their_stat
     assert hidden(tmp_path) == [other]
 
 
-def test_a_part_that_was_taken_away_after_its_commit_is_no_error(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    sink = TextFileSink(tmp_path)
-    task = open_sink(sink, sink_context())
+def test_a_part_that_is_gone_under_both_names_is_an_error(tmp_path: Path) -> None:
+    task = open_sink(TextFileSink(tmp_path), sink_context())
     feed(task, "a")
     state = task.snapshot(Moment(1, 0)).sink
     task.checkpoint_completed(1)
     task.close()
     (part,) = visible(tmp_path)
     part.unlink()
+    with pytest.raises(PartLost, match=f"{part}: is not there, and neither is .* empty file"):
+        open_sink(TextFileSink(tmp_path), sink_context(restored=restored(1, state)))
+    part.touch()  # as the message says
+    open_sink(TextFileSink(tmp_path), sink_context(restored=restored(1, state))).close()
+
+
+@pytest.mark.parametrize("built", [False, True])
+def test_readers_may_take_parts_if_the_sink_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, built: bool
+) -> None:
+    sink: PartSink = TextFileSink(tmp_path, readers_take_parts=True)
+    if built:
+        builder = FileSink.for_row_format(str(tmp_path), Encoder.simple_string_encoder())
+        sink = builder.with_readers_taking_parts().build()
+    task = open_sink(sink, sink_context())
+    feed(task, "a")
+    state = task.snapshot(Moment(1, 0, is_savepoint=True)).sink
+    task.checkpoint_completed(1)
+    task.close()
+    (part,) = visible(tmp_path)
+    part.unlink()
     with caplog.at_level(logging.WARNING):
         open_sink(sink, sink_context(restored=restored(1, state))).close()
-    assert f"{part} is not there" in caplog.text
+    assert f"{part} is not there any more: a reader took it" in caplog.text
+
+
+@pytest.mark.parametrize("evicts", [False, True])
+def test_a_part_that_was_ended_after_a_checkpoint_had_named_it_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, evicts: bool
+) -> None:
+    """Its task closes before the next checkpoint, and the run goes on from the one before."""
+    monkeypatch.setattr(part_files, "MOST_OPEN", 1)
+    policy = RollingPolicy.default_rolling_policy(part_size=1000 if evicts else 10)
+    buckets = (lambda text: text[0]) if evicts else None
+    sink = TextFileSink(tmp_path, rolling_policy=policy, bucket_assigner=buckets)
+    task = open_sink(sink, sink_context())
+    feed(task, "named")
+    state = task.snapshot(Moment(1, 0)).sink
+    task.checkpoint_completed(1)
+    feed(task, "and then ended")  # full, or put out by another bucket
+    feed(task, "unnamed")
+    task.close()
+    assert len(hidden(tmp_path)) == 1
+    open_sink(sink, sink_context(attempt=1, restored=restored(1, state))).close()
+    assert texts(tmp_path) == ["named"]
+    assert hidden(tmp_path) == []
+
+
+def test_a_whole_part_that_was_cut_is_an_error(tmp_path: Path) -> None:
+    sink = TextFileSink(tmp_path)
+    task = open_sink(sink, sink_context())
+    feed(task, "abc")
+    state = task.snapshot(Moment(1, 0)).sink
+    task.close()
+    os.truncate(hidden(tmp_path)[0], 2)
+    with pytest.raises(PartLost, match="has 2 bytes, and the checkpoint says 4"):
+        open_sink(sink, sink_context(restored=restored(1, state)))
+    assert visible(tmp_path) == []
+
+
+def test_a_part_of_the_first_version_is_read(tmp_path: Path) -> None:
+    old = PartCommit.__new__(PartCommit)
+    old.__setstate__([str(tmp_path), ".part.inprogress-0", "part", "", False, 2])
+    (tmp_path / old.hidden).write_text("a\nb\n")
+    assert old.is_open
+    part_commits.PartCommitter().commit_again([old, pickle.loads(pickle.dumps(old))])
+    assert texts(tmp_path) == ["a"]
+    assert hidden(tmp_path) == []
+
+
+@pytest.mark.parametrize("is_moved", [False, True])
+def test_parts_of_a_complete_savepoint_stay_and_those_of_an_aborted_one_go(
+    tmp_path: Path, is_moved: bool
+) -> None:
+    sink = TextFileSink(tmp_path / "out")
+    states, places = [], []
+    task = open_sink(sink, sink_context())
+    for number, text in enumerate(("complete", "aborted"), 1):
+        places.append(tmp_path / f"savepoint-{number}")
+        places[-1].mkdir()
+        feed(task, text)
+        about = Moment(number, 0, is_savepoint=True, directory=str(places[-1]))
+        states.append(task.snapshot(about).sink)
+        if text == "complete":
+            (places[-1] / "_metadata").touch()
+            task.close()
+            task = open_sink(sink, sink_context(attempt=1))
+    task.close()
+    assert len(hidden(tmp_path)) == 4
+    open_sink(sink, sink_context(attempt=2)).close()
+    assert [len(path.read_bytes()) for path in hidden(tmp_path)] == [len("complete\n"), 0]
+    if is_moved:
+        places[0].rename(tmp_path / "elsewhere")
+        open_sink(sink, sink_context(attempt=3)).close()
+    open_sink(sink, sink_context(restored=restored(1, states[0]))).close()
+    assert texts(tmp_path / "out") == ["complete"]
+    assert hidden(tmp_path) == []
+
+
+def test_hidden_files_of_others_are_not_touched(tmp_path: Path) -> None:
+    sink = TextFileSink(tmp_path)
+    other_job = TaskInfo("job", "sink", 0, 1, job_id="job-2")
+    others = [
+        sink_context(),
+        replace(sink_context(), uid="another-sink"),
+        replace(sink_context(), task=other_job),
+        sink_context(now_ms=lambda: NOW_MS + 1),  # a successor of the one that cleans
+    ]
+    tasks = [open_sink(sink, context) for context in others]
+    for task in tasks:
+        feed(task, "a")
+        task.snapshot(Moment(1, 0))
+    assert len(hidden(tmp_path)) == 4
+    open_sink(sink, sink_context(attempt=1)).close()
+    assert len(hidden(tmp_path)) == 3
+    for task in tasks[1:]:
+        task.checkpoint_completed(1)
+    with pytest.raises(PartLost, match="cannot be committed: .* is gone"):
+        tasks[0].checkpoint_completed(1)
+    for task in tasks:
+        task.close()
+    assert texts(tmp_path) == ["a"] * 3
+
+
+def test_no_start_writes_into_the_hidden_part_of_a_savepoint(tmp_path: Path) -> None:
+    """Without checkpoints parts have the same names in each run; hidden ones do not."""
+    sink = TextFileSink(tmp_path)
+    task = open_sink(sink, sink_context(checkpoints=False))
+    feed(task, "saved")
+    state = task.snapshot(Moment(1, 0, is_savepoint=True)).sink
+    task.close()
+    second = open_sink(sink, sink_context(checkpoints=False))
+    feed(second, "other")
+    second.close()
+    open_sink(sink, sink_context(checkpoints=False, restored=restored(1, state))).close()
+    assert texts(tmp_path) == ["saved"]
+
+
+def test_what_cannot_be_removed_stays_with_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def remove(place: LocalPlace, name: str) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    task = open_sink(TextFileSink(tmp_path), sink_context())
+    feed(task, "a")
+    task.snapshot(Moment(1, 0))
+    task.close()
+    monkeypatch.setattr(LocalPlace, "remove", remove)
+    open_sink(TextFileSink(tmp_path), sink_context(attempt=1)).close()
+    assert "what dead attempts have left stays for now: [Errno 1]" in caplog.text
 
 
 def test_a_prepared_part_that_vanishes_before_its_commit_is_an_error(tmp_path: Path) -> None:
@@ -176,7 +327,7 @@ def test_a_prepared_part_that_vanishes_before_its_commit_is_an_error(tmp_path: P
     feed(task, "a")
     task.snapshot(Moment(1, 0))
     hidden(tmp_path)[0].unlink()
-    with pytest.raises(PathUnusable, match="part-0-.*: cannot be written: No such file"):
+    with pytest.raises(PathUnusable, match="part-0-.*: cannot be committed: .* is gone"):
         task.checkpoint_completed(1)
     task.close()
 

@@ -18,6 +18,7 @@ HeadgateError
 ├── StateBroken                state that cannot be written to a snapshot, or read from one
 ├── ConnectorError             a source or sink …
 │   ├── PathUnusable           … names a file or folder that cannot be read or written
+│   │   └── PartLost           … has lost a part file that a checkpoint names
 │   ├── ServerUnreachable      … has no connection to its server
 │   ├── LineTooLong            … got a line above the limit
 │   └── LineUndecodable        … got bytes that are no text in its encoding
@@ -207,6 +208,10 @@ class PathUnusable(ConnectorError):
         super().__init__(f"{path}: {problem}")
         self.path = path
         self.problem = problem
+
+
+class PartLost(PathUnusable):
+    """A part file that a checkpoint names is gone or cut, so that its records would be missing."""
 
 
 class ServerUnreachable(ConnectorError):

@@ -47,11 +47,15 @@ class ArrowPlace:
     def make(self) -> None:
         self._make(self._root)
 
-    def create(self, name: str) -> PartFile:
+    def create(self, name: str, replace: bool = False) -> PartFile:
         path = self._at(name)
         self._make(posixpath.dirname(path))
         stream = self._system.open_output_stream(path, buffer_size=_BUFFER_BYTES)
         return cast(PartFile, stream)
+
+    def read(self, name: str) -> bytes:
+        with self._system.open_input_stream(self._at(name)) as stream:
+            return bytes(stream.read())
 
     def settle(self, file: PartFile) -> None:
         """Closing it does; there is nothing else."""
@@ -61,6 +65,12 @@ class ArrowPlace:
 
     def has(self, name: str) -> bool:
         return bool(self._system.get_file_info(self._at(name)).type != fs.FileType.NotFound)
+
+    def size(self, name: str) -> int:
+        found = self._system.get_file_info(self._at(name))
+        if found.type == fs.FileType.NotFound:
+            raise FileNotFoundError(2, "No such file or directory", self.shown(name))
+        return int(found.size)
 
     def rename(self, name: str, new: str) -> None:
         if not self.has(name):

@@ -34,12 +34,14 @@ class PartSink(TwoPhaseCommittingSink):
 
     names: PartNames
     plan: PartPlan = field(default_factory=PartPlan)
+    readers_take_parts: bool = False
+    """Readers move or delete parts: one that a checkpoint names and that is gone is no error."""
 
     def create_writer(self, context: OperatorContext) -> PartsWriter:
         return PartsWriter(self.names, self.make_format(context), self.plan, context)
 
     def create_committer(self, context: OperatorContext) -> PartCommitter:
-        return PartCommitter()
+        return PartCommitter(self.readers_take_parts)
 
     @abstractmethod
     def make_format(self, context: OperatorContext) -> PartFormat:
@@ -50,6 +52,7 @@ class PartSink(TwoPhaseCommittingSink):
         names: tuple[AnyPath, str, str, bool],
         rolling_policy: RollingPolicy | None,
         bucket_assigner: object,
+        readers_take_parts: bool,
     ) -> None:
         """Called by the constructors."""
         rolling = rolling_policy or RollingPolicy.on_checkpoint_rolling_policy()
@@ -59,6 +62,7 @@ class PartSink(TwoPhaseCommittingSink):
             )
         object.__setattr__(self, "names", part_names(*names))
         object.__setattr__(self, "plan", PartPlan(rolling, read_buckets(bucket_assigner)))
+        object.__setattr__(self, "readers_take_parts", bool(readers_take_parts))
 
 
 @dataclass(frozen=True)
@@ -96,8 +100,10 @@ class TextFileSink(PartSink):
         overwrite: bool = False,
         rolling_policy: RollingPolicy | None = None,
         bucket_assigner: object = None,
+        readers_take_parts: bool = False,
     ) -> None:
-        self._set_parts((folder, prefix, suffix, overwrite), rolling_policy, bucket_assigner)
+        names = (folder, prefix, suffix, overwrite)
+        self._set_parts(names, rolling_policy, bucket_assigner, readers_take_parts)
         object.__setattr__(self, "encoder", TextEncoder(encoding))
 
     def make_format(self, context: OperatorContext) -> Lines:
@@ -117,8 +123,10 @@ class JsonLinesSink(PartSink):
         overwrite: bool = False,
         rolling_policy: RollingPolicy | None = None,
         bucket_assigner: object = None,
+        readers_take_parts: bool = False,
     ) -> None:
-        self._set_parts((folder, prefix, suffix, overwrite), rolling_policy, bucket_assigner)
+        names = (folder, prefix, suffix, overwrite)
+        self._set_parts(names, rolling_policy, bucket_assigner, readers_take_parts)
 
     def make_format(self, context: OperatorContext) -> Lines:
         return Lines(_json_lines)
@@ -142,10 +150,12 @@ class CsvSink(PartSink):
         overwrite: bool = False,
         rolling_policy: RollingPolicy | None = None,
         bucket_assigner: object = None,
+        readers_take_parts: bool = False,
     ) -> None:
         if len(delimiter) != 1:
             raise PlanInvalid(f"CsvSink: the delimiter is {delimiter!r}; give one character")
-        self._set_parts((folder, prefix, suffix, overwrite), rolling_policy, bucket_assigner)
+        names = (folder, prefix, suffix, overwrite)
+        self._set_parts(names, rolling_policy, bucket_assigner, readers_take_parts)
         object.__setattr__(self, "header", tuple(header))
         object.__setattr__(self, "delimiter", delimiter)
 

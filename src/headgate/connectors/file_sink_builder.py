@@ -53,6 +53,7 @@ class FileSinkBuilder:
         self._rolling = rolling
         self._buckets: Buckets | None = None
         self._config = OutputFileConfig()
+        self._readers_take_parts = False
 
     def with_output_file_config(self, output_file_config: OutputFileConfig) -> "FileSinkBuilder":
         self._config = output_file_config
@@ -71,11 +72,18 @@ class FileSinkBuilder:
         """Taken for PyFlink's sake: ages of parts are looked at with each checkpoint."""
         return self
 
+    def with_readers_taking_parts(self) -> "FileSinkBuilder":
+        """Readers move or delete parts; PyFlink has no such method."""
+        self._readers_take_parts = True
+        return self
+
     def build(self) -> PartSink:
         """Each sink that is built has parts of its own, so that a second run adds to the first."""
         config = self._config
         named = OutputFileConfig(f"{config.prefix}-{uuid.uuid4()}", config.suffix)
-        return self._make(self._base_path, named, self._rolling, self._buckets)
+        sink = self._make(self._base_path, named, self._rolling, self._buckets)
+        object.__setattr__(sink, "readers_take_parts", self._readers_take_parts)
+        return sink
 
 
 def _text_sink(encoder: TextEncoder) -> BulkFactory:

@@ -49,9 +49,11 @@ class ParquetSink(PartSink):
         overwrite: bool = False,
         rolling_policy: RollingPolicy | None = None,
         bucket_assigner: object = None,
+        readers_take_parts: bool = False,
     ) -> None:
         """``schema``: ``Types.ROW_NAMED(...)`` or an Arrow schema; None: the stream's own type."""
-        self._set_parts((folder, prefix, suffix, overwrite), rolling_policy, bucket_assigner)
+        names = (folder, prefix, suffix, overwrite)
+        self._set_parts(names, rolling_policy, bucket_assigner, readers_take_parts)
         if compression not in COMPRESSIONS:
             raise PlanInvalid(
                 f"ParquetSink: the compression is {compression!r}; "

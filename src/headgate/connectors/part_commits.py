@@ -2,23 +2,25 @@
 
 Law: a part that is there under its name is whole, and was in a complete checkpoint or is of a task
 that has read its whole input. Committing again changes nothing: who finds the name and not the
-hidden file leaves it so. No file of anybody else is replaced.
+hidden file leaves it so. Who finds neither, or too few bytes, fails: nothing is lost in silence. No
+file of anybody else is replaced.
 """
 
 import logging
 import posixpath
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 from headgate.api.source import Committer
 from headgate.base.elements import Record
-from headgate.base.errors import PathUnusable
-from headgate.connectors.part_place import Place, open_place, writing
+from headgate.base.errors import PartLost, PathUnusable
+from headgate.connectors.part_place import Place, open_place, too_short, writing
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PartCommit:
     """A part that waits for its name; what a file sink keeps in checkpoints."""
 
@@ -31,13 +33,25 @@ class PartCommit:
     replaces: bool = False
     """What stands under the name is an earlier attempt's, or may be overwritten."""
     length: int = -1
-    """So many bytes of it count; -1: all, the file is closed."""
+    """So many bytes of it count; -1: all there are."""
+    is_open: bool = False
+    """Its writer may have written on, behind them."""
+
+    def __getstate__(self) -> list[Any]:
+        return [getattr(self, field.name) for field in fields(self)]
+
+    def __setstate__(self, state: list[Any]) -> None:
+        # The first ones had no ``is_open``, and a length only then.
+        for field, value in zip(fields(self), [*state, state[5] >= 0], strict=False):
+            object.__setattr__(self, field.name, value)
 
 
 class PartCommitter(Committer):
     """Renames parts, wherever they are."""
 
-    def __init__(self) -> None:
+    def __init__(self, readers_take_parts: bool = False) -> None:
+        """``readers_take_parts``: one that is not there any more was taken by a reader."""
+        self._readers_take_parts = readers_take_parts
         self._places: dict[str, Place] = {}
 
     def commit(self, committables: Sequence[Record]) -> None:
@@ -51,46 +65,78 @@ class PartCommitter(Committer):
         for part in parts:
             place = self._place(part.folder)
             with writing(place.shown(part.final)):
-                if self._commit(place, part, again):
-                    touched[part.folder, posixpath.dirname(part.final)] = None
-                if part.kept:
-                    place.remove(part.kept)
+                is_there = self._commit(place, part, again)
+            if is_there:  # whoever has renamed it may have died before it was settled
+                touched[part.folder, posixpath.dirname(part.final)] = None
         for folder, below in touched:
             place = self._place(folder)
             with writing(place.shown(below)):
                 place.settle_names(below)
+        for part in parts:  # not before: the part could be without both names after a crash
+            place = self._place(part.folder)
+            with writing(place.shown(part.hidden)):
+                if part.is_open:
+                    place.remove(part.hidden)
+                if part.kept:
+                    place.remove(part.kept)
 
     def _commit(self, place: Place, part: PartCommit, again: bool) -> bool:
-        """Says whether there was anything to do."""
+        """Says whether the part is there now under its name."""
         if not part.replaces and place.has(part.final):
-            is_whole = part.length < 0
-            if is_whole and not place.grows:
+            if not part.is_open and not place.grows:
                 place.remove(part.hidden)  # copied, and then the process has died
-            elif not again or (is_whole and place.has(part.hidden)):
+            elif not again or (not part.is_open and place.has(part.hidden)):
                 raise PathUnusable(
                     place.shown(part.final),
                     "exists already and is of somebody else; move it away and start the job again",
                 )
-            return False
+            return True
         try:
-            if part.length >= 0:
-                place.copy(part.hidden, part.final, part.length)
+            _show(place, part, again)
+        except FileNotFoundError as error:
+            # A folder that other hosts write to may be known here as it was some seconds ago.
+            there = set(place.names("/" in part.final))
+            if again and part.hidden in there:
+                _show(place, part, again)
+            elif again and part.final in there and _is_same(place, part):
+                return True
+            elif again and self._readers_take_parts:
+                log.warning("%s is not there any more: a reader took it", place.shown(part.final))
+                return False
             else:
-                place.rename(part.hidden, part.final)
-        except FileNotFoundError:
-            if not again:
-                raise
-            if not place.has(part.final):
-                log.warning(
-                    "%s is not there, and neither is %s: a checkpoint names it, so it was "
-                    "committed and then taken away, or it is lost",
-                    place.shown(part.final),
-                    place.shown(part.hidden),
-                )
-            return False
+                raise PartLost(place.shown(part.final), _lost(place, part, again)) from error
         return True
 
     def _place(self, folder: str) -> Place:
         if folder not in self._places:
             self._places[folder] = open_place(folder)
         return self._places[folder]
+
+
+def _show(place: Place, part: PartCommit, again: bool) -> None:
+    if part.is_open:
+        place.copy(part.hidden, part.final, part.length)
+        return
+    if again and part.length >= 0 and (found := place.size(part.hidden)) != part.length:
+        raise PartLost(place.shown(part.hidden), too_short(found, part.length))
+    place.rename(part.hidden, part.final)
+
+
+def _is_same(place: Place, part: PartCommit) -> bool:
+    """Whether what stands under the name is this part; only names that come again leave doubt."""
+    return not part.replaces or part.length < 0 or place.size(part.final) == part.length
+
+
+def _lost(place: Place, part: PartCommit, again: bool) -> str:
+    hidden = place.shown(part.hidden)
+    if not again:
+        return (
+            f"cannot be committed: {hidden} is gone; somebody has removed it, and its records with "
+            f"it, or a later attempt of the job has begun"
+        )
+    return (
+        f"is not there, and neither is {hidden}: a checkpoint names it, so its records are lost or "
+        f"were taken away; if a reader has taken it, make an empty file of that name and start the "
+        f"job again (the sink's readers_take_parts=True lets readers do so), else go on from an "
+        f"older checkpoint"
+    )

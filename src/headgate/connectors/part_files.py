@@ -2,8 +2,8 @@
 
 A part is written under a hidden name and is closed when its policy or a checkpoint says so; it gets
 its own name when the checkpoint is complete (see ``part_commits``), or at the end of the input if
-there are no checkpoints. Law: what a checkpoint names was settled before; a task that fails leaves
-nothing but what a checkpoint names.
+there are no checkpoints. Law: what a checkpoint names was settled before, and stays until it is
+committed, whether it was open, ended or prepared when the task failed; nothing else is left.
 """
 
 import contextlib
@@ -14,6 +14,7 @@ from typing import Final, Protocol
 from headgate.api.source import CommittingSinkWriter
 from headgate.base.elements import ByteLike, Record
 from headgate.connectors.part_commits import PartCommit
+from headgate.connectors.part_leftovers import marker_text, part_owner, remove_leftovers
 from headgate.connectors.part_names import PartNames, naming
 from headgate.connectors.part_place import PartFile, Place, open_place, writing
 from headgate.connectors.rolling import PartPlan
@@ -86,7 +87,7 @@ class _Part:
     settled: bool = False
     """Nothing was written since a checkpoint has named it."""
     named: bool = False
-    """A checkpoint names it."""
+    """A checkpoint names it, also after it was ended: a new run may need what it had then."""
 
 
 class PartsWriter(CommittingSinkWriter):
@@ -102,11 +103,15 @@ class PartsWriter(CommittingSinkWriter):
         self._rolls = context.checkpoints
         self._place: Place = open_place(names.folder)
         self._open: dict[str, _Part] = {}  # by bucket; the one written last stands last
-        self._ended: list[PartCommit] = []
+        self._ended: list[_Part] = []  # since the last checkpoint, which may name them all the same
         self._waiting: list[PartCommit] = []  # in a checkpoint, and perhaps not yet committed
+        self._deep = plan.buckets is not None
+        self._own = part_owner(context, f"{names.prefix}\0{names.suffix}")
+        self._cleans = bool(context.task.job_id or context.task.attempt)
         with writing(self._place.shown("")):
             self._place.make()
-            self._naming = naming(names, self._place, context, plan.buckets is not None)
+            self._naming = naming(names, self._place, context, self._own, self._deep)
+        self._remove_leftovers()
 
     def write(self, records: list[Record]) -> None:
         now_ms = self._now_ms()
@@ -124,20 +129,25 @@ class PartsWriter(CommittingSinkWriter):
                 with writing(self._place.shown(part.commit.hidden)):
                     self._place.settle(part.file)
                 part.settled = True
-        ended, self._ended = self._ended, []
-        unnamed = [part.commit for part in self._open.values() if not part.named]
-        for folder in {commit.hidden.rpartition("/")[0]: None for commit in (*ended, *unnamed)}:
-            with writing(self._place.shown(folder)):
-                self._place.settle_names(folder)
+        ended = [part.commit for part in self._ended]
         with writing(self._place.shown("")):
             self._keep(ended, moment)
+        unnamed = [part.commit for part in self._open.values() if not part.named]
+        # Of those that wait: the markers of a savepoint are new in their folders.
+        named = (*ended, *unnamed, *(self._waiting if moment and moment.is_savepoint else ()))
+        for folder in {commit.hidden.rpartition("/")[0]: None for commit in named}:
+            with writing(self._place.shown(folder)):
+                self._place.settle_names(folder)
+        self._ended = []
+        if moment is None or moment.stop.ends:
+            self._remove_leftovers()  # of those who were thought to be dead when this one began
         return ended
 
     def unfinished(self) -> Sequence[PartCommit]:
         found = []
         for part in self._open.values():
             part.named = True
-            found.append(replace(part.commit, length=part.file.tell()))
+            found.append(replace(part.commit, length=part.file.tell(), is_open=True))
         return found
 
     def close(self) -> None:
@@ -147,10 +157,10 @@ class PartsWriter(CommittingSinkWriter):
                 part.encoder.close()
             with contextlib.suppress(OSError):
                 part.file.close()
-        unnamed = [part.commit for part in self._open.values() if not part.named]
-        for commit in (*unnamed, *self._ended):
-            with contextlib.suppress(OSError):
-                place.remove(commit.hidden)
+        for part in (*self._open.values(), *self._ended):
+            if not part.named:
+                with contextlib.suppress(OSError):
+                    place.remove(part.commit.hidden)
         self._open, self._ended = {}, []
 
     def _append(self, bucket: str, records: list[Record], now_ms: int) -> None:
@@ -185,9 +195,11 @@ class PartsWriter(CommittingSinkWriter):
         with writing(self._place.shown(part.commit.final)):
             part.encoder.end()
             self._place.settle(part.file)
+            length = part.file.tell()
             part.file.close()
         del self._open[bucket]
-        self._ended.append(part.commit)
+        part.commit = replace(part.commit, length=length)
+        self._ended.append(part)
 
     def _is_over(self, part: _Part, moment: Moment) -> bool:
         # A savepoint holds closed parts only: the job may write on, and is not to change them.
@@ -202,5 +214,12 @@ class PartsWriter(CommittingSinkWriter):
         if moment is None:
             self._naming.ended({commit.final for commit in self._waiting})
         elif moment.is_savepoint:
+            text = marker_text(moment.directory)
             for commit in self._waiting:
-                place.create(commit.kept).close()
+                with place.create(commit.kept, replace=True) as file:
+                    file.write(text)
+                    place.settle(file)
+
+    def _remove_leftovers(self) -> None:
+        if self._cleans:
+            remove_leftovers(self._place, self._own, self._deep)

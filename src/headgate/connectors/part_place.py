@@ -7,11 +7,12 @@ in errors as PathUnusable.
 
 import contextlib
 import os
+import secrets
 import shutil
 from collections.abc import Iterator
 from typing import BinaryIO, Protocol, TypeAlias
 
-from headgate.base.errors import PathUnusable
+from headgate.base.errors import PartLost, PathUnusable
 from headgate.connectors.files import AnyPath, local_path
 
 PartFile: TypeAlias = BinaryIO
@@ -27,10 +28,13 @@ class Place(Protocol):
         """The path in messages."""
 
     def make(self) -> None:
-        """The folder itself, with all above it."""
+        """The folder itself, with all above it, settled."""
 
-    def create(self, name: str) -> PartFile:
-        """A new file, in place of one that is there; whoever asks closes it."""
+    def create(self, name: str, replace: bool = False) -> PartFile:
+        """A new file; ``replace``: in place of one that is there. Whoever asks closes it."""
+
+    def read(self, name: str) -> bytes:
+        """A small file; raises FileNotFoundError if it is not there."""
 
     def settle(self, file: PartFile) -> None:
         """What was written to the file so far is there for good."""
@@ -39,6 +43,9 @@ class Place(Protocol):
         """So are the names in a folder below."""
 
     def has(self, name: str) -> bool: ...
+
+    def size(self, name: str) -> int:
+        """In bytes; raises FileNotFoundError if it is not there."""
 
     def rename(self, name: str, new: str) -> None:
         """Takes the place of what is there; raises FileNotFoundError if there is none to rename."""
@@ -84,12 +91,23 @@ class LocalPlace:
         return os.path.join(self._root, name) if name else self._root
 
     def make(self) -> None:
+        above: list[str] = []
+        folder = self._root
+        while not os.path.isdir(folder) and os.path.dirname(folder) != folder:
+            folder = os.path.dirname(folder)
+            above.append(folder)
         os.makedirs(self._root, exist_ok=True)
+        for folder in above:
+            _settle_folder(folder)
 
-    def create(self, name: str) -> PartFile:
+    def create(self, name: str, replace: bool = False) -> PartFile:
         path = self.shown(name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        return open(path, "wb")
+        return open(path, "wb" if replace else "xb")
+
+    def read(self, name: str) -> bytes:
+        with open(self.shown(name), "rb") as file:
+            return file.read()
 
     def settle(self, file: PartFile) -> None:
         file.flush()
@@ -97,11 +115,7 @@ class LocalPlace:
 
     def settle_names(self, folder: str) -> None:
         while True:
-            descriptor = os.open(self.shown(folder), os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            _settle_folder(self.shown(folder))
             if not folder:
                 return
             folder = os.path.dirname(folder)  # the folder itself may be new, too
@@ -109,11 +123,15 @@ class LocalPlace:
     def has(self, name: str) -> bool:
         return os.path.lexists(self.shown(name))
 
+    def size(self, name: str) -> int:
+        return os.stat(self.shown(name)).st_size
+
     def rename(self, name: str, new: str) -> None:
         os.replace(self.shown(name), self.shown(new))
 
     def copy(self, name: str, new: str, length: int) -> None:
-        half = f"{name}.copy"
+        # Somebody who was thought to be dead may be copying the same file.
+        half = f"{name}.copy-{secrets.token_hex(4)}"
         with open(self.shown(name), "rb") as old, self.create(half) as file:
             _copy(old, file, length, self.shown(name))
             self.settle(file)
@@ -132,18 +150,30 @@ class LocalPlace:
                 yield os.path.relpath(os.path.join(folder, file), self._root)
 
 
+def _settle_folder(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _copy(old: BinaryIO, new: BinaryIO, length: int, shown: str) -> None:
     left = length
     while left:
         data = old.read(min(left, shutil.COPY_BUFSIZE))  # type: ignore[attr-defined]
         if not data:
-            raise PathUnusable(
-                shown,
-                f"has {length - left} bytes, and the checkpoint says {length}: it was changed "
-                f"from outside; go on from another checkpoint",
-            )
+            raise PartLost(shown, too_short(length - left, length))
         new.write(data)
         left -= len(data)
+
+
+def too_short(found: int, wanted: int) -> str:
+    """What is wrong with a part that has not the bytes that a checkpoint says."""
+    return (
+        f"has {found} bytes, and the checkpoint says {wanted}: it was changed from outside, or the "
+        f"disk has lost what it had confirmed; go on from another checkpoint"
+    )
 
 
 @contextlib.contextmanager

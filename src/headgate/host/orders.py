@@ -9,6 +9,7 @@ from typing import Final
 from headgate.base.checkpoint_errors import CheckpointCorrupt, CheckpointMissing
 from headgate.base.errors import (
     PartitionNotFound,
+    PartLost,
     PlanInvalid,
     PoolDestroyed,
     ProducerFailed,
@@ -48,6 +49,7 @@ FINAL: Final = (
     CodeUnloadable,
     FunctionUnpicklable,
     JobTakenOver,
+    PartLost,
     PlanInvalid,
     RestoreRefused,
     SettingsInvalid,

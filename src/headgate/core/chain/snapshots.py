@@ -24,6 +24,8 @@ class Moment:
     """Whether the job ends with it."""
     incremental: bool = False
     """Keyed state may be left as files of a database, those that are not in the storage yet."""
+    directory: str = ""
+    """Of a savepoint: the folder where it is written, as the workers open it."""
 
 
 @dataclass(slots=True)

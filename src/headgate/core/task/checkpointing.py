@@ -290,7 +290,14 @@ class TaskCheckpoints:
             return tuple(OperatorSnapshot() for _ in self._chain.specs)
         checkpoint, time_ms = barrier.checkpoint, barrier.timestamp_ms
         increments = self._plan.incremental and not barrier.is_savepoint
-        moment = Moment(checkpoint, time_ms, barrier.is_savepoint, barrier.stop, increments)
+        moment = Moment(
+            checkpoint,
+            time_ms,
+            barrier.is_savepoint,
+            barrier.stop,
+            increments,
+            barrier.directory,
+        )
         self._lent(lambda: self._chain.before_barrier(moment))
         self._loan.lend()
         try:
