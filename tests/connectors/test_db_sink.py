@@ -190,6 +190,60 @@ def test_a_commit_of_which_nobody_knows_whether_it_was_one_is_not_repeated(path:
     assert read(path) == [(1, "a")]
 
 
+def open_quickly(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(path, timeout=0.2)
+
+
+@pytest.mark.parametrize("exactly_once", [True, False])
+def test_a_commit_that_waits_for_a_lock_ends_with_who_waits_for_what(
+    path: Path, exactly_once: bool
+) -> None:
+    sink = DbApiSink(partial(open_quickly, path), INSERT, exactly_once=exactly_once)
+    task = open_sink(sink, sink_context(checkpoints=False))
+    feed(task, (1, "a"))
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(
+            ConnectorError, match=r"sink 'out' .*waits for the database, where another.*is locked"
+        ):
+            task.finish()
+    task.close()
+    assert read(path) == []
+
+
+def test_a_database_that_is_locked_at_the_start_is_no_table_that_cannot_be_made(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(ConnectorError, match="another transaction holds a lock"):
+            open_sink(DbApiSink(partial(open_quickly, path), INSERT), sink_context())
+
+
+class Endless(sqlite3.Connection):
+    """The statement of the sink never ends by itself."""
+
+    def cursor(self, *args: Any, **more: Any) -> Any:
+        cursor = super().cursor(*args, **more)
+        if self.total_changes:
+            rows = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
+            cursor.execute(f"{rows} SELECT count(*) FROM n").fetchall()
+        return cursor
+
+
+def test_a_transaction_that_does_not_end_is_interrupted_in_time(path: Path) -> None:
+    connect = partial(sqlite3.connect, path, factory=Endless)
+    sink = DbApiSink(connect, INSERT, commit_timeout_ms=200)
+    task = open_sink(sink, sink_context())
+    feed(task, (1, "a"))
+    task.snapshot(Moment(1, 0))
+    task.checkpoint_completed(1)
+    feed(task, (2, "b"))
+    task.snapshot(Moment(2, 0))
+    with pytest.raises(ConnectorError, match=r"has waited 0.2 s for the database.*interrupted"):
+        task.checkpoint_completed(2)
+    task.close()
+    assert read(path) == [(1, "a")]
+
+
 def test_two_tasks_write_to_one_file(path: Path) -> None:
     sink = SqliteSink(path, INSERT)
     tasks = [open_sink(sink, sink_context(subtask, 2)) for subtask in range(2)]

@@ -2,11 +2,15 @@
 
 A table notes how many lots of each writer are in. Law: a lot and its note are written in one
 transaction, and no lot whose number is noted already is written again; so a commit may be repeated,
-by whomever. The table has one line for each writer, that is, for each task and attempt.
+by whomever. The table has one line for each writer, that is, for each task and attempt. Whatever
+waits for the database does so for a certain time, and then says for what.
 """
 
+import logging
 import pickle
 import re
+import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,6 +26,11 @@ Connection: TypeAlias = Any
 Connect: TypeAlias = Callable[[], Connection]
 
 WHOSE_CHARS: Final = 200
+TIMEOUT_MS: Final = 300_000
+WARN_S: Final = 30.0
+"""A transaction that takes longer is told, once."""
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +47,16 @@ class RowsCommit:
 class Database:
     """One connection, opened when it is needed and again after trouble."""
 
-    def __init__(self, connect: Connect, whole: bool = True) -> None:
-        """``whole``: transactions must be whole, so the connection must not commit by itself."""
+    def __init__(
+        self, connect: Connect, whole: bool = True, timeout_ms: int = TIMEOUT_MS, whose: str = ""
+    ) -> None:
+        """``whole``: transactions must be whole, so the connection must not commit by itself;
+        ``whose``: who writes, for messages.
+        """
         self._connect = connect
         self._whole = whole
+        self._timeout_s = timeout_ms / 1000
+        self._whose = whose or "a sink"
         self._connection: Connection | None = None
 
     def run(self, work: Callable[[Any], None]) -> None:
@@ -54,8 +69,8 @@ class Database:
             self._try(work)
         except ConnectorError:
             raise
-        except Exception:
-            if not was_open:
+        except Exception as error:
+            if not was_open or _is_lock(error):
                 raise
             self._try(work)
 
@@ -71,18 +86,29 @@ class Database:
 
     def blame(self, statement: str, batches: Sequence[Sequence[Any]], error: Exception) -> Any:
         """Which row it was, found by trying them one by one; nothing of that stays."""
+        if _is_lock(error):  # it is no row's fault, and whoever looks for it would wait again
+            return self.locked(error)
         row: Any = None
         with suppress(Exception):
-            cursor = self._open().cursor()
-            for batch in batches:
-                for row in batch:
-                    cursor.execute(statement, row)
-            row = None
+            connection = self._open()
+            with _Watch(connection, self._timeout_s, f"{self._whose} looks for a row"):
+                cursor = connection.cursor()
+                for batch in batches:
+                    for row in batch:
+                        cursor.execute(statement, row)
+                row = None
         self._forget()
         of_row = "" if row is None else f" for the row {shown(row)}"
         return ConnectorError(
             f"the database refuses {statement!r}{of_row}: {_words(error)}; mend the statement, "
             f"the table or the records"
+        )
+
+    def locked(self, error: Exception) -> ConnectorError:
+        """Somebody else holds what a transaction needs."""
+        return ConnectorError(
+            f"{self._whose} waits for the database, where another transaction holds a lock, and "
+            f"gives up: {_words(error)}; end that transaction, or let connect() wait longer"
         )
 
     def close(self) -> None:
@@ -91,16 +117,24 @@ class Database:
 
     def _try(self, work: Callable[[Any], None]) -> None:
         connection = self._open()
+        watch = _Watch(connection, self._timeout_s, f"{self._whose} writes to the database")
         try:
-            cursor = connection.cursor()
-            try:
-                work(cursor)
-                connection.commit()
-            finally:
-                with suppress(Exception):
-                    cursor.close()
-        except BaseException:
+            with watch:
+                cursor = connection.cursor()
+                try:
+                    work(cursor)
+                    connection.commit()
+                finally:
+                    with suppress(Exception):
+                        cursor.close()
+        except BaseException as error:
             self._forget()
+            if watch.is_over and isinstance(error, Exception):
+                raise ConnectorError(
+                    f"{self._whose} has waited {self._timeout_s:g} s for the database to take a "
+                    f"transaction, and gives up ({_words(error)}); see what holds it up there, or "
+                    f"raise commit_timeout_ms"
+                ) from error
             raise
 
     def _open(self) -> Connection:
@@ -130,6 +164,52 @@ class Database:
                 connection.close()
 
 
+class _Watch:
+    """Looks after a transaction: tells that it takes long, and interrupts it in the end.
+
+    Connections of most modules can be interrupted from another thread (``interrupt`` or
+    ``cancel``); for others there is only the warning, and the time limit of ``connect()``.
+    """
+
+    def __init__(self, connection: Connection, limit_s: float, what: str) -> None:
+        self.is_over = False
+        self._connection = connection
+        self._limit_s = limit_s
+        self._what = what
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="headgate-db-watch", daemon=True)
+
+    def __enter__(self) -> "_Watch":
+        self._began = time.monotonic()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        if self._limit_s > WARN_S:
+            if self._done.wait(WARN_S):
+                return
+            log.warning("%s, which takes more than %g s; is there a lock?", self._what, WARN_S)
+        if self._done.wait(max(0.0, self._began + self._limit_s - time.monotonic())):
+            return
+        self.is_over = True
+        for name in ("interrupt", "cancel"):
+            stop = getattr(self._connection, name, None)
+            if callable(stop):
+                with suppress(Exception):
+                    stop()
+                return
+        log.error(
+            "%s for more than %g s, and its module cannot interrupt it; set a time limit in "
+            "connect()",
+            self._what,
+            self._limit_s,
+        )
+
+
 class RowsCommitter(Committer):
     """Writes lots that are not in yet."""
 
@@ -156,6 +236,8 @@ class RowsCommitter(Committer):
             except ConnectorError:
                 raise
             except Exception as error:
+                if _is_lock(error):
+                    raise self._database.locked(error) from error
                 last = error
             else:
                 self._has_table = True
@@ -226,6 +308,14 @@ def _commits_by_itself(connection: Connection) -> bool:
 def _has_transactions(connection: Connection) -> bool:
     """SQLite of Python 3.12 on may say so by another attribute."""
     return getattr(connection, "autocommit", None) is False
+
+
+def _is_lock(error: BaseException) -> bool:
+    """Whether a database has waited for another transaction in vain; modules say so in words."""
+    text = str(error).lower()
+    return type(error).__name__ == "LockNotAvailable" or bool(
+        re.search(r"\b(is locked|lock wait timeout|lock timeout|lock request time)", text)
+    )
 
 
 def _words(error: BaseException) -> str:

@@ -18,6 +18,7 @@ from headgate.api.source import Committer, CommittingSinkWriter, TwoPhaseCommitt
 from headgate.base.elements import Record
 from headgate.base.errors import ConnectorError, PlanInvalid
 from headgate.connectors.db_commits import (
+    TIMEOUT_MS,
     Connect,
     Connection,
     Database,
@@ -49,7 +50,8 @@ class DbApiSink(TwoPhaseCommittingSink):
     ``connect`` is called in the tasks. ``parameters`` makes the values for the statement of a
     record; without it a Row, tuple or list stands for its values, a dict for itself, and anything
     else for the only value. ``exactly_once=False`` writes at once, at least once, and keeps no
-    notes: for statements that may be repeated, such as upserts.
+    notes: for statements that may be repeated, such as upserts. A transaction that takes longer
+    than ``commit_timeout_ms`` is interrupted, and the job is restarted.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class DbApiSink(TwoPhaseCommittingSink):
         table: str = "headgate_commits",
         batch_rows: int = BATCH_ROWS,
         max_pending_bytes: int = PENDING_BYTES,
+        commit_timeout_ms: int = TIMEOUT_MS,
     ) -> None:
         name = type(self).__name__
         if not callable(connect):
@@ -72,7 +75,11 @@ class DbApiSink(TwoPhaseCommittingSink):
             raise PlanInvalid(f"{name}: the statement is {statement!r}; give one in SQL")
         if not is_name(table):
             raise PlanInvalid(f"{name}: {table!r} is no name of a table; give letters and digits")
-        for key, value in (("batch_rows", batch_rows), ("max_pending_bytes", max_pending_bytes)):
+        for key, value in (
+            ("batch_rows", batch_rows),
+            ("max_pending_bytes", max_pending_bytes),
+            ("commit_timeout_ms", commit_timeout_ms),
+        ):
             if type(value) is not int or value < 1:
                 raise PlanInvalid(f"{name}: {key} is {value!r}; give a whole number above 0")
         self.connect = connect
@@ -82,18 +89,20 @@ class DbApiSink(TwoPhaseCommittingSink):
         self.table = table
         self.batch_rows = batch_rows
         self.max_pending_bytes = max_pending_bytes
+        self.commit_timeout_ms = commit_timeout_ms
 
     def create_writer(self, context: OperatorContext) -> CommittingSinkWriter:
         values = self.parameters or values_for
         if not self.exactly_once:
-            database = Database(self.connect, whole=False)
+            database = self._database(context, whole=False)
             return DirectWriter(database, self.statement, values, self.batch_rows)
         return RowsWriter(values, self.batch_rows, self.max_pending_bytes)
 
     def create_committer(self, context: OperatorContext) -> Committer:
         task = context.task
         whose = f"{task.job} / {context.uid or context.operator} / {task.subtask}"
-        committer = RowsCommitter(Database(self.connect), self.statement, self.table, whose)
+        database = self._database(context, whole=True)
+        committer = RowsCommitter(database, self.statement, self.table, whose)
         if self.exactly_once:
             try:
                 committer.make_table()  # what is wrong with the database is told at the start
@@ -101,6 +110,10 @@ class DbApiSink(TwoPhaseCommittingSink):
                 committer.close()
                 raise
         return committer
+
+    def _database(self, context: OperatorContext, whole: bool) -> Database:
+        whose = f"sink {context.operator!r} ({context.task.name})"
+        return Database(self.connect, whole, self.commit_timeout_ms, whose)
 
 
 class SqliteSink(DbApiSink):
