@@ -160,15 +160,19 @@ class PartLife(RuleBasedStateMachine):
         self.go_on(parallelism, self.complete, new_driver or how == "crash")
 
     @precondition(lambda self: self.frozen)
-    @rule(ends=st.sampled_from(["close", "kill"]))
-    def a_frozen_run_wakes(self, ends: str) -> None:
-        """It writes, takes a snapshot that nobody waits for, commits, and ends."""
+    @rule(ends=st.sampled_from(["close", "kill"]), is_over=st.booleans())
+    def a_frozen_run_wakes(self, ends: str, is_over: bool = False) -> None:
+        """It commits, writes, takes a snapshot that nobody waits for, and perhaps reads to its end;
+        then it is ended.
+        """
         for task in self.frozen:
             with contextlib.suppress(HeadgateError):
                 task.checkpoint_completed(self.woken)
                 task.process(Bundle([self.record(JUNK) for _ in range(3)]), 0)
                 task.snapshot(Moment(self.number + 1000, self.now_ms))
                 task.process(Bundle([self.record(JUNK)]), 0)
+                if is_over:
+                    task.finish()
         for task in self.frozen:
             self.end_task(task, ends)
         self.frozen = []

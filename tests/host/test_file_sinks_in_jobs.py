@@ -3,6 +3,7 @@
 Whatever happens, every number is in one part, once, and nothing hidden is left at the end.
 """
 
+import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -23,24 +24,27 @@ from headgate.connectors.rolling import RollingPolicy
 from headgate.control.life import JobState
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operators import MapOperator
-from headgate.core.chain.snapshots import Moment
+from headgate.core.chain.snapshots import Moment, OperatorSnapshot
 from headgate.core.chain.source_operator import SourceOperator
 from headgate.core.chain.two_phase import TwoPhaseSinkOperator
+from headgate.host.control_run import Run
 from headgate.host.control_server import ControlServer
 from headgate.plan import ships
 from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.stream_graph import NodeKind, StreamEdge, StreamGraph, StreamNode
-from tests.host.control_rig import TIMES, ended, replace_times, workers
+from tests.host.control_rig import TIMES, Worker, ended, replace_times, workers
 from tests.host.rig import eventually
 from tests.host.test_recovering_runs import Job, completed
 
-COUNT = 3_000
-FAILS_AT = 500
-SMALL = RollingPolicy.default_rolling_policy(part_size=400)
+COUNT = 4_000
+INTERVAL = "execution.checkpointing.interval"
+FAILURES = 3
+PART_RECORDS = 100
+SMALL = RollingPolicy.default_rolling_policy(part_size=4 * PART_RECORDS)
 
 
 class Numbers:
-    """Numbers of two splits, slow until there is a file ``hurry``; they can be read again."""
+    """Numbers of two splits, that can be read again; they end when there is a file ``hurry``."""
 
     bounded = True
     finds_more = False
@@ -59,7 +63,7 @@ class NumberReader:
     def poll(self, limit: int) -> Sequence[int] | None:
         if self.number >= COUNT:
             return None if self.hurry.exists() else ()
-        time.sleep(0 if self.hurry.exists() else 0.005)
+        time.sleep(0.003)
         found = range(self.number, min(self.number + 20, COUNT), 2)
         self.number += 20
         return found
@@ -74,20 +78,30 @@ class NumberReader:
         pass
 
 
-class FailsNowAndThen:
-    """Once at every 500th number, in whichever attempt."""
+class FailsBehindCheckpoints:
+    """Fails when a part that a new checkpoint names was ended since, and before the next one."""
 
-    def __init__(self, marks: Path) -> None:
-        self.marks = marks
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.newest = self.passed = 0
 
     def __call__(self, number: int) -> int:
-        if number and number % FAILS_AT == 0:
-            try:
-                (self.marks / f"mark-{number}").touch(exist_ok=False)
-            except FileExistsError:
-                return number
-            raise ValueError(f"once at {number}")
+        if number % 10 < 2:
+            self.look()
+        self.passed += 1
+        if self.passed == PART_RECORDS and self.newest:
+            marks = list(self.folder.glob("mark-*"))
+            mark = self.folder / f"mark-{self.newest}"
+            if len(marks) < FAILURES and mark not in marks:
+                mark.touch()
+                raise ValueError(f"once after checkpoint {self.newest}")
         return number
+
+    def look(self) -> None:
+        found = (self.folder / "checkpoints").glob("*/chk-*/_metadata")
+        newest = max((int(path.parent.name[4:]) for path in found), default=0)
+        if newest > self.newest:
+            self.newest, self.passed = newest, 0
 
 
 class FailsToCommit(TextFileSink):
@@ -111,16 +125,16 @@ class HalfCommitter(PartCommitter):
         super().commit(committables[half:])
 
 
-class FailsToPrepare(TwoPhaseSinkOperator):
-    """One task fails when a savepoint has reached it: there is none, but parts wait for it."""
+class DiesWithSavepoint(TwoPhaseSinkOperator):
+    """The process of one task dies when a savepoint has reached it: parts wait for it in vain."""
 
-    def snapshot(self, moment: Moment) -> Any:
+    def snapshot(self, moment: Moment) -> OperatorSnapshot:
         taken = super().snapshot(moment)
         fail = Path(self._sink.names.folder).parent / "fail"  # type: ignore[attr-defined]
-        if moment.is_savepoint and self.context.task.subtask and fail.exists():
-            fail.unlink()
-            time.sleep(0.1)
-            raise OSError("no savepoint")
+        if moment.is_savepoint and fail.exists():
+            if self.context.task.subtask == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            time.sleep(0.2)
         return taken
 
 
@@ -158,26 +172,46 @@ def opened(servers: list[ControlServer]) -> Iterator[ExitStack]:
         yield stack
 
 
-def open_job(opened: ExitStack, server: ControlServer, folder: Path, graph: JobGraph) -> Job:
-    job = Job(
-        server,
-        graph,
-        **{
-            "execution.checkpointing.dir": str(folder / "checkpoints"),
-            "execution.checkpointing.interval": "60 ms",
-            "restart-strategy.fixed-delay.attempts": "100",
-        },
-    )
+def open_job(
+    opened: ExitStack, server: ControlServer, folder: Path, graph: JobGraph, **settings: str
+) -> Job:
+    about = {
+        "execution.checkpointing.dir": str(folder / "checkpoints"),
+        INTERVAL: "60 ms",
+        "restart-strategy.fixed-delay.attempts": "100",
+    }
+    job = Job(server, graph, **{**about, **settings})
     opened.callback(job.close)
     return job
 
 
+def begin(opened: ExitStack, job: Job, stage: str = "") -> tuple[Run, list[Worker]]:
+    """A run, in processes of its own."""
+    run, processes = job.begin(stage), opened.enter_context(workers(2))
+    for slot, process in enumerate(processes):
+        process.serve(job.contact(stage), slot)
+    return run, processes
+
+
+def finish(opened: ExitStack, job: Job, run: Run) -> None:
+    """To the end, with other processes if a run cannot go on in those that it has."""
+    stage = 0
+    while (outcome := ended(run)).restart_in_ms is not None:
+        assert job.keeper.settled().wait(20)
+        stage += 1
+        run, _ = begin(opened, job, f"again {stage}")
+    assert outcome.state is JobState.FINISHED, outcome
+
+
+def hidden(folder: Path) -> list[str]:
+    return [path.name for path in folder.rglob(".*") if path.is_file()]
+
+
 def check(folder: Path) -> None:
-    parts = [path for path in folder.rglob("*") if path.is_file()]
-    shown = [path for path in parts if path.name[0] != "."]
-    found = sorted(int(line) for path in shown for line in path.read_text().split())
+    parts = [path for path in folder.rglob("*") if path.is_file() and path.name[0] != "."]
+    found = sorted(int(line) for path in parts for line in path.read_text().split())
     assert found == list(range(COUNT)), f"lost: {sorted(set(range(COUNT)) - set(found))}"
-    assert [path.name for path in parts if path.name[0] == "."] == []
+    assert hidden(folder) == []
 
 
 def test_a_row_format_that_rolls_by_size_loses_nothing_over_failures(
@@ -185,63 +219,68 @@ def test_a_row_format_that_rolls_by_size_loses_nothing_over_failures(
 ) -> None:
     builder = FileSink.for_row_format(str(tmp_path / "out"), Encoder.simple_string_encoder())
     sink = builder.with_rolling_policy(SMALL).build()
-    graph = job_graph(tmp_path, sink, FailsNowAndThen(tmp_path))
-    job = open_job(opened, servers[0], tmp_path, graph)
-    with workers(2) as processes:
-        run = job.begin()
-        for slot, process in enumerate(processes):
-            process.serve(job.contact(), slot)
-        eventually(lambda: (tmp_path / f"mark-{COUNT - FAILS_AT}").exists(), "the last failure")
-        (tmp_path / "hurry").touch()
-        assert ended(run).state is JobState.FINISHED
-    assert job.keeper.restarts >= 3
+    graph = job_graph(tmp_path, sink, FailsBehindCheckpoints(tmp_path))
+    job = open_job(opened, servers[0], tmp_path, graph, **{INTERVAL: "150 ms"})
+    run, _ = begin(opened, job)
+    (tmp_path / "hurry").touch()
+    finish(opened, job, run)
+    assert job.keeper.restarts >= 2
     check(tmp_path / "out")
 
 
-@pytest.mark.parametrize("fails", ["commit", "prepare"])
-def test_a_stop_with_savepoint_that_fails_leaves_nothing_hidden(
-    servers: list[ControlServer], opened: ExitStack, tmp_path: Path, fails: str
+def test_a_stop_with_savepoint_that_fails_while_it_commits_leaves_nothing_hidden(
+    servers: list[ControlServer], opened: ExitStack, tmp_path: Path
 ) -> None:
-    kind = FailsToCommit if fails == "commit" else TextFileSink
-    operator = TwoPhaseSinkOperator if fails == "commit" else FailsToPrepare
-    sink = kind(tmp_path / "out", rolling_policy=SMALL)
-    job = open_job(opened, servers[0], tmp_path, job_graph(tmp_path, sink, operator=operator))
-    with workers(2) as processes:
-        run = job.begin()
-        for slot, process in enumerate(processes):
-            process.serve(job.contact(), slot)
-        eventually(lambda: completed(job) >= 2, "checkpoints")
-        (tmp_path / "fail").touch()
-        saved = run.savepoint(str(tmp_path / "savepoint"), Stop.SUSPEND)
-        with pytest.raises(SavepointFailed):
-            saved.result(30)
-        eventually(lambda: not (tmp_path / "fail").exists(), "it failed")
-        (tmp_path / "hurry").touch()
-        assert ended(run).state is JobState.FINISHED
+    sink = FailsToCommit(tmp_path / "out", rolling_policy=SMALL)
+    job = open_job(opened, servers[0], tmp_path, job_graph(tmp_path, sink))
+    run, _ = begin(opened, job)
+    eventually(lambda: completed(job) >= 2, "checkpoints")
+    (tmp_path / "fail").touch()
+    saved = run.savepoint(str(tmp_path / "savepoint"), Stop.SUSPEND)
+    with pytest.raises(SavepointFailed):
+        saved.result(30)
+    (tmp_path / "hurry").touch()
+    finish(opened, job, run)
+    assert not (tmp_path / "fail").exists()
     check(tmp_path / "out")
 
 
-def test_what_a_driver_and_its_workers_leave_is_removed_by_the_one_that_takes_over(
+def test_a_stop_with_savepoint_that_is_never_complete_leaves_nothing_hidden(
     servers: list[ControlServer], opened: ExitStack, tmp_path: Path
 ) -> None:
     sink = TextFileSink(tmp_path / "out", rolling_policy=SMALL)
-    first = open_job(opened, servers[0], tmp_path, job_graph(tmp_path, sink))
-    with workers(4) as processes:
-        run = first.begin()
-        for slot in (0, 1):
-            processes[slot].serve(first.contact(), slot)
+    graph = job_graph(tmp_path, sink, operator=DiesWithSavepoint)
+    job = open_job(opened, servers[0], tmp_path, graph)
+    run, _ = begin(opened, job)
+    eventually(lambda: completed(job) >= 2, "checkpoints")
+    (tmp_path / "fail").touch()
+    saved = run.savepoint(str(tmp_path / "savepoint"), Stop.SUSPEND)
+    with pytest.raises(SavepointFailed):
+        saved.result(30)
+    assert ended(run).restart_in_ms is not None
+    assert any(".kept-" in name for name in hidden(tmp_path / "out"))
+    (tmp_path / "fail").unlink()
+    (tmp_path / "hurry").touch()
+    finish(opened, job, run)
+    check(tmp_path / "out")
+
+
+@pytest.mark.parametrize("interval", ["60 ms", "60 s"])
+def test_a_driver_that_takes_over_removes_what_the_one_before_has_left(
+    servers: list[ControlServer], opened: ExitStack, tmp_path: Path, interval: str
+) -> None:
+    """Also if that had not completed any checkpoint."""
+    sink = TextFileSink(tmp_path / "out", rolling_policy=SMALL)
+    graph = job_graph(tmp_path, sink)
+    first = open_job(opened, servers[0], tmp_path, graph, **{INTERVAL: interval})
+    _, processes = begin(opened, first)
+    eventually(lambda: len(hidden(tmp_path / "out")) >= 2, "parts")
+    if interval != "60 s":
         eventually(lambda: completed(first) >= 2, "checkpoints")
-        processes[0].signal(signal.SIGSTOP)
-        second = open_job(opened, servers[1], tmp_path, job_graph(tmp_path, sink))
-        again = second.begin()
-        for slot in (0, 1):
-            processes[2 + slot].serve(second.contact(), slot)
-        eventually(lambda: completed(second) >= 1, "the second goes on")
-        processes[0].signal(signal.SIGCONT)
-        outcome = ended(run)
-        assert outcome.failure is not None and "taken over" in outcome.failure.message
-        processes[1].signal(signal.SIGKILL)
-        processes[0].report()
-        (tmp_path / "hurry").touch()
-        assert ended(again).state is JobState.FINISHED
+    for process in processes:
+        process.signal(signal.SIGKILL)
+    assert hidden(tmp_path / "out")
+    second = open_job(opened, servers[1], tmp_path, graph)
+    (tmp_path / "hurry").touch()
+    finish(opened, second, begin(opened, second)[0])
     check(tmp_path / "out")

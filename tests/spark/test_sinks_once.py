@@ -4,6 +4,7 @@ import os
 import signal
 import sqlite3
 import time
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headgate.api.datastream import DataStream
-from headgate.common import Configuration, Types
+from headgate.common import Configuration, Encoder, Types
 from headgate.datastream import StreamExecutionEnvironment
 from headgate.datastream.connectors import (
     NumberSequenceSource,
@@ -19,7 +20,8 @@ from headgate.datastream.connectors import (
     SqliteSink,
     TextFileSink,
 )
-from headgate.datastream.connectors.file_system import RollingPolicy
+from headgate.datastream.connectors.file_system import FileSink, RollingPolicy
+from tests.host.test_file_sinks_in_jobs import FailsBehindCheckpoints
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -42,17 +44,17 @@ class Trouble:
         return number
 
 
-def numbers(folder: Path, how: str) -> DataStream:
+def numbers(folder: Path, trouble: Callable[[int], int], interval: str = "50 ms") -> DataStream:
     config = Configuration()
     config.set_string("execution.runtime-mode", "STREAMING")
-    config.set_string("execution.checkpointing.interval", "50 ms")
+    config.set_string("execution.checkpointing.interval", interval)
     config.set_string("execution.checkpointing.dir", str(folder / "checkpoints"))
     config.set_string("restart-strategy.type", "fixed-delay")
-    config.set_string("restart-strategy.fixed-delay.attempts", "3")
+    config.set_string("restart-strategy.fixed-delay.attempts", "10")
     config.set_string("restart-strategy.fixed-delay.delay", "50 ms")
     env = StreamExecutionEnvironment.get_execution_environment(config).set_parallelism(2)
     source = env.from_source(NumberSequenceSource(1, COUNT), source_name="numbers")
-    return source.map(Trouble(folder, how), output_type=Types.LONG())
+    return source.map(trouble, output_type=Types.LONG())
 
 
 @pytest.mark.parametrize("how", ["fail", "kill"])
@@ -60,7 +62,7 @@ def test_files_and_rows_and_results_hold_every_record_once(tmp_path: Path, how: 
     path = tmp_path / "out.db"
     with closing(sqlite3.connect(path)) as db:
         db.execute("CREATE TABLE found (n INTEGER)")
-    stream = numbers(tmp_path, how)
+    stream = numbers(tmp_path, Trouble(tmp_path, how))
     policy = RollingPolicy.default_rolling_policy(part_size=1000)
     stream.sink_to(TextFileSink(tmp_path / "text", rolling_policy=policy))
     row = Types.ROW_NAMED(["n"], [Types.LONG()])
@@ -80,3 +82,24 @@ def test_files_and_rows_and_results_hold_every_record_once(tmp_path: Path, how: 
     assert sorted(table.column("n").to_pylist()) == everything
     hidden = [*(tmp_path / "text").glob(".*"), *(tmp_path / "parquet").glob(".*")]
     assert hidden == []
+
+
+def test_parts_that_roll_by_size_lose_nothing_when_a_function_fails_again_and_again(
+    tmp_path: Path,
+) -> None:
+    builder = FileSink.for_row_format(str(tmp_path / "out"), Encoder.simple_string_encoder())
+    policy = RollingPolicy.default_rolling_policy(part_size=400)
+    trouble = FailsBehindCheckpoints(tmp_path)
+
+    def slow(number: int) -> int:
+        time.sleep(0.001)
+        return trouble(number)
+
+    stream = numbers(tmp_path, slow, "200 ms")
+    stream.sink_to(builder.with_rolling_policy(policy).build())
+    stream.get_execution_environment().execute("rolls")
+    assert any(tmp_path.glob("mark-*"))
+    files = list((tmp_path / "out").iterdir())
+    assert [file for file in files if file.name[0] == "."] == []
+    found = sorted(int(line) for file in files for line in file.read_text().split())
+    assert found == list(range(1, COUNT + 1))
