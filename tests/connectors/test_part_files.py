@@ -271,26 +271,28 @@ def test_parts_of_a_complete_savepoint_stay_and_those_of_an_aborted_one_go(
 def test_hidden_files_of_others_are_not_touched(tmp_path: Path) -> None:
     sink = TextFileSink(tmp_path)
     other_job = TaskInfo("job", "sink", 0, 1, job_id="job-2")
+    other_folder = TaskInfo("job", "sink", 0, 1, job_id="job-1", checkpoint_folder="elsewhere")
     others = [
         sink_context(),
         replace(sink_context(), uid="another-sink"),
         replace(sink_context(), task=other_job),
+        replace(sink_context(), task=other_folder),
         sink_context(now_ms=lambda: NOW_MS + 1),  # a successor of the one that cleans
     ]
     tasks = [open_sink(sink, context) for context in others]
     for task in tasks:
         feed(task, "a")
         task.snapshot(Moment(1, 0))
-    assert len(hidden(tmp_path)) == 4
+    assert len(hidden(tmp_path)) == 5
     open_sink(sink, sink_context(attempt=1)).close()
-    assert len(hidden(tmp_path)) == 3
+    assert len(hidden(tmp_path)) == 4
     for task in tasks[1:]:
         task.checkpoint_completed(1)
     with pytest.raises(PartLost, match="cannot be committed: .* is gone"):
         tasks[0].checkpoint_completed(1)
     for task in tasks:
         task.close()
-    assert texts(tmp_path) == ["a"] * 3
+    assert texts(tmp_path) == ["a"] * 4
 
 
 def test_no_start_writes_into_the_hidden_part_of_a_savepoint(tmp_path: Path) -> None:

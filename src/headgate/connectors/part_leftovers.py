@@ -60,8 +60,10 @@ class PartOwner:
 def part_owner(context: OperatorContext, prefix: str) -> PartOwner:
     """Of the writer of one task; jobs without an id are told by their names and their parts'."""
     task = context.task
-    # With an id, a program that was changed may call its parts otherwise now.
-    job = f"id\0{task.job_id}" if task.job_id else f"name\0{task.job}\0{prefix}"
+    # With an id, a program that was changed may call its parts otherwise now. Who begins with
+    # another folder of checkpoints knows nothing of what those in the first one need.
+    by_id = f"id\0{task.job_id}\0{task.checkpoint_folder}"
+    job = by_id if task.job_id else f"name\0{task.job}\0{prefix}"
     whose = f"{job}\0{context.uid or context.operator}"
     return PartOwner(
         hashlib.sha256(whose.encode()).hexdigest()[:8],

@@ -178,6 +178,7 @@ class TaskSetup:
             self._info.attempt,
             self._info.parameters,
             "" if self._writing is None else self._writing.order.job,
+            "" if self._writing is None else self._writing.order.folder,
         )
 
     def _vertex(self, number: int) -> JobVertex:

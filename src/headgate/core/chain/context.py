@@ -25,6 +25,8 @@ class TaskInfo:
     parameters: Mapping[str, str] = field(default_factory=dict)
     job_id: str = ""
     """The same over all runs of the job; empty: it is not known."""
+    checkpoint_folder: str = ""
+    """Where the job's checkpoints are looked for; empty: it takes none."""
 
     @property
     def name(self) -> str:
