@@ -135,13 +135,17 @@ class RunSuperseded(HeadgateError):
 class JobTakenOver(HeadgateError):
     """A job with the same id and folder was started elsewhere: this driver counts as dead."""
 
-    def __init__(self, job: str, claim: str) -> None:
+    def __init__(self, job: str, claim: str, who: str = "", *, at_once: bool = False) -> None:
+        """``claim``: of the other driver; ``at_once``: both have begun at the same moment."""
+        what = "has claimed" if at_once else "has taken over"
+        when = " at the same moment" if at_once else ""
         super().__init__(
-            f"another driver has taken over job {job!r} ({claim} is gone), so it ends here; "
-            f"let one driver at a time run a job id"
+            f"another driver {what} job {job!r}{when} ({f'{who}, ' if who else ''}{claim}), so "
+            f"this one ends; let one driver at a time run a job id"
         )
         self.job = job
         self.claim = claim
+        self.who = who
 
 
 class TaskManagerLost(HeadgateError):

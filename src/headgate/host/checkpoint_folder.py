@@ -157,6 +157,16 @@ class Folder:
         with suppress(CheckpointMissing), told(self.shown):
             self.system.delete_dir(self.path)
 
+    def remove_if_empty(self) -> None:
+        """The folder, unless something is in it, or it is not there."""
+        if self.is_flat:
+            return
+        if self.system.type_name == "local":  # in one step: another driver may enter it just now
+            with suppress(OSError):
+                os.rmdir(self.path)
+        elif not self.entries():
+            self.remove_all()
+
     def _in(self, name: str) -> str:
         return posixpath.join(self.path, name) if name else self.path
 

@@ -141,8 +141,7 @@ class CheckpointStorage:
         jobs = job_folder(self.folder, job)
         jobs.child(SHARED).remove_all()
         forget_stops(jobs)
-        if not jobs.entries():
-            jobs.remove_all()
+        jobs.remove_if_empty()
 
     def clean_abandoned(
         self, job: str, before_ms: int, keep: Collection[str] = ()

@@ -74,10 +74,14 @@ class JobStorage:
         return None if self.storage is None else job_folder(self.storage.folder, self.job)
 
     def claim(self) -> None:
-        """The job is this driver's from here on, and no other's. Raises CheckpointError."""
+        """The job is this driver's from here on, and no other's.
+
+        Raises JobTakenOver if another driver begins with it at the same moment, CheckpointError.
+        """
         if self.is_lasting and self.jobs is not None:
-            self._claim = DriverClaim(self.jobs, self.job)
-            self._claim.take()
+            claim = DriverClaim(self.jobs, self.job)
+            claim.take()
+            self._claim = claim
 
     def check_claim(self) -> None:
         """Raises JobTakenOver if another driver has claimed the job since, or CheckpointError."""
@@ -143,6 +147,7 @@ class JobStorage:
             try:
                 self.drop(self._undropped[number])
             except CheckpointError:
+                self.check_claim()  # of a storage that is away nobody can say what is there
                 if self._counts(self._undropped[number]):
                     raise
 
