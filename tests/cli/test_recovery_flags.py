@@ -41,6 +41,14 @@ def test_every_environment_of_the_program_begins_with_them(tmp_path: Path) -> No
             assert context.params["restore_path"] == "saved/1"
 
 
+def test_a_job_may_be_told_to_begin_anew(tmp_path: Path) -> None:
+    script = write(tmp_path, "")
+    with run.make_context("run", ["--ignore-damaged-checkpoints", script]) as context:
+        assert context.params["ignore_damaged_checkpoints"]
+    assert RecoverySettings.parse(recovery_flags(None, False, None, True)).ignores_damaged
+    assert not RecoverySettings.parse(recovery_flags(None, False, None)).ignores_damaged
+
+
 def test_flags_that_cannot_be_are_refused_before_anything_runs() -> None:
     with pytest.raises(SettingsInvalid, match="'my job' is no id"):
         recovery_flags(None, False, "my job")

@@ -19,10 +19,13 @@ def metadata(checkpoint: int) -> Metadata:
     return Metadata(1, checkpoint, CheckpointKind.CHECKPOINT, "job 1", "orders", 0, 0, ())
 
 
-def recovery(attempts: int = 3, *found: int, origin: Store | None = None) -> Recovery:
+def recovery(
+    attempts: int = 3, *found: int, origin: Store | None = None, ignores_damaged: bool = False
+) -> Recovery:
     history = CheckpointHistory(3, [metadata(one) for one in found], origin)
     settings = CheckpointSettings(interval_ms=1_000, unaligned=False)
-    return Recovery(settings, FixedDelay(attempts, 50), history, wall_ms=wall)
+    strategy = FixedDelay(attempts, 50)
+    return Recovery(settings, strategy, history, wall_ms=wall, ignores_damaged=ignores_damaged)
 
 
 def newest(one: Recovery) -> int | None:
@@ -57,7 +60,8 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_next_older_one() -> None:
     assert "checkpoint 2 is passed over" in story
     assert "goes on from checkpoint 1 in 0.1 s (restart 1)" in story
     assert job.failed(DAMAGE, 1, 0) is None
-    assert job.problem == "there is no complete checkpoint older than 1"
+    assert job.problem.startswith("there is no complete checkpoint older than 1; to begin anew")
+    assert "--ignore-damaged-checkpoints" in job.problem
 
 
 def test_damage_in_a_run_that_began_from_nothing_is_a_failure_like_others() -> None:
@@ -72,13 +76,20 @@ def test_damage_that_is_told_after_a_newer_checkpoint_changes_nothing() -> None:
     assert newest(job) == 2
 
 
-def test_behind_the_own_checkpoints_there_is_still_the_one_that_the_job_was_started_from() -> None:
+def test_what_a_job_was_started_from_does_not_come_in_place_of_its_own_checkpoints() -> None:
+    job = recovery(9, origin=Store(metadata(7), "/savepoint"))
+    job.history.completed(metadata(8))
+    assert job.failed(DAMAGE, 8, 0) is None
+
+
+def test_a_job_that_may_begin_anew_does_so_when_nothing_is_whole() -> None:
     origin = Store(metadata(7), "/savepoint")
-    job = recovery(9, origin=origin)
+    job = recovery(9, origin=origin, ignores_damaged=True)
     job.history.completed(metadata(8))
     assert job.failed(DAMAGE, 8, 0) == 50
     assert job.history.latest == origin
-    assert job.failed(DAMAGE, 7, 0) is None
+    assert job.failed(DAMAGE, 7, 0) == 50
+    assert job.history.latest is None
 
 
 def test_numbers_go_on_above_those_that_came_to_nothing() -> None:

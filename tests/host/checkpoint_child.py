@@ -30,7 +30,7 @@ STEPS = ("make", "create", "settle", "_write", "_give_name", "remove", "remove_a
 
 def take_and_drop(storage: CheckpointStorage, source: Path) -> None:
     """The newest complete one is followed by another, and dropped."""
-    before = storage.latest(JOB)
+    before = storage.survey(JOB).latest
     assert before is not None
     assert before.metadata is not None
     take_next(storage, shared=(source,), reused=shared_pieces(before.metadata)[-1:])
@@ -49,7 +49,7 @@ def steps(folder: Path, source: Path) -> None:
             take_and_drop(storage, source)
             os._exit(0)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        found = storage.latest(JOB)
+        found = storage.survey(JOB).latest
         assert found is not None, f"nothing is left after step {step}"
         print(step, code, found.checkpoint, flush=True)
         if code == 0:

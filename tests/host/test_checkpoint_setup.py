@@ -1,24 +1,32 @@
 """What a program says about checkpoints, and what its job finds of earlier drivers."""
 
 import logging
+import os
+import shutil
 from pathlib import Path
 
 import pytest
 from msgspec import structs
 
-from headgate.base.checkpoint_errors import CheckpointMissing, StorageUnusable
+from headgate.base.checkpoint_errors import (
+    CheckpointMissing,
+    CheckpointsDamaged,
+    StorageUnusable,
+)
 from headgate.base.checkpoints import CheckpointKind, Metadata, OperatorState, Piece, TaskState
 from headgate.base.errors import PlanInvalid, SettingsInvalid
 from headgate.base.job_errors import JobTakenOver
 from headgate.base.messages import Failure
 from headgate.base.restore_errors import ProgramDiffers
 from headgate.base.settings import ExchangeSettings, FlowControl
+from headgate.cli.ending import CONFIGURATION, code_of
 from headgate.control.checkpoint_effects import Store
 from headgate.control.life import JobState
 from headgate.core.chain.operator import Operator
 from headgate.host.checkpoint_place import savepoint_place
 from headgate.host.checkpoint_setup import CheckpointSetup
 from headgate.host.checkpoint_storage import CheckpointStorage, complete, open_storage
+from headgate.host.checkpoint_writer import StateWriter
 from headgate.host.job_storage import JobStorage
 from headgate.host.orders import describe, plan_run
 from headgate.plan.execution_graph import build_execution_graph
@@ -228,6 +236,130 @@ def test_a_damaged_checkpoint_of_an_earlier_driver_is_passed_over(
     flip(folder / "x" / "chk-4" / "_metadata", 40, 1)
     setup = CheckpointSetup(settings_of(folder, **{"pipeline.job-id": "x"}), graph)
     assert restored(setup)[0] == 3
+
+
+def leave_with_file(folder: Path, graph: JobGraph, number: int) -> Path:
+    """One whose state stands in a file; returns that."""
+    place = open_storage(str(folder)).place("x", number)
+    with StateWriter(place, "t-0-0-0", 0) as writer:
+        piece = writer.append(b"state of a task")
+    whole = metadata(graph, number)
+    first, *others = whole.tasks
+    operators = (structs.replace(first.operators[0], plain=piece), *first.operators[1:])
+    tasks = (structs.replace(first, operators=operators), *others)
+    complete(place, structs.replace(whole, tasks=tasks))
+    (file,) = (folder / "x" / f"chk-{number}").glob("t-*")
+    return file
+
+
+DAMAGES = {
+    "metadata changed": lambda file: flip(file.with_name("_metadata"), 40, 1),
+    "metadata cut": lambda file: os.truncate(file.with_name("_metadata"), 10),
+    "metadata empty": lambda file: os.truncate(file.with_name("_metadata"), 0),
+    "metadata appended to": lambda file: append(file.with_name("_metadata")),
+    "file cut": lambda file: os.truncate(file, 3),
+    "file gone": lambda file: file.unlink(),
+    "file appended to": lambda file: append(file),
+}
+
+
+def append(path: Path) -> None:
+    with path.open("ab") as file:
+        file.write(b"more")
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_driver_that_finds_only_damaged_checkpoints_does_not_begin_anew(
+    graph: JobGraph, folder: Path, damage: str
+) -> None:
+    file = leave_with_file(folder, graph, 4)
+    given = settings_of(folder, **{"pipeline.job-id": "x"})
+    assert restored(CheckpointSetup(given, graph))[0] == 4
+    DAMAGES[damage](file)
+    with pytest.raises(CheckpointsDamaged) as caught:
+        CheckpointSetup(given, graph)
+    told = str(caught.value)
+    culprit = "_metadata" if "metadata" in damage else file.name
+    assert told.startswith(f"{folder}/x: job 'x' has no checkpoint here that is whole"), told
+    assert f"{folder}/x/chk-4/{culprit}: " in told, told
+    assert "--ignore-damaged-checkpoints" in told
+    assert code_of(caught.value) == CONFIGURATION
+
+
+def test_a_job_begins_anew_if_it_may_and_leaves_what_is_damaged(
+    graph: JobGraph, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    leave(folder, graph, 4)
+    flip(folder / "x" / "chk-4" / "_metadata", 40, 1)
+    may = {"pipeline.job-id": "x", "execution.state-recovery.ignore-damaged-checkpoints": "true"}
+    setup = CheckpointSetup(settings_of(folder, **may), graph)
+    keeper = setup.open(is_local=True)
+    assert setup.plan(keeper, "run", b"", {}).restored is None
+    assert keeper.recovery.history.next_id == 5
+    keeper.close(JobState.FAILED)
+    assert "the job goes on without them" in caplog.text
+    assert names(folder) == ["x/chk-4/_metadata"]
+    leave(folder, graph, 5)
+    given = settings_of(folder, **{"pipeline.job-id": "x"})
+    assert restored(CheckpointSetup(given, graph))[0] == 5
+
+
+def test_where_a_job_was_started_from_does_not_come_in_place_of_damaged_checkpoints(
+    graph: JobGraph, folder: Path, tmp_path: Path
+) -> None:
+    """A supervisor gives the same ``--from`` each time."""
+    leave(folder, graph, 4)
+    flip(folder / "x" / "chk-4" / "_metadata", 40, 1)
+    paths = {
+        "older": savepoint(tmp_path / "older", graph, 2),
+        "strange": savepoint(tmp_path / "strange", graph, 9, job="y"),
+        "newer": savepoint(tmp_path / "newer", graph, 6),
+    }
+    given = {
+        name: settings_of(
+            folder, **{"pipeline.job-id": "x", "execution.state-recovery.path": where}
+        )
+        for name, where in paths.items()
+    }
+    for name in ("older", "strange"):
+        with pytest.raises(CheckpointsDamaged):
+            CheckpointSetup(given[name], graph)
+    may = {"execution.state-recovery.ignore-damaged-checkpoints": "true"}
+    assert restored(CheckpointSetup(given["older"] | may, graph)) == (2, paths["older"])
+    assert restored(CheckpointSetup(given["newer"], graph)) == (6, paths["newer"])
+
+
+@pytest.mark.parametrize("damage", ["file cut", "file gone", "file appended to", "all gone"])
+def test_a_restart_finds_damage_too(graph: JobGraph, folder: Path, damage: str) -> None:
+    leave(folder, graph, 3)
+    file = leave_with_file(folder, graph, 4)
+    retained = {"pipeline.job-id": "x", "execution.checkpointing.num-retained": "2"}
+    setup = CheckpointSetup(settings_of(folder, **retained), graph)
+    keeper = setup.open(is_local=True)
+    if damage == "all gone":
+        shutil.rmtree(file.parent)
+    else:
+        DAMAGES[damage](file)
+    assert keeper.recovery.failed(BOOM, 4, 0) is not None
+    assert setup.plan(keeper, "run", b"", {}).restored == 3
+    shutil.rmtree(folder / "x" / "chk-3")
+    with pytest.raises(CheckpointsDamaged, match="chk-3: is not there") as caught:
+        setup.plan(keeper, "run", b"", {})
+    assert describe(caught.value).is_final
+    keeper.close(JobState.FAILED)
+
+
+def test_a_restart_from_a_storage_that_is_away_waits_for_it(graph: JobGraph, folder: Path) -> None:
+    leave(folder, graph, 3)
+    setup = CheckpointSetup(settings_of(folder, **{"pipeline.job-id": "x"}), graph)
+    keeper = setup.open(is_local=True)
+    folder.rename(folder.with_name("away"))
+    with pytest.raises(StorageUnusable) as caught:
+        setup.plan(keeper, "run", b"", {})
+    assert not describe(caught.value).is_final
+    folder.with_name("away").rename(folder)
+    assert setup.plan(keeper, "run", b"", {}).restored == 3
+    keeper.close(JobState.FAILED)
 
 
 def test_a_job_with_another_id_finds_nothing(graph: JobGraph, folder: Path) -> None:

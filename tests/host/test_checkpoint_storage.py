@@ -68,15 +68,15 @@ def numbers(storage: CheckpointStorage) -> list[int | None]:
 
 
 def newest(storage: CheckpointStorage) -> int | None:
-    found = storage.latest(JOB)
+    found = storage.survey(JOB).latest
     return found.checkpoint if found else None
 
 
 def test_a_checkpoint_is_found_again_with_all_its_bytes(storage: CheckpointStorage) -> None:
-    assert storage.latest(JOB) is None
+    assert storage.survey(JOB).latest is None
     assert storage.next_id(JOB) == 1
     taken = [take_next(storage) for _ in range(3)]
-    found = storage.latest(JOB)
+    found = storage.survey(JOB).latest
     assert found is not None
     assert found.metadata == taken[-1]
     assert numbers(storage) == [1, 2, 3]
@@ -121,18 +121,54 @@ def test_damaged_ones_are_passed_over_with_a_warning(
     told = [record.getMessage() for record in caplog.records]
     expected = [("4", "checksum is wrong"), ("3", "is cut"), ("2", "is not there")]
     for line, (number, problem) in zip(told, expected, strict=True):
-        assert line.startswith(f"checkpoint {number} of job {JOB} is passed over")
+        assert line.startswith(f"checkpoint {number} of job {JOB} is damaged")
         assert problem in line
     problems = [found.problem for found in storage.list_checkpoints(JOB)]
     assert [bool(problem) for problem in problems] == [False, False, True, True]
 
 
-def test_an_older_one_can_be_asked_for(storage: CheckpointStorage) -> None:
+def test_what_is_damaged_above_the_newest_whole_one_is_told(
+    storage: CheckpointStorage, folder: Path
+) -> None:
     for _ in range(3):
         take_next(storage)
-    found = storage.latest(JOB, below=3)
-    assert found is not None and found.checkpoint == 2
-    assert storage.latest(JOB, below=1) is None
+    flip(folder / JOB / "chk-3" / "_metadata", 40, 1)
+    survey = storage.survey(JOB)
+    assert survey.latest is not None and survey.latest.checkpoint == 2
+    assert [found.checkpoint for found in survey.damaged] == [3]
+    for number in (1, 2):
+        flip(folder / JOB / f"chk-{number}" / "_metadata", 40, 1)
+    survey = storage.survey(JOB)
+    assert survey.latest is None
+    assert [found.checkpoint for found in survey.damaged] == [3, 2, 1]
+
+
+def test_bytes_behind_the_end_of_a_file_are_damage(
+    storage: CheckpointStorage, folder: Path
+) -> None:
+    metadata = take_next(storage)
+    for path in sorted((folder / JOB / "chk-1").iterdir()):
+        whole = path.read_bytes()
+        path.write_bytes(whole + b"\0")
+        assert storage.survey(JOB).latest is None, path.name
+        if path.name != "_metadata":
+            (problem,) = verify(storage.place(JOB, 1), metadata).problems
+            assert (
+                f"was appended to: it has {len(whole) + 1} bytes instead of {len(whole)}" in problem
+            )
+        path.write_bytes(whole)
+    assert storage.survey(JOB).latest is not None
+
+
+def test_a_checkpoint_in_the_place_of_another_is_damage(
+    storage: CheckpointStorage, folder: Path
+) -> None:
+    for _ in range(2):
+        take_next(storage)
+    (folder / JOB / "chk-1").rename(folder / JOB / "chk-7")
+    survey = storage.survey(JOB)
+    assert survey.latest is not None and survey.latest.checkpoint == 2
+    assert "is checkpoint 1 of job 'orders', which is out of place" in survey.damaged[0].problem
 
 
 def test_a_storage_that_does_not_answer_is_no_reason_to_take_an_older_one(
@@ -141,7 +177,7 @@ def test_a_storage_that_does_not_answer_is_no_reason_to_take_an_older_one(
     take_next(storage)
     (folder / JOB / "chk-2" / "_metadata").mkdir(parents=True)
     with pytest.raises(StorageUnusable, match="is a directory"):
-        storage.latest(JOB)
+        storage.survey(JOB)
 
 
 def test_metadata_names_no_file_that_is_not_there_whole(storage: CheckpointStorage) -> None:
@@ -152,7 +188,7 @@ def test_metadata_names_no_file_that_is_not_there_whole(storage: CheckpointStora
     with pytest.raises(CheckpointMissing, match=r"t-9-9-9.*all hosts and the driver share"):
         complete(place, metadata_of(1, (task_of(0, {0: piece, 1: lost}),)))
     longer = Piece(piece.path, 1, len(LARGE), 0)
-    with pytest.raises(CheckpointCorrupt, match="65536 bytes, 65537 are needed"):
+    with pytest.raises(CheckpointCorrupt, match="65536 bytes instead of 65537"):
         complete(place, metadata_of(1, (task_of(0, {0: longer}),)))
     assert not place.is_complete()
 
@@ -177,7 +213,7 @@ def test_a_dropped_checkpoint_is_gone_and_others_stay(
     storage.drop(storage.place(JOB, 1))
     assert not (folder / JOB / "chk-1").exists()
     assert newest(storage) == 2
-    assert storage.latest("other") is not None
+    assert storage.survey("other").latest is not None
 
 
 def test_a_shared_file_lives_as_long_as_a_checkpoint_that_names_it(
@@ -307,7 +343,7 @@ def test_every_job_id_has_a_folder_of_its_own_inside_the_storage(
     for job in ids:
         take_next(storage, job=job)
     for job in ids:
-        found = storage.latest(job)
+        found = storage.survey(job).latest
         assert found is not None and found.metadata is not None
         assert found.metadata.job == job
         assert job_folder(storage.folder, job).parent().path == str(folder)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.base.checkpoint_errors import CheckpointCorrupt, CheckpointMissing
+from headgate.base.checkpoint_errors import CheckpointCorrupt, CheckpointMissing, StorageUnusable
 from headgate.base.checkpoints import ChannelState, CheckpointKind, TaskState
 from headgate.base.elements import Bundle
 from headgate.base.restores import DatabaseRestore, OperatorRestore, StrayStream, TaskRestore
@@ -153,6 +153,12 @@ def test_a_checkpoint_that_is_gone_is_named(tmp_path: Path) -> None:
     gone = tmp_path / "chk-4"
     with pytest.raises(CheckpointMissing, match=str(gone)):
         read_restores(str(gone), {"3.0": TaskRestore("3.0", 4)}, {"3.0": whole})
+
+
+def test_a_storage_that_is_away_is_no_damage_of_what_is_in_it(tmp_path: Path) -> None:
+    away = tmp_path / "storage" / "job" / "chk-4"
+    with pytest.raises(StorageUnusable, match="job: is not there; check that the storage"):
+        read_restores(str(away), {"3.0": TaskRestore("3.0", 4)}, {"3.0": whole})
 
 
 def test_files_of_a_database_are_named_again_only_by_the_job_that_shares_them(

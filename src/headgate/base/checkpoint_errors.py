@@ -4,6 +4,7 @@ HeadgateError
 ├── CheckpointError            a checkpoint or its storage …
 │   ├── CheckpointCorrupt      … holds bytes that are not those that were written
 │   ├── CheckpointMissing      … is not there, or one of its files is not
+│   ├── CheckpointsDamaged     … is damaged, and so are all others of the job
 │   └── StorageUnusable        … cannot be read or written: full, forbidden, unreachable, no folder
 ├── CheckpointAbandoned        a task's part that was given up while it was written
 └── StateUnwritable            an operator has state that cannot be made bytes of
@@ -33,6 +34,22 @@ class CheckpointCorrupt(CheckpointError):
 
 class CheckpointMissing(CheckpointError):
     """There is no checkpoint at this path, or a file that it names is gone."""
+
+
+class CheckpointsDamaged(CheckpointError):
+    """All that the job could go on from is damaged, and nobody has said that it may begin anew."""
+
+    def __init__(self, path: str, job: str, damages: tuple[str, ...]) -> None:
+        super().__init__(
+            path,
+            f"job {job!r} has no checkpoint here that is whole ({'; '.join(damages)})",
+            "bring the files back, or begin without them: headgate run "
+            "--ignore-damaged-checkpoints (execution.state-recovery.ignore-damaged-checkpoints: "
+            "true) begins anew, or with --from goes on from a savepoint; what sinks have "
+            "committed since then is written again",
+        )
+        self.job = job
+        self.damages = damages
 
 
 class StorageUnusable(CheckpointError):

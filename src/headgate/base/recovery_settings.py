@@ -14,6 +14,7 @@ from headgate.base.setting_fields import check_bounds, parse_settings, setting, 
 JOB_ID: Final = "pipeline.job-id"
 RESTORE_PATH: Final = "execution.state-recovery.path"
 IGNORE_UNCLAIMED: Final = "execution.state-recovery.ignore-unclaimed-state"
+IGNORE_DAMAGED: Final = "execution.state-recovery.ignore-damaged-checkpoints"
 
 _LONGEST_ID: Final = 64
 _IN_IDS: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
@@ -51,6 +52,13 @@ class RecoverySettings:
         False,
         "Whether state of operators that the program does not have any more is left behind "
         "(`headgate run --allow-non-restored-state`).",
+    )
+    ignores_damaged: bool = setting(
+        IGNORE_DAMAGED,
+        False,
+        "Whether a job whose checkpoints are all damaged begins anew, without their state, and "
+        "writes again what its sinks have committed (`headgate run "
+        "--ignore-damaged-checkpoints`). `false`: it fails.",
     )
     job_id: str = setting(
         JOB_ID,

@@ -14,6 +14,7 @@ import click
 
 from headgate.base.checkpoint_settings import CheckpointSettings
 from headgate.base.recovery_settings import (
+    IGNORE_DAMAGED,
     IGNORE_UNCLAIMED,
     JOB_ID,
     RESTORE_PATH,
@@ -74,6 +75,12 @@ DEFINE = click.option(
     help="Leave behind the state of operators that the program does not have any more.",
 )
 @click.option(
+    "--ignore-damaged-checkpoints",
+    is_flag=True,
+    help="If every checkpoint of the job is damaged, begin without them, and write again what "
+    "its sinks have committed.",
+)
+@click.option(
     "--job-id",
     metavar="ID",
     help="With the same id and folder of checkpoints a job goes on after the loss of its driver.",
@@ -97,6 +104,7 @@ def run(
     py_files: str | None,
     restore_path: str | None,
     allow_non_restored_state: bool,
+    ignore_damaged_checkpoints: bool,
     job_id: str | None,
     no_progress: bool,
     log_level: str,
@@ -111,7 +119,8 @@ def run(
 
     set_up_logs(log_level, log_format)
     flags = flags_of(defines, parallelism)
-    flags.update(recovery_flags(restore_path, allow_non_restored_state, job_id))
+    goes_on = (restore_path, allow_non_restored_state, job_id, ignore_damaged_checkpoints)
+    flags.update(recovery_flags(*goes_on))
     if master:
         flags["spark.master"] = master
     if py_files:
@@ -139,9 +148,12 @@ def flags_of(defines: Sequence[str], parallelism: int | None) -> dict[str, str]:
 
 
 def recovery_flags(
-    restore_path: str | None, allow_non_restored_state: bool, job_id: str | None
+    restore_path: str | None,
+    allow_non_restored_state: bool,
+    job_id: str | None,
+    ignore_damaged_checkpoints: bool = False,
 ) -> dict[str, str]:
-    """Settings out of ``--from``, ``--allow-non-restored-state`` and ``--job-id``."""
+    """Settings out of the flags that say what a job goes on from."""
     if restore_path == "":
         raise click.BadParameter("it is empty; give a checkpoint's folder", param_hint="--from")
     if job_id == "":
@@ -151,6 +163,8 @@ def recovery_flags(
         flags[RESTORE_PATH] = restore_path
     if allow_non_restored_state:
         flags[IGNORE_UNCLAIMED] = "true"
+    if ignore_damaged_checkpoints:
+        flags[IGNORE_DAMAGED] = "true"
     if job_id is not None:
         flags[JOB_ID] = job_id
     check_flags(flags)

@@ -59,17 +59,19 @@ class CheckpointHistory:
         """The job ends with this savepoint: what its sinks have prepared is committed."""
         self.latest = savepoint
 
-    def damaged(self, checkpoint: int) -> bool:
+    def damaged(self, checkpoint: int, begins_anew: bool = False) -> bool:
         """It cannot be read: go on from the next older one; False: there is none.
 
-        It stays where it is, for people to look at.
+        It stays where it is, for people to look at. What the job was started from counts only if
+        it ``begins_anew``: sinks have committed all since then.
         """
         if self.latest is None or self.latest.metadata.checkpoint > checkpoint:
             return self.latest is not None
         self.complete = [one for one in self.complete if one.checkpoint < checkpoint]
         older = [Store(one) for one in self.complete]
-        if self._origin is not None and self._origin.metadata.checkpoint < checkpoint:
-            older.append(self._origin)
+        origin = self._origin if begins_anew else None
+        if origin is not None and origin.metadata.checkpoint < checkpoint:
+            older.append(origin)
         self.latest = max(older, key=lambda one: one.metadata.checkpoint, default=None)
         return self.latest is not None
 

@@ -3,7 +3,7 @@
 Law: every failure of a run is told here once, and answered with the pause before the next attempt
 or with None; then ``problem`` says why, if that is news. A failure that would be there again is
 never followed by a restart; one that the checkpoint itself has caused is followed by one from the
-next older checkpoint, or by none if there is no older one.
+next older checkpoint, or by none if there is no older one, unless the job may begin anew then.
 """
 
 from collections.abc import Callable
@@ -29,9 +29,11 @@ class Recovery:
         in_place: bool = True,
         wall_ms: Callable[[], int] = lambda: 0,
         chance: Callable[[], float] = lambda: 0.0,
+        ignores_damaged: bool = False,
     ) -> None:
         """``in_place``: whether its tasks can be deployed once more to the same task managers;
-        ``wall_ms``: the time since 1970; ``chance``: a number from -1 to 1, for pauses.
+        ``wall_ms``: the time since 1970; ``chance``: a number from -1 to 1, for pauses;
+        ``ignores_damaged``: whether it begins anew if no checkpoint is whole.
         """
         self.settings = settings or CheckpointSettings()
         self.history = history or CheckpointHistory()
@@ -42,6 +44,7 @@ class Recovery:
         self._strategy = strategy or NoRestart()
         self._wall_ms = wall_ms
         self._chance = chance
+        self._ignores_damaged = ignores_damaged
         self._now: Checkpoints | None = None
         self._before = CheckpointStatistics(0, 0, 0, 0, None)
 
@@ -56,8 +59,11 @@ class Recovery:
         self.problem = ""
         if failure.is_final:
             return None
-        if failure.is_damage and restored is not None and not self.history.damaged(restored):
-            self.problem = f"there is no complete checkpoint older than {restored}"
+        if failure.is_damage and restored is not None and not self.pass_over(restored):
+            self.problem = (
+                f"there is no complete checkpoint older than {restored}; to begin anew, without "
+                f"its state, start the job with --ignore-damaged-checkpoints"
+            )
             return None
         pause_ms = self._strategy.failed(now_ms, self._chance())
         if pause_ms is None:
@@ -65,6 +71,11 @@ class Recovery:
         else:
             self.restarts += 1
         return pause_ms
+
+    def pass_over(self, checkpoint: int) -> bool:
+        """It is damaged: whether the job may go on, from an older one or from where it began."""
+        has_older = self.history.damaged(checkpoint, begins_anew=self._ignores_damaged)
+        return has_older or self._ignores_damaged
 
     def story(self, failure: Failure, restored: int | None, in_ms: float) -> str:
         """What has happened, and what comes next, in one line."""

@@ -47,6 +47,11 @@ class CheckpointKeeper:
         with self.lock:
             return self.recovery.history.latest
 
+    def pass_over(self, checkpoint: int) -> bool:
+        """It is damaged; whether the job may go on without it."""
+        with self.lock:
+            return self.recovery.pass_over(checkpoint)
+
     @property
     def restarts(self) -> int:
         return self.recovery.restarts

@@ -124,7 +124,7 @@ def read_place(folder: Folder) -> tuple[CheckpointPlace, Metadata]:
 
 
 def files_of(metadata: Metadata) -> Mapping[str, int]:
-    """Every file that the metadata names, and how long it is at least."""
+    """Every file that the metadata names, and how long it is."""
     ends: dict[str, int] = {}
     for task in metadata.tasks:
         for piece in pieces_of(task):

@@ -141,7 +141,10 @@ def verify(
 
 
 def missing_files(place: CheckpointPlace, metadata: Metadata) -> dict[str, CheckpointError]:
-    """Files that are not there, are too short or cannot be its own, by path; a listing tells."""
+    """Files that are not there, have another length or cannot be its own, by path.
+
+    A listing tells; a file is as long as the pieces in it.
+    """
     wrong: dict[str, CheckpointError] = {}
     sizes: dict[str, dict[str, int]] = {}
     for path, end in files_of(metadata).items():
@@ -157,9 +160,10 @@ def missing_files(place: CheckpointPlace, metadata: Metadata) -> dict[str, Check
             wrong[path] = CheckpointMissing(
                 folder.at(name), "is not there", "restore from another checkpoint"
             )
-        elif size < end:
+        elif size != end:  # a task's pieces stand one behind the other, and nothing behind them
+            what = "is cut" if size < end else "was appended to"
             wrong[path] = CheckpointCorrupt(
-                folder.at(name), f"is cut: it has {size} bytes, {end} are needed"
+                folder.at(name), f"{what}: it has {size} bytes instead of {end}"
             )
     return wrong
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
-from headgate.base.checkpoint_errors import CheckpointError
+from headgate.base.checkpoint_errors import CheckpointError, CheckpointsDamaged
 from headgate.base.checkpoint_settings import CHECKPOINT_FOLDER, CheckpointSettings
 from headgate.base.checkpoints import Metadata
 from headgate.base.errors import PlanInvalid, SettingsInvalid
@@ -29,6 +29,7 @@ from headgate.control.restarts import restart_strategy
 from headgate.core.chain.source import why_not_rewound
 from headgate.host.checkpoint_keeper import CheckpointKeeper
 from headgate.host.checkpoint_place import resolve
+from headgate.host.checkpoint_storage import Found, damages_of
 from headgate.host.job_storage import JobStorage
 from headgate.host.orders import plan_run
 from headgate.host.stopped_with import StoppedWith
@@ -135,20 +136,23 @@ class CheckpointSetup:
             in_place=in_place and self.takes_any,
             wall_ms=lambda: time.time_ns() // 1_000_000,
             chance=lambda: random.uniform(-1, 1),
+            ignores_damaged=self.recovery.ignores_damaged,
         )
         return CheckpointKeeper(recovery, storage)
 
     def plan(
         self, keeper: CheckpointKeeper, run: str, code: bytes, parameters: Mapping[str, str]
     ) -> RunPlan:
-        """The next attempt, from the newest checkpoint; raises RestoreRefused, CheckpointError, or
-        JobTakenOver.
+        """The next attempt, from the newest checkpoint that is whole.
+
+        Raises RestoreRefused, CheckpointError, or JobTakenOver.
         """
         attempt = keeper.restarts
         if not self.takes_any:
             return plan_run(run, self.graph, code, attempt, parameters)
-        latest, restores, where = keeper.latest, None, ""
+        restores, where = None, ""
         keeper.storage.check_claim()
+        latest = self._newest_whole(keeper)
         keeper.storage.drop_above(0 if latest is None else latest.metadata.checkpoint)
         keeper.storage.clean()
         if latest is not None:
@@ -169,6 +173,20 @@ class CheckpointSetup:
             self.settings.timeout_ms,
         )
         return plan_run(run, self.graph, code, attempt, parameters, order, restores)
+
+    def _newest_whole(self, keeper: CheckpointKeeper) -> Store | None:
+        """Damage that a listing tells is found here, the rest by the tasks that read it."""
+        while (latest := keeper.latest) is not None:
+            error = keeper.storage.damage_of(latest)
+            if error is None:
+                return latest
+            keeper.storage.check_claim()  # a storage that has just gone away is no damage
+            number = latest.metadata.checkpoint
+            log.warning("checkpoint %d of job %s is passed over: %s", number, self.job_id, error)
+            if not keeper.pass_over(number):
+                where = keeper.storage.shown or latest.directory
+                raise CheckpointsDamaged(where, self.job_id, (f"{error.path}: {error.problem}",))
+        return None
 
     def restores(self, start: Store) -> dict[str, TaskRestore]:
         """What each task gets back; raises RestoreRefused."""
@@ -191,8 +209,11 @@ class CheckpointSetup:
         self.takes_any = False
 
     def _look_around(self) -> Store | None:
-        """What there is to go on from, of earlier drivers or by the settings."""
-        self._found = self._find()
+        """What there is to go on from, of earlier drivers or by the settings.
+
+        Raises CheckpointsDamaged if earlier drivers have left none that is whole.
+        """
+        self._found, damaged = self._find()
         newest = Store(self._found[-1]) if self._found else None
         stop = self._storage.stopped_with() if self._storage is not None and self.is_known else None
         if stop is not None and newest is not None and stop.number <= newest.metadata.checkpoint:
@@ -201,21 +222,42 @@ class CheckpointSetup:
         if self._origin is None and stop is not None:
             place, metadata = stop.resolve(self.job_id)
             self._origin = Store(metadata, place.own.uri)
+        if damaged and newest is None:
+            self._check_damage(damaged)
         return self._origin or newest
 
-    def _find(self) -> list[Metadata]:
-        """What an earlier driver of the same job has left, the oldest first."""
+    def _find(self) -> tuple[list[Metadata], tuple[Found, ...]]:
+        """What an earlier driver of the same job has left, the oldest first; and damaged ones."""
         storage = None if self._storage is None else self._storage.storage
         if storage is None or not self.is_known:
-            return []
-        newest = storage.latest(self.job_id)
+            return [], ()
+        survey = storage.survey(self.job_id)
+        newest = survey.latest
         if newest is None or newest.checkpoint is None:
-            return []
-        return [
+            return [], survey.damaged
+        whole = [
             one.metadata
             for one in storage.list_checkpoints(self.job_id)
             if one.metadata is not None and one.metadata.checkpoint <= newest.checkpoint
         ]
+        return whole, survey.damaged
+
+    def _check_damage(self, damaged: tuple[Found, ...]) -> None:
+        """No own checkpoint is whole: only what is newer than all of them may come instead.
+
+        Whatever else the job began with would repeat what its sinks have committed since.
+        """
+        newest = max(one.checkpoint or 0 for one in damaged)
+        if self._origin is not None:
+            origin = self._origin.metadata
+            if origin.job == self.job_id and origin.checkpoint > newest:
+                return
+        assert self._storage is not None and self._storage.jobs is not None, "found in no storage"
+        where = self._storage.jobs.shown
+        error = CheckpointsDamaged(where, self.job_id, damages_of(damaged))
+        if not self.recovery.ignores_damaged:
+            raise error
+        log.warning("%s: %s; the job goes on without them", where, error.problem)
 
     def _find_origin(self, newest: Store | None, stop: StoppedWith | None) -> Store | None:
         """What the settings name, unless the job has gone on from there already."""

@@ -7,7 +7,7 @@ any number of tasks write.
 """
 
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -31,7 +31,7 @@ from headgate.host.checkpoint_place import (
     read_place,
     savepoint_place,
 )
-from headgate.host.checkpoint_reader import missing_files, verify
+from headgate.host.checkpoint_reader import missing_files
 from headgate.host.checkpoint_writer import shared_beginning
 from headgate.host.stopped_with import forget_stops
 
@@ -44,17 +44,30 @@ _DEPTH: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A folder of a checkpoint: complete, damaged (``problem`` says why) or unfinished."""
+    """A folder of a checkpoint: complete, damaged (``error`` says why) or unfinished."""
 
     place: CheckpointPlace
     checkpoint: int | None
     """By the metadata; by the folder's name if there is none."""
     metadata: Metadata | None = None
-    problem: str = ""
+    error: CheckpointError | None = None
 
     @property
     def is_complete(self) -> bool:
         return self.metadata is not None
+
+    @property
+    def problem(self) -> str:
+        return "" if self.error is None else str(self.error)
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What a job has: the newest checkpoint that is whole, and damaged ones that are newer."""
+
+    latest: Found | None
+    damaged: tuple[Found, ...]
+    """The newest first."""
 
 
 def open_storage(where: str) -> "CheckpointStorage":
@@ -90,27 +103,25 @@ class CheckpointStorage:
 
     def list_checkpoints(self, job: str) -> list[Found]:
         """Of a job, the oldest first; savepoints stand elsewhere."""
-        return [_look(place, number) for number, place in self._places(job)]
+        return [_look_in_job(place, job, number) for number, place in self._places(job)]
 
-    def latest(self, job: str, below: int | None = None) -> Found | None:
-        """The newest that is complete and has all its files; a damaged one is passed over.
+    def survey(self, job: str) -> "Survey":
+        """The newest that is complete and has all its files, and those that are damaged above it.
 
-        ``below``: only older ones than this count, which turned out to be damaged.
         Raises StorageUnusable if the storage does not answer: an older one is no answer then.
         """
+        damaged: list[Found] = []
         for number, place in reversed(list(self._places(job))):
-            if below is not None and number >= below:
-                continue
-            found = _look(place, number)
-            problem = found.problem
+            found = _look_in_job(place, job, number)
             if found.metadata is not None:
-                verdict = verify(found.place, found.metadata, deep=False)
-                if verdict.is_whole:
-                    return found
-                problem = verdict.problems[0]
-            if problem:
-                log.warning("checkpoint %d of job %s is passed over: %s", number, job, problem)
-        return None
+                wrong = missing_files(found.place, found.metadata)
+                if not wrong:
+                    return Survey(found, tuple(damaged))
+                found = Found(place, number, error=next(iter(wrong.values())))
+            if found.error is not None:
+                log.warning("checkpoint %d of job %s is damaged: %s", number, job, found.problem)
+                damaged.append(found)
+        return Survey(None, tuple(damaged))
 
     def drop(self, place: CheckpointPlace, keep: Collection[str] = ()) -> None:
         """Delete a checkpoint, with the shared files that no other complete one names.
@@ -228,6 +239,12 @@ def discard(place: CheckpointPlace) -> None:
                 place.shared.remove(one.name)
 
 
+def damages_of(damaged: Iterable[Found]) -> tuple[str, ...]:
+    """What is wrong with each, without advice."""
+    errors = [one.error for one in damaged if one.error is not None]
+    return tuple(f"{error.path}: {error.problem}" for error in errors)
+
+
 def find_checkpoints(where: str) -> list[Found]:
     """Checkpoints and savepoints at a path and below, as a person asks for them.
 
@@ -260,8 +277,18 @@ def _look(place: CheckpointPlace, number: int | None) -> Found:
     except CheckpointMissing:
         return Found(place, number)
     except CheckpointCorrupt as error:
-        return Found(place, number, problem=str(error))
+        return Found(place, number, error=error)
     return Found(known, metadata.checkpoint, metadata)
+
+
+def _look_in_job(place: CheckpointPlace, job: str, number: int) -> Found:
+    """The same in a job's own folder, where another one's metadata is out of place."""
+    found = _look(place, number)
+    known = found.metadata
+    if known is not None and (known.job, known.checkpoint) != (job, number):
+        problem = f"is checkpoint {known.checkpoint} of job {known.job!r}, which is out of place"
+        return Found(place, number, error=CheckpointCorrupt(place.own.at(METADATA_FILE), problem))
+    return found
 
 
 def _last_change(folder: Folder) -> int:

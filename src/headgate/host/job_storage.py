@@ -18,7 +18,8 @@ from headgate.base.checkpoint_errors import (
 from headgate.base.checkpoints import Metadata
 from headgate.control.checkpoint_effects import Discard, Drop, Store
 from headgate.host.checkpoint_folder import Folder, open_folder
-from headgate.host.checkpoint_place import CheckpointPlace, job_folder, savepoint_place
+from headgate.host.checkpoint_place import CheckpointPlace, job_folder, resolve, savepoint_place
+from headgate.host.checkpoint_reader import missing_files
 from headgate.host.checkpoint_storage import (
     CheckpointStorage,
     complete,
@@ -106,6 +107,22 @@ class JobStorage:
             return savepoint_place(open_folder(directory))
         assert self.storage is not None, f"checkpoint {checkpoint} without a storage"
         return self.storage.place(self.job, checkpoint)
+
+    def damage_of(self, start: Store) -> CheckpointError | None:
+        """What is wrong with a complete checkpoint, as far as a listing tells.
+
+        Raises StorageUnusable.
+        """
+        place = self.place(start.metadata.checkpoint, start.directory)
+        if start.directory:  # a savepoint, or another job's checkpoint that the user names
+            try:
+                place, _ = resolve(start.directory)
+            except (CheckpointMissing, CheckpointCorrupt) as error:
+                return error
+        elif not place.is_complete():
+            return CheckpointMissing(place.shown, "is not there", "restore from another checkpoint")
+        wrong = missing_files(place, start.metadata)
+        return next(iter(wrong.values()), None)
 
     def store(self, effect: Store) -> None:
         """Complete a checkpoint; raises CheckpointError if that cannot be done, or JobTakenOver."""

@@ -6,7 +6,11 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
-from headgate.base.checkpoint_errors import CheckpointCorrupt, CheckpointMissing
+from headgate.base.checkpoint_errors import (
+    CheckpointCorrupt,
+    CheckpointMissing,
+    CheckpointsDamaged,
+)
 from headgate.base.errors import (
     PartitionNotFound,
     PartLost,
@@ -46,6 +50,7 @@ CONSEQUENCES: Final = (
 """Errors of a task that tell of trouble elsewhere."""
 
 FINAL: Final = (
+    CheckpointsDamaged,
     CodeUnloadable,
     FunctionUnpicklable,
     JobTakenOver,

@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TypeAlias
 
+from headgate.base.checkpoint_errors import CheckpointMissing, StorageUnusable
 from headgate.base.checkpoints import ChannelState, Piece
 from headgate.base.elements import Bundle
 from headgate.base.restores import OperatorRestore, StrayStream, TaskRestore
 from headgate.core.chain.snapshots import OperatorRestored
 from headgate.core.task.restored import ChannelParts, TaskRestored
+from headgate.host.checkpoint_folder import open_folder
 from headgate.host.checkpoint_place import CheckpointPlace, resolve
 from headgate.host.checkpoint_reader import StateReader
 from headgate.host.stored_database import StoredFiles
@@ -35,12 +37,24 @@ def read_restores(
     """
     if not restores:
         return {}
-    place, _ = resolve(restored_from)
+    place = _place_of(restored_from)
     with StateReader(place) as reader:
         return {
             task: _read_task(place, reader, restore, bundles_of[task], shared_uri)
             for task, restore in restores.items()
         }
+
+
+def _place_of(where: str) -> CheckpointPlace:
+    """Where the checkpoint stands. A storage that is away is no damage of what is in it."""
+    try:
+        return resolve(where)[0]
+    except CheckpointMissing as error:
+        above = open_folder(where).parent()
+        if above.is_flat or above.look() is not None:
+            raise
+        advice = "check that the storage is there, or mounted, on every host"
+        raise StorageUnusable(above.shown, "is not there", advice) from error
 
 
 def _read_task(
