@@ -15,11 +15,11 @@ from typing import Any
 
 from headgate.base.checkpoint_errors import CheckpointError
 from headgate.base.checkpoints import TaskState
-from headgate.host import checkpoint_folder
 from headgate.host.checkpoint_folder import Folder
 from headgate.host.checkpoint_place import CheckpointPlace
 from headgate.host.checkpoint_storage import CheckpointStorage, complete, open_storage
 from headgate.host.checkpoint_writer import StateWriter
+from headgate.host.private_files import PrivateFiles
 from tests.host.checkpoint_kit import JOB, metadata_of, shared_pieces, take_next, write_task
 
 LIMIT_BYTES = 40_000
@@ -73,7 +73,7 @@ def die_at(step: int) -> None:
 
     for name in STEPS:
         setattr(Folder, name, dying(getattr(Folder, name)))
-    setattr(checkpoint_folder, "_sync", dying(checkpoint_folder._sync))  # noqa: B010
+    setattr(PrivateFiles, "sync", dying(PrivateFiles.sync))  # noqa: B010
 
 
 def endless(folder: Path) -> None:

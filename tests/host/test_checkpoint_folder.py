@@ -11,6 +11,7 @@ from pyarrow import fs
 from headgate.base.checkpoint_errors import CheckpointMissing, StorageUnusable
 from headgate.host import checkpoint_folder
 from headgate.host.checkpoint_folder import Folder, open_folder
+from headgate.host.private_files import PrivateFiles
 from tests.host.checkpoint_kit import ObjectStore, folder_of
 
 
@@ -80,7 +81,7 @@ def test_of_many_that_put_one_name_at_once_one_succeeds(tmp_path: Path) -> None:
 def test_without_links_a_name_is_still_given_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def no_links(*paths: str) -> None:
+    def no_links(*paths: str, **folders: object) -> None:
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(os, "link", no_links)
@@ -153,12 +154,12 @@ def test_a_path_that_is_no_text_is_told(tmp_path: Path) -> None:
 
 
 def test_a_failed_put_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(path: str) -> None:
+    def full(self: PrivateFiles, path: str) -> None:
         raise OSError(28, "No space left on device")
 
     folder = open_folder(str(tmp_path / "x"))
     folder.make()
-    monkeypatch.setattr(checkpoint_folder, "_sync", full)
+    monkeypatch.setattr(PrivateFiles, "sync", full)
     with pytest.raises(StorageUnusable, match=r"No space left.*make room there"):
         folder.put("one", b"data")
     assert folder.entries() == []

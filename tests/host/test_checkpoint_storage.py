@@ -176,7 +176,7 @@ def test_a_storage_that_does_not_answer_is_no_reason_to_take_an_older_one(
 ) -> None:
     take_next(storage)
     (folder / JOB / "chk-2" / "_metadata").mkdir(parents=True)
-    with pytest.raises(StorageUnusable, match="is a directory"):
+    with pytest.raises(StorageUnusable, match="Is a directory"):
         storage.survey(JOB)
 
 

@@ -22,6 +22,7 @@ from headgate.host.checkpoint_place import CheckpointPlace, checkpoint_place, sa
 from headgate.host.checkpoint_reader import StateReader, verify
 from headgate.host.checkpoint_storage import complete
 from headgate.host.checkpoint_writer import StateWriter, part_name
+from headgate.host.private_files import PrivateFiles
 from tests.host.checkpoint_kit import (
     LARGE,
     ObjectStore,
@@ -267,12 +268,12 @@ def test_a_long_copy_ends_soon_after_an_abort(
 def test_a_part_that_cannot_be_settled_is_not_there(
     place: CheckpointPlace, job: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(path: str) -> None:
+    def broken(self: PrivateFiles, path: str) -> None:
         raise OSError(5, "Input/output error")
 
     writer = StateWriter(place, NAME, 0)
     writer.append(LARGE)
-    monkeypatch.setattr(checkpoint_folder, "_sync", broken)
+    monkeypatch.setattr(PrivateFiles, "sync", broken)
     with pytest.raises(StorageUnusable, match="Input/output error; check that the storage"):
         writer.close()
     assert names(job) == []

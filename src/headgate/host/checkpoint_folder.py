@@ -2,7 +2,8 @@
 
 Law: a file that was ``put`` is there whole or not at all, and takes no other's place; what was
 settled outlives a crash of the machine, where the file system is local. Every trouble is told as
-StorageUnusable or CheckpointMissing, with the path as the user would write it.
+StorageUnusable, CheckpointMissing or CheckpointCorrupt, with the path as the user would write it.
+Local files are the user's alone (see ``private_files``).
 """
 
 import errno
@@ -18,8 +19,14 @@ from urllib.parse import quote
 
 from pyarrow import fs
 
-from headgate.base.checkpoint_errors import CheckpointError, CheckpointMissing, StorageUnusable
+from headgate.base.checkpoint_errors import (
+    CheckpointCorrupt,
+    CheckpointError,
+    CheckpointMissing,
+    StorageUnusable,
+)
 from headgate.base.elements import ByteLike
+from headgate.host.private_files import LinkRefused, PrivateFiles
 
 BUFFER_BYTES: Final = 1024 * 1024
 """Small pieces are gathered to this before they are written."""
@@ -42,6 +49,8 @@ class Entry:
     is_folder: bool
     size: int
     modified_ms: int
+    is_strange: bool = False
+    """A symbolic link, or something else that is neither a file nor a folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +86,9 @@ class Folder:
         return Folder(self.system, posixpath.join(self.path, name), _extended(self.uri, name))
 
     def parent(self) -> "Folder":
-        return Folder(self.system, posixpath.dirname(self.path), _shortened(self.uri))
+        above = posixpath.dirname(self.path)
+        system = self.system.rooted(above) if isinstance(self.system, PrivateFiles) else self.system
+        return Folder(system, above, _shortened(self.uri))
 
     def make(self) -> None:
         """With all above it; nothing happens if it is there."""
@@ -123,9 +134,9 @@ class Folder:
 
         Other file systems have done it when a file is closed.
         """
-        if self.system.type_name == "local":
+        if isinstance(self.system, PrivateFiles):
             with told(self.at(name) if name else self.shown):
-                _sync(self._in(name))
+                self.system.sync(self._in(name))
 
     def put(self, name: str, data: ByteLike) -> bool:
         """A whole file in one step; False: one is there already, and stays as it is."""
@@ -161,9 +172,9 @@ class Folder:
         """The folder, unless something is in it, or it is not there."""
         if self.is_flat:
             return
-        if self.system.type_name == "local":  # in one step: another driver may enter it just now
+        if isinstance(self.system, PrivateFiles):  # in one step: another driver may enter it now
             with suppress(OSError):
-                os.rmdir(self.path)
+                self.system.delete_empty_dir(self.path)
         elif not self.entries():
             self.remove_all()
 
@@ -185,9 +196,9 @@ class Folder:
 
     def _give_name(self, temporary: str, name: str) -> bool:
         with told(self.at(name)):
-            if self.system.type_name == "local":
+            if isinstance(self.system, PrivateFiles):
                 try:
-                    os.link(self._in(temporary), self._in(name))
+                    self.system.link(self._in(temporary), self._in(name))
                     return True
                 except FileExistsError:
                     return False
@@ -200,17 +211,20 @@ class Folder:
         return True
 
 
-def open_folder(where: str) -> Folder:
+def open_folder(where: str, below: str = "") -> Folder:
     """The folder that a user names by a path or a URI; nothing is made or looked up there.
 
-    Raises StorageUnusable if no file system is known for it, or it cannot be reached.
+    ``below``: the folder that the user has named, if this one was found in it: symbolic links
+    between the two are not followed. Raises StorageUnusable if no file system is known for it, or
+    it cannot be reached.
     """
     shown = _PASSWORD.sub(r"\1:***@", where)
     if not where.strip():
         raise StorageUnusable("''", "no folder is named", f"give {KNOWN}")
+    if "\0" in where:
+        raise StorageUnusable(repr(shown), "holds a NUL character", f"give {KNOWN}")
     if _SCHEME.match(where) is None:
-        path = os.path.abspath(where)
-        return Folder(fs.LocalFileSystem(), path, path)
+        return _local(os.path.abspath(where), below)
     try:
         system, path = fs.FileSystem.from_uri(where)
     except (ValueError, ImportError) as error:
@@ -219,8 +233,18 @@ def open_folder(where: str) -> Folder:
         advice = "check the address, and what its file system needs on every host"
         raise StorageUnusable(shown, _first_line(error), advice) from error
     path = path.rstrip("/") or "/"
-    is_local = system.type_name == "local"
-    return Folder(system, path, path if is_local else _trimmed(where))
+    if system.type_name == "local":
+        return _local(path, below)
+    return Folder(system, path, _trimmed(where))
+
+
+def _local(path: str, below: str) -> Folder:
+    root = path
+    if below:
+        above = open_folder(below)
+        is_inside = isinstance(above.system, PrivateFiles) and path.startswith(f"{above.path}/")
+        root = above.path if is_inside else path
+    return Folder(PrivateFiles(root), path, path)
 
 
 @contextmanager
@@ -232,7 +256,11 @@ def told(shown: str) -> Iterator[None]:
         raise CheckpointMissing(shown, "is not there", "check the path") from error
     except UnicodeError as error:
         raise StorageUnusable(repr(shown), "is no text in UTF-8", "name another path") from error
-    except ValueError as error:  # there is a NUL in it, mostly
+    except LinkRefused as error:
+        problem = f"is {error.strerror}, which is not followed"
+        advice = "put what it leads to in its place, or name that folder itself"
+        raise CheckpointCorrupt(shown, problem, advice) from error
+    except ValueError as error:  # a NUL in a name, a stream that is closed
         raise StorageUnusable(repr(shown), _first_line(error), "name another path") from error
     except PermissionError as error:
         advice = "give the user of the job the right to read and write there"
@@ -258,17 +286,11 @@ def _first_line(error: BaseException) -> str:
     return str(error).partition("\n")[0].rstrip(".") or type(error).__name__
 
 
-def _sync(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _entry(found: Any) -> Entry:
+    changed_ms = (found.mtime_ns or 0) // 1_000_000
     is_folder = found.type == fs.FileType.Directory
-    return Entry(found.base_name, is_folder, found.size or 0, (found.mtime_ns or 0) // 1_000_000)
+    is_strange = found.type == fs.FileType.Unknown
+    return Entry(found.base_name, is_folder, found.size or 0, changed_ms, is_strange)
 
 
 def _extended(uri: str, name: str) -> str:

@@ -94,12 +94,13 @@ def new_savepoint(where: str, job: str) -> CheckpointPlace:
     return savepoint_place(open_folder(where).child(name))
 
 
-def resolve(where: str) -> tuple[CheckpointPlace, Metadata]:
+def resolve(where: str, below: str = "") -> tuple[CheckpointPlace, Metadata]:
     """The checkpoint or savepoint that a user names: by its folder, or the metadata file in it.
 
-    Raises CheckpointMissing, CheckpointCorrupt or StorageUnusable.
+    ``below``: the storage that the user has named, if it is in there. Raises CheckpointMissing,
+    CheckpointCorrupt or StorageUnusable.
     """
-    folder = open_folder(where)
+    folder = open_folder(where, below)
     if folder.name == METADATA_FILE:
         folder = folder.parent()
     found = folder.look()

@@ -14,8 +14,9 @@ from typing import Any, Final
 
 from headgate.base.checkpoint_errors import CheckpointCorrupt, CheckpointError, CheckpointMissing
 from headgate.base.checkpoints import Metadata, Piece, pieces_of
-from headgate.host.checkpoint_folder import told
+from headgate.host.checkpoint_folder import Entry, told
 from headgate.host.checkpoint_place import CheckpointPlace, files_of
+from headgate.host.private_files import private_opener
 
 _CHUNK_BYTES: Final = 1024 * 1024
 _OPEN_FILES: Final = 8
@@ -43,7 +44,7 @@ class StateReader:
 
     def fetch(self, piece: Piece, path: str) -> None:
         """Copy a piece to a new local file; on trouble the file stays half-written."""
-        with told(path), open(path, "wb") as target:
+        with told(path), open(path, "wb", opener=private_opener) as target:
             for chunk in self.chunks(piece):
                 target.write(chunk)
 
@@ -146,20 +147,23 @@ def missing_files(place: CheckpointPlace, metadata: Metadata) -> dict[str, Check
     A listing tells; a file is as long as the pieces in it.
     """
     wrong: dict[str, CheckpointError] = {}
-    sizes: dict[str, dict[str, int]] = {}
+    known: dict[str, dict[str, Entry]] = {}
     for path, end in files_of(metadata).items():
         try:
             folder, name = place.locate(path)
+            if folder.path not in known:
+                known[folder.path] = {entry.name: entry for entry in folder.entries()}
         except CheckpointCorrupt as error:
             wrong[path] = error
             continue
-        if folder.path not in sizes:
-            sizes[folder.path] = {one.name: one.size for one in folder.entries()}
-        size = sizes[folder.path].get(name)
-        if size is None:
+        entry = known[folder.path].get(name)
+        size = 0 if entry is None else entry.size
+        if entry is None:
             wrong[path] = CheckpointMissing(
                 folder.at(name), "is not there", "restore from another checkpoint"
             )
+        elif entry.is_folder or entry.is_strange:
+            wrong[path] = CheckpointCorrupt(folder.at(name), "is no file, but a link or a folder")
         elif size != end:  # a task's pieces stand one behind the other, and nothing behind them
             what = "is cut" if size < end else "was appended to"
             wrong[path] = CheckpointCorrupt(

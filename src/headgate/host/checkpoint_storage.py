@@ -147,7 +147,8 @@ class CheckpointStorage:
     def drop_all(self, job: str) -> None:
         """Delete all checkpoints of a job that nobody needs any more, and what they share."""
         for _, place in self._places(job):
-            place.own.remove(METADATA_FILE)
+            with suppress(CheckpointCorrupt):  # a link, which goes itself
+                place.own.remove(METADATA_FILE)
             place.own.remove_all()
         jobs = job_folder(self.folder, job)
         jobs.child(SHARED).remove_all()
@@ -164,9 +165,10 @@ class CheckpointStorage:
         """
         removed = []
         for _, place in self._places(job):
-            if not place.is_complete() and _last_change(place.own) < before_ms:
-                place.own.remove_all()
-                removed.append(place.shown)
+            with suppress(CheckpointCorrupt):  # a link in its place is damage, too
+                if not place.is_complete() and _last_change(place.own) < before_ms:
+                    place.own.remove_all()
+                    removed.append(place.shown)
         jobs = job_folder(self.folder, job)
         shared = jobs.child(SHARED)
         old = [one for one in shared.entries() if one.modified_ms < before_ms]
@@ -181,7 +183,8 @@ class CheckpointStorage:
     def _places(self, job: str) -> Iterator[tuple[int, CheckpointPlace]]:
         """By number, the lowest first."""
         jobs = job_folder(self.folder, job)
-        numbers = [checkpoint_number(one.name) for one in jobs.entries() if one.is_folder]
+        found = [one for one in jobs.entries() if one.is_folder or one.is_strange]
+        numbers = [checkpoint_number(one.name) for one in found]
         for number in sorted(number for number in numbers if number is not None):
             yield number, checkpoint_place(jobs, number)
 
@@ -190,7 +193,7 @@ class CheckpointStorage:
         named: set[str] = set()
         for one in jobs.entries():
             number = checkpoint_number(one.name)
-            if number is None or not one.is_folder:
+            if number is None or not (one.is_folder or one.is_strange):
                 continue
             found = _look(checkpoint_place(jobs, number), number)
             if found.problem:

@@ -190,8 +190,8 @@ class Deployment:
     ) -> dict[str, TaskRestored]:
         assert self._writing is not None, "what is restored was written somewhere"
         bundles_of = {spec.id: self._setup.bundles_of(spec) for spec in tasks}
-        where = self._writing.order.restored_from
-        return read_restores(where, restores, bundles_of, self._writing.shared_uri)
+        order, shared = self._writing.order, self._writing.shared_uri
+        return read_restores(order.restored_from, restores, bundles_of, shared, order.folder)
 
     def _release_partitions(self) -> None:
         """Of tasks that have ended: stored ones, and those whose readers never came."""

@@ -29,15 +29,17 @@ def read_restores(
     restores: Mapping[str, TaskRestore],
     bundles_of: Mapping[str, BundlesOf],
     shared_uri: str = "",
+    storage: str = "",
 ) -> dict[str, TaskRestored]:
     """What each of these tasks gets back, by its id; ``bundles_of`` has the same keys.
 
-    ``shared_uri``: of the folder whose files the job's own checkpoints may name again.
+    ``shared_uri``: of the folder whose files the job's own checkpoints may name again;
+    ``storage``: the folder of all checkpoints, as the user has named it.
     Raises CheckpointMissing, CheckpointCorrupt or StorageUnusable.
     """
     if not restores:
         return {}
-    place = _place_of(restored_from)
+    place = _place_of(restored_from, storage)
     with StateReader(place) as reader:
         return {
             task: _read_task(place, reader, restore, bundles_of[task], shared_uri)
@@ -45,10 +47,10 @@ def read_restores(
         }
 
 
-def _place_of(where: str) -> CheckpointPlace:
+def _place_of(where: str, storage: str) -> CheckpointPlace:
     """Where the checkpoint stands. A storage that is away is no damage of what is in it."""
     try:
-        return resolve(where)[0]
+        return resolve(where, storage)[0]
     except CheckpointMissing as error:
         above = open_folder(where).parent()
         if above.is_flat or above.look() is not None:

@@ -21,6 +21,7 @@ from headgate.base.elements import ByteLike
 from headgate.base.ids import PartitionId
 from headgate.base.settings import MIB, Storage
 from headgate.core.egress.blocking import Store, StoreReader
+from headgate.host.private_files import private_opener
 
 _HEAD: Final = struct.Struct("<I")
 _EVENT_BIT: Final = 1 << 31
@@ -66,7 +67,7 @@ class SpillFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file = open(path, "w+b")  # noqa: SIM115 - closed by close()
+        self._file = open(path, "w+b", opener=private_opener)  # noqa: SIM115 - closed by close()
         self._mapping: mmap.mmap | None = None
 
     def write(self, data: memoryview) -> None:
@@ -159,7 +160,7 @@ _STORES: Final[dict[Storage, Callable[[Path], Store]]] = {
 
 class _FileWriter:
     def __init__(self, path: Path) -> None:
-        self._file: BinaryIO = open(path, "xb", buffering=MIB)  # noqa: SIM115 - closed by close()
+        self._file: BinaryIO = open(path, "xb", buffering=MIB, opener=private_opener)  # noqa: SIM115 - closed by close()
 
     def write(self, head: bytes, data: ByteLike) -> None:
         self._file.write(head)
@@ -174,7 +175,7 @@ class _FileWriter:
 
 class _MappedWriter:
     def __init__(self, path: Path) -> None:
-        self._file = open(path, "x+b")  # noqa: SIM115 - closed by close()
+        self._file = open(path, "x+b", opener=private_opener)  # noqa: SIM115 - closed by close()
         try:
             self._mapping = self._map(_FIRST_MAPPING)
         except BaseException:

@@ -1,0 +1,283 @@
+"""Local files of the user alone, below a root that the user names; as pyarrow's file systems.
+
+What is made has the mode 0700 or 0600, whatever the umask says. Law: below the root nothing is
+read, written or deleted through a symbolic link; the root itself, and what is above it, may be one.
+Each step is taken from an open folder to the next, so that nobody can put a link in between. Every
+trouble is an OSError, of a name that cannot be one a ValueError.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from errno import EISDIR, ELOOP, ENOTDIR
+from types import TracebackType
+from typing import Any, BinaryIO, ClassVar, Final
+
+from pyarrow import fs
+
+FOLDER_MODE: Final = 0o700
+FILE_MODE: Final = 0o600
+
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_NO_LINK: Final = os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class LinkRefused(OSError):
+    """A symbolic link, or something that is neither file nor folder, stands where one must be."""
+
+
+def private_opener(path: str, flags: int) -> int:
+    """For ``open``: a file that is made is the user's alone."""
+    return os.open(path, flags, FILE_MODE)
+
+
+@dataclass(frozen=True, slots=True)
+class PrivateFiles:
+    """The part of ``pyarrow.fs.FileSystem`` that folders of checkpoints need."""
+
+    root: str = field(compare=False)
+    type_name: ClassVar[str] = "local"
+
+    def rooted(self, path: str) -> "PrivateFiles":
+        """Files below ``path``, which may be above the present root."""
+        return self if self._is_below(path) else PrivateFiles(path)
+
+    def create_dir(self, path: str, *, recursive: bool = True) -> None:
+        """With all above it."""
+        _make_root(self.root)
+        with self._opened(path, makes=True):
+            pass
+
+    def get_file_info(self, wanted: Any) -> Any:
+        """Of a path, or of all names in the folder of a ``FileSelector``; of links themselves."""
+        if isinstance(wanted, fs.FileSelector):
+            return self._list(wanted.base_dir)
+        try:
+            if wanted == self.root:
+                return _info(wanted, os.stat(wanted))
+            with self._beside(wanted) as (folder, name):
+                return _info(wanted, os.stat(name, dir_fd=folder, follow_symlinks=False))
+        except FileNotFoundError:
+            return fs.FileInfo(wanted, fs.FileType.NotFound)
+
+    def open_output_stream(self, path: str, *, buffer_size: int) -> BinaryIO:
+        """A new file."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK
+        with self._beside(path) as (folder, name):
+            descriptor = os.open(name, flags, FILE_MODE, dir_fd=folder)
+        return open(descriptor, "wb", buffering=buffer_size)
+
+    def open_input_file(self, path: str) -> "PrivateFile":
+        """A file to read from anywhere."""
+        with self._beside(path) as (folder, name):
+            return PrivateFile(_open_file(folder, name, path))
+
+    def delete_file(self, path: str) -> None:
+        """A file, or a link itself."""
+        with self._beside(path) as (folder, name):
+            os.unlink(name, dir_fd=folder)
+
+    def delete_dir(self, path: str) -> None:
+        """A folder with everything in it; of links in it, themselves."""
+        with self._beside(path) as (folder, name):
+            remove_tree(folder, name)
+
+    def delete_empty_dir(self, path: str) -> None:
+        """Raises OSError if something is in it."""
+        with self._beside(path) as (folder, name):
+            os.rmdir(name, dir_fd=folder)
+
+    def move(self, source: str, target: str) -> None:
+        with self._beside(source) as (old, old_name), self._beside(target) as (new, new_name):
+            os.rename(old_name, new_name, src_dir_fd=old, dst_dir_fd=new)
+
+    def link(self, source: str, target: str) -> None:
+        """A second name for a file; raises FileExistsError if there is one of that name."""
+        with self._beside(source) as (old, old_name), self._beside(target) as (new, new_name):
+            os.link(old_name, new_name, src_dir_fd=old, dst_dir_fd=new, follow_symlinks=False)
+
+    def sync(self, path: str) -> None:
+        """A closed file, or the names in a folder, outlive a crash of the machine from here on."""
+        with self._beside(path) as (folder, name):
+            if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+                descriptor = _open_folder(folder, name)
+            else:
+                descriptor = _open_file(folder, name, path)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _list(self, path: str) -> list[Any]:
+        found = []
+        try:
+            with self._opened(path) as folder:
+                for name in os.listdir(folder):
+                    with suppress(FileNotFoundError):  # it has just gone
+                        info = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                        found.append(_info(os.path.join(path, name), info))
+        except FileNotFoundError:
+            return []
+        return found
+
+    def _is_below(self, path: str) -> bool:
+        return path == self.root or path.startswith(self.root.rstrip("/") + "/")
+
+    @contextmanager
+    def _opened(self, path: str, *, makes: bool = False) -> Iterator[int]:
+        """The folder at a path below the root, step by step."""
+        assert self._is_below(path), f"{path} is not below {self.root}"
+        folder = os.open(self.root, _FOLDER)
+        try:
+            for name in path[len(self.root) :].split("/"):
+                if name:
+                    if makes:
+                        with suppress(FileExistsError):
+                            os.mkdir(name, FOLDER_MODE, dir_fd=folder)
+                    below = _open_folder(folder, name)
+                    os.close(folder)
+                    folder = below
+            yield folder
+        finally:
+            os.close(folder)
+
+    @contextmanager
+    def _beside(self, path: str) -> Iterator[tuple[int, str]]:
+        """The folder that a path stands in, and its name there."""
+        above, _, name = path.rstrip("/").rpartition("/")
+        if path == self.root:
+            folder = os.open(above or "/", _FOLDER)
+            try:
+                yield folder, name or "."
+            finally:
+                os.close(folder)
+            return
+        with self._opened(above or "/") as folder:
+            yield folder, name
+
+
+class PrivateFile:
+    """A file that is read from anywhere, as pyarrow's are."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def size(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def read_at(self, count: int, offset: int) -> bytes:
+        """Fewer at the end of the file."""
+        parts = []
+        while count > 0:
+            part = os.pread(self._descriptor, min(count, 1 << 30), offset)
+            if not part:
+                break
+            parts.append(part)
+            offset += len(part)
+            count -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def read(self) -> bytes:
+        """All of it."""
+        return self.read_at(self.size(), 0)
+
+    def close(self) -> None:
+        """Idempotent."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __enter__(self) -> "PrivateFile":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def remove_tree(folder: int, name: str, keeping: str = "") -> None:
+    """Delete a name in an open folder, with all below it; links are deleted, not followed.
+
+    ``keeping`` is the name of a file directly in it that goes last. What others delete meanwhile
+    is no trouble; raises OSError.
+    """
+    try:
+        os.unlink(name, dir_fd=folder)
+        return
+    except FileNotFoundError:
+        return
+    except OSError:  # a folder: EISDIR or EPERM, by the system
+        inner = _open_folder(folder, name)
+    try:
+        for entry in os.listdir(inner):
+            if entry != keeping:
+                remove_tree(inner, entry)
+        if keeping:
+            remove_tree(inner, keeping)
+    finally:
+        os.close(inner)
+    with suppress(FileNotFoundError):
+        os.rmdir(name, dir_fd=folder)
+
+
+def _info(path: str, found: os.stat_result) -> Any:
+    kinds = {stat.S_IFREG: fs.FileType.File, stat.S_IFDIR: fs.FileType.Directory}
+    kind = kinds.get(stat.S_IFMT(found.st_mode), fs.FileType.Unknown)
+    return fs.FileInfo(path, kind, mtime_ns=found.st_mtime_ns, size=found.st_size)
+
+
+def _open_folder(folder: int, name: str) -> int:
+    try:
+        return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
+    except OSError as error:
+        if error.errno in (ELOOP, ENOTDIR) and _is_link(folder, name):
+            raise LinkRefused(ELOOP, "a symbolic link", name) from error
+        raise
+
+
+def _open_file(folder: int, name: str, path: str) -> int:
+    try:
+        # Without waiting: what stands there may be a pipe.
+        descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | _NO_LINK, dir_fd=folder)
+    except OSError as error:
+        if error.errno == ELOOP:
+            raise LinkRefused(ELOOP, "a symbolic link", path) from error
+        raise
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(EISDIR, "is a directory", path)
+        raise LinkRefused(ELOOP, "neither a file nor a folder", path)
+    return descriptor
+
+
+def _is_link(folder: int, name: str) -> bool:
+    with suppress(OSError):
+        return stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+    return False
+
+
+def _make_root(path: str) -> None:
+    """A folder that the user names, with what is missing above it."""
+    try:
+        os.mkdir(path, FOLDER_MODE)
+    except FileExistsError:
+        if not os.path.isdir(path):
+            raise
+    except FileNotFoundError:
+        above = os.path.dirname(path)
+        if os.path.islink(path) or above == path:  # a link to nowhere
+            raise
+        _make_root(above)
+        with suppress(FileExistsError):
+            os.mkdir(path, FOLDER_MODE)
