@@ -18,7 +18,7 @@ KEYS = [f.metadata["key"] for f in fields(RecoverySettings)]
 
 
 def test_one_checkpoint_is_kept_and_nothing_is_left_behind_in_silence() -> None:
-    assert RecoverySettings.parse({}) == RecoverySettings(1, False, "", False, "")
+    assert RecoverySettings.parse({}) == RecoverySettings(1, False, "", False, False, "")
 
 
 def test_keys_of_before_are_understood_and_those_of_today_count() -> None:

@@ -69,9 +69,9 @@ def test_a_file_that_is_cut_or_longer_is_refused_at_every_length() -> None:
 
 def test_another_version_is_told_as_such() -> None:
     body = WHOLE[18:]
-    header = struct.pack("<4sHQ", b"HgCk", 2, len(body))
+    header = struct.pack("<4sHQ", b"HgCk", 3, len(body))
     checksum = struct.pack("<I", zlib.crc32(body, zlib.crc32(header)))
-    with pytest.raises(CheckpointCorrupt, match=r"version 2.*with the Headgate that wrote it"):
+    with pytest.raises(CheckpointCorrupt, match=r"version 3.*with the Headgate that wrote it"):
         decode_metadata("m", header + checksum + body)
 
 

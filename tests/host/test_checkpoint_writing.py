@@ -3,6 +3,7 @@
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,20 @@ def read(place: CheckpointPlace, piece: Piece | None) -> bytes | None:
 def keyed(*groups: tuple[int, bytes]) -> tuple[OperatorSnapshot, Groups]:
     held = Groups(*groups)
     return OperatorSnapshot(keyed=held), held
+
+
+def test_a_driver_that_signs_is_told_the_digest_of_all_that_stands_in_files(
+    make_desk: Callable[..., Desk], tmp_path: Path
+) -> None:
+    desk = make_desk(tmp_path / "chk", digests=True)
+    writing = desk.start(("count", OperatorSnapshot(keyed=Groups((3, LARGE), (70, b"small")))))
+    writing.complete([ChannelData(True, 0, 1, (LARGE, b"in flight"))], 2.0)
+    ack = desk.await_said(2)[0]
+    assert isinstance(ack, CheckpointAcked)
+    keyed = ack.state.operators[0].keyed
+    assert keyed[3].digest == sha256(LARGE).digest()
+    assert keyed[70].inline and not keyed[70].digest, "the signature is over that itself"
+    assert ack.state.channels[0].pieces[0].digest == sha256(LARGE + b"in flight").digest()
 
 
 def test_all_that_operators_and_channels_hold_is_written_and_acknowledged(

@@ -10,6 +10,7 @@ from headgate.base.checkpoints import CheckpointKind, Metadata, Piece
 from headgate.base.messages import CheckpointOrder
 from headgate.base.state_settings import StateBackendKind, StateSettings
 from headgate.base.states import TaskState
+from headgate.host.checkpoint_metadata import unsigned_files
 from headgate.host.checkpoint_place import new_savepoint
 from headgate.host.checkpoint_storage import open_storage
 from headgate.plan.job_graph import JobGraph
@@ -38,7 +39,10 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def order(tmp_path: Path) -> CheckpointOrder:
-    return CheckpointOrder(str(tmp_path / "chk"), "job", inline_bytes=10, incremental=True)
+    """As of a driver that signs what is written."""
+    return CheckpointOrder(
+        str(tmp_path / "chk"), "job", inline_bytes=10, incremental=True, digests=True
+    )
 
 
 def files_of(metadata: Metadata) -> list[dict[str, Piece]]:
@@ -77,6 +81,7 @@ def test_a_job_goes_on_from_files_of_several_checkpoints(
         tasks = begin(driver, graph, order, folder)
         first = take(driver, "a", graph, 1, place_of(order, 1))
         second = take_until_nothing_is_new(driver, "a", graph, order, first)
+        assert not unsigned_files(first) and not unsigned_files(second)
         number = second.checkpoint
         bytes_of = [
             sum(ack.figures.state_bytes for ack in acks_of(driver, "a", one)) for one in (1, number)

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from headgate.api.config_options import ConfigOption, boolean
 from headgate.base.errors import PlanInvalid, SettingsInvalid
+from headgate.base.setting_fields import HIDDEN, is_secret, redacted
 from headgate.base.settings import JobSettings, RuntimeMode
 from headgate.plan.checks import MAX_KEY_GROUPS
 
@@ -109,7 +110,7 @@ class Configuration:
     __hash__ = None  # type: ignore[assignment]  # it changes, so it is no key of a dict
 
     def __repr__(self) -> str:
-        return f"Configuration({self._texts!r})"
+        return f"Configuration({redacted(self._texts)!r})"
 
     def _read(
         self, key: str, default: _Value, parse: Callable[[str], _Value], expected: str
@@ -119,7 +120,8 @@ class Configuration:
             return default
         with suppress(ValueError):
             return parse(text)
-        raise SettingsInvalid(key, f"{text!r} is not {expected}")
+        shown = HIDDEN if is_secret(key) else repr(text)
+        raise SettingsInvalid(key, f"{shown} is not {expected}")
 
 
 class ExecutionConfig:

@@ -39,7 +39,7 @@ class Program:
 
     graph: StreamGraph
     name: str
-    configuration: Mapping[str, str] = field(default_factory=dict)
+    configuration: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Every key that was set, also those that nobody knows."""
     python_files: tuple[str, ...] = ()
     """Files and folders that the workers must be able to import."""

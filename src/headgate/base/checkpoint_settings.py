@@ -18,6 +18,9 @@ UNALIGNED: Final = "execution.checkpointing.unaligned.enabled"
 ALIGNED_TIMEOUT: Final = "execution.checkpointing.aligned-checkpoint-timeout"
 CHECKPOINT_FOLDER: Final = "execution.checkpointing.dir"
 SAVEPOINT_FOLDER: Final = "execution.checkpointing.savepoint-dir"
+HMAC_SECRET: Final = "execution.checkpointing.hmac.secret"
+HMAC_SECRET_FILE: Final = "execution.checkpointing.hmac.secret-file"
+HMAC_UNSIGNED: Final = "execution.checkpointing.hmac.allow-unsigned"
 
 _FORMER: Final = {
     "execution.checkpointing.unaligned": UNALIGNED,
@@ -133,6 +136,23 @@ class CheckpointSettings:
         20 * 1024,
         "Bytes of state of a task that go into the metadata instead of a file.",
         0,
+    )
+    hmac_secret: str = setting(
+        HMAC_SECRET,
+        "",
+        "Key that checkpoints and savepoints are signed with; the job goes on only from those "
+        "that are. Of 16 bytes or more. A file keeps it out of command lines and variables.",
+    )
+    hmac_secret_file: str = setting(
+        HMAC_SECRET_FILE,
+        "",
+        "File with that key, on the machine of the driver, which nobody else may read.",
+    )
+    hmac_allows_unsigned: bool = setting(
+        HMAC_UNSIGNED,
+        False,
+        "Whether a job with a key may go on from a checkpoint without a signature, once, to "
+        "begin with signing.",
     )
     changelog: bool = setting(
         "state.changelog.enabled", False, "Kept for programs that set it: there is no such log."

@@ -60,6 +60,8 @@ class Piece(msgspec.Struct, frozen=True, array_like=True):
     crc: int
     """crc32 of the bytes."""
     inline: bytes = b""
+    digest: bytes = b""
+    """SHA-256 of the bytes in the file, if the job signs its checkpoints."""
 
 
 class OperatorState(msgspec.Struct, frozen=True):

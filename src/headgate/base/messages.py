@@ -118,6 +118,8 @@ class CheckpointOrder(msgspec.Struct, frozen=True):
     """The checkpoint or savepoint that ``TaskOrder.restore`` speaks of; empty: none."""
     timeout_ms: int = 600_000
     """What is complete must be committed within this time."""
+    digests: bool = False
+    """Whether tasks tell the digests of what they write, because the driver signs them."""
 
 
 class Failure(msgspec.Struct, frozen=True):

@@ -15,9 +15,25 @@ from headgate.base.errors import SettingsInvalid
 Settings = TypeVar("Settings")
 
 
+_SECRETS: Final = ("secret", "password", "token", "api-key", "apikey", "access.key", "access-key")
+"""Keys that have one of these in them are not shown; Flink and Spark hide the same."""
+HIDDEN: Final = "******"
+
+
 def setting(key: str, default: Any, meaning: str, low: float | None = None) -> Any:
-    """A field of a dataclass of settings."""
-    return field(default=default, metadata={"key": key, "meaning": meaning, "low": low})
+    """A field of a dataclass of settings; one that is a secret is not shown with the others."""
+    metadata = {"key": key, "meaning": meaning, "low": low}
+    return field(default=default, metadata=metadata, repr=not is_secret(key))
+
+
+def is_secret(key: str) -> bool:
+    """Whether the value of a key must not be shown."""
+    return any(part in key.lower() for part in _SECRETS)
+
+
+def redacted(texts: Mapping[str, str]) -> dict[str, str]:
+    """Settings as they may be shown."""
+    return {key: HIDDEN if is_secret(key) else text for key, text in texts.items()}
 
 
 def parse_settings(kind: type[Settings], texts: Mapping[str, str]) -> Settings:

@@ -52,16 +52,24 @@ class Line:
 @click.command()
 @click.argument("path")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option(
+    "--secret-file",
+    metavar="FILE",
+    help="Check signatures with the key in this file, too (…checkpointing.hmac.secret-file).",
+)
 @click.option("--no-verify", is_flag=True, help="Look for the files, but do not read them.")
-def checkpoints(path: str, as_json: bool, no_verify: bool) -> int:
+def checkpoints(path: str, as_json: bool, secret_file: str | None, no_verify: bool) -> int:
     """List and check the checkpoints and savepoints at PATH and below.
 
     PATH is a folder of checkpoints, of a job, of one checkpoint or savepoint, or its metadata file;
     on this machine, or a URI such as s3://bucket/folder.
     """
+    from headgate.base.checkpoint_settings import CheckpointSettings
+    from headgate.host.checkpoint_signing import signing_of
     from headgate.host.checkpoint_storage import find_checkpoints
 
-    found = find_checkpoints(path)
+    settings = CheckpointSettings(hmac_secret_file=secret_file or "")
+    found = find_checkpoints(path, signing_of(settings))
     sizes = [one.metadata.state_bytes for one in found if one.metadata is not None]
     with Meter(sum(sizes), sys.stderr.isatty() and not no_verify) as meter:
         told = [describe(one, deep=not no_verify, on_read=meter.read) for one in found]

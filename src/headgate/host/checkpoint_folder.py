@@ -13,7 +13,7 @@ import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -26,6 +26,7 @@ from headgate.base.checkpoint_errors import (
     StorageUnusable,
 )
 from headgate.base.elements import ByteLike
+from headgate.host.checkpoint_signing import Signing
 from headgate.host.private_files import LinkRefused, PrivateFiles
 
 BUFFER_BYTES: Final = 1024 * 1024
@@ -63,6 +64,8 @@ class Folder:
     """As the file system calls it."""
     uri: str
     """As a user may give it: a path of this machine, or a URI; another process can open it."""
+    signing: Signing | None = field(default=None, compare=False)
+    """What metadata in it is signed and checked with, in a driver that has a key."""
 
     @property
     def shown(self) -> str:
@@ -83,12 +86,13 @@ class Folder:
         return self.child(name).shown
 
     def child(self, name: str) -> "Folder":
-        return Folder(self.system, posixpath.join(self.path, name), _extended(self.uri, name))
+        path, uri = posixpath.join(self.path, name), _extended(self.uri, name)
+        return Folder(self.system, path, uri, self.signing)
 
     def parent(self) -> "Folder":
         above = posixpath.dirname(self.path)
         system = self.system.rooted(above) if isinstance(self.system, PrivateFiles) else self.system
-        return Folder(system, above, _shortened(self.uri))
+        return Folder(system, above, _shortened(self.uri), self.signing)
 
     def make(self) -> None:
         """With all above it; nothing happens if it is there."""
@@ -211,7 +215,7 @@ class Folder:
         return True
 
 
-def open_folder(where: str, below: str = "") -> Folder:
+def open_folder(where: str, below: str = "", signing: Signing | None = None) -> Folder:
     """The folder that a user names by a path or a URI; nothing is made or looked up there.
 
     ``below``: the folder that the user has named, if this one was found in it: symbolic links
@@ -224,7 +228,7 @@ def open_folder(where: str, below: str = "") -> Folder:
     if "\0" in where:
         raise StorageUnusable(repr(shown), "holds a NUL character", f"give {KNOWN}")
     if _SCHEME.match(where) is None:
-        return _local(os.path.abspath(where), below)
+        return _local(os.path.abspath(where), below, signing)
     try:
         system, path = fs.FileSystem.from_uri(where)
     except (ValueError, ImportError) as error:
@@ -234,17 +238,17 @@ def open_folder(where: str, below: str = "") -> Folder:
         raise StorageUnusable(shown, _first_line(error), advice) from error
     path = path.rstrip("/") or "/"
     if system.type_name == "local":
-        return _local(path, below)
-    return Folder(system, path, _trimmed(where))
+        return _local(path, below, signing)
+    return Folder(system, path, _trimmed(where), signing)
 
 
-def _local(path: str, below: str) -> Folder:
+def _local(path: str, below: str, signing: Signing | None) -> Folder:
     root = path
     if below:
         above = open_folder(below)
         is_inside = isinstance(above.system, PrivateFiles) and path.startswith(f"{above.path}/")
         root = above.path if is_inside else path
-    return Folder(PrivateFiles(root), path, path)
+    return Folder(PrivateFiles(root), path, path, signing)
 
 
 @contextmanager

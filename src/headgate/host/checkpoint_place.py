@@ -15,6 +15,7 @@ from headgate.base.checkpoint_errors import CheckpointCorrupt, CheckpointMissing
 from headgate.base.checkpoints import CheckpointKind, Metadata, pieces_of
 from headgate.host.checkpoint_folder import Folder, open_folder
 from headgate.host.checkpoint_metadata import METADATA_FILE, decode_metadata
+from headgate.host.checkpoint_signing import Signing
 
 SHARED: Final = "shared"
 _CHECKPOINT: Final = "chk-"
@@ -63,7 +64,8 @@ class CheckpointPlace:
 
     def read_metadata(self) -> Metadata:
         """Raises CheckpointMissing, CheckpointCorrupt or StorageUnusable."""
-        return decode_metadata(self.own.at(METADATA_FILE), self.own.read(METADATA_FILE))
+        data = self.own.read(METADATA_FILE)
+        return decode_metadata(self.own.at(METADATA_FILE), data, self.own.signing)
 
 
 def job_folder(storage: Folder, job: str) -> Folder:
@@ -94,13 +96,15 @@ def new_savepoint(where: str, job: str) -> CheckpointPlace:
     return savepoint_place(open_folder(where).child(name))
 
 
-def resolve(where: str, below: str = "") -> tuple[CheckpointPlace, Metadata]:
+def resolve(
+    where: str, below: str = "", signing: Signing | None = None
+) -> tuple[CheckpointPlace, Metadata]:
     """The checkpoint or savepoint that a user names: by its folder, or the metadata file in it.
 
     ``below``: the storage that the user has named, if it is in there. Raises CheckpointMissing,
     CheckpointCorrupt or StorageUnusable.
     """
-    folder = open_folder(where, below)
+    folder = open_folder(where, below, signing)
     if folder.name == METADATA_FILE:
         folder = folder.parent()
     found = folder.look()

@@ -9,6 +9,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from hashlib import sha256
+from hmac import compare_digest
 from types import TracebackType
 from typing import Any, Final
 
@@ -39,7 +41,7 @@ class StateReader:
         with told(shown):
             _check_bounds(shown, piece, file.size())
             data = bytes(file.read_at(piece.length, piece.offset))
-        _check(shown, piece, len(data), zlib.crc32(data))
+        _check(shown, piece, len(data), zlib.crc32(data), sha256(data) if piece.digest else None)
         return data
 
     def fetch(self, piece: Piece, path: str) -> None:
@@ -63,6 +65,7 @@ class StateReader:
         with told(shown):
             _check_bounds(shown, piece, file.size())
         crc = done = 0
+        digest = sha256() if piece.digest else None
         while done < piece.length:
             with told(shown):
                 size = min(_CHUNK_BYTES, piece.length - done)
@@ -70,9 +73,11 @@ class StateReader:
             if not chunk:
                 break
             crc = zlib.crc32(chunk, crc)
+            if digest is not None:
+                digest.update(chunk)
             done += len(chunk)
             yield chunk
-        _check(shown, piece, done, crc)
+        _check(shown, piece, done, crc, digest)
 
     def close(self) -> None:
         """Idempotent."""
@@ -181,9 +186,11 @@ def _check_bounds(shown: str, piece: Piece, size: int) -> None:
         _check(shown, piece, max(0, size - piece.offset), piece.crc)
 
 
-def _check(shown: str, piece: Piece, length: int, crc: int) -> None:
+def _check(shown: str, piece: Piece, length: int, crc: int, digest: Any = None) -> None:
     where = f"the {piece.length} bytes from {piece.offset} on"
     if length != piece.length:
         raise CheckpointCorrupt(shown, f"is cut: of {where} only {length} are there")
     if crc != piece.crc:
         raise CheckpointCorrupt(shown, f"was changed: the checksum of {where} is wrong")
+    if digest is not None and not compare_digest(digest.digest(), piece.digest):
+        raise CheckpointCorrupt(shown, f"was changed: {where} are not those that were signed")

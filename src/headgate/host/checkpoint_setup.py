@@ -29,6 +29,7 @@ from headgate.control.restarts import restart_strategy
 from headgate.core.chain.source import why_not_rewound
 from headgate.host.checkpoint_keeper import CheckpointKeeper
 from headgate.host.checkpoint_place import resolve
+from headgate.host.checkpoint_signing import signing_of
 from headgate.host.checkpoint_storage import Found, damages_of
 from headgate.host.job_storage import JobStorage
 from headgate.host.orders import plan_run
@@ -59,6 +60,7 @@ class CheckpointSetup:
         """
         self.settings = CheckpointSettings.parse(configuration)
         self.recovery = RecoverySettings.parse(configuration)
+        self._signing = signing_of(self.settings)
         self.graph = graph
         """What is run."""
         self.takes_any = not graph.batch
@@ -73,7 +75,8 @@ class CheckpointSetup:
                 if problem := why_not_rewound(source, name):
                     raise PlanInvalid(problem)
         has_folder = self.takes_any and self.settings.folder
-        self._storage = JobStorage(self.job_id, self.settings.folder) if has_folder else None
+        where = self.settings.folder if has_folder else ""
+        self._storage = JobStorage(self.job_id, where, signing=self._signing) if where else None
         self._found: list[Metadata] = []
         self._origin: Store | None = None
         start = self._look_around()
@@ -108,8 +111,8 @@ class CheckpointSetup:
                     self.job_id,
                     CHECKPOINT_FOLDER,
                 )
-            storage = JobStorage.temporary(self.job_id)
-        storage = storage or JobStorage(self.job_id)
+            storage = JobStorage.temporary(self.job_id, self._signing)
+        storage = storage or JobStorage(self.job_id, signing=self._signing)
         storage.claim()
         try:
             return self._open(storage, in_place)
@@ -171,6 +174,7 @@ class CheckpointSetup:
             self.recovery.incremental,
             where,
             self.settings.timeout_ms,
+            self._signing is not None,
         )
         return plan_run(run, self.graph, code, attempt, parameters, order, restores)
 
@@ -220,7 +224,7 @@ class CheckpointSetup:
             stop = None  # the job has gone on from there
         self._origin = self._find_origin(newest, stop) if self.recovery.path else None
         if self._origin is None and stop is not None:
-            place, metadata = stop.resolve(self.job_id)
+            place, metadata = stop.resolve(self.job_id, self._signing)
             self._origin = Store(metadata, place.own.uri)
         if damaged and newest is None:
             self._check_damage(damaged)
@@ -265,7 +269,7 @@ class CheckpointSetup:
             raise SettingsInvalid(
                 RESTORE_PATH, "is set, and this job keeps no state that could go on from there"
             )
-        place, metadata = resolve(self.recovery.path)
+        place, metadata = resolve(self.recovery.path, signing=self._signing)
         number = 0 if newest is None else newest.metadata.checkpoint
         least = number + 1 if stop is None else stop.number  # that itself, wherever it is now
         is_older = metadata.job != self.job_id or metadata.checkpoint < least

@@ -20,7 +20,7 @@ from headgate.base.checkpoint_errors import (
 )
 from headgate.base.checkpoints import Metadata
 from headgate.host.checkpoint_folder import Folder, open_folder
-from headgate.host.checkpoint_metadata import METADATA_FILE, encode_metadata
+from headgate.host.checkpoint_metadata import METADATA_FILE, encode_metadata, unsigned_files
 from headgate.host.checkpoint_place import (
     SHARED,
     CheckpointPlace,
@@ -32,6 +32,7 @@ from headgate.host.checkpoint_place import (
     savepoint_place,
 )
 from headgate.host.checkpoint_reader import missing_files
+from headgate.host.checkpoint_signing import Signing
 from headgate.host.checkpoint_writer import shared_beginning
 from headgate.host.stopped_with import forget_stops
 
@@ -70,12 +71,12 @@ class Survey:
     """The newest first."""
 
 
-def open_storage(where: str) -> "CheckpointStorage":
+def open_storage(where: str, signing: Signing | None = None) -> "CheckpointStorage":
     """The storage in a folder, which is made if need be; raises StorageUnusable.
 
     ``where`` is a path of this machine or a URI that pyarrow knows.
     """
-    folder = open_folder(where)
+    folder = open_folder(where, signing=signing)
     folder.make()
     return CheckpointStorage(folder)
 
@@ -218,7 +219,9 @@ def complete(place: CheckpointPlace, metadata: Metadata) -> None:
     place.own.make()
     if place.shared_files(files_of(metadata)):
         place.shared.settle()
-    if not place.own.put(METADATA_FILE, encode_metadata(metadata)):
+    signing = place.own.signing
+    assert signing is None or not unsigned_files(metadata), "tasks were to tell digests"
+    if not place.own.put(METADATA_FILE, encode_metadata(metadata, signing)):
         raise StorageUnusable(
             place.shown,
             "is complete already, by another run of the job",
@@ -248,12 +251,12 @@ def damages_of(damaged: Iterable[Found]) -> tuple[str, ...]:
     return tuple(f"{error.path}: {error.problem}" for error in errors)
 
 
-def find_checkpoints(where: str) -> list[Found]:
+def find_checkpoints(where: str, signing: Signing | None = None) -> list[Found]:
     """Checkpoints and savepoints at a path and below, as a person asks for them.
 
     Raises CheckpointMissing if there is nothing at the path, or StorageUnusable.
     """
-    folder = open_folder(where)
+    folder = open_folder(where, signing=signing)
     folder = folder.parent() if folder.name == METADATA_FILE else folder
     if not folder.is_flat and folder.look() is None:
         raise CheckpointMissing(folder.shown, "is not there", "check the path")

@@ -11,6 +11,7 @@ import threading
 import zlib
 from collections.abc import Iterable
 from contextlib import suppress
+from hashlib import sha256
 from types import TracebackType
 from typing import Any, Final
 
@@ -29,12 +30,22 @@ _CHUNK_BYTES: Final = 1024 * 1024
 class StateWriter:
     """Writes the part of one task; ends with ``close`` or ``abort``, or as a context."""
 
-    def __init__(self, place: CheckpointPlace, task: str, inline_bytes: int = INLINE_BYTES) -> None:
-        """``task`` is the beginning of the names of its files, see ``part_name``."""
+    def __init__(
+        self,
+        place: CheckpointPlace,
+        task: str,
+        inline_bytes: int = INLINE_BYTES,
+        *,
+        digests: bool = False,
+    ) -> None:
+        """``task`` is the beginning of the names of its files, see ``part_name``; ``digests``:
+        whether pieces in files tell theirs, for a driver that signs them.
+        """
         # Two runs of a job may write at once without knowing of each other.
         self._task = f"{task}-{secrets.token_hex(4)}"
         self._name = f"{self._task}.state"
         self._place = place
+        self._digests = digests
         self._inline_left = inline_bytes
         self._stream: Any = None
         self._offset = 0
@@ -71,7 +82,8 @@ class StateWriter:
                 self._discard()
                 raise
             start, self._offset = self._offset, self._offset + length
-        return Piece(f"{self._place.own_prefix}{self._name}", start, length, crc)
+        path = f"{self._place.own_prefix}{self._name}"
+        return Piece(path, start, length, crc, b"", _digest(parts) if self._digests else b"")
 
     def share(self, path: str) -> Piece:
         """The copy of a local file that never changes; later checkpoints may name the piece, too.
@@ -85,12 +97,12 @@ class StateWriter:
             try:
                 folder.make()
                 self._made.append((folder, name))
-                length, crc = self._copy(path, folder, name)
+                length, crc, digest = self._copy(path, folder, name)
                 self._shared_bytes += length
             except BaseException:
                 self._discard()
                 raise
-        return Piece(f"{self._place.shared_prefix}{name}", 0, length, crc)
+        return Piece(f"{self._place.shared_prefix}{name}", 0, length, crc, b"", digest)
 
     def close(self) -> None:
         """Everything is in the storage now. Raises StorageUnusable; nothing is left then."""
@@ -151,8 +163,9 @@ class StateWriter:
             for part in parts:
                 self._stream.write(part)
 
-    def _copy(self, path: str, folder: Folder, name: str) -> tuple[int, int]:
+    def _copy(self, path: str, folder: Folder, name: str) -> tuple[int, int, bytes]:
         length = crc = 0
+        digest = sha256() if self._digests else None
         with told(path):
             source = open(path, "rb", buffering=0)  # noqa: SIM115 - the next line closes it
         # Around the stream's own end, too, which tries once more to write.
@@ -166,9 +179,11 @@ class StateWriter:
                     raise CheckpointAbandoned(folder.at(name))
                 target.write(chunk)
                 crc = zlib.crc32(chunk, crc)
+                if digest is not None:
+                    digest.update(chunk)
                 length += len(chunk)
         folder.settle(name)
-        return length, crc
+        return length, crc, b"" if digest is None else digest.digest()
 
     def _discard(self) -> None:
         self._abandoned = True
@@ -190,6 +205,13 @@ def shared_beginning(place: CheckpointPlace) -> str:
 def part_name(vertex: int, subtask: int, attempt: int) -> str:
     """How the files of a task begin."""
     return f"t-{vertex}-{subtask}-{attempt}"
+
+
+def _digest(parts: Iterable[ByteLike]) -> bytes:
+    made = sha256()
+    for part in parts:
+        made.update(part)
+    return made.digest()
 
 
 def _size(data: ByteLike) -> int:

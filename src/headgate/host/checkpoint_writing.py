@@ -229,7 +229,9 @@ class StateWriting:
             place = self._run.place(self._barrier)
             author, run = self._author, self._run
             name = part_name(author.vertex, author.subtask, run.attempt)
-            writer = self._writer = StateWriter(place, name, run.order.inline_bytes)
+            order = run.order
+            writer = StateWriter(place, name, order.inline_bytes, digests=order.digests)
+            self._writer = writer
             self._operators = tuple(self._operator(writer, one) for one in self._snapshots)
             self._snapshots = ()
             with self._lock:

@@ -191,7 +191,10 @@ class Deployment:
         assert self._writing is not None, "what is restored was written somewhere"
         bundles_of = {spec.id: self._setup.bundles_of(spec) for spec in tasks}
         order, shared = self._writing.order, self._writing.shared_uri
-        return read_restores(order.restored_from, restores, bundles_of, shared, order.folder)
+        where = (shared, order.folder)
+        return read_restores(
+            order.restored_from, restores, bundles_of, *where, needs_digests=order.digests
+        )
 
     def _release_partitions(self) -> None:
         """Of tasks that have ended: stored ones, and those whose readers never came."""

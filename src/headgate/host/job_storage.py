@@ -20,6 +20,7 @@ from headgate.control.checkpoint_effects import Discard, Drop, Store
 from headgate.host.checkpoint_folder import Folder, open_folder
 from headgate.host.checkpoint_place import CheckpointPlace, job_folder, resolve, savepoint_place
 from headgate.host.checkpoint_reader import missing_files
+from headgate.host.checkpoint_signing import Signing
 from headgate.host.checkpoint_storage import (
     CheckpointStorage,
     complete,
@@ -35,24 +36,33 @@ log = logging.getLogger(__name__)
 class JobStorage:
     """Where one job keeps its checkpoints; it may be used by any thread."""
 
-    def __init__(self, job: str, where: str = "", *, is_temporary: bool = False) -> None:
+    def __init__(
+        self,
+        job: str,
+        where: str = "",
+        *,
+        is_temporary: bool = False,
+        signing: Signing | None = None,
+    ) -> None:
         """Nowhere: the job has savepoints alone, each in a directory of its own.
 
         Raises StorageUnusable if nothing can be written there.
         """
+        self.signing = signing
         self.job = job
         self._temporary = where if is_temporary else ""
         self._undropped: dict[int, Drop] = {}
         self._claim: DriverClaim | None = None
         self.storage: CheckpointStorage | None = None
         if where:
-            self.storage = open_storage(where)
+            self.storage = open_storage(where, signing)
             self.storage.probe()
 
     @classmethod
-    def temporary(cls, job: str) -> "JobStorage":
+    def temporary(cls, job: str, signing: Signing | None = None) -> "JobStorage":
         """In a folder of this machine that goes with the job."""
-        return cls(job, tempfile.mkdtemp(prefix="headgate-checkpoints-"), is_temporary=True)
+        where = tempfile.mkdtemp(prefix="headgate-checkpoints-")
+        return cls(job, where, is_temporary=True, signing=signing)
 
     @property
     def is_lasting(self) -> bool:
@@ -104,7 +114,7 @@ class JobStorage:
     def place(self, checkpoint: int, directory: str) -> CheckpointPlace:
         """Of a savepoint its directory, of a checkpoint one in the job's folder."""
         if directory:
-            return savepoint_place(open_folder(directory))
+            return savepoint_place(open_folder(directory, signing=self.signing))
         assert self.storage is not None, f"checkpoint {checkpoint} without a storage"
         return self.storage.place(self.job, checkpoint)
 
@@ -116,7 +126,7 @@ class JobStorage:
         place = self.place(start.metadata.checkpoint, start.directory)
         if start.directory:  # a savepoint, or another job's checkpoint that the user names
             try:
-                place, _ = resolve(start.directory)
+                place, _ = resolve(start.directory, signing=self.signing)
             except (CheckpointMissing, CheckpointCorrupt) as error:
                 return error
         elif not place.is_complete():

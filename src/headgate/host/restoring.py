@@ -30,11 +30,13 @@ def read_restores(
     bundles_of: Mapping[str, BundlesOf],
     shared_uri: str = "",
     storage: str = "",
+    needs_digests: bool = False,
 ) -> dict[str, TaskRestored]:
     """What each of these tasks gets back, by its id; ``bundles_of`` has the same keys.
 
     ``shared_uri``: of the folder whose files the job's own checkpoints may name again;
-    ``storage``: the folder of all checkpoints, as the user has named it.
+    ``storage``: the folder of all checkpoints, as the user has named it; ``needs_digests``: the
+    job's checkpoints are signed.
     Raises CheckpointMissing, CheckpointCorrupt or StorageUnusable.
     """
     if not restores:
@@ -42,7 +44,7 @@ def read_restores(
     place = _place_of(restored_from, storage)
     with StateReader(place) as reader:
         return {
-            task: _read_task(place, reader, restore, bundles_of[task], shared_uri)
+            task: _read_task(place, reader, restore, bundles_of[task], shared_uri, needs_digests)
             for task, restore in restores.items()
         }
 
@@ -65,12 +67,13 @@ def _read_task(
     restore: TaskRestore,
     bundles_of: BundlesOf,
     shared_uri: str,
+    needs_digests: bool,
 ) -> TaskRestored:
     checkpoint = restore.checkpoint
     is_shared = place.shared.uri == shared_uri
     return TaskRestored(
         operators={
-            one.uid: _read_operator(place, reader, one, checkpoint, is_shared)
+            one.uid: _read_operator(place, reader, one, checkpoint, is_shared, needs_digests)
             for one in restore.operators
         },
         inputs=[_read_channel(reader, one) for one in restore.channels if one.is_input],
@@ -89,6 +92,7 @@ def _read_operator(
     restore: OperatorRestore,
     checkpoint: int,
     is_shared: bool,
+    needs_digests: bool,
 ) -> OperatorRestored:
     return OperatorRestored(
         checkpoint,
@@ -97,7 +101,7 @@ def _read_operator(
         tuple(None if piece is None else reader.read(piece) for piece in restore.source),
         tuple(map(reader.read, restore.sinks)),
         tuple(
-            StoredFiles(place, range(one.first, one.end), one.files, is_shared)
+            StoredFiles(place, range(one.first, one.end), one.files, is_shared, needs_digests)
             for one in restore.databases
         ),
     )

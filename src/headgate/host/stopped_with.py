@@ -11,6 +11,7 @@ from headgate.base.checkpoint_errors import CheckpointCorrupt, CheckpointError, 
 from headgate.base.checkpoints import Metadata
 from headgate.host.checkpoint_folder import Folder
 from headgate.host.checkpoint_place import CheckpointPlace, resolve
+from headgate.host.checkpoint_signing import Signing
 
 STOPPED: Final = "stopped-with-"
 
@@ -22,10 +23,10 @@ class StoppedWith:
     number: int
     where: str
 
-    def resolve(self, job: str) -> tuple[CheckpointPlace, Metadata]:
+    def resolve(self, job: str, signing: Signing | None = None) -> tuple[CheckpointPlace, Metadata]:
         """The savepoint itself; raises CheckpointError if it is not what and where it was."""
         try:
-            place, metadata = resolve(self.where)
+            place, metadata = resolve(self.where, signing=signing)
         except CheckpointCorrupt:
             raise
         except CheckpointError as error:
@@ -69,7 +70,11 @@ def find_stop(jobs: Folder) -> StoppedWith | None:
     number = max(_numbers(jobs), default=None)
     if number is None:
         return None
-    return StoppedWith(number, jobs.read(_name(number)).decode())
+    where = jobs.read(_name(number))
+    try:
+        return StoppedWith(number, where.decode())
+    except UnicodeDecodeError as error:
+        raise CheckpointCorrupt(jobs.at(_name(number)), "is no path in UTF-8") from error
 
 
 def _name(number: int) -> str:

@@ -29,6 +29,8 @@ class StoredFiles:
     files: Mapping[str, Piece]
     is_shared: bool
     """The checkpoint is one of the job's own, whose files its next ones may name."""
+    needs_digests: bool = False
+    """They may name only files whose digests are known, because they are signed."""
 
     @property
     def shared(self) -> Mapping[str, Piece]:
@@ -37,7 +39,10 @@ class StoredFiles:
             return {}
         paths = {piece.path for piece in self.files.values()}
         known = set(self.place.shared_files(paths))
-        return {name: piece for name, piece in self.files.items() if piece.path in known}
+        files = {name: piece for name, piece in self.files.items() if piece.path in known}
+        if self.needs_digests:
+            files = {name: piece for name, piece in files.items() if piece.digest}
+        return files
 
     def fetch(self, folder: str) -> None:
         """See ``StoredDatabase``; raises CheckpointMissing, CheckpointCorrupt, StorageUnusable."""
