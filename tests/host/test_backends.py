@@ -103,7 +103,7 @@ def test_a_job_gives_the_same_with_each_backend(
     job, found = counting(Counting)
     with open_backends(settings) as backends:
         Run(job, make_exchange(local_only=True), backends=backends).run().close()
-        left = [*Path(tempfile.gettempdir()).glob("headgate-state-*/*")]
+        left = [*Path(tempfile.gettempdir()).glob("headgate-state-*/state-*")]
     assert left == [], "a task has ended and left its database"
     assert {word: max(n for w, n in found if w == word) for word, _ in found} == Counter(WORDS)
     assert len(found) == len(WORDS)
@@ -116,7 +116,7 @@ def test_a_task_that_fails_leaves_no_database(make_exchange: MakeExchange) -> No
         run.deploy()
         run.await_end()
         run.close()
-        assert [*Path(tempfile.gettempdir()).glob("headgate-state-*/*")] == []
+        assert [*Path(tempfile.gettempdir()).glob("headgate-state-*/state-*")] == []
     assert any(isinstance(error, UserFunctionFailed) for error in run.errors.values())
 
 

@@ -6,7 +6,6 @@ checkpoint is deleted while none of its tasks runs. A temporary storage goes wit
 """
 
 import logging
-import shutil
 import tempfile
 import time
 
@@ -17,7 +16,7 @@ from headgate.base.checkpoint_errors import (
 )
 from headgate.base.checkpoints import Metadata
 from headgate.control.checkpoint_effects import Discard, Drop, Store
-from headgate.host.checkpoint_folder import Folder, open_folder
+from headgate.host.checkpoint_folder import Folder, open_folder, told
 from headgate.host.checkpoint_place import CheckpointPlace, job_folder, resolve, savepoint_place
 from headgate.host.checkpoint_reader import missing_files
 from headgate.host.checkpoint_signing import Signing
@@ -28,6 +27,7 @@ from headgate.host.checkpoint_storage import (
     open_storage,
 )
 from headgate.host.driver_claim import DriverClaim
+from headgate.host.owned_folder import OwnedFolder
 from headgate.host.stopped_with import StoppedWith, find_stop, forget_stop, has_stop, note_stop
 
 log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ class JobStorage:
         job: str,
         where: str = "",
         *,
-        is_temporary: bool = False,
+        temporary: OwnedFolder | None = None,
         signing: Signing | None = None,
     ) -> None:
         """Nowhere: the job has savepoints alone, each in a directory of its own.
@@ -50,7 +50,7 @@ class JobStorage:
         """
         self.signing = signing
         self.job = job
-        self._temporary = where if is_temporary else ""
+        self._temporary = temporary
         self._undropped: dict[int, Drop] = {}
         self._claim: DriverClaim | None = None
         self.storage: CheckpointStorage | None = None
@@ -61,13 +61,14 @@ class JobStorage:
     @classmethod
     def temporary(cls, job: str, signing: Signing | None = None) -> "JobStorage":
         """In a folder of this machine that goes with the job."""
-        where = tempfile.mkdtemp(prefix="headgate-checkpoints-")
-        return cls(job, where, is_temporary=True, signing=signing)
+        with told(tempfile.gettempdir()):
+            folder = OwnedFolder("checkpoints")
+        return cls(job, str(folder.path), temporary=folder, signing=signing)
 
     @property
     def is_lasting(self) -> bool:
         """Whether it may outlive the job."""
-        return self.storage is not None and not self._temporary
+        return self.storage is not None and self._temporary is None
 
     @property
     def uri(self) -> str:
@@ -102,8 +103,8 @@ class JobStorage:
     def release(self) -> None:
         """The job is over, for this driver. Raises CheckpointError."""
         claim, self._claim = self._claim, None
-        if self._temporary:
-            shutil.rmtree(self._temporary, ignore_errors=True)
+        if self._temporary is not None:
+            self._temporary.close()
         elif claim is not None:
             claim.release()
 

@@ -11,26 +11,20 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from errno import EISDIR, ELOOP, ENOTDIR
 from types import TracebackType
-from typing import Any, BinaryIO, ClassVar, Final
+from typing import Any, BinaryIO, ClassVar
 
 from pyarrow import fs
 
-FOLDER_MODE: Final = 0o700
-FILE_MODE: Final = 0o600
-
-_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_NO_LINK: Final = os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-class LinkRefused(OSError):
-    """A symbolic link, or something that is neither file nor folder, stands where one must be."""
-
-
-def private_opener(path: str, flags: int) -> int:
-    """For ``open``: a file that is made is the user's alone."""
-    return os.open(path, flags, FILE_MODE)
+from headgate.host.no_links import (
+    FILE_MODE,
+    FOLDER,
+    FOLDER_MODE,
+    NO_LINK,
+    open_file_in,
+    open_folder_in,
+    remove_tree,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +58,7 @@ class PrivateFiles:
 
     def open_output_stream(self, path: str, *, buffer_size: int) -> BinaryIO:
         """A new file."""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINK
         with self._beside(path) as (folder, name):
             descriptor = os.open(name, flags, FILE_MODE, dir_fd=folder)
         return open(descriptor, "wb", buffering=buffer_size)
@@ -72,7 +66,7 @@ class PrivateFiles:
     def open_input_file(self, path: str) -> "PrivateFile":
         """A file to read from anywhere."""
         with self._beside(path) as (folder, name):
-            return PrivateFile(_open_file(folder, name, path))
+            return PrivateFile(open_file_in(folder, name, path))
 
     def delete_file(self, path: str) -> None:
         """A file, or a link itself."""
@@ -102,9 +96,9 @@ class PrivateFiles:
         """A closed file, or the names in a folder, outlive a crash of the machine from here on."""
         with self._beside(path) as (folder, name):
             if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
-                descriptor = _open_folder(folder, name)
+                descriptor = open_folder_in(folder, name)
             else:
-                descriptor = _open_file(folder, name, path)
+                descriptor = open_file_in(folder, name, path)
         try:
             os.fsync(descriptor)
         finally:
@@ -129,14 +123,14 @@ class PrivateFiles:
     def _opened(self, path: str, *, makes: bool = False) -> Iterator[int]:
         """The folder at a path below the root, step by step."""
         assert self._is_below(path), f"{path} is not below {self.root}"
-        folder = os.open(self.root, _FOLDER)
+        folder = os.open(self.root, FOLDER)
         try:
             for name in path[len(self.root) :].split("/"):
                 if name:
                     if makes:
                         with suppress(FileExistsError):
                             os.mkdir(name, FOLDER_MODE, dir_fd=folder)
-                    below = _open_folder(folder, name)
+                    below = open_folder_in(folder, name)
                     os.close(folder)
                     folder = below
             yield folder
@@ -148,7 +142,7 @@ class PrivateFiles:
         """The folder that a path stands in, and its name there."""
         above, _, name = path.rstrip("/").rpartition("/")
         if path == self.root:
-            folder = os.open(above or "/", _FOLDER)
+            folder = os.open(above or "/", FOLDER)
             try:
                 yield folder, name or "."
             finally:
@@ -204,67 +198,10 @@ class PrivateFile:
         self.close()
 
 
-def remove_tree(folder: int, name: str, keeping: str = "") -> None:
-    """Delete a name in an open folder, with all below it; links are deleted, not followed.
-
-    ``keeping`` is the name of a file directly in it that goes last. What others delete meanwhile
-    is no trouble; raises OSError.
-    """
-    try:
-        os.unlink(name, dir_fd=folder)
-        return
-    except FileNotFoundError:
-        return
-    except OSError:  # a folder: EISDIR or EPERM, by the system
-        inner = _open_folder(folder, name)
-    try:
-        for entry in os.listdir(inner):
-            if entry != keeping:
-                remove_tree(inner, entry)
-        if keeping:
-            remove_tree(inner, keeping)
-    finally:
-        os.close(inner)
-    with suppress(FileNotFoundError):
-        os.rmdir(name, dir_fd=folder)
-
-
 def _info(path: str, found: os.stat_result) -> Any:
     kinds = {stat.S_IFREG: fs.FileType.File, stat.S_IFDIR: fs.FileType.Directory}
     kind = kinds.get(stat.S_IFMT(found.st_mode), fs.FileType.Unknown)
     return fs.FileInfo(path, kind, mtime_ns=found.st_mtime_ns, size=found.st_size)
-
-
-def _open_folder(folder: int, name: str) -> int:
-    try:
-        return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
-    except OSError as error:
-        if error.errno in (ELOOP, ENOTDIR) and _is_link(folder, name):
-            raise LinkRefused(ELOOP, "a symbolic link", name) from error
-        raise
-
-
-def _open_file(folder: int, name: str, path: str) -> int:
-    try:
-        # Without waiting: what stands there may be a pipe.
-        descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | _NO_LINK, dir_fd=folder)
-    except OSError as error:
-        if error.errno == ELOOP:
-            raise LinkRefused(ELOOP, "a symbolic link", path) from error
-        raise
-    mode = os.fstat(descriptor).st_mode
-    if not stat.S_ISREG(mode):
-        os.close(descriptor)
-        if stat.S_ISDIR(mode):
-            raise IsADirectoryError(EISDIR, "is a directory", path)
-        raise LinkRefused(ELOOP, "neither a file nor a folder", path)
-    return descriptor
-
-
-def _is_link(folder: int, name: str) -> bool:
-    with suppress(OSError):
-        return stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
-    return False
 
 
 def _make_root(path: str) -> None:

@@ -30,6 +30,7 @@ from rocksdict import (
 
 from headgate.base.state_errors import StateUnstorable
 from headgate.base.state_settings import MIB, StateCompression, StateSettings
+from headgate.host.owned_folder import OwnedFolder, sweep
 from headgate.host.rocksdb_codec import BEHIND
 
 BLOCK_BYTES: Final = 8 * 1024
@@ -52,27 +53,28 @@ class StateFolder:
 
     def __init__(self, parent: str) -> None:
         self._parent = parent or tempfile.gettempdir()
-        self._path: Path | None = None
+        self._folder: OwnedFolder | None = None
         self._numbers = count()
         self._lock = threading.Lock()  # tasks open their operators side by side
 
     def next_path(self) -> Path:
         """Where the next database may be made."""
         with self._lock:
-            if self._path is None:
-                self._path = self._make()
-            return self._path / f"state-{next(self._numbers)}"
+            if self._folder is None:
+                self._folder = self._make()
+            return self._folder.path / f"state-{next(self._numbers)}"
 
     def close(self) -> None:
         """Remove everything. Idempotent."""
         with self._lock:
-            path, self._path = self._path, None
-        if path is not None:
-            shutil.rmtree(path, ignore_errors=True)
+            folder, self._folder = self._folder, None
+        if folder is not None:
+            folder.close()
 
-    def _make(self) -> Path:
+    def _make(self) -> OwnedFolder:
+        sweep(self._parent)  # also if this process has done so before: this is what fills disks
         try:
-            return Path(tempfile.mkdtemp(prefix="headgate-state-", dir=self._parent))
+            return OwnedFolder("state", self._parent)
         except OSError as error:
             raise StateUnstorable(self._parent, str(error)) from error
 

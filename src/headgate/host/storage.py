@@ -7,9 +7,7 @@ through a mapping that grows by doubling. File-mmap: written as a file, read thr
 
 import mmap
 import os
-import shutil
 import struct
-import tempfile
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,7 +19,8 @@ from headgate.base.elements import ByteLike
 from headgate.base.ids import PartitionId
 from headgate.base.settings import MIB, Storage
 from headgate.core.egress.blocking import Store, StoreReader
-from headgate.host.private_files import private_opener
+from headgate.host.no_links import private_opener
+from headgate.host.owned_folder import OwnedFolder
 
 _HEAD: Final = struct.Struct("<I")
 _EVENT_BIT: Final = 1 << 31
@@ -31,22 +30,22 @@ _FIRST_MAPPING: Final = MIB
 class FileRoom:
     """A folder of files that are all gone when it is closed; made for the first of them.
 
-    So a process that is killed leaves no folder unless it needed one.
+    So a process that is killed leaves no folder unless it needed one, see ``owned_folder``.
     """
 
     def __init__(self, storage: Storage = Storage.FILE_MMAP, parent: str | None = None) -> None:
         self._parent = parent
         self._numbers = count()
         self._storage = storage
-        self._path: Path | None = None
+        self._folder: OwnedFolder | None = None
         self._making = threading.Lock()
 
     @property
     def path(self) -> Path:
         with self._making:  # several tasks may need it first
-            if self._path is None:
-                self._path = Path(tempfile.mkdtemp(prefix="headgate-", dir=self._parent))
-            return self._path
+            if self._folder is None:
+                self._folder = OwnedFolder("spill", self._parent)
+            return self._folder.path
 
     def make_store(self, partition: PartitionId, index: int) -> Store:
         """A fresh store for one blocking subpartition."""
@@ -58,8 +57,8 @@ class FileRoom:
         return SpillFile(self.path / f"spill-{next(self._numbers)}")
 
     def close(self) -> None:
-        if self._path is not None:
-            shutil.rmtree(self._path, ignore_errors=True)
+        if self._folder is not None:
+            self._folder.close()
 
 
 class SpillFile:

@@ -5,12 +5,10 @@ folder that was made here for reading is gone afterwards.
 """
 
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
-from pathlib import Path
 
 from headgate.base.checkpoint_errors import CheckpointCorrupt
 from headgate.base.checkpoints import Piece
@@ -18,6 +16,7 @@ from headgate.base.errors import StateBroken
 from headgate.host.checkpoint_folder import told
 from headgate.host.checkpoint_place import CheckpointPlace
 from headgate.host.checkpoint_reader import StateReader
+from headgate.host.owned_folder import OwnedFolder
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +64,9 @@ class StoredFiles:
         # Imported here: who keeps state in memory needs no RocksDB, unless it reads of one.
         from headgate.host.rocksdb_fetched import groups_in, settle  # noqa: PLC0415
 
-        folder = Path(tempfile.mkdtemp(prefix="headgate-fetched-"))
-        try:
-            database = folder / "database"
+        with told(tempfile.gettempdir()):
+            folder = OwnedFolder("fetched")
+        with folder as path:
+            database = path / "database"
             self.fetch(str(database))
             yield from groups_in(database, settle(database), groups)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)

@@ -53,6 +53,7 @@ from headgate.host.deployment import Deployment
 from headgate.host.exchange import Exchange
 from headgate.host.memory import rare_collections
 from headgate.host.orders import describe, spec_of
+from headgate.host.owned_folder import sweep
 from headgate.host.shipping import unship
 from headgate.host.stuck import SOURCE_THREADS, TASK_THREADS, abandon, threads_of
 from headgate.host.task_setup import JobInfo
@@ -99,6 +100,7 @@ def run_task_manager(
 
     with ControlLine(contact, inbox.put, unheard) as line, ExitStack() as end:
         try:
+            sweep()
             backends = end.enter_context(open_backends(contact.state))
             threads = WritingThreads()
             end.callback(threads.close)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from headgate.base.errors import SettingsInvalid
 from headgate.base.settings import MAX_PORT, JobSettings
 from headgate.host.control_server import ControlServer
+from headgate.host.owned_folder import sweep
 from headgate.host.results import ResultServer
 from headgate.spark.slot_book import SlotBook
 
@@ -50,6 +51,7 @@ def driver_for(session: "SparkSession", settings: JobSettings | None = None) -> 
     hosts = _hosts(session)
     with _lock:
         if hosts not in _drivers:
+            sweep()  # what drivers and workers that were killed have left on this machine
             _drivers[hosts] = Driver(*hosts, settings or JobSettings())
         return _drivers[hosts]
 

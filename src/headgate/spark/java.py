@@ -14,7 +14,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from headgate.base.errors import JavaMissing
+from headgate.host.owned_folder import OwnedFolder
 
 OLDEST: Final = 17
 NEWEST_FOR_4_0: Final = 22  # its Hadoop calls what Java 23 has taken away
@@ -184,8 +184,9 @@ def _ask(java: str, *options: str) -> dict[str, str] | str:
 @lru_cache(maxsize=4)
 def _front(home: Path) -> Path:
     """A Java home that starts `home` without the vector module. It goes when this process ends."""
-    front = Path(tempfile.mkdtemp(prefix="headgate-java-"))
-    atexit.register(shutil.rmtree, front, ignore_errors=True)
+    owned = OwnedFolder("java")
+    atexit.register(owned.close)
+    front = owned.path
     for part in home.iterdir():
         if part.name != "bin":
             (front / part.name).symlink_to(part)

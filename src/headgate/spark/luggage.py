@@ -12,7 +12,6 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import tempfile
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headgate.api.program import Cargo, Program
 from headgate.base.errors import PathUnusable
+from headgate.host.owned_folder import OwnedFolder
 from headgate.spark.python_files import scratch_folder
 
 if TYPE_CHECKING:
@@ -62,8 +62,10 @@ class Luggage:
         from pyspark import SparkFiles
 
         back, path = os.getcwd(), list(sys.path)
-        folder = tempfile.mkdtemp(prefix="headgate-files-")
+        owned = OwnedFolder("files")
+        folder = owned.path / "work"
         try:
+            folder.mkdir()
             for parcel in self.parcels:
                 _unpack(Path(SparkFiles.get(parcel.file)), Path(folder, parcel.name), parcel)
             os.chdir(folder)
@@ -73,7 +75,7 @@ class Luggage:
         finally:
             os.chdir(back)
             sys.path[:] = path
-            shutil.rmtree(folder, ignore_errors=True)
+            owned.close()
 
 
 def pack(session: "SparkSession", program: Program) -> Luggage:

@@ -6,13 +6,13 @@ first. Workers on the driver's own machine find its modules without that (``Cont
 
 import atexit
 import shutil
-import tempfile
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from headgate.base.errors import PathUnusable
+from headgate.host.owned_folder import OwnedFolder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,9 +38,9 @@ def zipped(folder: str) -> str:
 
 def scratch_folder() -> str:
     """A new folder that is gone with this process."""
-    scratch = tempfile.mkdtemp(prefix="headgate-")
-    atexit.register(shutil.rmtree, scratch, ignore_errors=True)
-    return scratch
+    scratch = OwnedFolder("scratch")
+    atexit.register(scratch.close)
+    return str(scratch.path)
 
 
 def zip_folder(folder: Path, target: Path) -> str:

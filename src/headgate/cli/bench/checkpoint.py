@@ -7,7 +7,6 @@ is asked for; its yardstick is a plain write of as many bytes to the same disk. 
 """
 
 import os
-import tempfile
 import threading
 import time
 from statistics import median
@@ -16,6 +15,7 @@ from typing import Any, Final
 from headgate.base.settings import KIB, MIB
 from headgate.cli.bench.keyed_count import Counted, keyed_count_round
 from headgate.cli.bench.pressure import TASKS, Load, Taken, load_of, pressed_checkpoints
+from headgate.host.owned_folder import OwnedFolder
 
 NONE: Final[dict[str, str]] = {}
 EVERY_SECOND: Final = {"execution.checkpointing.interval": "1000"}
@@ -77,7 +77,8 @@ def _plain_write(count: int) -> float:
                 out.write(block)
             os.fsync(out.fileno())
 
-    with tempfile.TemporaryDirectory(prefix="headgate-bench-") as folder:
+    with OwnedFolder("bench") as owned:
+        folder = str(owned)
         names = [os.path.join(folder, str(number)) for number in range(TASKS)]
         threads = [threading.Thread(target=write, args=(name,)) for name in names]
         began = time.monotonic()

@@ -8,7 +8,6 @@ have no delay. All times are of the monotonic clock, which the processes of a ho
 
 import os
 import signal
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -22,6 +21,7 @@ from headgate.api.environment import StreamExecutionEnvironment
 from headgate.api.job import JobClient, JobStatus
 from headgate.api.source import Sink, SinkWriter, Source, SplitReader
 from headgate.core.chain.context import OperatorContext
+from headgate.host.owned_folder import OwnedFolder
 
 TASKS: Final = 2
 RATE: Final = 2_000
@@ -94,7 +94,8 @@ def _running() -> "Iterator[tuple[JobClient, Place]]":
         configuration.set_string(key, value)
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
     env.set_parallelism(TASKS)
-    with tempfile.TemporaryDirectory(prefix="headgate-bench-") as folder:
+    with OwnedFolder("bench") as owned:
+        folder = str(owned)
         place = Place(folder)
         stamps = env.from_source(DueSource(), None, "due by the clock")
         passed = stamps.map(FailsWhenTold(folder)).key_by(lambda stamp: stamp[0])

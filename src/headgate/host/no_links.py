@@ -1,0 +1,94 @@
+"""Steps from an open folder to a name in it, never through a symbolic link; and private modes.
+
+A path can change between two looks at it, an open folder cannot. Law: what is opened, or removed
+with all below it, is what stands in that folder under that name, or LinkRefused is raised.
+"""
+
+import os
+import stat
+from contextlib import suppress
+from errno import EISDIR, ELOOP, ENOTDIR
+from typing import Final
+
+FOLDER_MODE: Final = 0o700
+FILE_MODE: Final = 0o600
+
+FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+NO_LINK: Final = os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class LinkRefused(OSError):
+    """A symbolic link, or something that is neither file nor folder, stands where one must be."""
+
+
+def private_opener(path: str, flags: int) -> int:
+    """For ``open``: a file that is made is the user's alone."""
+    return os.open(path, flags, FILE_MODE)
+
+
+def open_folder_in(folder: int, name: str) -> int:
+    try:
+        return os.open(name, FOLDER | os.O_NOFOLLOW, dir_fd=folder)
+    except OSError as error:
+        if error.errno in (ELOOP, ENOTDIR) and _is_link(folder, name):
+            raise LinkRefused(ELOOP, "a symbolic link", name) from error
+        raise
+
+
+def open_file_in(folder: int, name: str, path: str) -> int:
+    try:
+        # Without waiting: what stands there may be a pipe.
+        descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | NO_LINK, dir_fd=folder)
+    except OSError as error:
+        if error.errno == ELOOP:
+            raise LinkRefused(ELOOP, "a symbolic link", path) from error
+        raise
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(EISDIR, "is a directory", path)
+        raise LinkRefused(ELOOP, "neither a file nor a folder", path)
+    return descriptor
+
+
+def _is_link(folder: int, name: str) -> bool:
+    with suppress(OSError):
+        return stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+    return False
+
+
+def remove_tree(folder: int, name: str, keeping: str = "") -> None:
+    """Delete a name in an open folder, with all below it; links are deleted, not followed.
+
+    ``keeping`` is the name of a file directly in it that goes last, if all others have gone. What
+    others delete meanwhile is no trouble. As much as can be goes, then the first OSError is raised.
+    """
+    try:
+        os.unlink(name, dir_fd=folder)
+        return
+    except FileNotFoundError:
+        return
+    except OSError as error:  # a folder: EISDIR or EPERM, by the system
+        try:
+            inner = open_folder_in(folder, name)
+        except NotADirectoryError:
+            raise error from None
+    trouble: OSError | None = None
+    try:
+        with suppress(OSError):  # an archive may have had folders that cannot be written
+            os.fchmod(inner, FOLDER_MODE)
+        names = os.listdir(inner)
+        for entry in sorted(names, key=lambda entry: entry == keeping):
+            if entry == keeping and trouble is not None:
+                break
+            try:
+                remove_tree(inner, entry)
+            except OSError as error:
+                trouble = trouble or error
+    finally:
+        os.close(inner)
+    if trouble is not None:
+        raise trouble
+    with suppress(FileNotFoundError):
+        os.rmdir(name, dir_fd=folder)

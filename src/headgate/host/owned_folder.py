@@ -1,0 +1,188 @@
+"""Folders in a temporary folder that go with their owner, and at the next start if it was killed.
+
+A file in the folder is locked as long as its owner lives: the kernel gives up the lock with the
+process, however that ends. Law: nothing is removed but a folder of this user with a mark of this
+machine whose lock is free; no link is followed, and of several processes that clean up at once each
+folder falls to one. A folder without a mark is left alone.
+"""
+
+import fcntl
+import logging
+import os
+import socket
+import stat
+import tempfile
+import threading
+from contextlib import suppress
+from errno import EACCES, EAGAIN
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+from headgate.host.no_links import FILE_MODE, FOLDER, NO_LINK, open_folder_in, remove_tree
+
+log = logging.getLogger(__name__)
+
+PREFIX: Final = "headgate-"
+MARK: Final = ".headgate-owner"
+"""The file that is locked; its content says whose it is, for people and other machines."""
+_TRIES: Final = 10
+_MARK_BYTES: Final = 1024
+
+_swept: Final[set[str]] = set()
+_sweeping: Final = threading.Lock()
+
+
+class OwnedFolder:
+    """A new folder with the mode 0700, which is gone after ``close``. Raises OSError."""
+
+    def __init__(self, kind: str, parent: str | None = None) -> None:
+        """``kind``: what it is for, part of its name; ``parent``: else the temporary folder."""
+        parent = parent or tempfile.gettempdir()
+        _sweep_once(parent)
+        self._process = os.getpid()
+        self._lock = -1
+        for _ in range(_TRIES):
+            self.path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{kind}-", dir=parent))
+            if self._mark():
+                return
+        raise OSError(EAGAIN, "new folders are removed at once", parent)
+
+    def _mark(self) -> bool:
+        """Lock it; False: somebody has removed it before that was done."""
+        try:
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            descriptor = os.open(self.path / MARK, flags, FILE_MODE)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.write(descriptor, _here().encode())
+            if os.fstat(descriptor).st_nlink:
+                self._lock = descriptor
+                return True
+        except BlockingIOError:
+            pass  # another process is about to remove it
+        except OSError as error:
+            # A file system without locks. Nobody can tell whether the owner lives: no mark.
+            log.debug("%s stays if this process is killed: %s", self.path, error)
+            with suppress(OSError):
+                os.unlink(self.path / MARK)
+            os.close(descriptor)
+            return True
+        os.close(descriptor)
+        return False
+
+    def close(self) -> None:
+        """Remove it with everything in it. Idempotent; a child process by fork changes nothing."""
+        if os.getpid() != self._process:
+            return
+        _remove(self.path)
+        lock, self._lock = self._lock, -1
+        if lock >= 0:
+            os.close(lock)
+
+    def __enter__(self) -> Path:
+        return self.path
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _sweep_once(parent: str) -> None:
+    with _sweeping:
+        if parent in _swept:
+            return
+        _swept.add(parent)
+    sweep(parent)
+
+
+def sweep(parent: str | None = None) -> list[str]:
+    """Remove the folders of this user whose owners are gone; returns their paths. Never raises."""
+    parent = parent or tempfile.gettempdir()
+    removed: list[str] = []
+    try:
+        above = os.open(parent, FOLDER)
+    except OSError:
+        return []
+    try:
+        for name in os.listdir(above):
+            if name.startswith(PREFIX):
+                with suppress(OSError):  # it has gone, or is in use in some other way
+                    if _sweep(above, name):
+                        removed.append(os.path.join(parent, name))
+                        log.info("%s is removed: its process is gone", removed[-1])
+    except OSError as error:
+        log.debug("%s cannot be read: %s", parent, error)
+    finally:
+        os.close(above)
+    return removed
+
+
+def _sweep(above: int, name: str) -> bool:
+    """Remove one folder if its owner is gone."""
+    folder = open_folder_in(above, name)
+    try:
+        if os.fstat(folder).st_uid != os.geteuid():
+            return False
+        # Without waiting: whatever stands there may be a pipe.
+        mark = os.open(MARK, os.O_RDWR | os.O_NONBLOCK | NO_LINK, dir_fd=folder)
+        try:
+            if not _is_abandoned(mark):
+                return False
+            # Under the lock, which goes last: whoever is killed here leaves the rest to the next.
+            remove_tree(above, name, keeping=MARK)
+            return True
+        finally:
+            os.close(mark)
+    finally:
+        os.close(folder)
+
+
+def _is_abandoned(mark: int) -> bool:
+    """Lock it; False: it lives, or nobody can tell from here."""
+    found = os.fstat(mark)
+    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+        return False
+    try:
+        fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in (EAGAIN, EACCES):
+            log.debug("a lock cannot be tried: %s", error)
+        return False
+    if not os.fstat(mark).st_nlink:
+        return False  # another process has just removed it
+    host, boot = _host_and_boot(os.pread(mark, _MARK_BYTES, 0).decode(errors="replace"))
+    here, now = _host_and_boot(_here())
+    # The lock counts for all that run on this kernel, containers too; another boot of this host
+    # has left nobody alive. What another machine has in a shared folder cannot be told from here.
+    return (bool(boot) and boot == now) or (bool(host) and host == here)
+
+
+def _here() -> str:
+    boot = ""
+    with suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return f"{socket.gethostname()}\n{boot}\nprocess {os.getpid()}\n"
+
+
+def _host_and_boot(text: str) -> tuple[str, str]:
+    host, _, rest = text.partition("\n")
+    return host, rest.partition("\n")[0]
+
+
+def _remove(path: Path) -> None:
+    try:
+        above = os.open(path.parent, FOLDER)
+    except OSError:
+        return
+    try:
+        with suppress(OSError):  # a file that is still being written; the next start removes it
+            remove_tree(above, path.name, keeping=MARK)
+    finally:
+        os.close(above)
