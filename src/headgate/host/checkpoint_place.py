@@ -19,6 +19,7 @@ from headgate.host.checkpoint_signing import Signing
 
 SHARED: Final = "shared"
 _CHECKPOINT: Final = "chk-"
+_LONGEST_NAME: Final = 255
 _JOB_CHARS: Final = 6
 """Of a job's id, in the name of its savepoints."""
 
@@ -41,7 +42,7 @@ class CheckpointPlace:
         """The folder and name of a file that a piece names."""
         prefix, _, name = path.rpartition("/")
         prefix = f"{prefix}/" if prefix else ""
-        if name and name not in (".", "..") and "\0" not in name:
+        if name not in ("", ".", "..") and _can_be_a_name(name):
             if prefix == self.own_prefix:
                 return self.own, name
             if prefix == self.shared_prefix:
@@ -136,6 +137,11 @@ def files_of(metadata: Metadata) -> Mapping[str, int]:
             if piece.path:
                 ends[piece.path] = max(ends.get(piece.path, 0), piece.offset + piece.length)
     return ends
+
+
+def _can_be_a_name(name: str) -> bool:
+    encoded = name.encode(errors="replace")
+    return "\0" not in name and len(encoded) <= _LONGEST_NAME and name.isprintable()
 
 
 def _checkpoint(folder: Folder, checkpoint: int) -> CheckpointPlace:

@@ -38,8 +38,8 @@ class StateReader:
             return piece.inline
         shown = self._place.show_file(piece.path)
         file = self._open(piece.path)
+        _check_range(shown, piece, file)
         with told(shown):
-            _check_bounds(shown, piece, file.size())
             data = bytes(file.read_at(piece.length, piece.offset))
         _check(shown, piece, len(data), zlib.crc32(data), sha256(data) if piece.digest else None)
         return data
@@ -62,8 +62,7 @@ class StateReader:
             return
         shown = self._place.show_file(piece.path)
         file = self._open(piece.path)
-        with told(shown):
-            _check_bounds(shown, piece, file.size())
+        _check_range(shown, piece, file)
         crc = done = 0
         digest = sha256() if piece.digest else None
         while done < piece.length:
@@ -177,13 +176,15 @@ def missing_files(place: CheckpointPlace, metadata: Metadata) -> dict[str, Check
     return wrong
 
 
-def _check_bounds(shown: str, piece: Piece, size: int) -> None:
-    """A damaged offset or length is found here; file systems answer with errors of all kinds."""
+def _check_range(shown: str, piece: Piece, file: Any) -> None:
+    """Before memory is asked for: numbers in damaged metadata can be anything."""
+    with told(shown):
+        size = file.size()
     if piece.offset < 0 or piece.length < 0:
-        problem = f"has no {piece.length} bytes from {piece.offset} on, which the metadata names"
-        raise CheckpointCorrupt(shown, problem)
+        raise CheckpointCorrupt(shown, f"has no {piece.length} bytes from {piece.offset} on")
     if piece.offset + piece.length > size:
-        _check(shown, piece, max(0, size - piece.offset), piece.crc)
+        end = piece.offset + piece.length
+        raise CheckpointCorrupt(shown, f"is cut: it has {size} bytes, {end} are needed")
 
 
 def _check(shown: str, piece: Piece, length: int, crc: int, digest: Any = None) -> None:

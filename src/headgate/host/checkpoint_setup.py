@@ -9,16 +9,17 @@ import logging
 import random
 import secrets
 import time
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 
 from headgate.base.checkpoint_errors import CheckpointError, CheckpointsDamaged
 from headgate.base.checkpoint_settings import CHECKPOINT_FOLDER, CheckpointSettings
 from headgate.base.checkpoints import Metadata
-from headgate.base.errors import PlanInvalid, SettingsInvalid
+from headgate.base.errors import HeadgateError, PlanInvalid, SettingsInvalid
 from headgate.base.messages import CheckpointOrder
 from headgate.base.recovery_settings import RESTORE_PATH, RecoverySettings
 from headgate.base.restart_settings import RestartSettings
+from headgate.base.restore_errors import CheckpointUnsound
 from headgate.base.restores import TaskRestore
 from headgate.base.settings import ExchangeSettings, FlowControl
 from headgate.control.checkpoint_effects import Store
@@ -81,7 +82,8 @@ class CheckpointSetup:
         self._origin: Store | None = None
         start = self._look_around()
         if start is not None and program is not None:
-            self.graph = build_job_graph(inherit_groups(program, start.metadata))
+            with _sound(start.metadata.checkpoint):
+                self.graph = build_job_graph(inherit_groups(program, start.metadata))
         if start is not None:
             self.restores(start)  # or it is refused now
 
@@ -194,12 +196,13 @@ class CheckpointSetup:
 
     def restores(self, start: Store) -> dict[str, TaskRestore]:
         """What each task gets back; raises RestoreRefused."""
-        return restore(
-            start.metadata,
-            self.graph,
-            ignores_unclaimed=self.recovery.ignores_unclaimed,
-            without_in_flight=start.metadata.checkpoint == self.settings.ignored_in_flight,
-        )
+        with _sound(start.metadata.checkpoint):
+            return restore(
+                start.metadata,
+                self.graph,
+                ignores_unclaimed=self.recovery.ignores_unclaimed,
+                without_in_flight=start.metadata.checkpoint == self.settings.ignored_in_flight,
+            )
 
     def _check_exchange(self, exchange: ExchangeSettings) -> None:
         if exchange.flow_control is not FlowControl.TCP or not self.settings.is_exact:
@@ -283,3 +286,15 @@ class CheckpointSetup:
             )
             return None
         return Store(metadata, place.own.uri)
+
+
+@contextmanager
+def _sound(checkpoint: int) -> Iterator[None]:
+    """Metadata whose checksum is right may still say what cannot be."""
+    try:
+        yield
+    except HeadgateError:
+        raise
+    except Exception as error:
+        problem = f"its metadata contradicts itself ({type(error).__name__}: {error})"
+        raise CheckpointUnsound(checkpoint, problem) from error

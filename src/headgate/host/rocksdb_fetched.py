@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 from rocksdict import AccessType, Options, Rdict, ReadOptions
 
-from headgate.base.errors import StateBroken
+from headgate.base.errors import HeadgateError, StateBroken
 from headgate.host.rocksdb_codec import Codec
 from headgate.host.rocksdb_database import Written, batch_of
 from headgate.host.rocksdb_snapshot import Moment, RocksSnapshot
@@ -60,7 +60,12 @@ def groups_in(folder: Path, tables: Tables, groups: range) -> Iterator[tuple[int
     names = {number: name for name, number in tables.numbers.items()}
     moment = Moment(groups, tables.max_parallelism, names, tables.stored_as, {}, (), ())
     with _opened(folder, groups) as entries:
-        yield from RocksSnapshot(moment, codec, entries).groups()
+        try:
+            yield from RocksSnapshot(moment, codec, entries).groups()
+        except HeadgateError:
+            raise
+        except (Exception, SystemExit) as error:  # a pickle can raise anything
+            raise _broken(folder, error) from error
 
 
 @contextmanager
@@ -87,5 +92,5 @@ def _entries(folder: Path, database: Rdict, groups: range) -> Iterator[tuple[byt
         raise _broken(folder, error) from error
 
 
-def _broken(folder: Path, error: Exception) -> StateBroken:
+def _broken(folder: Path, error: BaseException) -> StateBroken:
     return StateBroken(f"the database that was fetched to {folder} cannot be read: {error}")

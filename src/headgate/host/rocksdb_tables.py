@@ -74,7 +74,7 @@ def read_tables(folder: Path) -> Tables:
     try:
         data = (folder / TABLES_FILE).read_bytes()
         stored = msgspec.msgpack.decode(data, type=_Stored)
-    except (OSError, msgspec.MsgspecError) as error:
+    except Exception as error:  # also text that is none
         problem = f"the files of a database have no tables of its states: {error}"
         raise StateBroken(problem) from error
     if stored.version != _VERSION:
@@ -89,7 +89,9 @@ def read_tables(folder: Path) -> Tables:
         )
     try:
         classes = pickle.loads(stored.classes)
-    except Exception as error:
+        if not isinstance(classes, tuple) or not all(isinstance(one, type) for one in classes):
+            raise TypeError(f"{classes!r:.100} are no classes")
+    except (Exception, SystemExit) as error:  # a pickle can raise anything
         raise StateBroken(
             f"the files of a database cannot be read ({type(error).__name__}: {error}); the "
             f"classes of namespaces must still be there under their old names"

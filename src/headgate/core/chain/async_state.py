@@ -47,8 +47,11 @@ def read_calls(left: Sequence[bytes | None], subtask: int, parallelism: int) -> 
 
 def _rows(data: bytes) -> list[tuple[Record, int | None] | Note]:
     try:
-        return pickle.loads(data)  # type: ignore[no-any-return]
-    except Exception as error:
+        rows = pickle.loads(data)
+        if not isinstance(rows, list):
+            raise TypeError(f"{type(rows).__name__} is no list")
+        return rows
+    except (Exception, SystemExit) as error:  # a pickle can raise anything
         raise StateBroken(
             f"records in asynchronous calls cannot be read ({type(error).__name__}: {error}); "
             f"their classes must still be there under their old names"

@@ -28,7 +28,7 @@ def left_by(restored: OperatorRestored | None, name: str) -> tuple[bytes | None,
 def _unpacked(data: bytes) -> dict[str, bytes]:
     try:
         return _DECODER.decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except Exception as error:
         raise StateBroken(f"an operator's state without keys cannot be read: {error}") from error
 
 

@@ -157,7 +157,7 @@ def _standings(state: _State, by_mark: dict[bytes, Marked]) -> list[Standing]:
 def _read(data: bytes) -> _State:
     try:
         return msgspec.msgpack.decode(data, type=_State)
-    except msgspec.MsgspecError as error:
+    except Exception as error:
         raise StateBroken(f"the positions of a source cannot be read: {error}") from error
 
 
@@ -200,7 +200,7 @@ def _position(position: Position) -> bytes:
 def _unpickled(data: bytes, what: str) -> object:
     try:
         return pickle.loads(data)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a pickle can raise anything
         raise StateBroken(
             f"{what} of the source cannot be read ({type(error).__name__}: {error}); its class "
             f"must still be there under its old name"

@@ -152,12 +152,13 @@ def _written(held: list[Record], operator: str) -> bytes:
 def _read(state: bytes) -> list[Record]:
     try:
         version, held = pickle.loads(state)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a pickle can raise anything
         raise StateBroken(f"what a sink has prepared cannot be read ({error!r})") from error
     if version != STATE_VERSION:
         raise StateBroken(
             f"what a sink has prepared has version {version}, this Headgate reads {STATE_VERSION}; "
             f"restore it with the Headgate that wrote it"
         )
-    assert isinstance(held, list)
+    if not isinstance(held, list):
+        raise StateBroken(f"what a sink has prepared is {type(held).__name__} and no list")
     return held

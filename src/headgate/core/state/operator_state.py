@@ -239,7 +239,7 @@ def _read(part: bytes) -> dict[tuple[str, str], Record]:
         raise StateBroken("an operator's state was cut or changed: its checksum is wrong")
     try:
         return {(kind, name): content for kind, name, content in pickle.loads(body)}
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a pickle can raise anything
         raise StateBroken(
             f"an operator's state cannot be read ({type(error).__name__}: {error}); the classes of "
             f"the values must still be there under their old names"

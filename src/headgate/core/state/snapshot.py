@@ -25,6 +25,7 @@ TTL: Final = " with time to live"
 EVENT_TIMER: Final = "event-time timer"
 PROCESSING_TIMER: Final = "processing-time timer"
 
+_ENTRY_FIELDS: Final = 5
 Entry: TypeAlias = tuple[str, str, Namespace, Key, Record]
 """Kind, name of the state, namespace, key as the selector returned it, and the content.
 
@@ -113,20 +114,26 @@ def read_group(group: int, max_parallelism: int, data: bytes) -> Iterator[Entry]
 def _entries(where: str, body: memoryview, count: int) -> Iterator[Entry]:
     start = seen = 0
     while start < len(body):
-        (length,) = LENGTH.unpack_from(body, start)
-        start += LENGTH.size
         try:
+            (length,) = LENGTH.unpack_from(body, start)
+            start += LENGTH.size
             piece = pickle.loads(body[start : start + length])
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a pickle can raise anything
             raise StateBroken(
                 f"{where} cannot be read ({type(error).__name__}: {error}); the classes of the "
                 f"values must still be there under their old names"
             ) from error
+        if not isinstance(piece, list) or not all(map(_is_entry, piece)):
+            raise StateBroken(f"{where} holds {type(piece).__name__} that is no list of entries")
         start += length
         seen += len(piece)
         yield from piece
     if seen != count:
         raise StateBroken(f"{where} holds {seen} entries instead of {count}")
+
+
+def _is_entry(thing: object) -> bool:
+    return isinstance(thing, tuple) and len(thing) == _ENTRY_FIELDS
 
 
 def _unpicklable(entries: list[Entry], error: Exception) -> StateBroken:
