@@ -8,13 +8,20 @@ from typing import Any
 
 import pytest
 
+from headgate.base.checkpoint_settings import CheckpointSettings
 from headgate.base.checkpoints import CheckpointKind, pieces_of
 from headgate.cli.checkpoints import Line, Meter, _size, describe, show
 from headgate.host.checkpoint_place import new_savepoint
-from headgate.host.checkpoint_storage import CheckpointStorage, find_checkpoints, open_storage
+from headgate.host.checkpoint_signing import signing_of
+from headgate.host.checkpoint_storage import (
+    CheckpointStorage,
+    complete,
+    find_checkpoints,
+    open_storage,
+)
 from headgate.host.checkpoint_writer import StateWriter
 from tests.cli.kit import Done, in_process
-from tests.host.checkpoint_kit import JOB, LARGE, flip, take, take_next
+from tests.host.checkpoint_kit import JOB, LARGE, flip, metadata_of, take, take_next
 
 Headgate = Callable[..., Done]
 
@@ -41,6 +48,22 @@ def storage(tmp_path: Path) -> CheckpointStorage:
 def lines_of(storage: CheckpointStorage, *, deep: bool = True) -> list[Line]:
     told = [describe(found, deep=deep) for found in find_checkpoints(storage.folder.path)]
     return [line for line in told if line is not None]
+
+
+def test_signatures_are_checked_with_a_key(headgate: Headgate, tmp_path: Path) -> None:
+    keys = [tmp_path / "right", tmp_path / "wrong"]
+    for key in keys:
+        key.write_text(f"the {key.name} key of checkpoints")
+        key.chmod(0o600)
+    signing = signing_of(CheckpointSettings(hmac_secret_file=str(keys[0])))
+    place = open_storage(str(tmp_path / "all"), signing).place(JOB, 1)
+    complete(place, metadata_of(1))
+    path = str(tmp_path / "all")
+    assert headgate(path).returncode == 0
+    assert headgate(path, "--secret-file", str(keys[0])).returncode == 0
+    done = headgate(path, "--secret-file", str(keys[1]))
+    assert done.returncode == 1
+    assert "its HMAC is wrong" in done.stdout
 
 
 def test_everything_below_the_path_is_listed_and_verified(

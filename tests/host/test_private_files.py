@@ -94,6 +94,20 @@ def test_what_a_user_names_may_be_a_link(tmp_path: Path) -> None:
     assert verify(place, found).is_whole
 
 
+def test_a_job_and_its_savepoints_may_have_folders_that_are_links(tmp_path: Path) -> None:
+    for name in ("disk", "saved"):
+        (tmp_path / name).mkdir()
+        (tmp_path / f"{name}-link").symlink_to(tmp_path / name)
+    job = JobStorage(JOB, str(tmp_path / "disk-link"))
+    job.claim()
+    job.store(Store(metadata_of(3), str(tmp_path / "saved-link"), ends_job=True))
+    job.check_claim()
+    assert resolve(str(tmp_path / "saved-link"))[1] == metadata_of(3)
+    job.close(keeps=False)
+    assert names(tmp_path / "disk") == []
+    assert names(tmp_path / "saved") == ["_metadata"]
+
+
 def test_a_link_in_place_of_a_file_of_a_checkpoint_is_damage(
     storage: CheckpointStorage, folder: Path, elsewhere: Path
 ) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, BinaryIO, ClassVar
+from typing import Any, BinaryIO, ClassVar, Final
 
 from pyarrow import fs
 
@@ -25,6 +25,8 @@ from headgate.host.no_links import (
     open_folder_in,
     remove_tree,
 )
+
+_SEARCH_ONLY: Final = getattr(os, "O_PATH", 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,10 @@ class PrivateFiles:
 
     def sync(self, path: str) -> None:
         """A closed file, or the names in a folder, outlive a crash of the machine from here on."""
+        if path == self.root:  # which may be a link
+            with self._opened(path) as folder:
+                os.fsync(folder)
+            return
         with self._beside(path) as (folder, name):
             if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
                 descriptor = open_folder_in(folder, name)
@@ -142,7 +148,7 @@ class PrivateFiles:
         """The folder that a path stands in, and its name there."""
         above, _, name = path.rstrip("/").rpartition("/")
         if path == self.root:
-            folder = os.open(above or "/", FOLDER)
+            folder = os.open(above or "/", FOLDER | _SEARCH_ONLY)  # others' may not be readable
             try:
                 yield folder, name or "."
             finally:

@@ -19,7 +19,7 @@ from headgate.base.elements import ByteLike
 from headgate.base.ids import PartitionId
 from headgate.base.settings import MIB, Storage
 from headgate.core.egress.blocking import Store, StoreReader
-from headgate.host.no_links import private_opener
+from headgate.host.no_links import FOLDER_MODE, private_opener
 from headgate.host.owned_folder import OwnedFolder
 
 _HEAD: Final = struct.Struct("<I")
@@ -38,14 +38,18 @@ class FileRoom:
         self._numbers = count()
         self._storage = storage
         self._folder: OwnedFolder | None = None
+        self._path: Path | None = None
         self._making = threading.Lock()
 
     @property
     def path(self) -> Path:
         with self._making:  # several tasks may need it first
-            if self._folder is None:
-                self._folder = OwnedFolder("spill", self._parent)
-            return self._folder.path
+            if self._path is None:
+                self._folder = self._folder or OwnedFolder("spill", self._parent)
+                path = self._folder.path / "files"
+                path.mkdir(FOLDER_MODE)
+                self._path = path
+            return self._path
 
     def make_store(self, partition: PartitionId, index: int) -> Store:
         """A fresh store for one blocking subpartition."""
