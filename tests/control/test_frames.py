@@ -12,10 +12,10 @@ from headgate.base.states import TaskState
 from headgate.control.frames import (
     GREETING_BYTES,
     GREETINGS,
-    MESSAGE_BYTES,
     TO_DRIVER,
     TO_TASK_MANAGER,
     FrameReader,
+    FrameWriter,
     encode,
 )
 
@@ -46,9 +46,9 @@ def test_a_frame_above_the_limit_is_refused_by_its_length_alone() -> None:
 
 def test_a_proven_peer_may_send_more() -> None:
     reader = FrameReader(PEER)
-    reader.limit = MESSAGE_BYTES
+    reader.proven(b"k" * 32)
     message = Cancel("r", "x" * 100_000)
-    reader.received(encode(message))
+    reader.received(FrameWriter(b"k" * 32).encode(message))
     assert reader.next(TO_TASK_MANAGER) == message
 
 

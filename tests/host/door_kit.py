@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from headgate.api.job import JobStatus
 from headgate.base.checkpoints import Stop
 from headgate.base.errors import HeadgateError
+from headgate.host.contact import Contact
 from headgate.host.control_server import ControlServer
 from headgate.host.job_door import JobDoor
 from headgate.host.orders import plan_run
@@ -68,7 +69,7 @@ def at_the_door(server: ControlServer, job: AskedInTest) -> Iterator[JobDoor]:
         on_question=door.answer,
     )
     try:
-        door.open(job, server.address, SECRET)
+        door.open(job, Contact(server.address, "job", SECRET))
         yield door
     finally:
         door.close()

@@ -4,13 +4,12 @@ import os
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from headgate.base.errors import SettingsInvalid
-from headgate.base.ids import PeerName
 from headgate.base.messages import (
     CONTROL_VERSION,
     Failure,
@@ -19,18 +18,19 @@ from headgate.base.messages import (
     Register,
     TaskChanged,
     TaskManagerFailed,
+    ToDriver,
     ToTaskManager,
 )
 from headgate.base.states import TaskState
-from headgate.control.frames import MESSAGE_BYTES, TO_TASK_MANAGER, FrameReader, encode
+from headgate.control.frames import TO_TASK_MANAGER, encode
 from headgate.control.life import JobState
-from headgate.host import control_server
+from headgate.host import listener
 from headgate.host.contact import Contact
 from headgate.host.control_client import (
     ControlLine,
+    DriverConnection,
     Lost,
-    connect_to_driver,
-    prove_to_driver,
+    introduce,
     receive_by,
 )
 from headgate.host.control_server import ControlServer
@@ -118,7 +118,7 @@ def test_a_silent_stranger_is_dropped_after_the_time_for_a_proof(launcher: Launc
 def test_strangers_do_not_keep_task_managers_out(
     launcher: Launcher, lines: ExitStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(control_server, "MAX_STRANGERS", 3)
+    monkeypatch.setattr(listener, "MAX_STRANGERS", 3)
     run, contact = launcher.begin(job_of(tmp_path, parallelism=2))
     early = connect(lines, contact)  # proven, but it needs time before it registers
     strangers = [
@@ -164,7 +164,7 @@ def test_one_that_does_not_read_delays_nobody_else(
     run, contact = launcher.begin(job_of(tmp_path, lambda number: (number, big)[0]), "big")
     other, other_contact = launcher.begin(job_of(tmp_path, parallelism=1), "other")
     with raw_task_manager(contact) as frozen:
-        frozen.sendall(encode(Register("", 0, ("127.0.0.1", 9))))
+        frozen.say(Register("", 0, ("127.0.0.1", 9)))
         eventually(lambda: run.state is JobState.DEPLOYING, "registered; it never reads its code")
         line = connect(lines, other_contact)
         line.register(0)
@@ -177,11 +177,23 @@ def test_one_that_does_not_read_delays_nobody_else(
         launcher.server.close()  # the writer that is stuck in its socket ends too
 
 
-def raw_task_manager(contact: Contact) -> socket.socket:
+class RawTaskManager:
     """A proven connection that nobody reads."""
-    sock = connect_to_driver(contact)
-    prove_to_driver(sock, contact)
-    return sock
+
+    def __init__(self, line: DriverConnection) -> None:
+        self.line = line
+
+    def say(self, message: ToDriver) -> None:
+        self.line.socket.sendall(self.line.writer.encode(message))
+
+
+@contextmanager
+def raw_task_manager(contact: Contact) -> Iterator[RawTaskManager]:
+    line = introduce(contact)
+    try:
+        yield RawTaskManager(line)
+    finally:
+        line.socket.close()
 
 
 def test_what_a_proven_peer_says_wrongly_ends_its_connection_alone(
@@ -191,9 +203,9 @@ def test_what_a_proven_peer_says_wrongly_ends_its_connection_alone(
     good = connect(lines, contact)
     good.register(0)
     with raw_task_manager(contact) as bad:
-        bad.sendall(encode(Register("", 1, ("127.0.0.1", 9))))
+        bad.say(Register("", 1, ("127.0.0.1", 9)))
         eventually(lambda: len(good.heard) == 2, "registered")
-        bad.sendall(b"\x03\x00\x00\x00abc")
+        bad.line.socket.sendall(bad.line.writer.head(b"abc") + b"abc")
         eventually(lambda: run.state is JobState.FAILING, "it is lost")
     good.line.send(TaskChanged(str(run.key), "0.0", TaskState.FAILED, BOOM))
     outcome = ended(run)
@@ -263,18 +275,18 @@ def test_one_that_does_not_leave_after_the_end_is_hung_up_on(
     launcher: Launcher, tmp_path: Path
 ) -> None:
     run, contact = launcher.begin(job_of(tmp_path, parallelism=1))
-    with raw_task_manager(contact) as sock:
-        sock.sendall(encode(Register("", 0, ("127.0.0.1", 9))))
+    with raw_task_manager(contact) as raw:
+        raw.say(Register("", 0, ("127.0.0.1", 9)))
         eventually(lambda: run.state is JobState.DEPLOYING, "registered")
         run.cancel("enough")
         ended(run)
-        reader = FrameReader(PeerName("driver"))
-        reader.limit = MESSAGE_BYTES
         deadline = time.monotonic() + 20
         heard = []
         with suppress(ConnectionError):
             while True:
-                message = receive_by(sock, reader, TO_TASK_MANAGER, deadline)
+                message = receive_by(
+                    raw.line.socket, raw.line.reader, TO_TASK_MANAGER, deadline
+                )
                 heard.append(type(message).__name__)
         assert [name for name in heard if name != "Heartbeat"] == ["Deploy", "Cancel", "Shutdown"]
 

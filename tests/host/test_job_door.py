@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import msgspec
@@ -18,7 +18,7 @@ import pytest
 from headgate.api.job import JobStatus
 from headgate.base.checkpoints import Stop
 from headgate.base.errors import HeadgateError
-from headgate.base.messages import Heartbeat
+from headgate.base.messages import CONTROL_VERSION, Heartbeat
 from headgate.base.questions import (
     Answer,
     CancelAsked,
@@ -27,10 +27,10 @@ from headgate.base.questions import (
     SavepointAnswer,
     SavepointAsked,
 )
-from headgate.control.frames import TO_VISITOR, encode
+from headgate.control.frames import TO_VISITOR
 from headgate.host import job_door, job_visit
 from headgate.host.contact import Contact
-from headgate.host.control_client import connect_to_driver, prove_to_driver, receive_by
+from headgate.host.control_client import introduce, receive_by
 from headgate.host.control_server import ControlServer
 from headgate.host.job_directory import JobEntry, announce, entries, here
 from headgate.host.job_door import JobDoor
@@ -111,9 +111,10 @@ def test_whoever_waits_for_long_hears_that_the_driver_lives(server: ControlServe
     job.slow = Future()
     with at_the_door(server, job):
         contact = Contact(server.address, job.job_id, SECRET)
-        with connect_to_driver(contact) as sock:
-            reader = prove_to_driver(sock, contact)
-            sock.sendall(encode(SavepointAsked("/x")))
+        line = introduce(contact)
+        sock, reader = line.socket, line.reader
+        with closing(sock):
+            sock.sendall(line.writer.encode(SavepointAsked("/x")))
             deadline = time.monotonic() + PATIENCE_S
             assert receive_by(sock, reader, TO_VISITOR, deadline) == Heartbeat()
             job.slow.set_result("/x/savepoint")
@@ -196,7 +197,7 @@ def test_a_door_without_a_job_says_so() -> None:
 def test_a_job_that_ends_while_its_door_opens_is_not_announced(server: ControlServer) -> None:
     door = JobDoor()
     door.close()
-    door.open(AskedInTest(), server.address, SECRET)
+    door.open(AskedInTest(), Contact(server.address, "job", SECRET))
     assert entries() == []
 
 
@@ -247,7 +248,7 @@ def test_a_driver_that_knows_the_job_no_more_has_its_file_removed(server: Contro
 def test_a_port_that_is_closed_is_a_driver_that_is_gone(server: ControlServer) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         address = other.getsockname()
-    entry = JobEntry("old", "orders", 1, os.getpid(), here(), address, SECRET, 2)
+    entry = JobEntry("old", "orders", 1, os.getpid(), here(), address, SECRET, CONTROL_VERSION)
     announce(entry)
     assert running_jobs() == []
     assert entries() == []
@@ -281,7 +282,9 @@ def test_a_frozen_driver_is_listed_as_silent_and_keeps_its_file(
             assert child.stdout is not None
             port = int(child.stdout.readline())
             child.send_signal(signal.SIGSTOP)
-            entry = JobEntry("ice", "orders", 1, child.pid, here(), ("127.0.0.1", port), SECRET, 2)
+            entry = JobEntry(
+                "ice", "orders", 1, child.pid, here(), ("127.0.0.1", port), SECRET, CONTROL_VERSION
+            )
             announce(entry)
             (seen,) = running_jobs(IMPATIENT)
             assert (seen.entry, seen.state) == (entry, "SILENT")

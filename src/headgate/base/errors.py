@@ -41,7 +41,7 @@ HeadgateError
     ├── PeerBusy               … the other side has no room for one more that is not proven
     ├── PeerReported           … the other side sent an error
     └── PeerBrokeProtocol      … the other side sent what it must not
-        ├── FrameTooLong, FrameTruncated, FrameMalformed
+        ├── FrameTooLong, FrameTruncated, FrameMalformed, FrameForged
         ├── WrongVersion, UnknownMessage, BeforeHandshake
         ├── UnknownReceiver, TooManyReceivers
         └── SequenceGap, CreditOverdrawn, EventsOverdrawn
@@ -397,6 +397,19 @@ class FrameTruncated(PeerBrokeProtocol):
 
 class FrameMalformed(PeerBrokeProtocol):
     """A frame whose bytes contradict its type."""
+
+
+class FrameForged(PeerBrokeProtocol):
+    """A frame does not carry the code that only the proven peer can make for it."""
+
+    def __init__(self, peer: PeerName, number: int) -> None:
+        super().__init__(
+            peer,
+            f"message {number} of this connection carries a wrong authentication code, so it was "
+            f"changed, repeated, left out or invented on the way; find out what stands between "
+            f"the two machines",
+        )
+        self.number = number
 
 
 class WrongVersion(PeerBrokeProtocol):

@@ -5,6 +5,7 @@ HeadgateError
 ├── CodeUnloadable         a worker cannot load the job's code
 ├── DriverUnreachable      a worker has found no way to the driver
 ├── DriverLost             the driver died, hung up or is silent
+├── ResultsRefused         the driver cannot read or take the records of a sink
 ├── RunRefused             the driver has no use for this task manager
 ├── TaskStuck              a user's function does not come back
 ├── StartOverdue           tasks were deployed and have not started in time
@@ -74,6 +75,17 @@ class DriverLost(HeadgateError):
     def __init__(self, address: str, problem: str) -> None:
         super().__init__(f"the driver at {address} is gone: {problem}; see its log for the reason")
         self.address = address
+        self.problem = problem
+
+
+class ResultsRefused(HeadgateError):
+    """Records that end in the driver cannot be read there, or whatever takes them has failed."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(
+            f"records have reached the driver, which {problem}; let their classes be importable "
+            f"in the driver, too, and let whatever takes them there not raise"
+        )
         self.problem = problem
 
 

@@ -1,9 +1,9 @@
 """What the driver and its task managers tell each other, in msgpack.
 
 A task manager connects to the driver, both prove that they know the job's secret (``Hello`` to
-``Welcome``), then it registers and gets its tasks. Every message of a job names its *run*, so that
-nothing of an earlier attempt is taken for the present one. Nothing here is pickled, except what is
-bytes already: the job's code and an exception.
+``Welcome``), then it registers and gets its tasks, in frames that are sealed. Every message of a
+job names its *run*, so that nothing of an earlier attempt is taken for the present one. Nothing
+here is pickled, except what is bytes already: the job's code and an exception.
 """
 
 from typing import Annotated, Final, TypeAlias
@@ -23,7 +23,7 @@ from headgate.base.questions import (
 from headgate.base.restores import TaskRestore
 from headgate.base.states import TaskState
 
-CONTROL_VERSION: Final = 2
+CONTROL_VERSION: Final = 3
 NONCE_BYTES: Final = 32
 PROOF_BYTES: Final = 32
 

@@ -1,24 +1,25 @@
-"""Frames of the control connection: a length of four bytes, then one message in msgpack.
+"""Frames of the driver's connections: a length of four bytes, then one message in msgpack.
 
-Law: how the stream was cut makes no difference, and no more is kept than the limit allows. The
-limit is small until the peer is proven.
+Once both sides are proven, a seal stands between the two and is checked before the message is
+looked at. Law: how the stream was cut makes no difference, and no more is kept than the limit
+allows, which is small until the peer is proven.
 """
 
-import struct
 from typing import Final, TypeVar
 
 import msgspec
 
-from headgate.base.errors import FrameMalformed, FrameTooLong
+from headgate.base.elements import ByteLike
+from headgate.base.errors import FrameForged, FrameMalformed, FrameTooLong
 from headgate.base.ids import PeerName
 from headgate.base.messages import ControlMessage, Greeting, ToDriver, ToTaskManager, ToVisitor
+from headgate.control.seal import HEAD_BYTES, LENGTH, SEALED_BYTES, Seal
 
 GREETING_BYTES: Final = 4 * 1024
 """The longest frame of a peer that is not proven."""
 MESSAGE_BYTES: Final = 2**31 - 1
 """The longest frame at all; the job's code with everything its functions hold travels in one."""
 
-_LENGTH: Final = struct.Struct("<I")
 _ENCODER: Final = msgspec.msgpack.Encoder()
 
 GREETINGS: Final[msgspec.msgpack.Decoder[Greeting]] = msgspec.msgpack.Decoder(Greeting)
@@ -32,12 +33,28 @@ _M = TypeVar("_M")
 
 
 def encode(message: ControlMessage) -> bytes:
-    """One frame."""
-    body = _ENCODER.encode(message)
-    if len(body) > MESSAGE_BYTES:
-        what = type(message).__name__
-        raise FrameTooLong(PeerName("this side"), len(body), MESSAGE_BYTES, what)
-    return _LENGTH.pack(len(body)) + body
+    """One frame of the handshake, which is not sealed."""
+    body = _encode_body(message)
+    return LENGTH.pack(len(body)) + body
+
+
+class FrameWriter:
+    """Makes frames of what this side sends once both are proven.
+
+    Law: frames are sent in the order in which they were made.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        self._seal = Seal(key)
+
+    def encode(self, message: ControlMessage) -> bytes:
+        """One sealed frame."""
+        body = _encode_body(message)
+        return self.head(body) + body
+
+    def head(self, body: ByteLike) -> bytes:
+        """What is sent in front of a body that is bytes already."""
+        return self._seal.make(body)
 
 
 class FrameReader:
@@ -47,11 +64,19 @@ class FrameReader:
         self.peer = peer
         self.limit = GREETING_BYTES
         self._kept = bytearray()
+        self._seal: Seal | None = None
+        self._end: int | None = None  # of the frame that has begun, once its length is known
 
     @property
     def is_between_frames(self) -> bool:
         """Whether an end of the stream would be an orderly one."""
         return not self._kept
+
+    def proven(self, key: bytes) -> None:
+        """The handshake is over: frames are sealed from here on, and may be long."""
+        assert self._end is None, "in the middle of a greeting"
+        self._seal = Seal(key)
+        self.limit = MESSAGE_BYTES
 
     def received(self, data: bytes) -> None:
         """The stream goes on."""
@@ -59,17 +84,46 @@ class FrameReader:
 
     def next(self, decoder: "msgspec.msgpack.Decoder[_M]") -> _M | None:
         """The next message, if it is whole; raises if it is not one that the decoder knows."""
-        if len(self._kept) < _LENGTH.size:
+        body = self.next_body()
+        if body is None:
             return None
-        (length,) = _LENGTH.unpack_from(self._kept)
-        if length > self.limit:
-            raise FrameTooLong(self.peer, length, self.limit, "control")
-        end = _LENGTH.size + length
-        if len(self._kept) < end:
-            return None
-        body = bytes(memoryview(self._kept)[_LENGTH.size : end])
-        del self._kept[:end]
         try:
             return decoder.decode(body)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise FrameMalformed(self.peer, f"sent no message of the control: {error}") from error
+
+    def next_body(self) -> bytes | None:
+        """The bytes of the next frame, if it is whole; raises FrameForged if a code is wrong."""
+        if self._end is None:
+            self._begin_frame()
+        if self._end is None or len(self._kept) < self._end:
+            return None
+        begin = LENGTH.size if self._seal is None else SEALED_BYTES
+        with memoryview(self._kept) as kept:
+            body = bytes(kept[begin : self._end])
+            code = bytes(kept[HEAD_BYTES:begin])
+        del self._kept[: self._end]
+        self._end = None
+        if self._seal is not None and not self._seal.opens(code, body):
+            raise FrameForged(self.peer, self._seal.number)
+        return body
+
+    def _begin_frame(self) -> None:
+        """Find out where the frame ends, as soon as its head is there."""
+        seal, head = self._seal, LENGTH.size if self._seal is None else HEAD_BYTES
+        if len(self._kept) < head:
+            return
+        if seal is not None and not seal.fits_head(self._kept[:head]):
+            raise FrameForged(self.peer, seal.number)
+        (length,) = LENGTH.unpack_from(self._kept)
+        if length > self.limit:
+            raise FrameTooLong(self.peer, length, self.limit, "control")
+        self._end = length + (LENGTH.size if seal is None else SEALED_BYTES)
+
+
+def _encode_body(message: ControlMessage) -> bytes:
+    body = _ENCODER.encode(message)
+    if len(body) > MESSAGE_BYTES:
+        what = type(message).__name__
+        raise FrameTooLong(PeerName("this side"), len(body), MESSAGE_BYTES, what)
+    return body

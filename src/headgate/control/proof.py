@@ -2,7 +2,8 @@
 
 Task manager: Hello(job, nonce) → driver: Challenge(nonce, proof) → Proof → Welcome. A proof is an
 HMAC over the role, the job and both nonces, so it fits one connection and one direction. The two
-tables are the whole order of it; any other message is an error. Nothing is unpickled before.
+tables are the whole order of it; any other message is an error. Nothing is unpickled before. When
+it is done, ``keys`` are those that seal everything that follows.
 """
 
 import hmac
@@ -19,6 +20,7 @@ from headgate.base.messages import (
     Proof,
     Welcome,
 )
+from headgate.control.seal import SealKeys, driver_keys, worker_keys
 
 
 class WorkerProof:
@@ -30,6 +32,13 @@ class WorkerProof:
         self._secret = secret
         self._hello = Hello(CONTROL_VERSION, job, nonce)
         self._awaits: type[Greeting] = Challenge
+        self._agreed = b""
+
+    @property
+    def keys(self) -> SealKeys:
+        """Of this connection, once it is proven."""
+        assert self.is_done, "the driver is not proven yet"
+        return worker_keys(self._secret, self._agreed)
 
     def first_word(self) -> Hello:
         """What is sent as soon as the connection stands."""
@@ -46,10 +55,10 @@ class WorkerProof:
     def _prove(self, challenge: Challenge) -> Proof:
         if challenge.nonce == self._hello.nonce:
             raise PeerUnproven(self.peer, "it sent this side's own nonce back")
-        agreed = _agreed(self._hello, challenge.nonce)
-        _expect(self.peer, challenge.proof, self._secret, _DRIVER + agreed)
+        self._agreed = _agreed(self._hello, challenge.nonce)
+        _expect(self.peer, challenge.proof, self._secret, _DRIVER + self._agreed)
         self._awaits = Welcome
-        return Proof(hmac.digest(self._secret, _WORKER + agreed, "sha256"))
+        return Proof(hmac.digest(self._secret, _WORKER + self._agreed, "sha256"))
 
 
 class DriverProof:
@@ -65,6 +74,12 @@ class DriverProof:
         self._nonce = nonce
         self._awaits: type[Greeting] = Hello
         self._secret = self._agreed = b""
+
+    @property
+    def keys(self) -> SealKeys:
+        """Of this connection, once it is proven."""
+        assert self.is_done, "the task manager is not proven yet"
+        return driver_keys(self._secret, self._agreed)
 
     def received(self, message: Greeting) -> Greeting:
         """Check the task manager's next message; returns the answer, raises if not proven."""

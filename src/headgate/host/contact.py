@@ -1,10 +1,20 @@
-"""What a worker needs to reach the driver and to be believed; travels with the Spark job."""
+"""What a worker needs to reach the driver and to be believed.
+
+It travels with the Spark job, but its secret need not (``without_secret``): what Spark serves to
+whoever asks must not hold it.
+"""
 
 import os
 import sys
-from dataclasses import dataclass, field
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
+from typing import Final
 
+from headgate.base.errors import PeerUnproven
+from headgate.base.ids import PeerName
 from headgate.base.messages import Address, ControlTimes
 from headgate.base.settings import ExchangeSettings
 from headgate.base.state_settings import StateSettings
@@ -34,9 +44,43 @@ class Contact:
         """How errors call the driver."""
         return f"{self.address[0]}:{self.address[1]}"
 
+    def without_secret(self) -> "Contact":
+        """For the eyes of everybody."""
+        return replace(self, secret=b"")
+
+    def with_secret(self, secret: bytes) -> "Contact":
+        """The same again, for a worker that has got the secret in another way."""
+        return replace(self, secret=secret)
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """While this process is a task manager of the job, its sinks find the secret."""
+        with _lock:
+            _secrets.setdefault(self.job, []).append(self.secret)
+        try:
+            yield
+        finally:
+            with _lock:
+                _secrets[self.job].pop()
+                if not _secrets[self.job]:
+                    del _secrets[self.job]
+
     def adopt_path(self) -> None:
         """Let this process find the modules that the driver finds, the user's own among them."""
         sys.path += [place for place in self.python_path if place not in sys.path]
+
+
+_lock: Final = threading.Lock()
+_secrets: Final[dict[str, list[bytes]]] = {}
+"""Of the jobs that this process is a task manager of, as often as it is."""
+
+
+def secret_of_job(job: str) -> bytes:
+    """The secret of a job that this process works for; raises PeerUnproven."""
+    with _lock:
+        if job not in _secrets:
+            raise PeerUnproven(PeerName("this process"), f"it is no task manager of job {job!r}")
+        return _secrets[job][-1]
 
 
 def local_path(address: Address) -> tuple[str, ...]:

@@ -24,9 +24,17 @@ from headgate.base.errors import PeerBrokeProtocol, PeerUnproven
 from headgate.base.ids import PeerName
 from headgate.base.job_errors import DriverUnreachable
 from headgate.base.messages import NONCE_BYTES, Heartbeat, ToDriver, ToTaskManager
-from headgate.control.frames import GREETINGS, MESSAGE_BYTES, TO_TASK_MANAGER, FrameReader, encode
+from headgate.control.frames import (
+    GREETINGS,
+    TO_TASK_MANAGER,
+    FrameReader,
+    FrameWriter,
+    encode,
+)
 from headgate.control.proof import WorkerProof
 from headgate.host.contact import Contact
+from headgate.host.tls_socket import Socket, greet, has_pending, secured
+from headgate.host.transport import Tls
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +56,15 @@ class Lost:
     problem: str
 
 
+@dataclass(frozen=True, slots=True)
+class DriverConnection:
+    """A connection whose two sides are proven, and how both seal what they say."""
+
+    socket: Socket
+    reader: FrameReader
+    writer: FrameWriter
+
+
 class ControlLine:
     """A proven connection to the driver."""
 
@@ -61,14 +78,16 @@ class ControlLine:
         self._times = contact.times
         self._deliver = deliver
         self._unheard = unheard
-        self._socket, self._reader = _introduce(contact)
+        proven = introduce(contact)
+        self._socket, self._reader, self._writer = proven.socket, proven.reader, proven.writer
         self.local_host: str = self._socket.getsockname()[0]
         self._outgoing: deque[memoryview] = deque()
-        self._lock = threading.Lock()  # of what goes out
+        self._lock = threading.Lock()  # of what goes out: frames are sent as they were sealed
         self._close_by: float | None = None
         self._heard = threading.Event()
         self._waker, self._woken = socket.socketpair()
-        for sock in (self._socket, self._waker, self._woken):
+        self._socket.setblocking(False)
+        for sock in (self._waker, self._woken):
             sock.setblocking(False)
         self._thread = threading.Thread(target=self._run, name="headgate-control", daemon=True)
         self._thread.start()
@@ -80,9 +99,8 @@ class ControlLine:
 
     def send(self, message: ToDriver) -> None:
         """From any thread; never waits. After the end of the connection it does nothing."""
-        frame = memoryview(encode(message))
         with self._lock:
-            self._outgoing.append(frame)
+            self._outgoing.append(memoryview(self._writer.encode(message)))
         self._wake()
 
     def heard(self) -> None:
@@ -95,7 +113,8 @@ class ControlLine:
         self._heard.set()
         self._wake()
         self._thread.join()
-        for sock in (self._socket, self._waker, self._woken):
+        self._socket.close()
+        for sock in (self._waker, self._woken):
             sock.close()
 
     def __enter__(self) -> "ControlLine":
@@ -166,24 +185,27 @@ class ControlLine:
         return wrote
 
     def _read(self) -> None:
-        try:
-            data = self._socket.recv(CHUNK_BYTES)
-        except BlockingIOError:
-            return
-        if not data:
-            raise ConnectionError("it closed the connection")
-        self._reader.received(data)
-        while (message := self._reader.next(TO_TASK_MANAGER)) is not None:
-            if not isinstance(message, Heartbeat):
-                self._deliver(message)
+        is_more = True
+        while is_more:
+            try:
+                data = self._socket.recv(CHUNK_BYTES)
+            except BlockingIOError:
+                return
+            if not data:
+                raise ConnectionError("it closed the connection")
+            self._reader.received(data)
+            while (message := self._reader.next(TO_TASK_MANAGER)) is not None:
+                if not isinstance(message, Heartbeat):
+                    self._deliver(message)
+            is_more = has_pending(self._socket)
 
 
-def _introduce(contact: Contact) -> tuple[socket.socket, FrameReader]:
+def introduce(contact: Contact) -> DriverConnection:
     """A proven connection; a driver that hangs up, perhaps among too many, is asked again."""
     for pause_s in (*RETRIES_S, None):
         sock = connect_to_driver(contact)
         try:
-            return sock, prove_to_driver(sock, contact)
+            return prove_to_driver(sock, contact)
         except PeerUnproven as error:
             sock.close()
             if pause_s is None or not isinstance(error.__cause__, OSError):
@@ -195,7 +217,13 @@ def _introduce(contact: Contact) -> tuple[socket.socket, FrameReader]:
     raise AssertionError("the last attempt returns or raises")
 
 
-def connect_to_driver(contact: Contact) -> socket.socket:
+def connect_to_driver(contact: Contact) -> Socket:
+    """A connection on which nobody is proven yet, and TLS has not greeted; raises after a while."""
+    tls = Tls(contact.settings) if contact.settings.tls_enabled else None
+    return secured(_connect(contact), tls, is_server=False)
+
+
+def _connect(contact: Contact) -> socket.socket:
     started = time.monotonic()
     total_s = contact.times.connect_ms / 1000
     pause_s = 0.1
@@ -219,13 +247,15 @@ def connect_to_driver(contact: Contact) -> socket.socket:
         return sock
 
 
-def prove_to_driver(sock: socket.socket, contact: Contact) -> FrameReader:
+def prove_to_driver(sock: Socket, contact: Contact) -> DriverConnection:
+    """Let both sides prove themselves; raises PeerUnproven or PeerBrokeProtocol."""
     peer = PeerName(f"driver {contact.driver}")
     reader = FrameReader(peer)
     nonce = secrets.token_bytes(NONCE_BYTES)
     proof = WorkerProof(contact.job, contact.secret, nonce, peer)
     deadline = time.monotonic() + contact.times.prove_ms / 1000
     try:
+        greet(sock, contact.times.prove_ms / 1000)
         sock.sendall(encode(proof.first_word()))
         while not proof.is_done:
             answer = proof.received(receive_by(sock, reader, GREETINGS, deadline))
@@ -234,12 +264,13 @@ def prove_to_driver(sock: socket.socket, contact: Contact) -> FrameReader:
     except OSError as error:
         problem = f"{error} before both sides were proven; the job may be over already"
         raise PeerUnproven(peer, problem) from error
-    reader.limit = MESSAGE_BYTES
-    return reader
+    keys = proof.keys
+    reader.proven(keys.receiving)
+    return DriverConnection(sock, reader, FrameWriter(keys.sending))
 
 
 def receive_by(
-    sock: socket.socket,
+    sock: Socket,
     reader: FrameReader,
     decoder: "msgspec.msgpack.Decoder[_M]",
     deadline: float,

@@ -27,9 +27,10 @@ from headgate.base.messages import (
     ToVisitor,
 )
 from headgate.base.questions import Question
-from headgate.control.frames import GREETINGS, MESSAGE_BYTES, TO_DRIVER, FrameReader, encode
+from headgate.control.frames import GREETINGS, TO_DRIVER, FrameReader, FrameWriter, encode
 from headgate.control.proof import DriverProof
-from headgate.host.control_client import CHUNK_BYTES, receive_by
+from headgate.host.control_client import CHUNK_BYTES, DriverConnection, receive_by
+from headgate.host.tls_socket import Socket, greet
 
 log = logging.getLogger(__name__)
 
@@ -39,28 +40,25 @@ QUEUE_LENGTH: Final = 10_000
 class Peer:
     """A task manager, somebody with a question, or a stranger that may become one of them."""
 
-    def __init__(self, sock: socket.socket, name: str, times: ControlTimes) -> None:
+    def __init__(self, sock: Socket, name: str, times: ControlTimes) -> None:
         self.name = name
         self.problem = ""
         """Why this side hung up, if it did."""
         self._socket = sock
         self._times = times
-        self._reader = FrameReader(PeerName(name))
+        self._reader = FrameReader(PeerName(name))  # that of the proven connection takes its place
+        self._frames: FrameWriter | None = None
         self._queue: queue.Queue[ToTaskManager | ToVisitor | None] = queue.Queue(QUEUE_LENGTH)
         self._writer: threading.Thread | None = None
 
     def prove(self, find_secret: Callable[[str], bytes | None]) -> str:
         """Let it prove itself, all in ``prove_ms``; returns its job."""
-        deadline = time.monotonic() + self._times.prove_ms / 1000
-        nonce = secrets.token_bytes(NONCE_BYTES)
-        proof = DriverProof(find_secret, nonce, PeerName(self.name))
-        while not proof.is_done:
-            greeting = receive_by(self._socket, self._reader, GREETINGS, deadline)
-            self._socket.sendall(encode(proof.received(greeting)))
-        self._reader.limit = MESSAGE_BYTES
+        timeout_s = self._times.prove_ms / 1000
+        job, proven = prove_stranger(self._socket, self.name, find_secret, timeout_s)
+        self._reader, self._frames = proven.reader, proven.writer
         self._socket.settimeout(self._times.heartbeat_timeout_ms / 1000)
         self._start_writer()
-        return proof.job
+        return job
 
     def adopt(self, times: ControlTimes) -> None:
         """It belongs to a job with times of its own."""
@@ -127,12 +125,14 @@ class Peer:
         self._socket.close()
 
     def _start_writer(self) -> None:
-        self._writer = threading.Thread(
+        writer = threading.Thread(
             target=self._write, name=f"headgate-control-to-{self.name}", daemon=True
         )
-        self._writer.start()
+        writer.start()
+        self._writer = writer
 
     def _write(self) -> None:
+        assert self._frames is not None, "nothing is sent to strangers but the handshake"
         try:
             while True:
                 try:
@@ -141,10 +141,27 @@ class Peer:
                     message = Heartbeat()
                 if message is None:
                     return
-                self._send(memoryview(encode(message)))
+                self._send(memoryview(self._frames.encode(message)))
         except (OSError, HeadgateError) as error:
             self.hang_up(f"nothing can be sent to it: {error}")
 
     def _send(self, frame: memoryview) -> None:
         while frame:  # the time-out is for every piece, not for the whole of a large job
             frame = frame[self._socket.send(frame) :]
+
+
+def prove_stranger(
+    sock: Socket, name: str, find_secret: Callable[[str], bytes | None], timeout_s: float
+) -> tuple[str, DriverConnection]:
+    """Let whoever has connected prove itself, all in this time; returns its job."""
+    deadline = time.monotonic() + timeout_s
+    reader = FrameReader(PeerName(name))
+    proof = DriverProof(find_secret, secrets.token_bytes(NONCE_BYTES), PeerName(name))
+    greet(sock, timeout_s)
+    while not proof.is_done:
+        greeting = receive_by(sock, reader, GREETINGS, deadline)
+        answer = encode(proof.received(greeting))
+        if proof.is_done:  # it may speak as soon as it has read the welcome
+            reader.proven(proof.keys.receiving)
+        sock.sendall(answer)
+    return proof.job, DriverConnection(sock, reader, FrameWriter(proof.keys.sending))

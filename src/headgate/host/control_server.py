@@ -8,10 +8,8 @@ after ``close`` there is no thread and no socket left. Callbacks come from the s
 """
 
 import logging
-import socket
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final
@@ -37,13 +35,12 @@ from headgate.host.control_peer import Peer
 from headgate.host.control_run import OnEnded, OnMetrics, Run, RunKey
 from headgate.host.exchange import MIN_SECRET_BYTES
 from headgate.host.job_door import JobDoor, OnQuestion
+from headgate.host.listener import Accepted, Listener
 from headgate.host.loop import now_ms
+from headgate.host.transport import Tls
 
 log = logging.getLogger(__name__)
 
-MAX_STRANGERS: Final = 512
-"""Connections that may be unproven at a time; the oldest goes for the next."""
-BACKLOG: Final = 512
 FAREWELL_S: Final = 2.0
 """How long task managers may take to leave when the server closes."""
 
@@ -104,25 +101,28 @@ class ControlServer:
         *,
         advertised_host: str | None = None,
         times: ControlTimes | None = None,
+        tls: Tls | None = None,
     ) -> None:
         self._times = times or ControlTimes()
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
-        self._listener.settimeout(1.0)  # where a shutdown does not wake it
-        name = self._listener.getsockname()
-        self.address: Address = (advertised_host or name[0], name[1])
+        self._listener = Listener(
+            host,
+            port,
+            self._serve,
+            name="headgate-control",
+            advertised_host=advertised_host,
+            tls=tls,
+        )
+        self.address: Address = self._listener.address
         self._jobs: dict[str, _Job] = {}
         self._runs: list[Run] = []  # those that have not ended, or not been left by all
-        self._strangers: dict[Peer, None] = {}
-        self._threads: dict[threading.Thread, None] = {}
-        self._lock = threading.Lock()  # of the four above, and of whether it is closed
+        self._lock = threading.Lock()  # of the two above, and of whether it is closed
         self._closed = False
         self._nudged = threading.Event()
-        self._clock = threading.Thread(target=self._tick, name="headgate-control-clock")
-        self._door = threading.Thread(target=self._accept, name="headgate-control-door")
-        for thread in (self._clock, self._door):
-            thread.daemon = True
-            thread.start()
+        self._clock = threading.Thread(
+            target=self._tick, name="headgate-control-clock", daemon=True
+        )
+        self._clock.start()
+        self._listener.start()
 
     def open_job(
         self,
@@ -208,21 +208,17 @@ class ControlServer:
         """End everything. Idempotent; not from within a callback."""
         with self._lock:
             self._closed = True
-            jobs, runs, strangers = list(self._jobs), list(self._runs), list(self._strangers)
-        with suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
+            jobs, runs = list(self._jobs), list(self._runs)
         self._nudged.set()
-        self._door.join()
         self._clock.join()
         self._listener.close()
         for job in jobs:
             self.close_job(job, "the driver closes")
-        for stranger in strangers:
-            stranger.hang_up("the driver closes")
-        self._join_all(FAREWELL_S)
+        self._listener.join(FAREWELL_S)
         for run in runs:
             run.hang_up("the driver closes")
-        self._join_all(None)
+        self._listener.hang_up()  # also on those that have never registered
+        self._listener.join(None)
 
     def __enter__(self) -> "ControlServer":
         return self
@@ -237,36 +233,12 @@ class ControlServer:
 
     # Connections.
 
-    def _accept(self) -> None:
-        while not self._closed:
-            try:
-                sock, address = self._listener.accept()
-            except TimeoutError:
-                continue
-            except OSError:
-                if not self._closed:  # too many files are open, perhaps; it may pass
-                    log.exception("the control port could not accept a connection")
-                    self._nudged.wait(0.1)
-                continue
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._admit(Peer(sock, f"{address[0]}:{address[1]}", self._times))
-
-    def _admit(self, peer: Peer) -> None:
-        thread = threading.Thread(
-            target=self._serve, args=(peer,), name=f"headgate-control-{peer.name}", daemon=True
-        )
-        with self._lock:
-            if len(self._strangers) >= MAX_STRANGERS:
-                next(iter(self._strangers)).hang_up("too many strangers")
-            self._strangers[peer] = None
-            self._threads[thread] = None
-        thread.start()
-
-    def _serve(self, peer: Peer) -> None:
+    def _serve(self, accepted: Accepted) -> None:
         """The thread of a connection."""
+        peer = Peer(accepted.socket, accepted.name, self._times)
         try:
             job = peer.prove(self._find_secret)
-            self._forget_stranger(peer)
+            self._listener.proven(accepted)
             if (entry := self._jobs.get(job)) is not None:
                 peer.adopt(entry.times)
             first = peer.first_message()
@@ -280,10 +252,7 @@ class ControlServer:
         except (OSError, HeadgateError) as error:
             log.info("%s left the control port: %s", peer.name, error)
         finally:
-            self._forget_stranger(peer)
             peer.close()
-            with self._lock:
-                del self._threads[threading.current_thread()]
 
     def _serve_visitor(self, peer: Peer, job: str, question: Question) -> None:
         entry = self._jobs.get(job)
@@ -354,10 +323,6 @@ class ControlServer:
         entry = self._jobs.get(job)
         return None if entry is None else entry.secret
 
-    def _forget_stranger(self, peer: Peer) -> None:
-        with self._lock:
-            self._strangers.pop(peer, None)
-
     # Time.
 
     def _tick(self) -> None:
@@ -384,11 +349,3 @@ class ControlServer:
                 with entry.lock:
                     if entry.runs.get(run.key.stage) is run:
                         del entry.runs[run.key.stage]
-
-    def _join_all(self, timeout_s: float | None) -> None:
-        with self._lock:
-            threads = list(self._threads)
-        deadline = None if timeout_s is None else now_ms() + 1000 * timeout_s
-        for thread in threads:
-            left_s = None if deadline is None else max(0.0, deadline - now_ms()) / 1000
-            thread.join(left_s)

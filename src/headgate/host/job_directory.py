@@ -42,6 +42,8 @@ class JobEntry(msgspec.Struct, frozen=True):
     secret: bytes
     version: int = 0
     """Of the control connection."""
+    tls: tuple[str, str, str] | None = None
+    """Files of the certificate, its key and the authority, if the control connection has TLS."""
 
     def __repr__(self) -> str:
         """The secret is not shown, so that no log gets it."""

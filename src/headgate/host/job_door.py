@@ -14,7 +14,7 @@ from typing import Final, Protocol, TypeAlias
 from headgate.api.job import JobStatus, Promise
 from headgate.base.checkpoints import Stop
 from headgate.base.errors import HeadgateError
-from headgate.base.messages import CONTROL_VERSION, Address
+from headgate.base.messages import CONTROL_VERSION
 from headgate.base.questions import (
     Answer,
     CancelAsked,
@@ -24,6 +24,7 @@ from headgate.base.questions import (
     SavepointAnswer,
     SavepointAsked,
 )
+from headgate.host.contact import Contact
 from headgate.host.job_directory import Announcement, JobEntry, announce, here
 
 log = logging.getLogger(__name__)
@@ -65,8 +66,10 @@ class JobDoor:
         self._announcement: Announcement | None = None
         self._closed = threading.Event()
 
-    def open(self, job: AskedJob, address: Address, secret: bytes) -> None:
-        """Announce the job and let visitors in; ``address`` is that of the control port."""
+    def open(self, job: AskedJob, contact: Contact) -> None:
+        """Announce the job and let visitors in; ``contact`` is that of its workers."""
+        settings = contact.settings
+        files = settings.tls_certificate, settings.tls_key, settings.tls_authority
         self._since_ms = time.time_ns() // 1_000_000
         self._job = job
         entry = JobEntry(
@@ -75,9 +78,10 @@ class JobDoor:
             since_ms=self._since_ms,
             pid=os.getpid(),
             host=here(),
-            address=address,
-            secret=secret,
+            address=contact.address,
+            secret=contact.secret,
             version=CONTROL_VERSION,
+            tls=files if settings.tls_enabled else None,
         )
         self._announcement = announce(entry)
         if self._closed.is_set():  # the job has ended meanwhile

@@ -4,7 +4,7 @@ Law: a visit needs the file that the driver has written, so nobody but the job's
 driver that is gone is found out, and its file removed.
 """
 
-import socket
+import ssl
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -12,13 +12,19 @@ from dataclasses import dataclass
 from typing import Final
 
 from headgate.api.job import JobStatus
-from headgate.base.errors import HeadgateError, PeerBrokeProtocol, PeerUnproven
+from headgate.base.errors import HeadgateError, PeerBrokeProtocol, PeerUnproven, SettingsInvalid
 from headgate.base.job_errors import DriverUnreachable
 from headgate.base.messages import CONTROL_VERSION, ControlTimes, Heartbeat, Refused
 from headgate.base.questions import Answer, JobAnswer, JobQuestion, Question
-from headgate.control.frames import TO_VISITOR, FrameReader, encode
+from headgate.base.settings import ExchangeSettings
+from headgate.control.frames import TO_VISITOR
 from headgate.host.contact import Contact
-from headgate.host.control_client import connect_to_driver, prove_to_driver, receive_by
+from headgate.host.control_client import (
+    DriverConnection,
+    connect_to_driver,
+    prove_to_driver,
+    receive_by,
+)
 from headgate.host.job_directory import JobEntry, entries
 
 TIMES: Final = ControlTimes(prove_ms=5_000, connect_ms=500, heartbeat_timeout_ms=30_000)
@@ -101,13 +107,13 @@ def ask(entry: JobEntry, question: Question, times: ControlTimes = TIMES) -> Ans
     if entry.version != CONTROL_VERSION:
         problem = "it runs another version of Headgate; use the command of that one"
         raise JobSilent(entry, problem)
-    contact = Contact(entry.address, entry.job, entry.secret, times=times)
-    with _introduced(entry, contact) as (sock, reader):
+    contact = Contact(entry.address, entry.job, entry.secret, _tls(entry), times)
+    with _introduced(entry, contact) as line:
         try:
-            sock.sendall(encode(question))
+            line.socket.sendall(line.writer.encode(question))
             while True:
                 deadline = time.monotonic() + times.heartbeat_timeout_ms / 1000
-                answer = receive_by(sock, reader, TO_VISITOR, deadline)
+                answer = receive_by(line.socket, line.reader, TO_VISITOR, deadline)
                 if isinstance(answer, Refused):
                     raise JobGone(entry)
                 if not isinstance(answer, Heartbeat):
@@ -117,26 +123,35 @@ def ask(entry: JobEntry, question: Question, times: ControlTimes = TIMES) -> Ans
 
 
 @contextmanager
-def _introduced(entry: JobEntry, contact: Contact) -> Iterator[tuple[socket.socket, FrameReader]]:
+def _introduced(entry: JobEntry, contact: Contact) -> Iterator[DriverConnection]:
     """A proven connection."""
     with ExitStack() as open_sockets:
-        sock, reader = _connect(entry, contact, open_sockets)
-        yield sock, reader
+        yield _connect(entry, contact, open_sockets)
 
 
-def _connect(
-    entry: JobEntry, contact: Contact, open_sockets: ExitStack
-) -> tuple[socket.socket, FrameReader]:
+def _tls(entry: JobEntry) -> ExchangeSettings:
+    if entry.tls is None:
+        return ExchangeSettings()
+    certificate, key, authority = entry.tls
+    return ExchangeSettings(
+        tls_enabled=True, tls_certificate=certificate, tls_key=key, tls_authority=authority
+    )
+
+
+def _connect(entry: JobEntry, contact: Contact, open_sockets: ExitStack) -> DriverConnection:
     for pause_s in (AGAIN_S, None):
         try:
-            sock = open_sockets.enter_context(connect_to_driver(contact))
-            return sock, prove_to_driver(sock, contact)
+            sock = connect_to_driver(contact)
+            open_sockets.callback(sock.close)
+            return prove_to_driver(sock, contact)
         except (DriverUnreachable, PeerUnproven) as error:
             if isinstance(error.__cause__, TimeoutError):
                 raise JobSilent(entry, "it is busy or stopped") from error
+            if isinstance(error.__cause__, ssl.SSLError):
+                raise JobSilent(entry, str(error.__cause__)) from error
             if pause_s is None:  # nobody is there, or one that knows no such job
                 raise JobGone(entry) from error
             time.sleep(pause_s)
-        except PeerBrokeProtocol as error:
+        except (PeerBrokeProtocol, SettingsInvalid) as error:
             raise JobSilent(entry, str(error)) from error
     raise AssertionError("the last attempt returns or raises")

@@ -153,7 +153,7 @@ def revive(failure: Failure) -> BaseException | None:
         return None
     try:
         error = pickle.loads(failure.exception)
-    except Exception:
+    except (Exception, SystemExit):
         return None
     return error if isinstance(error, BaseException) else None
 

@@ -1,40 +1,43 @@
 """Records on their way from sinks to the driver, while the job runs.
 
 The driver opens a stream and gives its ``Uplink`` to a sink; each task of the sink connects, proves
-that it knows the stream's secret and sends lists of records. The driver takes them one list at a
-time, and a slow taker slows the sink down through TCP. Law: when a writer's ``flush`` has returned,
-all its records were taken; a stream that is closed in the driver ends its connections.
+that it knows the stream's secret and sends lists of records, each in a sealed frame. The driver
+takes them one list at a time, and a slow taker slows the sink down through TCP. Law: when a
+writer's ``flush`` has returned, all its records were taken; a stream that is closed in the driver
+ends its connections; what cannot be read or taken ends one connection, and its sink is told why.
 """
 
+import hmac
 import logging
 import pickle
 import secrets
-import socket
-import struct
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from traceback import format_exception_only
 from typing import Any, Final
 
 from headgate.api.source import SinkWriter
 from headgate.base.errors import HeadgateError
-from headgate.base.ids import PeerName
-from headgate.base.job_errors import DriverLost
-from headgate.base.messages import NONCE_BYTES, Address, ControlTimes
-from headgate.control.frames import GREETINGS, FrameReader, encode
-from headgate.control.proof import DriverProof
-from headgate.host.contact import Contact
-from headgate.host.control_client import connect_to_driver, prove_to_driver, receive_by
+from headgate.base.job_errors import DriverLost, ResultsRefused
+from headgate.base.messages import Address, ControlTimes
+from headgate.base.settings import ExchangeSettings
+from headgate.control.frames import MESSAGE_BYTES
+from headgate.host.contact import Contact, secret_of_job
+from headgate.host.control_client import CHUNK_BYTES, DriverConnection, introduce
+from headgate.host.control_peer import prove_stranger
+from headgate.host.listener import Accepted, Listener
+from headgate.host.transport import Tls
 
 log = logging.getLogger(__name__)
 
-LENGTH: Final = struct.Struct("<I")
-DONE: Final = 0
-"""Length that says: this was all; the driver answers with one byte when it is taken."""
+DONE: Final = b""
+"""A frame that says: this was all. The driver answers with the same when everything is taken."""
 SECRET_BYTES: Final = 32
-MAX_FRAME_BYTES: Final = 2**31 - 1
+MAX_FRAME_BYTES: Final = MESSAGE_BYTES
+PROBLEM_CHARS: Final = 2000
 
 Take = Callable[[list[Any]], None]
 """Takes a list of records in the driver; may block, raises ``StreamClosed`` to end the stream."""
@@ -46,103 +49,105 @@ class StreamClosed(HeadgateError):
 
 @dataclass(frozen=True, slots=True)
 class Uplink:
-    """What a sink needs to reach its stream in the driver; travels with the job."""
+    """What a sink needs to reach its stream in the driver; travels with the job's code.
+
+    The secret does not: whoever overhears the code must not be able to send results. A worker
+    derives it from that of its job.
+    """
 
     address: Address
     stream: str
     secret: bytes = field(repr=False)
+    job: str = ""
+    settings: ExchangeSettings = field(default_factory=ExchangeSettings, repr=False)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Uplink, (self.address, self.stream, b"", self.job, self.settings)
+
+    @property
+    def contact(self) -> Contact:
+        """The way to the stream, for a worker of the job or the driver itself."""
+        secret = self.secret or stream_secret(secret_of_job(self.job), self.stream)
+        return Contact(self.address, self.stream, secret, self.settings)
+
+
+def stream_secret(job_secret: bytes, stream: str) -> bytes:
+    """The secret of one stream of a job."""
+    return hmac.digest(job_secret, b"headgate results " + stream.encode(), "sha256")
 
 
 class ResultServer:
     """One port of the driver for all its streams."""
 
     def __init__(
-        self, host: str = "127.0.0.1", port: int = 0, *, advertised_host: str | None = None
+        self,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        advertised_host: str | None = None,
+        settings: ExchangeSettings | None = None,
     ) -> None:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._listener = socket.create_server((host, port), family=family, backlog=512)
-        name = self._listener.getsockname()
-        self.address: Address = (advertised_host or name[0], name[1])
+        """``settings`` say whether there is TLS, here and for the sinks."""
+        self._settings = settings or ExchangeSettings()
+        self._listener = Listener(
+            host,
+            port,
+            self._serve,
+            name="headgate-results",
+            advertised_host=advertised_host,
+            tls=Tls(self._settings) if self._settings.tls_enabled else None,
+        )
+        self.address: Address = self._listener.address
         self._times = ControlTimes()
         self._lock = threading.Lock()  # of the two below
         self._streams: dict[str, tuple[bytes, Take]] = {}
-        self._connections: dict[socket.socket, str] = {}
-        self._closed = False
-        self._door = threading.Thread(target=self._accept, name="headgate-results", daemon=True)
-        self._door.start()
+        self._connections: dict[Accepted, str] = {}
+        self._listener.start()
 
-    def open(self, take: Take) -> Uplink:
+    def open(self, take: Take, job: str = "", job_secret: bytes | None = None) -> Uplink:
         """A new stream; ``take`` is called on the threads of its connections."""
-        uplink = Uplink(self.address, secrets.token_hex(16), secrets.token_bytes(SECRET_BYTES))
+        stream = secrets.token_hex(16)
+        secret = stream_secret(job_secret or secrets.token_bytes(SECRET_BYTES), stream)
         with self._lock:
-            self._streams[uplink.stream] = uplink.secret, take
-        return uplink
+            self._streams[stream] = secret, take
+        return Uplink(self.address, stream, secret, job, self._settings)
 
     def close_stream(self, uplink: Uplink) -> None:
         """Take no more of it and hang up on its sinks. Idempotent."""
         with self._lock:
             self._streams.pop(uplink.stream, None)
-            ended = [sock for sock, stream in self._connections.items() if stream == uplink.stream]
-        for sock in ended:
-            with suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)
+            ended = [peer for peer, stream in self._connections.items() if stream == uplink.stream]
+        for accepted in ended:
+            accepted.hang_up()
 
     def close(self) -> None:
         """End all streams and the port. Idempotent."""
-        self._closed = True
-        with suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        self._door.join()
         with self._lock:
             self._streams.clear()
-            connections = list(self._connections)
-        for sock in connections:
-            with suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)
+        self._listener.hang_up()
 
-    def _accept(self) -> None:
-        while not self._closed:
-            try:
-                sock, address = self._listener.accept()
-            except OSError:
-                if not self._closed:
-                    time.sleep(0.1)  # too many files are open, perhaps; it may pass
-                continue
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            name = f"{address[0]}:{address[1]}"
-            threading.Thread(
-                target=self._serve, args=(sock, name), name=f"headgate-results-{name}", daemon=True
-            ).start()
-
-    def _serve(self, sock: socket.socket, name: str) -> None:
+    def _serve(self, accepted: Accepted) -> None:
+        """The thread of a connection."""
         try:
-            with sock:
-                stream = self._prove(sock, name)
-                with self._lock:
-                    self._connections[sock] = stream
-                    entry = self._streams.get(stream)
-                if entry is not None:
-                    sock.settimeout(None)
-                    _receive(sock, entry[1])
+            timeout_s = self._times.prove_ms / 1000
+            stream, proven = prove_stranger(
+                accepted.socket, accepted.name, self._secret_of, timeout_s
+            )
+            self._listener.proven(accepted)
+            with self._lock:
+                self._connections[accepted] = stream
+                entry = self._streams.get(stream)
+            if entry is not None:
+                accepted.socket.settimeout(None)
+                _receive(accepted, proven, entry[1], timeout_s)
         except StreamClosed:
             pass
-        except (OSError, HeadgateError, EOFError) as error:
-            log.info("a connection for results, %s, has ended: %s", name, error)
-        except Exception:
-            log.exception("results of %s could not be taken", name)
+        except (OSError, HeadgateError) as error:
+            log.info("a connection for results, %s, has ended: %s", accepted.name, error)
         finally:
             with self._lock:
-                self._connections.pop(sock, None)
-
-    def _prove(self, sock: socket.socket, name: str) -> str:
-        deadline = time.monotonic() + self._times.prove_ms / 1000
-        reader = FrameReader(PeerName(name))
-        proof = DriverProof(self._secret_of, secrets.token_bytes(NONCE_BYTES), PeerName(name))
-        while not proof.is_done:
-            greeting = receive_by(sock, reader, GREETINGS, deadline)
-            sock.sendall(encode(proof.received(greeting)))
-        return proof.job
+                self._connections.pop(accepted, None)
 
     def _secret_of(self, stream: str) -> bytes | None:
         with self._lock:
@@ -150,34 +155,62 @@ class ResultServer:
         return None if entry is None else entry[0]
 
 
-def _receive(sock: socket.socket, take: Take) -> None:
-    with sock.makefile("rb") as file:
-        while True:
-            prefix = file.read(LENGTH.size)
-            if len(prefix) < LENGTH.size:
-                return
-            (length,) = LENGTH.unpack(prefix)
-            if length == DONE:
-                sock.sendall(b"\1")
+def _receive(accepted: Accepted, proven: DriverConnection, take: Take, farewell_s: float) -> None:
+    """Take what a sink sends until it leaves, or its stream is closed."""
+    sock, reader = proven.socket, proven.reader
+    while not accepted.is_leaving:  # a socket that is shut down still gives what has arrived
+        while (body := reader.next_body()) is not None:
+            if body == DONE:
+                sock.sendall(proven.writer.head(DONE))
                 continue
-            data = file.read(length)
-            if len(data) < length:
+            try:
+                _hand_over(body, take)
+            except ResultsRefused as refused:
+                log.warning("%s: %s", reader.peer, refused)
+                _turn_away(proven, refused.problem, farewell_s)
                 return
-            take(pickle.loads(data))  # the other side is proven: it is a task of our own job
+        data = sock.recv(CHUNK_BYTES)
+        if not data:
+            return
+        reader.received(data)
+
+
+def _hand_over(body: bytes, take: Take) -> None:
+    """Raises StreamClosed, or ResultsRefused for whatever else goes wrong."""
+    try:
+        records = pickle.loads(body)  # the seal fits: it comes from a task of our own job
+    except BaseException as error:  # a pickle may raise anything, SystemExit too
+        raise ResultsRefused(f"cannot read them ({_shown(error)})") from error
+    try:
+        take(records)
+    except (StreamClosed, ResultsRefused):
+        raise
+    except Exception as error:
+        raise ResultsRefused(f"cannot take them ({_shown(error)})") from error
+
+
+def _shown(error: BaseException) -> str:
+    return format_exception_only(type(error), error)[-1].strip()  # also if its text cannot be had
+
+
+def _turn_away(proven: DriverConnection, problem: str, farewell_s: float) -> None:
+    """Tell the sink, and read on until it leaves: who closes with bytes unread takes it back."""
+    text = problem[:PROBLEM_CHARS].encode("utf-8", "replace")
+    deadline = time.monotonic() + farewell_s
+    proven.socket.settimeout(farewell_s)
+    with suppress(OSError):
+        proven.socket.sendall(proven.writer.head(text) + text)
+        while proven.socket.recv(CHUNK_BYTES) and time.monotonic() < deadline:
+            pass
 
 
 class UplinkWriter(SinkWriter):
     """The writer of a sink whose records go to the driver."""
 
     def __init__(self, uplink: Uplink) -> None:
-        self._contact = Contact(uplink.address, uplink.stream, uplink.secret)
-        self._socket = connect_to_driver(self._contact)
-        try:
-            prove_to_driver(self._socket, self._contact)
-            self._socket.settimeout(None)
-        except BaseException:
-            self._socket.close()
-            raise
+        self._contact = uplink.contact
+        self._line = introduce(self._contact)
+        self._line.socket.settimeout(None)
 
     def write(self, records: list[Any]) -> None:
         """Send them; waits while the driver has no room."""
@@ -194,20 +227,36 @@ class UplinkWriter(SinkWriter):
         self._send(pickle.dumps(message, 5))
 
     def flush(self) -> None:
-        """Returns when the driver has taken everything."""
+        """Returns when the driver has taken everything; raises ResultsRefused or DriverLost."""
+        self._send(DONE)
         try:
-            self._socket.sendall(LENGTH.pack(DONE))
-            if not self._socket.recv(1):
-                raise ConnectionError("it closed the stream")
-        except OSError as error:
+            problem = self._answer()
+        except (OSError, HeadgateError) as error:
             raise DriverLost(self._contact.driver, str(error)) from error
+        if problem:
+            raise ResultsRefused(problem)
 
     def close(self) -> None:
-        self._socket.close()
+        self._line.socket.close()
 
     def _send(self, data: bytes) -> None:
         try:
-            self._socket.sendall(LENGTH.pack(len(data)))
-            self._socket.sendall(data)
+            self._line.socket.sendall(self._line.writer.head(data))
+            self._line.socket.sendall(data)
         except OSError as error:
+            problem = ""
+            with suppress(OSError, HeadgateError):  # it may have said why before it hung up
+                self._line.socket.settimeout(0.1)
+                problem = self._answer()
+            if problem:
+                raise ResultsRefused(problem) from error
             raise DriverLost(self._contact.driver, str(error)) from error
+
+    def _answer(self) -> str:
+        """Why the driver takes no more; nothing if it has taken everything."""
+        while (body := self._line.reader.next_body()) is None:
+            data = self._line.socket.recv(CHUNK_BYTES)
+            if not data:
+                raise ConnectionError("it closed the stream")
+            self._line.reader.received(data)
+        return body.decode("utf-8", "replace")

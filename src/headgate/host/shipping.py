@@ -45,7 +45,7 @@ def unship(code: bytes) -> dict[int, JobVertex]:
         classes: dict[str, type] = unpickler.load()
     except ModuleNotFoundError as error:
         raise CodeUnloadable(str(error), error.name or "") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a module that is loaded for it may want to exit
         raise CodeUnloadable(f"{type(error).__name__}: {error}") from error
     _adopt(classes)
     return vertices

@@ -99,6 +99,7 @@ def run_task_manager(
         abandon("the job's code, which is being loaded,", [loading], may_exit)
 
     with ControlLine(contact, inbox.put, unheard) as line, ExitStack() as end:
+        end.enter_context(contact.in_use())
         try:
             sweep()
             backends = end.enter_context(open_backends(contact.state))

@@ -194,7 +194,7 @@ def launch(program: Program) -> SparkJob:
     except BaseException:
         ready.close()
         raise
-    ready.door.open(job, contact.address, contact.secret)
+    ready.door.open(job, contact)
     for tell in on_launched:
         tell(job)
     if JobSettings.parse(program.configuration).progress is ProgressShown.ON:

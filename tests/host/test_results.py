@@ -1,0 +1,154 @@
+"""Results on their way to the driver: what cannot be read there fails its sink, with a reason."""
+
+import os
+import pickle
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from headgate.base.job_errors import DriverLost, ResultsRefused
+from headgate.host.contact import Contact, secret_of_job
+from headgate.host.results import ResultServer, StreamClosed, UplinkWriter
+from tests.host.rig import eventually
+from tests.host.test_control_server import is_hung_up
+
+
+@pytest.fixture
+def server(no_leaks: None) -> Iterator[ResultServer]:
+    server = ResultServer()
+    yield server
+    server.close()
+
+
+class Raises:
+    """Raises when it is unpickled."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _raise, (type(self.error), self.error.args)
+
+
+def _raise(kind: type[BaseException], args: tuple[object, ...]) -> None:
+    raise kind(*args)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ValueError("no"), SystemExit(3), KeyboardInterrupt(), MemoryError(), GeneratorExit()],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_pickle_that_raises_is_told_to_its_sink(
+    server: ResultServer, error: BaseException, capfd: pytest.CaptureFixture[str]
+) -> None:
+    taken: list[Any] = []
+    uplink = server.open(taken.extend)
+    bad, good = UplinkWriter(uplink), UplinkWriter(uplink)
+    bad.write([Raises(error)])
+    with pytest.raises(ResultsRefused, match=f"cannot read them .{type(error).__name__}"):
+        bad.flush()
+    bad.close()
+    good.write([1])
+    good.flush()
+    good.close()
+    assert taken == [1]
+    assert "Traceback" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("data", [b"\x80", b"garbage", b"\x80\x05cno.such\nthing\n.", b"]" * 9])
+def test_bytes_that_are_no_pickle_are_told_to_their_sink(server: ResultServer, data: bytes) -> None:
+    writer = UplinkWriter(server.open(lambda records: None))
+    writer._send(data)
+    with pytest.raises(ResultsRefused, match="cannot read them"):
+        writer.flush()
+    writer.close()
+
+
+def test_a_sink_that_goes_on_writing_hears_why_nobody_takes_it(server: ResultServer) -> None:
+    writer = UplinkWriter(server.open(lambda records: None))
+    writer._send(b"garbage")
+    with pytest.raises((ResultsRefused, DriverLost)):
+        write_on(writer)
+    writer.close()
+
+
+def write_on(writer: UplinkWriter) -> None:
+    for _ in range(100):
+        writer.write(["more"] * 1000)
+    writer.flush()
+
+
+def test_a_taker_that_raises_is_told_to_the_sink(server: ResultServer) -> None:
+    def take(records: list[Any]) -> None:
+        raise BrokenPipeError("standard output is gone")
+
+    writer = UplinkWriter(server.open(take))
+    writer.write([1])
+    with pytest.raises(ResultsRefused, match="cannot take them .BrokenPipeError: standard output"):
+        writer.flush()
+    writer.close()
+
+
+def test_a_taker_that_wants_no_more_hangs_up(server: ResultServer) -> None:
+    def take(records: list[Any]) -> None:
+        raise StreamClosed("enough")
+
+    writer = UplinkWriter(server.open(take))
+    writer.write([1])
+    with pytest.raises(DriverLost):
+        writer.flush()
+    writer.close()
+
+
+def test_lists_of_many_sizes_arrive_whole_and_in_order(server: ResultServer) -> None:
+    taken: list[bytes] = []
+    sent = [os.urandom(size) for size in (0, 1, 100, 65_500, 65_536, 300_000, 5 << 20, 3)]
+    writer = UplinkWriter(server.open(taken.extend))
+    for data in sent:
+        writer.write([data])
+    writer.flush()
+    assert taken == sent
+    writer.flush()
+    writer.close()
+
+
+def test_what_follows_the_handshake_unsealed_is_not_unpickled(server: ResultServer) -> None:
+    """A peer of the version before, or somebody who has taken over its connection."""
+    taken: list[Any] = []
+    writer = UplinkWriter(server.open(taken.extend))
+    sock = writer._line.socket
+    data = pickle.dumps([1])
+    sock.sendall(len(data).to_bytes(4, "little") + data + bytes(100))
+    assert isinstance(sock, socket.socket) and is_hung_up(sock)
+    writer.close()
+    assert taken == []
+
+
+def test_a_process_that_works_for_another_job_cannot_reach_the_stream(
+    server: ResultServer,
+) -> None:
+    uplink = pickle.loads(pickle.dumps(server.open(lambda records: None, "mine", b"m" * 32)))
+    with pytest.raises(Exception, match="no task manager of job 'mine'"):
+        UplinkWriter(uplink)
+    one, two = (Contact(server.address, "mine", b"m" * 32) for _ in range(2))
+    with one.in_use():
+        with two.in_use():
+            assert secret_of_job("mine") == b"m" * 32
+        UplinkWriter(uplink).close()
+    with pytest.raises(Exception, match="no task manager"):
+        secret_of_job("mine")
+
+
+def test_a_closed_stream_ends_its_connections(server: ResultServer) -> None:
+    uplink = server.open(lambda records: None)
+    writer = UplinkWriter(uplink)
+    writer.flush()
+    server.close_stream(uplink)
+    server.close_stream(uplink)
+    with pytest.raises(DriverLost):
+        writer.flush()
+    writer.close()
+    eventually(lambda: not server._connections, "it is forgotten")
