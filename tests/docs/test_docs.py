@@ -30,8 +30,12 @@ from headgate.base.events import (
     encode_event,
 )
 from headgate.base.ids import PeerName
+from headgate.base.messages import Heartbeat
 from headgate.base.settings import Compression, FlowControl, describe_settings
 from headgate.cli.main import command
+from headgate.control.frames import FrameWriter
+from headgate.control.frames import encode as control_frame
+from headgate.control.proof import DriverProof, WorkerProof
 from headgate.core.exchange.frames import BODY_LIMITS, Challenge, Kind, Proof, encode
 from headgate.core.exchange.handshake import Handshake
 from tests.core.exchange.vectors import BUFFER_VECTORS, SAVEPOINT, VECTORS
@@ -299,6 +303,33 @@ def test_vector_of_the_handshake_is_true() -> None:
         "client's proof": proof.proof.hex(),
     }
     assert blocks("### Proofs") == expected, as_block(expected)
+
+
+def sealed_vectors() -> dict[str, str]:
+    """The handshake of a control connection, and the first frames behind it."""
+    secret, nonces = bytes(range(32)), (bytes(range(32, 64)), bytes(range(64, 96)))
+    worker = WorkerProof("orders", secret, nonces[0], PeerName("driver"))
+    driver = DriverProof({"orders": secret}.get, nonces[1], PeerName("worker"))
+    hello = worker.first_word()
+    challenge = driver.received(hello)
+    found = {"Hello": control_frame(hello), "Challenge": control_frame(challenge)}
+    proof = worker.received(challenge)
+    assert proof is not None
+    welcome = driver.received(proof)
+    found |= {"Proof": control_frame(proof), "Welcome": control_frame(welcome)}
+    assert worker.received(welcome) is None
+    found |= {"key to driver": worker.keys.sending, "key to worker": driver.keys.sending}
+    to_worker, to_driver = FrameWriter(driver.keys.sending), FrameWriter(worker.keys.sending)
+    for number in range(2):
+        found[f"to worker {number}, Heartbeat"] = to_worker.encode(Heartbeat())
+    found["to driver 0, Heartbeat"] = to_driver.encode(Heartbeat())
+    found["to driver 1, empty"] = to_driver.head(b"")
+    return {name: data.hex() for name, data in found.items()}
+
+
+def test_vectors_of_sealed_frames_are_true() -> None:
+    expected = sealed_vectors()
+    assert blocks("### Sealed frames") == expected, f"it should read\n{as_block(expected)}"
 
 
 def test_limits_are_those_of_the_code() -> None:

@@ -284,9 +284,7 @@ def test_one_that_does_not_leave_after_the_end_is_hung_up_on(
         heard = []
         with suppress(ConnectionError):
             while True:
-                message = receive_by(
-                    raw.line.socket, raw.line.reader, TO_TASK_MANAGER, deadline
-                )
+                message = receive_by(raw.line.socket, raw.line.reader, TO_TASK_MANAGER, deadline)
                 heard.append(type(message).__name__)
         assert [name for name in heard if name != "Heartbeat"] == ["Deploy", "Cancel", "Shutdown"]
 

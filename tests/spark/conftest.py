@@ -20,6 +20,7 @@ SETTINGS = {
     "spark.driver.memory": "1g",
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "4",
+    "spark.broadcast.compress": "false",  # tests look into what Spark serves
     # A job that does not fit fails at once, instead of after ten minutes.
     "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "1s",
     "spark.scheduler.barrier.maxConcurrentTasksCheck.maxFailures": "1",

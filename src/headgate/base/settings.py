@@ -170,6 +170,12 @@ class JobSettings:
         "The driver's port for records that are printed or collected there; 0 takes a free one.",
         0,
     )
+    spark_authentication: bool = setting(
+        "security.require-spark-authentication",
+        False,
+        "Refuse a Spark session whose own connections are not authenticated and encrypted; "
+        "`false` only warns.",
+    )
     progress: ProgressShown = setting(
         "headgate.progress",
         ProgressShown.AUTO,
@@ -340,10 +346,14 @@ class ExchangeSettings:
         "heartbeat.timeout", 50_000, "A peer that is quiet this long is given up.", 1
     )
     tls_enabled: bool = setting(
-        "security.ssl.internal.enabled", False, "Mutual TLS between task managers."
+        "security.ssl.internal.enabled",
+        False,
+        "Mutual TLS between task managers, and between them and the driver.",
     )
     tls_certificate: str = setting(
-        "security.ssl.internal.certificate", "", "PEM file: this worker's certificate."
+        "security.ssl.internal.certificate",
+        "",
+        "PEM file: the certificate of this worker or driver.",
     )
     tls_key: str = setting("security.ssl.internal.key", "", "PEM file: its private key.")
     tls_authority: str = setting(

@@ -108,8 +108,11 @@ class TlsSocket:
         if self._timeout == 0:
             raise BlockingIOError
         left_ms = None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000
+        number = self._sock.fileno()
+        if number < 0:
+            raise ConnectionError("it was closed on this side")
         waiting = select.poll()
-        waiting.register(self._sock.fileno(), event)  # raises if it was closed meanwhile
+        waiting.register(number, event)
         if not waiting.poll(left_ms):
             raise TimeoutError("timed out")
 

@@ -9,13 +9,14 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from headgate.base.errors import SettingsInvalid
-from headgate.base.settings import MAX_PORT, JobSettings
+from headgate.base.settings import MAX_PORT, ExchangeSettings, JobSettings
 from headgate.host.control_server import ControlServer
 from headgate.host.owned_folder import sweep
 from headgate.host.results import ResultServer
+from headgate.host.transport import Tls
 from headgate.spark.slot_book import SlotBook
 
 if TYPE_CHECKING:
@@ -27,33 +28,65 @@ LOOPBACK = "127.0.0.1"
 class Driver:
     """Both ports of this process, and who holds the slots."""
 
-    def __init__(self, bind_host: str, advertised_host: str, settings: JobSettings) -> None:
+    def __init__(
+        self,
+        bind_host: str,
+        advertised_host: str,
+        settings: JobSettings,
+        exchange: ExchangeSettings | None = None,
+        slots: SlotBook | None = None,
+    ) -> None:
+        """``exchange`` says whether both ports have TLS."""
         control, results = settings.control_port, settings.results_port
+        tls = Tls(exchange) if exchange is not None and exchange.tls_enabled else None
         with ExitStack() as undo, _port_of("jobmanager.rpc.port", bind_host, control):
-            self.control = ControlServer(bind_host, control, advertised_host=advertised_host)
+            self.control = ControlServer(
+                bind_host, control, advertised_host=advertised_host, tls=tls
+            )
             undo.callback(self.control.close)
             with _port_of("jobmanager.results.port", bind_host, results):
-                self.results = ResultServer(bind_host, results, advertised_host=advertised_host)
+                self.results = ResultServer(
+                    bind_host, results, advertised_host=advertised_host, settings=exchange
+                )
             undo.pop_all()
-        self.slots = SlotBook()
+        self.slots = slots or SlotBook()
 
     def close(self) -> None:
         self.control.close()
         self.results.close()
 
 
-_drivers: dict[tuple[str, str], Driver] = {}
+_Hosts: TypeAlias = tuple[str, str]
+_TlsFiles: TypeAlias = tuple[str, str, str] | None
+
+_drivers: dict[tuple[_Hosts, _TlsFiles], Driver] = {}
+_books: dict[_Hosts, SlotBook] = {}
 _lock = threading.Lock()
 
 
-def driver_for(session: "SparkSession", settings: JobSettings | None = None) -> Driver:
-    """The ports that the workers of a session can reach; the first one to ask says which."""
-    hosts = _hosts(session)
+def driver_for(
+    session: "SparkSession",
+    settings: JobSettings | None = None,
+    exchange: ExchangeSettings | None = None,
+) -> Driver:
+    """The ports that the workers of a session can reach; the first one to ask says which.
+
+    Jobs with TLS have ports of their own, at which nothing else is spoken.
+    """
+    hosts, files = _hosts(session), _tls_files(exchange)
     with _lock:
-        if hosts not in _drivers:
+        if (hosts, files) not in _drivers:
             sweep()  # what drivers and workers that were killed have left on this machine
-            _drivers[hosts] = Driver(*hosts, settings or JobSettings())
-        return _drivers[hosts]
+            book = _books.setdefault(hosts, SlotBook())
+            driver = Driver(*hosts, settings or JobSettings(), exchange, book)
+            _drivers[hosts, files] = driver
+        return _drivers[hosts, files]
+
+
+def _tls_files(exchange: ExchangeSettings | None) -> _TlsFiles:
+    if exchange is None or not exchange.tls_enabled:
+        return None
+    return exchange.tls_certificate, exchange.tls_key, exchange.tls_authority
 
 
 def close_drivers() -> None:

@@ -19,6 +19,7 @@ from headgate.connectors.border import Border
 from headgate.host.contact import Contact
 from headgate.host.task_manager import run_task_manager
 from headgate.spark.frame_plan import sort_parts
+from headgate.spark.job_secret import PublicContact
 from headgate.spark.luggage import Luggage
 from headgate.spark.worker import at_stage, spark_place
 
@@ -32,7 +33,7 @@ GRACE_S: Final = 0.5
 class FrameProcess:
     """Called by Spark with the batches of one partition; gives batches of the result."""
 
-    contact: Contact
+    contact: PublicContact
     inlets: tuple[str, ...]
     outlet: str | None = None
     """None: nothing but the job's own sinks gets its records, and its coordinator its failure."""
@@ -40,7 +41,9 @@ class FrameProcess:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         slot, stage = spark_place()
-        contact = self.contact if self.outlet is None else at_stage(self.contact, stage)
+        contact = self.contact.complete()
+        if self.outlet is not None:
+            contact = at_stage(contact, stage)
         with self.luggage.unpacked(), Border(self.inlets, self.outlet) as border:
             sort = partial(sort_parts, len(self.inlets))
             feeder = _start("headgate-feeder", lambda: border.feed(batches, sort))

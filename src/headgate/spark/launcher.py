@@ -27,9 +27,11 @@ from headgate.host.shipping import ship
 from headgate.plan.exchange_memory import size_exchange
 from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.placement import place
+from headgate.spark.authentication import check_authentication
 from headgate.spark.collecting import DriverSink
 from headgate.spark.driver import Driver, driver_for
 from headgate.spark.job import SparkJob, end_jobs
+from headgate.spark.job_secret import SecretDelivery
 from headgate.spark.luggage import pack
 from headgate.spark.prepared import Prepared
 from headgate.spark.python_files import add_python_files
@@ -77,14 +79,17 @@ def prepare(
     luggage = pack(session, program)
     job = JobSettings.parse(program.configuration)
     check_python(session, job.python_executable)
-    driver = driver_for(session, job)
+    check_authentication(session, required=job.spark_authentication)
+    driver = driver_for(session, job, settings)
     job_id = setup.job_id if setup is not None else secrets.token_hex(8)
     keeper = None if setup is None else open_keeper(program, setup, session, driver)
-    uplinks = connect_sinks(program, driver)
+    secret = secrets.token_bytes(SECRET_BYTES)
+    delivery = SecretDelivery(session, secret, lazy=lazy, local=_is_local(session))
+    uplinks = connect_sinks(program, driver, job_id, secret)
     door = JobDoor()
     driver.control.open_job(
         job_id,
-        secrets.token_bytes(SECRET_BYTES),
+        secret,
         planner(program, graph, setup, keeper),
         on_ended=on_ended,
         on_question=door.answer,
@@ -93,7 +98,7 @@ def prepare(
         keeper=keeper,
     )
     held = (session, driver, job_id, graph, needed, memory, uplinks, state, luggage, door)
-    ready = Prepared(*held, keeper, is_known=setup is not None and setup.is_known)
+    ready = Prepared(*held, delivery, keeper, is_known=setup is not None and setup.is_known)
     if not lazy:
         reserve_slots(ready)
     return ready
@@ -170,13 +175,15 @@ def ship_code(program: Program, graph: JobGraph) -> bytes:
     return ship({vertex.id: vertex for vertex in graph.vertices}, functions)
 
 
-def connect_sinks(program: Program, driver: Driver) -> tuple[Uplink, ...]:
+def connect_sinks(
+    program: Program, driver: Driver, job_id: str, secret: bytes
+) -> tuple[Uplink, ...]:
     """Give sinks that end in the driver their way to it."""
     uplinks = []
     for node in program.graph.nodes.values():
         for _, sink in node.functions:
             if isinstance(sink, DriverSink) and sink.take is not None:
-                sink.uplink = driver.results.open(sink.take)
+                sink.uplink = driver.results.open(sink.take, job_id, secret)
                 uplinks.append(sink.uplink)
     return tuple(uplinks)
 
@@ -213,13 +220,15 @@ def _submission(program: Program, ready: Prepared) -> Callable[[str], Any]:
 
         def collect(stage: str) -> Any:
             plan = barrier_plan(ready, program, NOTHING, None, stage) if stage else first
+            ready.secret.attach(ready.session)
             return plan.collect()
 
         return collect
 
     def submit(stage: str) -> Any:
-        process = TaskManagerProcess(ready.contact_of(stage), ready.luggage)
+        process = TaskManagerProcess(ready.public_contact(stage), ready.luggage)
         context = ready.session.sparkContext
+        ready.secret.attach(ready.session)
         barrier = context.parallelize(range(ready.slots), ready.slots).barrier()
         # Spark would name the job after the line of code here; `runJob` leaves our name alone.
         context.setLocalProperty("callSite.short", f"Headgate: {ready.graph.name}")

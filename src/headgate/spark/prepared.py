@@ -30,6 +30,7 @@ from headgate.host.savepoints import prepare_savepoint
 from headgate.plan.exchange_memory import ExchangeMemory
 from headgate.plan.job_graph import JobGraph
 from headgate.spark.driver import Driver
+from headgate.spark.job_secret import PublicContact, SecretDelivery
 from headgate.spark.luggage import Luggage
 from headgate.spark.session import is_stopped, slots
 
@@ -58,6 +59,7 @@ class Prepared:
     state: StateSettings
     luggage: Luggage
     door: JobDoor
+    secret: SecretDelivery
     keeper: CheckpointKeeper | None = None
     """Of its checkpoints and restarts; None: the job is a part of a DataFrame, it has none."""
     is_known: bool = False
@@ -72,6 +74,10 @@ class Prepared:
         """What the workers of a run need; each Spark job is a stage of its own."""
         made = self.driver.control.contact(self.job_id, self.memory.settings, stage, self.state)
         return replace(made, segments=self.memory.segments)
+
+    def public_contact(self, stage: str) -> PublicContact:
+        """The same for the function that Spark sends; it need not hold the secret."""
+        return self.secret.public(self.contact_of(stage))
 
     def begin(self, stage: str = "") -> Run:
         """Begin a run; raises what stands against it."""
@@ -125,6 +131,7 @@ class Prepared:
         """
         self.driver.slots.give_back(self.job_id)
         self.driver.control.close_job(self.job_id)
+        self.secret.close()
         self.door.close()
         for uplink in self.uplinks:
             self.driver.results.close_stream(uplink)

@@ -1,7 +1,8 @@
 """The Spark session that a job runs in: the one that is there, or a local one made on demand.
 
 A session of the user's own, a notebook's or spark-submit's is taken as it is. One that is made here
-is quiet and listens on the loopback address only. Ctrl-C: PySpark starts the JVM with SIGINT
+is quiet, listens on the loopback address only, lets nobody in who does not know the secret that
+Spark makes for it, and keeps its files from others. Ctrl-C: PySpark starts the JVM with SIGINT
 ignored, and its Python workers live in a process group of their own, so that only this process is
 hit. PySpark's handler tries to cancel all Spark jobs and raises KeyboardInterrupt; do not count on
 the first: Headgate cancels its own job when the interrupt reaches it.
@@ -17,6 +18,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from itertools import pairwise
@@ -24,7 +26,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate.base.errors import SessionFailed, SparkMissing
+from headgate.spark.authentication import AUTHENTICATE, is_one_process, protected_options
 from headgate.spark.java import ensure_java
+from headgate.spark.python_files import scratch_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -178,7 +182,7 @@ def _start(settings: Mapping[str, str], cores: int | None) -> "SparkSession":
     given = {key: value for key, value in settings.items() if key.startswith("spark.")}
     options = {"spark.app.name": "headgate", **given}
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit has read its files and flags already
-        return _build(options)
+        return _build({**_submitted_options(given), **options})
     ensure_java(spark_version() or "")
     files = _defaults()
     master = given.get("spark.master") or _configured_master(files)
@@ -187,16 +191,26 @@ def _start(settings: Mapping[str, str], cores: int | None) -> "SparkSession":
         with _environment(**({"PYSPARK_PYTHON": settings[PYTHON]} if PYTHON in settings else {})):
             return _build({**_quiet_options(), **files, **options, "spark.master": master})
     cores = cores or max(FEWEST_CORES, os.cpu_count() or 1)
-    options = {**_quiet_options(), **_local_options(), **files, **options}
-    options["spark.master"] = master or f"local[{cores}]"
+    master = master or f"local[{cores}]"
+    options = {**_quiet_options(), **_local_options(master), **files, **options}
+    options["spark.master"] = master
     python = settings.get(PYTHON) or sys.executable
     if PYTHON in settings and shutil.which(python) is None:
         raise SessionFailed(
             f"{PYTHON} is {python}, which is no program here; one within an archive does not work, "
             f"because Spark starts its workers first"
         )
-    with _environment(PYSPARK_PYTHON=python, SPARK_LOCAL_IP=LOOPBACK):
+    environment = {"PYSPARK_PYTHON": python, "SPARK_LOCAL_IP": LOOPBACK}
+    if "spark.local.dir" not in options and "SPARK_LOCAL_DIRS" not in os.environ:
+        environment["SPARK_LOCAL_DIRS"] = _private_folder()
+    with _environment(**environment):
         return _build(options)
+
+
+@cache
+def _private_folder() -> str:
+    """For what Spark puts on disk, which it lets everybody read; one for the life of the JVM."""
+    return scratch_folder()
 
 
 def _check_master(master: str) -> None:
@@ -224,12 +238,28 @@ def _quiet_options() -> dict[str, str]:
     return options
 
 
-def _local_options() -> dict[str, str]:
-    return {
+def _local_options(master: str) -> dict[str, str]:
+    options = {
         "spark.driver.host": LOOPBACK,
         "spark.driver.bindAddress": LOOPBACK,
         "spark.port.maxRetries": "100",  # the page takes the next free port from 4040 on
     }
+    if is_one_process(master):
+        options.update(protected_options())
+    return options
+
+
+def _submitted_options(given: Mapping[str, str]) -> dict[str, str]:
+    """For a JVM that spark-submit has started, if it is to run everything in one process."""
+    from pyspark import SparkConf, SparkContext
+
+    context: Any = SparkContext
+    context._ensure_initialized()
+    conf = SparkConf()
+    master = given.get("spark.master") or conf.get("spark.master") or ""
+    if not is_one_process(master) or conf.contains(AUTHENTICATE):
+        return {}
+    return protected_options()
 
 
 def _build(options: Mapping[str, str]) -> "SparkSession":

@@ -9,6 +9,7 @@ from typing import Any
 from headgate.base.job_errors import RunRefused
 from headgate.host.contact import Contact
 from headgate.host.task_manager import run_task_manager
+from headgate.spark.job_secret import PublicContact
 from headgate.spark.luggage import Luggage
 
 
@@ -16,14 +17,14 @@ from headgate.spark.luggage import Luggage
 class TaskManagerProcess:
     """Called by Spark with the rows of one partition, of which it needs none."""
 
-    contact: Contact
+    contact: PublicContact
     luggage: Luggage = Luggage()
 
     def __call__(self, rows: Iterable[Any]) -> Iterator[Any]:
         slot, _ = spark_place()
         # A job that is over wants no task manager: the driver knows why, Spark need not complain.
         with suppress(RunRefused), self.luggage.unpacked():
-            run_task_manager(self.contact, slot, may_exit=True)
+            run_task_manager(self.contact.complete(), slot, may_exit=True)
         return iter(())
 
 
