@@ -7,7 +7,7 @@ from headgate.base.messages import Address
 
 CHUNK_REQUEST, CHUNK, RPC_REQUEST, RPC_RESPONSE = 0, 1, 3, 4
 OPEN_BLOCKS = 0
-TIMEOUT_S = 10.0
+TIMEOUT_S = 5.0
 
 
 def fetch(address: Address, app: str, executor: str, block: str) -> bytes | None:

@@ -73,18 +73,18 @@ def prepare(
     needed = place(graph).slots
     memory = size_exchange(graph, settings)
     ship_code(program, graph)  # a function that cannot travel is told before Spark is started
+    job = JobSettings.parse(program.configuration)
     session = find_session(program.configuration)
+    check_authentication(session, required=job.spark_authentication)
     check_session(session, needed)
     add_python_files(session, program.python_files)
     luggage = pack(session, program)
-    job = JobSettings.parse(program.configuration)
     check_python(session, job.python_executable)
-    check_authentication(session, required=job.spark_authentication)
     driver = driver_for(session, job, settings)
     job_id = setup.job_id if setup is not None else secrets.token_hex(8)
-    keeper = None if setup is None else open_keeper(program, setup, session, driver)
     secret = secrets.token_bytes(SECRET_BYTES)
     delivery = SecretDelivery(session, secret, lazy=lazy, local=_is_local(session))
+    keeper = None if setup is None else open_keeper(program, setup, session, driver)
     uplinks = connect_sinks(program, driver, job_id, secret)
     door = JobDoor()
     driver.control.open_job(
