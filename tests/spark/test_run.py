@@ -131,6 +131,7 @@ def test_spark_submit_runs_the_same_program(
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout == "3 ['x']\n[0, 2, 4, 6]\n"
+    assert "INSECURE" not in done.stderr
 
 
 def test_on_a_cluster_py_files_bring_the_modules(

@@ -190,7 +190,25 @@ def test_a_cluster_is_not_bound_to_the_loopback_address(built: Built) -> None:
 
 def test_spark_submit_has_decided_already(built: Built, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    monkeypatch.setattr(session_module, "_submitted_options", lambda given: {})
     assert built() == {"spark.app.name": "headgate"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "protected"),
+    [
+        ({}, "true"),
+        ({"spark.master": "local"}, "true"),
+        ({"spark.authenticate": "false"}, "false"),
+        ({"spark.master": "local-cluster[2,1,1024]"}, None),  # Spark makes no secret for it
+        ({"spark.master": "yarn"}, None),
+    ],
+)
+def test_a_session_of_one_process_is_authenticated(
+    built: Built, settings: dict[str, str], protected: str | None
+) -> None:
+    assert built(settings).get("spark.authenticate") == protected
+    assert "spark.authenticate.secret" not in built(settings), "a command line would show it"
 
 
 def test_a_master_that_nobody_serves_is_told_at_once(built: Built) -> None:
