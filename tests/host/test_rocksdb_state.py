@@ -29,6 +29,7 @@ from tests.core.state.conformance import (
     machine,
     written,
 )
+from tests.core.state.migration_conformance import MigrationConformance
 from tests.core.state.ttl_conformance import TtlConformance
 
 SMALL = StateSettings(backend=StateBackendKind.ROCKSDB, rocksdb_memory_bytes=8 * MIB)
@@ -51,7 +52,7 @@ def backend(backends: RocksBackends) -> Iterator[RocksBackend]:
     backend.close()
 
 
-class TestRocks(BackendConformance, TtlConformance):
+class TestRocks(BackendConformance, TtlConformance, MigrationConformance):
     """With the cache of objects: most values are never written before the snapshot."""
 
     @pytest.fixture

@@ -46,7 +46,7 @@ class KeyedStream(DataStream):
     def __init__(
         self, stream: DataStream, key_of: KeyOf, key_type: TypeInformation | None = None
     ) -> None:
-        ship = ships.hash_by(key_of)
+        ship = ships.hash_by(key_of, key_type=key_type)
         origins = [origin.shipped(ship) for origin in stream._origins]
         super().__init__(stream._draft, origins, stream._type)
         self.key_of = key_of

@@ -30,6 +30,7 @@ from headgate.api.wires import (
     where_there,
 )
 from headgate.base.elements import Record, Serializer
+from headgate.base.state_shapes import MAP, PICKLED, ROW, TUPLE, TypeShape
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,10 @@ class TypeInformation:
     def wire(self) -> Wire | None:
         """The type in msgspec's words; None: it has none, values are pickled."""
         return None
+
+    def shape(self) -> TypeShape:
+        """As checkpoints note it, to compare it with the type of a later program."""
+        return TypeShape(f"{type(self).__module__}.{type(self).__qualname__}")
 
     @property
     def is_immutable(self) -> bool:
@@ -92,6 +97,9 @@ class BasicTypeInfo(TypeInformation):
             finish=round_floats if name == "FLOAT" else None,
         )
 
+    def shape(self) -> TypeShape:
+        return TypeShape(self.name)
+
     @property
     def is_immutable(self) -> bool:
         return True
@@ -106,6 +114,9 @@ class PickledBytesTypeInfo(TypeInformation):
 
     def coercer(self) -> Coercer:
         return list
+
+    def shape(self) -> TypeShape:
+        return TypeShape(PICKLED)
 
     def __repr__(self) -> str:
         return "Types.PICKLED_BYTE_ARRAY()"
@@ -150,6 +161,9 @@ class RowTypeInfo(TypeInformation):
         revive = _row_reviver(list(self.field_names), to_lists)
         return Wire(Row, list if is_plain else of_tuples.reads, checks=False, revive=revive)
 
+    def shape(self) -> TypeShape:
+        return TypeShape(ROW, tuple(kind.shape() for kind in self.field_types), self.field_names)
+
     def _by_name(self, row: Row) -> list[Record]:
         """Its values in the order of the type; by position if it has other names or none."""
         names, own_names = names_of(row), self.field_names
@@ -181,6 +195,9 @@ class TupleTypeInfo(TypeInformation):
 
     def wire(self) -> Wire | None:
         return tuple_wire([kind.wire() for kind in self.field_types])
+
+    def shape(self) -> TypeShape:
+        return TypeShape(TUPLE, tuple(kind.shape() for kind in self.field_types))
 
     @property
     def is_immutable(self) -> bool:
@@ -232,6 +249,9 @@ class ListTypeInfo(TypeInformation):
             return Wire(bytes, bytes)
         return list_wire(self.element_type.wire(), self._holds_none)
 
+    def shape(self) -> TypeShape:
+        return TypeShape(self.name, (self.element_type.shape(),))
+
     @property
     def is_immutable(self) -> bool:
         return self.is_bytes
@@ -268,6 +288,9 @@ class MapTypeInfo(TypeInformation):
 
     def wire(self) -> Wire | None:
         return dict_wire(self.key_type.wire(), self.value_type.wire())
+
+    def shape(self) -> TypeShape:
+        return TypeShape(MAP, (self.key_type.shape(), self.value_type.shape()))
 
     def __repr__(self) -> str:
         return f"Types.MAP({self.key_type!r}, {self.value_type!r})"

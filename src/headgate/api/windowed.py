@@ -109,7 +109,7 @@ class Windows(Windowing):
                 f"merge(acc_a, acc_b), on {type(self._assigner).__name__}, whose windows merge; "
                 f"write that method"
             )
-        aggregated = Aggregated(aggregate_function)
+        aggregated = Aggregated(aggregate_function, accumulator_type)
         return self._fold("Aggregate", aggregated, aggregate_function, window_function, output_type)
 
     def sum(self, position_to_sum: int | str = 0) -> "DataStream":

@@ -10,6 +10,8 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from headgate.base.state_shapes import StateShape
+
 METADATA_VERSION: Final = 1
 
 
@@ -81,6 +83,8 @@ class OperatorState(msgspec.Struct, frozen=True):
     """Of a database, by their local names; some of them are shared by several checkpoints."""
     plain_is_own: bool = False
     """``plain`` has no union lists: with the same parallelism a task needs its own alone."""
+    shapes: tuple[StateShape, ...] = ()
+    """Kinds and types of its states, also of those that hold nothing."""
 
 
 class ChannelState(msgspec.Struct, frozen=True, array_like=True):

@@ -8,6 +8,7 @@ HeadgateError
     ├── KeyGroupsDiffer       … an operator has another maximum parallelism
     ├── ChannelsDiffer        … records in flight have no way to their readers
     ├── FinishedAlready       … an operator had finished, and is to get input again
+    ├── StateChanged          … a state has another kind or type
     └── CheckpointUnsound     … its metadata contradicts itself
 """
 
@@ -98,6 +99,24 @@ class FinishedAlready(RestoreRefused):
             f"checkpoint, or leave what stands before it as it was",
         )
         self.operator = operator
+
+
+class StateChanged(RestoreRefused):
+    """A state is opened as another kind, or with a type that its values do not have."""
+
+    def __init__(
+        self, checkpoint: int, operator: str, state: str, had: str, has: str, why: str = ""
+    ) -> None:
+        reason = f" ({why})" if why else ""
+        super().__init__(
+            checkpoint,
+            f"{state} of operator {operator!r} was {had} there and is {has} now{reason}; give it "
+            f"the kind and type it had, or another name, under which it begins empty",
+        )
+        self.operator = operator
+        self.state = state
+        self.had = had
+        self.has = has
 
 
 class CheckpointUnsound(RestoreRefused):

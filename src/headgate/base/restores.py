@@ -8,6 +8,7 @@ subtask it came from.
 import msgspec
 
 from headgate.base.checkpoints import ChannelState, Piece
+from headgate.base.state_shapes import StateShape
 
 
 class DatabaseRestore(msgspec.Struct, frozen=True, array_like=True):
@@ -33,6 +34,8 @@ class OperatorRestore(msgspec.Struct, frozen=True):
     """The same."""
     sinks: tuple[Piece, ...] = ()
     """What this task is to commit."""
+    shapes: tuple[StateShape, ...] = ()
+    """Kinds and types of the states of all old tasks."""
 
 
 class StrayStream(msgspec.Struct, frozen=True):

@@ -279,6 +279,7 @@ class StateWriting:
             sink=None if taken.sink is None else writer.append(taken.sink),
             files=files,
             plain_is_own=taken.plain_is_own,
+            shapes=taken.shapes,
         )
 
     def _ack(self, channels: tuple[ChannelState, ...], align_ms: float) -> CheckpointAcked:

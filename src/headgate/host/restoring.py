@@ -104,6 +104,7 @@ def _read_operator(
             StoredFiles(place, range(one.first, one.end), one.files, is_shared, needs_digests)
             for one in restore.databases
         ),
+        restore.shapes,
     )
 
 

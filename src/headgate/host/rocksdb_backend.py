@@ -64,14 +64,14 @@ class RocksBackend:
         self._database = database
         self._codec = Codec(max_parallelism)
         self._room = Room(database, self._codec, budget, self.cursor)
-        self._catalog = Catalog()
+        self.catalog = Catalog()
         self._numbers: dict[str, int] = {}
         self._values: dict[str, StoredValues] = {}
         self._increments = Increments()
         self._closed = False
 
     def value_state(self, spec: StateSpec) -> ValueState[Record]:
-        self._catalog.open(spec)
+        self.catalog.open(spec)
         values = self._values.get(spec.name)
         if values is None:
             values = self._values[spec.name] = StoredValues(self._room, self._number(spec.name))
@@ -79,11 +79,11 @@ class RocksBackend:
         return kind(values, self.cursor)
 
     def list_state(self, spec: StateSpec) -> ListState[Record]:
-        self._catalog.open(spec)
+        self.catalog.open(spec)
         return RocksList(self._room, self._number(spec.name), spec.namespaced)
 
     def map_state(self, spec: StateSpec) -> MapState[Record, Record]:
-        self._catalog.open(spec)
+        self.catalog.open(spec)
         return RocksMap(self._room, self._number(spec.name), spec.namespaced)
 
     def direct(self, spec: StateSpec) -> None:
@@ -128,8 +128,8 @@ class RocksBackend:
             self._groups,
             self._max_parallelism,
             {number: name for name, number in self._numbers.items()},
-            dict(self._catalog.stored_as),
-            self._catalog.sieves(),
+            dict(self.catalog.stored_as),
+            self.catalog.sieves(),
             tuple((name, values, values.cache.copy()) for name, values in self._values.items()),
             self._timers(),
         )
@@ -144,7 +144,7 @@ class RocksBackend:
         tables = Tables(
             self._max_parallelism,
             self._numbers.copy(),
-            self._catalog.stored_as.copy(),
+            self.catalog.stored_as.copy(),
             (),
             next(self._room.numbers),
         )
@@ -197,7 +197,7 @@ class RocksBackend:
             return False
         self._numbers.update(tables.numbers)
         for name, stored_as in tables.stored_as.items():
-            self._catalog.restore(name, stored_as)
+            self.catalog.restore(name, stored_as)
         self._room.count_from(tables.next_number)
         return True
 
@@ -238,7 +238,7 @@ class RocksBackend:
         if stored_as == PROCESSING_TIMER:
             self.processing_timers.register(content, key, namespace)
             return
-        self._catalog.restore(name, stored_as)
+        self.catalog.restore(name, stored_as)
         address = self._codec.address(self._number(name), key, namespace)
         kind = stored_as.removesuffix(TTL)
         if kind == VALUE:

@@ -177,10 +177,27 @@ class _Builder:
                     outputs=tuple(outputs),
                     selectors=node.selectors,
                     types=node.types,
+                    key_type=self._key_type(node.id),
+                    record_type=self._record_type(node.id),
                 )
             )
         specs = tuple(map(self._partition, crossing))
         return ChainSpec(tuple(operators), specs, self._graph.object_reuse)
+
+    def _key_type(self, node: int) -> object:
+        """Declared of the keys by which records come to a node; None: nothing."""
+        types = [self._graph.edges[number].ship.key_type for number in self._inputs[node]]
+        return next((one for one in types if one is not None), None)
+
+    def _record_type(self, node: int) -> object:
+        """Declared of the records of a node with one input; None: nothing, or not of all."""
+        edges = [self._graph.edges[number] for number in self._inputs[node]]
+        found: list[object] = []
+        for edge in edges:
+            types = self._graph.nodes[edge.source].types
+            found.append(None if types is None else types.of(edge.tag))
+        is_declared = found and edges[-1].input == 0 and all(one == found[0] for one in found)
+        return found[0] if is_declared else None
 
     def _partition(self, number: int) -> PartitionSpec:
         edge = self._graph.edges[number]

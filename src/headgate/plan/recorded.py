@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from headgate.base.checkpoints import Metadata, OperatorState, TaskState
 from headgate.base.restore_errors import CheckpointUnsound
+from headgate.base.state_shapes import StateShape
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,11 @@ class RecordedOperator:
     @property
     def is_keyed(self) -> bool:
         return any(state.keyed or state.files for state in self.states)
+
+    @property
+    def shapes(self) -> tuple[StateShape, ...]:
+        """Kinds and types of its states, each once."""
+        return tuple(dict.fromkeys(shape for state in self.states for shape in state.shapes))
 
     @property
     def has_state(self) -> bool:

@@ -186,6 +186,7 @@ def _operators(recorded: Recorded, vertex: JobVertex, subtask: int) -> tuple[Ope
                     for old, state in enumerate(operator.states)
                     if state.sink is not None and old % vertex.parallelism == subtask
                 ),
+                shapes=operator.shapes,
             )
         )
     return tuple(found)

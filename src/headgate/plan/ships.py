@@ -59,13 +59,19 @@ def global_() -> Ship:
     return Ship("GLOBAL", _global)
 
 
-def hash_by(key_of: Callable[[Record], Key], max_parallelism: int = 128, reader: str = "") -> Ship:
+def hash_by(
+    key_of: Callable[[Record], Key],
+    max_parallelism: int = 128,
+    reader: str = "",
+    key_type: object = None,
+) -> Ship:
     """Equal keys to the same task, by key group.
 
     ``max_parallelism`` and ``reader`` are replaced by those of the consumer when the job graph is
     built.
     """
-    return Ship("HASH", partial(_keyed, key_of, max_parallelism, reader), key_of=key_of)
+    make_router = partial(_keyed, key_of, max_parallelism, reader)
+    return Ship("HASH", make_router, key_of=key_of, key_type=key_type)
 
 
 def custom(partitioner: Callable[[Key, int], int], key_of: Callable[[Record], Key]) -> Ship:
@@ -87,7 +93,7 @@ def settled(graph: StreamGraph, edge: StreamEdge) -> Ship:
             target.name,
         )
     if ship.key_of is not None:
-        return hash_by(ship.key_of, target.max_parallelism, target.name)
+        return hash_by(ship.key_of, target.max_parallelism, target.name, ship.key_type)
     return ship
 
 

@@ -49,6 +49,8 @@ class Ship:
     """False: nobody asked for it; then it may become REBALANCE where parallelism differs."""
     key_of: Callable[[Record], Key] | None = None
     """Of a HASH edge: its router is made again when the consumer's key groups are known."""
+    key_type: object = None
+    """What was declared of its keys; None: nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from headgate.api.job import JobExecutionResult, JobStatus
 from headgate.base.checkpoints import Stop
 from headgate.base.job_errors import JobCancelled, JobFailed
 from headgate.base.messages import Failure, TaskFigures
+from headgate.base.restore_errors import RestoreRefused
 from headgate.control.life import JobState
 from headgate.control.run_effects import Outcome
 from headgate.host.control_run import Run
@@ -158,7 +159,10 @@ class SparkJob:
             return JobExecutionResult(self.job_id, self._elapsed_ms)
         if outcome.state is JobState.CANCELLED:
             raise JobCancelled(self.name, outcome.reason)
-        raise failure_error(self.name, outcome.failure, outcome.reason)
+        error = failure_error(self.name, outcome.failure, outcome.reason)
+        if isinstance(error.__cause__, RestoreRefused):  # as before Spark was asked
+            raise error.__cause__
+        raise error
 
     # On the thread that watches.
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from headgate.base.elements import MAX_WATERMARK_MS, Bundle, Watermark
+from headgate.base.state_shapes import StateShape
 from headgate.core.chain.context import OperatorContext, TaskInfo
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.snapshots import Moment, OperatorRestored
@@ -28,6 +29,7 @@ class Left(NamedTuple):
     plain: bytes | None
     plain_is_own: bool
     source: bytes | None
+    shapes: tuple[StateShape, ...] = ()
 
 
 def left_of(operator: Operator, moment: Moment = MOMENT) -> Left:
@@ -38,7 +40,8 @@ def left_of(operator: Operator, moment: Moment = MOMENT) -> Left:
         groups = [] if snapshot.keyed is None else list(snapshot.keyed.groups())
     finally:
         snapshot.close()
-    return Left(groups, snapshot.plain, snapshot.plain_is_own, snapshot.source)
+    plain, is_own = snapshot.plain, snapshot.plain_is_own
+    return Left(groups, plain, is_own, snapshot.source, snapshot.shapes)
 
 
 def restored(lefts: Sequence[Left | None], subtask: int, parallelism: int) -> OperatorRestored:
@@ -56,6 +59,7 @@ def restored(lefts: Sequence[Left | None], subtask: int, parallelism: int) -> Op
         keyed=lambda: iter([group for group in groups if group[0] in own]),
         plain=tuple(plain) if any(one is not None for one in plain) else (),
         source=source if any(one is not None for one in source) else (),
+        shapes=tuple(dict.fromkeys(shape for left in there for shape in left.shapes)),
     )
 
 
@@ -90,8 +94,11 @@ class Crew:
         clock: HandClock | None = None,
         lefts: Sequence[Left | None] | None = None,
         backends: Backends | None = None,
+        types: tuple[object, object] = (None, None),
     ) -> None:
+        """``types``: declared of its keys and of its records."""
         self.clock = clock or HandClock()
+        self._types = types
         self.seen: list[Any] = []
         self.operators = []
         self._keys_of = keys_of
@@ -153,7 +160,9 @@ class Crew:
     ) -> OperatorContext:
         info = TaskInfo("job", "vertex", subtask, parallelism, GROUPS)
         within = replace(self.clock.context(), task=info, restored=given, backends=backends)
-        return replace(within, uid=f"op-{subtask}-{id(self)}")
+        key_type, record_type = self._types
+        uid = f"op-{subtask}-{id(self)}"
+        return replace(within, uid=uid, key_type=key_type, record_type=record_type)
 
 
 class SeenOutput(KeptOutput):

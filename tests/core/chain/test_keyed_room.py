@@ -1,14 +1,19 @@
 """The room of an operator on a keyed stream: one cursor for state and timers, closed in the end."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
+from headgate.api.types import Types
+from headgate.base.restore_errors import StateChanged
+from headgate.core.chain.keyed import ReduceOperator
 from headgate.core.chain.keyed_room import KeyedRoom
 from headgate.core.chain.timer_service import TimeDomain
 from headgate.core.state.descriptors import ValueStateDescriptor
 from headgate.core.state.memory import MemoryBackend, MemoryBackends
 from tests.core.chain.kit import NOW_MS, HandClock
+from tests.core.chain.restore_kit import Crew, Left, Send
 
 
 def test_state_and_timers_stand_at_the_same_key() -> None:
@@ -65,3 +70,44 @@ def test_restored_timers_of_processing_time_are_awaited() -> None:
     clock.move_to(NOW_MS + 5)
     assert fired == [NOW_MS + 5]
     room.close()
+
+
+def test_the_type_of_keys_may_become_wider_and_nothing_else() -> None:
+    def crew(key_type: object, lefts: list[Left] | None = None) -> Crew:
+        operator = partial(ReduceOperator, max, identity, False)
+        return Crew(operator, (identity,), lefts=lefts, types=(key_type, None))
+
+    old = crew(Types.INT())
+    old.tell(Send([(1, None)]))
+    left = old.left()
+    old.close()
+    for same in (Types.INT(), Types.LONG(), None):
+        crew(same, left).close()
+    for other in (Types.STRING(), Types.DOUBLE()):
+        with pytest.raises(StateChanged, match=r"'keys' of operator 'op' was key of Types.INT\(\)"):
+            crew(other, left)
+    undeclared = crew(None)
+    left = undeclared.left()
+    undeclared.close()
+    crew(Types.STRING(), left).close()
+
+
+@pytest.mark.parametrize(("has", "fits"), [(Types.LONG(), True), (Types.STRING(), False)])
+def test_what_is_reduced_keeps_its_type(has: object, fits: bool) -> None:
+    def crew(record_type: object, lefts: list[Left] | None = None) -> Crew:
+        operator = partial(ReduceOperator, max, identity, False)
+        return Crew(operator, (identity,), lefts=lefts, types=(None, record_type))
+
+    old = crew(Types.INT())
+    old.tell(Send([(1, None)]))
+    left = old.left()
+    old.close()
+    if fits:
+        crew(has, left).close()
+    else:
+        with pytest.raises(StateChanged, match="'reduced so far'"):
+            crew(has, left)
+
+
+def identity(record: object) -> object:
+    return record

@@ -464,7 +464,7 @@ def test_no_operator_is_forgotten() -> None:
 def test_the_assigner_of_timestamps_leaves_nothing() -> None:
     crew = Crew(lambda: TimestampsOperator(TimePlan(silent)))
     crew.tell(Send([("a", 1)]))
-    assert crew.left() == [([], None, False, None)]
+    assert crew.left() == [([], None, False, None, ())]
     crew.close()
 
 

@@ -63,6 +63,7 @@ def test_each_function_finds_its_own_state_again(union: bool) -> None:
 
 def test_an_operator_without_anything_leaves_nothing() -> None:
     operator = StatefulOperator()
+    operator.open(context())
     assert operator.snapshot(MOMENT).plain is None
     assert operator.snapshot(MOMENT).keyed is None
     operator.checkpoint_completed(1)

@@ -2,21 +2,29 @@
 
 from typing import Any
 
+from headgate.base.state_shapes import StateShape
 from headgate.core.state.descriptors import StateDescriptor
 from headgate.core.state.memory import MemoryBackend
 from headgate.core.state.opening import StateOpener
+from headgate.core.state.shapes import StateShapes
 from tests.core.state.conformance import GROUPS, Make, at
 
 
 class Lab:
     """A backend, an opener and a clock."""
 
-    def __init__(self, make: Make = MemoryBackend, namespaced: bool = False) -> None:
+    def __init__(
+        self,
+        make: Make = MemoryBackend,
+        namespaced: bool = False,
+        shapes: tuple[StateShape, ...] = (),
+    ) -> None:
         self.now_ms = 1000
         self.make = make
         self.namespaced = namespaced
         self.backend = make(range(GROUPS), GROUPS)
-        self._opener = StateOpener(self.backend, lambda: self.now_ms, namespaced)
+        self.shapes = StateShapes(shapes, "counter", 7)
+        self._opener = StateOpener(self.backend, lambda: self.now_ms, namespaced, self.shapes)
 
     def open(self, descriptor: StateDescriptor) -> Any:
         return self._opener.open(descriptor)
@@ -24,9 +32,12 @@ class Lab:
     def at(self, key: Any, namespace: Any = None) -> None:
         at(self.backend, key, namespace)
 
-    def restored(self) -> "Lab":
-        """Another one with what a snapshot of this one holds; the clock stands at the same time."""
-        other = Lab(self.make, self.namespaced)
+    def restored(self, knows_shapes: bool = True) -> "Lab":
+        """Another one with what a snapshot of this one holds; the clock stands at the same time.
+
+        ``knows_shapes``: False: as an older version has written it, which noted no types.
+        """
+        other = Lab(self.make, self.namespaced, self.shapes.all() if knows_shapes else ())
         other.now_ms = self.now_ms
         snapshot = self.backend.snapshot()
         other.backend.restore(snapshot.groups())

@@ -6,13 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headgate.api.types import Types
 from headgate.base.errors import StateBroken
+from headgate.base.restore_errors import StateChanged
 from headgate.core.state.descriptors import (
     ListStateDescriptor,
     MapStateDescriptor,
     ValueStateDescriptor,
 )
 from headgate.core.state.operator_state import OperatorStateStore
+from headgate.core.state.shapes import StateShapes
 from headgate.core.state.states import BroadcastState, ReadOnlyBroadcastState
 from tests.core.state.kit import Whole
 
@@ -209,3 +212,48 @@ def test_values_must_be_picklable_now_and_later(monkeypatch: pytest.MonkeyPatch)
         StateBroken, match=r"the operator's state 'splits' \(split list\) cannot be"
     ):
         store.snapshot()
+
+
+ROW = Types.ROW_NAMED(["a"], [Types.INT()])
+WIDER = Types.ROW_NAMED(["a", "b"], [Types.LONG(), Types.STRING()])
+
+
+def noted(shapes: StateShapes | None = None, part: bytes | None = None) -> OperatorStateStore:
+    """A store whose shapes are known, with what another has left."""
+    store = OperatorStateStore()
+    store.compare_with(StateShapes(() if shapes is None else shapes.all(), "op", 7), "function: f")
+    store.restore([part], 0, 1)
+    return store
+
+
+@pytest.mark.parametrize("knows_shapes", [True, False])
+def test_a_list_and_a_broadcast_map_keep_kind_and_type(knows_shapes: bool) -> None:
+    old, shapes = OperatorStateStore(), StateShapes()
+    old.compare_with(shapes, "function: f")
+    old.get_list_state(ListStateDescriptor("l", Types.INT())).add(1)
+    old.get_broadcast_state(MapStateDescriptor("m", Types.STRING(), Types.INT())).put("a", 1)
+    new = noted(shapes if knows_shapes else None, old.snapshot())
+    for refused in (
+        lambda: new.get_union_list_state(ListStateDescriptor("l", Types.INT())),
+        lambda: new.get_broadcast_state(MapStateDescriptor("l", Types.STRING(), Types.INT())),
+        lambda: new.get_list_state(ListStateDescriptor("l", Types.STRING())),
+        lambda: new.get_list_state(ListStateDescriptor("m", Types.INT())),
+        lambda: new.read_only(MapStateDescriptor("m", Types.STRING(), Types.STRING())),
+        lambda: new.read_only(MapStateDescriptor("m", Types.INT(), Types.INT())),
+    ):
+        with pytest.raises(StateChanged, match="of operator 'op' was "):
+            refused()
+    assert list(new.get_list_state(ListStateDescriptor("l", Types.LONG())).get()) == [1]
+    wider = MapStateDescriptor("m", Types.STRING(), Types.LONG())
+    assert new.get_broadcast_state(wider).get("a") == 1
+
+
+def test_rows_of_a_task_get_a_new_field() -> None:
+    old, shapes = OperatorStateStore(), StateShapes()
+    old.compare_with(shapes, "function: f")
+    old.get_list_state(ListStateDescriptor("l", ROW)).add({"a": 1})
+    old.get_broadcast_state(MapStateDescriptor("m", Types.STRING(), ROW)).put("k", {"a": 1})
+    new = noted(shapes, old.snapshot())
+    row = WIDER.coerced({"a": 1})
+    assert list(new.get_list_state(ListStateDescriptor("l", WIDER)).get()) == [row]
+    assert new.read_only(MapStateDescriptor("m", Types.STRING(), WIDER)).get("k") == row

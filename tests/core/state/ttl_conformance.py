@@ -279,9 +279,24 @@ class TtlConformance:
         assert dict(items.items()) == {"newest": 2}
         restored.backend.close()
 
-    def test_state_with_and_without_time_to_live_is_not_mixed_up(self, lab: Lab) -> None:
-        lab.open(living(ValueStateDescriptor("v"))).update(1)
-        restored = lab.restored()
-        with pytest.raises(ValueError, match="'v' is there as a value with time to live"):
-            restored.open(ValueStateDescriptor("v"))
-        restored.backend.close()
+    def test_state_gets_a_time_to_live_and_loses_it_again(self, lab: Lab) -> None:
+        plain = ValueStateDescriptor("v"), ListStateDescriptor("l"), MapStateDescriptor("m")
+        value, elements, items = map(lab.open, plain)
+        value.update(1)
+        elements.update([1, 2])
+        items.put("a", 1)
+        with_ttl = lab.restored()
+        with_ttl.now_ms += 1000  # longer than they live: it counts from now on
+        value, elements, items = map(with_ttl.open, map(living, plain))
+        with_ttl.at("k")
+        assert value.value() == 1 and list(elements.get()) == [1, 2] and items.get("a") == 1
+        without = with_ttl.restored()
+        without.now_ms += 1000
+        value, elements, items = map(
+            without.open,
+            (ValueStateDescriptor("v"), ListStateDescriptor("l"), MapStateDescriptor("m")),
+        )
+        without.at("k")
+        assert value.value() == 1 and list(elements.get()) == [1, 2] and items.get("a") == 1
+        without.backend.close()
+        with_ttl.backend.close()

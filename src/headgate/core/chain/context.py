@@ -10,6 +10,7 @@ from headgate.core.chain.snapshots import OperatorRestored
 from headgate.core.state.backend import Backends, KeyedBackend
 from headgate.core.state.key_groups import groups_of
 from headgate.core.state.memory import MemoryBackends
+from headgate.core.state.shapes import StateShapes
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,17 @@ class OperatorContext:
     """What an earlier run has left of the operator; None: it begins from nothing."""
     checkpoints: bool = False
     """Whether checkpoints are taken by the clock: sinks then commit with them, not at the end."""
+    key_type: object = None
+    """What the program has declared of the keys of its input; None: nothing."""
+    record_type: object = None
+    """The same of the records of its only input."""
+    shapes: StateShapes = field(init=False, compare=False)
+    """Kinds and types of its states: what a checkpoint has noted, and what it opens."""
+
+    def __post_init__(self) -> None:
+        left = self.restored or OperatorRestored()
+        shapes = StateShapes(left.shapes, self.operator, left.checkpoint)
+        object.__setattr__(self, "shapes", shapes)
 
     def keyed_backend(self) -> KeyedBackend:
         """A backend with what was restored of the operator; whoever asks closes it. Ask once."""

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from headgate.base.elements import Record
+from headgate.base.state_shapes import FUNCTION
 from headgate.core.chain.checkpointed import (
     FunctionInitializationContext,
     FunctionSnapshotContext,
@@ -65,6 +66,7 @@ class Guest:
     def initialize(self, context: OperatorContext, runtime: RuntimeContext) -> None:
         """Give back what an earlier run has left, and let the function ask for it."""
         left, task = left_by(context.restored, self.name), context.task
+        self.states.compare_with(context.shapes, f"{FUNCTION}{self.name}")
         self.states.restore(left, task.subtask, task.parallelism)
         initialize = getattr(self.function, "initialize_state", None)
         if initialize is not None:

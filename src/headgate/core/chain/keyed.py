@@ -18,8 +18,10 @@ from headgate.core.chain.owning import own, own_all
 from headgate.core.chain.stateful import StatefulOperator
 from headgate.core.state.backend import StateSpec
 from headgate.core.state.cursor import PLAIN, Cursor, seen
+from headgate.core.state.descriptors import ReducingStateDescriptor
 from headgate.core.state.freezing import freeze
 from headgate.core.state.memory_states import PlainValue
+from headgate.core.state.migration import settle
 from headgate.core.state.states import ValueState
 from headgate.core.state.tables import Table
 
@@ -81,6 +83,9 @@ class ReduceOperator(StatefulOperator):
         entries: dict[Key, Record] | None = self._finals
         state: ValueState[Record] = PlainValue(self._finals, room.cursor)
         if not self._batch:
+            context = self.context
+            noted = ReducingStateDescriptor(_RESULTS.name, self._guest.call, context.record_type)
+            settle(room.backend, room.shapes, noted, _RESULTS, context.now_ms)
             table = room.backend.direct(_RESULTS)
             entries = None if table is None else table[None]
             state = room.backend.value_state(_RESULTS)

@@ -10,11 +10,15 @@ from collections.abc import Callable
 from typing import Final
 
 from headgate.base.elements import MAX_WATERMARK_MS
+from headgate.base.state_shapes import OPERATOR, StateShape
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.plain_state import left_by
 from headgate.core.chain.timer_service import Fire, TimeDomain, TimerService
 from headgate.core.state.opening import StateOpener
+from headgate.core.state.type_changes import Change, shape_of
 
+KEYS: Final = "keys"
+"""Under which a checkpoint notes the type of the keys."""
 EVENT_TIME: Final = "event time"
 """The name of a room's part of the state without keys."""
 
@@ -38,10 +42,25 @@ class KeyedRoom:
         watermark_ms = _time_left(context)  # first: if it fails there is nothing to close
         self.backend = context.keyed_backend()
         self.cursor = self.backend.cursor
-        self.opener = StateOpener(self.backend, context.now_ms)
+        self.shapes = context.shapes
+        self._compare_keys(context.key_type)
+        self.opener = StateOpener(self.backend, context.now_ms, shapes=self.shapes)
         self.timers = TimerService(self.backend, context, fire or _no_timers, fired)
         self._is_timed = fire is not None
         self.timers.restored(watermark_ms)
+
+    def _compare_keys(self, key_type: object) -> None:
+        """Keys are never rewritten: state and timers would be at another one, or another task."""
+        shape = StateShape(KEYS, "key", (shape_of(key_type),), OPERATOR)
+        before = self.shapes.before(KEYS, OPERATOR)
+        undeclared = not before or before[0].types == (None,)
+        try:
+            if self.shapes.compare(shape) is Change.REWRITTEN and not undeclared:
+                self.shapes.refuse(shape, str(before[0]))
+            self.shapes.enter(shape)
+        except BaseException:
+            self.backend.close()
+            raise
 
     def left(self) -> dict[str, bytes]:
         """What the room has beside keyed state: how far event time is.

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from headgate.base.checkpoints import Stop
+from headgate.base.state_shapes import StateShape
 from headgate.core.state.backend import Snapshot, StoredDatabase
 
 
@@ -42,6 +43,8 @@ class OperatorSnapshot:
     """Splits of a source and their positions."""
     sink: bytes | None = None
     """What a sink has prepared and not committed."""
+    shapes: tuple[StateShape, ...] = ()
+    """Kinds and types of its states."""
 
     def close(self) -> None:
         """No longer needed. Idempotent."""
@@ -68,3 +71,5 @@ class OperatorRestored:
     """What sinks had prepared and this task is to commit."""
     databases: tuple[StoredDatabase, ...] = ()
     """With keyed state of the task's key groups, and perhaps of others."""
+    shapes: tuple[StateShape, ...] = ()
+    """Kinds and types of the states of all old tasks; none: an older version has not noted them."""

@@ -48,6 +48,10 @@ class OperatorSpec:
     selectors: tuple[Selector, ...] = ()
     types: OutputTypes | None = None
     """What its records are coerced to; None: nothing was declared."""
+    key_type: object = None
+    """What was declared of the keys of its input; None: nothing."""
+    record_type: object = None
+    """The same of its records, if it has one input."""
 
 
 @dataclass(frozen=True, slots=True)

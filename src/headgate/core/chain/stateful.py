@@ -36,12 +36,14 @@ class StatefulOperator(Operator):
                 parts[guest.name] = left
                 is_own = is_own and not guest.states.has_unions
         parts.update(self.waiting())
+        shapes = self.context.shapes.all()
         if self._room is None:
-            return OperatorSnapshot(plain=packed(parts), plain_is_own=is_own)
+            return OperatorSnapshot(plain=packed(parts), plain_is_own=is_own, shapes=shapes)
         parts.update(self._room.left())
         plain = packed(parts)
         increment = moment.checkpoint if moment.incremental else None
-        return OperatorSnapshot(self._room.backend.snapshot(increment), plain, is_own)
+        keyed = self._room.backend.snapshot(increment)
+        return OperatorSnapshot(keyed, plain, is_own, shapes=shapes)
 
     def checkpoint_completed(self, checkpoint: int) -> None:
         if self._room is not None:  # first: a function may fail

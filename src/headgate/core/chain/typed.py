@@ -42,8 +42,12 @@ class OutputTypes:
 
     def serializer(self, tag: str | None) -> Serializer | None:
         """What writes the records of one output; ``tag`` None: of the main one."""
-        declared = self.main if tag is None else dict(self.sides).get(tag)
+        declared = self.of(tag)
         return None if declared is None else declared.serializer()
+
+    def of(self, tag: str | None) -> DeclaredType | None:
+        """The type of one output; ``tag`` None: of the main one."""
+        return self.main if tag is None else dict(self.sides).get(tag)
 
 
 def typed(output: Output, types: OutputTypes | None) -> Output:

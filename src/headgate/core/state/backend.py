@@ -53,6 +53,7 @@ class Catalog:
 
     def __init__(self) -> None:
         self.stored_as: dict[str, str] = {}
+        self._restored: dict[str, None] = {}
         self._sieves: dict[str, Callable[[], Sieve]] = {}
 
     def open(self, spec: StateSpec) -> None:
@@ -67,6 +68,15 @@ class Catalog:
             self._enter(name, stored_as)
         except ValueError as error:
             raise StateBroken(str(error)) from None
+        self._restored[name] = None
+
+    def restored_as(self, name: str) -> str | None:
+        """How a state is stored of which a snapshot held entries; None: none did."""
+        return self.stored_as[name] if name in self._restored else None
+
+    def rewritten(self, name: str, stored_as: str) -> None:
+        """All entries of a restored state have another form now."""
+        self.stored_as[name] = stored_as
 
     def sieves(self) -> dict[str, Sieve]:
         """For the snapshot that is taken at this moment."""
@@ -131,6 +141,7 @@ class KeyedBackend(Protocol):
     cursor: Cursor
     event_timers: TimerQueue
     processing_timers: TimerQueue
+    catalog: Catalog
 
     def value_state(self, spec: StateSpec) -> ValueState[Record]: ...
 

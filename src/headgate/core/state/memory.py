@@ -42,7 +42,7 @@ class MemoryBackend:
         self.processing_timers = TimerQueue()
         self._groups = groups
         self._max_parallelism = max_parallelism
-        self._catalog = Catalog()
+        self.catalog = Catalog()
         self._spaces: dict[str, Spaces] = {}
         self._snapshots = 0
 
@@ -65,7 +65,7 @@ class MemoryBackend:
         return PlainMap(spaces.plain, self.cursor)
 
     def direct(self, spec: StateSpec) -> Spaces:
-        self._catalog.open(spec)
+        self.catalog.open(spec)
         return self._spaces_of(spec.name)
 
     def places(self, spec: StateSpec) -> Iterator[tuple[Namespace, Key]]:
@@ -89,9 +89,9 @@ class MemoryBackend:
         """See ``KeyedBackend``; it is always the whole state."""
         self._snapshots = number = self._snapshots + 1
         frozen = MemorySnapshot(self._max_parallelism, lambda: self._release(number))
-        sieves = self._catalog.sieves()
+        sieves = self.catalog.sieves()
         for name, spaces in self._spaces.items():
-            kind = self._catalog.stored_as[name]
+            kind = self.catalog.stored_as[name]
             frozen.states.append((kind, name, spaces.freeze(number), sieves.get(name)))
         frozen.event_timers = self.event_timers.by_time.freeze(number)
         frozen.processing_timers = self.processing_timers.by_time.freeze(number)
@@ -133,7 +133,7 @@ class MemoryBackend:
         elif kind == PROCESSING_TIMER:
             self.processing_timers.register(content, seen(key), namespace)
         else:
-            self._catalog.restore(name, kind)
+            self.catalog.restore(name, kind)
             self._spaces_of(name).setdefault(namespace, {})[seen(key)] = content
 
     def _release(self, number: int) -> None:

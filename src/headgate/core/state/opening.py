@@ -1,8 +1,8 @@
 """From a descriptor to a state: the backend's part, and around it time to live, types and folding.
 
 Law: the same name gives the same state object again; a name that was opened as another kind, or
-with another type, is refused. What a descriptor does not ask for is not put around the state, and
-costs nothing.
+with another type, is refused, and so is one that was restored as such. What a descriptor does not
+ask for is not put around the state, and costs nothing.
 """
 
 from collections.abc import Callable
@@ -15,6 +15,8 @@ from headgate.core.state.descriptors import (
     StateDescriptor,
 )
 from headgate.core.state.folding import FoldedByAggregate, FoldedByReduce
+from headgate.core.state.migration import has_ttl, settle, types_of
+from headgate.core.state.shapes import StateShapes
 from headgate.core.state.states import State
 from headgate.core.state.ttl import with_ttl
 from headgate.core.state.typed import Check, TypedList, TypedMap, TypedValue, check_for
@@ -24,9 +26,15 @@ class StateOpener:
     """Opens the states of one operator. ``namespaced``: one for each window, too."""
 
     def __init__(
-        self, backend: KeyedBackend, now_ms: Callable[[], int], namespaced: bool = False
+        self,
+        backend: KeyedBackend,
+        now_ms: Callable[[], int],
+        namespaced: bool = False,
+        shapes: StateShapes | None = None,
     ) -> None:
+        """``shapes``: kinds and types of what was restored; None: nothing is known of them."""
         self._backend = backend
+        self._shapes = StateShapes() if shapes is None else shapes
         self._now_ms = now_ms
         self._namespaced = namespaced
         self._opened: dict[str, tuple[StateDescriptor, State]] = {}
@@ -42,7 +50,9 @@ class StateOpener:
 
     def _make(self, descriptor: StateDescriptor) -> State:
         kind = descriptor.kind if descriptor.kind in ("list", "map") else "value"
-        held = self._held(StateSpec(descriptor.name, kind, self._namespaced), descriptor)
+        spec = StateSpec(descriptor.name, kind, self._namespaced)
+        settle(self._backend, self._shapes, descriptor, spec, self._now_ms)
+        held = self._held(spec, descriptor)
         check = _check(descriptor, descriptor.type_info)
         if isinstance(descriptor, ReducingStateDescriptor):
             return FoldedByReduce(held, descriptor.reduce_function, check)  # type: ignore[arg-type]
@@ -59,7 +69,7 @@ class StateOpener:
     def _held(self, spec: StateSpec, descriptor: StateDescriptor) -> State:
         """The backend's state, with a time to live if the descriptor has one."""
         config, backend = descriptor.ttl_config, self._backend
-        if config is not None and config.is_enabled():
+        if config is not None and has_ttl(descriptor):
             return with_ttl(backend, spec, config, self._now_ms)
         match spec.kind:
             case "list":
@@ -82,13 +92,6 @@ def _refuse_other(descriptor: StateDescriptor, first: StateDescriptor) -> None:
             f"the {kind} state {name!r} has the type {_told(first)} already and cannot have "
             f"{_told(descriptor)} too; give it another name, or both the same type"
         )
-
-
-def types_of(descriptor: StateDescriptor) -> tuple[object, ...]:
-    """Declared types: of a map of its keys and its values."""
-    if isinstance(descriptor, MapStateDescriptor):
-        return descriptor.key_type_info, descriptor.type_info
-    return (descriptor.type_info,)
 
 
 def _told(descriptor: StateDescriptor) -> str:

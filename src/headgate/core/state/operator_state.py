@@ -13,12 +13,16 @@ from typing import Final, NoReturn
 
 from headgate.base.elements import Record
 from headgate.base.errors import StateBroken
+from headgate.base.state_shapes import FUNCTION, StateShape
 from headgate.core.state.descriptors import (
     ListStateDescriptor,
     MapStateDescriptor,
     StateDescriptor,
 )
+from headgate.core.state.migration import SAMPLED, Convert, types_of
+from headgate.core.state.shapes import StateShapes
 from headgate.core.state.states import BroadcastState, ListState, ReadOnlyBroadcastState
+from headgate.core.state.type_changes import Change, converter, shape_of
 from headgate.core.state.typed import Check, TypedList, as_it_is, check_for
 
 SPLIT: Final = "split list"
@@ -40,6 +44,15 @@ class OperatorStateStore:
         self._lists: dict[str, list[Record]] = {}
         self._maps: dict[str, dict[Record, Record]] = {}
         self._kinds: dict[str, str] = {}
+        self._restored: dict[str, str] = {}
+        """Kinds of what was restored, by name."""
+        self._settled: dict[str, None] = {}
+        self._shapes = StateShapes()
+        self._scope = FUNCTION
+
+    def compare_with(self, shapes: StateShapes, scope: str) -> None:
+        """What an earlier run has noted of these states; told before any of them is opened."""
+        self._shapes, self._scope = shapes, scope
 
     def get_list_state(self, descriptor: ListStateDescriptor) -> ListState[Record]:
         """A list; when the job is rescaled, its elements are split among the tasks."""
@@ -92,6 +105,7 @@ class OperatorStateStore:
                 self._enter(name, kind)
             except ValueError as error:
                 raise StateBroken(str(error)) from None
+            self._restored[name] = kind
             found = [held.get((kind, name)) for held in tasks]
             if kind == BROADCAST:
                 there = [one for one in found if one is not None]
@@ -103,6 +117,7 @@ class OperatorStateStore:
 
     def _list(self, descriptor: ListStateDescriptor, kind: str) -> ListState[Record]:
         _expect(descriptor, ListStateDescriptor)
+        self._settle(descriptor, kind)
         self._enter(descriptor.name, kind)
         held: ListState[Record] = HeldList(self._lists[descriptor.name])
         check = _check(descriptor, descriptor.type_info)
@@ -112,6 +127,7 @@ class OperatorStateStore:
         self, descriptor: MapStateDescriptor, kind: "type[BroadcastView]"
     ) -> "BroadcastView":
         _expect(descriptor, MapStateDescriptor)
+        self._settle(descriptor, BROADCAST)
         self._enter(descriptor.name, BROADCAST)
         return kind(
             descriptor.name,
@@ -119,6 +135,43 @@ class OperatorStateStore:
             _check(descriptor, descriptor.key_type_info),
             _check(descriptor, descriptor.type_info),
         )
+
+    def _settle(self, descriptor: StateDescriptor, kind: str) -> None:
+        """When a state is opened first: make of what was restored what it is now."""
+        name, shapes = descriptor.name, self._shapes
+        if name in self._settled:
+            return
+        types = types_of(descriptor)
+        shape = StateShape(name, kind, tuple(map(shape_of, types)), self._scope)
+        before, restored = shapes.before(name, self._scope), self._restored.get(name)
+        had = str(before[0]) if before else restored or ""
+        if restored not in (None, kind):
+            shapes.refuse(shape, had)
+        change = shapes.compare(shape)
+        if restored is not None and (not before or change is Change.REWRITTEN):
+            known = before[0].types if before else (None,) * len(types)
+            converts = tuple(map(converter, known, types))
+            try:
+                self._convert(name, kind, converts, is_known=bool(before))
+            except TypeError as error:
+                shapes.refuse(shape, had, str(error))
+        shapes.enter(shape)
+        self._settled[name] = None
+
+    def _convert(self, name: str, kind: str, converts: tuple[Convert, ...], is_known: bool) -> None:
+        """Values in the form of the new type; of unknown ones a few are only looked at."""
+        limit = None if is_known else SAMPLED
+        if kind == BROADCAST:
+            of_key, of_value = converts
+            held = self._maps[name]
+            made = {of_key(key): of_value(held[key]) for key in list(held)[:limit]}
+            if is_known:
+                held.clear()
+                held.update(made)
+        else:
+            elements = [converts[0](element) for element in self._lists[name][:limit]]
+            if is_known:
+                self._lists[name][:] = elements
 
     def _enter(self, name: str, kind: str) -> None:
         known = self._kinds.setdefault(name, kind)

@@ -273,6 +273,8 @@ class Task:
             spills=self._spills,
             restored=self._restored.operators.get(spec.uid),
             checkpoints=self._plan is not None and self._plan.enabled,
+            key_type=spec.key_type,
+            record_type=spec.record_type,
         )
 
     def _with_data_ms(self) -> float:

@@ -20,6 +20,7 @@ from headgate.core.window.adopting import adopt, holds_general_state
 from headgate.core.window.answers import Answers
 from headgate.core.window.assigners import MergingWindowAssigner
 from headgate.core.window.clocked import ClockKeeper, can_clock
+from headgate.core.window.content_shapes import settle_contents
 from headgate.core.window.general import GeneralKeeper, Keeper, Parts
 from headgate.core.window.merging import MergingKeeper
 from headgate.core.window.session_keeper import SessionKeeper, can_gather
@@ -55,6 +56,7 @@ class WindowOperator(StatefulOperator):
         self._late = LateRecords(plan.late_tag, self.output)
         context.metrics.gauge("numLateRecordsDropped", lambda: self.late_records_dropped)
         self._answers = Answers(plan, Sorter(self.output, not self.reuses_objects))
+        settle_contents(plan, context.record_type, room)
         if self._fold is not None:
             self._fold.open(context)
         self._answers.open(context, room)

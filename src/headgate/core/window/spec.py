@@ -25,6 +25,8 @@ class Aggregated:
     """A window holds one accumulator."""
 
     function: Aggregate
+    accumulator_type: object = None
+    """What the program has declared of it; None: nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,7 +103,7 @@ class Compartment:
 
     def __init__(self, room: KeyedRoom, context: OperatorContext, prefix: str) -> None:
         self._prefix = prefix
-        self._opener = StateOpener(room.backend, context.now_ms, namespaced=True)
+        self._opener = StateOpener(room.backend, context.now_ms, True, context.shapes)
         self._opened: dict[str, tuple[str, State]] = {}
 
     def name_of(self, descriptor: StateDescriptor) -> str:

@@ -40,6 +40,7 @@ class Restoring:
             tuple(None if piece is None else read(piece) for piece in restore.plain),
             tuple(None if piece is None else read(piece) for piece in restore.source),
             tuple(map(read, restore.sinks)),
+            shapes=restore.shapes,
         )
 
     def _groups(self, keyed: Mapping[int, Piece]) -> Iterator[tuple[int, bytes]]:

@@ -149,6 +149,7 @@ class SimWriting:
             source,
             sink,
             plain_is_own=taken.plain_is_own,
+            shapes=taken.shapes,
         )
 
     def _state(self, channels: tuple[ChannelState, ...]) -> TaskState:

@@ -1,0 +1,90 @@
+"""Which declared types hold all values of which."""
+
+import msgspec
+import pytest
+
+from headgate.api.types import Types
+from headgate.base.state_shapes import TypeShape
+from headgate.core.state.type_changes import Change, change_of, converter, shape_of
+
+PAIR = Types.ROW_NAMED(["a", "b"], [Types.INT(), Types.STRING()])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "change"),
+    [
+        (Types.INT(), Types.INT(), Change.NONE),
+        (Types.BYTE(), Types.LONG(), Change.NONE),
+        (Types.LONG(), Types.INT(), Change.REFUSED),
+        (Types.LONG(), Types.DOUBLE(), Change.REFUSED),
+        (Types.INT(), Types.FLOAT(), Change.REFUSED),
+        (Types.SHORT(), Types.FLOAT(), Change.REWRITTEN),
+        (Types.BIG_INT(), Types.BIG_DEC(), Change.REWRITTEN),
+        (Types.CHAR(), Types.STRING(), Change.NONE),
+        (Types.INT(), Types.STRING(), Change.REFUSED),
+        (Types.INT(), Types.BOOLEAN(), Change.REFUSED),
+        (Types.SQL_DATE(), Types.SQL_TIMESTAMP(), Change.REFUSED),
+        (None, Types.INT(), Change.REWRITTEN),
+        (Types.PICKLED_BYTE_ARRAY(), Types.INT(), Change.REWRITTEN),
+        (Types.INT(), None, Change.NONE),
+        (Types.LIST(Types.INT()), Types.LIST(Types.LONG()), Change.NONE),
+        (Types.BASIC_ARRAY(Types.INT()), Types.LIST(Types.DOUBLE()), Change.REWRITTEN),
+        (Types.PRIMITIVE_ARRAY(Types.INT()), Types.LIST(Types.INT()), Change.NONE),
+        (Types.PRIMITIVE_ARRAY(Types.BYTE()), Types.LIST(Types.BYTE()), Change.REFUSED),
+        (
+            Types.PRIMITIVE_ARRAY(Types.BYTE()),
+            Types.PRIMITIVE_ARRAY(Types.INT()),
+            Change.REFUSED,
+        ),
+        (Types.LIST(Types.INT()), Types.PRIMITIVE_ARRAY(Types.INT()), Change.REFUSED),
+        (Types.TUPLE([Types.INT()]), Types.TUPLE([Types.LONG()]), Change.NONE),
+        (Types.TUPLE([Types.INT()]), Types.TUPLE([Types.INT(), Types.INT()]), Change.REFUSED),
+        (
+            Types.MAP(Types.STRING(), Types.INT()),
+            Types.MAP(Types.STRING(), Types.LONG()),
+            Change.NONE,
+        ),
+        (PAIR, Types.ROW_NAMED(["a", "b"], [Types.LONG(), Types.STRING()]), Change.NONE),
+        (PAIR, Types.ROW_NAMED(["b", "a"], [Types.STRING(), Types.INT()]), Change.REWRITTEN),
+        (PAIR, Types.ROW_NAMED(["a"], [Types.INT()]), Change.REFUSED),
+        (PAIR, Types.ROW_NAMED(["a", "c"], [Types.INT(), Types.STRING()]), Change.REFUSED),
+        (PAIR, Types.TUPLE([Types.INT(), Types.STRING()]), Change.REFUSED),
+    ],
+)
+def test_a_type_holds_another_or_not(old: object, new: object, change: Change) -> None:
+    assert change_of(shape_of(old), shape_of(new)) is change
+
+
+def test_rows_within_rows_and_lists_get_their_new_fields() -> None:
+    wider = Types.ROW_NAMED(["a", "b", "c"], [Types.DOUBLE(), Types.STRING(), Types.INT()])
+    old = Types.ROW_NAMED(["rows", "by"], [Types.LIST(PAIR), Types.MAP(Types.STRING(), PAIR)])
+    new = Types.ROW_NAMED(["rows", "by"], [Types.LIST(wider), Types.MAP(Types.STRING(), wider)])
+    assert change_of(old.shape(), new.shape()) is Change.REWRITTEN
+    pair = {"a": 1, "b": "x"}
+    value = old.coerced({"rows": [pair, None], "by": {"k": pair}})
+    made = converter(old.shape(), new)(value)
+    assert made == new.coerced({"rows": [pair, None], "by": {"k": pair}})
+    assert type(made["rows"][0]["a"]) is float and made["by"]["k"]["c"] is None
+
+
+def test_a_type_that_is_not_ours_goes_by_its_class() -> None:
+    class Money:
+        pass
+
+    class Weight:
+        pass
+
+    assert shape_of(Money()) == shape_of(Money())
+    assert change_of(shape_of(Money()), shape_of(Money())) is Change.NONE
+    assert change_of(shape_of(Money()), shape_of(Weight())) is Change.REFUSED
+    assert str(shape_of(Money())).endswith("Money")
+
+
+@pytest.mark.parametrize(
+    "type_info",
+    [Types.INT(), PAIR, Types.TUPLE([Types.INT()]), Types.LIST(PAIR), Types.MAP(PAIR, PAIR)],
+)
+def test_a_shape_travels_and_reads_like_its_type(type_info: object) -> None:
+    shape = shape_of(type_info)
+    assert str(shape) == repr(type_info)
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(shape), type=TypeShape) == shape

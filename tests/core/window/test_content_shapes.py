@@ -1,0 +1,92 @@
+"""Windows that are restored into a program which keeps others, or other records in them."""
+
+from typing import Any
+
+import pytest
+
+from headgate.api.types import Types
+from headgate.base.restore_errors import StateChanged
+from headgate.core.window.assigners import (
+    GlobalWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+)
+from headgate.core.window.counts import count_assigner
+from headgate.core.window.evictors import CountEvictor
+from headgate.core.window.operator import WindowOperator
+from headgate.core.window.sessions import EventTimeSessionWindows
+from headgate.core.window.spec import Aggregated, WindowPlan
+from tests.core.chain.restore_kit import END, Crew, Left, Send
+from tests.core.window.kit import LISTED, SUMS, first, plan
+from tests.core.window.test_general import Bag
+
+TUMBLING = TumblingEventTimeWindows(10)
+PLANS = {
+    "reduced": plan(TUMBLING, SUMS),
+    "aggregated": plan(TUMBLING, Aggregated(Bag())),
+    "listed": plan(TUMBLING, LISTED),
+    "evicted": plan(TUMBLING, LISTED, evictor=CountEvictor.of(5)),
+    "sessions": plan(EventTimeSessionWindows(5), SUMS),
+    "by count": plan(count_assigner(3, None), SUMS),
+    "global": plan(GlobalWindows.create(), SUMS),
+}
+OLD = Types.ROW_NAMED(["key", "amount"], [Types.STRING(), Types.INT()])
+NEW = Types.ROW_NAMED(["key", "amount", "note"], [Types.STRING(), Types.DOUBLE(), Types.STRING()])
+
+
+def begun(window_plan: WindowPlan, record_type: Any = None, bundled: bool = True) -> list[Left]:
+    """What is left of an operator with one record in a window."""
+    crew = Crew(lambda: WindowOperator(window_plan, bundled), (first,), types=(None, record_type))
+    record = ("a", 1) if record_type is None else record_type.coerced(("a", 1))
+    crew.tell(Send([(record, 1)]))
+    left = crew.left()
+    crew.close()
+    return left
+
+
+def resumed(
+    window_plan: WindowPlan, left: list[Left], record_type: Any = None, bundled: bool = True
+) -> Crew:
+    make = lambda: WindowOperator(window_plan, bundled)  # noqa: E731
+    return Crew(make, (first,), lefts=left, types=(None, record_type))
+
+
+@pytest.mark.parametrize("had", PLANS)
+@pytest.mark.parametrize("has", PLANS)
+def test_windows_keep_what_they_hold(had: str, has: str) -> None:
+    left = begun(PLANS[had])
+    if had == has:
+        resumed(PLANS[has], left).close()
+    else:
+        with pytest.raises(StateChanged, match="the state 'contents of windows' of operator 'op'"):
+            resumed(PLANS[has], left)
+
+
+def test_the_size_of_windows_may_change() -> None:
+    crew = resumed(plan(SlidingEventTimeWindows(20, 5), SUMS), begun(PLANS["reduced"]))
+    crew.close()
+
+
+@pytest.mark.parametrize("bundled", [True, False])
+@pytest.mark.parametrize("name", ["reduced", "listed", "evicted", "sessions"])
+def test_records_in_windows_get_a_new_field(name: str, bundled: bool) -> None:
+    left = begun(PLANS[name], OLD, bundled)
+    crew = resumed(PLANS[name], left, NEW, bundled)
+    crew.tell(END)
+    crew.close()
+    (found,) = crew.seen
+    assert repr(NEW.coerced(("a", 1.0, None))) in repr(found)
+
+
+def test_records_in_windows_that_would_lose_something_are_refused() -> None:
+    with pytest.raises(StateChanged, match=r"Types\.ROW_NAMED.* and is .*Types\.INT\(\) now"):
+        resumed(PLANS["reduced"], begun(PLANS["reduced"], OLD), Types.INT())
+
+
+def test_an_accumulator_has_a_type_of_its_own() -> None:
+    numbers = plan(TUMBLING, Aggregated(Bag(), Types.LIST(Types.INT())))
+    texts = plan(TUMBLING, Aggregated(Bag(), Types.LIST(Types.STRING())))
+    left = begun(numbers)
+    resumed(numbers, left).close()
+    with pytest.raises(StateChanged, match="accumulators in windows of"):
+        resumed(texts, left)
