@@ -27,7 +27,17 @@ def test_who_says_nothing_gets_restarts_if_there_are_checkpoints() -> None:
     assert RestartSettings().settled(True).kind is RestartKind.EXPONENTIAL_DELAY
     assert RestartSettings().settled(False).kind is RestartKind.NONE
     fixed = RestartSettings(RestartKind.FIXED_DELAY)
-    assert fixed.settled(True) is fixed.settled(False) is fixed
+    assert fixed.settled(True).kind is fixed.settled(False).kind is RestartKind.FIXED_DELAY
+
+
+def test_identical_failures_are_counted_unless_a_strategy_was_chosen() -> None:
+    assert RestartSettings().settled(True).identical_failures == 10
+    assert RestartSettings(identical_failures=3).settled(True).identical_failures == 3
+    for kind in RestartKind:
+        if kind is not RestartKind.DEFAULT:
+            assert RestartSettings(kind).settled(True).identical_failures == ENDLESS
+    with pytest.raises(SettingsInvalid, match="max-identical-failures"):
+        RestartSettings.parse({"restart-strategy.max-identical-failures": "0"})
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from headgate.base.messages import Failure
 from headgate.control.checkpoint_effects import Store
 from headgate.control.checkpoint_history import CheckpointHistory
 from headgate.control.recovery import Recovery
+from headgate.control.repeated_failures import RepeatedFailures
 from headgate.control.restarts import FixedDelay
 from tests.control.checkpoint_kit import ALL, ack, only, row, triggered, wall
 from tests.control.kit import BOOM
@@ -38,6 +39,26 @@ def test_the_strategy_gives_the_pause_until_it_has_enough() -> None:
     assert [job.failed(BOOM, None, 0) for _ in range(3)] == [50, 50, None]
     assert job.restarts == 2
     assert "restart-strategy.fixed-delay.attempts is 2" in job.problem
+
+
+def test_every_restart_tells_the_record_and_the_users_frames() -> None:
+    job = recovery()
+    trace = 'Traceback (most recent call last):\n  File "shop.py", line 3, in map\nValueError: no\n'
+    failure = Failure("ValueError", "no", "map", trace, record="'bad'")
+    for restart in (1, 2):
+        assert job.failed(failure, None, 0) == 50
+        first, record, *frames = job.story(failure, None, 50).splitlines()
+        assert first.endswith(f"(restart {restart})") and record == "the record: 'bad'"
+        assert frames == trace.splitlines()
+    long = job.story(Failure("ValueError", "no", "map", "x" * 100_000 + "end"), None, 50)
+    assert len(long) < 5_000 and long.endswith("end")
+
+
+def test_a_failure_that_repeats_ends_the_job_whatever_the_strategy_says() -> None:
+    job = Recovery(None, FixedDelay(99, 50), repeats=RepeatedFailures(3, 1e9))
+    failure = Failure("ValueError", "no", "map", "Traceback …", record="'bad'")
+    assert [job.failed(failure, None, 0) for _ in range(3)] == [50, 50, None]
+    assert "3 times in the same way at the same record" in job.problem
 
 
 def test_a_job_without_restarts_says_nothing_about_them() -> None:

@@ -202,7 +202,7 @@ def test_a_failed_run_begins_anew_in_the_same_task_managers() -> None:
     assert messages(effects, Shutdown) == []
     (warning,) = [one for one in effects if isinstance(one, Warn)]
     assert warning.text == (
-        "the job has failed: boom; it goes on from the beginning in 0.5 s (restart 1)"
+        "the job has failed: boom; it goes on from the beginning in 0.5 s (restart 1)\nTraceback …"
     )
     assert run.state is JobState.RESTARTING
     assert run.next_deadline_ms == 100 + DELAY_MS

@@ -13,6 +13,7 @@ HeadgateError
 ├── RunSuperseded          a new attempt has taken the place of this one
 ├── JobTakenOver           another driver goes on with the job of this one
 ├── TaskManagerLost        a task manager died, hung up, is silent, or never came
+├── StartTimedOut          the tasks of a job have not all started in time
 ├── CheckpointsFailed      too many checkpoints in a row came to nothing
 ├── SavepointFailed        a savepoint was not taken, or the job has not ended with it
 ├── SlotsShort             Spark has fewer free slots than the job needs
@@ -42,7 +43,12 @@ class CodeUnloadable(HeadgateError):
     """The worker cannot load the functions of the job; ``module`` is the one that it misses."""
 
     def __init__(self, problem: str, module: str = "") -> None:
-        if module:
+        if module.partition(".")[0] == "headgate":
+            advice = (
+                "Headgate itself is not there: install the same Headgate in the Python of every "
+                "worker, which spark.pyspark.python names"
+            )
+        elif module:
             advice = (
                 f"module {module!r} is not there: ship it with env.add_python_file(…) or "
                 f"spark-submit --py-files, or install it on every worker"
@@ -170,6 +176,18 @@ class TaskManagerLost(HeadgateError):
         )
         self.who = who
         self.problem = problem
+
+
+class StartTimedOut(HeadgateError):
+    """Task managers have not come, or tasks have not restored their state and opened."""
+
+    def __init__(self, awaited: str, timeout_ms: float) -> None:
+        super().__init__(
+            f"the job has not started within {timeout_ms / 1000:g} s: it waits for {awaited}; see "
+            f"the logs of the Spark executors, or raise task.start.timeout"
+        )
+        self.awaited = awaited
+        self.timeout_ms = timeout_ms
 
 
 class CheckpointsFailed(HeadgateError):

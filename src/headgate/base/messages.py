@@ -139,6 +139,10 @@ class Failure(msgspec.Struct, frozen=True):
     """It would be there again in every attempt: the program or its settings are wrong."""
     is_damage: bool = False
     """The checkpoint that the task was to go on from cannot be read."""
+    is_outside: bool = False
+    """Something that the job depends on has failed; it may be well again soon."""
+    record: str = ""
+    """The record that the function was at, in short; nothing: it is not known."""
 
 
 class UserFigure(msgspec.Struct, frozen=True, array_like=True):

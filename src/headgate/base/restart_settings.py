@@ -98,6 +98,15 @@ class RestartSettings:
         "restart-strategy.failure-rate.delay", 1_000, "Pause before each restart.", 0
     )
 
+    identical_failures: int = setting(
+        "restart-strategy.max-identical-failures",
+        10,
+        "With `restart-strategy.type` at `default`: the job has failed when its code has failed so "
+        "many times in the same way, at the same record or without a checkpoint in between. A "
+        "strategy that you choose holds as it is.",
+        1,
+    )
+
     def __post_init__(self) -> None:
         check_bounds(self)
         if self.exponential_max_ms < self.exponential_initial_ms:
@@ -125,8 +134,8 @@ class RestartSettings:
         return parse_settings(cls, given)
 
     def settled(self, has_checkpoints: bool) -> "RestartSettings":
-        """With the kind that the default stands for."""
+        """With the kind that the default stands for; only that one counts identical failures."""
         if self.kind is not RestartKind.DEFAULT:
-            return self
+            return replace(self, identical_failures=ENDLESS)
         kind = RestartKind.EXPONENTIAL_DELAY if has_checkpoints else RestartKind.NONE
         return replace(self, kind=kind)

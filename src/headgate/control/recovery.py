@@ -7,6 +7,7 @@ next older checkpoint, or by none if there is no older one, unless the job may b
 """
 
 from collections.abc import Callable
+from typing import Final
 
 from headgate.base.checkpoint_settings import CheckpointSettings
 from headgate.base.messages import Failure
@@ -14,6 +15,7 @@ from headgate.control.checkpoint_figures import CheckpointStatistics
 from headgate.control.checkpoint_history import CheckpointHistory
 from headgate.control.checkpoints import Checkpoints
 from headgate.control.pending_checkpoint import CheckpointedJob
+from headgate.control.repeated_failures import RepeatedFailures
 from headgate.control.restarts import NoRestart, RestartStrategy
 
 
@@ -26,12 +28,15 @@ class Recovery:
         strategy: RestartStrategy | None = None,
         history: CheckpointHistory | None = None,
         *,
+        repeats: RepeatedFailures | None = None,
         in_place: bool = True,
         wall_ms: Callable[[], int] = lambda: 0,
         chance: Callable[[], float] = lambda: 0.0,
         ignores_damaged: bool = False,
     ) -> None:
-        """``in_place``: whether its tasks can be deployed once more to the same task managers;
+        """``repeats``: ends a job that fails in the same way again and again; None: nothing does.
+
+        ``in_place``: whether its tasks can be deployed once more to the same task managers;
         ``wall_ms``: the time since 1970; ``chance``: a number from -1 to 1, for pauses;
         ``ignores_damaged``: whether it begins anew if no checkpoint is whole.
         """
@@ -42,6 +47,7 @@ class Recovery:
         """So many attempts came after the first one."""
         self.problem = ""
         self._strategy = strategy or NoRestart()
+        self._repeats = repeats
         self._wall_ms = wall_ms
         self._chance = chance
         self._ignores_damaged = ignores_damaged
@@ -65,6 +71,11 @@ class Recovery:
                 f"its state, start the job with --ignore-damaged-checkpoints"
             )
             return None
+        if self._repeats is not None:
+            completed = self.statistics().completed
+            self.problem = self._repeats.failed(failure, completed, now_ms)
+            if self.problem:
+                return None
         pause_ms = self._strategy.failed(now_ms, self._chance())
         if pause_ms is None:
             self.problem = self._strategy.problem if self.restarts else ""
@@ -78,7 +89,7 @@ class Recovery:
         return has_older or self._ignores_damaged
 
     def story(self, failure: Failure, restored: int | None, in_ms: float) -> str:
-        """What has happened, and what comes next, in one line."""
+        """What has happened and what comes next, then the record and the user's own frames."""
         latest = self.history.latest
         start = "the beginning" if latest is None else f"checkpoint {latest.metadata.checkpoint}"
         what = failure.message.partition("\n")[0]
@@ -87,9 +98,10 @@ class Recovery:
                 f"{what} (so checkpoint {restored} is passed over; what sinks have committed for "
                 f"it is committed again)"
             )
+        record = f"\nthe record: {failure.record}" if failure.record else ""
         return (
             f"the job has failed: {what}; it goes on from {start} in {in_ms / 1000:.1f} s "
-            f"(restart {self.restarts})"
+            f"(restart {self.restarts}){record}{_frames(failure.traceback)}"
         )
 
     def statistics(self) -> CheckpointStatistics:
@@ -105,3 +117,14 @@ class Recovery:
             now.pending,
             now.last or before.last,
         )
+
+
+_FRAMES_CHARS: Final = 4_000
+"""So much of a traceback is told at every restart: the end, where it was raised."""
+
+
+def _frames(traceback: str) -> str:
+    text = traceback.rstrip()
+    if not text:
+        return ""
+    return f"\n{text}" if len(text) <= _FRAMES_CHARS else f"\n…{text[-_FRAMES_CHARS:]}"

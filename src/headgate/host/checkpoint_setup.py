@@ -26,6 +26,7 @@ from headgate.control.checkpoint_effects import Store
 from headgate.control.checkpoint_history import CheckpointHistory
 from headgate.control.deployment import RunPlan
 from headgate.control.recovery import Recovery
+from headgate.control.repeated_failures import RepeatedFailures
 from headgate.control.restarts import restart_strategy
 from headgate.core.chain.source import why_not_rewound
 from headgate.host.checkpoint_keeper import CheckpointKeeper
@@ -69,6 +70,7 @@ class CheckpointSetup:
         self.is_enabled = self.takes_any and self.settings.is_enabled
         restarts = RestartSettings.parse(configuration).settled(self.is_enabled)
         self._strategy = restart_strategy(restarts)
+        self._repeats = RepeatedFailures(restarts.identical_failures, restarts.exponential_reset_ms)
         self.job_id = self.recovery.job_id or secrets.token_hex(8)
         self._check_exchange(exchange or ExchangeSettings())
         if self.is_enabled:
@@ -138,6 +140,7 @@ class CheckpointSetup:
             self.settings,
             self._strategy,
             history,
+            repeats=self._repeats,
             in_place=in_place and self.takes_any,
             wall_ms=lambda: time.time_ns() // 1_000_000,
             chance=lambda: random.uniform(-1, 1),

@@ -6,29 +6,13 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
-from headgate.base.checkpoint_errors import (
-    CheckpointCorrupt,
-    CheckpointMissing,
-    CheckpointsDamaged,
-)
-from headgate.base.errors import (
-    PartitionNotFound,
-    PartLost,
-    PlanInvalid,
-    PoolDestroyed,
-    ProducerFailed,
-    SettingsInvalid,
-    SparkUnready,
-    TaskCancelled,
-    TransportError,
-)
 from headgate.base.ids import PartitionId
-from headgate.base.job_errors import CodeUnloadable, DriverLost, FunctionUnpicklable, JobTakenOver
 from headgate.base.messages import ChannelOrder, CheckpointOrder, Failure, OutputOrder, TaskOrder
-from headgate.base.restore_errors import RestoreRefused
 from headgate.base.restores import TaskRestore
 from headgate.control.deployment import RunPlan
+from headgate.control.error_classes import is_consequence, is_damage, is_final, is_outside
 from headgate.core.egress.partition import PartitionKind
+from headgate.host.failed_records import record_of
 from headgate.host.tracebacks import readable_traceback, root_of
 from headgate.plan.checkpointed import checkpointed_job
 from headgate.plan.execution_graph import (
@@ -38,32 +22,6 @@ from headgate.plan.execution_graph import (
     build_execution_graph,
 )
 from headgate.plan.job_graph import JobGraph
-
-CONSEQUENCES: Final = (
-    DriverLost,
-    PartitionNotFound,
-    PoolDestroyed,
-    ProducerFailed,
-    TaskCancelled,
-    TransportError,
-)
-"""Errors of a task that tell of trouble elsewhere."""
-
-FINAL: Final = (
-    CheckpointsDamaged,
-    CodeUnloadable,
-    FunctionUnpicklable,
-    JobTakenOver,
-    PartLost,
-    PlanInvalid,
-    RestoreRefused,
-    SettingsInvalid,
-    SparkUnready,
-)
-"""Errors that every other attempt would meet as well."""
-
-DAMAGE: Final = (CheckpointCorrupt, CheckpointMissing)
-"""Errors of a task that cannot read its part of a checkpoint."""
 
 _TEXT_CHARS: Final = 64 * 1024
 _EXCEPTION_BYTES: Final = 1024 * 1024
@@ -141,9 +99,11 @@ def describe(error: BaseException) -> Failure:
         operator=str(getattr(error, "operator", None) or ""),
         traceback=_shortened(readable_traceback(error)),
         exception=_pickled(root_of(error)) or _pickled(error),
-        is_consequence=isinstance(error, CONSEQUENCES),
-        is_final=isinstance(root_of(error), FINAL),
-        is_damage=isinstance(root_of(error), DAMAGE),
+        is_consequence=is_consequence(error),
+        is_final=is_final(error),
+        is_damage=is_damage(error),
+        is_outside=is_outside(error),
+        record=record_of(error),
     )
 
 

@@ -44,7 +44,7 @@ def unship(code: bytes) -> dict[int, JobVertex]:
         vertices: dict[int, JobVertex] = unpickler.load()
         classes: dict[str, type] = unpickler.load()
     except ModuleNotFoundError as error:
-        raise CodeUnloadable(str(error), error.name or "") from error
+        raise CodeUnloadable(f"{type(error).__name__}: {error}", error.name or "") from error
     except (Exception, SystemExit) as error:  # a module that is loaded for it may want to exit
         raise CodeUnloadable(f"{type(error).__name__}: {error}") from error
     _adopt(classes)

@@ -25,6 +25,11 @@ def root_of(error: BaseException) -> BaseException:
     return error
 
 
+def is_ours(filename: str) -> bool:
+    """Whether a frame of this file is what runs operators, not what a user has written."""
+    return filename.startswith(_MACHINERY)
+
+
 def readable_traceback(error: BaseException) -> str:
     """From the user's function to where it was raised, with the user's own chain of causes."""
     root = root_of(error)
@@ -52,7 +57,7 @@ def where_is(thread: threading.Thread) -> str:
 
 def _without_machinery(stack: StackSummary) -> StackSummary:
     first = 0
-    while first < len(stack) and stack[first].filename.startswith(_MACHINERY):
+    while first < len(stack) and is_ours(stack[first].filename):
         first += 1
     return StackSummary.from_list(list(stack[first:]))
 

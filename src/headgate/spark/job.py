@@ -8,6 +8,7 @@ and whatever is left of an earlier one is refused.
 """
 
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -16,7 +17,7 @@ from typing import Any, Final
 
 from headgate.api.job import JobExecutionResult, JobStatus
 from headgate.base.checkpoints import Stop
-from headgate.base.job_errors import JobCancelled, JobFailed
+from headgate.base.job_errors import CodeUnloadable, JobCancelled, JobFailed
 from headgate.base.messages import Failure, TaskFigures
 from headgate.base.restore_errors import RestoreRefused
 from headgate.control.life import JobState
@@ -301,17 +302,25 @@ def failure_error(job: str, failure: Failure | None, reason: str = "") -> JobFai
     if failure is None:
         return JobFailed(job, "no cause was told")
     message = f"{failure.message} (no other restart: {reason})" if reason else failure.message
-    error = JobFailed(job, message, failure.operator, failure.traceback)
+    trace = failure.traceback.rstrip()
+    if failure.record:
+        trace += f"\nthe record: {failure.record}"
+    error = JobFailed(job, message, failure.operator, trace)
     error.__cause__ = revive(failure)
     return error
 
 
 def spark_failure(error: BaseException) -> Failure:
-    """Spark's own words about the end of its job, without pages of Java."""
+    """Spark's own words about the end of its job, without pages of Java.
+
+    What a worker has met before Headgate's code ran there is known from these words only.
+    """
     try:
         text = str(getattr(error, "java_exception", None) or error)
     except Exception:  # Java itself has gone, and cannot be asked
         text = f"{type(error).__name__}: Java has ended"
+    if (unfit := _unfit_worker(text)) is not None:
+        return describe(unfit)
     lines = [line for line in text.splitlines() if line.strip()]
     short = next((line for line in lines if "Exception" in line or "Error" in line), "")
     message = f"Spark ended the job: {(short or text)[:2000].strip()}"
@@ -321,3 +330,23 @@ def spark_failure(error: BaseException) -> Failure:
         traceback="",
         is_consequence=True,
     )
+
+
+_MISSING: Final = re.compile(r"^ModuleNotFoundError: No module named '([^']+)'", re.MULTILINE)
+_OTHER_CODE: Final = re.compile(
+    r"^(?:ImportError: cannot import name|AttributeError: Can't get attribute) .*", re.MULTILINE
+)
+_OTHER_PYTHON: Final = re.compile(r"^.*\[PYTHON_VERSION_MISMATCH\] (.*)", re.MULTILINE)
+_WRONG_VERSION: Final = re.compile(r"^headgate\.base\.errors\.WrongVersion: (.*)", re.MULTILINE)
+
+
+def _unfit_worker(text: str) -> CodeUnloadable | None:
+    """Why no worker of this kind can ever run the job; None: Spark does not say so."""
+    if "PythonException" not in text and "Traceback (most recent call last)" not in text:
+        return None
+    if found := _MISSING.search(text):
+        return CodeUnloadable(found[0], found[1])
+    for pattern in (_OTHER_PYTHON, _WRONG_VERSION, _OTHER_CODE):
+        if found := pattern.search(text):
+            return CodeUnloadable(found[0].strip()[:500])
+    return None

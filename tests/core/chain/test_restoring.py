@@ -478,7 +478,7 @@ def test_a_batch_takes_no_checkpoint() -> None:
 def test_an_operator_whose_function_keeps_nothing_leaves_nothing() -> None:
     crew = Crew(lambda: MapOperator(str))
     crew.tell(Send([(1, None)]))
-    assert crew.left() == [([], None, True, None)]
+    assert crew.left() == [([], None, True, None, ())]
     crew.close()
 
 

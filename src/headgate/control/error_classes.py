@@ -1,0 +1,105 @@
+"""What becomes of a job after an error: whether another attempt could end in another way.
+
+The one place that says so. Law: an error that every attempt would meet is final, and ends the job
+at once with its reason; one that tells of trouble elsewhere never hides that; all others are tried
+again as the restart strategy says.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from headgate.base.checkpoint_errors import (
+    CheckpointCorrupt,
+    CheckpointMissing,
+    CheckpointsDamaged,
+    StorageUnusable,
+)
+from headgate.base.errors import (
+    InsufficientBuffers,
+    PartitionNotFound,
+    PartLost,
+    PlanInvalid,
+    PoolDestroyed,
+    ProducerFailed,
+    ServerUnreachable,
+    SettingsInvalid,
+    SparkUnready,
+    TaskCancelled,
+    TransportError,
+    WrongVersion,
+)
+from headgate.base.job_errors import CodeUnloadable, DriverLost, FunctionUnpicklable, JobTakenOver
+from headgate.base.restore_errors import RestoreRefused
+from headgate.base.state_errors import BackendMissing, StateUnstorable
+
+CONSEQUENCES: Final = (
+    DriverLost,
+    PartitionNotFound,
+    PoolDestroyed,
+    ProducerFailed,
+    TaskCancelled,
+    TransportError,
+)
+"""Errors of a task that tell of trouble elsewhere."""
+
+FINAL: Final = (
+    BackendMissing,
+    CheckpointsDamaged,
+    CodeUnloadable,
+    FunctionUnpicklable,
+    ImportError,
+    InsufficientBuffers,
+    JobTakenOver,
+    PartLost,
+    PlanInvalid,
+    RestoreRefused,
+    SettingsInvalid,
+    SparkUnready,
+    WrongVersion,
+)
+"""Errors that every other attempt would meet as well: a package is missing, memory is too small for
+the plan, versions differ, the program does not fit its checkpoint or its settings."""
+
+DAMAGE: Final = (CheckpointCorrupt, CheckpointMissing)
+"""Errors of a task that cannot read its part of a checkpoint."""
+
+OUTSIDE: Final = (
+    ConnectionError,
+    ServerUnreachable,
+    StateUnstorable,
+    StorageUnusable,
+    TimeoutError,
+)
+"""Errors of what the job depends on: it may be well again soon, whatever the record."""
+
+_DEEPEST: Final = 20
+
+
+def is_consequence(error: BaseException) -> bool:
+    """Whether it follows from trouble elsewhere, which explains it better."""
+    return isinstance(error, CONSEQUENCES) and not is_final(error)
+
+
+def is_final(error: BaseException) -> bool:
+    """Whether the job must end: nothing gets better by another attempt."""
+    return any(isinstance(cause, FINAL) for cause in _causes(error))
+
+
+def is_damage(error: BaseException) -> bool:
+    """Whether the checkpoint is to blame, and an older one may do."""
+    return any(isinstance(cause, DAMAGE) for cause in _causes(error))
+
+
+def is_outside(error: BaseException) -> bool:
+    """Whether something outside of the job has failed, so that it may be tried for long."""
+    return any(isinstance(cause, OUTSIDE) for cause in _causes(error))
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """It, and what it was raised from, as far as somebody has said so."""
+    cause: BaseException | None = error
+    for _ in range(_DEEPEST):
+        if cause is None:
+            return
+        yield cause
+        cause = cause.__cause__

@@ -1,0 +1,74 @@
+"""Which errors another attempt could end without."""
+
+import pytest
+
+from headgate.base.checkpoint_errors import CheckpointCorrupt, StorageUnusable
+from headgate.base.errors import (
+    ElementBroken,
+    InsufficientBuffers,
+    PeerLost,
+    ProducerFailed,
+    SettingsInvalid,
+    UserFunctionFailed,
+    WrongVersion,
+)
+from headgate.base.ids import PartitionId, PeerName
+from headgate.base.job_errors import CodeUnloadable, FunctionUnpicklable
+from headgate.base.restore_errors import RestoreRefused
+from headgate.base.state_errors import BackendMissing
+from headgate.control.error_classes import is_consequence, is_damage, is_final, is_outside
+
+PEER = PeerName("worker 2")
+
+
+def caused(error: BaseException, cause: BaseException) -> BaseException:
+    error.__cause__ = cause
+    return error
+
+
+def of_user(cause: BaseException) -> BaseException:
+    return caused(UserFunctionFailed("map", cause), cause)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        CodeUnloadable("ModuleNotFoundError: No module named 'shop'", "shop"),
+        FunctionUnpicklable("map", "function", "a lock", "TypeError"),
+        InsufficientBuffers("gate of map", 24, 3, 2048),
+        RestoreRefused(3, "no"),
+        SettingsInvalid("a.b", "no"),
+        BackendMissing(),
+        WrongVersion(PEER, 1, 2),
+        of_user(ModuleNotFoundError("No module named 'shop'")),
+        of_user(RestoreRefused(3, "no")),
+        caused(ElementBroken("a record"), ModuleNotFoundError("No module named 'shop'")),
+    ],
+)
+def test_what_every_attempt_would_meet_is_final(error: BaseException) -> None:
+    assert is_final(error) and not is_consequence(error)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [of_user(ValueError("boom")), of_user(OSError("disk full")), PeerLost(PEER, "gone")],
+)
+def test_what_may_get_better_is_not_final(error: BaseException) -> None:
+    assert not is_final(error)
+
+
+def test_trouble_elsewhere_and_outside_and_of_a_checkpoint() -> None:
+    assert is_consequence(PeerLost(PEER, "gone"))
+    assert is_consequence(ProducerFailed(PartitionId("p"), "boom"))
+    assert not is_consequence(of_user(ValueError()))
+    assert is_outside(of_user(ConnectionRefusedError("port 5432")))
+    assert is_outside(StorageUnusable("s3://x", "is away", "wait"))
+    assert not is_outside(of_user(FileNotFoundError("a.csv")))
+    assert is_damage(CheckpointCorrupt("chk-1", "was cut"))
+
+
+def test_errors_that_cause_each_other_end_somewhere() -> None:
+    one, two = ValueError(), ValueError()
+    caused(one, two)
+    caused(two, one)
+    assert not is_final(one)
