@@ -29,6 +29,7 @@ from headgate.control.life import JobState
 from headgate.control.recovery import Recovery
 from headgate.control.restarts import FixedDelay
 from headgate.control.run_effects import Effect, Ended, Outcome, Replan, Send, Warn
+from headgate.control.start_watch import FIRST_REMINDER_MS
 from tests.control.checkpoint_kit import FIGURES, row, state, wall
 from tests.control.kit import BOOM, PEER_LOST, TIMES, address, plan
 
@@ -155,7 +156,7 @@ def test_who_waits_for_a_last_checkpoint_before_all_run_gets_it_as_soon_as_they_
     change(run, TaskState.RUNNING, *ALL[:3])
     change(run, TaskState.FINISHED, "0.0", "0.1", now=10)
     assert run.checkpoint_told(CheckpointWanted(name(0), "1.0"), 20) == []
-    assert run.next_deadline_ms == TIMES.start_ms, "only the start of a task is waited for"
+    assert run.next_deadline_ms == FIRST_REMINDER_MS, "only the start of a task is waited for"
     effects = change(run, TaskState.RUNNING, "1.1", now=30)
     assert len(messages(effects, CheckpointTriggered)) == 2
 
@@ -207,7 +208,7 @@ def test_a_failed_run_begins_anew_in_the_same_task_managers() -> None:
     assert run.state is JobState.RESTARTING
     assert run.next_deadline_ms == 100 + DELAY_MS
     assert run.tick(100 + DELAY_MS) == [Replan()]
-    assert run.next_deadline_ms == 100 + DELAY_MS + TIMES.storage_ms, "only a warning"
+    assert run.next_deadline_ms == 100 + DELAY_MS + FIRST_REMINDER_MS, "only a warning"
     assert run.tick(2_000) == []
     orders = messages(run.planned(attempt(1), 2_000), Deploy)
     assert [slot for slot, _ in orders] == [0, 1]
@@ -278,10 +279,10 @@ def test_a_restart_that_waits_for_the_storage_says_so() -> None:
     run = running(recovery())
     fail(run)
     run.tick(DELAY_MS)
-    (warning,) = run.tick(DELAY_MS + TIMES.storage_ms)
+    (warning,) = run.tick(DELAY_MS + FIRST_REMINDER_MS)
     assert isinstance(warning, Warn)
-    assert "the restart waits for the storage" in warning.text
-    assert messages(run.planned(attempt(1), DELAY_MS + TIMES.storage_ms), Deploy)
+    assert "it waits for the storage of its checkpoints" in warning.text
+    assert messages(run.planned(attempt(1), DELAY_MS + FIRST_REMINDER_MS), Deploy)
 
 
 def test_a_plan_that_cannot_be_made_ends_the_run_with_its_reason() -> None:

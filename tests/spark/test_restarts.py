@@ -12,6 +12,7 @@ import pytest
 
 from headgate.base.errors import PlanInvalid, SettingsInvalid
 from headgate.base.job_errors import JobCancelled, JobFailed
+from headgate.base.restore_errors import RestoreRefused
 from headgate.common import Configuration, Types
 from headgate.datastream import (
     KeyedProcessFunction,
@@ -138,10 +139,18 @@ def test_a_failing_function_is_restarted_in_the_same_processes(tmp_path: Path) -
     assert not list((tmp_path / "checkpoints").iterdir()), "it has finished: nothing stays"
 
 
-def test_a_killed_worker_is_replaced_and_the_job_goes_on(tmp_path: Path) -> None:
+def test_a_killed_worker_is_replaced_and_the_job_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     env = environment(tmp_path)
     written = totals(env, tmp_path, "kill")
-    env.execute("killed once")
+    client = env.execute_async("killed once")
+    client.get_job_execution_result().result()
+    (restart,) = [one.message for one in caplog.records if "(restart 1)" in one.message]
+    assert "it was killed by SIGKILL, perhaps by the kernel" in restart
+    metrics = client.get_metrics().items()
+    made = [value for name, value in metrics if name.endswith(".records_made")]
+    assert sum(made) >= COUNT, "the second attempt has counted what the first one had not done"  # type: ignore[arg-type]
     found = written()
     check(found)
     killed = int((tmp_path / "mark").read_text())
@@ -239,3 +248,71 @@ def test_a_job_that_reads_a_dataframe_has_its_spark_job_submitted_again(
     client.get_job_execution_result().result()
     check(written_in(lines))
     assert client.get_metrics()["job.restarts"] == 1
+
+
+class Stumbles:
+    """Cannot take one record, however often it is tried."""
+
+    def __call__(self, number: int) -> int:
+        if number == 7:
+            raise ValueError("no sevens")
+        return number
+
+
+def test_a_record_that_nobody_can_take_ends_the_job_with_the_record_and_the_frames(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    env = environment(
+        tmp_path,
+        **{
+            "restart-strategy.type": "default",
+            "restart-strategy.exponential-delay.initial-backoff": "10 ms",
+            "restart-strategy.max-identical-failures": "3",
+        },
+    )
+    numbers = env.from_source(NumberSequenceSource(1, 1000), None, "numbers")
+    numbers.map(Stumbles()).name("stumbles").add_sink(Lines(tmp_path))
+    with pytest.raises(JobFailed) as failed:
+        env.execute("poisoned")
+    assert "3 times in the same way at the same record" in failed.value.summary
+    assert "\nthe record: 7\n" in str(failed.value)
+    restarts = [one.message for one in caplog.records if "(restart " in one.message]
+    assert len(restarts) == 2
+    for restart in restarts:
+        assert "\nthe record: 7\n" in restart and "in __call__" in restart
+        assert "ValueError: no sevens" in restart and "/core/" not in restart
+
+
+class Sums(KeyedProcessFunction[Any, Any, Any]):
+    def __init__(self, descriptor: Any) -> None:
+        self.descriptor = descriptor
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.sum = runtime_context.get_state(self.descriptor)
+
+    def process_element(self, value: int, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
+        self.sum.update((self.sum.value() or 0) + value)
+        yield ctx.get_current_key(), self.sum.value()
+
+
+def test_a_state_of_another_type_is_refused_before_the_first_record(tmp_path: Path) -> None:
+    def run(kind: Any, **settings: str) -> Any:
+        env = environment(tmp_path, **settings)
+        numbers = env.from_source(NumberSequenceSource(1, 10**9), None, "numbers").uid("numbers")
+        sums = numbers.key_by(lambda n: n % KEYS).process(Sums(ValueStateDescriptor("sum", kind)))
+        sums.name("sums").uid("sums").add_sink(Lines(tmp_path)).uid("lines")
+        return env.execute_async("sums")
+
+    client = run(Types.LONG())
+    until(lambda: client.get_metrics().get("job.checkpoints.completed"))
+    path = client.stop_with_savepoint(False, str(tmp_path / "savepoints")).result()
+    for part in ("0", "1"):
+        (tmp_path / part).write_text("")
+    client = run(Types.STRING(), **{"execution.state-recovery.path": path})
+    with pytest.raises(RestoreRefused) as refused:
+        client.get_job_execution_result().result()
+    message = str(refused.value)
+    assert "the state 'sum' of operator 'sums' was value of Types.LONG() there" in message
+    assert "is value of Types.STRING() now" in message
+    assert not any((tmp_path / part).read_text() for part in ("0", "1"))
+    assert client.get_metrics()["job.restarts"] == 0

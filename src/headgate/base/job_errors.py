@@ -8,7 +8,6 @@ HeadgateError
 ├── ResultsRefused         the driver cannot read or take the records of a sink
 ├── RunRefused             the driver has no use for this task manager
 ├── TaskStuck              a user's function does not come back
-├── StartOverdue           tasks were deployed and have not started in time
 ├── CommitOverdue          a task commits a checkpoint and does not come to an end
 ├── RunSuperseded          a new attempt has taken the place of this one
 ├── JobTakenOver           another driver goes on with the job of this one
@@ -112,19 +111,6 @@ class TaskStuck(HeadgateError):
             f"let functions that wait do so with a time-out"
         )
         self.tasks = tasks
-
-
-class StartOverdue(HeadgateError):
-    """Tasks restore their state or open their functions, and do not come to an end."""
-
-    def __init__(self, waits_for: str, timeout_ms: int) -> None:
-        super().__init__(
-            f"the job waits for {waits_for} to start, since {timeout_ms} ms: a task restores its "
-            f"state, or open() of one of its functions has not returned; look at the log of its "
-            f"worker, or raise task.start.timeout"
-        )
-        self.waits_for = waits_for
-        self.timeout_ms = timeout_ms
 
 
 class CommitOverdue(HeadgateError):

@@ -391,14 +391,12 @@ class ControlTimes(msgspec.Struct, frozen=True):
     heartbeat_interval_ms: int = 2_000
     heartbeat_timeout_ms: int = 50_000
     """A side that is silent this long is given up."""
-    first_ms: int = 600_000
-    """After the start of a run, for the first of its task managers to come."""
     register_ms: int = 300_000
     """After the first task manager, for all others of the run to come."""
     storage_ms: int = 60_000
     """For the storage of checkpoints to answer, before people are told that it does not."""
-    start_ms: int = 1_800_000
-    """After its deployment, for a task to restore its state and to open its functions."""
+    start_ms: int = 3_600_000
+    """For all task managers to come, and then for all tasks to restore their state and open."""
     settle_ms: int = 1_000
     """After a failure that may follow from another, for the other one to be told."""
     loss_ms: int = 100

@@ -135,18 +135,18 @@ class JobSettings:
     python_executable: str = setting(
         "python.executable", "", "The Python of the workers; none: that of the Spark session."
     )
+    start_timeout_ms: int = setting(
+        "task.start.timeout",
+        3_600_000,
+        "Milliseconds for the workers of a job to come, and then for its tasks to restore their "
+        "state and open; then the job has failed, and says who was waited for.",
+        1,
+    )
     cancel_timeout_ms: int = setting(
         "task.cancellation.timeout",
         30_000,
         "Milliseconds for a user's function to come back after a cancellation or a failure "
         "elsewhere; then its process is ended.",
-        1,
-    )
-    start_timeout_ms: int = setting(
-        "task.start.timeout",
-        1_800_000,
-        "Milliseconds for a task to restore its state and to open its functions; then the job "
-        "fails with the names of those that did not.",
         1,
     )
     metrics_interval_ms: int = setting(

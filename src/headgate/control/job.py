@@ -15,7 +15,7 @@ from headgate.base.checkpoints import Stop
 from headgate.base.job_errors import (
     CheckpointsFailed,
     RunSuperseded,
-    StartOverdue,
+    StartTimedOut,
     TaskManagerLost,
 )
 from headgate.base.messages import (
@@ -47,11 +47,12 @@ from headgate.control.run_effects import (
     failure_of,
     rank_of,
 )
+from headgate.control.start_watch import StartWatch
+
+AWAITED_SHOWN: Final = 5
+"""So many tasks that have not opened are named."""
 
 _STORING: Final = "checkpoint {} waits for the storage to take its metadata"
-_PLANNING: Final = "the restart waits for the storage to give the checkpoint that it begins from"
-_SHOWN_TASKS: Final = 8
-"""So many tasks are named in a message, the others are counted."""
 
 
 class JobRun:
@@ -75,12 +76,8 @@ class JobRun:
         self._settled_at_ms: float | None = None
         self._clean_by_ms: float | None = None
         self._restart_at_ms: float | None = None
-        self._start_by_ms: float | None = None
+        self._start = StartWatch(times.start_ms)
         self._awaits_storage: dict[str, tuple[float, float]] = {}  # since when, and told when
-
-    def begun(self, now_ms: float) -> None:
-        """Its task managers are being started; from here on somebody waits for them."""
-        self._crew.register_by_ms = now_ms + self._times.first_ms
 
     @property
     def plan(self) -> RunPlan:
@@ -99,7 +96,7 @@ class JobRun:
             self._crew.register_by_ms,
             self._settled_at_ms,
             self._clean_by_ms,
-            self._start_by_ms,
+            self._start.next_deadline_ms,
             *(at_ms for _, at_ms in self._awaits_storage.values()),
         ]
         if self._clean_by_ms is None and not self._is_planning:
@@ -119,10 +116,22 @@ class JobRun:
 
     # What happens to task managers and tasks.
 
+    def begun(self, now_ms: float) -> list[Effect]:
+        """Somebody has been asked to start the task managers.
+
+        One that has other work to do before, a query whose rows the job reads, takes its time.
+        """
+        recovery = self._recovery
+        if self.state is JobState.CREATED and recovery is not None and recovery.in_place:
+            self._start.begun(now_ms)
+        return []
+
     def manager_registered(self, slot: int, address: Address, now_ms: float) -> list[Effect]:
         """The task manager of a slot is there (``refusal`` had nothing against it)."""
         problem = self.refusal(slot)
         assert problem is None, problem
+        if not self._crew.here:
+            self._start.begun(now_ms)
         self._crew.registered(slot, address, now_ms + self._times.register_ms)
         placement = self._attempt.placement
         effects = self._deploy(placement.arrived(slot, address), now_ms)
@@ -213,18 +222,17 @@ class JobRun:
     def planned(self, plan: RunPlan, now_ms: float) -> list[Effect]:
         """The next attempt is planned; it begins in the task managers that are here."""
         self._is_planning = False
-        self._awaits_storage.pop(_PLANNING, None)
         if self.state is not JobState.RESTARTING:
             return []
         self._restart_at_ms = None
         self._attempt = Attempt(plan, self._recovery)
+        self._start.begun(now_ms)
         orders = self._attempt.placement.all_arrived(self._crew.here)
         return self._deploy(orders, now_ms) + self._look_around(now_ms)
 
     def plan_failed(self, failure: Failure, now_ms: float) -> list[Effect]:
         """There can be no attempt now, because of this failure, or never if that is final."""
         self._is_planning = False
-        self._awaits_storage.pop(_PLANNING, None)
         if self.state is not JobState.RESTARTING:
             return []
         self._restart_at_ms = None
@@ -236,7 +244,8 @@ class JobRun:
         if self.state.has_ended or self.state.is_ending:
             return []
         self._happened(Happening.CANCEL)
-        self._crew.register_by_ms = self._restart_at_ms = self._start_by_ms = None
+        self._crew.register_by_ms = self._restart_at_ms = None
+        self._start.ended()
         self._outcome = Outcome(JobState.CANCELLED, reason=reason)
         effects = self._follow(self._attempt.ending(reason), now_ms)
         return effects + self._cancel_all(reason, now_ms) + self._look_around(now_ms)
@@ -263,12 +272,15 @@ class JobRun:
         effects: list[Effect] = []
         if _is_over(self._crew.register_by_ms, now_ms):
             self._crew.is_broken = True
-            effects += self._fail(failure_of(self._nobody_came()), "", Rank.LOSS, now_ms)
-        if _is_over(self._start_by_ms, now_ms):
-            self._start_by_ms = None
-            if waits_for := _tasks(self._attempt):
-                late = StartOverdue(waits_for, self._times.start_ms)
-                effects += self._fail(failure_of(late), "", Rank.LOSS, now_ms)
+            slots = ", ".join(map(str, self._attempt.placement.missing()))
+            problem = f"it did not register within {self._times.register_ms} ms of the first one"
+            error = TaskManagerLost(f"the task manager of slot {slots}", problem)
+            effects += self._fail(failure_of(error), "", Rank.LOSS, now_ms)
+        if self._start.is_over(now_ms):
+            failure = failure_of(StartTimedOut(self._awaited(), self._times.start_ms))
+            effects += self._fail(failure, "", Rank.OWN, now_ms)
+        elif self._start.reminds(now_ms):
+            effects.append(Warn(f"the job has not started yet; it waits for {self._awaited()}"))
         if _is_over(self._settled_at_ms, now_ms):
             self._settled_at_ms = None
             effects += self._cancel_all("the job has failed", now_ms)
@@ -300,7 +312,8 @@ class JobRun:
         was_ending, was_settling = self.state.is_ending, self._settled_at_ms is not None
         was_restarting = self.state is JobState.RESTARTING
         self._happened(Happening.FAILURE)
-        self._crew.register_by_ms = self._start_by_ms = None
+        self._crew.register_by_ms = None
+        self._start.ended()
         if self.state is JobState.CANCELLING:
             return self._look_around(now_ms)
         if not was_ending or rank < self._rank:
@@ -334,13 +347,14 @@ class JobRun:
         if self.state.is_ending:
             is_over = attempt.is_clean or _is_over(self._clean_by_ms, now_ms)
             return self._stop(now_ms) if is_over and self._settled_at_ms is None else []
-        if not attempt.starting:
-            self._start_by_ms = None
+        if self.state is JobState.RUNNING and not attempt.starting:
+            self._start.ended()  # of the tasks that followed others that have finished
         if attempt.has_finished:
             self._outcome = Outcome(JobState.FINISHED)
             return self._end(Happening.COMPLETED, now_ms)
         if self.state is JobState.DEPLOYING and attempt.has_started:
             self._happened(Happening.STARTED)
+            self._start.ended()
             effects = self._announce(attempt.alignment.all_started())
             return effects + self._follow(attempt.started(now_ms), now_ms)
         return []
@@ -369,6 +383,20 @@ class JobRun:
         effects += self.cancel(self._cancel_wanted, now_ms) if self._cancel_wanted else []
         return effects + self._look_around(now_ms)
 
+    def _awaited(self) -> str:
+        """Who has not come, or has not opened yet."""
+        if self._is_planning:
+            return "the storage of its checkpoints, to plan the next attempt"
+        missing = ", ".join(map(str, self._attempt.placement.missing()))
+        if missing:
+            return f"the task managers of slots {missing}, which Spark has not started"
+        attempt = self._attempt
+        opening = [f"{task} (slot {attempt.tasks[task].slot})" for task in attempt.starting]
+        more = f" and {len(opening) - AWAITED_SHOWN} others" if opening[AWAITED_SHOWN:] else ""
+        return (
+            f"the tasks {', '.join(opening[:AWAITED_SHOWN])}{more} to restore their state and open"
+        )
+
     def _begin_anew(self, now_ms: float) -> list[Effect]:
         """When its pause is over, and what is being stored is, or takes too long."""
         if not self._storing or _is_over(self._clean_by_ms, now_ms):
@@ -377,7 +405,7 @@ class JobRun:
         if self._is_planning or waits:
             return []
         self._is_planning = True
-        self._awaits_storage[_PLANNING] = now_ms, now_ms + self._times.storage_ms
+        self._start.begun(now_ms)
         return [Replan()]
 
     def _follow(self, told: list[CheckpointEffect], now_ms: float) -> list[Effect]:
@@ -412,31 +440,20 @@ class JobRun:
                 effects.append(Warn(f"{text}; check that the storage is there and can be written"))
         return effects
 
-    def _nobody_came(self) -> TaskManagerLost:
-        """Who is waited for, and since when."""
-        slots = ", ".join(map(str, self._attempt.placement.missing()))
-        problem = f"it did not register within {self._times.register_ms} ms of the first one"
-        if not self._crew.here:
-            problem = (
-                f"no task manager has registered within {self._times.first_ms} ms of the start; "
-                f"Spark has not started their tasks, or they cannot reach the driver: see Spark's "
-                f"page of the job, and the logs of its executors"
-            )
-        return TaskManagerLost(f"the task manager of slot {slots}", problem)
-
     def _deploy(self, orders: list[tuple[int, Deploy | Placed]], now_ms: float) -> list[Effect]:
         for _, order in orders:
             if isinstance(order, Deploy):
                 self._happened(Happening.DEPLOYED)
-                self._start_by_ms = now_ms + self._times.start_ms
+                self._start.begun(now_ms)
         self._attempt.deployed(orders)
         return [Send(slot, order) for slot, order in orders]
 
     def _end(self, how: Happening, now_ms: float) -> list[Effect]:
         self._happened(how)
         assert self._outcome.state is self.state, f"{self._outcome} while {self.state.value}"
-        self._crew.register_by_ms = self._settled_at_ms = self._start_by_ms = None
+        self._crew.register_by_ms = self._settled_at_ms = None
         self._clean_by_ms = self._restart_at_ms = None
+        self._start.ended()
         problem = self._outcome.problem
         effects = self._follow(self._attempt.ending(problem or "it has finished"), now_ms)
         message = Shutdown(self.plan.run, problem)
@@ -448,15 +465,6 @@ class JobRun:
         state = LIFE.get((self.state, what))
         assert state is not None, f"run {self.plan.run}: {what.name} while {self.state.value}"
         self.state = state
-
-
-def _tasks(attempt: Attempt) -> str:
-    """Those that have not started, with the slots they are in."""
-    found = [f"{task} (slot {attempt.tasks[task].slot})" for task in attempt.starting]
-    shown = ", ".join(found[:_SHOWN_TASKS])
-    left = len(found) - _SHOWN_TASKS
-    word = "task" if len(found) == 1 else "tasks"
-    return f"{word} {shown} and {left} more" if left > 0 else f"{word} {shown}" if found else ""
 
 
 def _is_over(deadline_ms: float | None, now_ms: float) -> bool:

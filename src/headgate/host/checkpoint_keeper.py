@@ -20,6 +20,7 @@ from headgate.control.checkpoint_figures import CheckpointStatistics
 from headgate.control.checkpoint_history import keeps
 from headgate.control.life import JobState
 from headgate.control.recovery import Recovery
+from headgate.host.job_figures import JobFigures
 from headgate.host.job_storage import JobStorage
 
 log = logging.getLogger(__name__)
@@ -36,6 +37,8 @@ class CheckpointKeeper:
         self.recovery = recovery
         self.storage = storage
         self.lock = threading.Lock()
+        self.figures = JobFigures()
+        """Of the tasks of the job, over all its runs; under the lock."""
         self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._closing = self._closed = False

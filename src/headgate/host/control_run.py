@@ -34,6 +34,7 @@ from headgate.control.life import JobState
 from headgate.control.run_effects import Effect, Ended, Outcome, Replan, Send, Warn
 from headgate.host.checkpoint_keeper import CheckpointKeeper
 from headgate.host.control_peer import Peer
+from headgate.host.job_figures import JobFigures
 from headgate.host.loop import now_ms
 from headgate.host.orders import describe
 from headgate.host.savepoint_futures import SavepointFutures
@@ -92,11 +93,12 @@ class Run:
         self._times = times
         # Of the machine, the peers, the figures and the futures, and of what runs of a job share.
         self._lock = threading.Lock() if keeper is None else keeper.lock
+        self._figures = JobFigures() if keeper is None else keeper.figures
         with self._lock:
             self._machine = JobRun(plan, times, None if keeper is None else keeper.recovery)
+            self._figures.attempt_ended()  # that of an earlier run
             self._machine.begun(now_ms())
         self._peers: dict[int, Peer] = {}
-        self._figures: dict[str, TaskFigures] = {}
         self._savepoints = SavepointFutures()
         self._ended = threading.Event()
         self._listeners: list[Callable[[], None]] = []
@@ -113,10 +115,9 @@ class Run:
 
     @property
     def figures(self) -> list[TaskFigures]:
-        """The latest of each task, in the order of the plan."""
+        """The latest of each task, in the order of the plan; counts are over all attempts."""
         with self._lock:
-            tasks = self._machine.plan.tasks
-            return [self._figures[task.id] for task in tasks if task.id in self._figures]
+            return self._figures.latest(task.id for task in self._machine.plan.tasks)
 
     def wait(self, timeout_s: float | None = None) -> Outcome | None:
         """Until the run has ended; None: it has not within the time."""
@@ -195,7 +196,7 @@ class Run:
                 self._tell(lambda: self._machine.checkpoint_told(message, now_ms()))
             case Metrics(run, figures) if run == str(self.key):
                 with self._lock:
-                    self._figures.update((one.task, one) for one in figures)
+                    self._figures.measured(figures)
                 _call(self._host.measured, self.key, figures)
 
     def lost(self, slot: int, peer: Peer, problem: str) -> None:
@@ -319,7 +320,7 @@ class Run:
             effects = self._machine.planned(plan, now_ms())
             if effects:
                 self.key = key
-                self._figures.clear()
+                self._figures.attempt_ended()
             return effects
 
         self._tell(planned)

@@ -38,6 +38,7 @@ from headgate.host.job_door import JobDoor, OnQuestion
 from headgate.host.listener import Accepted, Listener
 from headgate.host.loop import now_ms
 from headgate.host.transport import Tls
+from headgate.host.worker_exits import exit_words
 
 log = logging.getLogger(__name__)
 
@@ -270,7 +271,8 @@ class ControlServer:
             problem = str(error)
         problem = peer.problem or problem
         if isinstance(first, Register):
-            problem = f"{problem} (process {first.pid} on {first.host})"
+            how = "" if run.is_dead else exit_words(first.pid, first.host)
+            problem = f"{problem} (process {first.pid} on {first.host}{how and ': ' + how})"
         run.lost(first.slot, peer, problem)
         self._nudged.set()
 

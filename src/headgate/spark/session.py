@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate.base.errors import SessionFailed, SparkMissing
+from headgate.host.worker_exits import EXITS, exits_folder
 from headgate.spark.authentication import AUTHENTICATE, is_one_process, protected_options
 from headgate.spark.java import ensure_java
 from headgate.spark.python_files import scratch_folder
@@ -200,6 +201,8 @@ def _start(settings: Mapping[str, str], cores: int | None) -> "SparkSession":
             f"{PYTHON} is {python}, which is no program here; one within an archive does not work, "
             f"because Spark starts its workers first"
         )
+    if PYTHON not in settings:
+        options = {**_watched_workers(), **options}
     environment = {"PYSPARK_PYTHON": python, "SPARK_LOCAL_IP": LOOPBACK}
     if "spark.local.dir" not in options and "SPARK_LOCAL_DIRS" not in os.environ:
         environment["SPARK_LOCAL_DIRS"] = _private_folder()
@@ -260,6 +263,17 @@ def _submitted_options(given: Mapping[str, str]) -> dict[str, str]:
     if not is_one_process(master) or conf.contains(AUTHENTICATE):
         return {}
     return protected_options()
+
+
+def _watched_workers() -> dict[str, str]:
+    """Lets the driver learn how a worker process has ended; see ``exit_daemon``."""
+    if os.name != "posix":
+        return {}
+    return {
+        "spark.python.daemon.module": "headgate.spark.exit_daemon",
+        "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[2]),  # it may not be installed
+        f"spark.executorEnv.{EXITS}": exits_folder(),
+    }
 
 
 def _build(options: Mapping[str, str]) -> "SparkSession":

@@ -1,0 +1,58 @@
+"""Spark's daemon of Python workers, which also notes how each of them has ended.
+
+Spark's own lets the kernel forget its children, so that nobody learns whether one was killed. This
+one is named by ``spark.python.daemon.module`` in local sessions that Headgate makes. Law: workers
+see no difference; only what has ended in another way than by itself is noted, in a file for each
+process in the folder that the environment names.
+"""
+
+import os
+import signal
+from contextlib import suppress
+from importlib import import_module
+from types import FrameType
+from typing import Any
+
+from headgate.host.worker_exits import EXITS, note_exit
+
+
+class WatchedSignals:
+    """The module ``signal``, for a daemon that wants to ignore the ends of its children."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(signal, name)
+
+    def signal(self, number: int, handler: Any) -> Any:
+        """As ``signal.signal``, but the ends of children are noted, whoever ignores them."""
+        if number == signal.SIGCHLD and handler is signal.SIG_IGN:
+            handler = self._reap
+        return signal.signal(number, handler)
+
+    def _reap(self, number: int, frame: FrameType | None) -> None:
+        with suppress(ChildProcessError):
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    return
+                note_exit(self._folder, pid, os.waitstatus_to_exitcode(status))
+
+
+def main() -> None:
+    """Run Spark's daemon."""
+    daemon: Any = import_module("pyspark.daemon")
+    if folder := os.environ.get(EXITS):
+        daemon.signal = WatchedSignals(folder)
+        # A worker's own children are its own business; it is as Spark's daemon leaves it.
+        os.register_at_fork(after_in_child=_ignore_children)
+    daemon.manager()
+
+
+def _ignore_children() -> None:
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+
+
+if __name__ == "__main__":
+    main()
