@@ -13,7 +13,7 @@ from headgate.base.errors import (
     WrongVersion,
 )
 from headgate.base.ids import PartitionId, PeerName
-from headgate.base.job_errors import CodeUnloadable, FunctionUnpicklable
+from headgate.base.job_errors import CodeUnloadable, FunctionUnpicklable, SlotsShort
 from headgate.base.restore_errors import RestoreRefused
 from headgate.base.state_errors import BackendMissing
 from headgate.control.error_classes import is_consequence, is_damage, is_final, is_outside
@@ -63,6 +63,7 @@ def test_trouble_elsewhere_and_outside_and_of_a_checkpoint() -> None:
     assert not is_consequence(of_user(ValueError()))
     assert is_outside(of_user(ConnectionRefusedError("port 5432")))
     assert is_outside(StorageUnusable("s3://x", "is away", "wait"))
+    assert is_outside(SlotsShort(4, 2, 0)), "executors may come back"
     assert not is_outside(of_user(FileNotFoundError("a.csv")))
     assert is_damage(CheckpointCorrupt("chk-1", "was cut"))
 

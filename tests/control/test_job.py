@@ -145,6 +145,26 @@ def test_a_lost_task_manager_explains_more_than_a_lost_peer() -> None:
     assert "slot 1 is lost: its connection was reset" in outcome.failure.message
 
 
+def test_who_has_started_the_workers_says_why_one_is_lost() -> None:
+    run = running()
+    run.manager_lost(1, "its connection was reset", 5)
+    run.failed(Failure("SparkException", "Spark: code 137", is_consequence=True), 50)
+    changed(run, TaskState.FAILED, "0.0", "1.0", failure=PEER_LOST)
+    outcome = ending(run.tick(TIMES.settle_ms + 5))
+    assert outcome is not None and outcome.failure is not None
+    assert "slot 1 is lost: its connection was reset" in outcome.failure.message
+    assert outcome.failure.message.endswith("(Spark: code 137)")
+
+
+def test_what_no_worker_can_do_is_told_before_a_lost_one() -> None:
+    run = running()
+    run.manager_lost(1, "its connection was reset", 5)
+    run.failed(Failure("CodeUnloadable", "no module 'shop'", is_final=True), 50)
+    last = changed(run, TaskState.CANCELLED, "0.0", "1.0", now=60)
+    outcome = ending(last)
+    assert outcome is not None and outcome.failure is not None and outcome.failure.is_final
+
+
 def test_without_a_better_cause_the_first_one_is_told() -> None:
     run = running()
     other = Failure("PeerLost", "another", is_consequence=True)

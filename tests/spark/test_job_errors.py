@@ -69,3 +69,12 @@ def test_everything_else_may_be_tried_again(last: str) -> None:
 def test_a_record_that_holds_such_words_ends_nothing() -> None:
     words = WORDS.format(last="ValueError: ModuleNotFoundError: No module named 'x'")
     assert not spark_failure(RuntimeError(words)).is_final
+
+
+def test_a_lost_executor_is_told_with_its_reason() -> None:
+    lost = (
+        "ExecutorLostFailure (executor 1 exited caused by one of the running tasks) Reason: "
+        "Command exited with code 137"
+    )
+    failure = spark_failure(RuntimeError(WORDS.format(last=lost)))
+    assert failure.message == f"Spark ended the job: {lost}"

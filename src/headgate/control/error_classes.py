@@ -28,7 +28,13 @@ from headgate.base.errors import (
     TransportError,
     WrongVersion,
 )
-from headgate.base.job_errors import CodeUnloadable, DriverLost, FunctionUnpicklable, JobTakenOver
+from headgate.base.job_errors import (
+    CodeUnloadable,
+    DriverLost,
+    FunctionUnpicklable,
+    JobTakenOver,
+    SlotsShort,
+)
 from headgate.base.restore_errors import RestoreRefused
 from headgate.base.state_errors import BackendMissing, StateUnstorable
 
@@ -66,6 +72,7 @@ DAMAGE: Final = (CheckpointCorrupt, CheckpointMissing)
 OUTSIDE: Final = (
     ConnectionError,
     ServerUnreachable,
+    SlotsShort,
     StateUnstorable,
     StorageUnusable,
     TimeoutError,

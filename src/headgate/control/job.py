@@ -11,6 +11,8 @@ that it is told names an attempt, and nothing of an earlier one counts.
 from dataclasses import replace
 from typing import Final
 
+from msgspec import structs
+
 from headgate.base.checkpoints import Stop
 from headgate.base.job_errors import (
     CheckpointsFailed,
@@ -217,6 +219,13 @@ class JobRun:
         if self.state.has_ended:
             return []
         self._crew.is_broken = True
+        if failure.is_final:  # no other worker can do better, whatever has become of some of them
+            return self._fail(failure, "", Rank.OWN, now_ms)
+        known = self._outcome.failure
+        if self.state is JobState.FAILING and self._rank is Rank.LOSS and known is not None:
+            # Which one is gone is known already; whoever has started it may know why.
+            message = f"{known.message} ({failure.message})"
+            self._outcome = replace(self._outcome, failure=structs.replace(known, message=message))
         return self._fail(failure, "", Rank.LOSS, now_ms)
 
     def planned(self, plan: RunPlan, now_ms: float) -> list[Effect]:

@@ -322,7 +322,8 @@ def spark_failure(error: BaseException) -> Failure:
     if (unfit := _unfit_worker(text)) is not None:
         return describe(unfit)
     lines = [line for line in text.splitlines() if line.strip()]
-    short = next((line for line in lines if "Exception" in line or "Error" in line), "")
+    telling = [line for word in _TELLING for line in lines if word in line]
+    short = telling[0] if telling else ""
     message = f"Spark ended the job: {(short or text)[:2000].strip()}"
     return Failure(
         kind=f"{type(error).__module__}.{type(error).__qualname__}",
@@ -332,6 +333,8 @@ def spark_failure(error: BaseException) -> Failure:
     )
 
 
+_TELLING: Final = ("ExecutorLostFailure", "Exception", "Error")
+"""What a line of Spark's says the most about an end, the best first."""
 _MISSING: Final = re.compile(r"^ModuleNotFoundError: No module named '([^']+)'", re.MULTILINE)
 _OTHER_CODE: Final = re.compile(
     r"^(?:ImportError: cannot import name|AttributeError: Can't get attribute) .*", re.MULTILINE
