@@ -208,7 +208,8 @@ def test_a_failed_run_begins_anew_in_the_same_task_managers() -> None:
     assert run.state is JobState.RESTARTING
     assert run.next_deadline_ms == 100 + DELAY_MS
     assert run.tick(100 + DELAY_MS) == [Replan()]
-    assert run.next_deadline_ms == 100 + DELAY_MS + FIRST_REMINDER_MS, "only a warning"
+    planning_ms = 100 + DELAY_MS
+    assert run.next_deadline_ms == planning_ms + FIRST_REMINDER_MS, "nothing but to remind"
     assert run.tick(2_000) == []
     orders = messages(run.planned(attempt(1), 2_000), Deploy)
     assert [slot for slot, _ in orders] == [0, 1]

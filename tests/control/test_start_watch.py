@@ -4,9 +4,10 @@ from headgate.base.states import TaskState
 from headgate.control.job import JobRun
 from headgate.control.life import JobState
 from headgate.control.recovery import Recovery
-from headgate.control.run_effects import Ended, Warn
+from headgate.control.restarts import FixedDelay
+from headgate.control.run_effects import Ended, Replan, Warn
 from headgate.control.start_watch import FIRST_REMINDER_MS, NEXT_REMINDER_MS, StartWatch
-from tests.control.kit import TIMES, address, plan
+from tests.control.kit import BOOM, TIMES, address, plan
 
 START_MS = TIMES.start_ms
 
@@ -76,3 +77,26 @@ def test_many_tasks_that_do_not_open_are_counted() -> None:
     (warning,) = [effect for effect in run.tick(FIRST_REMINDER_MS) if isinstance(effect, Warn)]
     assert "the tasks 0.0 (slot 0), 0.1 (slot 1)" in warning.text
     assert "and 35 others to restore their state" in warning.text
+
+
+def test_a_storage_that_does_not_answer_a_restart_is_not_awaited_for_ever() -> None:
+    run = JobRun(plan(), TIMES, Recovery(strategy=FixedDelay(9, 50)))
+    for slot in (0, 1):
+        run.manager_registered(slot, address(slot), 0)
+    for task in run.states:
+        run.task_changed("job/0/0", task, TaskState.RUNNING, None, 0)
+    run.task_changed("job/0/0", "0.0", TaskState.FAILED, BOOM, 100)
+    for task in ("0.1", "1.0", "1.1"):
+        run.task_changed("job/0/0", task, TaskState.CANCELLED, None, 110)
+    assert run.state is JobState.RESTARTING
+    assert any(isinstance(one, Replan) for one in run.tick(150))
+    (warning,) = run.tick(150 + FIRST_REMINDER_MS)
+    assert isinstance(warning, Warn)
+    assert warning.text.endswith(
+        "waits for the storage of its checkpoints, to plan the next attempt"
+    )
+    effects = run.tick(150 + START_MS)
+    (end,) = [one for one in effects if isinstance(one, Ended)]
+    assert end.outcome.restart_in_ms is not None, "a new run asks anew"
+    assert run.planned(plan(), 150 + START_MS) == [], "too late"
+    run.check()

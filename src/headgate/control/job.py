@@ -286,6 +286,8 @@ class JobRun:
             error = TaskManagerLost(f"the task manager of slot {slots}", problem)
             effects += self._fail(failure_of(error), "", Rank.LOSS, now_ms)
         if self._start.is_over(now_ms):
+            # Who plans may never answer; another run has somebody else to ask.
+            self._crew.is_broken = self._crew.is_broken or self._is_planning
             failure = failure_of(StartTimedOut(self._awaited(), self._times.start_ms))
             effects += self._fail(failure, "", Rank.OWN, now_ms)
         elif self._start.reminds(now_ms):

@@ -31,6 +31,11 @@ class WatchedSignals:
             handler = self._reap
         return signal.signal(number, handler)
 
+    def forked(self) -> None:
+        """In a worker: its own children are its own business; it is as Spark's daemon leaves it."""
+        if signal.getsignal(signal.SIGCHLD) == self._reap:
+            signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+
     def _reap(self, number: int, frame: FrameType | None) -> None:
         with suppress(ChildProcessError):
             while True:
@@ -44,14 +49,9 @@ def main() -> None:
     """Run Spark's daemon."""
     daemon: Any = import_module("pyspark.daemon")
     if folder := os.environ.get(EXITS):
-        daemon.signal = WatchedSignals(folder)
-        # A worker's own children are its own business; it is as Spark's daemon leaves it.
-        os.register_at_fork(after_in_child=_ignore_children)
+        watched = daemon.signal = WatchedSignals(folder)
+        os.register_at_fork(after_in_child=watched.forked)
     daemon.manager()
-
-
-def _ignore_children() -> None:
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 
 
 if __name__ == "__main__":
