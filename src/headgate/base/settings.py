@@ -304,7 +304,10 @@ class ExchangeSettings:
         "exchange.max-element-bytes", GIB + MIB, "Longest element a channel accepts.", 1
     )
     max_event_bytes: int = setting(
-        "exchange.max-event-bytes", MIB, "Longest event a channel accepts.", 64
+        "exchange.max-event-bytes",
+        MIB,
+        "Longest task event; events that travel with the data have 64 KiB at most in any case.",
+        64,
     )
     spill_bytes: int = setting(
         "exchange.spill-bytes", 5 * MIB, "Longer spanning elements are gathered on disk.", 1
