@@ -477,3 +477,17 @@ def test_a_backlog_where_credit_is_not_used_breaks_the_protocol() -> None:
     with pytest.raises(PeerBrokeProtocol, match="credit is not used"):
         desk.session.message_received(Backlog(ChannelId(1), 5))
     assert channel.backlogs == []
+
+
+def test_a_channel_that_raises_does_not_keep_the_others_from_trying_again() -> None:
+    desk = Desk(opened=False)
+    broken, sound = desk.channel(1), desk.channel(2)
+
+    def refuse(error: HeadgateError) -> None:
+        raise ValueError("a bug")
+
+    broken.unreachable = refuse  # type: ignore[method-assign]
+    error = PeerLost(PEER, "it closed the connection")
+    with pytest.raises(ValueError, match="a bug"):
+        desk.session.give_back(error)
+    assert sound.unreached == [error]

@@ -220,8 +220,9 @@ class ReceiverSession:
         channels, self.channels = self.channels, {}
         self._credited.clear()
         self._wake = _nobody
-        for channel in channels.values():
-            channel.unreachable(error)
+        with ExitStack() as all_of_them:  # whatever one of them raises, the others are told
+            for channel in reversed(channels.values()):
+                all_of_them.callback(channel.unreachable, error)
 
     def fail(self, error: HeadgateError) -> None:
         """The connection is gone: every channel that used it learns why."""
