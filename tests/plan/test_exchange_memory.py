@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from headgate.base.errors import InsufficientBuffers, JobExceedsMemory
@@ -71,6 +72,7 @@ def set_up(environment: Environment, slot: int, tasks: tuple[TaskSpec, ...]) -> 
         environment.consumer_end(PeerName(f"slot-{peer}"), bytes(16), 0.0)
 
 
+@hypothesis_settings(max_examples=40)
 @given(
     programs(),
     st.sampled_from(FlowControl),
