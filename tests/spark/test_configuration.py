@@ -1,11 +1,14 @@
 """Settings from outside of a program: the file, environment variables, and which of them counts."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
-from headgate.base.errors import SettingsInvalid
+from headgate.base.errors import SettingsInvalid, SettingsUnknown
 from headgate.datastream import StreamExecutionEnvironment
+from headgate.spark import configuration
 from headgate.spark.configuration import (
     given_settings,
     read_folder,
@@ -15,6 +18,7 @@ from headgate.spark.configuration import (
 )
 
 KEY = "parallelism.default"
+Warnings: TypeAlias = Callable[[], list[str]]
 
 
 def test_keys_may_be_flat_or_one_in_the_other() -> None:
@@ -120,3 +124,58 @@ def test_a_wrong_one_is_refused_when_the_environment_is_made(
     monkeypatch.setenv("HEADGATE__PARALLELISM__DEFAULT", "many")
     with pytest.raises(SettingsInvalid, match="many"):
         StreamExecutionEnvironment.get_execution_environment()
+
+
+# Keys that nobody knows.
+
+
+@pytest.fixture
+def warnings(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Warnings:
+    monkeypatch.setattr(configuration, "_told", set())
+    caplog.set_level("WARNING", "headgate")
+    return lambda: [record.getMessage() for record in caplog.records]
+
+
+def test_an_unknown_key_is_told_once_with_its_place(
+    warnings: Warnings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "headgate.yaml").write_text("parallelism:\n  defualt: 2\n")
+    monkeypatch.setenv("HEADGATE_CONF_DIR", str(tmp_path))
+    monkeypatch.setenv("HEADGATE__PIPELINE__OBJEKT_REUSE", "true")
+    set_flags({"exchange.compresion": "lz4", "spark.headgate.heartbeat.intervall": "1"})
+    try:
+        env = StreamExecutionEnvironment.get_execution_environment()
+        env.get_configuration().set_string("state.backend.tpye", "rocksdb")
+        texts = env.get_configuration().to_dict()
+        configuration.check_known(texts)
+        configuration.check_known(texts)
+    finally:
+        set_flags({})
+    assert warnings() == [
+        "parallelism.defualt is no setting; did you mean parallelism.default? It stands in "
+        f"{tmp_path}/headgate.yaml, and has no effect",
+        "pipeline.objekt-reuse is no setting; did you mean pipeline.object-reuse? It stands in "
+        "the environment variable HEADGATE__PIPELINE__OBJEKT_REUSE, and has no effect",
+        "exchange.compresion is no setting; did you mean exchange.compression? It stands in the "
+        "flags of the command, and has no effect",
+        "heartbeat.intervall is no setting; did you mean heartbeat.interval? It stands in the "
+        "flags of the command, and has no effect",
+        "state.backend.tpye is no setting; did you mean state.backend.type? It stands in the "
+        "program's Configuration, and has no effect",
+    ]
+
+
+def test_known_keys_of_others_are_not_told(warnings: Warnings) -> None:
+    configuration.check_known(
+        {"taskmanager.numberOfTaskSlots": "4", "pipeline.jars": "x", "spark.ui.enabled": "false"}
+    )
+    assert warnings() == []
+
+
+def test_strict_refuses_all_unknown_keys_before_spark_is_started(warnings: Warnings) -> None:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.get_configuration().set_boolean("headgate.strict", True).set_string("state.bckend", "x")
+    env.from_collection([1]).print()
+    with pytest.raises(SettingsUnknown, match=r"did you mean state\.backend\b.*Configuration"):
+        env.execute()
+    assert warnings() == []

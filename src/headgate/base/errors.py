@@ -2,6 +2,7 @@
 
 HeadgateError
 ├── SettingsInvalid            a setting or a file it names is wrong
+│   └── SettingsUnknown        nobody knows a setting, and headgate.strict is true
 ├── SparkUnready               the place where tasks run …
 │   ├── SparkMissing           … PySpark is not installed, or not one that is known to work
 │   ├── JavaMissing            … there is no Java for it
@@ -47,6 +48,8 @@ HeadgateError
         └── SequenceGap, CreditOverdrawn, EventsOverdrawn
 """
 
+from collections.abc import Sequence
+
 from headgate.base.ids import ChannelId, PartitionId, PeerName
 
 
@@ -69,6 +72,15 @@ class SettingsInvalid(HeadgateError):
         super().__init__(f"setting {key}: {problem}")
         self.key = key
         self.problem = problem
+
+
+class SettingsUnknown(SettingsInvalid):
+    """Settings that have no effect, where ``headgate.strict`` wants none such."""
+
+    def __init__(self, keys: Sequence[str], problems: Sequence[str]) -> None:
+        told = "; ".join(problems)
+        super().__init__(keys[0], f"{told} (refused, because headgate.strict is true)")
+        self.keys = tuple(keys)
 
 
 class SparkUnready(HeadgateError):

@@ -181,6 +181,12 @@ class JobSettings:
         ProgressShown.AUTO,
         "How a job gets on, on standard error: `on`, `off`, or `auto`: `headgate run` shows it.",
     )
+    strict: bool = setting(
+        "headgate.strict",
+        False,
+        "A setting that nobody knows is refused; `false`: a warning says what was probably meant. "
+        "The flag `--strict` of `headgate run` sets it.",
+    )
 
     def __post_init__(self) -> None:
         check_bounds(self)

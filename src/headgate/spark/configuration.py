@@ -3,16 +3,23 @@
 Of two that say the same key, the first of these counts: flags (of ``headgate run``, and of
 spark-submit as ``--conf spark.headgate.KEY=…``), environment variables (``HEADGATE__A_B__C`` is the
 key ``a-b.c``), the file ``headgate.yaml`` (in ``HEADGATE_CONF_DIR``, else where the program was
-started). What the program itself sets comes before all of them.
+started). What the program itself sets comes before all of them. Law: a key that nobody knows is
+told once, with where it stands and what was probably meant, or is refused (``headgate.strict``).
 """
 
+import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from headgate.base.errors import SettingsInvalid
+from headgate.base.errors import SettingsInvalid, SettingsUnknown
+from headgate.base.known_settings import unknown_settings
+from headgate.base.settings import JobSettings
+
+log = logging.getLogger(__name__)
 
 FILE: Final = "headgate.yaml"
 FOLDER_VARIABLE: Final = "HEADGATE_CONF_DIR"
@@ -20,12 +27,42 @@ VARIABLE_PREFIX: Final = "HEADGATE__"
 SPARK_PREFIX: Final = "spark.headgate."
 
 _flags: dict[str, str] = {}
+_told: set[str] = set()
+"""Unknown keys that were warned of."""
 
 
 def set_flags(flags: Mapping[str, str]) -> None:
     """What the command line says; called by ``headgate run`` before the user's program."""
     _flags.clear()
-    _flags.update(flags)
+    _flags.update({key.removeprefix(SPARK_PREFIX): text for key, text in flags.items()})
+
+
+def check_known(texts: Mapping[str, str]) -> None:
+    """Warn of keys that nobody knows, each once; raises SettingsUnknown if it shall be strict."""
+    unknown = {setting.key: str(setting) for setting in unknown_settings(texts)}
+    if unknown and JobSettings.parse(texts).strict:
+        problems = [f"{text} It stands in {place_of(key)}" for key, text in unknown.items()]
+        raise SettingsUnknown(list(unknown), problems)
+    for key, text in unknown.items():
+        if key not in _told:
+            _told.add(key)
+            log.warning("%s It stands in %s, and has no effect", text, place_of(key))
+
+
+def place_of(key: str) -> str:
+    """Where somebody who looks for this key finds it."""
+    if key in _flags:
+        return "the flags of the command"
+    if key in read_spark():
+        return f"Spark's configuration, as {SPARK_PREFIX}{key}"
+    for name in os.environ:
+        if name.startswith(VARIABLE_PREFIX) and key in read_variables({name: ""}):
+            return f"the environment variable {name}"
+    folder = os.environ.get(FOLDER_VARIABLE)
+    with suppress(SettingsInvalid):  # the file may be gone by now
+        if key in read_folder(folder):
+            return str(Path(folder or ".", FILE))
+    return "the program's Configuration"
 
 
 def given_settings() -> dict[str, str]:

@@ -29,6 +29,7 @@ from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.placement import place
 from headgate.spark.authentication import check_authentication
 from headgate.spark.collecting import DriverSink
+from headgate.spark.configuration import check_known
 from headgate.spark.driver import Driver, driver_for
 from headgate.spark.job import SparkJob, end_jobs
 from headgate.spark.job_secret import SecretDelivery
@@ -64,6 +65,7 @@ def prepare(
 
     A ``lazy`` job is a part of a DataFrame: it takes no checkpoints, and Spark restarts it.
     """
+    check_known(program.configuration)
     graph = build_job_graph(program.graph)
     settings = ExchangeSettings.parse(program.configuration)
     state = StateSettings.parse(program.configuration)
