@@ -209,16 +209,6 @@ def test_plan_does_not_forget_and_a_branch_without_sink_runs(
     assert seen == [1, 2]
 
 
-def test_program_that_was_refused_can_be_mended(env: StreamExecutionEnvironment) -> None:
-    stream = env.from_source(ListSource([1], bounded=False), source_name="ticks")
-    env.set_runtime_mode(RuntimeExecutionMode.BATCH)
-    for run in (env.execute, stream.execute_and_collect):
-        with pytest.raises(PlanInvalid, match="'ticks' is a source that never ends"):
-            run()
-    env.set_runtime_mode(RuntimeExecutionMode.STREAMING)
-    env.execute()
-
-
 @pytest.mark.parametrize(("bounded", "batch"), [(True, True), (False, False)])
 def test_automatic_mode_is_batch_if_all_sources_end(
     env: StreamExecutionEnvironment, bounded: bool, batch: bool

@@ -2,7 +2,8 @@
 
 A step is one operator, and knows by its origins which steps it reads. What depends on settings
 that may still change (parallelism, batch or streaming) is settled when the graph is built. Law:
-executing forgets the pending steps, but a stream keeps its own, so it can be built upon again.
+executing forgets the pending steps, also if the program is refused, but a stream keeps its own, so
+it can be built upon again.
 """
 
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from headgate.api.configuration import Configuration, ExecutionConfig
 from headgate.api.program import Cargo
 from headgate.api.types import TypeInformation
+from headgate.api.unexecuted import unexecuted
 from headgate.base.elements import Key, Record
 from headgate.base.settings import JobSettings
 from headgate.core.chain.operator import Operator
@@ -108,6 +110,9 @@ class StreamKinds(NamedTuple):
     cached: "Callable[[DataStream], CachedDataStream]"
 
 
+_numbers = count(1)
+
+
 @dataclass(eq=False, slots=True)
 class Draft:
     """Steps of one environment."""
@@ -121,6 +126,7 @@ class Draft:
     requirements: tuple[str, str | None] | None = None
     pending: list[Step] = field(default_factory=list)
     """Written since the last execution."""
+    number: int = field(default_factory=lambda: next(_numbers))
     _ids: "count[int]" = field(default_factory=lambda: count(1))
 
     @property
@@ -153,7 +159,13 @@ class Draft:
         """A new step that the next execution will run."""
         step = self.new_step(name, kind, make, inputs, functions)
         self.pending.append(step)
+        unexecuted.written(self.number, kind is NodeKind.SINK)
         return step
+
+    def forget(self) -> None:
+        """Nothing is pending any more; streams keep their steps."""
+        self.pending.clear()
+        unexecuted.forgotten(self.number)
 
 
 def ready(factory: Factory) -> Callable[[Settled], Factory]:

@@ -27,6 +27,7 @@ from headgate.api.outside import default_parallelism, outside
 from headgate.api.slots import SlotSharingGroup
 from headgate.api.source import Source
 from headgate.api.types import TypeInformation
+from headgate.api.unexecuted import unexecuted
 from headgate.api.watermarks import WatermarkStrategy, check_strategy, time_plan
 from headgate.api.windowed import AllWindowedStream
 from headgate.base.errors import HeadgateError, PlanInvalid, UserFunctionFailed
@@ -211,11 +212,15 @@ class StreamExecutionEnvironment(EnvironmentSettings):
     # Execution
 
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
-        """Run what was written and wait for its end; then it is forgotten."""
+        """Run what was written and wait for its end.
+
+        It is forgotten, also if it is refused or fails: the next execution runs what is written
+        from now on. Streams that were made before can be used again.
+        """
         return self._launch(job_name).wait()
 
     def execute_async(self, job_name: str | None = None) -> JobClient:
-        """Run what was written without waiting; then it is forgotten."""
+        """The same without waiting."""
         return JobClient(self._launch(job_name))
 
     def get_execution_plan(self) -> str:
@@ -233,12 +238,16 @@ class StreamExecutionEnvironment(EnvironmentSettings):
 
     def close(self) -> None:
         """Forget what was written."""
-        self._draft.pending.clear()
+        self._draft.forget()
 
     def _launch(self, job_name: str | None) -> RunningJob:
-        program = build_program(self._draft, job_name, self._draft.pending)
-        self._draft.pending.clear()
-        return outside().launch(program)
+        try:
+            program = build_program(self._draft, job_name, self._draft.pending)
+            job = outside().launch(program)
+        finally:
+            self._draft.forget()
+        unexecuted.has_executed = True
+        return job
 
     def _from(
         self,

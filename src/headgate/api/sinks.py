@@ -13,6 +13,7 @@ from headgate.api.functions import SinkFunction
 from headgate.api.outside import Results, outside
 from headgate.api.source import Sink, TwoPhaseCommittingSink
 from headgate.api.types import TypeInformation
+from headgate.api.unexecuted import unexecuted
 from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
 from headgate.core.chain.sinks import SinkFunctionOperator, SinkOperator
@@ -135,10 +136,10 @@ class Endings:
         draft = self._draft
         try:
             program = build_program(draft, job_execution_name, draft.pending)
+            found = CloseableIterator(outside().collect(program, step.id))
         finally:
-            draft.pending.remove(step)  # a program that is refused can be mended and run again
-        draft.pending.clear()
-        found = CloseableIterator(outside().collect(program, step.id))
+            draft.forget()
+        unexecuted.has_executed = True
         if limit is None:
             return found
         with found:
@@ -162,7 +163,9 @@ class Endings:
         step.parallelism = self._origins[0].step.parallelism
         step.uid = "dataframe"
         program = build_program(self._draft, None, [step])
-        return outside().to_dataframe(program, step.id, schema)
+        frame = outside().to_dataframe(program, step.id, schema)
+        unexecuted.has_executed = True
+        return frame
 
     def _end(self, name: str, factory: Factory, role: str, function: object) -> Step:
         return self._draft.add(

@@ -1,13 +1,17 @@
 """The outside of programs: what the API needs of Spark, of connectors and of the driver."""
 
+import atexit
+import logging
 import os
 import re
+import sys
 from collections.abc import Mapping
 from typing import Final
 
 from headgate.api.functions import SourceFunction
 from headgate.api.program import Program
 from headgate.api.source import Sink, Source
+from headgate.api.unexecuted import unexecuted
 from headgate.connectors.function_source import FunctionSource
 from headgate.spark.collected import CollectSink
 from headgate.spark.collecting import PrintSink, Results
@@ -16,12 +20,25 @@ from headgate.spark.job import SparkJob
 from headgate.spark.launcher import launch
 from headgate.spark.session import active_session, slots
 
+log = logging.getLogger(__name__)
+
 MOST_BY_DEFAULT: Final = 4
 
 
 def open_outside() -> "SparkOutside":
     """Called once, when a program first needs it."""
+    atexit.register(tell_unexecuted)
     return SparkOutside()
+
+
+def tell_unexecuted() -> None:
+    """At the end of the process: warn of a forgotten ``execute()``.
+
+    Not if it ends with an exception, and not after a session at a prompt.
+    """
+    problem = unexecuted.problem()
+    if problem and not hasattr(sys, "last_value") and not hasattr(sys, "ps1"):
+        log.warning("%s", problem)
 
 
 class SparkOutside:
