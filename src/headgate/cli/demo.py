@@ -14,8 +14,9 @@ from rich.console import Console
 from headgate.api.configuration import Configuration
 from headgate.api.environment import StreamExecutionEnvironment
 from headgate.base.settings import ProgressShown
-from headgate.cli.ending import INTERRUPTED, Jobs, Terminated, ended_by_signals
+from headgate.cli.ending import Jobs
 from headgate.cli.orders import Size, build_orders
+from headgate.cli.signals import INTERRUPTED, Terminated, ended_by_signals
 from headgate.observe.pictures import tell_shares
 from headgate.observe.progress import Progress, Row, bottlenecks
 from headgate.plan.job_graph import JobGraph

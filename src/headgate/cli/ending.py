@@ -8,9 +8,7 @@ import logging
 import signal
 import threading
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from types import FrameType
+from contextlib import suppress
 from typing import Final
 
 import click
@@ -31,15 +29,6 @@ from headgate.spark.job import SparkJob
 FAILED: Final = 1
 CONFIGURATION: Final = 2
 NO_SPARK: Final = 3
-INTERRUPTED: Final = 130
-TERMINATED: Final = 143
-
-
-class Terminated(SystemExit):
-    """SIGTERM has come; a user's ``except Exception`` lets it pass."""
-
-    def __init__(self) -> None:
-        super().__init__(TERMINATED)
 
 
 def code_of(error: BaseException) -> int:
@@ -81,13 +70,9 @@ class Jobs:
         self.started: list[SparkJob] = []
 
     def launched(self, job: SparkJob) -> None:
-        """Called on the thread that starts the job, after Spark has put its own handler in place.
-
-        Spark's handler of Ctrl-C kills all of its tasks at once; we want to end them in order.
-        """
+        """Called on the thread that starts the job."""
         self.started.append(job)
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+        take_interrupts()
 
     def wait(self) -> None:
         """For those that the program has left running; raises what made one of them fail."""
@@ -103,15 +88,10 @@ class Jobs:
                     job.cancel(reason, suspend=suspend)
 
 
-@contextmanager
-def ended_by_signals() -> Iterator[None]:
-    """SIGTERM raises ``Terminated`` on the main thread."""
+def take_interrupts() -> None:
+    """Ctrl-C is ours again, after a Spark session has put its own handler in place.
 
-    def terminate(number: int, frame: FrameType | None) -> None:
-        raise Terminated
-
-    before = signal.signal(signal.SIGTERM, terminate)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    Spark's kills all of its tasks at once; we want to end them in order.
+    """
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,4 +1,4 @@
-"""The entry of the `headgate` command.
+"""The `headgate` command with its subcommands.
 
 Exit codes: 0 finished, 1 job failed, 2 usage or configuration, 3 no cluster or slots,
 130 interrupted, 143 terminated after draining.
@@ -14,11 +14,12 @@ from headgate.cli.bench_commands import bench
 from headgate.cli.checkpoints import checkpoints
 from headgate.cli.demo import demo
 from headgate.cli.doctor import doctor
-from headgate.cli.ending import INTERRUPTED, code_of
+from headgate.cli.ending import code_of
 from headgate.cli.jobs import cancel, list_jobs
 from headgate.cli.plan import plan
 from headgate.cli.run import run
 from headgate.cli.savepoint import savepoint, stop
+from headgate.cli.signals import INTERRUPTED, tell_signal
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -39,7 +40,7 @@ def main() -> None:
         trouble.show()
         sys.exit(trouble.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        sys.exit(INTERRUPTED)
+        sys.exit(tell_signal(INTERRUPTED))
     except HeadgateError as error:
         click.echo(f"headgate: {error}", err=True)
         sys.exit(code_of(error))

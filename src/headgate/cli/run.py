@@ -12,6 +12,7 @@ from typing import Final
 
 import click
 
+from headgate.api.unexecuted import unexecuted
 from headgate.base.checkpoint_settings import CheckpointSettings
 from headgate.base.recovery_settings import (
     IGNORE_DAMAGED,
@@ -22,18 +23,19 @@ from headgate.base.recovery_settings import (
 )
 from headgate.base.restart_settings import RestartSettings
 from headgate.base.settings import JobSettings, ProgressShown
-from headgate.cli.ending import (
-    INTERRUPTED,
-    Jobs,
-    Terminated,
-    code_of,
-    ended_by_signals,
-    tell_trouble,
-)
+from headgate.cli.ending import CONFIGURATION, Jobs, code_of, take_interrupts, tell_trouble
 from headgate.cli.script import run_script
+from headgate.cli.signals import (
+    INTERRUPTED,
+    TERMINATED,
+    Terminated,
+    ended_by_signals,
+    tell_signal,
+)
 from headgate.spark.python_files import import_root
 
 PROGRESS: Final = "headgate.progress"
+STRICT: Final = "headgate.strict"
 
 SCRIPT = click.argument("script", type=click.Path(exists=True, dir_okay=False))
 ARGUMENTS = click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
@@ -85,6 +87,7 @@ DEFINE = click.option(
     metavar="ID",
     help="With the same id and folder of checkpoints a job goes on after the loss of its driver.",
 )
+@click.option("--strict", is_flag=True, help="Refuse settings that nobody knows.")
 @click.option("--no-progress", is_flag=True, help="Do not show how the jobs get on.")
 @click.option(
     "--log-level",
@@ -106,6 +109,7 @@ def run(
     allow_non_restored_state: bool,
     ignore_damaged_checkpoints: bool,
     job_id: str | None,
+    strict: bool,
     no_progress: bool,
     log_level: str,
     log_format: str,
@@ -126,6 +130,8 @@ def run(
     if py_files:
         flags["python.files"] = py_files
         sys.path[1:1] = map(import_root, py_files.split(","))
+    if strict:
+        flags[STRICT] = "true"
     if no_progress:
         flags[PROGRESS] = ProgressShown.OFF.value
     tell_spark(flags)
@@ -179,10 +185,12 @@ def check_flags(flags: Mapping[str, str]) -> None:
 
 def tell_headgate(flags: dict[str, str]) -> None:
     """For every environment of this process. Progress is shown unless somebody says no."""
-    from headgate.spark.configuration import given_settings, set_flags
+    from headgate.spark.configuration import check_known, given_settings, set_flags
 
     set_flags(flags)
-    if JobSettings.parse(given_settings()).progress is ProgressShown.AUTO:
+    given = given_settings()
+    check_known(given)
+    if JobSettings.parse(given).progress is ProgressShown.AUTO:
         set_flags({**flags, PROGRESS: ProgressShown.ON.value})
 
 
@@ -199,13 +207,16 @@ def run_program(script: str, arguments: Sequence[str]) -> int:
     """The script, then the jobs that it has left running; returns the exit code."""
     from headgate.observe.display import display
     from headgate.spark.launcher import on_launched
+    from headgate.spark.session import on_started
 
     jobs = Jobs()
     on_launched.append(jobs.launched)
+    on_started.append(take_interrupts)
     try:
         with ended_by_signals():
             return _run(script, arguments, jobs)
     finally:
+        on_started.remove(take_interrupts)
         on_launched.remove(jobs.launched)
         display().close()
         sys.stdout.flush()
@@ -215,18 +226,16 @@ def _run(script: str, arguments: Sequence[str], jobs: Jobs) -> int:
     try:
         run_script(script, arguments)
         jobs.wait()
-        return 0
+        return tell_unexecuted(script)
     except click.ClickException:
         raise
-    except Terminated as end:
-        jobs.cancel("the system terminated it", suspend=True)
-        return int(str(end.code))
+    except Terminated:
+        return tell_end(TERMINATED, jobs, "the system terminated it", suspend=True)
     except SystemExit as end:
         jobs.wait()
-        return exit_code(end)
+        return exit_code(end) or tell_unexecuted(script)
     except KeyboardInterrupt:
-        jobs.cancel("the user interrupted it")
-        return INTERRUPTED
+        return tell_end(INTERRUPTED, jobs, "the user interrupted it")
     except Exception as error:
         jobs.cancel("the program failed")
         from headgate.observe.display import display
@@ -234,6 +243,25 @@ def _run(script: str, arguments: Sequence[str], jobs: Jobs) -> int:
         display().close()  # its last lines come before the trouble
         tell_trouble(error, script)
         return code_of(error)
+
+
+def tell_unexecuted(script: str) -> int:
+    """The program has ended well: say so if it has forgotten to execute what it has written."""
+    problem = unexecuted.problem()
+    is_whole = problem and not unexecuted.has_executed
+    unexecuted.clear()
+    if problem:
+        click.echo(f"headgate: {script}: {problem}", err=True)
+    return CONFIGURATION if is_whole else 0
+
+
+def tell_end(code: int, jobs: Jobs, reason: str, *, suspend: bool = False) -> int:
+    """A signal has come: end the jobs in order, then say so in one line."""
+    from headgate.observe.display import display
+
+    jobs.cancel(reason, suspend=suspend)
+    display().close()
+    return tell_signal(code)
 
 
 def exit_code(end: SystemExit) -> int:

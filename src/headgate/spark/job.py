@@ -244,7 +244,10 @@ class SparkJob:
         else:
             spark.join(0.1 if run.is_gone else SPARK_FAILED_S)
         if spark.is_alive():
-            self._ready.session.sparkContext.cancelJobGroup(self._group)
+            try:
+                self._ready.session.sparkContext.cancelJobGroup(self._group)
+            except Exception as error:  # Spark is stopping, or Java is gone: its jobs end, too
+                log.debug("Spark's job of %s cannot be cancelled: %s", self.name, error)
             spark.join(SPARK_CANCEL_S)
 
     def _settle(self, outcome: Outcome) -> None:

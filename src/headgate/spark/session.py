@@ -15,7 +15,7 @@ import shutil
 import socket
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -29,6 +29,7 @@ from headgate.base.errors import SessionFailed, SparkMissing
 from headgate.host.worker_exits import EXITS, exits_folder
 from headgate.spark.authentication import AUTHENTICATE, is_one_process, protected_options
 from headgate.spark.java import ensure_java
+from headgate.spark.java_process import starting_java
 from headgate.spark.python_files import scratch_folder
 
 if TYPE_CHECKING:
@@ -41,6 +42,9 @@ FEWEST_CORES: Final = 4
 CONNECT_TIMEOUT_S: Final = 5.0
 LOG_FILE: Final = "log4j2.properties"
 PYTHON: Final = "python.executable"
+
+on_started: Final[list[Callable[[], None]]] = []
+"""Who wants to know of every session that is made here; called on the thread that makes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,10 +289,13 @@ def _build(options: Mapping[str, str]) -> "SparkSession":
     for key, value in options.items():
         builder = builder.config(key, value)
     try:
-        session: SparkSession = builder.getOrCreate()
+        with starting_java():
+            session: SparkSession = builder.getOrCreate()
     except (Py4JError, PySparkException, OSError) as error:
         where = options.get("spark.master", "the configured master")
         raise SessionFailed(f"Spark did not start on {where}: {_reason(error)}") from error
+    for tell in on_started:
+        tell()
     return session
 
 

@@ -1,0 +1,78 @@
+"""What ``headgate run`` and ``python`` say about programs that execute nothing, and settings."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headgate.api.unexecuted import unexecuted
+from headgate.spark import configuration
+from tests.cli.kit import in_process, write
+
+STREAMS = 'env.from_collection([1]).map(str).name("text").print()\n'
+FORGOTTEN = (
+    "streams were written, but nothing was executed; call env.execute() at the end of the program"
+)
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    unexecuted.clear()
+    monkeypatch.setattr(configuration, "_told", set())
+    monkeypatch.setattr(configuration, "_flags", {})
+
+
+@pytest.mark.parametrize("end", ["", "raise SystemExit", "import sys; sys.exit(0)"])
+def test_a_program_that_forgets_to_execute_says_so_and_exits_with_2(
+    tmp_path: Path, end: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = write(tmp_path, STREAMS + end)
+    done = in_process(monkeypatch, capsys, "run", script)
+    assert (done.returncode, done.stderr) == (2, f"headgate: {script}: {FORGOTTEN}\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        (STREAMS + "raise SystemExit(7)", 7),
+        (STREAMS + "env.close()", 0),
+        ("print('no streams')", 0),
+    ],
+)
+def test_other_endings_are_left_alone(
+    tmp_path: Path,
+    text: str,
+    code: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    done = in_process(monkeypatch, capsys, "run", write(tmp_path, text))
+    assert (done.returncode, done.stderr) == (code, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"), [(STREAMS, f"{FORGOTTEN}\n"), (STREAMS + "env.close()", "")]
+)
+def test_plain_python_warns_at_its_end(tmp_path: Path, text: str, told: str) -> None:
+    done = subprocess.run(
+        [sys.executable, write(tmp_path, text)], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, told)
+
+
+def test_strict_refuses_unknown_settings_with_2_before_the_program_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = write(tmp_path, "print('it runs')")
+    flag = ("-D", "paralelism.default=3")
+    done = in_process(monkeypatch, capsys, "run", script, "--strict", *flag)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "headgate: setting paralelism.default: paralelism.default is no setting; did you mean "
+        "parallelism.default? It stands in the flags of the command (refused, because "
+        "headgate.strict is true)\n"
+    )
+    done = in_process(monkeypatch, capsys, "run", script, *flag)
+    assert (done.returncode, done.stdout) == (0, "it runs\n")
+    assert "did you mean parallelism.default?" in done.stderr
