@@ -8,12 +8,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from headgate.observe.logs import StderrHandler, set_up_logs
+from headgate.base.elements import Bundle
+from headgate.core.chain.context import OperatorContext, TaskInfo
+from headgate.core.chain.operators import FlatMapOperator, MapOperator
+from headgate.observe.logs import StderrHandler, set_up_logs, set_up_worker_logs
+from tests.api.kit import Kept
 
 
 @pytest.fixture(autouse=True)
 def logs_as_before() -> Iterator[None]:
-    levels = {name: logging.getLogger(name).level for name in ("headgate", "headgate.progress")}
+    names = (None, "py4j", "headgate", "headgate.progress")
+    levels = {name: logging.getLogger(name).level for name in names}
     yield
     for name, level in levels.items():
         logging.getLogger(name).setLevel(level)
@@ -66,3 +71,60 @@ def test_the_handler_writes_to_what_is_standard_error_now(
     monkeypatch.setattr(sys, "stderr", sys.stdout)
     logging.getLogger("headgate.x").info("there")
     assert "there" in capsys.readouterr().out
+
+
+# In a task.
+
+OWN = logging.getLogger("shop.prices")
+
+
+def look_up(record: str) -> str:
+    OWN.warning("no price of %s", record)
+    return record
+
+
+def run_in_a_task(operator: MapOperator | FlatMapOperator) -> None:
+    task = TaskInfo("word count", "Map -> Sink: files out/", 1, 4, attempt=2)
+    operator.set_up(Kept())
+    operator.open(OperatorContext("look up", task, lambda: 0))
+    operator.process(Bundle(["tea"], None), 0)
+
+
+def test_lines_of_user_functions_say_where_they_come_from(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    set_up_worker_logs()
+    run_in_a_task(MapOperator(look_up))
+    assert capsys.readouterr().err.partition(" ")[2] == (
+        'WARNING shop.prices no price of tea job="word count" operator="look up" '
+        'task="Map -> Sink: files out/" subtask=1 attempt=2\n'
+    )
+    look_up("milk")  # in no task
+    assert capsys.readouterr().err.endswith("Z WARNING shop.prices no price of milk\n")
+
+
+def test_workers_log_as_the_driver_says(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    monkeypatch.setenv("HEADGATE_LOG_FORMAT", "json")
+    monkeypatch.setenv("HEADGATE_LOG_LEVEL", "error")
+    set_up_worker_logs()
+    run_in_a_task(FlatMapOperator(lambda record: [look_up(record)]))
+    assert capsys.readouterr().err == ""
+    monkeypatch.setenv("HEADGATE_LOG_LEVEL", "loud")  # no level: as by default
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    set_up_worker_logs()
+    run_in_a_task(FlatMapOperator(lambda record: [look_up(record)]))
+    told = json.loads(capsys.readouterr().err)
+    assert (told["job"], told["operator"], told["subtask"]) == ("word count", "look up", 1)
+
+
+def test_a_worker_where_somebody_has_set_up_logs_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    own = logging.NullHandler()
+    monkeypatch.setattr(logging.getLogger(), "handlers", [own])
+    set_up_worker_logs()
+    assert logging.getLogger().handlers == [own]

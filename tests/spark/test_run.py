@@ -1,6 +1,7 @@
 """``headgate run`` on real Spark: results, exit codes, signals; and the same with spark-submit."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -30,10 +31,15 @@ print(env.get_parallelism(), sys.argv[1:])
 print(sorted(numbers.map(lambda mine: mine.value).execute_and_collect("doubles")))
 """
 HELPER = """
+import logging
+
 class Number:
     def __init__(self, value): self.value = value
 
-def double(number): return Number(2 * number)
+def double(number):
+    if number == 3:
+        logging.getLogger("shop").warning("that is %s", number)
+    return Number(2 * number)
 """
 FAILS = """
 def divide(number):
@@ -57,6 +63,9 @@ def test_a_job_runs_with_the_modules_beside_it_and_its_progress_is_logged(tmp_pa
     assert done.returncode == 0, done.stderr
     assert done.stdout == "2 ['x']\n[0, 2, 4, 6]\n"
     assert "INFO headgate.progress doubles: finished after" in done.stderr
+    (line,) = [line for line in done.stderr.splitlines() if "that is 3" in line]
+    facts = r"job=doubles operator=Map task=\S+ subtask=[01] attempt=0"
+    assert re.fullmatch(rf"\S+Z WARNING shop that is 3 {facts}", line), line
 
 
 def test_a_failed_job_shows_the_user_s_traceback_and_exits_with_1(tmp_path: Path) -> None:

@@ -119,9 +119,10 @@ def run(
     Its environments begin with the settings of the flags; what it sets itself comes first. The
     command ends when the program and all jobs that it has started have ended.
     """
-    from headgate.observe.logs import set_up_logs
+    from headgate.observe.logs import FORMAT_VARIABLE, LEVEL_VARIABLE, set_up_logs
 
     set_up_logs(log_level, log_format)
+    environ.update({LEVEL_VARIABLE: log_level, FORMAT_VARIABLE: log_format})  # for the workers
     flags = flags_of(defines, parallelism)
     goes_on = (restore_path, allow_non_restored_state, job_id, ignore_damaged_checkpoints)
     flags.update(recovery_flags(*goes_on))

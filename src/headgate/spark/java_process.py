@@ -5,7 +5,7 @@ send it to every process of a service, and the driver wants to end its jobs in o
 cannot do with a Spark that is stopping. The JVM ends when the driver does, because its standard
 input ends. Law: if anything interrupts the driver before the JVM answers, the JVM is killed.
 
-Py4J writes tracebacks of what it raises to the root logger as well; they are left out.
+Py4J writes the tracebacks of what it raises to the root logger as well; they are left out.
 """
 
 import logging
@@ -14,8 +14,9 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Final
+
+from headgate.observe.logs import is_not_py4j
 
 KILLED_S: Final = 10.0
 
@@ -27,7 +28,6 @@ def starting_java() -> Iterator[None]:
     from pyspark import SparkContext
 
     module: Any = pyspark.java_gateway
-
     logging.getLogger().addFilter(is_not_py4j)  # a filter counts once, however often it is added
     launcher = _Launcher()
     usual = module.Popen
@@ -75,11 +75,6 @@ class _Launcher:
         if self._process is not None:
             self._process.kill()
             self._process.wait(KILLED_S)
-
-
-def is_not_py4j(record: logging.LogRecord) -> bool:
-    """Whether it is anything but Py4J's "KeyboardInterrupt while sending command" and the like."""
-    return not (record.exc_info and "py4j" in Path(record.pathname).parts)
 
 
 def _deafen() -> None:

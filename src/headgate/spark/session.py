@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headgate.base.errors import SessionFailed, SparkMissing
 from headgate.host.worker_exits import EXITS, exits_folder
+from headgate.observe.logs import FORMAT_VARIABLE, LEVEL_VARIABLE
 from headgate.spark.authentication import AUTHENTICATE, is_one_process, protected_options
 from headgate.spark.java import ensure_java
 from headgate.spark.java_process import starting_java
@@ -194,7 +195,8 @@ def _start(settings: Mapping[str, str], cores: int | None) -> "SparkSession":
     if master and not master.startswith("local"):
         _check_master(master)
         with _environment(**({"PYSPARK_PYTHON": settings[PYTHON]} if PYTHON in settings else {})):
-            return _build({**_quiet_options(), **files, **options, "spark.master": master})
+            quiet = {**_quiet_options(), **_log_options()}
+            return _build({**quiet, **files, **options, "spark.master": master})
     cores = cores or max(FEWEST_CORES, os.cpu_count() or 1)
     master = master or f"local[{cores}]"
     options = {**_quiet_options(), **_local_options(master), **files, **options}
@@ -243,6 +245,12 @@ def _quiet_options() -> dict[str, str]:
         quiet = Path(__file__).with_name(LOG_FILE).resolve().as_uri()
         options["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={quiet}"
     return options
+
+
+def _log_options() -> dict[str, str]:
+    """How the driver logs, for workers that do not share its environment."""
+    names = [name for name in (LEVEL_VARIABLE, FORMAT_VARIABLE) if name in os.environ]
+    return {f"spark.executorEnv.{name}": os.environ[name] for name in names}
 
 
 def _local_options(master: str) -> dict[str, str]:

@@ -1,6 +1,5 @@
 """What Spark runs in its workers: one task manager for each task of a barrier stage."""
 
-import logging
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -9,6 +8,7 @@ from typing import Any
 from headgate.base.job_errors import RunRefused
 from headgate.host.contact import Contact
 from headgate.host.task_manager import run_task_manager
+from headgate.observe.logs import set_up_worker_logs
 from headgate.spark.job_secret import PublicContact
 from headgate.spark.luggage import Luggage
 
@@ -33,20 +33,8 @@ def spark_place() -> tuple[int, str]:
     from pyspark import BarrierTaskContext
 
     context = BarrierTaskContext.get()
-    quiet_logs()
+    set_up_worker_logs()  # Spark's workers have no handler
     return context.partitionId(), str(context.stageId())
-
-
-def quiet_logs() -> None:
-    """Headgate's warnings belong into the executor's log; Spark's workers have no handler."""
-    logger = logging.getLogger("headgate")
-    if not logger.handlers and not logging.getLogger().handlers:
-        handler = logging.StreamHandler()
-        handler.setFormatter(
-            logging.Formatter("%(asctime)s %(levelname)s %(name)s [%(process)d] %(message)s")
-        )
-        logger.addHandler(handler)
-        logger.setLevel(logging.WARNING)
 
 
 def at_stage(contact: Contact, stage: str) -> Contact:
