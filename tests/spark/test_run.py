@@ -48,6 +48,17 @@ def divide(number):
 env.from_collection([1, 0]).map(divide).name("divide").print()
 env.execute("division")
 """
+WIDE = """
+numbers = env.from_collection(range(10)).rebalance().map(lambda n: n).set_parallelism(5)
+print(sorted(numbers.execute_and_collect("wide")))
+import time
+def wait(n):
+    time.sleep(0.2)
+    return n
+env.from_collection(range(4)).rebalance().map(wait).set_parallelism(2).print()
+client = env.execute_async("beside")
+print(sorted(numbers.key_by(lambda n: n).map(lambda n: n).set_parallelism(6).execute_and_collect()))
+"""
 ENDLESS = """
 numbers = env.from_source(DataGeneratorSource(abs, None, 200.0), None, "numbers")
 numbers.key_by(lambda number: number % 3).map(str).print()
@@ -66,6 +77,14 @@ def test_a_job_runs_with_the_modules_beside_it_and_its_progress_is_logged(tmp_pa
     (line,) = [line for line in done.stderr.splitlines() if "that is 3" in line]
     facts = r"job=doubles operator=Map task=\S+ subtask=[01] attempt=0"
     assert re.fullmatch(rf"\S+Z WARNING shop that is 3 {facts}", line), line
+
+
+def test_jobs_that_need_more_slots_than_there_are_cores_simply_run(tmp_path: Path) -> None:
+    done = headgate("run", write(tmp_path, WIDE), "--no-progress")
+    assert done.returncode == 0, done.stderr
+    printed = done.stdout.splitlines()
+    assert [line for line in printed if line.startswith("[")] == [str([*range(10)])] * 2
+    assert len(printed) == 6
 
 
 def test_a_failed_job_shows_the_user_s_traceback_and_exits_with_1(tmp_path: Path) -> None:

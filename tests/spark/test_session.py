@@ -129,10 +129,20 @@ def built(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Built:
     return build
 
 
-def test_a_new_session_has_four_slots_at_least(built: Built) -> None:
-    cores = max(4, os.cpu_count() or 1)
-    assert built()["spark.master"] == f"local[{cores}]"
-    assert built(cores=2)["spark.master"] == "local[2]"
+def test_a_new_local_session_has_slots_for_any_job(built: Built) -> None:
+    cores = str(max(4, os.cpu_count() or 1))
+    options = built(needed=5)
+    assert options["spark.master"] == "local[128]"
+    assert built(needed=200)["spark.master"] == "local[200]"
+    assert options["spark.default.parallelism"] == cores  # slots are no cores
+    assert options["spark.rpc.netty.dispatcher.numThreads"] == cores
+    assert built({"spark.default.parallelism": "7"})["spark.default.parallelism"] == "7"
+
+
+def test_slots_that_somebody_has_chosen_stay(built: Built) -> None:
+    for options in (built(cores=2, needed=5), built({"spark.master": "local[2]"}, needed=5)):
+        assert options["spark.master"] == "local[2]"
+        assert "spark.default.parallelism" not in options
 
 
 def test_the_python_of_the_workers_is_the_drivers_or_the_one_that_is_named(

@@ -18,7 +18,7 @@ from headgate.connectors.dataframe_sink import DataFrameSink
 from headgate.connectors.dataframe_source import DataFrameSource
 from headgate.control.run_effects import Outcome
 from headgate.host.control_run import RunKey
-from headgate.plan.job_graph import JobGraph
+from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.placement import place
 from headgate.spark.frame_plan import FrameInput, input_plan, output_plan
 from headgate.spark.frame_types import TypeUnknown, check_types, read_schema, row_shape
@@ -67,7 +67,8 @@ def to_dataframe(program: Program, node: int) -> "DataFrame":
     """The lazy DataFrame of what comes to the sink of this node."""
     (sink,) = [sink for _, sink in program.graph.nodes[node].functions]
     assert isinstance(sink, DataFrameSink)
-    session = find_session(program.configuration)
+    needed = place(build_job_graph(program.graph)).slots
+    session = find_session(program.configuration, needed=needed)
     schema = read_schema(sink.schema)
     sink.shape = row_shape(session, schema)
     ready = prepare(program, lazy=True, on_ended=_end_action(session))

@@ -76,7 +76,7 @@ def prepare(
     memory = size_exchange(graph, settings)
     ship_code(program, graph)  # a function that cannot travel is told before Spark is started
     job = JobSettings.parse(program.configuration)
-    session = find_session(program.configuration)
+    session = find_session(program.configuration, needed=needed)
     check_authentication(session, required=job.spark_authentication)
     check_session(session, needed)
     add_python_files(session, program.python_files)

@@ -53,7 +53,8 @@ def probe_spark(settings: Mapping[str, str] | None = None, wait_s: float = 30.0)
         context: Any = session.sparkContext
         found = _settled(session, await_slots(session, 1, wait_s))
         started = time.monotonic()
-        workers = _ask_workers(context, min(found.free, MOST_TASKS))
+        # A local session of ours has many more slots than cores.
+        workers = _ask_workers(context, min(found.free, MOST_TASKS, context.defaultParallelism))
         return SparkSeen(
             version=str(session.version),
             master=str(context.master),

@@ -40,6 +40,8 @@ OLDEST: Final = (4, 0)
 NEXT_UNKNOWN: Final = (4, 4)
 LOOPBACK: Final = "127.0.0.1"
 FEWEST_CORES: Final = 4
+LOCAL_SLOTS: Final = 128
+"""Of a local session that is made here: threads, which cost nothing until a task uses them."""
 CONNECT_TIMEOUT_S: Final = 5.0
 LOG_FILE: Final = "log4j2.properties"
 PYTHON: Final = "python.executable"
@@ -61,17 +63,18 @@ class Slots:
 
 
 def find_session(
-    settings: Mapping[str, str] | None = None, *, cores: int | None = None
+    settings: Mapping[str, str] | None = None, *, cores: int | None = None, needed: int = 0
 ) -> "SparkSession":
     """The active session, or a new one.
 
-    Of `settings` only the keys that begin with `spark.` matter, and only to a new session.
-    `cores` is the number of slots of a local session, `max(4, cores of the machine)` by default.
+    Of `settings` only the keys that begin with `spark.` matter, and only to a new session. `cores`
+    is the number of slots of a local session. Without it there are enough for any job: 128, or as
+    many as are `needed`; for DataFrames it still counts as the cores of the machine, 4 at least.
     """
     check_version()
     if os.environ.get("SPARK_REMOTE"):
         raise SessionFailed("Headgate cannot use Spark Connect yet; unset SPARK_REMOTE")
-    return active_session() or _start(settings or {}, cores)
+    return active_session() or _start(settings or {}, cores, needed)
 
 
 def active_session() -> "SparkSession | None":
@@ -184,7 +187,7 @@ def _numbers(found: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", found)[:2])
 
 
-def _start(settings: Mapping[str, str], cores: int | None) -> "SparkSession":
+def _start(settings: Mapping[str, str], cores: int | None, needed: int) -> "SparkSession":
     given = {key: value for key, value in settings.items() if key.startswith("spark.")}
     options = {"spark.app.name": "headgate", **given}
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit has read its files and flags already
@@ -197,9 +200,9 @@ def _start(settings: Mapping[str, str], cores: int | None) -> "SparkSession":
         with _environment(**({"PYSPARK_PYTHON": settings[PYTHON]} if PYTHON in settings else {})):
             quiet = {**_quiet_options(), **_log_options()}
             return _build({**quiet, **files, **options, "spark.master": master})
-    cores = cores or max(FEWEST_CORES, os.cpu_count() or 1)
-    master = master or f"local[{cores}]"
-    options = {**_quiet_options(), **_local_options(master), **files, **options}
+    sizes = {} if master or cores else _size_options()
+    master = master or f"local[{cores or max(LOCAL_SLOTS, needed)}]"
+    options = {**_quiet_options(), **_local_options(master), **sizes, **files, **options}
     options["spark.master"] = master
     python = settings.get(PYTHON) or sys.executable
     if PYTHON in settings and shutil.which(python) is None:
@@ -286,6 +289,12 @@ def _watched_workers() -> dict[str, str]:
         "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[2]),  # it may not be installed
         f"spark.executorEnv.{EXITS}": exits_folder(),
     }
+
+
+def _size_options() -> dict[str, str]:
+    """Slots are threads, not cores: partitions and Spark's own threads go by the latter."""
+    cores = str(max(FEWEST_CORES, os.cpu_count() or 1))
+    return {"spark.default.parallelism": cores, "spark.rpc.netty.dispatcher.numThreads": cores}
 
 
 def _build(options: Mapping[str, str]) -> "SparkSession":
