@@ -4,7 +4,7 @@ The operators are the real ones; there is no chain, no channel and no copying. S
 Records keep their timestamps; the only watermark is the last one, at the end of the input.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headgate.api.functions import SourceFunction
@@ -66,7 +66,9 @@ class OneTaskOutside:
     def to_dataframe(self, program: Program, node: int, schema: object) -> object:
         return (program, node, schema)
 
-    def dataframe_source(self, dataframe: object) -> Source:
+    def dataframe_source(
+        self, dataframe: object, order_by: Sequence[str], partition_by: Sequence[str]
+    ) -> Source:
         assert isinstance(dataframe, list)
         return ListSource(dataframe)
 

@@ -16,7 +16,7 @@ from headgate.core.chain.two_phase import TwoPhaseSinkOperator
 from headgate.datastream import CloseableIterator, DataStream, SinkFunction
 from headgate.datastream import StreamExecutionEnvironment as Environment
 from headgate.plan.stream_graph import Chaining, NodeKind
-from tests.api.kit import ListSink, OneTaskOutside
+from tests.api.kit import ListSink, ListSource, OneTaskOutside
 
 
 class Append(SinkFunction[int]):
@@ -183,3 +183,16 @@ def test_a_users_sink_may_commit_in_two_phases(env: Environment, outside: OneTas
     assert sink.kind == Types.STRING()
     env.execute()
     assert said == ["A", "B"]
+
+
+def test_a_dataframe_of_a_source_that_never_ends_is_refused_before_anything_runs(
+    env: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ask(self: ListSource, parallelism: int) -> list[Record]:
+        raise AssertionError("sources are not asked for their splits")
+
+    monkeypatch.setattr(ListSource, "splits", ask)
+    ticks = env.from_source(ListSource([1], bounded=False), source_name="ticks")
+    both = env.from_collection([1]).union(ticks.map(lambda n: n))
+    with pytest.raises(PlanInvalid, match="'ticks' is a source that never ends, so that to_data"):
+        both.to_dataframe("n long")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headgate.connectors.border import open_tokens
-from headgate.datastream import CoMapFunction, MapFunction
+from headgate.datastream import CoMapFunction, MapFunction, RuntimeContext
 
 
 class DieOnce(MapFunction[Any, Any]):
@@ -70,3 +70,13 @@ def left_behind(rows: object) -> list[str]:
     """Threads of Headgate, open borders and connections of a worker that is between two jobs."""
     threads = [t.name for t in threading.enumerate() if t.name.startswith("headgate")]
     return threads + open_tokens()
+
+
+class Subtask(MapFunction[Any, Any]):
+    """The first field of each record, and the number of the task that has it."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.subtask = runtime_context.get_index_of_this_subtask()
+
+    def map(self, value: Any) -> Any:
+        return value[0], self.subtask

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def message(action: Any) -> str:
-    """What the user reads."""
-    with pytest.raises(Exception, match="operator") as caught:
+def failure(action: Any) -> JobFailed:
+    """What the user gets."""
+    with pytest.raises(JobFailed) as caught:
         action()
-    return str(caught.value)
+    return caught.value
 
 
 def rows_with(spark: "SparkSession", function: Any) -> Any:
@@ -35,12 +35,43 @@ def test_failing_function_fails_the_action_once_and_is_named_first(
 ) -> None:
     count = tmp_path / "count"
     result = rows_with(spark, FailAt(count, 50))
-    text = message(result.collect)
-    wanted = "operator 'checked' failed: ValueError: 50 is a bad number"
-    assert wanted in text
-    assert text.index(wanted) < text.index("Traceback")
+    error = failure(result.collect)
+    assert (error.job, error.operator) == ("headgate job", "checked")
+    assert error.summary.endswith("failed in operator 'checked': ValueError: 50 is a bad number")
+    text = str(error)
+    assert text.startswith("Traceback") and text.endswith(error.summary)
     assert "frames.py" in text
+    assert isinstance(error.__cause__, ValueError)
+    assert "py4j" not in text and "org.apache" not in text and "java" not in text
     assert count.read_text(encoding="utf-8") == "x"
+
+
+@pytest.mark.spark_smoke
+@pytest.mark.parametrize(
+    "action",
+    [
+        lambda frame, folder: frame.show(),
+        lambda frame, folder: frame.groupBy("n").count().take(3),
+        lambda frame, folder: frame.toPandas(),
+        lambda frame, folder: frame.write.parquet(str(folder / "out")),
+        lambda frame, folder: frame.foreach(print),
+    ],
+    ids=["show", "derived", "toPandas", "write", "foreach"],
+)
+def test_every_action_raises_job_failed(spark: "SparkSession", tmp_path: Path, action: Any) -> None:
+    result = rows_with(spark, FailAt(tmp_path / "count", 50))
+    spark.newSession()  # PySpark installs its own conversion of errors anew
+    assert failure(lambda: action(result, tmp_path)).operator == "checked"
+
+
+def test_errors_of_other_stages_stay_sparks_own(spark: "SparkSession", tmp_path: Path) -> None:
+    from pyspark.errors import PySparkException
+
+    failure(rows_with(spark, FailAt(tmp_path / "count", 50)).count)
+    with pytest.raises(PySparkException, match="no column of mine"):
+        spark.range(3).selectExpr("raise_error('no column of mine')").collect()
+    with pytest.raises(PySparkException, match="UNRESOLVED_COLUMN"):
+        spark.range(3).select("nothing")
 
 
 def test_failed_action_spoils_no_later_one(spark: "SparkSession", tmp_path: Path) -> None:
@@ -48,14 +79,14 @@ def test_failed_action_spoils_no_later_one(spark: "SparkSession", tmp_path: Path
     good: Any = environment().from_dataframe(spark.range(100)).map(lambda row: row.id)
     result: Any = good.to_dataframe("n long")
     assert result.count() == 100
-    message(rows_with(spark, FailAt(count, 50)).count)
+    failure(rows_with(spark, FailAt(count, 50)).count)
     assert result.count() == 100
 
 
 def test_unfit_record_is_told_with_column_value_and_operator(spark: "SparkSession") -> None:
     stream = environment().from_dataframe(spark.range(100)).map(lambda row: (row.id, "x"))
     result: Any = stream.to_dataframe("n long, m int")
-    assert "operator 'DataFrame': column 'm': 'x' is no whole number" in message(result.count)
+    assert "column 'm': 'x' is no whole number" in failure(result.count).summary
 
 
 @pytest.mark.spark_smoke

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headgate.api.row import Row
-from tests.spark.frames import Sides, Slow, left_behind
+from headgate.base.frame_errors import FrameInvalid
+from tests.spark.frames import Sides, Slow, Subtask, left_behind
 from tests.spark.programs import collected, environment
 
 if TYPE_CHECKING:
@@ -279,3 +280,54 @@ def test_reused_workers_have_no_thread_border_or_file_left(
     left = spark.sparkContext.parallelize(range(8), 4).mapPartitions(left_behind).collect()
     assert left == []
     assert not [file for file in files if file.exists() and any(file.glob("spill-*"))]
+
+
+# An order.
+
+
+@pytest.mark.parametrize("partition_by", [(), "car"])
+def test_ordered_rows_make_stateful_results_the_same_each_time(
+    spark: "SparkSession", partition_by: Any
+) -> None:
+    from pyspark.sql.functions import rand
+
+    rows = [(f"car {n % 7}", n // 14, n) for n in range(140)]  # two rows with each start
+    trips = spark.createDataFrame(rows, "car string, start long, n long")
+    found = []
+    for seed in range(3):
+        shuffled = trips.repartition(2 + seed, rand(seed)).sortWithinPartitions(rand(seed + 10))
+        env = environment(3)
+        stream = env.from_dataframe(shuffled, order_by="start", partition_by=partition_by)
+        pairs = stream.map(lambda row: (row.car, [row.n])).filter(lambda pair: True)
+        joined = pairs.key_by(lambda pair: pair[0]).reduce(lambda a, b: (a[0], a[1] + b[1]))
+        last: dict[str, list[int]] = {}
+        for car, numbers in joined.execute_and_collect():
+            last[car] = max(last.get(car, []), numbers, key=len)
+        found.append(last)
+    wanted = {f"car {n}": [*range(n, 140, 7)] for n in range(7)}
+    assert found == [wanted] * 3
+
+
+def test_partitioned_rows_are_shared_among_the_tasks(spark: "SparkSession") -> None:
+    frame = spark.range(200).selectExpr("id % 20 AS k", "id")
+    stream = environment(3).from_dataframe(frame, order_by="id", partition_by=["k"])
+    seen = list(stream.map(Subtask()).execute_and_collect())
+    tasks = {row[0]: {task for k, task in seen if k == row[0]} for row in seen}
+    assert all(len(found) == 1 for found in tasks.values())  # each key in one task
+    assert len({task for _, task in seen}) == 3
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"order_by": "when"}, "order_by='when', which is not there; the columns are id, m"),
+        ({"order_by": "m"}, r"order_by='m', a map<.*>, which has no order"),
+        ({"partition_by": "id"}, "partition_by without order_by"),
+    ],
+)
+def test_an_order_that_cannot_be_is_refused(
+    spark: "SparkSession", more: dict[str, Any], words: str
+) -> None:
+    frame = spark.range(3).selectExpr("id", "map(id, id) AS m")
+    with pytest.raises(FrameInvalid, match=words):
+        environment().from_dataframe(frame, **more)

@@ -75,6 +75,18 @@ def build_graph(
     return graph
 
 
+def refuse_endless(steps: Iterable[Step], caller: str) -> None:
+    """Refuse what has no result before all sources have ended, if one of them never does."""
+    for step in _with_all_they_read(steps):
+        if step.source is not None and not step.source.bounded:
+            raise PlanInvalid(
+                f"is a source that never ends, so that {caller}() would have no last row; let it "
+                f"end (a SourceFunction whose run() returns says so with bounded = True), or write "
+                f"the stream to files and read these",
+                step.name,
+            )
+
+
 def _listed(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 

@@ -81,6 +81,14 @@ def check_type(type_info: object, caller: str) -> TypeInformation | None:
     raise PlanInvalid(f"{caller}(): the type is {type_info!r}; give one such as Types.INT()")
 
 
+def check_names(names: object, what: str) -> tuple[str, ...]:
+    """One name, or several."""
+    found = (names,) if isinstance(names, str) else names
+    if isinstance(found, (tuple, list)) and all(isinstance(name, str) for name in found):
+        return tuple(found)
+    raise PlanInvalid(f"{what} is {names!r}; give the name of a column, or a list of names")
+
+
 def check_text(text: object, caller: str) -> str:
     """A name, uid or description."""
     if isinstance(text, str) and text:

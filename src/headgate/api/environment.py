@@ -5,13 +5,13 @@ and no Spark is needed before ``execute``. Parallelism: an operator has what it 
 the environment had when the operator was written, else what Spark has to offer, 4 at most.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
 from headgate.api.build import build_graph, build_program
 from headgate.api.cached import CachedDataStream
-from headgate.api.checks import check_object, check_text, check_type
+from headgate.api.checks import check_names, check_object, check_text, check_type
 from headgate.api.collection import collection_source
 from headgate.api.configuration import Configuration, ExecutionConfig, RuntimeExecutionMode
 from headgate.api.connected import BroadcastConnectedStream, ConnectedStreams
@@ -204,9 +204,27 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         type_info = check_type(type_info, "add_source")
         return self._from(source, name, type_info, source_func, single=True)
 
-    def from_dataframe(self, df: object, name: str = "DataFrame") -> DataStream:
-        """The rows of a Spark DataFrame, as ``Row`` with its names; their order is not kept."""
-        source = outside().dataframe_source(df)
+    def from_dataframe(
+        self,
+        df: object,
+        name: str = "DataFrame",
+        *,
+        order_by: str | Sequence[str] = (),
+        partition_by: str | Sequence[str] = (),
+    ) -> DataStream:
+        """The rows of a Spark DataFrame, as ``Row`` with its names, in any order.
+
+        With ``order_by`` (names of columns) they come in ascending order, the same each time: to
+        one of the tasks of the source, or, with ``partition_by``, those that are equal in these
+        columns to the same task. The order holds up to the first exchange between tasks, and from
+        there within each key, if ``key_by`` takes the columns of ``partition_by``.
+
+        ::
+
+            env.from_dataframe(trips, order_by="start", partition_by="car").key_by(lambda r: r.car)
+        """
+        order, parts = check_names(order_by, "order_by"), check_names(partition_by, "partition_by")
+        source = outside().dataframe_source(df, order, parts)
         return self._from(source, check_text(name, "from_dataframe"), None, source)
 
     # Execution

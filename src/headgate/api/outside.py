@@ -4,7 +4,7 @@ The package's door, ``headgate/__init__.py``, says how to get it. Nothing is imp
 used, so that ``import headgate`` stays quick and programs can be written where no Spark is.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -52,8 +52,10 @@ class Outside(Protocol):
     def to_dataframe(self, program: "Program", node: int, schema: object) -> object:
         """A lazy DataFrame of what would come to the sink; each action on it runs the program."""
 
-    def dataframe_source(self, dataframe: object) -> "Source":
-        """The rows of a DataFrame."""
+    def dataframe_source(
+        self, dataframe: object, order_by: Sequence[str], partition_by: Sequence[str]
+    ) -> "Source":
+        """The rows of a DataFrame, in an order if one is given."""
 
     def function_source(self, function: "SourceFunction[object]") -> "Source":
         """Runs a user's source function."""

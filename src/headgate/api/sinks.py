@@ -5,7 +5,7 @@ from functools import partial
 from itertools import islice
 from typing import cast, overload
 
-from headgate.api.build import build_program
+from headgate.api.build import build_program, refuse_endless
 from headgate.api.checks import check_function, check_object
 from headgate.api.draft import Draft, Factory, Origin, Step, ready
 from headgate.api.face import OperatorFace
@@ -150,7 +150,8 @@ class Endings:
 
         ``schema`` is what Spark takes, for instance ``"word string, count long"``. A record is a
         Row, tuple, list or dict with a value for each column, or the value of a single column.
-        Each action runs the program again: ``cache()`` the result if there will be several.
+        Each action runs the program again: ``cache()`` the result if there will be several. An
+        action on it, or on what is derived from it, raises JobFailed if the program fails.
         """
         sink = outside().dataframe_sink(schema)
         step = self._draft.new_step(
@@ -162,6 +163,7 @@ class Endings:
         )
         step.parallelism = self._origins[0].step.parallelism
         step.uid = "dataframe"
+        refuse_endless([step], "to_dataframe")
         program = build_program(self._draft, None, [step])
         frame = outside().to_dataframe(program, step.id, schema)
         unexecuted.has_executed = True

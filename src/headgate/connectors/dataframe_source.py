@@ -1,8 +1,9 @@
 """The rows of a Spark DataFrame as a source; they come to each task through its process's border.
 
-Law: each row is read once, by one task; their order is not kept. Spark gives all rows anew to a job
-that begins anew, so a position is a number of rows, which are passed over. That is sound only if
-each partition has the same rows in the same order again; the last one that was given is looked at.
+Law: each row is read once, by one task; their order is not kept unless one is asked for. Spark
+gives all rows anew to a job that begins anew, so a position is a number of rows, which are passed
+over. That is sound only if each partition has the same rows in the same order again; the last one
+that was given is looked at.
 """
 
 import pickle
@@ -32,9 +33,18 @@ class DataFrameSource(Source):
     untimed = True
     finds_more = False
 
-    def __init__(self, dataframe: Any, names: Sequence[str]) -> None:
+    def __init__(
+        self,
+        dataframe: Any,
+        names: Sequence[str],
+        order_by: Sequence[int] = (),
+        partition_by: Sequence[int] = (),
+    ) -> None:
+        """Columns to order and to partition by are known by their places."""
         self.dataframe = dataframe
         self.names = tuple(names)
+        self.order_by = tuple(order_by)
+        self.partition_by = tuple(partition_by)
         self.token = secrets.token_hex(8)
 
     def __getstate__(self) -> dict[str, object]:

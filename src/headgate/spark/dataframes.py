@@ -2,14 +2,14 @@
 
 A program that reads DataFrames has them as the input of its barrier stage. One that ends in a
 DataFrame is a transformation: nothing runs before an action, and each action is a run of its own.
-A run that fails by a task's own fault ends the action at once; if a process is lost, Spark tries
-the stage again. The coordinator keeps such a job as long as its session lives, because nobody
-knows what was derived from the DataFrame.
+A run that fails by a task's own fault ends the action at once, with JobFailed; if a process is
+lost, Spark tries the stage again. The coordinator keeps such a job as long as its session lives,
+because nobody knows what was derived from the DataFrame.
 """
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate.api.program import Program
@@ -20,7 +20,8 @@ from headgate.control.run_effects import Outcome
 from headgate.host.control_run import RunKey
 from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.placement import place
-from headgate.spark.frame_plan import FrameInput, input_plan, output_plan
+from headgate.spark.frame_failures import install, note_failure
+from headgate.spark.frame_plan import FrameInput, input_plan, is_orderable, output_plan
 from headgate.spark.frame_types import TypeUnknown, check_types, read_schema, row_shape
 from headgate.spark.frame_worker import FrameProcess
 from headgate.spark.launcher import prepare
@@ -39,7 +40,9 @@ _open_jobs: list[Prepared] = []
 _lock = threading.Lock()
 
 
-def dataframe_source(dataframe: object) -> DataFrameSource:
+def dataframe_source(
+    dataframe: object, order_by: Sequence[str] = (), partition_by: Sequence[str] = ()
+) -> DataFrameSource:
     """The rows of a DataFrame as a source; raises FrameInvalid."""
     from pyspark.sql import DataFrame
 
@@ -60,7 +63,26 @@ def dataframe_source(dataframe: object) -> DataFrameSource:
         raise FrameInvalid(
             f"was given a DataFrame whose column {unknown.path!r} {unknown.problem}"
         ) from None
-    return DataFrameSource(dataframe, dataframe.columns)
+    if partition_by and not order_by:
+        raise FrameInvalid("was given partition_by without order_by; say in which order, too")
+    places = _places(dataframe, order_by, "order_by")
+    parts = _places(dataframe, partition_by, "partition_by")
+    return DataFrameSource(dataframe, dataframe.columns, places, parts)
+
+
+def _places(dataframe: "DataFrame", names: Sequence[str], what: str) -> list[int]:
+    """Where these columns are; refuses those that Spark cannot compare."""
+    columns = list(dataframe.columns)
+    for name in names:
+        if columns.count(name) != 1:
+            problem = "which is there more than once" if name in columns else "which is not there"
+            raise FrameInvalid(
+                f"was given {what}={name!r}, {problem}; the columns are {', '.join(columns)}"
+            )
+        if not is_orderable(dataframe.schema[columns.index(name)].dataType):
+            kind = dataframe.schema[columns.index(name)].dataType.simpleString()
+            raise FrameInvalid(f"was given {what}={name!r}, a {kind}, which has no order")
+    return [columns.index(name) for name in names]
 
 
 def to_dataframe(program: Program, node: int) -> "DataFrame":
@@ -71,7 +93,8 @@ def to_dataframe(program: Program, node: int) -> "DataFrame":
     session = find_session(program.configuration, needed=needed)
     schema = read_schema(sink.schema)
     sink.shape = row_shape(session, schema)
-    ready = prepare(program, lazy=True, on_ended=_end_action(session))
+    install()
+    ready = prepare(program, lazy=True, on_ended=_end_action(session, program.name))
     with _lock:
         _open_jobs[:] = [job for job in _open_jobs if _lives(job)]
         _open_jobs.append(ready)
@@ -105,17 +128,22 @@ def _inputs(program: Program, graph: JobGraph) -> Iterator[tuple[DataFrameSource
                 vertex = vertices[node.id]
                 first = placement.first_slot(vertex.group)
                 slots = range(first, first + vertex.parallelism)
-                yield source, FrameInput(source.dataframe, slots)
+                order = (source.order_by, source.partition_by)
+                yield source, FrameInput(source.dataframe, slots, *order)
 
 
-def _end_action(session: "SparkSession") -> Callable[[RunKey, Outcome], None]:
+def _end_action(session: "SparkSession", name: str) -> Callable[[RunKey, Outcome], None]:
     """Spark would repeat the stage three times, although a task's own fault is there again."""
+    application = str(session.sparkContext.applicationId)
 
     def ended(key: RunKey, outcome: Outcome) -> None:
+        note_failure(application, int(key.stage), name, outcome)
         if outcome.is_own_failure:
             try:
                 spark: Any = session.sparkContext._jsc
-                spark.sc().cancelStage(int(key.stage), outcome.problem)
+                # frame_failures looks for the stage.
+                reason = f"{outcome.problem}\n\n(in stage {key.stage})"
+                spark.sc().cancelStage(int(key.stage), reason)
             except Exception as error:
                 log.info("stage %s could not be ended: %s", key.stage, error)
 

@@ -28,6 +28,10 @@ class FrameInput:
 
     dataframe: Any
     slots: range
+    order_by: tuple[int, ...] = ()
+    """The places of columns; none: in any order."""
+    partition_by: tuple[int, ...] = ()
+    """Equal rows in these come to one slot; none: an ordered DataFrame comes to its first slot."""
 
 
 def input_plan(session: "SparkSession", inputs: Sequence[FrameInput], slots: int) -> "DataFrame":
@@ -36,21 +40,24 @@ def input_plan(session: "SparkSession", inputs: Sequence[FrameInput], slots: int
         return session.range(0, slots, 1, slots)
     from pyspark.sql import functions
 
-    everywhere = all(one.slots == range(slots) for one in inputs)
+    has_order = any(one.order_by for one in inputs)
+    everywhere = not has_order and all(one.slots == range(slots) for one in inputs)
     keys = partition_keys(slots)
     parts, types = [], []
     for one in inputs:
         # Names may be odd or doubled; by position they are the source's.
         frame = one.dataframe.toDF(*(f"c{place}" for place in range(len(one.dataframe.columns))))
         types.append(frame.schema)
-        parts.append(frame if everywhere else frame.repartition(len(one.slots)))
-    rows = session.range(1).select(*_columns(MARKER, types, keys[:1]))
+        spread = not everywhere and not one.order_by
+        parts.append(frame.repartition(len(one.slots)) if spread else frame)
+    rows = session.range(1).select(*_columns(MARKER, types, _key_of_partition(keys[:1])))
     for number, part in enumerate(parts):
-        own = [keys[slot] for slot in inputs[number].slots]
-        rows = rows.union(part.select(*_columns(number, types, own)))
+        target = _target(inputs[number], [keys[slot] for slot in inputs[number].slots])
+        rows = rows.union(part.select(*_columns(number, types, target)))
     if everywhere:
         return rows.drop(TARGET).repartition(slots)
-    return rows.repartition(slots, functions.col(TARGET))
+    rows = rows.repartition(slots, functions.col(TARGET))
+    return rows.sortWithinPartitions(*_order(inputs, types)) if has_order else rows
 
 
 def output_plan(rows: "DataFrame", slots: int) -> "DataFrame":
@@ -103,7 +110,51 @@ def _rotated(value: int, bits: int) -> int:
     return (value << bits | value >> 32 - bits) & _MASK
 
 
-def _columns(number: int, types: Sequence[Any], keys: list[int]) -> "Iterator[Column]":
+def is_orderable(kind: Any) -> bool:
+    """Whether Spark can sort by a column of this type."""
+    from pyspark.sql import types
+
+    match kind:
+        case types.ArrayType():
+            return is_orderable(kind.elementType)
+        case types.StructType():
+            return all(is_orderable(field.dataType) for field in kind.fields)
+        case types.MapType():
+            return False
+        case _:
+            return kind.typeName() not in ("variant", "void", "interval")
+
+
+def _order(inputs: Sequence[FrameInput], types: Sequence[Any]) -> "Iterator[Column]":
+    """By source; within an ordered one by its columns, then by all others.
+
+    Rows that are still equal then are the same, or differ in what has no order (maps).
+    """
+    from pyspark.sql import functions
+
+    yield functions.col(SOURCE)
+    for number, one in enumerate(inputs):
+        if one.order_by:
+            fields = types[number].fields
+            others = [place for place in range(len(fields)) if place not in one.order_by]
+            for place in (*one.order_by, *others):
+                if is_orderable(fields[place].dataType):
+                    yield functions.col(f"d{number}.c{place}")
+
+
+def _target(one: FrameInput, keys: list[int]) -> "Column":
+    """The key of the slot that a row of this input is for."""
+    from pyspark.sql import functions
+
+    if not one.order_by:
+        return _key_of_partition(keys)
+    if not one.partition_by:
+        return functions.lit(keys[0])
+    columns = [functions.col(f"c{place}") for place in one.partition_by]
+    return _key_at(functions.hash(*columns), keys)
+
+
+def _columns(number: int, types: Sequence[Any], target: "Column") -> "Iterator[Column]":
     from pyspark.sql import functions
 
     yield functions.lit(number).cast("int").alias(SOURCE)
@@ -111,12 +162,19 @@ def _columns(number: int, types: Sequence[Any], keys: list[int]) -> "Iterator[Co
         is_own = other == number
         values = functions.struct(*kind.names) if is_own else functions.lit(None).cast(kind)
         yield values.alias(f"d{other}")
-    yield _key_of_partition(keys).alias(TARGET)
+    yield target.alias(TARGET)
 
 
 def _key_of_partition(keys: list[int]) -> "Column":
     """For rows of partition i the i-th key."""
     from pyspark.sql import functions
 
-    place = functions.pmod(functions.spark_partition_id(), functions.lit(len(keys)))
+    return _key_at(functions.spark_partition_id(), keys)
+
+
+def _key_at(number: "Column", keys: list[int]) -> "Column":
+    """The key with this number, counted round and round."""
+    from pyspark.sql import functions
+
+    place = functions.pmod(number, functions.lit(len(keys)))
     return functions.element_at(functions.array(*map(functions.lit, keys)), place + 1)

@@ -5,7 +5,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from headgate.api.functions import SourceFunction
@@ -81,13 +81,15 @@ class SparkOutside:
 
         return to_dataframe(program, node)
 
-    def dataframe_source(self, dataframe: object) -> Source:
+    def dataframe_source(
+        self, dataframe: object, order_by: Sequence[str], partition_by: Sequence[str]
+    ) -> Source:
         from headgate.spark.dataframes import dataframe_source
 
-        return dataframe_source(dataframe)
+        return dataframe_source(dataframe, order_by, partition_by)
 
     def function_source(self, function: SourceFunction[object]) -> Source:
-        return FunctionSource(function)
+        return FunctionSource(function, bounded=getattr(function, "bounded", False) is True)
 
     def print_sink(self, sink_identifier: str | None) -> Sink:
         return PrintSink(sink_identifier)
