@@ -40,7 +40,7 @@ def test_sink_functions_and_callables_get_each_record(
     numbers.add_sink(Append(with_context))
     numbers.add_sink(alone.append)
     node = env.get_stream_graph().nodes[2]
-    assert (node.kind, node.title, node.parallelism) == (NodeKind.SINK, "Sink: Unnamed", 2)
+    assert (node.kind, node.title, node.parallelism) == (NodeKind.SINK, "Sink: Append", 2)
     assert type(node.make()) is SinkFunctionOperator
     env.execute()
     assert (with_context, alone) == ([(1, 0), (2, 0), (3, 0)], [1, 2, 3])
@@ -71,8 +71,8 @@ def test_sink_is_described_like_an_operator(env: Environment, numbers: DataStrea
     node = env.get_stream_graph().nodes[2]
     assert (node.uid, node.parallelism, node.description) == ("end", 5, "the end")
     assert (node.chaining, node.group) == (Chaining.NEVER, "out")
-    assert sink.set_uid_hash("a" * 32).get_name() == "Writer"
-    with pytest.raises(PlanInvalid, match="Writer: the parallelism is 0"):
+    assert sink.set_uid_hash("a" * 32).get_name() == "ListSink"
+    with pytest.raises(PlanInvalid, match="ListSink: the parallelism is 0"):
         sink.set_parallelism(0)
 
 

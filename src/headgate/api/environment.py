@@ -175,18 +175,21 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         self,
         source: Source,
         watermark_strategy: WatermarkStrategy | None = None,
-        source_name: str = "Source",
+        source_name: str | None = None,
         type_info: TypeInformation | None = None,
     ) -> DataStream:
         """The records of a source: ``env.from_source(FileSource(...), None, "logs")``.
 
         With a strategy each split has event time of its own, and the slowest of those that are not
         idle counts; one that has not begun holds event time back. Without a strategy, what the
-        source itself says about event time is passed on.
+        source itself says about event time is passed on. Without a name it is called by what it
+        reads.
         """
         check_object(source, "from_source", ("splits", "open"), Source)
         if watermark_strategy is not None:
             check_strategy(watermark_strategy, "from_source")
+        if source_name is None:
+            source_name = str(getattr(source, "default_name", type(source).__name__))
         name = check_text(source_name, "from_source")
         type_info = check_type(type_info, "from_source")
         return self._from(source, name, type_info, source, strategy=watermark_strategy)

@@ -81,11 +81,10 @@ class Endings:
             stream.add_sink(lambda value: requests.post(url, json=value))
         """
         check_function(sink_func, "invoke", SinkFunction, "add_sink")
-        return DataStreamSink(
-            self._end(
-                "Unnamed", partial(SinkFunctionOperator, sink_func), "sink function", sink_func
-            )
-        )
+        name = getattr(sink_func, "__name__", type(sink_func).__name__)
+        factory = partial(SinkFunctionOperator, sink_func)
+        name = "function" if name == "<lambda>" else name
+        return DataStreamSink(self._end(name, factory, "sink function", sink_func))
 
     def sink_to(self, sink: Sink) -> DataStreamSink:
         """Write all records to a sink: ``stream.sink_to(TextFileSink("out"))``."""
@@ -93,7 +92,8 @@ class Endings:
         for_type = getattr(sink, "for_type", None)
         if for_type is not None:
             sink = for_type(self._type)
-        return DataStreamSink(self._end("Writer", _operator_of(sink), "sink", sink))
+        name = str(getattr(sink, "default_name", type(sink).__name__))
+        return DataStreamSink(self._end(name, _operator_of(sink), "sink", sink))
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
         """Print each record; with several tasks behind the number of its task: ``2> hello``."""

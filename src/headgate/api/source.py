@@ -80,6 +80,11 @@ class Source(ABC):
     """
 
     @property
+    def default_name(self) -> str:
+        """What it reads, in a few words: the operator's name, unless it is given another."""
+        return type(self).__name__
+
+    @property
     def bounded(self) -> bool:
         """Whether it ends by itself; a class attribute ``bounded = False`` says no."""
         return True
@@ -123,6 +128,11 @@ class Sink(ABC):
 
         stream.sink_to(Lines())
     """
+
+    @property
+    def default_name(self) -> str:
+        """What it is and where it writes: the operator's name, unless ``name()`` says another."""
+        return type(self).__name__
 
     @abstractmethod
     def create_writer(self, context: OperatorContext) -> SinkWriter:

@@ -11,6 +11,8 @@ from headgate.core.chain.context import OperatorContext
 class DiscardSink(Sink):
     """Takes everything and keeps nothing."""
 
+    default_name = "discard"
+
     def create_writer(self, context: OperatorContext) -> "DiscardWriter":
         return DiscardWriter()
 

@@ -36,6 +36,7 @@ class DataGeneratorSource(Source):
     records_per_second: float | None = None
     clock: Callable[[], float] = time.monotonic
 
+    default_name = "generator"
     untimed = True
     finds_more = False
 

@@ -7,6 +7,7 @@ Law: so many bytes of rows may wait, and no more: memory and checkpoints are bou
 
 import os
 import pickle
+import re
 import secrets
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
@@ -90,6 +91,11 @@ class DbApiSink(TwoPhaseCommittingSink):
         self.batch_rows = batch_rows
         self.max_pending_bytes = max_pending_bytes
         self.commit_timeout_ms = commit_timeout_ms
+
+    @property
+    def default_name(self) -> str:
+        found = re.search(r"\b(?:into|update|from)\s+([\w.]+)", self.statement, re.IGNORECASE)
+        return f"table {found[1]}" if found else "database"
 
     def create_writer(self, context: OperatorContext) -> CommittingSinkWriter:
         values = self.parameters or values_for

@@ -25,6 +25,7 @@ from headgate.connectors.part_files import Lines, PartFormat, PartsWriter
 from headgate.connectors.part_names import PartNames, part_names
 from headgate.connectors.record_text import record_text
 from headgate.connectors.rolling import PartPlan, RollingPolicy
+from headgate.connectors.short_names import short_folder
 from headgate.core.chain.context import OperatorContext
 
 
@@ -36,6 +37,12 @@ class PartSink(TwoPhaseCommittingSink):
     plan: PartPlan = field(default_factory=PartPlan)
     readers_take_parts: bool = False
     """Readers move or delete parts: one that a checkpoint names and that is gone is no error."""
+
+    kind = "files"
+
+    @property
+    def default_name(self) -> str:
+        return f"{self.kind} {short_folder(self.names.folder)}"
 
     def create_writer(self, context: OperatorContext) -> PartsWriter:
         return PartsWriter(self.names, self.make_format(context), self.plan, context)
@@ -114,6 +121,8 @@ class TextFileSink(PartSink):
 class JsonLinesSink(PartSink):
     """Each record as JSON on a line: rows with names as objects, without as arrays."""
 
+    kind = "JSON files"
+
     def __init__(
         self,
         folder: AnyPath,
@@ -135,6 +144,8 @@ class JsonLinesSink(PartSink):
 @dataclass(frozen=True, init=False)
 class CsvSink(PartSink):
     """Each record as a row of values; a record that is no tuple, list or Row is the only value."""
+
+    kind = "CSV files"
 
     header: tuple[str, ...]
     delimiter: str

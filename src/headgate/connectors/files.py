@@ -15,6 +15,7 @@ from headgate.api.source import Source
 from headgate.base.errors import PathUnusable, PlanInvalid
 from headgate.connectors.file_lines import TextFormat, TextLineReader
 from headgate.connectors.lines import MAX_LINE_BYTES
+from headgate.connectors.short_names import short_places
 from headgate.core.chain.context import OperatorContext
 
 AnyPath: TypeAlias = "str | os.PathLike[str]"
@@ -45,6 +46,10 @@ class TextFileSource(Source):
             raise PlanInvalid("a source of files needs a path; give at least one")
         object.__setattr__(self, "paths", tuple(map(local_path, paths)))
         object.__setattr__(self, "form", TextFormat(encoding, errors, max_line_bytes))
+
+    @property
+    def default_name(self) -> str:
+        return f"files {short_places(self.paths)}"
 
     def splits(self, parallelism: int) -> Sequence[str]:
         return find_files(self.paths)

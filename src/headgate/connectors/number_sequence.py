@@ -30,6 +30,10 @@ class NumberSequenceSource(Source):
                 f"swap them if the sequence is meant to have numbers"
             )
 
+    @property
+    def default_name(self) -> str:
+        return f"numbers {self.start} to {self.end}"
+
     def splits(self, parallelism: int) -> Sequence[range]:
         whole = range(self.start, self.end + 1)
         count = min(parallelism, len(whole))

@@ -38,6 +38,8 @@ class ParquetSink(PartSink):
     schema: pa.Schema | None
     compression: str
 
+    kind = "Parquet files"
+
     def __init__(
         self,
         folder: AnyPath,

@@ -62,6 +62,10 @@ class SocketTextSource(Source):
         if self.max_retry < -1:
             raise PlanInvalid(f"SocketTextSource: max_retry is {self.max_retry}; give -1 or more")
 
+    @property
+    def default_name(self) -> str:
+        return f"socket {self.address}"
+
     def splits(self, parallelism: int) -> Sequence[str]:
         return [self.address]
 
