@@ -1,12 +1,17 @@
 """What ``headgate run`` and ``python`` say about programs that execute nothing, and settings."""
 
+import logging
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import headgate
+from headgate.api.outside import set_outside
 from headgate.api.unexecuted import unexecuted
+from headgate.observe.logs import FORMAT_VARIABLE, LEVEL_VARIABLE
 from headgate.spark import configuration
 from tests.cli.kit import in_process, write
 
@@ -17,10 +22,21 @@ FORGOTTEN = (
 
 
 @pytest.fixture(autouse=True)
-def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As in a new process."""
     unexecuted.clear()
     monkeypatch.setattr(configuration, "_told", set())
     monkeypatch.setattr(configuration, "_flags", {})
+    for name in (FORMAT_VARIABLE, LEVEL_VARIABLE):
+        monkeypatch.setenv(name, "")
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    root = logging.getLogger()
+    handlers = list(root.handlers)
+    yield
+    set_outside(headgate._open_outside)
+    root.setLevel(logging.WARNING)
+    root.handlers[:] = handlers
 
 
 @pytest.mark.parametrize("end", ["", "raise SystemExit", "import sys; sys.exit(0)"])
@@ -76,3 +92,37 @@ def test_strict_refuses_unknown_settings_with_2_before_the_program_runs(
     done = in_process(monkeypatch, capsys, "run", script, *flag)
     assert (done.returncode, done.stdout) == (0, "it runs\n")
     assert "did you mean parallelism.default?" in done.stderr
+
+
+# Mistakes of a first day.
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("run", "--py-files", "nowhere.zip"), "Invalid value for --py-files: 'nowhere.zip' is"),
+        (("plan", "--svg", "/nowhere/x.svg"), "/nowhere/x.svg cannot be written: No such file"),
+    ],
+)
+def test_a_path_that_cannot_be_is_named_with_2(
+    tmp_path: Path,
+    words: tuple[str, ...],
+    told: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    script = write(tmp_path, STREAMS + "env.execute()")
+    done = in_process(monkeypatch, capsys, *words, script)
+    assert done.returncode == 2
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_plan_of_a_program_that_fails_shows_the_program_s_own_frames(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = write(tmp_path, "open('/nowhere/orders.csv')")
+    done = in_process(monkeypatch, capsys, "plan", script)
+    assert done.returncode == 1
+    assert "No such file or directory: '/nowhere/orders.csv'" in done.stderr
+    assert "headgate/cli" not in done.stderr

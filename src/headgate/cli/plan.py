@@ -26,7 +26,7 @@ from headgate.plan.placement import place
 from headgate.plan.stream_graph import StreamGraph
 from headgate.plan.table import aligned
 from headgate.plan.uids import stable_uids
-from headgate.spark.configuration import set_flags
+from headgate.spark.configuration import check_known, given_settings, set_flags
 from headgate.spark.outside import SparkOutside
 
 STAGES: Final = ("stream", "job", "tasks", "slots")
@@ -59,6 +59,7 @@ def plan(
 ) -> int:
     """Show the graph of a program: headgate plan job.py -- arguments of its own."""
     set_flags(flags_of(defines, parallelism))
+    check_known(given_settings())
     try:
         graph = graph_of(script, arguments)
         if as_json:
@@ -66,14 +67,25 @@ def plan(
         else:
             click.echo("\n".join(describe(graph, STAGES if stage == "all" else (stage,))), nl=False)
         if svg:
-            Path(svg).write_text(draw_svg(build_job_graph(graph)), encoding="utf-8")
-            click.echo(f"drawn to {svg}", err=True)
-    except (click.ClickException, OSError):
+            draw(graph, svg)
+    except click.ClickException:
         raise
     except Exception as error:
         tell_trouble(error, script)
         return code_of(error)
     return 0
+
+
+def draw(graph: StreamGraph, svg: str) -> None:
+    """Write the picture to this file."""
+    picture = draw_svg(build_job_graph(graph))
+    try:
+        Path(svg).write_text(picture, encoding="utf-8")
+    except OSError as error:
+        raise click.BadParameter(
+            f"{svg} cannot be written: {error.strerror}", param_hint="--svg"
+        ) from error
+    click.echo(f"drawn to {svg}", err=True)
 
 
 def graph_of(script: str, arguments: Sequence[str]) -> StreamGraph:

@@ -8,6 +8,7 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from os import environ
+from pathlib import Path
 from typing import Final
 
 import click
@@ -129,6 +130,9 @@ def run(
     if master:
         flags["spark.master"] = master
     if py_files:
+        missing = [path for path in py_files.split(",") if not Path(path.strip()).exists()]
+        if missing:
+            raise click.BadParameter(f"{missing[0]!r} is not there", param_hint="--py-files")
         flags["python.files"] = py_files
         sys.path[1:1] = map(import_root, py_files.split(","))
     if strict:

@@ -34,10 +34,11 @@ def open_outside() -> "SparkOutside":
 def tell_unexecuted() -> None:
     """At the end of the process: warn of a forgotten ``execute()``.
 
-    Not if it ends with an exception, and not after a session at a prompt.
+    Not if it ends with an exception, and not after a session at a prompt or a run of tests.
     """
     problem = unexecuted.problem()
-    if problem and not hasattr(sys, "last_value") and not hasattr(sys, "ps1"):
+    is_other = hasattr(sys, "last_value") or hasattr(sys, "ps1") or "_pytest" in sys.modules
+    if problem and not is_other:
         log.warning("%s", problem)
 
 

@@ -7,6 +7,7 @@ Headgate, instead of failing to arrive there. Its tasks also connect to each oth
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -66,7 +67,8 @@ def probe_spark(settings: Mapping[str, str] | None = None, wait_s: float = 30.0)
         )
     finally:
         if not was_active:
-            session.stop()
+            with suppress(Exception):  # a signal may have cut the way to Java, which ends with us
+                session.stop()
 
 
 def _settled(session: "SparkSession", found: Slots) -> Slots:
