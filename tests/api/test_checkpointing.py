@@ -15,6 +15,7 @@ from headgate.datastream import (
     FileSystemCheckpointStorage,
     HashMapStateBackend,
     JobManagerCheckpointStorage,
+    PredefinedOptions,
     StreamExecutionEnvironment,
 )
 from tests.api.kit import OneTaskOutside
@@ -252,3 +253,62 @@ def test_a_job_that_asks_for_checkpoints_and_restarts_needs_no_warning(
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         env.execute()
+
+
+def test_setters_give_back_the_configuration(env: StreamExecutionEnvironment) -> None:
+    config = env.get_checkpoint_config()
+    chained = (
+        config.set_checkpoint_interval(5000)
+        .set_checkpointing_mode(CheckpointingMode.AT_LEAST_ONCE)
+        .set_checkpointing_consistency_mode(CheckpointingMode.AT_LEAST_ONCE)
+        .set_checkpoint_timeout(7000)
+        .set_min_pause_between_checkpoints(10)
+        .set_max_concurrent_checkpoints(1)
+        .set_tolerable_checkpoint_failure_number(3)
+        .set_fail_on_checkpointing_errors(True)
+        .set_aligned_checkpoint_timeout(alignment_timeout=Duration.of_millis(3))
+        .set_alignment_timeout(alignment_timeout=Duration.of_millis(4))
+    )
+    assert chained is config
+    assert config.get_checkpoint_timeout() == 7000
+    assert config.get_tolerable_checkpoint_failure_number() == 0
+    assert config.get_alignment_timeout().to_millis() == 4
+
+
+def test_options_of_rocksdb_are_kept_and_told_again() -> None:
+    backend = EmbeddedRocksDBStateBackend()
+    assert backend.get_predefined_options() is PredefinedOptions.DEFAULT
+    assert backend.get_number_of_transfer_threads() == 4
+    backend.set_predefined_options(PredefinedOptions.FLASH_SSD_OPTIMIZED)
+    backend.set_number_of_transfer_threads(2)
+    assert backend.get_predefined_options() is PredefinedOptions.FLASH_SSD_OPTIMIZED
+    assert backend.get_number_of_transfer_threads() == 2
+    with pytest.raises(PlanInvalid, match="give for instance PredefinedOptions"):
+        backend.set_predefined_options("fast")  # type: ignore[arg-type]
+    with pytest.raises(PlanInvalid, match="was given 0; give a whole number above 0"):
+        backend.set_number_of_transfer_threads(0)
+
+
+def test_a_storage_says_nothing_about_savepoints() -> None:
+    assert FileSystemCheckpointStorage("file:///c").get_savepoint_path() is None
+    assert JobManagerCheckpointStorage(max_state_size=None).get_max_state_size() == 5 << 20
+
+
+def test_strategies_tell_what_they_were_made_of() -> None:
+    fixed = RestartStrategies.FixedDelayRestartStrategyConfiguration(3, timedelta(seconds=2))
+    assert fixed == RestartStrategies.fixed_delay_restart(3, 2000)
+    assert fixed.get_restart_attempts() == 3
+    assert fixed.get_delay_between_attempts_interval() == timedelta(seconds=2)
+    rate = RestartStrategies.FailureRateRestartStrategyConfiguration(4, 60_000, 500)
+    assert rate == RestartStrategies.failure_rate_restart(4, 60_000, 500)
+    assert rate.get_max_failure_rate() == 4
+    assert rate.get_failure_interval() == timedelta(minutes=1)
+    assert rate.get_delay_between_attempts_interval() == timedelta(milliseconds=500)
+    for kind, made in (
+        (RestartStrategies.NoRestartStrategyConfiguration, RestartStrategies.no_restart()),
+        (
+            RestartStrategies.FallbackRestartStrategyConfiguration,
+            RestartStrategies.fall_back_restart(),
+        ),
+    ):
+        assert isinstance(made, kind)

@@ -1,5 +1,7 @@
 """Configuration: typed texts, unknown keys, and what an environment makes of them."""
 
+import copy
+
 import pytest
 
 from headgate.base.errors import PlanInvalid, SettingsInvalid
@@ -128,3 +130,49 @@ def test_job_parameters_come_from_the_program_before_the_configuration(
     env.configure(Configuration().set_string("pipeline.global-job-parameters", "a:1, b:x:y"))
     env.get_config().set_global_job_parameters({"a": "2"})
     assert env.get_config().get_global_job_parameters() == {"a": "2", "b": "x:y"}
+
+
+def test_configuration_is_made_of_a_dict_copied_and_used_as_a_key() -> None:
+    made = Configuration.from_dict({"a": "1", "b": "x"})
+    assert made.to_dict() == {"a": "1", "b": "x"}
+    assert {made: 1}[Configuration.from_dict({"b": "x", "a": "1"})] == 1
+    copied = copy.deepcopy(made)
+    copied.set_string("a", "2")
+    assert made.get_string("a", "") == "1"
+    assert str(made) == "{'a': '1', 'b': 'x'}"
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("", []),
+        ("a;b", ["a", "b"]),
+        ("a", ["a"]),
+        ("[a, b]", ["a", "b"]),
+        ("['a;1', \"b\"]", ["a;1", "b"]),
+        ("[]", []),
+    ],
+)
+def test_lists_in_texts_have_semicolons_or_brackets(text: str, parts: list[str]) -> None:
+    assert Configuration.parse_list_value(text) == parts
+
+
+def test_what_only_a_jvm_has_is_kept_and_told_again(env: StreamExecutionEnvironment) -> None:
+    config = env.get_config()
+    assert (config.is_closure_cleaner_enabled(), config.is_force_kryo_enabled()) == (True, False)
+    config.disable_closure_cleaner().enable_force_kryo().enable_force_avro()
+    config.disable_generic_types().set_task_cancellation_interval(7)
+    config.set_use_snapshot_compression(True).set_global_job_parameters({"n": 1}).set_parallelism(2)
+    assert not config.is_closure_cleaner_enabled()
+    assert config.is_force_kryo_enabled()
+    assert config.is_force_avro_enabled()
+    assert config.has_generic_types_disabled()
+    assert config.get_task_cancellation_interval() == 7
+    assert config.is_use_snapshot_compression()
+    assert config.get_global_job_parameters() == {"n": "1"}
+    config.enable_closure_cleaner().disable_force_kryo().disable_force_avro().enable_generic_types()
+    assert config.is_closure_cleaner_enabled()
+    assert not (config.is_force_kryo_enabled() or config.is_force_avro_enabled())
+    assert not config.has_generic_types_disabled()
+    assert config.get_default_kryo_serializer_classes() == {}
+    assert config.get_registered_kryo_types() == config.get_registered_pojo_types() == []

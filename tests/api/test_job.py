@@ -8,7 +8,8 @@ import pytest
 from headgate.api.job import JobClient
 from headgate.base.checkpoints import Stop
 from headgate.base.errors import HeadgateError, PlanInvalid
-from headgate.common import JobExecutionResult, JobStatus
+from headgate.base.job_errors import FutureCancelled
+from headgate.common import JobExecutionResult, JobID, JobStatus
 
 
 class Job:
@@ -101,3 +102,28 @@ def test_three_states_are_for_good() -> None:
     assert ends == [JobStatus.FAILED, JobStatus.CANCELED, JobStatus.FINISHED]
     assert JobStatus.SUSPENDED.is_terminal_state()
     assert not JobStatus.RESTARTING.is_terminal_state()
+
+
+def test_a_future_that_is_cancelled_has_no_result_and_the_job_goes_on() -> None:
+    job = Job()
+    future = JobClient(job).get_job_execution_result()
+    assert (future.cancelled(), future.done()) == (False, False)
+    assert future.cancel()
+    assert (future.cancelled(), future.done()) == (True, True)
+    assert isinstance(future.exception(), FutureCancelled)
+    with pytest.raises(FutureCancelled, match="ask its client again"):
+        future.result()
+    assert job.status() is JobStatus.RUNNING
+
+
+def test_a_future_that_is_done_is_not_cancelled() -> None:
+    future = JobClient(Job()).get_job_status()
+    assert not future.cancel()
+    assert future.result() is JobStatus.RUNNING
+
+
+def test_the_name_of_a_job_is_a_text() -> None:
+    job_id = JobClient(Job()).get_job_id()
+    assert isinstance(job_id, JobID)
+    assert str(job_id) == job_id == "j1"
+    assert JobExecutionResult("j1").get_job_id() == JobID("j1")

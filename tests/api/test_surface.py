@@ -127,7 +127,7 @@ FUNCTIONS = {
 
 STATE = {
     "ValueState": "value update clear",
-    "ListState": "get add add_all update clear",
+    "ListState": "get add add_all update clear __iter__",
     "MapState": """
         get put put_all remove contains items keys values is_empty clear __getitem__ __setitem__
         __delitem__ __contains__ __iter__""",
@@ -181,7 +181,7 @@ COMMON = {
         STRING BYTE BOOLEAN SHORT INT LONG FLOAT DOUBLE CHAR BIG_INT BIG_DEC INSTANT SQL_DATE
         SQL_TIME SQL_TIMESTAMP ROW ROW_NAMED TUPLE PRIMITIVE_ARRAY BASIC_ARRAY OBJECT_ARRAY MAP
         LIST PICKLED_BYTE_ARRAY""",
-    "Row": "as_dict set_row_kind get_row_kind of_kind set_field_names",
+    "Row": "as_dict set_row_kind get_row_kind of_kind set_field_names get_fields_by_names",
     "RowKind": "INSERT UPDATE_BEFORE UPDATE_AFTER DELETE",
     "Time": "milliseconds seconds minutes hours days to_milliseconds",
     "Duration": "of_millis of_seconds of_minutes of_hours of_days of_nanos",
@@ -189,7 +189,7 @@ COMMON = {
     "Configuration": """
         get_string set_string get_integer set_integer get_boolean set_boolean get_float set_float
         get_bytearray set_bytearray key_set add_all add_all_to_dict contains_key remove_config
-        to_dict""",
+        to_dict from_dict parse_list_value __hash__""",
     "ExecutionConfig": """
         PARALLELISM_DEFAULT PARALLELISM_UNKNOWN enable_object_reuse disable_object_reuse
         is_object_reuse_enabled set_auto_watermark_interval get_auto_watermark_interval
@@ -204,7 +204,7 @@ COMMON = {
         get_job_id is_job_execution_result get_net_runtime get_accumulator_result
         get_all_accumulator_results""",
     "JobStatus": "RUNNING FINISHED is_globally_terminal_state is_terminal_state",
-    "CompletableFuture": "done result exception",
+    "CompletableFuture": "done result exception cancel cancelled",
     "ConfigOptions": "key",
     "ConfigOption": "",
     "RestartStrategies": """
@@ -243,9 +243,16 @@ MODULES = {
     "headgate.common.job_status": "JobStatus",
     "headgate.common.restart_strategy": "RestartStrategies RestartStrategyConfiguration",
     "headgate.common.serialization": """
-        DeserializationSchema Encoder SerializationSchema SimpleStringSchema""",
+        ByteArraySchema DeserializationSchema Encoder RowFieldExtractorSchema
+        SerializationSchema SimpleStringSchema""",
     "headgate.common.time": "Duration Instant Time",
-    "headgate.common.typeinfo": "TypeInformation Types",
+    "headgate.common.constants": "MAX_LONG_VALUE MIN_LONG_VALUE",
+    "headgate.common.job_id": "JobID",
+    "headgate.common.serializer": "TypeSerializer",
+    "headgate.common.typeinfo": """
+        BasicArrayTypeInfo BasicType BasicTypeInfo DateTypeInfo ListTypeInfo MapTypeInfo
+        ObjectArrayTypeInfo PickledBytesTypeInfo PrimitiveArrayTypeInfo RowTypeInfo
+        SqlTimeTypeInfo TimeTypeInfo TimestampTypeInfo TupleTypeInfo TypeInformation Types""",
     "headgate.common.types": "Row RowKind",
     "headgate.common.watermark_strategy": "TimestampAssigner WatermarkStrategy",
     "headgate.datastream": """
@@ -263,9 +270,10 @@ MODULES = {
         CheckpointStorage FileSystemCheckpointStorage JobManagerCheckpointStorage""",
     "headgate.datastream.checkpointing_mode": "CheckpointingMode",
     "headgate.datastream.connectors": "NumberSequenceSource FileSource FileSink",
-    "headgate.datastream.connectors.base": "Sink Source",
+    "headgate.datastream.connectors.base": "DeliveryGuarantee Sink Source",
     "headgate.datastream.connectors.file_system": """
-        BucketAssigner FileSink FileSource OutputFileConfig RollingPolicy StreamFormat""",
+        BucketAssigner FileSink FileSource FileSourceBuilder OutputFileConfig
+        RollingPolicy StreamFormat""",
     "headgate.datastream.connectors.number_seq": "NumberSequenceSource",
     "headgate.datastream.data_stream": """
         AllWindowedStream BroadcastConnectedStream BroadcastStream CachedDataStream
@@ -281,10 +289,11 @@ MODULES = {
     "headgate.datastream.output_tag": "OutputTag",
     "headgate.datastream.slot_sharing_group": "MemorySize SlotSharingGroup",
     "headgate.datastream.state_backend": """
-        EmbeddedRocksDBStateBackend HashMapStateBackend StateBackend""",
+        EmbeddedRocksDBStateBackend HashMapStateBackend PredefinedOptions StateBackend""",
     "headgate.datastream.stream_execution_environment": "StreamExecutionEnvironment",
     "headgate.datastream.time_domain": "TimeDomain",
     "headgate.datastream.timerservice": "TimerService",
+    "headgate.metrics.metricbase": "Counter Distribution Meter Metric MetricGroup",
 }
 
 

@@ -34,3 +34,8 @@ def test_spans_are_whole_milliseconds_and_nanoseconds() -> None:
         Time.milliseconds(0.5)  # type: ignore[arg-type]
     with pytest.raises(PlanInvalid, match="Duration was given '5' nanoseconds"):
         Duration("5")  # type: ignore[arg-type]
+
+
+def test_a_span_is_made_by_name_and_written_with_its_unit() -> None:
+    assert Time(milliseconds=7) == Time.milliseconds(7)
+    assert str(Time(milliseconds=7)) == "7 ms"

@@ -7,7 +7,7 @@ import pytest
 
 from headgate.api.types import TypeInformation
 from headgate.base.errors import PlanInvalid
-from headgate.common import Row, RowKind, Types
+from headgate.common import Row, RowKind, Types, typeinfo
 
 PLAIN = [
     "STRING",
@@ -110,3 +110,42 @@ def test_factories_refuse_what_is_no_type() -> None:
         Types.LIST(Types.INT)  # type: ignore[arg-type]
     with pytest.raises(PlanInvalid, match="2 names and 1 types"):
         Types.ROW_NAMED(["a", "b"], [Types.INT()])
+
+
+def test_types_are_instances_of_the_classes_that_pyflink_has() -> None:
+    number = Types.INT()
+    made = {
+        typeinfo.ListTypeInfo: Types.LIST(number),
+        typeinfo.BasicArrayTypeInfo: Types.BASIC_ARRAY(number),
+        typeinfo.PrimitiveArrayTypeInfo: Types.PRIMITIVE_ARRAY(number),
+        typeinfo.ObjectArrayTypeInfo: Types.OBJECT_ARRAY(number),
+    }
+    for kind, type_info in made.items():
+        assert type(type_info) is kind
+        assert kind(number) == type_info
+        assert pickle.loads(pickle.dumps(type_info)) == type_info
+    assert len({*made.values()}) == 4
+    assert typeinfo.MapTypeInfo(number, number) == Types.MAP(number, number)
+    assert typeinfo.TupleTypeInfo([number]) == Types.TUPLE([number])
+    assert typeinfo.RowTypeInfo([number]) == Types.ROW([number])
+    assert typeinfo.RowTypeInfo([number], ["n"]) == Types.ROW_NAMED(["n"], [number])
+    assert typeinfo.BasicTypeInfo(typeinfo.BasicType.INT) == number
+    assert typeinfo.BasicTypeInfo.INT_TYPE_INFO() == number  # type: ignore[attr-defined]
+    assert typeinfo.DateTypeInfo() == typeinfo.SqlTimeTypeInfo.DATE() == Types.SQL_DATE()
+    assert typeinfo.TimeTypeInfo() == typeinfo.SqlTimeTypeInfo.TIME() == Types.SQL_TIME()
+    stamp = typeinfo.TimestampTypeInfo()
+    assert stamp == typeinfo.SqlTimeTypeInfo.TIMESTAMP() == Types.SQL_TIMESTAMP()
+    assert pickle.loads(pickle.dumps(stamp)) == stamp
+
+
+def test_a_field_of_a_row_has_an_index() -> None:
+    row = Types.ROW_NAMED(["a", "b"], [Types.INT(), Types.STRING()])
+    assert row.get_field_index("b") == 1
+    with pytest.raises(ValueError, match="no field 'c'"):
+        row.get_field_index("c")
+
+
+def test_pickled_bytes_are_any_object_and_none_too() -> None:
+    anything = Types.PICKLED_BYTE_ARRAY()
+    assert anything.coerced(None) is None
+    assert anything.coercer()([None, 1, "a"]) == [None, 1, "a"]

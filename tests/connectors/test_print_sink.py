@@ -36,7 +36,7 @@ def test_the_prefix_tells_sink_and_task(
         (("a", 1), "('a', 1)"),
         (b"a", "b'a'"),
         (Row("a", 1), "+I[a,1]"),
-        (Row(word="a", count=1), "+I[1,a]"),
+        (Row(word="a", count=1), "+I[a,1]"),
         (Row.of_kind(RowKind.DELETE, "a", Row(1, None)), "-D[a,+I[1,None]]"),
     ],
 )

@@ -274,7 +274,7 @@ class Broken(WatermarkGenerator):
             WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(
                 lambda value, before: "soon"  # type: ignore[arg-type,return-value]
             ),
-            "returned 'soon', a str; return whole milliseconds",
+            "returned 'soon', a str; return milliseconds",
         ),
     ],
     ids=["generator", "assigner"],

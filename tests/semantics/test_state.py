@@ -324,3 +324,31 @@ def test_an_equal_new_tag_reads_a_side_output_and_the_same_tag_elsewhere_is_anot
 
 def test_a_side_output_that_nobody_reads_does_not_leak_into_the_main_stream(lab: Lab) -> None:
     assert lab.run(lab.read(("a", 1), ("a", 2)).key_by(first).process(Apart())) == [2]
+
+
+class Keeper(KeyedProcessFunction[Any, Any, Any]):
+    """Reads a list by iterating the state itself, and fills a map with pairs."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        anything = Types.PICKLED_BYTE_ARRAY()
+        self.seen = runtime_context.get_list_state(ListStateDescriptor("seen", anything))
+        self.last = runtime_context.get_state(ValueStateDescriptor("last", anything))
+        self.pairs = runtime_context.get_map_state(
+            MapStateDescriptor("pairs", Types.STRING(), anything)
+        )
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
+        self.seen.add(value[1])
+        self.last.update(value[1])
+        self.pairs.put_all([("a", value[1]), ("b", None)])
+        self.pairs.put_all({"c": {1, 2}})
+        yield [*self.seen], self.last.value(), dict(self.pairs.items())
+
+
+def test_pickled_state_takes_anything_a_list_is_iterated_and_a_map_takes_pairs(lab: Lab) -> None:
+    found = lab.run(lab.read(("k", None), ("k", {1: 2})).key_by(first).process(Keeper()))
+    more = {"b": None, "c": {1, 2}}
+    assert found == [
+        ([None], None, {"a": None, **more}),
+        ([None, {1: 2}], {1: 2}, {"a": {1: 2}, **more}),
+    ]

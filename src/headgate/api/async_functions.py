@@ -105,18 +105,20 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
         )
 
 
-@dataclass(frozen=True)
 class RetryPredicate(AsyncRetryPredicate[Any]):
     """Two plain callables."""
 
-    result: ResultTest | None
-    exception: ExceptionTest | None
+    def __init__(
+        self, result_predicate: ResultTest | None, exception_predicate: ExceptionTest | None
+    ) -> None:
+        self._result_predicate = result_predicate
+        self._exception_predicate = exception_predicate
 
     def result_predicate(self) -> ResultTest | None:
-        return self.result
+        return self._result_predicate
 
     def exception_predicate(self) -> ExceptionTest | None:
-        return self.exception
+        return self._exception_predicate
 
 
 class NoRetryStrategy(AsyncRetryStrategy[Any]):

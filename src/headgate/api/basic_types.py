@@ -10,6 +10,7 @@ import struct
 from array import array
 from collections.abc import Callable
 from decimal import Decimal
+from enum import Enum
 from operator import index
 from typing import Annotated, Final, NamedTuple
 
@@ -17,6 +18,23 @@ from msgspec import Meta
 
 from headgate.api.time import Instant
 from headgate.base.elements import Record
+
+
+class BasicType(Enum):
+    """The names of single values, with those that Java has for them."""
+
+    STRING = "String"
+    BYTE = "Byte"
+    BOOLEAN = "Boolean"
+    SHORT = "Short"
+    INT = "Integer"
+    LONG = "Long"
+    FLOAT = "Float"
+    DOUBLE = "Double"
+    CHAR = "Char"
+    BIG_INT = "BigInteger"
+    BIG_DEC = "BigDecimal"
+    INSTANT = "Instant"
 
 
 class Basic(NamedTuple):

@@ -42,6 +42,8 @@ class Writing(Side, Protocol):
 class BaseBroadcastProcessFunction(Function):
     """What both kinds have in common."""
 
+    BaseContext = Side
+
     class Context(Writing, Protocol):
         """What is known about a broadcast record."""
 

@@ -62,57 +62,63 @@ class CheckpointConfig:
         """Milliseconds; -1: there are none."""
         return self._settings.interval_ms
 
-    def set_checkpoint_interval(self, checkpoint_interval: int) -> None:
+    def set_checkpoint_interval(self, checkpoint_interval: int) -> "CheckpointConfig":
         """Milliseconds from one to the next."""
-        self._number("interval", checkpoint_interval, SHORTEST_MS)
+        return self._number("interval", checkpoint_interval, SHORTEST_MS)
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
         return CheckpointingMode[self._settings.mode.name]
 
-    def set_checkpointing_mode(self, checkpointing_mode: CheckpointingMode) -> None:
+    def set_checkpointing_mode(self, checkpointing_mode: CheckpointingMode) -> "CheckpointConfig":
         mode = _one_of(CheckpointingMode, checkpointing_mode, "the checkpointing mode")
-        self._put("mode", Consistency[mode.name].value)
+        return self._put("mode", Consistency[mode.name].value)
 
     def get_checkpointing_consistency_mode(self) -> CheckpointingMode:
         return self.get_checkpointing_mode()
 
-    def set_checkpointing_consistency_mode(self, checkpointing_mode: CheckpointingMode) -> None:
-        self.set_checkpointing_mode(checkpointing_mode)
+    def set_checkpointing_consistency_mode(
+        self, checkpointing_mode: CheckpointingMode
+    ) -> "CheckpointConfig":
+        return self.set_checkpointing_mode(checkpointing_mode)
 
     def get_checkpoint_timeout(self) -> int:
         """Milliseconds."""
         return self._settings.timeout_ms
 
-    def set_checkpoint_timeout(self, checkpoint_timeout: int) -> None:
-        self._number("timeout", checkpoint_timeout, SHORTEST_MS)
+    def set_checkpoint_timeout(self, checkpoint_timeout: int) -> "CheckpointConfig":
+        return self._number("timeout", checkpoint_timeout, SHORTEST_MS)
 
     def get_min_pause_between_checkpoints(self) -> int:
         """Milliseconds."""
         return self._settings.min_pause_ms
 
-    def set_min_pause_between_checkpoints(self, min_pause_between_checkpoints: int) -> None:
-        self._number("min-pause", min_pause_between_checkpoints, 0)
+    def set_min_pause_between_checkpoints(
+        self, min_pause_between_checkpoints: int
+    ) -> "CheckpointConfig":
+        return self._number("min-pause", min_pause_between_checkpoints, 0)
 
     def get_max_concurrent_checkpoints(self) -> int:
         return self._settings.max_concurrent
 
-    def set_max_concurrent_checkpoints(self, max_concurrent_checkpoints: int) -> None:
-        self._number("max-concurrent-checkpoints", max_concurrent_checkpoints, 1)
+    def set_max_concurrent_checkpoints(self, max_concurrent_checkpoints: int) -> "CheckpointConfig":
+        return self._number("max-concurrent-checkpoints", max_concurrent_checkpoints, 1)
 
     def get_tolerable_checkpoint_failure_number(self) -> int:
         return self._settings.tolerable_failures
 
     def set_tolerable_checkpoint_failure_number(
         self, tolerable_checkpoint_failure_number: int
-    ) -> None:
-        self._number("tolerable-failed-checkpoints", tolerable_checkpoint_failure_number, 0)
+    ) -> "CheckpointConfig":
+        return self._number("tolerable-failed-checkpoints", tolerable_checkpoint_failure_number, 0)
 
     def is_fail_on_checkpointing_errors(self) -> bool:
         return self.get_tolerable_checkpoint_failure_number() == 0
 
-    def set_fail_on_checkpointing_errors(self, fail_on_checkpointing_errors: bool) -> None:
-        most = 2**31 - 1
-        self._number("tolerable-failed-checkpoints", 0 if fail_on_checkpointing_errors else most, 0)
+    def set_fail_on_checkpointing_errors(
+        self, fail_on_checkpointing_errors: bool
+    ) -> "CheckpointConfig":
+        most = 0 if fail_on_checkpointing_errors else 2**31 - 1
+        return self._number("tolerable-failed-checkpoints", most, 0)
 
     def get_externalized_checkpoint_retention(self) -> ExternalizedCheckpointRetention:
         return ExternalizedCheckpointRetention[self._settings.retention.name]
@@ -147,11 +153,11 @@ class CheckpointConfig:
     def is_force_unaligned_checkpoints(self) -> bool:
         return self._settings.forced_unaligned
 
-    def set_aligned_checkpoint_timeout(self, timeout: Duration) -> "CheckpointConfig":
+    def set_aligned_checkpoint_timeout(self, alignment_timeout: Duration) -> "CheckpointConfig":
         """So long checkpoints wait for their turn before they overtake records."""
-        if not isinstance(timeout, Duration):
-            raise PlanInvalid(f"the aligned timeout is {timeout!r}; give a Duration")
-        return self._number("aligned-checkpoint-timeout", timeout.to_millis(), 0)
+        if not isinstance(alignment_timeout, Duration):
+            raise PlanInvalid(f"the aligned timeout is {alignment_timeout!r}; give a Duration")
+        return self._number("aligned-checkpoint-timeout", alignment_timeout.to_millis(), 0)
 
     def get_aligned_checkpoint_timeout(self) -> Duration:
         return Duration.of_millis(self._settings.aligned_timeout_ms)

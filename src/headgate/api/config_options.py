@@ -74,6 +74,11 @@ class ConfigOptions:
         return OptionBuilder(key)
 
 
+# PyFlink has them inside of the class that they belong to.
+ConfigOptions.OptionBuilder = OptionBuilder  # type: ignore[attr-defined]
+ConfigOptions.TypedConfigOptionBuilder = TypedConfigOptionBuilder  # type: ignore[attr-defined]
+
+
 def boolean(text: str) -> bool:
     """True or false, as it is written; raises ValueError."""
     if text.strip().lower() in ("true", "false"):

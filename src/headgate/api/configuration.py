@@ -18,6 +18,7 @@ from headgate.plan.checks import MAX_KEY_GROUPS
 _Value = TypeVar("_Value")
 
 AUTO_UIDS = "pipeline.auto-generate-uids"
+SNAPSHOT_COMPRESSION = "execution.checkpointing.snapshot-compression"
 
 
 class RuntimeExecutionMode(Enum):
@@ -39,6 +40,23 @@ class Configuration:
 
     def __init__(self, other: "Configuration | None" = None) -> None:
         self._texts: dict[str, str] = {} if other is None else dict(other._texts)
+
+    @classmethod
+    def from_dict(cls, map: Mapping[str, str]) -> "Configuration":
+        """A configuration of these keys and texts."""
+        configuration = cls()
+        for key, text in map.items():
+            configuration.set_string(key, text)
+        return configuration
+
+    @staticmethod
+    def parse_list_value(value: str) -> list[str]:
+        """The parts of a list as settings hold it: ``a;b``, or in brackets ``[a, b]``."""
+        text = (value or "").strip()
+        if text.startswith("[") and text.endswith("]"):
+            parts = [part.strip() for part in text[1:-1].split(",")]
+            return [_unquoted(part) for part in parts if part]
+        return value.split(";") if value else []
 
     def get_string(self, key: str, default_value: str) -> str:
         return self._texts.get(key, default_value)
@@ -107,7 +125,14 @@ class Configuration:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Configuration) and self._texts == other._texts
 
-    __hash__ = None  # type: ignore[assignment]  # it changes, so it is no key of a dict
+    def __hash__(self) -> int:
+        return frozenset(self._texts.items()).__hash__()
+
+    def __deepcopy__(self, memodict: object = None) -> "Configuration":
+        return Configuration(self)
+
+    def __str__(self) -> str:
+        return str(self._texts)
 
     def __repr__(self) -> str:
         return f"Configuration({redacted(self._texts)!r})"
@@ -133,6 +158,7 @@ class ExecutionConfig:
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
         self._parameters: dict[str, str] = {}
+        self._without_effect: dict[str, bool] = {}
 
     def enable_object_reuse(self) -> "ExecutionConfig":
         """Hand on records within a task without copies: faster, but do not change them."""
@@ -180,6 +206,23 @@ class ExecutionConfig:
     def get_task_cancellation_timeout(self) -> int:
         return self._settings.cancel_timeout_ms
 
+    def set_task_cancellation_interval(self, interval: int) -> "ExecutionConfig":
+        """Kept and told again; a function that hangs is interrupted once, by the timeout."""
+        self._configuration.set_integer("task.cancellation.interval", interval)
+        return self
+
+    def get_task_cancellation_interval(self) -> int:
+        """Milliseconds."""
+        return self._configuration.get_integer("task.cancellation.interval", 30_000)
+
+    def set_use_snapshot_compression(self, use_snapshot_compression: bool) -> "ExecutionConfig":
+        """Kept and told again; snapshots are written as they are."""
+        self._configuration.set_boolean(SNAPSHOT_COMPRESSION, use_snapshot_compression)
+        return self
+
+    def is_use_snapshot_compression(self) -> bool:
+        return self._configuration.get_boolean(SNAPSHOT_COMPRESSION, False)
+
     def enable_auto_generated_uids(self) -> "ExecutionConfig":
         self._configuration.set_boolean(AUTO_UIDS, True)
         return self
@@ -216,8 +259,63 @@ class ExecutionConfig:
         """What ``RuntimeContext.get_job_parameter`` reads."""
         return {**_parameters(self._settings.parameters), **self._parameters}
 
-    def set_global_job_parameters(self, global_job_parameters: Mapping[str, str]) -> None:
-        self._parameters = {key: str(value) for key, value in global_job_parameters.items()}
+    def set_global_job_parameters(
+        self, global_job_parameters_dict: Mapping[str, object]
+    ) -> "ExecutionConfig":
+        self._parameters = {key: str(value) for key, value in global_job_parameters_dict.items()}
+        return self
+
+    # What only a JVM has: serializers of Java objects, closures of Java functions. Programs may
+    # say something about them, and read it again.
+
+    def enable_closure_cleaner(self) -> "ExecutionConfig":
+        return self._keep("closure cleaner", True)
+
+    def disable_closure_cleaner(self) -> "ExecutionConfig":
+        return self._keep("closure cleaner", False)
+
+    def is_closure_cleaner_enabled(self) -> bool:
+        return self._without_effect.get("closure cleaner", True)
+
+    def enable_force_kryo(self) -> "ExecutionConfig":
+        return self._keep("force kryo", True)
+
+    def disable_force_kryo(self) -> "ExecutionConfig":
+        return self._keep("force kryo", False)
+
+    def is_force_kryo_enabled(self) -> bool:
+        return self._without_effect.get("force kryo", False)
+
+    def enable_force_avro(self) -> "ExecutionConfig":
+        return self._keep("force avro", True)
+
+    def disable_force_avro(self) -> "ExecutionConfig":
+        return self._keep("force avro", False)
+
+    def is_force_avro_enabled(self) -> bool:
+        return self._without_effect.get("force avro", False)
+
+    def enable_generic_types(self) -> "ExecutionConfig":
+        return self._keep("generic types", True)
+
+    def disable_generic_types(self) -> "ExecutionConfig":
+        return self._keep("generic types", False)
+
+    def has_generic_types_disabled(self) -> bool:
+        return not self._without_effect.get("generic types", True)
+
+    def get_default_kryo_serializer_classes(self) -> dict[str, str]:
+        return {}
+
+    def get_registered_kryo_types(self) -> list[str]:
+        return []
+
+    def get_registered_pojo_types(self) -> list[str]:
+        return []
+
+    def _keep(self, name: str, enabled: bool) -> "ExecutionConfig":
+        self._without_effect[name] = enabled
+        return self
 
     @property
     def _settings(self) -> JobSettings:
@@ -239,6 +337,10 @@ def check_bound(parallelism: int, max_parallelism: int, whose: str) -> None:
             f"{whose}: the parallelism {parallelism} is above the maximum parallelism "
             f"{max_parallelism}; lower one or raise the other"
         )
+
+
+def _unquoted(part: str) -> str:
+    return part[1:-1] if len(part) > 1 and part[0] == part[-1] and part[0] in "'\"" else part
 
 
 def _parameters(text: str) -> dict[str, str]:

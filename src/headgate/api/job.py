@@ -7,6 +7,7 @@ from typing import Generic, Protocol, TypeVar
 
 from headgate.base.checkpoints import Stop
 from headgate.base.errors import PlanInvalid
+from headgate.base.job_errors import FutureCancelled
 
 _Value = TypeVar("_Value")
 _Answer = TypeVar("_Answer", covariant=True)
@@ -36,6 +37,12 @@ class JobStatus(Enum):
         return self.is_globally_terminal_state() or self is JobStatus.SUSPENDED
 
 
+class JobID(str):
+    """The name under which a job is known: a text."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class JobExecutionResult:
     """What is left of a job that has finished."""
@@ -44,8 +51,8 @@ class JobExecutionResult:
     net_runtime_ms: int = 0
     accumulators: Mapping[str, object] = field(default_factory=dict)
 
-    def get_job_id(self) -> str:
-        return self.job_id
+    def get_job_id(self) -> JobID:
+        return JobID(self.job_id)
 
     def is_job_execution_result(self) -> bool:
         return True
@@ -101,18 +108,30 @@ class CompletableFuture(Generic[_Value]):
     def __init__(self, ask: Callable[[], _Value], is_done: Callable[[], bool]) -> None:
         self._ask = ask
         self._is_done = is_done
+        self._is_cancelled = False
+
+    def cancel(self) -> bool:
+        """Wait no more for the answer; the job goes on. False: it was there already."""
+        if not self._is_cancelled:
+            self._is_cancelled = not self._is_done()
+        return self._is_cancelled
+
+    def cancelled(self) -> bool:
+        return self._is_cancelled
 
     def done(self) -> bool:
-        return self._is_done()
+        return self._is_cancelled or self._is_done()
 
     def result(self) -> _Value:
         """Waits; raises what went wrong."""
+        if self._is_cancelled:
+            raise FutureCancelled
         return self._ask()
 
     def exception(self) -> Exception | None:
         """Waits; what went wrong, or None."""
         try:
-            self._ask()
+            self.result()
         except Exception as error:
             return error
         return None
@@ -124,8 +143,8 @@ class JobClient:
     def __init__(self, job: RunningJob) -> None:
         self._job = job
 
-    def get_job_id(self) -> str:
-        return self._job.job_id
+    def get_job_id(self) -> JobID:
+        return JobID(self._job.job_id)
 
     def get_job_status(self) -> CompletableFuture[JobStatus]:
         return CompletableFuture(self._job.status, lambda: True)

@@ -47,46 +47,105 @@ class RestartStrategyConfiguration:
         return f"RestartStrategies: {self._description}"
 
 
+class NoRestartStrategyConfiguration(RestartStrategyConfiguration):
+    """A job that fails has failed."""
+
+    def __init__(self) -> None:
+        super().__init__("never", type="none")
+
+
+class FallbackRestartStrategyConfiguration(RestartStrategyConfiguration):
+    """What the settings say."""
+
+    def __init__(self) -> None:
+        super().__init__("as the settings say")
+
+
+class FixedDelayRestartStrategyConfiguration(RestartStrategyConfiguration):
+    """So many times, with the same pause (milliseconds or a timedelta) before each."""
+
+    def __init__(
+        self, restart_attempts: int, delay_between_attempts_interval: int | timedelta
+    ) -> None:
+        self._attempts = _count(restart_attempts)
+        self._delay_ms = _millis(delay_between_attempts_interval)
+        super().__init__(
+            f"{self._attempts} times, {self._delay_ms} ms after each failure",
+            type="fixed-delay",
+            fixed_delay__attempts=self._attempts,
+            fixed_delay__delay=f"{self._delay_ms} ms",
+        )
+
+    def get_restart_attempts(self) -> int:
+        return self._attempts
+
+    def get_delay_between_attempts_interval(self) -> timedelta:
+        return timedelta(milliseconds=self._delay_ms)
+
+
+class FailureRateRestartStrategyConfiguration(RestartStrategyConfiguration):
+    """Again and again, unless it fails too often within an interval."""
+
+    def __init__(
+        self,
+        max_failure_rate: int,
+        failure_interval: int | timedelta,
+        delay_between_attempts_interval: int | timedelta,
+    ) -> None:
+        self._rate = _count(max_failure_rate)
+        self._interval_ms = _millis(failure_interval)
+        self._delay_ms = _millis(delay_between_attempts_interval)
+        super().__init__(
+            f"{self._delay_ms} ms after each failure, up to {self._rate} times in "
+            f"{self._interval_ms} ms",
+            type="failure-rate",
+            failure_rate__max_failures_per_interval=self._rate,
+            failure_rate__failure_rate_interval=f"{self._interval_ms} ms",
+            failure_rate__delay=f"{self._delay_ms} ms",
+        )
+
+    def get_max_failure_rate(self) -> int:
+        return self._rate
+
+    def get_failure_interval(self) -> timedelta:
+        return timedelta(milliseconds=self._interval_ms)
+
+    def get_delay_between_attempts_interval(self) -> timedelta:
+        return timedelta(milliseconds=self._delay_ms)
+
+
 class RestartStrategies:
     """Makes strategies: ``RestartStrategies.fixed_delay_restart(3, 10_000)``."""
+
+    NoRestartStrategyConfiguration = NoRestartStrategyConfiguration
+    FallbackRestartStrategyConfiguration = FallbackRestartStrategyConfiguration
+    FixedDelayRestartStrategyConfiguration = FixedDelayRestartStrategyConfiguration
+    FailureRateRestartStrategyConfiguration = FailureRateRestartStrategyConfiguration
 
     @staticmethod
     def no_restart() -> RestartStrategyConfiguration:
         """A job that fails has failed."""
-        return RestartStrategyConfiguration("never", type="none")
+        return NoRestartStrategyConfiguration()
 
     @staticmethod
     def fall_back_restart() -> RestartStrategyConfiguration:
         """What the settings say."""
-        return RestartStrategyConfiguration("as the settings say")
+        return FallbackRestartStrategyConfiguration()
 
     @staticmethod
     def fixed_delay_restart(
         restart_attempts: int, delay_between_attempts: int | timedelta
     ) -> RestartStrategyConfiguration:
         """So many times, with the same pause (milliseconds or a timedelta) before each."""
-        attempts = _count(restart_attempts)
-        delay_ms = _millis(delay_between_attempts)
-        return RestartStrategyConfiguration(
-            f"{attempts} times, {delay_ms} ms after each failure",
-            type="fixed-delay",
-            fixed_delay__attempts=attempts,
-            fixed_delay__delay=f"{delay_ms} ms",
-        )
+        return FixedDelayRestartStrategyConfiguration(restart_attempts, delay_between_attempts)
 
     @staticmethod
     def failure_rate_restart(
         failure_rate: int, failure_interval: int | timedelta, delay_interval: int | timedelta
     ) -> RestartStrategyConfiguration:
         """Again and again, unless it fails too often within an interval."""
-        rate = _count(failure_rate)
-        interval_ms, delay_ms = _millis(failure_interval), _millis(delay_interval)
-        return RestartStrategyConfiguration(
-            f"{delay_ms} ms after each failure, up to {rate} times in {interval_ms} ms",
-            type="failure-rate",
-            failure_rate__max_failures_per_interval=rate,
-            failure_rate__failure_rate_interval=f"{interval_ms} ms",
-            failure_rate__delay=f"{delay_ms} ms",
+        return FailureRateRestartStrategyConfiguration(
+            failure_rate, failure_interval, delay_interval
         )
 
     @staticmethod

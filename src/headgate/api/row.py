@@ -1,6 +1,7 @@
 """Rows: records whose fields have positions and, mostly, names.
 
-Law: a row without names never equals one with names; a row hashes like the tuple of its values.
+Law: a row without names never equals one with names; rows with names are equal if they hold equal
+values under equal names, in any order, and equal rows have equal hashes.
 Rows can be changed in place, so Headgate copies them between operators like any other object.
 """
 
@@ -27,15 +28,17 @@ class RowKind(Enum):
         """``+I``, ``-U``, ``+U`` or ``-D``: what stands before a printed row."""
         return ("+I", "-U", "+U", "-D")[self.value]
 
+    def __str__(self) -> str:
+        return self.short
+
 
 class Row:
     """Values by position, and by name if it was made with names.
 
-    Names given as keywords are sorted, as in PyFlink, so that equal rows have equal positions.
-    A row of names makes rows::
+    Names given as keywords keep the order in which they are written. A row of names makes rows::
 
         >>> Row(name="Ada", age=36)
-        Row(age=36, name='Ada')
+        Row(name='Ada', age=36)
         >>> Person = Row("name", "age")
         >>> Person("Ada", 36).name
         'Ada'
@@ -52,9 +55,8 @@ class Row:
     def __init__(self, *args: Record, **kwargs: Record) -> None:
         if args and kwargs:
             raise ValueError("a Row takes values or named values, not both")
-        names = sorted(kwargs)
-        values = [kwargs[name] for name in names] if kwargs else list(args)
-        _fill(self, names or None, values, RowKind.INSERT)
+        values = list(kwargs.values()) if kwargs else list(args)
+        _fill(self, list(kwargs) or None, values, RowKind.INSERT)
 
     @classmethod
     def of_kind(cls, row_kind: RowKind, *args: Record, **kwargs: Record) -> "Row":
@@ -75,6 +77,12 @@ class Row:
 
     def set_field_names(self, field_names: Sequence[str]) -> None:
         object.__setattr__(self, "_fields", list(field_names))
+
+    def get_fields_by_names(self, names: Sequence[str]) -> list[Record]:
+        """The values under these names, in their order; a row without names gives all it has."""
+        if self._fields is None or list(names) == self._fields:
+            return self._values
+        return [self._values[self._index(name)] for name in names]
 
     def as_dict(self, recursive: bool = False) -> dict[str, Record]:
         """Values by name; with ``recursive`` rows within rows, lists and dicts too."""
@@ -108,7 +116,7 @@ class Row:
         raise AttributeError(f"set a field of a Row by row[{name!r}] = value")
 
     def __contains__(self, item: object) -> bool:
-        return item in self._values or (self._fields is not None and item in self._fields)
+        return item in (self._values if self._fields is None else self._fields)
 
     def __iter__(self) -> Iterator[Record]:
         return iter(self._values)
@@ -117,15 +125,18 @@ class Row:
         return len(self._values)
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, Row)
-            and self._values == other._values
-            and self._fields == other._fields
-            and self._row_kind is other._row_kind
-        )
+        if not isinstance(other, Row) or self._row_kind is not other._row_kind:
+            return False
+        if self._fields == other._fields:
+            return self._values == other._values
+        if self._fields is None or other._fields is None or len(self) != len(other):
+            return False
+        return len(self) == len(self._fields) and self.as_dict() == other.as_dict()
 
     def __hash__(self) -> int:
-        return tuple(self._values).__hash__()
+        if self._fields is None:
+            return tuple(self._values).__hash__()
+        return frozenset(self._values).__hash__()  # equal rows may differ in the order of names
 
     def __reduce__(self) -> tuple[Any, ...]:
         return make_row, (self._fields, tuple(self._values), self._row_kind)
@@ -133,6 +144,14 @@ class Row:
     def __headgate_own__(self) -> "Row":
         """A copy that shares nothing that can be changed, without pickle."""
         return make_row(self._fields, own(self._values), self._row_kind)
+
+    def __headgate_key__(self) -> "Row":
+        """What stands for it as a key: the same for equal rows."""
+        names = self._fields
+        if names is None or len(names) != len(self) or names == sorted(names):
+            return self
+        values = [self._values[names.index(name)] for name in sorted(names)]
+        return make_row(sorted(names), values, self._row_kind)
 
     def __repr__(self) -> str:
         if self._fields is None:

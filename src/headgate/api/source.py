@@ -8,11 +8,20 @@ the task may.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from enum import Enum
 
 from headgate.base.elements import Bundle, Record, StreamStatus, Watermark
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.snapshots import Moment
 from headgate.core.chain.source import Position
+
+
+class DeliveryGuarantee(Enum):
+    """How often a sink writes a record if a job fails and is restarted."""
+
+    EXACTLY_ONCE = 0
+    AT_LEAST_ONCE = 1
+    NONE = 2
 
 
 class SplitReader(ABC):

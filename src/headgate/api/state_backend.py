@@ -4,6 +4,7 @@ Give a state backend to ``env.set_state_backend``, or put its keys into a config
 object says nothing that its configuration does not say.
 """
 
+from enum import Enum
 from typing import Final
 
 from headgate.api.configuration import Configuration
@@ -49,6 +50,15 @@ class HashMapStateBackend(StateBackend):
         super().__init__({BACKEND: StateBackendKind.HASHMAP.value})
 
 
+class PredefinedOptions(Enum):
+    """Sets of options that Flink has for RocksDB; they have no effect here."""
+
+    DEFAULT = 0
+    SPINNING_DISK_OPTIMIZED = 1
+    SPINNING_DISK_OPTIMIZED_HIGH_MEM = 2
+    FLASH_SSD_OPTIMIZED = 3
+
+
 class EmbeddedRocksDBStateBackend(StateBackend):
     """Keyed state as bytes in files of every worker, by RocksDB: as much of it as disks hold."""
 
@@ -57,6 +67,8 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         if enable_incremental_checkpointing is not None:
             texts[INCREMENTAL] = "true" if enable_incremental_checkpointing else "false"
         super().__init__(texts)
+        self._predefined = PredefinedOptions.DEFAULT
+        self._transfer_threads = 4
 
     def set_db_storage_paths(self, *paths: str) -> None:
         """The folder on every worker under which RocksDB keeps its files."""
@@ -75,12 +87,41 @@ class EmbeddedRocksDBStateBackend(StateBackend):
     def is_incremental_checkpoints_enabled(self) -> bool:
         return self.configuration.get_boolean(INCREMENTAL, False)
 
+    def set_predefined_options(self, options: PredefinedOptions) -> None:
+        """Kept and told again: what RocksDB gets is said by ``state.backend.rocksdb.*``."""
+        if not isinstance(options, PredefinedOptions):
+            raise PlanInvalid(
+                f"set_predefined_options() was given {options!r}; give for instance "
+                f"PredefinedOptions.FLASH_SSD_OPTIMIZED"
+            )
+        self._predefined = options
+
+    def get_predefined_options(self) -> PredefinedOptions:
+        return self._predefined
+
+    def set_number_of_transfer_threads(self, number_of_transfering_threads: int) -> None:
+        """Kept and told again: one thread of a worker writes the files of its checkpoints."""
+        number = number_of_transfering_threads
+        if type(number) is not int or number < 1:
+            raise PlanInvalid(
+                f"set_number_of_transfer_threads() was given {number!r}; give a whole number "
+                f"above 0"
+            )
+        self._transfer_threads = number
+
+    def get_number_of_transfer_threads(self) -> int:
+        return self._transfer_threads
+
 
 class CheckpointStorage(Held):
     """Where checkpoints go."""
 
     def get_checkpoint_path(self) -> str | None:
         return self.configuration.get_string(CHECKPOINT_FOLDER, "") or None
+
+    def get_savepoint_path(self) -> str | None:
+        """None: a storage says nothing about savepoints, the configuration does."""
+        return None
 
 
 class JobManagerCheckpointStorage(CheckpointStorage):
@@ -93,10 +134,11 @@ class JobManagerCheckpointStorage(CheckpointStorage):
     DEFAULT_MAX_STATE_SIZE = 5 * 1024 * 1024
 
     def __init__(
-        self, checkpoint_path: str | None = None, max_state_size: int = DEFAULT_MAX_STATE_SIZE
+        self, checkpoint_path: str | None = None, max_state_size: int | None = None
     ) -> None:
         super().__init__({STORAGE: "jobmanager", **_folder(checkpoint_path)})
-        self._max_state_size = max_state_size
+        most = self.DEFAULT_MAX_STATE_SIZE
+        self._max_state_size = most if max_state_size is None else max_state_size
 
     def get_max_state_size(self) -> int:
         """Bytes."""
@@ -110,7 +152,7 @@ class FileSystemCheckpointStorage(CheckpointStorage):
 
     def __init__(
         self,
-        checkpoint_path: str,
+        checkpoint_path: str | None = None,
         file_state_size_threshold: int | None = None,
         write_buffer_size: int = -1,
     ) -> None:

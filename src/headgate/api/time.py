@@ -5,15 +5,14 @@ from dataclasses import dataclass
 from headgate.base.errors import PlanInvalid
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True, order=True, init=False)
 class Time:
     """A span in milliseconds: ``Time.seconds(5)``."""
 
     _milliseconds: int
 
-    def __post_init__(self) -> None:
-        whole = _whole(self._milliseconds, "Time", "milliseconds")
-        object.__setattr__(self, "_milliseconds", whole)
+    def __init__(self, milliseconds: int) -> None:
+        object.__setattr__(self, "_milliseconds", _whole(milliseconds, "Time", "milliseconds"))
 
     def to_milliseconds(self) -> int:
         return self._milliseconds
@@ -37,6 +36,9 @@ class Time:
     @staticmethod
     def days(days: int) -> "Time":
         return Time(days * 86_400_000)
+
+    def __str__(self) -> str:
+        return f"{self._milliseconds} ms"
 
 
 @dataclass(frozen=True, slots=True, order=True)

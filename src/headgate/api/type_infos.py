@@ -7,8 +7,9 @@ keys of maps may not.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
-from headgate.api.basic_types import BASICS, RARE, round_floats
+from headgate.api.basic_types import BASICS, RARE, BasicType, round_floats
 from headgate.api.coercion import (
     Mismatch,
     all_coerced,
@@ -70,12 +71,21 @@ class TypeInformation:
         """Nobody can change such a value, so that one that fits always will."""
         return False
 
+    @property
+    def takes_anything(self) -> bool:
+        """Every object fits, None too."""
+        return False
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, init=False, repr=False)
 class BasicTypeInfo(TypeInformation):
     """A single value: number, text, date."""
 
     name: str
+
+    def __init__(self, basic_type: BasicType | str) -> None:
+        name = basic_type.name if isinstance(basic_type, BasicType) else basic_type
+        object.__setattr__(self, "name", name)
 
     def convert(self, value: Record) -> Record:
         basic = BASICS[self.name]
@@ -108,9 +118,60 @@ class BasicTypeInfo(TypeInformation):
         return f"Types.{self.name}()"
 
 
+def _maker(name: str) -> "staticmethod[[], BasicTypeInfo]":
+    return staticmethod(lambda: BasicTypeInfo(name))
+
+
+for _basic in BasicType:
+    setattr(BasicTypeInfo, f"{_basic.name}_TYPE_INFO", _maker(_basic.name))
+
+
+class DateTypeInfo(BasicTypeInfo):
+    """``datetime.date``."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__("SQL_DATE")
+
+
+class TimeTypeInfo(BasicTypeInfo):
+    """``datetime.time``."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__("SQL_TIME")
+
+
+class TimestampTypeInfo(BasicTypeInfo):
+    """``datetime.datetime``."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__("SQL_TIMESTAMP")
+
+
+class SqlTimeTypeInfo:
+    """Makes the types of dates and times."""
+
+    @staticmethod
+    def DATE() -> TypeInformation:  # noqa: N802 - the names that PyFlink has given
+        return DateTypeInfo()
+
+    @staticmethod
+    def TIME() -> TypeInformation:  # noqa: N802
+        return TimeTypeInfo()
+
+    @staticmethod
+    def TIMESTAMP() -> TypeInformation:  # noqa: N802
+        return TimestampTypeInfo()
+
+
 @dataclass(frozen=True, slots=True)
 class PickledBytesTypeInfo(TypeInformation):
-    """Any Python object; what a stream has that declares nothing."""
+    """Any Python object, None too; what a stream has that declares nothing."""
 
     def coercer(self) -> Coercer:
         return list
@@ -118,22 +179,39 @@ class PickledBytesTypeInfo(TypeInformation):
     def shape(self) -> TypeShape:
         return TypeShape(PICKLED)
 
+    @property
+    def takes_anything(self) -> bool:
+        return True
+
     def __repr__(self) -> str:
         return "Types.PICKLED_BYTE_ARRAY()"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False, repr=False)
 class RowTypeInfo(TypeInformation):
-    """Rows with these names and types."""
+    """Rows with these types and names; without names they are called f0, f1 and so on."""
 
     field_names: tuple[str, ...]
     field_types: tuple[TypeInformation, ...]
+
+    def __init__(
+        self, field_types: Sequence[TypeInformation], field_names: Sequence[str] | None = None
+    ) -> None:
+        names = field_names or [f"f{index}" for index in range(len(field_types))]
+        object.__setattr__(self, "field_names", tuple(names))
+        object.__setattr__(self, "field_types", tuple(field_types))
 
     def get_field_names(self) -> list[str]:
         return list(self.field_names)
 
     def get_field_types(self) -> list[TypeInformation]:
         return list(self.field_types)
+
+    def get_field_index(self, field_name: str) -> int:
+        """The position of a field; raises ValueError if there is none of this name."""
+        if field_name not in self.field_names:
+            raise ValueError(f"{self!r} has no field {field_name!r}")
+        return self.field_names.index(field_name)
 
     def convert(self, value: Record) -> Row:
         kind = RowKind.INSERT
@@ -175,11 +253,14 @@ class RowTypeInfo(TypeInformation):
         return f"Types.ROW_NAMED({list(self.field_names)!r}, {list(self.field_types)!r})"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False, repr=False)
 class TupleTypeInfo(TypeInformation):
     """Tuples with these types."""
 
     field_types: tuple[TypeInformation, ...]
+
+    def __init__(self, field_types: Sequence[TypeInformation]) -> None:
+        object.__setattr__(self, "field_types", tuple(field_types))
 
     def get_field_types(self) -> list[TypeInformation]:
         return list(self.field_types)
@@ -207,12 +288,17 @@ class TupleTypeInfo(TypeInformation):
         return f"Types.TUPLE({list(self.field_types)!r})"
 
 
-@dataclass(frozen=True, slots=True)
-class ListTypeInfo(TypeInformation):
-    """Lists and arrays; ``name`` tells which factory made it. An array of BYTE is ``bytes``."""
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class ElementsTypeInfo(TypeInformation):
+    """Base of lists and arrays. A primitive array of BYTE is ``bytes``."""
 
-    name: str
     element_type: TypeInformation
+
+    name: ClassVar[str] = ""
+    """Of the factory that makes it."""
+
+    def __init__(self, element_type: TypeInformation) -> None:
+        object.__setattr__(self, "element_type", element_type)
 
     @property
     def is_bytes(self) -> bool:
@@ -264,12 +350,44 @@ class ListTypeInfo(TypeInformation):
         return f"Types.{self.name}({self.element_type!r})"
 
 
-@dataclass(frozen=True, slots=True)
+class ListTypeInfo(ElementsTypeInfo):
+    """Lists."""
+
+    __slots__ = ()
+    name = "LIST"
+
+
+class BasicArrayTypeInfo(ElementsTypeInfo):
+    """Arrays of single values, each perhaps None."""
+
+    __slots__ = ()
+    name = "BASIC_ARRAY"
+
+
+class PrimitiveArrayTypeInfo(ElementsTypeInfo):
+    """Arrays of numbers or of truth values, none of them None."""
+
+    __slots__ = ()
+    name = "PRIMITIVE_ARRAY"
+
+
+class ObjectArrayTypeInfo(ElementsTypeInfo):
+    """Arrays of anything."""
+
+    __slots__ = ()
+    name = "OBJECT_ARRAY"
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False)
 class MapTypeInfo(TypeInformation):
     """Dictionaries."""
 
     key_type: TypeInformation
     value_type: TypeInformation
+
+    def __init__(self, key_type_info: TypeInformation, value_type_info: TypeInformation) -> None:
+        object.__setattr__(self, "key_type", key_type_info)
+        object.__setattr__(self, "value_type", value_type_info)
 
     def convert(self, value: Record) -> dict[Record, Record]:
         if not isinstance(value, Mapping):

@@ -7,22 +7,38 @@ at a time, before the next operator sees it (see ``type_infos``).
 from collections.abc import Sequence
 
 from headgate.api.type_infos import (
+    BasicArrayTypeInfo,
     BasicTypeInfo,
+    DateTypeInfo,
+    ElementsTypeInfo,
     ListTypeInfo,
     MapTypeInfo,
+    ObjectArrayTypeInfo,
     PickledBytesTypeInfo,
+    PrimitiveArrayTypeInfo,
     RowTypeInfo,
+    SqlTimeTypeInfo,
+    TimestampTypeInfo,
+    TimeTypeInfo,
     TupleTypeInfo,
     TypeInformation,
 )
 from headgate.base.errors import PlanInvalid
 
 __all__ = [
+    "BasicArrayTypeInfo",
     "BasicTypeInfo",
+    "DateTypeInfo",
+    "ElementsTypeInfo",
     "ListTypeInfo",
     "MapTypeInfo",
+    "ObjectArrayTypeInfo",
     "PickledBytesTypeInfo",
+    "PrimitiveArrayTypeInfo",
     "RowTypeInfo",
+    "SqlTimeTypeInfo",
+    "TimeTypeInfo",
+    "TimestampTypeInfo",
     "TupleTypeInfo",
     "TypeInformation",
     "Types",
@@ -83,15 +99,15 @@ class Types:
 
     @staticmethod
     def SQL_DATE() -> TypeInformation:  # noqa: N802
-        return BasicTypeInfo("SQL_DATE")
+        return SqlTimeTypeInfo.DATE()
 
     @staticmethod
     def SQL_TIME() -> TypeInformation:  # noqa: N802
-        return BasicTypeInfo("SQL_TIME")
+        return SqlTimeTypeInfo.TIME()
 
     @staticmethod
     def SQL_TIMESTAMP() -> TypeInformation:  # noqa: N802
-        return BasicTypeInfo("SQL_TIMESTAMP")
+        return SqlTimeTypeInfo.TIMESTAMP()
 
     @staticmethod
     def PICKLED_BYTE_ARRAY() -> TypeInformation:  # noqa: N802
@@ -110,7 +126,7 @@ class Types:
                 f"Types.ROW_NAMED has {len(field_names)} names and {len(field_types)} types; "
                 f"give one type for each name"
             )
-        return RowTypeInfo(tuple(field_names), _types("ROW", field_types))
+        return RowTypeInfo(_types("ROW", field_types), field_names)
 
     @staticmethod
     def TUPLE(field_types: Sequence[TypeInformation]) -> TupleTypeInfo:  # noqa: N802
@@ -118,15 +134,15 @@ class Types:
 
     @staticmethod
     def PRIMITIVE_ARRAY(element_type: TypeInformation) -> TypeInformation:  # noqa: N802
-        return ListTypeInfo("PRIMITIVE_ARRAY", *_types("PRIMITIVE_ARRAY", [element_type]))
+        return PrimitiveArrayTypeInfo(*_types("PRIMITIVE_ARRAY", [element_type]))
 
     @staticmethod
     def BASIC_ARRAY(element_type: TypeInformation) -> TypeInformation:  # noqa: N802
-        return ListTypeInfo("BASIC_ARRAY", *_types("BASIC_ARRAY", [element_type]))
+        return BasicArrayTypeInfo(*_types("BASIC_ARRAY", [element_type]))
 
     @staticmethod
     def OBJECT_ARRAY(element_type: TypeInformation) -> TypeInformation:  # noqa: N802
-        return ListTypeInfo("OBJECT_ARRAY", *_types("OBJECT_ARRAY", [element_type]))
+        return ObjectArrayTypeInfo(*_types("OBJECT_ARRAY", [element_type]))
 
     @staticmethod
     def MAP(  # noqa: N802
@@ -136,7 +152,7 @@ class Types:
 
     @staticmethod
     def LIST(element_type_info: TypeInformation) -> TypeInformation:  # noqa: N802
-        return ListTypeInfo("LIST", *_types("LIST", [element_type_info]))
+        return ListTypeInfo(*_types("LIST", [element_type_info]))
 
 
 def _types(factory: str, types: Sequence[TypeInformation]) -> tuple[TypeInformation, ...]:

@@ -18,7 +18,8 @@ HeadgateError
 ├── SlotsShort             Spark has fewer free slots than the job needs
 ├── RunFailed              the rows of a DataFrame are not all there, because the job failed
 ├── JobFailed              a job has failed; carries the root cause
-└── JobCancelled           a job was cancelled
+├── JobCancelled           a job was cancelled
+└── FutureCancelled        a program has cancelled the future that it asks for its result
 """
 
 from headgate.base.errors import HeadgateError
@@ -233,3 +234,12 @@ class JobCancelled(HeadgateError):
         super().__init__(f"job {job!r} was cancelled: {reason}")
         self.job = job
         self.reason = reason
+
+
+class FutureCancelled(HeadgateError):
+    """The answer of a future was asked for after its ``cancel()``."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this future was cancelled, so it has no result; the job goes on: ask its client again"
+        )

@@ -2,7 +2,7 @@
 
 from headgate.api.config_options import ConfigOption, ConfigOptions
 from headgate.api.configuration import Configuration, ExecutionConfig
-from headgate.api.job import CompletableFuture, JobClient, JobExecutionResult, JobStatus
+from headgate.api.job import CompletableFuture, JobClient, JobExecutionResult, JobID, JobStatus
 from headgate.api.restarts import RestartStrategies, RestartStrategyConfiguration
 from headgate.api.row import Row, RowKind
 from headgate.api.time import Duration, Instant, Time
@@ -11,14 +11,18 @@ from headgate.api.watermarks import WatermarkStrategy
 from headgate.base.elements import Watermark
 from headgate.connectors.file_sink_builder import Encoder
 from headgate.connectors.schemas import (
+    ByteArraySchema,
     DeserializationSchema,
+    RowFieldExtractorSchema,
     SerializationSchema,
     SimpleStringSchema,
 )
 from headgate.core.chain.timestamps import TimestampAssigner
 from headgate.core.chain.watermarks import WatermarkGenerator, WatermarkOutput
+from headgate.core.window.window import TypeSerializer
 
 __all__ = [
+    "ByteArraySchema",
     "CompletableFuture",
     "ConfigOption",
     "ConfigOptions",
@@ -30,16 +34,19 @@ __all__ = [
     "Instant",
     "JobClient",
     "JobExecutionResult",
+    "JobID",
     "JobStatus",
     "RestartStrategies",
     "RestartStrategyConfiguration",
     "Row",
+    "RowFieldExtractorSchema",
     "RowKind",
     "SerializationSchema",
     "SimpleStringSchema",
     "Time",
     "TimestampAssigner",
     "TypeInformation",
+    "TypeSerializer",
     "Types",
     "Watermark",
     "WatermarkGenerator",

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from headgate.api.types import (
     BasicTypeInfo,
-    ListTypeInfo,
+    ElementsTypeInfo,
     MapTypeInfo,
     RowTypeInfo,
     TupleTypeInfo,
@@ -63,7 +63,7 @@ def _arrow(kind: TypeInformation, sink: str, column: str) -> pa.DataType:
             return DECIMAL
         case BasicTypeInfo(name=name) if name in _BASIC:
             return _BASIC[name]
-        case ListTypeInfo():
+        case ElementsTypeInfo():
             if kind.is_bytes:
                 return pa.binary()
             return pa.list_(_arrow(kind.element_type, sink, column))

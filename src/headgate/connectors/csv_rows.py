@@ -16,7 +16,7 @@ from typing import Final
 from headgate.api.row import Row
 from headgate.api.types import (
     BasicTypeInfo,
-    ListTypeInfo,
+    ElementsTypeInfo,
     RowTypeInfo,
     TypeInformation,
 )
@@ -210,7 +210,7 @@ class CsvRowSerializationSchema(SerializationSchema):
 
 
 def _check_field(schema: str, name: str, kind: TypeInformation) -> None:
-    inner = kind.element_type if isinstance(kind, ListTypeInfo) else kind
+    inner = kind.element_type if isinstance(kind, ElementsTypeInfo) else kind
     if isinstance(inner, BasicTypeInfo) and inner.name in _READ:
         return
     raise PlanInvalid(
@@ -222,7 +222,7 @@ def _check_field(schema: str, name: str, kind: TypeInformation) -> None:
 def _value(kind: TypeInformation, text: str, dialect: Dialect) -> Record:
     if text == dialect.null:
         return None
-    if isinstance(kind, ListTypeInfo):
+    if isinstance(kind, ElementsTypeInfo):
         if kind.is_bytes:
             return base64.b64decode(text, validate=True)
         parts = text.split(dialect.array_delimiter) if text else []

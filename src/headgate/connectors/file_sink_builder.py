@@ -27,6 +27,9 @@ class Encoder:
 class FileSink:
     """Builds a sink of files: ``FileSink.for_row_format(folder, encoder).build()``."""
 
+    RowFormatBuilder: "type[FileSinkBuilder]"
+    BulkFormatBuilder: "type[FileSinkBuilder]"
+
     @staticmethod
     def for_row_format(base_path: AnyPath, encoder: TextEncoder) -> "FileSinkBuilder":
         """Records as lines of text; parts go on over checkpoints."""
@@ -80,10 +83,14 @@ class FileSinkBuilder:
     def build(self) -> PartSink:
         """Each sink that is built has parts of its own, so that a second run adds to the first."""
         config = self._config
-        named = OutputFileConfig(f"{config.prefix}-{uuid.uuid4()}", config.suffix)
+        named = OutputFileConfig(f"{config.part_prefix}-{uuid.uuid4()}", config.part_suffix)
         sink = self._make(self._base_path, named, self._rolling, self._buckets)
         object.__setattr__(sink, "readers_take_parts", self._readers_take_parts)
         return sink
+
+
+# PyFlink has them inside of the class that they belong to.
+FileSink.RowFormatBuilder = FileSink.BulkFormatBuilder = FileSinkBuilder
 
 
 def _text_sink(encoder: TextEncoder) -> BulkFactory:
@@ -95,8 +102,8 @@ def _text_sink(encoder: TextEncoder) -> BulkFactory:
     ) -> TextFileSink:
         return TextFileSink(
             base_path,
-            config.prefix,
-            config.suffix,
+            config.part_prefix,
+            config.part_suffix,
             encoding=encoder.encoding,
             rolling_policy=rolling,
             bucket_assigner=buckets,

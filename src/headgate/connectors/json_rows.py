@@ -9,7 +9,7 @@ import msgspec
 from headgate.api.row import Row
 from headgate.api.types import (
     BasicTypeInfo,
-    ListTypeInfo,
+    ElementsTypeInfo,
     MapTypeInfo,
     RowTypeInfo,
     TupleTypeInfo,
@@ -142,12 +142,12 @@ def _form_of(kind: TypeInformation, required: bool) -> object:
         case TupleTypeInfo():
             parts = [or_none(_form_of(part, required)) for part in kind.field_types]
             return tuple[tuple(parts)]  # type: ignore[misc]
-        case ListTypeInfo() if not kind.is_bytes:
+        case ElementsTypeInfo() if not kind.is_bytes:
             return list[or_none(_form_of(kind.element_type, required))]  # type: ignore[misc]
         case MapTypeInfo():
             key, value = _form_of(kind.key_type, required), _form_of(kind.value_type, required)
             return dict[key, or_none(value)]  # type: ignore[misc,valid-type]
-        case BasicTypeInfo() | ListTypeInfo():
+        case BasicTypeInfo() | ElementsTypeInfo():
             wire = kind.wire()
             assert wire is not None
             return wire.reads

@@ -178,8 +178,8 @@ class ParquetBulkWriter:
     ) -> ParquetSink:
         return ParquetSink(
             base_path,
-            config.prefix,
-            config.suffix,
+            config.part_prefix,
+            config.part_suffix,
             schema=self.schema,
             rolling_policy=replace(rolling, each_checkpoint=True),
             bucket_assigner=buckets,

@@ -71,12 +71,18 @@ class PartPlan:
 class OutputFileConfig:
     """How part files are called."""
 
-    prefix: str = "part"
-    suffix: str = ""
+    part_prefix: str = "part"
+    part_suffix: str = ""
 
     @staticmethod
     def builder() -> "OutputFileConfigBuilder":
         return OutputFileConfigBuilder()
+
+    def get_part_prefix(self) -> str:
+        return self.part_prefix
+
+    def get_part_suffix(self) -> str:
+        return self.part_suffix
 
 
 class OutputFileConfigBuilder:
@@ -96,3 +102,7 @@ class OutputFileConfigBuilder:
 
     def build(self) -> OutputFileConfig:
         return OutputFileConfig(self._prefix, self._suffix)
+
+
+# PyFlink has it inside of the class that it belongs to.
+OutputFileConfig.OutputFileConfigBuilder = OutputFileConfigBuilder  # type: ignore[attr-defined]

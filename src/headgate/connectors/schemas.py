@@ -13,6 +13,7 @@ import codecs
 from abc import ABC, abstractmethod
 
 from headgate.api.coercion import short
+from headgate.api.row import Row
 from headgate.api.types import RowTypeInfo, TypeInformation, Types
 from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
@@ -68,6 +69,45 @@ class SimpleStringSchema(SerializationSchema, DeserializationSchema):
 
     def get_produced_type(self) -> TypeInformation:
         return Types.STRING()
+
+
+class ByteArraySchema(SerializationSchema, DeserializationSchema):
+    """Bytes as they are."""
+
+    def serialize(self, value: bytes) -> bytes:
+        if not isinstance(value, bytes | bytearray | memoryview):
+            raise TypeError(
+                f"ByteArraySchema was given {short(value)} of type {type(value).__name__}; "
+                f"map the records to bytes first"
+            )
+        return bytes(value)
+
+    def deserialize(self, message: bytes) -> bytes:
+        return bytes(message)
+
+    def get_produced_type(self) -> TypeInformation:
+        return Types.PRIMITIVE_ARRAY(Types.BYTE())
+
+
+class RowFieldExtractorSchema(SerializationSchema):
+    """The bytes that stand in one field of a Row."""
+
+    def __init__(self, field_index: int) -> None:
+        if type(field_index) is not int or field_index < 0:
+            raise PlanInvalid(
+                f"RowFieldExtractorSchema was given the field {field_index!r}; give its position, "
+                f"0 or more"
+            )
+        self.field_index = field_index
+
+    def serialize(self, value: Row) -> bytes:
+        found = value[self.field_index] if self.field_index < len(value) else None
+        if not isinstance(found, bytes | bytearray | memoryview):
+            raise TypeError(
+                f"RowFieldExtractorSchema: field {self.field_index} of {short(value)} holds no "
+                f"bytes; put bytes there first"
+            )
+        return bytes(found)
 
 
 def check_row_type(type_info: object, schema: str) -> RowTypeInfo:

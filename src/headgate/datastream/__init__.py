@@ -46,6 +46,7 @@ from headgate.api.state_backend import (
     FileSystemCheckpointStorage,
     HashMapStateBackend,
     JobManagerCheckpointStorage,
+    PredefinedOptions,
     StateBackend,
 )
 from headgate.api.window_functions import (
@@ -117,6 +118,7 @@ __all__ = [
     "NullByteKeySelector",
     "OutputTag",
     "Partitioner",
+    "PredefinedOptions",
     "ProcessAllWindowFunction",
     "ProcessFunction",
     "ProcessJoinFunction",

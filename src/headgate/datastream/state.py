@@ -8,6 +8,7 @@ from headgate.core.state.descriptors import (
     StateDescriptor,
     ValueStateDescriptor,
 )
+from headgate.core.state.operator_state import OperatorStateStore
 from headgate.core.state.states import (
     AggregatingState,
     AppendingState,
@@ -32,6 +33,7 @@ __all__ = [
     "MapState",
     "MapStateDescriptor",
     "MergingState",
+    "OperatorStateStore",
     "ReadOnlyBroadcastState",
     "ReducingState",
     "ReducingStateDescriptor",

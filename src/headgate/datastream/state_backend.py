@@ -3,7 +3,13 @@
 from headgate.api.state_backend import (
     EmbeddedRocksDBStateBackend,
     HashMapStateBackend,
+    PredefinedOptions,
     StateBackend,
 )
 
-__all__ = ["EmbeddedRocksDBStateBackend", "HashMapStateBackend", "StateBackend"]
+__all__ = [
+    "EmbeddedRocksDBStateBackend",
+    "HashMapStateBackend",
+    "PredefinedOptions",
+    "StateBackend",
+]

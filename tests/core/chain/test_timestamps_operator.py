@@ -158,7 +158,7 @@ def test_a_generator_that_marked_itself_idle_is_still_asked() -> None:
 def test_the_assigners_error_tells_what_to_do() -> None:
     operator = TimestampsOperator(bounded(assigner=lambda record, before: "now"))
     open_with(operator, HandClock())
-    with pytest.raises(TypeError, match="a timestamp assigner returned 'now', a str; return whole"):
+    with pytest.raises(TypeError, match="returned 'now', a str; return milliseconds"):
         operator.process(records(1), 0)
 
 

@@ -13,7 +13,11 @@ from typing import Final, TypeAlias, TypeVar
 from headgate.base.messages import UserFigure
 
 
-class Counter:
+class Metric:
+    """Base of the figures that a function can have."""
+
+
+class Counter(Metric):
     """Counts up and down."""
 
     def __init__(self) -> None:
@@ -29,7 +33,7 @@ class Counter:
         return self._count
 
 
-class Meter:
+class Meter(Metric):
     """Events per second over the last span of time."""
 
     def __init__(self, now_ms: Callable[[], int], span_ms: int) -> None:
@@ -64,7 +68,7 @@ class Meter:
 _PARTS: Final = 60
 
 
-class Distribution:
+class Distribution(Metric):
     """Of whole numbers: how many, their sum, the smallest and the largest."""
 
     def __init__(self) -> None:

@@ -67,13 +67,13 @@ def _checked(times: list[Record]) -> list[int | None]:
 
 
 def _whole(time: Record) -> int:
-    """Numbers of numpy and the like are whole numbers too."""
+    """Numbers of numpy and the like are whole numbers too; parts of a millisecond are cut off."""
     try:
-        return index(time)
-    except TypeError:
+        return int(time) if isinstance(time, float) else index(time)
+    except (TypeError, ValueError, OverflowError):
         raise TypeError(
             f"a timestamp assigner returned {time!r}, a {type(time).__name__}; "
-            f"return whole milliseconds since 1970 as an int"
+            f"return milliseconds since 1970 as a number"
         ) from None
 
 

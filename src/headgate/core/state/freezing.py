@@ -79,4 +79,10 @@ def _form_of(key: Key) -> tuple[str, object]:
         case bytearray():
             return "bytes", bytes(key)
         case _:
-            return "object", pickle.dumps(key, 5)
+            return "object", pickle.dumps(canonical(key), 5)
+
+
+def canonical(key: Key) -> Key:
+    """The same for equal objects of a class that says so by ``__headgate_key__``."""
+    make = getattr(type(key), "__headgate_key__", None)
+    return key if make is None else make(key)

@@ -13,7 +13,7 @@ from types import BuiltinFunctionType, FunctionType
 from typing import Final, TypeAlias
 
 from headgate.base.elements import Key
-from headgate.core.state.freezing import Frozen
+from headgate.core.state.freezing import Frozen, canonical
 
 _PLAIN: Final = frozenset({str, int, bytes, type(None)})
 _VERSION: Final = 2
@@ -56,7 +56,7 @@ def _form_of(key: Key) -> _Form:
         case type() | FunctionType() | BuiltinFunctionType():
             return ("name", key.__module__, key.__qualname__)
         case _:
-            parts = key.__reduce_ex__(4)
+            parts = canonical(key).__reduce_ex__(4)
             if isinstance(parts, str):
                 return ("name", parts)
             return ("object", *[_form_of(_part(part)) for part in parts])

@@ -12,6 +12,7 @@ from numbers import Integral, Rational
 from types import BuiltinFunctionType, FunctionType
 
 from headgate.base.elements import Key
+from headgate.core.state.freezing import canonical
 
 
 def groups_of(subtask: int, parallelism: int, max_parallelism: int) -> range:
@@ -73,7 +74,7 @@ def _hash_rare(key: Key) -> int:
         case type() | FunctionType() | BuiltinFunctionType():
             return _hash_bits(f"{key.__module__}.{key.__qualname__}")
         case _:
-            parts = key.__reduce_ex__(4)
+            parts = canonical(key).__reduce_ex__(4)
             return _hash_bits(parts if isinstance(parts, str) else [*map(_comparable, parts)])
 
 

@@ -99,7 +99,5 @@ def _told(descriptor: StateDescriptor) -> str:
 
 
 def _check(descriptor: StateDescriptor, type_info: object) -> Check | None:
-    if type_info is None:
-        return None
     hint = "call clear() to forget the value" if descriptor.kind == "value" else ""
     return check_for(descriptor.name, type_info, hint)

@@ -62,9 +62,11 @@ class OperatorStateStore:
         """A list; when the job is restored, every task gets the elements of all."""
         return self._list(descriptor, UNION)
 
-    def get_broadcast_state(self, descriptor: MapStateDescriptor) -> BroadcastState[Record, Record]:
+    def get_broadcast_state(
+        self, state_descriptor: MapStateDescriptor
+    ) -> BroadcastState[Record, Record]:
         """A map that every task fills alike."""
-        return self._broadcast(descriptor, HeldBroadcast)  # type: ignore[return-value]
+        return self._broadcast(state_descriptor, HeldBroadcast)  # type: ignore[return-value]
 
     def read_only(self, descriptor: MapStateDescriptor) -> ReadOnlyBroadcastState[Record, Record]:
         """The same map, to be read."""
@@ -312,7 +314,7 @@ def _unpicklable(held: list[tuple[str, str, Record]], error: Exception) -> State
 
 
 def _check(descriptor: StateDescriptor, type_info: object) -> Check | None:
-    return None if type_info is None else check_for(descriptor.name, type_info)
+    return check_for(descriptor.name, type_info)
 
 
 def _expect(descriptor: object, kind: type) -> None:

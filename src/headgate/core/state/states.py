@@ -5,7 +5,7 @@ holds for one key is never seen, changed or cleared through another.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Generic, TypeVar
 
 K = TypeVar("K")
@@ -73,6 +73,9 @@ class ListState(MergingState[V, Iterable[V]]):
     def add_all(self, values: list[V]) -> None:
         """Add several values."""
 
+    def __iter__(self) -> Iterator[V]:
+        return iter(self.get())
+
 
 class ReadableMap(State, Generic[K, V]):
     """A dictionary to be read. A name that is missing gives None, never an error."""
@@ -111,8 +114,10 @@ class WritableMap(ReadableMap[K, V]):
     @abstractmethod
     def put(self, key: K, value: V) -> None: ...
 
-    def put_all(self, dict_value: dict[K, V]) -> None:
-        for key, value in dict_value.items():
+    def put_all(self, dict_value: "Mapping[K, V] | Iterable[tuple[K, V]]") -> None:
+        """A dictionary, or pairs of keys and values."""
+        pairs = dict_value.items() if isinstance(dict_value, Mapping) else dict_value
+        for key, value in pairs:
             self.put(key, value)
 
     @abstractmethod

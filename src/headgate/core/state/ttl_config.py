@@ -178,8 +178,10 @@ class Builder:
     def never_return_expired(self) -> "Builder":
         return self.set_state_visibility(StateVisibility.NeverReturnExpired)
 
-    def set_ttl_time_characteristic(self, characteristic: TtlTimeCharacteristic) -> "Builder":
-        self._characteristic = characteristic
+    def set_ttl_time_characteristic(
+        self, ttl_time_characteristic: TtlTimeCharacteristic
+    ) -> "Builder":
+        self._characteristic = ttl_time_characteristic
         return self
 
     def use_processing_time(self) -> "Builder":
@@ -226,3 +228,7 @@ class Builder:
 # PyFlink has them inside of the classes that they belong to.
 StateTtlConfig.Builder = Builder  # type: ignore[attr-defined]
 StateTtlConfig.CleanupStrategies = CleanupStrategies  # type: ignore[attr-defined]
+CleanupStrategies.IncrementalCleanupStrategy = IncrementalCleanupStrategy  # type: ignore[attr-defined]
+CleanupStrategies.RocksdbCompactFilterCleanupStrategy = (  # type: ignore[attr-defined]
+    RocksdbCompactFilterCleanupStrategy
+)

@@ -2,7 +2,7 @@
 
 Reading is not looked at: there the methods are those of the state beneath, so it costs nothing.
 Law: a state with a type holds values of that type only; None is none of them, except as a value in
-a map.
+a map, or of a type that takes anything.
 """
 
 from collections.abc import Callable, Iterable
@@ -15,8 +15,13 @@ Check: TypeAlias = Callable[[Record], Record]
 """Gives the value in the form of the type; raises TypeError if it will not do."""
 
 
-def check_for(name: str, type_info: object, hint: str = "") -> Check:
-    """Checks values for the state of this name; ``hint`` says what to do in place of None."""
+def check_for(name: str, type_info: object, hint: str = "") -> Check | None:
+    """Checks values for the state of this name; ``hint`` says what to do in place of None.
+
+    None: there is no type, or one that takes everything.
+    """
+    if type_info is None or getattr(type_info, "takes_anything", False):
+        return None
     coerced: Check | None = getattr(type_info, "coerced", None)
 
     def check(value: Record) -> Record:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from headgate.api.source import (
     Committer,
     CommittingSinkWriter,
+    DeliveryGuarantee,
     Sink,
     SinkWriter,
     Source,
@@ -34,6 +35,7 @@ __all__ = [
     "CsvSink",
     "DataGeneratorSource",
     "DbApiSink",
+    "DeliveryGuarantee",
     "DiscardSink",
     "FileSink",
     "FileSource",

@@ -1,5 +1,5 @@
 """Bases of sources and sinks, where PyFlink has them."""
 
-from headgate.api.source import Sink, Source
+from headgate.api.source import DeliveryGuarantee, Sink, Source
 
-__all__ = ["Sink", "Source"]
+__all__ = ["DeliveryGuarantee", "Sink", "Source"]

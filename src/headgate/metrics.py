@@ -1,5 +1,0 @@
-"""Figures of functions, under the names of ``pyflink.metrics``. Re-exports only."""
-
-from headgate.core.chain.metrics import Counter, Distribution, Meter, MetricGroup
-
-__all__ = ["Counter", "Distribution", "Meter", "MetricGroup"]
