@@ -76,7 +76,7 @@ def test_collection_gets_the_shape_of_its_type(env: StreamExecutionEnvironment) 
     ("collection", "type_info", "told"),
     [
         (5, None, "give a list"),
-        ([1, None], None, "element 1 is None"),
+        ([1, None], Types.INT(), "element 1: None does not fit the declared type"),
         ([1], int, "such as Types.INT"),
         ([(1, 2)], Types.ROW([Types.INT()]), "2 fields"),
         ([1, 2, "x"], Types.INT(), "element 2: 'x' does not fit the declared type Types.INT"),

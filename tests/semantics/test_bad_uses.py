@@ -70,7 +70,10 @@ def set_timer(self: Any, value: Any, ctx: Any) -> None:
 
 
 RETURNED: dict[str, tuple[Callable[[DataStream], DataStream], str]] = {
-    "map": (lambda s: s.map(lambda value: None), "returned None; use flat_map or filter"),
+    "typed map": (
+        lambda s: s.map(lambda value: None, Types.INT()),
+        r"None does not fit the declared type Types.INT\(\): .* is needed, this is None",
+    ),
     "flat_map": (lambda s: s.flat_map(lambda value: None), "must return an iterable"),  # type: ignore[arg-type]
     "process": (
         lambda s: s.process(made(ProcessFunction, process_element=never)),
@@ -97,8 +100,12 @@ RETURNED: dict[str, tuple[Callable[[DataStream], DataStream], str]] = {
         r"process\(\) of a window function must return an iterable",
     ),
     "reduce": (
-        lambda s: s.key_by(first).reduce(lambda a, b: None),
-        "reduce function returned None",
+        lambda s: s.key_by(lambda record: 0).window(SECOND).reduce(lambda a, b: None),
+        "reduce function returned None; return the combined record",
+    ),
+    "window of None": (
+        lambda s: s.map(lambda value: None).key_by(str).window(SECOND).reduce(lambda a, b: b),
+        "was given the record None, which it cannot keep: .* filter such records out before",
     ),
     "type": (lambda s: s.map(first, Types.INT()), r"'a' does not fit .*Types.INT\(\).*declare ano"),
 }

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headgate.base.errors import UserFunctionFailed
-from headgate.common import Row, Types
+from headgate.common import Row, Time, Types
 from headgate.datastream import (
     CoFlatMapFunction,
     CoMapFunction,
@@ -15,6 +15,7 @@ from headgate.datastream import (
     MapFunction,
     OutputTag,
     ProcessFunction,
+    ProcessWindowFunction,
     RuntimeContext,
     RuntimeExecutionMode,
 )
@@ -88,6 +89,62 @@ class Even(CoMapFunction[int, int, Any]):
 
     def map2(self, value: int) -> Any:
         return None
+
+
+class Both(ProcessFunction):
+    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Iterator[Any]:
+        yield None
+        yield value
+
+
+def odd_or_none(value: Any) -> Any:
+    return value if value % 2 else None
+
+
+def test_none_is_a_record_like_any_other(lab: Lab) -> None:
+    numbers = lab.read(1, 2, 3)
+    mapped = numbers.map(odd_or_none)
+    found = lab.run(
+        mapped.filter(lambda value: value is not None),
+        mapped.flat_map(lambda value: [] if value is None else [value]),
+        mapped.key_by(lambda value: value is None).reduce(lambda one, two: (one, two)),
+        mapped.rebalance().map(str),
+        numbers.flat_map(lambda value: [None, value]),
+        numbers.process(Both()),
+        lab.read(1, None).map(repr),
+        mapped.map(lambda value: value, Types.PICKLED_BYTE_ARRAY()),
+    )
+    assert [Counter(records) for records in found] == [
+        Counter(records)
+        for records in (
+            [1, 3],
+            [1, 3],
+            [1, None, (1, 3)],
+            ["1", "None", "3"],
+            [None, 1, None, 2, None, 3],
+            [None, 1, None, 2, None, 3],
+            ["1", "None"],
+            [1, None, 3],
+        )
+    ]
+
+
+class Apart(ProcessWindowFunction):
+    def process(self, key: Any, context: Any, elements: Any) -> Iterator[Any]:
+        yield None
+        yield [*elements]
+
+
+def test_windows_and_joins_take_and_give_none(lab: Lab) -> None:
+    timed = lab.timed([("a", 1), ("a", 2)])
+    values = timed.map(lambda pair: pair if pair[1] == 1 else None)
+    second = TumblingEventTimeWindows.of(Time.seconds(1))
+    windows, joined = lab.run(
+        values.key_by(lambda value: 0).window(second).process(Apart()),
+        timed.join(timed).where(first).equal_to(first).window(second).apply(lambda one, two: None),
+    )
+    assert windows == [None, [("a", 1), None]]
+    assert joined == [None] * 4
 
 
 def test_two_streams_may_drop_records_by_none(lab: Lab) -> None:

@@ -109,12 +109,12 @@ def test_a_failure_in_open_or_close_says_so(when: str) -> None:
     assert f"operator 'model' failed in {when}(): OSError: no model" in error.summary
 
 
-def test_a_map_that_returns_nothing_is_told_without_our_frames() -> None:
+def test_a_flat_map_that_returns_nothing_is_told_without_our_frames() -> None:
     env = environment()
-    env.from_collection([1]).map(lambda value: None).name("lost").add_sink(print)
+    env.from_collection([1]).flat_map(lambda value: None).name("lost").add_sink(print)  # type: ignore[arg-type,return-value]
     error = failure_of(env)
     assert error.operator == "lost"
-    assert str(error).startswith("TypeError: a map function returned None; use flat_map or filter")
+    assert str(error).startswith("TypeError: a flat_map function must return an iterable")
 
 
 def test_a_failing_source_is_named() -> None:

@@ -58,11 +58,6 @@ def collection_source(
             f"from_collection(): the type is {type_info!r}; give one such as Types.INT()"
         )
     records = list(collection)
-    for index, record in enumerate(records):
-        if record is None:
-            raise PlanInvalid(
-                f"from_collection(): element {index} is None, which is no record; leave it out"
-            )
     if type_info is not None:
         records = _coerced(records, type_info)
     return CollectionSource(records)

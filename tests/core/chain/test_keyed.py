@@ -141,11 +141,23 @@ def test_the_receiver_cannot_change_what_is_kept() -> None:
 
 
 @pytest.mark.parametrize("batch", [False, True])
-def test_a_reduce_that_returns_nothing_is_told(batch: bool) -> None:
-    operator = ReduceOperator(lambda one, two: None, first, batch)
-    open_operator(operator)
-    with pytest.raises(TypeError, match="a reduce function returned None"):
-        operator.process(Bundle([("a", 1), ("a", 2)]), 0)
+@pytest.mark.parametrize("keeps_state", [False, True])
+def test_a_result_that_is_none_is_kept_like_any_other(batch: bool, keeps_state: bool) -> None:
+    class Alternating:
+        def reduce(self, one: Any, two: Any) -> Any:
+            return two if one is None else None
+
+        if keeps_state:
+
+            def open(self, runtime_context: Any) -> None:
+                """So that results live behind the cursor."""
+
+    operator = ReduceOperator(Alternating(), lambda record: 0, batch)
+    output = open_operator(operator)
+    operator.process(Bundle([1, 2, 3]), 0)
+    operator.process(Bundle([None, 5]), 0)
+    operator.finish()
+    assert output.records == ([5] if batch else [1, None, 3, None, 5])
 
 
 def test_with_object_reuse_results_are_handed_on_as_they_are() -> None:

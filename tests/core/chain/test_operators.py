@@ -101,11 +101,11 @@ def test_a_stop_iteration_of_the_users_does_not_shorten_the_list(
     assert not output.bundles
 
 
-def test_a_map_function_may_not_return_none() -> None:
+def test_a_map_function_may_return_none() -> None:
     operator = MapOperator(lambda n: None if n == 2 else n)
-    open_operator(operator)
-    with pytest.raises(TypeError, match=r"returned None; use flat_map or filter"):
-        operator.process(Bundle([1, 2]), 0)
+    output = open_operator(operator)
+    operator.process(Bundle([1, 2]), 0)
+    assert output.records == [1, None]
 
 
 @pytest.mark.parametrize("found", [None, 3])

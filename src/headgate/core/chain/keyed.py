@@ -1,7 +1,8 @@
 """Rolling results by key: reduce, sum, min, max, min_by, max_by.
 
 Streaming sends the running result for each record, batch one final result for each key. Law: what
-was sent never changes afterwards, also if the user's function changes its first argument in place.
+was sent never changes afterwards, also if the user's function changes its first argument in place;
+a result that is None is kept like any other.
 """
 
 import copy
@@ -19,6 +20,7 @@ from headgate.core.chain.stateful import StatefulOperator
 from headgate.core.state.backend import StateSpec
 from headgate.core.state.cursor import PLAIN, Cursor, seen
 from headgate.core.state.descriptors import ReducingStateDescriptor
+from headgate.core.state.folding import NONE
 from headgate.core.state.freezing import freeze
 from headgate.core.state.memory_states import PlainValue
 from headgate.core.state.migration import settle
@@ -52,11 +54,10 @@ class ReduceOperator(StatefulOperator):
         self._call = self._guest.call
 
     def process(self, bundle: Bundle, number: int) -> None:
-        results = self._fold(bundle.records) if self._batch else self._running(bundle.records)
-        if (self._batch or self.reuses_objects) and type(None) in map(type, results):
-            _refuse_none()
-        if not self._batch:
-            self.output.collect(Bundle(results, bundle.timestamps))
+        if self._batch:
+            self._fold(bundle.records)
+        else:
+            self.output.collect(Bundle(self._running(bundle.records), bundle.timestamps))
 
     def key_ended(self) -> None:
         """The result is final; it waits for others, so that they travel together."""
@@ -146,16 +147,10 @@ class ReduceOperator(StatefulOperator):
                 if (kind := type(record)) is tuple
                 else kind in atoms
             ):
-                if record is None:
-                    _refuse_none()
                 send(record)
             else:
                 send(own(record))
         return results
-
-
-def _refuse_none() -> None:
-    raise TypeError("a reduce function returned None; return the combined record")
 
 
 class ValuesAtCursor:
@@ -174,11 +169,13 @@ class ValuesAtCursor:
         """What is held for the key."""
         self._cursor.key = seen(key)
         value = self._state.value()
-        return absent if value is None else value
+        if value is None:
+            return absent
+        return None if value is NONE else value
 
     def __setitem__(self, key: Key, value: Record) -> None:
         self._cursor.key = seen(key)
-        self._state.update(value)
+        self._state.update(NONE if value is None else value)
 
 
 class AggregateOperator(ReduceOperator):

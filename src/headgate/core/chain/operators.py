@@ -1,7 +1,8 @@
 """Operators with one input and a function for each record: map, flat map, filter.
 
-They take a list and give a list; timestamps stay with their records. Functions are called in
-comprehensions, never by ``map``: there a StopIteration of the user's would end the list silently.
+They take a list and give a list; timestamps stay with their records; None is a record like any
+other. Functions are called in comprehensions, never by ``map``: there a StopIteration of the user's
+would end the list silently.
 """
 
 from collections.abc import Callable, Iterable
@@ -58,8 +59,6 @@ class MapOperator(FunctionOperator):
 
     def process(self, bundle: Bundle, number: int) -> None:
         results = self._emission.results(self.visited(bundle.records))
-        if type(None) in map(type, results):
-            raise TypeError("a map function returned None; use flat_map or filter to drop records")
         self.output.collect(Bundle(results, bundle.timestamps))
 
 

@@ -5,7 +5,7 @@ their times, and folded when the window fires.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Final, Protocol, TypeAlias
+from typing import Final, NoReturn, Protocol, TypeAlias
 
 from headgate.base.elements import Record
 from headgate.base.values import own
@@ -53,7 +53,11 @@ class ReducedContents:
 
     def add(self, record: Record, timestamp: int | None) -> None:
         old = self._value.value()
-        self._value.update(record if old is None else self._combined(old, record))
+        if old is not None:
+            record = self._combined(old, record)
+        elif record is None:
+            refuse_none_reduced(old)
+        self._value.update(record)
 
     def fire(self, window: Window, send: Send) -> None:
         value = self._value.value()
@@ -206,11 +210,11 @@ def folding_at_once(plan: WindowPlan) -> Callable[[list[Record]], Record]:
             def reduced(records: list[Record]) -> Record:
                 if not records:
                     return None
-                result = records[0]
-                for record in records[1:]:
-                    result = reduce(result, record)
+                result = None
+                for number, record in enumerate(records):
+                    old, result = result, reduce(result, record) if number else record
                     if result is None:
-                        refuse_none()
+                        refuse_none_reduced(old)
                 return result
 
             return reduced
@@ -241,6 +245,16 @@ def reduce_call(function: object) -> Callable[[Record, Record], Record]:
     return getattr(function, "reduce", function)  # type: ignore[arg-type]
 
 
-def refuse_none(who: str = "a reduce function", what: str = "combined record") -> None:
+def refuse_none(who: str = "a reduce function", what: str = "combined record") -> NoReturn:
     """Nothing was returned, which is mostly a forgotten ``return``."""
     raise TypeError(f"{who} returned None; return the {what}")
+
+
+def refuse_none_reduced(old: Record) -> NoReturn:
+    """Neither the first record of a window nor what becomes of it may be None."""
+    if old is not None:
+        refuse_none()
+    raise TypeError(
+        "a window that reduces was given the record None, which it cannot keep: there None says "
+        "that the window is empty; filter such records out before, or map them to another value"
+    )

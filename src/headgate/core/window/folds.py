@@ -11,7 +11,7 @@ from headgate.base.elements import Key, Record
 from headgate.base.values import are_immutable, own
 from headgate.core.chain.owning import Emission, own_all
 from headgate.core.state.folding import Aggregate
-from headgate.core.window.contents import fresh, reduce_call, refuse_none
+from headgate.core.window.contents import fresh, reduce_call, refuse_none, refuse_none_reduced
 from headgate.core.window.spec import Aggregated, Contents, Listed, Reduced
 
 Entries: TypeAlias = dict[Key, Record]
@@ -61,8 +61,8 @@ class ReduceFold:
             old = entries.get(key)
             if old is not None:
                 record = reduce(old, record)
-                if record is None:
-                    refuse_none()
+            if record is None:
+                refuse_none_reduced(old)
             entries[key] = record
 
     def into_many(
@@ -74,19 +74,17 @@ class ReduceFold:
         for record, key, several in zip(records, keys, tables):  # noqa: B905 - may have no end
             for entries in several:
                 old = entries.get(key)
-                if old is None:
-                    entries[key] = record
-                else:
-                    entries[key] = new = reduce(old, record)
-                    if new is None:
-                        refuse_none()
+                new = record if old is None else reduce(old, record)
+                if new is None:
+                    refuse_none_reduced(old)
+                entries[key] = new
         return None
 
     def add(self, record: Record, key: Key, entries: Entries) -> None:
         self.into_one([record], [key], [entries])
 
     def begin(self, record: Record) -> Record:
-        return record
+        return refuse_none_reduced(None) if record is None else record
 
     def step(self, value: Record, record: Record) -> Record:
         new = self._reduce(value, record)

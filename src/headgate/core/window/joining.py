@@ -164,13 +164,7 @@ class JoinCall(CoGroupCall):
         call = self._call
         for one in first:
             for two in second:
-                result = call(one, two)
-                if result is None:
-                    raise TypeError(
-                        "a join function returned None; return the joined record, or use a "
-                        "FlatJoinFunction to drop pairs"
-                    )
-                yield result
+                yield call(one, two)
 
 
 def _parted(inputs: Iterable[Sided]) -> tuple[list[Record], list[Record]]:
