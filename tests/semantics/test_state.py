@@ -2,13 +2,13 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from headgate.base.errors import UserFunctionFailed
-from headgate.common import Time, Types
+from headgate.common import Row, Time, Types
 from headgate.core.state.backend import Backends
 from headgate.datastream import (
     BroadcastProcessFunction,
@@ -28,6 +28,7 @@ from headgate.datastream.state import (
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
+    StateDescriptor,
     StateTtlConfig,
     ValueStateDescriptor,
 )
@@ -352,3 +353,63 @@ def test_pickled_state_takes_anything_a_list_is_iterated_and_a_map_takes_pairs(l
         ([None], None, {"a": None, **more}),
         ([None, {1: 2}], {1: 2}, {"a": {1: 2}, **more}),
     ]
+
+
+class Last(AggregateFunction[Any, Any, Any]):
+    """The accumulator is the last value."""
+
+    def create_accumulator(self) -> Any:
+        return 0
+
+    def add(self, value: Any, accumulator: Any) -> Any:
+        return value
+
+    def get_result(self, accumulator: Any) -> Any:
+        return accumulator
+
+    def merge(self, acc_a: Any, acc_b: Any) -> Any:
+        return acc_a
+
+
+STATES: dict[str, Callable[[Any], StateDescriptor]] = {
+    "value": lambda t: ValueStateDescriptor("s", t),
+    "list": lambda t: ListStateDescriptor("s", t),
+    "map": lambda t: MapStateDescriptor("s", Types.STRING(), t),
+    "reducing": lambda t: ReducingStateDescriptor("s", lambda one, two: two, t),
+    "aggregating": lambda t: AggregatingStateDescriptor("s", Last(), t),
+}
+
+
+class Store(KeyedProcessFunction[Any, Any, Any]):
+    """Writes a value to a state and reads it again."""
+
+    def __init__(self, kind: str, value: Any, type_info: Any) -> None:
+        self.kind, self.value, self.type_info = kind, value, type_info
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        name = "get_state" if self.kind == "value" else f"get_{self.kind}_state"
+        self.state = getattr(runtime_context, name)(STATES[self.kind](self.type_info))
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
+        state, kind = self.state, self.kind
+        if kind == "map":
+            state.put("k", self.value)
+            yield state.get("k")
+        elif kind == "value":
+            state.update(self.value)
+            yield state.value()
+        else:
+            state.add(self.value)
+            yield next(iter(state)) if kind == "list" else state.get()
+
+
+@pytest.mark.parametrize("kind", STATES)
+def test_types_are_applied_to_state(lab: Lab, kind: str) -> None:
+    keyed = lab.read(1).key_by(lambda *rest: 0)
+    deep = Types.ROW([Types.BASIC_ARRAY(Types.FLOAT())])
+    number, row = lab.run(
+        keyed.process(Store(kind, 1.1, Types.FLOAT())), keyed.process(Store(kind, Row([1.1]), deep))
+    )
+    assert (number, row) == ([1.100000023841858], [Row(f0=[1.100000023841858])])
+    with pytest.raises(UserFunctionFailed, match=r"the state 's' got a wrong value: .*out of rang"):
+        lab.run(keyed.process(Store(kind, 2**31, Types.INT())))
