@@ -10,6 +10,7 @@ import pytest
 
 from headgate.api.row import Row
 from headgate.api.source import Sink
+from headgate.api.types import Types
 from headgate.base.elements import Bundle, Record
 from headgate.base.errors import ConnectorError, PathUnusable, PlanInvalid
 from headgate.connectors.buckets import BucketAssigner
@@ -43,7 +44,22 @@ def test_each_task_writes_a_part_of_its_own(tmp_path: Path) -> None:
     write(sink, ["one", 2], [Row(a=1, b="x")], subtask=0)
     write(sink, ["three"], subtask=3)
     assert sorted(os.listdir(tmp_path)) == ["lines-0.log", "lines-3.log"]
-    assert (tmp_path / "lines-0.log").read_text() == "one\n2\n+I[1,x]\n"
+    assert (tmp_path / "lines-0.log").read_text() == "one\n2\nRow(a=1, b='x')\n"
+
+
+def test_lines_of_a_declared_type_are_written_as_java_does(tmp_path: Path) -> None:
+    row = Types.ROW([Types.STRING(), Types.BOOLEAN(), Types.LIST(Types.DOUBLE()), Types.INT()])
+    sink = TextFileSink(tmp_path, overwrite=True).for_type(row)
+    write(pickle.loads(pickle.dumps(sink)), [Row("a", True, [1e10, 2.0], None)])
+    assert (tmp_path / "part-0.txt").read_text() == "+I[a, true, [1.0E10, 2.0], null]\n"
+
+
+def test_none_is_written_where_a_format_has_a_form_for_it(tmp_path: Path) -> None:
+    for kind, lines in ((TextFileSink, "None\nx\n"), (JsonLinesSink, 'null\n"x"\n')):
+        write(kind(tmp_path / kind.__name__, suffix=""), [None, "x"])
+        assert (tmp_path / kind.__name__ / "part-0").read_text() == lines
+    write(CsvSink(tmp_path / "csv", suffix=""), [None, ("a", None)])
+    assert (tmp_path / "csv" / "part-0").read_text() == '""\na,\n'
 
 
 def test_the_folder_is_made(tmp_path: Path) -> None:

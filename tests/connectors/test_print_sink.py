@@ -6,42 +6,56 @@ import pickle
 import pytest
 
 from headgate.api.row import Row, RowKind
+from headgate.api.types import TypeInformation
 from headgate.base.elements import Record
+from headgate.common import Types
 from headgate.connectors.blackhole import DiscardSink
-from headgate.connectors.print_sink import PrintSink, format_line
+from headgate.connectors.print_sink import PrintSink, format_prefix
 from tests.connectors.kit import task_context
 
 
 @pytest.mark.parametrize(
-    ("identifier", "subtask", "parallelism", "line"),
+    ("identifier", "subtask", "parallelism", "prefix"),
     [
-        (None, 0, 1, "x"),
-        (None, 0, 2, "1> x"),
-        (None, 3, 4, "4> x"),
-        ("words", 0, 1, "words> x"),
-        ("words", 1, 2, "words:2> x"),
+        (None, 0, 1, ""),
+        (None, 0, 2, "1> "),
+        (None, 3, 4, "4> "),
+        ("words", 0, 1, "words> "),
+        ("words", 1, 2, "words:2> "),
     ],
 )
 def test_the_prefix_tells_sink_and_task(
-    identifier: str | None, subtask: int, parallelism: int, line: str
+    identifier: str | None, subtask: int, parallelism: int, prefix: str
 ) -> None:
-    assert format_line(identifier, subtask, parallelism, "x") == line
+    assert format_prefix(identifier, subtask, parallelism) == prefix
 
 
-@pytest.mark.parametrize(
-    ("record", "text"),
-    [
-        ("a b", "a b"),
-        (1, "1"),
-        (("a", 1), "('a', 1)"),
-        (b"a", "b'a'"),
-        (Row("a", 1), "+I[a,1]"),
-        (Row(word="a", count=1), "+I[a,1]"),
-        (Row.of_kind(RowKind.DELETE, "a", Row(1, None)), "-D[a,+I[1,None]]"),
-    ],
-)
-def test_a_record_is_its_text(record: Record, text: str) -> None:
-    assert format_line(None, 0, 1, record) == text
+def printed(type_info: TypeInformation | None, *records: Record) -> list[str]:
+    stream = io.StringIO()
+    sink = PrintSink(stream=stream).for_type(type_info)
+    sink.create_writer(task_context()).write([*records])
+    return stream.getvalue().splitlines()
+
+
+def test_a_record_of_no_type_is_printed_as_python_does() -> None:
+    records = [True, 1e10, ["a", "b"], {"k": 1}, ("a", 1), "text", b"a", None]
+    rows = [Row("a", 1), Row(x=1, y="b"), Row.of_kind(RowKind.DELETE, "a")]
+    lines = ["True", "10000000000.0", "['a', 'b']", "{'k': 1}", "('a', 1)", "text", "b'a'", "None"]
+    of_rows = ["<Row('a', 1)>", "Row(x=1, y='b')", "<Row('a')>"]
+    for type_info in (None, Types.PICKLED_BYTE_ARRAY()):
+        assert printed(type_info, *records, *rows) == lines + of_rows
+
+
+def test_a_record_of_a_type_is_printed_as_java_does() -> None:
+    assert printed(Types.BOOLEAN(), True, False) == ["true", "false"]
+    assert printed(Types.LIST(Types.DOUBLE()), [1e10, 0.5]) == ["[1.0E10, 0.5]"]
+    assert printed(Types.TUPLE([Types.STRING(), Types.INT()]), ("a", 1)) == ["(a,1)"]
+
+
+def test_a_row_of_a_type_is_printed_with_its_kind_and_fields_as_python_does() -> None:
+    row = Types.ROW([Types.STRING(), Types.BOOLEAN(), Types.ROW_NAMED(["x"], [Types.INT()])])
+    records = [Row("a", True, Row(x=1)), Row.of_kind(RowKind.UPDATE_AFTER, None, False, Row(x=2))]
+    assert printed(row, *records) == ["+I[a,True,Row(x=1)]", "+U[None,False,Row(x=2)]"]
 
 
 class CountingStream(io.StringIO):
@@ -58,7 +72,7 @@ def test_a_list_is_printed_in_one_write() -> None:
     writer.write(["a", Row("b", 2)])
     writer.flush()
     writer.close()
-    assert stream.getvalue() == "2> a\n2> +I[b,2]\n"
+    assert stream.getvalue() == "2> a\n2> <Row('b', 2)>\n"
     assert stream.writes == 1
 
 

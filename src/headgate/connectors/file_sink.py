@@ -5,16 +5,18 @@ each task appears when the task has read its whole input (see ``part_files``). L
 holds no open file; each writer has its own.
 """
 
+import copy
 import csv
 import io
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
 from headgate.api.row import Row
 from headgate.api.source import TwoPhaseCommittingSink
+from headgate.api.types import TypeInformation
 from headgate.base.elements import Record
 from headgate.base.errors import ConnectorError, PlanInvalid
 from headgate.connectors.buckets import read_buckets
@@ -23,7 +25,7 @@ from headgate.connectors.lines import MAX_LINE_BYTES, check_text
 from headgate.connectors.part_commits import PartCommitter
 from headgate.connectors.part_files import Lines, PartFormat, PartsWriter
 from headgate.connectors.part_names import PartNames, part_names
-from headgate.connectors.record_text import record_text
+from headgate.connectors.record_text import written_text
 from headgate.connectors.rolling import PartPlan, RollingPolicy
 from headgate.connectors.short_names import short_folder
 from headgate.core.chain.context import OperatorContext
@@ -77,23 +79,31 @@ class TextEncoder:
     """Each record as a line of text."""
 
     encoding: str = "utf-8"
+    type_info: TypeInformation | None = None
+    """What a program has declared the records to be."""
 
     def __post_init__(self) -> None:
         check_text("text encoder", self.encoding, "strict", MAX_LINE_BYTES)
 
-    def __call__(self, records: list[Record]) -> bytes:
-        try:
-            return "".join([f"{record_text(record)}\n" for record in records]).encode(self.encoding)
-        except UnicodeEncodeError as error:
-            raise ConnectorError(
-                f"text file: {error.object[error.start : error.end]!r} does not exist in "
-                f"{self.encoding}; clean the records, or write in utf-8"
-            ) from error
+    def make(self) -> Callable[[list[Record]], bytes]:
+        """What makes bytes of the records of one task."""
+        encoding, text = self.encoding, written_text(self.type_info)
+
+        def encode(records: list[Record]) -> bytes:
+            try:
+                return "".join([f"{text(record)}\n" for record in records]).encode(encoding)
+            except UnicodeEncodeError as error:
+                raise ConnectorError(
+                    f"text file: {error.object[error.start : error.end]!r} does not exist in "
+                    f"{encoding}; clean the records, or write in utf-8"
+                ) from error
+
+        return encode
 
 
 @dataclass(frozen=True, init=False)
 class TextFileSink(PartSink):
-    """Lines of text: strings as they are, rows as ``print`` shows them, the rest by ``str``."""
+    """Lines of text: what ``str`` makes of a record, or Java if it has a declared type."""
 
     encoder: TextEncoder
 
@@ -113,8 +123,14 @@ class TextFileSink(PartSink):
         self._set_parts(names, rolling_policy, bucket_assigner, readers_take_parts)
         object.__setattr__(self, "encoder", TextEncoder(encoding))
 
+    def for_type(self, type_info: TypeInformation | None) -> "TextFileSink":
+        """The same for records that a program has declared to be of this type."""
+        typed = copy.copy(self)
+        object.__setattr__(typed, "encoder", TextEncoder(self.encoder.encoding, type_info))
+        return typed
+
     def make_format(self, context: OperatorContext) -> Lines:
-        return Lines(self.encoder)
+        return Lines(self.encoder.make())
 
 
 @dataclass(frozen=True, init=False)

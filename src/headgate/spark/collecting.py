@@ -8,8 +8,10 @@ from contextlib import suppress
 from typing import Any, Final, TextIO
 
 from headgate.api.source import Sink, SinkWriter
+from headgate.api.types import TypeInformation
 from headgate.base.errors import HeadgateError
-from headgate.connectors.print_sink import format_line
+from headgate.connectors.print_sink import format_prefix
+from headgate.connectors.record_text import printed_text
 from headgate.core.chain.context import OperatorContext
 from headgate.host.results import StreamClosed, Take, Uplink, UplinkWriter
 from headgate.spark.job import SparkJob
@@ -44,14 +46,18 @@ class PrintSink(DriverSink):
     def __init__(self, identifier: str | None, out: TextIO | None = None) -> None:
         super().__init__(Printer(out))
         self.identifier = identifier
+        self.type_info: TypeInformation | None = None
+
+    def for_type(self, type_info: TypeInformation | None) -> "PrintSink":
+        """The same for records that a program has declared to be of this type."""
+        self.type_info = type_info
+        return self
 
     def create_writer(self, context: OperatorContext) -> SinkWriter:
         task = context.task
-        identifier, subtask, parallelism = self.identifier, task.subtask, task.parallelism
-        return LineWriter(
-            self.connect(),
-            lambda record: format_line(identifier, subtask, parallelism, record),
-        )
+        prefix = format_prefix(self.identifier, task.subtask, task.parallelism)
+        text = printed_text(self.type_info)
+        return LineWriter(self.connect(), lambda record: prefix + text(record))
 
 
 class LineWriter(SinkWriter):
