@@ -272,11 +272,11 @@ def test_each_backend_has_a_folder_that_goes_with_it(backends: RocksBackends) ->
     assert folders() == []
     one, other = (backends.keyed(name, range(GROUPS), GROUPS) for name in ("one", "other"))
     (folder,) = folders()
-    assert len([*folder.iterdir()]) == 2
+    assert len([*folder.glob("state-*")]) == 2
     one.close()
-    assert len([*folder.iterdir()]) == 1
+    assert len([*folder.glob("state-*")]) == 1
     other.close()
-    assert [*folder.iterdir()] == []
+    assert [*folder.glob("state-*")] == []
     backends.close()
     assert folders() == []
 
@@ -378,4 +378,4 @@ def test_closed_databases_give_their_files_back(backends: RocksBackends) -> None
         backend.close()
         snapshot.close()
     gc.collect()
-    assert len(os.listdir("/proc/self/fd")) <= before
+    assert len(os.listdir("/proc/self/fd")) <= before + 1, "the lock of the folder"

@@ -180,11 +180,12 @@ def _check_range(shown: str, piece: Piece, file: Any) -> None:
     """Before memory is asked for: numbers in damaged metadata can be anything."""
     with told(shown):
         size = file.size()
+    where = f"{piece.length} bytes from {piece.offset} on"
     if piece.offset < 0 or piece.length < 0:
-        raise CheckpointCorrupt(shown, f"has no {piece.length} bytes from {piece.offset} on")
+        raise CheckpointCorrupt(shown, f"cannot have {where}")
     if piece.offset + piece.length > size:
-        end = piece.offset + piece.length
-        raise CheckpointCorrupt(shown, f"is cut: it has {size} bytes, {end} are needed")
+        there = max(0, size - piece.offset)
+        raise CheckpointCorrupt(shown, f"is cut: of the {where} only {there} are there")
 
 
 def _check(shown: str, piece: Piece, length: int, crc: int, digest: Any = None) -> None:
