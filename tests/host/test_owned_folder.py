@@ -197,6 +197,7 @@ def test_a_folder_that_is_being_made_is_never_swept(parent: Path) -> None:
             thread.join()
     for folder in made:
         folder.close()
+    assert list(parent.iterdir()) == []
 
 
 def test_a_half_removed_folder_is_left_to_the_next(

@@ -13,6 +13,7 @@ import socket
 import stat
 import tempfile
 import threading
+import time
 from contextlib import suppress
 from errno import EACCES, EAGAIN
 from pathlib import Path
@@ -27,6 +28,8 @@ PREFIX: Final = "headgate-"
 MARK: Final = ".headgate-owner"
 """The file that is locked; its content says whose it is, for people and other machines."""
 _TRIES: Final = 10
+_LOCK_TRIES: Final = 200
+_LOCK_WAIT_S: Final = 0.005
 _MARK_BYTES: Final = 1024
 
 _swept: Final[set[str]] = set()
@@ -56,13 +59,10 @@ class OwnedFolder:
         except FileNotFoundError:
             return False
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.write(descriptor, _here().encode())
-            if os.fstat(descriptor).st_nlink:
+            os.write(descriptor, _here().encode())  # first: whoever is killed now has left it
+            if _is_locked(descriptor) and os.fstat(descriptor).st_nlink:
                 self._lock = descriptor
                 return True
-        except BlockingIOError:
-            pass  # another process is about to remove it
         except OSError as error:
             # A file system without locks. Nobody can tell whether the owner lives: no mark.
             log.debug("%s stays if this process is killed: %s", self.path, error)
@@ -92,6 +92,17 @@ class OwnedFolder:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _is_locked(descriptor: int) -> bool:
+    """Lock a new mark; who cleans up may hold it for a moment, and removes it or lets it go."""
+    for _ in range(_LOCK_TRIES):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            time.sleep(_LOCK_WAIT_S)
+    return False
 
 
 def _sweep_once(parent: str) -> None:
