@@ -314,5 +314,5 @@ def test_whatever_happens_to_a_job_its_parts_are_whole(monkeypatch: pytest.Monke
         monkeypatch.setattr(module, "open_place", CrashingPlace)
     monkeypatch.setattr(part_files, "MOST_OPEN", 2)
     run_state_machine_as_test(
-        PartLife, settings=settings(max_examples=150, stateful_step_count=30, deadline=None)
+        PartLife, settings=settings(max_examples=100, stateful_step_count=30, deadline=None)
     )
