@@ -26,32 +26,33 @@ if TYPE_CHECKING:
 CONTACT = Contact(("127.0.0.1", 1), "job", b"s" * 32)
 
 
-def env_of(spark: "SparkSession") -> Any:
-    """Spark's own parts."""
-    context: Any = spark.sparkContext._jsc
-    return context.sc().env()
+def part(spark: "SparkSession", name: str) -> Any:
+    """A part of Spark's own; by its field, for Py4J cannot load what some methods speak of."""
+    context: Any = spark.sparkContext
+    field = context._jvm.java.lang.Class.forName("org.apache.spark.SparkEnv").getDeclaredField(name)
+    field.setAccessible(True)
+    return field.get(context._jsc.sc().env())
 
 
 @pytest.fixture(scope="module")
 def open_service(spark: "SparkSession") -> Iterator[Address]:
     """The same blocks behind a service without authentication, as sessions had it before."""
     jvm: Any = spark.sparkContext._jvm
-    environ = env_of(spark)
     conf = jvm.org.apache.spark.SparkConf(False).set("spark.authenticate", "false")
     none = jvm.scala.Option.empty()
-    entry = jvm.org.apache.spark.internal.config.package.AUTH_SECRET_FILE_DRIVER()
+    entry = jvm.org.apache.spark.internal.config.ConfigBuilder("no.file").stringConf()
     service = jvm.org.apache.spark.network.netty.NettyBlockTransferService(
         conf, jvm.org.apache.spark.SecurityManager(conf, none, entry.createOptional()),
-        environ.serializerManager(), "127.0.0.1", "127.0.0.1", 0, 1, None,
+        part(spark, "serializerManager"), "127.0.0.1", "127.0.0.1", 0, 1, None,
     )  # fmt: skip
-    service.init(environ.blockManager())
+    service.init(part(spark, "blockManager"))
     yield "127.0.0.1", service.port()
     service.close()
 
 
 def address_of(spark: "SparkSession") -> tuple[Address, str]:
     """Spark's own service, and what it calls itself."""
-    own = env_of(spark).blockManager().blockManagerId()
+    own = part(spark, "blockManager").blockManagerId()
     return (own.host(), own.port()), own.executorId()
 
 
@@ -195,11 +196,11 @@ def test_nothing_that_is_secret_stands_on_a_command_line_or_in_the_settings(
 
 
 def _spark_secret(spark: "SparkSession") -> str:
-    return str(env_of(spark).securityManager().getSecretKey())
+    return str(part(spark, "securityManager").getSecretKey())
 
 
 def test_what_spark_puts_on_disk_is_its_users_alone(spark: "SparkSession") -> None:
-    folders = env_of(spark).blockManager().diskBlockManager().localDirsString()
+    folders = part(spark, "blockManager").diskBlockManager().localDirsString()
     for folder in folders:
         above = Path(folder).parent
         assert stat.S_IMODE(above.stat().st_mode) == 0o700
