@@ -57,6 +57,7 @@ def test_a_worker_that_can_never_run_the_job_ends_it(last: str, said: str, advic
     assert failure.is_final and not failure.is_consequence
     assert said in failure.message and advice in failure.message
     assert len(failure.message.splitlines()) == 1 and "scala" not in failure.message
+    assert not failure.traceback, "one sentence"
 
 
 @pytest.mark.parametrize("last", ["ValueError: boom", "java.io.EOFException", "OSError: no disk"])

@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any, Final
 
+from msgspec import structs
+
 from headgate.api.job import JobExecutionResult, JobStatus
 from headgate.base.checkpoints import Stop
 from headgate.base.job_errors import CodeUnloadable, JobCancelled, JobFailed
@@ -323,7 +325,7 @@ def spark_failure(error: BaseException) -> Failure:
     except Exception:  # Java itself has gone, and cannot be asked
         text = f"{type(error).__name__}: Java has ended"
     if (unfit := _unfit_worker(text)) is not None:
-        return describe(unfit)
+        return structs.replace(describe(unfit), traceback="")  # it was raised nowhere
     lines = [line for line in text.splitlines() if line.strip()]
     telling = [line for word in _TELLING for line in lines if word in line]
     short = telling[0] if telling else ""
