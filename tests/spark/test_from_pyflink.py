@@ -229,6 +229,28 @@ with alarms.execute_and_collect() as results:
         print(result)
 """
 
+TEXTS = """
+from pyflink.common import Encoder, Row, Types
+from pyflink.datastream import StreamExecutionEnvironment
+from pyflink.datastream.connectors.file_system import FileSink
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.set_parallelism(1)
+one = env.from_collection([1])
+one.map(lambda x: (True, 1e10, ["a", "b"]), Types.TUPLE(
+    [Types.BOOLEAN(), Types.DOUBLE(), Types.LIST(Types.STRING())])).print("typed")
+one.map(lambda x: {"k": 1.1}, Types.MAP(Types.STRING(), Types.FLOAT())).print("map")
+one.map(lambda x: Row(x=1, y="b")).print("plain")
+rows = one.map(lambda x: Row("a", True, None, Row(7)), Types.ROW(
+    [Types.STRING(), Types.BOOLEAN(), Types.STRING(), Types.ROW([Types.INT()])]))
+rows.map(lambda row: Row("a", True), Types.ROW([Types.STRING(), Types.BOOLEAN()])).print("row")
+rows.sink_to(FileSink.for_row_format(OUTPUT, Encoder.simple_string_encoder()).build())
+numbers = env.from_collection([1, 2, 3]).map(lambda x: x if x != 2 else None)
+numbers.filter(lambda x: x is not None).print("kept")
+numbers.key_by(lambda x: x is None).reduce(lambda a, b: (a, b)).print("folded")
+env.execute()
+"""
+
 
 def run(program: str, **names: str) -> None:
     """As a script, after its imports were changed."""
@@ -251,9 +273,9 @@ def test_words_of_files_are_counted(tmp_path: Path) -> None:
 def test_readings_are_aggregated_in_windows(capsys: pytest.CaptureFixture[str]) -> None:
     run(WINDOWS)
     assert printed(capsys) == [
-        "('kiln', 0, 5000, 15.0)",
-        "('kiln', 5000, 10000, 40.0)",
-        "('oven', 0, 5000, 7.0)",
+        "(kiln,0,5000,15.0)",
+        "(kiln,5000,10000,40.0)",
+        "(oven,0,5000,7.0)",
     ]
 
 
@@ -269,3 +291,22 @@ def test_visits_are_gathered_by_state_and_timers(capsys: pytest.CaptureFixture[s
 def test_payments_are_checked_against_limits(capsys: pytest.CaptureFixture[str]) -> None:
     run(BROADCAST)
     assert printed(capsys) == ["ann has spent 11", "bob has spent 6"]
+
+
+def test_texts_and_none_are_those_that_pyflink_has_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(TEXTS, OUTPUT=str(tmp_path / "rows"))
+    assert sorted(capsys.readouterr().out.splitlines()) == [
+        "folded> (1, 3)",
+        "folded> 1",
+        "folded> None",
+        "kept> 1",
+        "kept> 3",
+        "map> {k=1.1}",
+        "plain> Row(x=1, y='b')",
+        "row> +I[a,True]",
+        "typed> (true,1.0E10,[a, b])",
+    ]
+    (part,) = [path for path in (tmp_path / "rows").rglob("*") if path.is_file()]
+    assert part.read_text() == "+I[a, true, null, +I[7]]\n"
