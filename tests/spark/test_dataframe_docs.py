@@ -1,4 +1,4 @@
-"""The page about DataFrames shows a program that runs."""
+"""The page about DataFrames shows programs that run."""
 
 import re
 from pathlib import Path
@@ -12,10 +12,14 @@ if TYPE_CHECKING:
 PAGE = Path(__file__).parent.parent.parent / "docs" / "dataframes.md"
 
 
-def test_program_of_the_page_runs(
+def test_programs_of_the_page_run(
     spark: "SparkSession", capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (program,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    text = PAGE.read_text(encoding="utf-8")
+    program = "\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
     exec(compile(program, str(PAGE), "exec"), {"__name__": "page"})
-    words = capsys.readouterr().out.replace(" ", "")
+    out = capsys.readouterr().out
+    (shown,) = re.findall(r"```text\n(.*?)```", text, re.DOTALL)
+    assert out.endswith(shown)
+    words = out.replace(" ", "")
     assert "|be|2|" in words and "|that|1|" in words and "|to|2|" in words

@@ -18,6 +18,7 @@ from headgate.spark.job import failure_error
 
 MOST_KEPT: Final = 256
 """Failures of so many stages are remembered; an action asks right after its stage has failed."""
+MOST_CAUSES: Final = 10
 _STAGE: Final = re.compile(r"\b(?:[Ss]tage |(?:Result|ShuffleMap)Task\()(\d+)")
 """How Spark names a stage; we name it, too, in the reason for its end."""
 
@@ -73,6 +74,11 @@ def _error_of_java(error: Any) -> JobFailed | None:
     if context is None or not _failures:
         return None
     try:
-        return error_of(str(context.applicationId), str(error.toString()))
+        application = str(context.applicationId)
+        texts: list[str] = []
+        while error is not None and len(texts) < MOST_CAUSES:  # toPandas() has it in a cause
+            texts.append(str(error.toString()))
+            error = error.getCause()
+        return error_of(application, "\n".join(texts))
     except Exception:  # Java cannot be asked: let PySpark say so
         return None
