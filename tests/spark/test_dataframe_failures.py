@@ -47,6 +47,7 @@ def test_failing_function_fails_the_action_once_and_is_named_first(
 
 
 @pytest.mark.spark_smoke
+@pytest.mark.filterwarnings("ignore:toPandas attempted")  # PySpark warns before it lets it pass
 @pytest.mark.parametrize(
     "action",
     [
