@@ -44,7 +44,7 @@ def test_a_failing_seed_is_printed_with_the_command_that_replays_it(
     assert main(["--seeds", "20"]) == 1
     told = capsys.readouterr().out
     seed = told.split("FAILED seed ")[1].split(":")[0]
-    assert "does not go on" in told
+    assert "waits for input, and no trouble explains that" in told
     assert f"see it again: make sim SEED={seed}\n" in told
     assert main(["--seed", seed]) == 1
     again = capsys.readouterr().out

@@ -49,6 +49,7 @@ class Watched:
 @pytest.fixture(scope="module")
 def rocks() -> Iterator[RocksBackends]:
     backends = RocksBackends(SMALL)
+    backends.keyed("first", range(1), 1).close()  # its folder is there from here on, not in a test
     yield backends
     backends.close()
 
