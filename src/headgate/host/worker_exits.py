@@ -6,14 +6,13 @@ named after the process, in a folder of the driver's own; it is read once.
 
 import atexit
 import os
-import shutil
 import signal
 import socket
-import tempfile
 import time
 from contextlib import suppress
 from typing import Final
 
+from headgate.host.owned_folder import OwnedFolder
 from headgate.host.stuck import STUCK_EXIT
 
 EXITS: Final = "HEADGATE_WORKER_EXITS"
@@ -30,9 +29,9 @@ _folders: list[str] = []
 def exits_folder() -> str:
     """Where exits of the workers of this driver are noted; gone with it."""
     if not _folders:
-        folder = tempfile.mkdtemp(prefix="headgate-exits-")
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        _folders.append(folder)
+        folder = OwnedFolder("exits")
+        atexit.register(folder.close)
+        _folders.append(str(folder.path))
     return _folders[0]
 
 
