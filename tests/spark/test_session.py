@@ -132,7 +132,7 @@ def built(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Built:
 def test_a_new_local_session_has_slots_for_any_job(built: Built) -> None:
     cores = str(max(4, os.cpu_count() or 1))
     options = built(needed=5)
-    assert options["spark.master"] == "local[128]"
+    assert options["spark.master"] == f"local[{max(32, 4 * (os.cpu_count() or 1))}]"
     assert built(needed=200)["spark.master"] == "local[200]"
     assert options["spark.default.parallelism"] == cores  # slots are no cores
     assert options["spark.rpc.netty.dispatcher.numThreads"] == cores

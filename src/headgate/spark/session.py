@@ -40,8 +40,10 @@ OLDEST: Final = (4, 0)
 NEXT_UNKNOWN: Final = (4, 4)
 LOOPBACK: Final = "127.0.0.1"
 FEWEST_CORES: Final = 4
-LOCAL_SLOTS: Final = 128
-"""Of a local session that is made here: threads, which cost nothing until a task uses them."""
+LOCAL_SLOTS: Final = 32
+SLOTS_OF_A_CORE: Final = 4
+"""Of a local session that is made here. Slots are threads, and cost nothing until a task uses them;
+but a stage of Spark's own may use all of them, and Spark shares its memory out among that many."""
 CONNECT_TIMEOUT_S: Final = 5.0
 LOG_FILE: Final = "log4j2.properties"
 PYTHON: Final = "python.executable"
@@ -201,7 +203,7 @@ def _start(settings: Mapping[str, str], cores: int | None, needed: int) -> "Spar
             quiet = {**_quiet_options(), **_log_options()}
             return _build({**quiet, **files, **options, "spark.master": master})
     sizes = {} if master or cores else _size_options()
-    master = master or f"local[{cores or max(LOCAL_SLOTS, needed)}]"
+    master = master or f"local[{cores or _local_slots(needed)}]"
     options = {**_quiet_options(), **_local_options(master), **sizes, **files, **options}
     options["spark.master"] = master
     python = settings.get(PYTHON) or sys.executable
@@ -289,6 +291,11 @@ def _watched_workers() -> dict[str, str]:
         "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[2]),  # it may not be installed
         f"spark.executorEnv.{EXITS}": exits_folder(),
     }
+
+
+def _local_slots(needed: int) -> int:
+    """For the job that starts the session, and for those after it."""
+    return max(LOCAL_SLOTS, SLOTS_OF_A_CORE * (os.cpu_count() or 1), needed)
 
 
 def _size_options() -> dict[str, str]:
