@@ -50,7 +50,7 @@ def test_the_user_s_traceback_comes_first_and_the_operator_is_named() -> None:
     assert first.startswith("  File ") and first.endswith("in check")
     assert "headgate/core" not in text and "direct cause" not in text
     summary = "job 'failing' failed in operator 'careful': ValueError: 7 is bad"
-    assert text.endswith(f"ValueError: 7 is bad\n\n{summary}")
+    assert text.endswith(f"ValueError: 7 is bad\nthe record: 7\n\n{summary}")
     assert (error.job, error.operator, error.summary) == ("failing", "careful", summary)
     assert isinstance(error.__cause__, ValueError)
     assert collected(environment().from_collection([1])) == [1]
