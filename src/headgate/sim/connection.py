@@ -55,17 +55,17 @@ class SimConnection:
             self.settle()
             return
         if self.outgoing.broken:
-            self.refused("connection reset")
+            self.refused("connection reset", may_pass=True)
             return
         self.connecting = False
         self.link.connected(self._clock.now_ms)
         self._dirty = True
         self.settle()
 
-    def refused(self, reason: str) -> None:
-        """The other side's system has not."""
+    def refused(self, reason: str, *, may_pass: bool = False) -> None:
+        """The other side's system has not; if nobody listens there, nobody will."""
         if not self.closed:
-            self.link.ended(reason)
+            self.link.ended(reason, may_pass=may_pass)
             self.settle()
 
     @property
