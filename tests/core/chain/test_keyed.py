@@ -2,9 +2,10 @@
 
 import copy
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -13,14 +14,17 @@ from hypothesis import strategies as st
 
 from headgate.api.row import Row
 from headgate.base.elements import Bundle
+from headgate.base.state_settings import StateSettings
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed import AggregateOperator, ReduceOperator, field_of, with_field
 from headgate.core.chain.operators import PIECE
-from headgate.core.state.backend import StateSpec
+from headgate.core.state.backend import Backends, StateSpec
 from headgate.core.state.descriptors import ValueStateDescriptor
-from headgate.core.state.memory import MemoryBackend
+from headgate.core.state.memory import MemoryBackend, MemoryBackends
 from headgate.core.state.memory_states import PlainValue
+from headgate.host.rocksdb_backend import RocksBackends
 from tests.core.chain.kit import KeptOutput, context, cut, open_operator, run
+from tests.core.chain.restore_kit import Crew, Left, Send
 
 cuts = st.lists(st.integers(1, 9), max_size=12)
 pairs = st.lists(st.tuples(st.sampled_from("abc"), st.integers(-9, 9)), max_size=60)
@@ -158,6 +162,32 @@ def test_a_result_that_is_none_is_kept_like_any_other(batch: bool, keeps_state: 
     operator.process(Bundle([None, 5]), 0)
     operator.finish()
     assert output.records == ([5] if batch else [1, None, 3, None, 5])
+
+
+@pytest.mark.parametrize("stored", ["memory", "rocksdb"])
+@pytest.mark.parametrize("restored", ["memory", "rocksdb"])
+def test_a_result_that_is_none_outlives_a_checkpoint(
+    tmp_path: Path, stored: str, restored: str
+) -> None:
+    seen: list[object] = []
+
+    def forget(before: object, record: object) -> None:
+        seen.append((before, record))
+
+    def crew(kind: str, lefts: Sequence[Left | None] | None = None) -> Crew:
+        settings = StateSettings(rocksdb_folder=str(tmp_path))
+        backends: Backends = RocksBackends(settings) if kind == "rocksdb" else MemoryBackends()
+        make = partial(ReduceOperator, forget, lambda record: 0, False)
+        return Crew(make, (lambda record: 0,), lefts=lefts, backends=backends)
+
+    first = crew(stored)
+    first.tell(Send(rows=[(1, None), (2, None)], number=0))
+    lefts = first.left()
+    first.close()
+    second = crew(restored, lefts)
+    second.tell(Send(rows=[(3, None)], number=0))
+    second.close()
+    assert seen == [(1, 2), (None, 3)]
 
 
 def test_with_object_reuse_results_are_handed_on_as_they_are() -> None:

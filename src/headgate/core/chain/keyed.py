@@ -95,7 +95,7 @@ class ReduceOperator(StatefulOperator):
         return entries
 
     def _send_finals(self) -> None:
-        results = list(self._finals.values())
+        results = [None if value is NONE else value for value in self._finals.values()]
         self._finals.clear()
         if results:
             self.output.collect(Bundle(results if self.reuses_objects else own_all(results)))
@@ -119,8 +119,8 @@ class ReduceOperator(StatefulOperator):
                 key = freeze(key)  # one that is frozen is not found as it is
                 old = get(key, _ABSENT)
             if old is not _ABSENT:
-                record = call(old, record)
-            values[key] = record
+                record = call(None if old is NONE else old, record)
+            values[key] = NONE if record is None else record
             send(record)
         return results
 
@@ -140,8 +140,8 @@ class ReduceOperator(StatefulOperator):
                 key = freeze(key)  # one that is frozen is not found as it is
                 old = get(key, _ABSENT)
             if old is not _ABSENT:
-                record = call(old, record)
-            values[key] = record
+                record = call(None if old is NONE else old, record)
+            values[key] = NONE if record is None else record
             if (
                 len(record) == 2 and type(record[0]) in atoms and type(record[1]) in atoms
                 if (kind := type(record)) is tuple
@@ -169,13 +169,11 @@ class ValuesAtCursor:
         """What is held for the key."""
         self._cursor.key = seen(key)
         value = self._state.value()
-        if value is None:
-            return absent
-        return None if value is NONE else value
+        return absent if value is None else value
 
     def __setitem__(self, key: Key, value: Record) -> None:
         self._cursor.key = seen(key)
-        self._state.update(NONE if value is None else value)
+        self._state.update(value)
 
 
 class AggregateOperator(ReduceOperator):
