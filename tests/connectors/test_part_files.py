@@ -175,6 +175,19 @@ def test_a_part_that_is_gone_under_both_names_is_an_error(tmp_path: Path) -> Non
     open_sink(TextFileSink(tmp_path), sink_context(restored=restored(1, state))).close()
 
 
+@pytest.mark.parametrize("bucket", ["", "b/"])
+def test_a_folder_that_is_away_is_no_lost_part(tmp_path: Path, bucket: str) -> None:
+    out, away = tmp_path / "out", tmp_path / "away"
+    out.mkdir()
+    commit = PartCommit(str(out), f"{bucket}.part-0.inprogress", f"{bucket}part-0")
+    with pytest.raises(PartLost):
+        part_commits.PartCommitter().commit_again([commit])
+    out.rename(away)
+    with pytest.raises(PathUnusable) as raised:
+        part_commits.PartCommitter().commit_again([commit])
+    assert not isinstance(raised.value, PartLost)
+
+
 @pytest.mark.parametrize("built", [False, True])
 def test_readers_may_take_parts_if_the_sink_says_so(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, built: bool

@@ -1,11 +1,19 @@
 """Which errors another attempt could end without."""
 
+import errno
+
 import pytest
 
-from headgate.base.checkpoint_errors import CheckpointCorrupt, StorageUnusable
+from headgate.base.checkpoint_errors import (
+    CheckpointCorrupt,
+    CheckpointMissing,
+    StorageUnusable,
+)
 from headgate.base.errors import (
+    DatabaseUnready,
     ElementBroken,
     InsufficientBuffers,
+    PathUnusable,
     PeerLost,
     ProducerFailed,
     SettingsInvalid,
@@ -66,6 +74,23 @@ def test_trouble_elsewhere_and_outside_and_of_a_checkpoint() -> None:
     assert is_outside(SlotsShort(4, 2, 0)), "executors may come back"
     assert not is_outside(of_user(FileNotFoundError("a.csv")))
     assert is_damage(CheckpointCorrupt("chk-1", "was cut"))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        DatabaseUnready("no connection to the database"),
+        caused(PathUnusable("out", "is full"), OSError(errno.ENOSPC, "no space left on device")),
+        of_user(OSError(errno.EIO, "input/output error")),
+    ],
+)
+def test_a_full_disk_and_a_database_that_is_away_may_be_well_again(error: BaseException) -> None:
+    assert is_outside(error) and not is_final(error)
+
+
+def test_a_checkpoint_that_a_task_does_not_find_is_no_damage() -> None:
+    gone = CheckpointMissing("chk-5/state", "is not there", "check the path")
+    assert is_outside(gone) and not is_damage(gone), "the storage may be away from its host"
 
 
 def test_errors_that_cause_each_other_end_somewhere() -> None:

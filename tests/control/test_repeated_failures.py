@@ -9,7 +9,7 @@ AT_RECORD = Failure("builtins.ValueError", "boom", "map", "Traceback …", recor
 NOWHERE = Failure("builtins.ValueError", "boom <x at 0x7f01>", "map", "Traceback …")
 
 
-def test_the_same_record_counts_whatever_was_completed_in_between() -> None:
+def test_the_same_record_counts_though_a_checkpoint_was_completed_in_between() -> None:
     repeats = RepeatedFailures(3, 1000)
     told = [repeats.failed(AT_RECORD, completed, completed) for completed in range(3)]
     assert told[:2] == ["", ""]
@@ -17,6 +17,11 @@ def test_the_same_record_counts_whatever_was_completed_in_between() -> None:
         "it has failed 3 times in the same way at the same record, and "
         "restart-strategy.max-identical-failures is 3"
     )
+
+
+def test_records_that_look_the_same_after_much_progress_are_others() -> None:
+    repeats = RepeatedFailures(2, 1e9)
+    assert not any(repeats.failed(AT_RECORD, 100 * number, number) for number in range(50))
 
 
 def test_without_a_record_a_completed_checkpoint_is_progress() -> None:

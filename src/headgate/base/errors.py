@@ -20,6 +20,7 @@ HeadgateError
 ├── ConnectorError             a source or sink …
 │   ├── PathUnusable           … names a file or folder that cannot be read or written
 │   │   └── PartLost           … has lost a part file that a checkpoint names
+│   ├── DatabaseUnready        … finds its database away, locked or too slow
 │   ├── ServerUnreachable      … has no connection to its server
 │   ├── LineTooLong            … got a line above the limit
 │   └── LineUndecodable        … got bytes that are no text in its encoding
@@ -224,6 +225,10 @@ class PathUnusable(ConnectorError):
 
 class PartLost(PathUnusable):
     """A part file that a checkpoint names is gone or cut, so that its records would be missing."""
+
+
+class DatabaseUnready(ConnectorError):
+    """A database cannot be reached, or does not take a transaction in time."""
 
 
 class ServerUnreachable(ConnectorError):

@@ -18,7 +18,7 @@ from typing import Any, Final, TypeAlias
 
 from headgate.api.source import Committer
 from headgate.base.elements import Record
-from headgate.base.errors import ConnectorError
+from headgate.base.errors import ConnectorError, DatabaseUnready
 from headgate.base.frame_errors import shown
 
 Connection: TypeAlias = Any
@@ -106,7 +106,7 @@ class Database:
 
     def locked(self, error: Exception) -> ConnectorError:
         """Somebody else holds what a transaction needs."""
-        return ConnectorError(
+        return DatabaseUnready(
             f"{self._whose} waits for the database, where another transaction holds a lock, and "
             f"gives up: {_words(error)}; end that transaction, or let connect() wait longer"
         )
@@ -130,7 +130,7 @@ class Database:
         except BaseException as error:
             self._forget()
             if watch.is_over and isinstance(error, Exception):
-                raise ConnectorError(
+                raise DatabaseUnready(
                     f"{self._whose} has waited {self._timeout_s:g} s for the database to take a "
                     f"transaction, and gives up ({_words(error)}); see what holds it up there, or "
                     f"raise commit_timeout_ms"
@@ -142,7 +142,7 @@ class Database:
             try:
                 connection = self._connect()
             except Exception as error:
-                raise ConnectorError(
+                raise DatabaseUnready(
                     f"no connection to the database: {_words(error)}; check connect()"
                 ) from error
             self._connection = connection

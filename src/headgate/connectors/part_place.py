@@ -145,6 +145,7 @@ class LocalPlace:
         if not deep:
             yield from os.listdir(self._root)
             return
+        os.stat(self._root)  # a folder that is away is not an empty one
         for folder, _, files in os.walk(self._root):
             for file in files:
                 yield os.path.relpath(os.path.join(folder, file), self._root)

@@ -5,6 +5,7 @@ at once with its reason; one that tells of trouble elsewhere never hides that; a
 again as the restart strategy says.
 """
 
+import errno
 from collections.abc import Iterator
 from typing import Final
 
@@ -15,6 +16,7 @@ from headgate.base.checkpoint_errors import (
     StorageUnusable,
 )
 from headgate.base.errors import (
+    DatabaseUnready,
     InsufficientBuffers,
     PartitionNotFound,
     PartLost,
@@ -66,11 +68,14 @@ FINAL: Final = (
 """Errors that every other attempt would meet as well: a package is missing, memory is too small for
 the plan, versions differ, the program does not fit its checkpoint or its settings."""
 
-DAMAGE: Final = (CheckpointCorrupt, CheckpointMissing)
-"""Errors of a task that cannot read its part of a checkpoint."""
+DAMAGE: Final = (CheckpointCorrupt,)
+"""Errors of a task that has read other bytes than were written. One that finds nothing may be on a
+host where the storage is away: what is truly gone is found when the next attempt is planned."""
 
 OUTSIDE: Final = (
+    CheckpointMissing,
     ConnectionError,
+    DatabaseUnready,
     ServerUnreachable,
     SlotsShort,
     StateUnstorable,
@@ -78,6 +83,12 @@ OUTSIDE: Final = (
     TimeoutError,
 )
 """Errors of what the job depends on: it may be well again soon, whatever the record."""
+
+_PASSING: Final = frozenset(
+    {errno.EDQUOT, errno.EHOSTUNREACH, errno.EIO, errno.ENETUNREACH, errno.ENOSPC, errno.EROFS}
+    | {errno.ESTALE}
+)
+"""What the system says of a disk or a network that may be well again soon."""
 
 _DEEPEST: Final = 20
 
@@ -99,7 +110,10 @@ def is_damage(error: BaseException) -> bool:
 
 def is_outside(error: BaseException) -> bool:
     """Whether something outside of the job has failed, so that it may be tried for long."""
-    return any(isinstance(cause, OUTSIDE) for cause in _causes(error))
+    return any(
+        isinstance(cause, OUTSIDE) or (isinstance(cause, OSError) and cause.errno in _PASSING)
+        for cause in _causes(error)
+    )
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -14,6 +14,9 @@ from headgate.base.messages import Failure
 KEPT: Final = 64
 """Different failures that are remembered; the one that came longest ago is forgotten first."""
 
+_NEAR: Final = 2
+"""Checkpoints that may come before a record that is met again: a new attempt begins shortly before
+it. After more of them it is another record that looks the same."""
 _ADDRESS: Final = re.compile(r"0x[0-9a-fA-F]+")
 
 
@@ -43,7 +46,7 @@ class RepeatedFailures:
         before = self._seen.pop(place, None)
         goes_on = before is not None and (
             now_ms - before.at_ms < self._quiet_ms
-            and (bool(failure.record) or before.completed == completed)
+            and completed - before.completed <= (_NEAR if failure.record else 0)
         )
         times = before.times + 1 if before is not None and goes_on else 1
         self._seen[place] = _Seen(times, completed, now_ms)
