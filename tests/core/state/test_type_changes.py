@@ -67,6 +67,28 @@ def test_rows_within_rows_and_lists_get_their_new_fields() -> None:
     assert type(made["rows"][0]["a"]) is float and made["by"]["k"]["c"] is None
 
 
+@pytest.mark.parametrize(
+    ("new", "value", "fits"),
+    [
+        (Types.FLOAT(), 1.1, False),
+        (Types.LIST(Types.FLOAT()), [1.1], False),
+        (Types.LIST(Types.FLOAT()), [1.5, None, float("nan")], True),
+        (Types.MAP(Types.STRING(), Types.FLOAT()), {"a": 1.1}, False),
+        (Types.ROW_NAMED(["a"], [Types.FLOAT()]), {"a": 1.1}, False),
+        (Types.DOUBLE(), 2**60 + 1, False),
+        (Types.DOUBLE(), 2**60, True),
+    ],
+)
+def test_a_number_that_would_be_rounded_is_refused_wherever_it_stands(
+    new: object, value: object, fits: bool
+) -> None:
+    if fits:
+        converter(None, new)(value)
+    else:
+        with pytest.raises(TypeError, match="would become"):
+            converter(None, new)(value)
+
+
 def test_a_type_that_is_not_ours_goes_by_its_class() -> None:
     class Money:
         pass

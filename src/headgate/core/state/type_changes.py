@@ -71,7 +71,7 @@ def converter(old: TypeShape | None, type_info: object) -> Callable[[Record], Re
         if value is None or coerced is None:
             return value
         made = coerced(value if old is None else _by_name(old, value))
-        if type(value) is float and made != value and value == value:
+        if _is_rounded(value, made):
             raise TypeError(f"{value!r} would become {made!r}")
         row_kind = getattr(value, "get_row_kind", None)
         if row_kind is not None and hasattr(made, "set_row_kind"):
@@ -79,6 +79,23 @@ def converter(old: TypeShape | None, type_info: object) -> Callable[[Record], Re
         return made
 
     return convert
+
+
+def _is_rounded(value: Record, made: Record) -> bool:
+    """Whether a number is another one now, wherever it stands."""
+    if isinstance(value, int | float):
+        return value == value and made != value
+    if isinstance(value, dict):
+        if isinstance(made, dict):
+            return any(map(_is_rounded, value.values(), made.values()))
+        return any(_is_rounded(part, made[name]) for name, part in value.items())  # a row
+    if isinstance(value, list | tuple) or hasattr(value, "get_row_kind"):
+        names = getattr(value, "get_field_names", lambda: None)()
+        if names and hasattr(made, "get_field_names"):
+            pairs = zip(names, value, strict=True)
+            return any(_is_rounded(part, made[name]) for name, part in pairs)
+        return any(map(_is_rounded, value, made))
+    return False
 
 
 def _change_of_row(old: TypeShape, new: TypeShape) -> Change:
