@@ -146,6 +146,16 @@ def test_a_job_that_cannot_fit_is_refused_with_the_number_it_needs() -> None:
     assert size_exchange(all_to_all(128), enough).need.total == least
 
 
+def test_branches_of_a_batch_job_may_read_at_the_same_time() -> None:
+    program = Program(parallelism=80, batch=True)
+    for number in range(3):
+        program.operator(f"count{number}", reads(program.source(), ships.hash_by(key_of)))
+    graph = build_job_graph(program.graph)
+    memory = size_exchange(graph, ExchangeSettings())
+    slot = [task for task in build_execution_graph(graph, "", 0).tasks if task.slot == 0]
+    assert memory.segments >= 2_613, f"what {len(slot)} tasks of a slot need if they all read"
+
+
 def test_tasks_of_a_batch_job_do_not_read_at_the_same_time() -> None:
     program = Program(parallelism=8, batch=True)
     before = program.source()

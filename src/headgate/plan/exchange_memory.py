@@ -50,10 +50,8 @@ def size_exchange(
 ) -> ExchangeMemory:
     """Raises JobExceedsMemory. ``heap_bytes``: the other memory of a worker, if it is known."""
     most = settings.memory_max_bytes // settings.segment_bytes
-    slots = [
-        _at_once(tasks) if graph.batch else [_whole(tasks)]
-        for tasks in _shapes_by_slot(build_execution_graph(graph, "", 0).tasks).values()
-    ]
+    by_slot = _shapes_by_slot(build_execution_graph(graph, "", 0).tasks).values()
+    slots = [_at_once(tasks) if graph.batch else [_whole(tasks)] for tasks in by_slot]
     shapes = [shape for at_once in slots for shape in at_once]
     fitted = replace(settings, landing_buffers=_landing(shapes, settings, most))
     need, busiest = max(
@@ -64,7 +62,10 @@ def size_exchange(
     if need.total > most:
         parts = _words(need, busiest)
         raise JobExceedsMemory(graph.name, need.total, most, settings.segment_bytes, parts)
-    count = min(most, max(segment_count(settings, heap_bytes), need.total + need.spare))
+    # Branches of a batch job that do not depend on each other read at the same time.
+    wholes = [_whole(tasks).need(fitted) for tasks in by_slot]
+    wanted = max((whole.total + whole.spare for whole in wholes), default=0)
+    count = min(most, max(segment_count(settings, heap_bytes), wanted))
     return ExchangeMemory(fitted, count, need)
 
 
