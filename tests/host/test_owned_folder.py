@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from headgate.host import owned_folder
 from headgate.host.owned_folder import MARK, OwnedFolder, sweep
 
 MAKER = """
@@ -148,6 +149,27 @@ def test_no_link_is_followed(parent: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to somebody else")
+def test_a_folder_that_takes_the_name_of_a_dead_one_is_not_emptied(
+    parent: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead, precious = parent / "headgate-state-dead", parent / "precious"
+    dead.mkdir(mode=0o700)
+    (dead / owned_folder.MARK).write_text(owned_folder._here())
+    precious.mkdir()
+    (precious / "file").touch()
+    really_abandoned = owned_folder._is_abandoned
+
+    def swap(mark: int) -> bool:
+        is_abandoned = really_abandoned(mark)
+        dead.rename(parent / "away")
+        precious.rename(dead)
+        return is_abandoned
+
+    monkeypatch.setattr(owned_folder, "_is_abandoned", swap)
+    sweep(str(parent))
+    assert (dead / "file").exists()
+
+
 def test_what_belongs_to_somebody_else_is_left_alone(parent: Path) -> None:
     folder, marked = abandoned(parent), abandoned(parent)
     os.chown(folder, 12345, 12345)

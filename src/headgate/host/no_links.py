@@ -74,21 +74,28 @@ def remove_tree(folder: int, name: str, keeping: str = "") -> None:
             inner = open_folder_in(folder, name)
         except NotADirectoryError:
             raise error from None
-    trouble: OSError | None = None
     try:
-        with suppress(OSError):  # an archive may have had folders that cannot be written
-            os.fchmod(inner, FOLDER_MODE)
-        names = os.listdir(inner)
-        for entry in sorted(names, key=lambda entry: entry == keeping):
-            if entry == keeping and trouble is not None:
-                break
-            try:
-                remove_tree(inner, entry)
-            except OSError as error:
-                trouble = trouble or error
+        empty_folder(inner, keeping)
     finally:
         os.close(inner)
-    if trouble is not None:
-        raise trouble
     with suppress(FileNotFoundError):
         os.rmdir(name, dir_fd=folder)
+
+
+def empty_folder(inner: int, keeping: str = "") -> None:
+    """Delete all that is in an open folder, see ``remove_tree``."""
+    trouble: OSError | None = None
+    with suppress(OSError):  # an archive may have had folders that cannot be written
+        os.fchmod(inner, FOLDER_MODE)
+    names = os.listdir(inner)
+    for entry in sorted(names, key=lambda entry: entry == keeping):
+        if entry == keeping and trouble is not None:
+            break
+        try:
+            remove_tree(inner, entry)
+        except OSError as error:
+            trouble = trouble or error
+        except RecursionError:
+            trouble = trouble or OSError(ELOOP, "folders in folders, too deep", entry)
+    if trouble is not None:
+        raise trouble

@@ -20,7 +20,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from headgate.host.no_links import FILE_MODE, FOLDER, NO_LINK, open_folder_in, remove_tree
+from headgate.host.no_links import (
+    FILE_MODE,
+    FOLDER,
+    NO_LINK,
+    empty_folder,
+    open_folder_in,
+    remove_tree,
+)
 
 log = logging.getLogger(__name__)
 
@@ -147,7 +154,9 @@ def _sweep(above: int, name: str) -> bool:
             if not _is_abandoned(mark):
                 return False
             # Under the lock, which goes last: whoever is killed here leaves the rest to the next.
-            remove_tree(above, name, keeping=MARK)
+            empty_folder(folder, keeping=MARK)  # that which was looked at, whatever its name is now
+            with suppress(FileNotFoundError):
+                os.rmdir(name, dir_fd=above)
             return True
         finally:
             os.close(mark)
