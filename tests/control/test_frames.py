@@ -44,6 +44,25 @@ def test_a_frame_above_the_limit_is_refused_by_its_length_alone() -> None:
         reader.next(GREETINGS)
 
 
+def test_a_greeting_that_nests_without_end_is_malformed() -> None:
+    deep = b"\x82" + msgspec.msgpack.encode("type") + msgspec.msgpack.encode("Hello")
+    deep += msgspec.msgpack.encode("x") + b"\x91" * 3_900 + b"\x90"
+    reader = FrameReader(PEER)
+    reader.received(len(deep).to_bytes(4, "little") + deep)
+    with pytest.raises(FrameMalformed):
+        reader.next(GREETINGS)
+
+
+def test_what_a_stranger_says_is_told_in_one_short_line() -> None:
+    body = msgspec.msgpack.encode({"type": "\nCRITICAL forged\x1b[31m" + "x" * 2_000})
+    reader = FrameReader(PEER)
+    reader.received(len(body).to_bytes(4, "little") + body)
+    with pytest.raises(FrameMalformed) as raised:
+        reader.next(GREETINGS)
+    text = str(raised.value)
+    assert text.isprintable() and len(text) < 500
+
+
 def test_a_proven_peer_may_send_more() -> None:
     reader = FrameReader(PEER)
     reader.proven(b"k" * 32)

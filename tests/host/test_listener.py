@@ -90,6 +90,20 @@ def test_strangers_are_bounded_and_a_true_peer_gets_through(
     port.use()
 
 
+def test_many_strangers_leave_few_lines_in_the_log(
+    port: Port, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    for _ in range(MANY // 10):
+        with ExitStack() as opened:
+            for stranger in connect(port, 10, opened):
+                stranger.sendall(b"GET / HTTP/1.1\r\n")
+    port.use()  # comes behind them
+    eventually(lambda: port.threads() <= 1, "the end of all strangers", 10)
+    lines = [record for record in caplog.records if ": 127.0.0.1:" in record.message]
+    assert 0 < len(lines) <= listener.LINES + 1, "and the true peer's"
+
+
 def test_an_address_has_a_bound_of_its_own(port: Port, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "MAX_OF_ADDRESS", 3)
     with ExitStack() as opened:

@@ -81,13 +81,16 @@ def write_on(writer: UplinkWriter) -> None:
     writer.flush()
 
 
-def test_a_taker_that_raises_is_told_to_the_sink(server: ResultServer) -> None:
+@pytest.mark.parametrize("error", [BrokenPipeError("standard output is gone"), SystemExit("gone")])
+def test_a_taker_that_raises_is_told_to_the_sink(
+    server: ResultServer, error: BaseException
+) -> None:
     def take(records: list[Any]) -> None:
-        raise BrokenPipeError("standard output is gone")
+        raise error
 
     writer = UplinkWriter(server.open(take))
     writer.write([1])
-    with pytest.raises(ResultsRefused, match="cannot take them .BrokenPipeError: standard output"):
+    with pytest.raises(ResultsRefused, match=f"cannot take them .{type(error).__name__}: .*gone"):
         writer.flush()
     writer.close()
 

@@ -17,6 +17,7 @@ from headgate.control.seal import HEAD_BYTES, LENGTH, SEALED_BYTES, Seal
 
 GREETING_BYTES: Final = 4 * 1024
 """The longest frame of a peer that is not proven."""
+MAX_STRANGE_TEXT: Final = 300
 MESSAGE_BYTES: Final = 2**31 - 1
 """The longest frame at all; the job's code with everything its functions hold travels in one."""
 
@@ -89,8 +90,9 @@ class FrameReader:
             return None
         try:
             return decoder.decode(body)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise FrameMalformed(self.peer, f"sent no message of the control: {error}") from error
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            problem = f"sent no message of the control: {_one_line(str(error))}"
+            raise FrameMalformed(self.peer, problem) from error
 
     def next_body(self) -> bytes | None:
         """The bytes of the next frame, if it is whole; raises FrameForged if a code is wrong."""
@@ -119,6 +121,12 @@ class FrameReader:
         if length > self.limit:
             raise FrameTooLong(self.peer, length, self.limit, "control")
         self._end = length + (LENGTH.size if seal is None else SEALED_BYTES)
+
+
+def _one_line(text: str) -> str:
+    """It may quote a stranger, and goes into logs."""
+    shown = text[:MAX_STRANGE_TEXT]
+    return "".join(letter if letter.isprintable() else "\ufffd" for letter in shown)
 
 
 def _encode_body(message: ControlMessage) -> bytes:

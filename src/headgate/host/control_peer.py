@@ -51,10 +51,14 @@ class Peer:
         self._queue: queue.Queue[ToTaskManager | ToVisitor | None] = queue.Queue(QUEUE_LENGTH)
         self._writer: threading.Thread | None = None
 
-    def prove(self, find_secret: Callable[[str], bytes | None]) -> str:
+    def prove(
+        self,
+        find_secret: Callable[[str], bytes | None],
+        on_proven: Callable[[], None] = lambda: None,
+    ) -> str:
         """Let it prove itself, all in ``prove_ms``; returns its job."""
         timeout_s = self._times.prove_ms / 1000
-        job, proven = prove_stranger(self._socket, self.name, find_secret, timeout_s)
+        job, proven = prove_stranger(self._socket, self.name, find_secret, timeout_s, on_proven)
         self._reader, self._frames = proven.reader, proven.writer
         self._socket.settimeout(self._times.heartbeat_timeout_ms / 1000)
         self._start_writer()
@@ -151,7 +155,11 @@ class Peer:
 
 
 def prove_stranger(
-    sock: Socket, name: str, find_secret: Callable[[str], bytes | None], timeout_s: float
+    sock: Socket,
+    name: str,
+    find_secret: Callable[[str], bytes | None],
+    timeout_s: float,
+    on_proven: Callable[[], None] = lambda: None,
 ) -> tuple[str, DriverConnection]:
     """Let whoever has connected prove itself, all in this time; returns its job."""
     deadline = time.monotonic() + timeout_s
@@ -163,5 +171,6 @@ def prove_stranger(
         answer = encode(proof.received(greeting))
         if proof.is_done:  # it may speak as soon as it has read the welcome
             reader.proven(proof.keys.receiving)
+            on_proven()  # before it is told: who has its welcome is no stranger any more
         sock.sendall(answer)
     return proof.job, DriverConnection(sock, reader, FrameWriter(proof.keys.sending))

@@ -51,7 +51,7 @@ MakePlan = Callable[[RunKey], RunPlan]
 
 @dataclass(slots=True)
 class _Job:
-    secret: bytes
+    secret: bytes = field(repr=False)
     make_plan: MakePlan
     on_ended: OnEnded
     on_metrics: OnMetrics
@@ -238,8 +238,7 @@ class ControlServer:
         """The thread of a connection."""
         peer = Peer(accepted.socket, accepted.name, self._times)
         try:
-            job = peer.prove(self._find_secret)
-            self._listener.proven(accepted)
+            job = peer.prove(self._find_secret, lambda: self._listener.proven(accepted))
             if (entry := self._jobs.get(job)) is not None:
                 peer.adopt(entry.times)
             first = peer.first_message()
@@ -251,7 +250,7 @@ class ControlServer:
             log.info("%s is refused: %s", peer.name, refused.reason)
             peer.dismiss(Refused(refused.reason))
         except (OSError, HeadgateError) as error:
-            log.info("%s left the control port: %s", peer.name, error)
+            self._listener.left(accepted, error)
         finally:
             peer.close()
 

@@ -32,6 +32,8 @@ PAUSE_S: Final = 0.1
 """After an accept that has failed; too many files are open, perhaps."""
 REPORT_S: Final = 10.0
 """Between two lines of the log about that."""
+LINES: Final = 10
+"""About strangers, in that time."""
 _BACKLOG: Final = 512
 
 
@@ -86,6 +88,8 @@ class Listener:
         self._threads: dict[threading.Thread, Accepted] = {}
         self._changed = threading.Condition()  # guards the two above, and whether it is closed
         self._closed = False
+        self._lines = 0
+        self._lines_since = -REPORT_S
         self._troubles = 0
         self._reported_at = -REPORT_S
         self._door = threading.Thread(target=self._accept, name=f"{name}-door", daemon=True)
@@ -98,6 +102,19 @@ class Listener:
         with self._changed:
             self._strangers.pop(accepted, None)
             self._changed.notify_all()
+
+    def left(self, accepted: Accepted, error: Exception) -> None:
+        """Say why one has gone; of strangers a few lines in a while, and how many there were."""
+        with self._changed:
+            now = time.monotonic()
+            if now - self._lines_since >= REPORT_S:
+                more, self._lines, self._lines_since = max(0, self._lines - LINES), 0, now
+                if more:
+                    log.info("%s: %d more connections have ended like that", self._name, more)
+            self._lines += accepted in self._strangers
+            is_quiet = accepted in self._strangers and self._lines > LINES
+        if not is_quiet:
+            log.info("%s: %s has left: %s", self._name, accepted.name, error)
 
     def close(self) -> None:
         """Accept nobody any more, and hang up on strangers. Idempotent."""

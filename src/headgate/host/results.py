@@ -132,9 +132,12 @@ class ResultServer:
         try:
             timeout_s = self._times.prove_ms / 1000
             stream, proven = prove_stranger(
-                accepted.socket, accepted.name, self._secret_of, timeout_s
+                accepted.socket,
+                accepted.name,
+                self._secret_of,
+                timeout_s,
+                lambda: self._listener.proven(accepted),
             )
-            self._listener.proven(accepted)
             with self._lock:
                 self._connections[accepted] = stream
                 entry = self._streams.get(stream)
@@ -144,7 +147,7 @@ class ResultServer:
         except StreamClosed:
             pass
         except (OSError, HeadgateError) as error:
-            log.info("a connection for results, %s, has ended: %s", accepted.name, error)
+            self._listener.left(accepted, error)
         finally:
             with self._lock:
                 self._connections.pop(accepted, None)
@@ -185,7 +188,7 @@ def _hand_over(body: bytes, take: Take) -> None:
         take(records)
     except (StreamClosed, ResultsRefused):
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # whoever takes them may unpickle, too
         raise ResultsRefused(f"cannot take them ({_shown(error)})") from error
 
 
