@@ -234,7 +234,7 @@ def test_a_job_that_has_ended_runs_no_more_though_its_driver_does(server: Contro
         assert len(entries()) == 1, "its driver removes it"
 
 
-def test_a_driver_that_knows_the_job_no_more_has_its_file_removed(server: ControlServer) -> None:
+def test_a_job_that_its_driver_knows_no_more_is_not_listed(server: ControlServer) -> None:
     job = AskedInTest()
     with at_the_door(server, job):
         entry = entry_of(job)
@@ -242,7 +242,21 @@ def test_a_driver_that_knows_the_job_no_more_has_its_file_removed(server: Contro
         with pytest.raises(JobGone, match=r"job ab12cd \(orders\) has ended"):
             ask(entry, JobQuestion())
         assert running_jobs() == []
-        assert entries() == []
+        assert entries() != [], "the driver lives, and removes what it has written"
+
+
+def test_a_driver_that_hangs_up_for_a_moment_keeps_its_file(
+    server: ControlServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    job = AskedInTest()
+    with at_the_door(server, job):
+        with monkeypatch.context() as short:
+            short.setattr(threading.Thread, "start", fail)
+            assert running_jobs() == []
+        assert [seen.entry.job for seen in running_jobs()] == [job.job_id]
 
 
 def test_a_port_that_is_closed_is_a_driver_that_is_gone(server: ControlServer) -> None:

@@ -1,7 +1,7 @@
 """A visit to a running job: find it by what its user calls it, ask its driver, hear the answer.
 
 Law: a visit needs the file that the driver has written, so nobody but the job's user makes one; a
-driver that is gone is found out, and its file removed.
+driver that is gone is found out, and its file removed. One that only hangs up removes it itself.
 """
 
 import ssl
@@ -56,10 +56,11 @@ class JobSilent(HeadgateError):
 
 
 class JobGone(HeadgateError):
-    """The job has ended."""
+    """The job has ended; ``is_certain``: its driver, too, so that its file can be removed."""
 
-    def __init__(self, entry: JobEntry) -> None:
+    def __init__(self, entry: JobEntry, *, is_certain: bool = False) -> None:
         super().__init__(f"job {entry.job} ({entry.name}) has ended")
+        self.is_certain = is_certain
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +77,9 @@ def running_jobs(times: ControlTimes = TIMES) -> list[Seen]:
     for entry, announcement in entries():
         try:
             answer = ask(entry, JobQuestion(), times)
-        except JobGone:
-            announcement.close()
+        except JobGone as gone:
+            if gone.is_certain:  # a driver that is short of threads hangs up, too
+                announcement.close()
         except JobSilent:
             found.append(Seen(entry, SILENT))
         else:
@@ -150,7 +152,8 @@ def _connect(entry: JobEntry, contact: Contact, open_sockets: ExitStack) -> Driv
             if isinstance(error.__cause__, ssl.SSLError):
                 raise JobSilent(entry, str(error.__cause__)) from error
             if pause_s is None:  # nobody is there, or one that knows no such job
-                raise JobGone(entry) from error
+                refused = isinstance(error.__cause__, ConnectionRefusedError)
+                raise JobGone(entry, is_certain=refused) from error
             time.sleep(pause_s)
         except (PeerBrokeProtocol, SettingsInvalid) as error:
             raise JobSilent(entry, str(error)) from error
