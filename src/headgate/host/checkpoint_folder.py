@@ -216,6 +216,11 @@ class Folder:
         return True
 
 
+def shown_uri(uri: str) -> str:
+    """Without a password, for messages."""
+    return _PASSWORD.sub(r"\1:***@", uri)
+
+
 def open_folder(where: str, below: str = "", signing: Signing | None = None) -> Folder:
     """The folder that a user names by a path or a URI; nothing is made or looked up there.
 

@@ -29,6 +29,7 @@ from headgate.control.recovery import Recovery
 from headgate.control.repeated_failures import RepeatedFailures
 from headgate.control.restarts import restart_strategy
 from headgate.core.chain.source import why_not_rewound
+from headgate.host.checkpoint_folder import shown_uri
 from headgate.host.checkpoint_keeper import CheckpointKeeper
 from headgate.host.checkpoint_place import resolve
 from headgate.host.checkpoint_signing import signing_of
@@ -167,9 +168,11 @@ class CheckpointSetup:
             restores = self.restores(latest)
             number = latest.metadata.checkpoint
             where = latest.directory or keeper.storage.place(number, "").own.uri
-            told.info("job %s goes on from checkpoint %d (%s)", self.job_id, number, where)
+            shown = shown_uri(where)
+            told.info("job %s goes on from checkpoint %d (%s)", self.job_id, number, shown)
         elif self.is_known and not attempt:
-            told.info("job %s has no checkpoint in %s: it begins", self.job_id, keeper.storage.uri)
+            shown = keeper.storage.shown
+            told.info("job %s has no checkpoint in %s: it begins", self.job_id, shown)
         order = CheckpointOrder(
             keeper.storage.uri if self.is_enabled else "",
             self.job_id,
@@ -190,6 +193,9 @@ class CheckpointSetup:
             if error is None:
                 return latest
             keeper.storage.check_claim()  # a storage that has just gone away is no damage
+            error = keeper.storage.damage_of(latest)  # and it may have come back in between
+            if error is None:
+                return latest
             number = latest.metadata.checkpoint
             log.warning("checkpoint %d of job %s is passed over: %s", number, self.job_id, error)
             if not keeper.pass_over(number):
