@@ -85,7 +85,11 @@ def _is_redacted(session: "SparkSession") -> bool:
     """Whether the property stays out of Spark's event log, as far as one can see to that."""
     spark: Any = session.sparkContext._jsc
     conf = spark.sc().conf()
-    if not re.search(conf.get("spark.redaction.regex", _REDACTED), PROPERTY):
+    try:
+        is_redacted = re.search(conf.get("spark.redaction.regex", _REDACTED), PROPERTY)
+    except re.error:  # Java knows more of them than Python
+        return False
+    if not is_redacted:
         return False
     # Spark redacts those local properties alone whose names its configuration has, too.
     conf.set(PROPERTY, "")

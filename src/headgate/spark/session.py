@@ -70,7 +70,7 @@ def find_session(
     """The active session, or a new one.
 
     Of `settings` only the keys that begin with `spark.` matter, and only to a new session. `cores`
-    is the number of slots of a local session. Without it there are enough for any job: 128, or as
+    is the number of slots of a local session. Without it there are 32, four for each core, or as
     many as are `needed`; for DataFrames it still counts as the cores of the machine, 4 at least.
     """
     check_version()
