@@ -159,7 +159,7 @@ def test_trouble_elsewhere_is_told_as_a_consequence(error: Exception) -> None:
         (StateUnclaimed(3, ("x",)), True, False),
         (SettingsInvalid("key", "no"), True, False),
         (CheckpointCorrupt("/chk-3/0", "is cut"), False, True),
-        (CheckpointMissing("/chk-3/0", "is not there", "look"), False, True),
+        (CheckpointMissing("/chk-3/0", "is not there", "look"), False, False),
         (StorageUnusable("/chk-3", "is full", "make room"), False, False),
         (ValueError("boom"), False, False),
     ],

@@ -509,12 +509,25 @@ class Trouble:
         self.mark, self.checkpoints, self.kill = mark, checkpoints, kill
 
     def __call__(self, number: Record) -> Record:
-        if not self.mark.exists() and any(self.checkpoints.glob("x/chk-*/_metadata")):
-            self.mark.write_text(str(os.getpid()))
+        if (
+            not self.mark.exists()
+            and any(self.checkpoints.glob("x/chk-*/_metadata"))
+            and self._is_first()
+        ):
             if self.kill:
                 os.kill(os.getpid(), signal.SIGKILL)
             raise ValueError("once")
         return number
+
+    def _is_first(self) -> bool:
+        """Of the tasks that see the checkpoint at the same moment."""
+        written = self.mark.with_name(f"mark-{os.getpid()}")
+        written.write_text(str(os.getpid()))
+        try:
+            os.link(written, self.mark)
+        except FileExistsError:
+            return False
+        return True
 
 
 def real_job(folder: Path, function: Callable[[Record], Record], count: int) -> JobGraph:
