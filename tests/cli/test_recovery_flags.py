@@ -5,11 +5,15 @@ from pathlib import Path
 import click
 import pytest
 
-from headgate.base.checkpoint_errors import CheckpointMissing, StorageUnusable
+from headgate.base.checkpoint_errors import (
+    CheckpointMissing,
+    CheckpointsDamaged,
+    StorageUnusable,
+)
 from headgate.base.errors import HeadgateError, SettingsInvalid
 from headgate.base.job_errors import JobFailed
 from headgate.base.recovery_settings import RecoverySettings
-from headgate.base.restore_errors import ProgramDiffers, StateUnclaimed
+from headgate.base.restore_errors import ProgramDiffers, StateChanged, StateUnclaimed
 from headgate.cli.ending import code_of
 from headgate.cli.run import flags_of, recovery_flags, run
 from headgate.host.job_visit import JobNotFound
@@ -69,6 +73,8 @@ def test_flags_that_cannot_be_are_refused_before_anything_runs() -> None:
         (CheckpointMissing("/x", "is not there", "check the path"), 2),
         (ProgramDiffers(3, "other"), 2),
         (StateUnclaimed(3, ("operator 'a' (uid 'a')",)), 2),
+        (StateChanged(3, "count", "state 'n'", "INT", "STRING"), 2),
+        (CheckpointsDamaged("/x", "orders", ("chk-3: is cut",)), 2),
         (JobNotFound("x", "is no running job", ()), 2),
         (JobFailed("orders", "checkpoint 3 has failed"), 1),
     ],

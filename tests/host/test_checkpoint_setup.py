@@ -9,6 +9,7 @@ import pytest
 from msgspec import structs
 
 from headgate.base.checkpoint_errors import (
+    CheckpointError,
     CheckpointMissing,
     CheckpointsDamaged,
     StorageUnusable,
@@ -346,6 +347,30 @@ def test_a_restart_finds_damage_too(graph: JobGraph, folder: Path, damage: str) 
     with pytest.raises(CheckpointsDamaged, match="chk-3: is not there") as caught:
         setup.plan(keeper, "run", b"", {})
     assert describe(caught.value).is_final
+    keeper.close(JobState.FAILED)
+
+
+def test_a_storage_that_is_away_during_the_look_at_a_checkpoint_costs_nothing(
+    graph: JobGraph, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave(folder, graph, 3)
+    setup = CheckpointSetup(settings_of(folder, **{"pipeline.job-id": "x"}), graph)
+    keeper = setup.open(is_local=True)
+    look, away, looks = keeper.storage.damage_of, folder.with_name("away"), []
+
+    def away_for_the_first(found: Store) -> CheckpointError | None:
+        looks.append(found)
+        if len(looks) > 1:
+            return look(found)
+        folder.rename(away)
+        try:
+            return look(found)
+        finally:
+            away.rename(folder)  # before anybody looks at the claim
+
+    monkeypatch.setattr(keeper.storage, "damage_of", away_for_the_first)
+    assert setup.plan(keeper, "run", b"", {}).restored == 3
+    assert len(looks) == 2
     keeper.close(JobState.FAILED)
 
 
