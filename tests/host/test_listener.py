@@ -17,6 +17,7 @@ from headgate.host.contact import Contact
 from headgate.host.control_client import introduce
 from headgate.host.control_server import ControlServer
 from headgate.host.listener import Accepted, Listener
+from headgate.host.rare_log import LINES
 from headgate.host.results import ResultServer, UplinkWriter
 from tests.host.control_rig import SECRET, TIMES, replace_times
 from tests.host.rig import eventually
@@ -94,14 +95,20 @@ def test_many_strangers_leave_few_lines_in_the_log(
     port: Port, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines: list[str] = []
-    monkeypatch.setattr(listener.log, "info", lambda text, *parts: lines.append(text % parts))
+
+    def keep(level: int, text: str, *parts: object) -> None:
+        lines.append(text % parts)
+
+    monkeypatch.setattr(listener.log, "log", keep)
+    monkeypatch.setattr(listener.log, "isEnabledFor", lambda level: True)
     for _ in range(MANY // 10):
         with ExitStack() as opened:
             for stranger in connect(port, 10, opened):
                 stranger.sendall(b"GET / HTTP/1.1\r\n")
     port.use()  # comes behind them
     eventually(lambda: port.threads() <= 1, "the end of all strangers", 10)
-    assert 0 < len(lines) <= listener.LINES + 1, "and the true peer's"
+    eventually(lambda: len(lines) >= LINES, "the lines of the first strangers", 10)
+    assert len(lines) == LINES
 
 
 def test_an_address_has_a_bound_of_its_own(port: Port, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,3 +254,25 @@ def test_a_closed_port_leaves_nobody_behind() -> None:
         port.hang_up()
         port.join(5)
         assert time.monotonic() - began < 5
+
+
+def test_how_many_strangers_there_were_is_told_when_the_port_closes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lines: list[str] = []
+    monkeypatch.setattr(listener.log, "log", lambda level, text, *parts: lines.append(text % parts))
+    monkeypatch.setattr(listener.log, "isEnabledFor", lambda level: True)
+
+    def leave(accepted: Accepted) -> None:
+        door.left(accepted, OSError("gone"))
+
+    door = Listener("127.0.0.1", 0, leave, name="door")
+    door.start()
+    for _ in range(LINES + 3):
+        socket.create_connection(door.address).close()
+    eventually(lambda: len(lines) >= LINES, "the first lines", 10)
+    eventually(lambda: not door._strangers, "the end of all", 10)
+    time.sleep(0.1)
+    door.close()
+    door.join(5)
+    assert "more such lines" in lines[-1] and len(lines) == LINES + 1

@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import Final
 
 from headgate.base.messages import Address
+from headgate.host.rare_log import RareLog
 from headgate.host.tls_socket import Socket, greet, secured
 from headgate.host.transport import Tls
 
@@ -32,8 +33,6 @@ PAUSE_S: Final = 0.1
 """After an accept that has failed; too many files are open, perhaps."""
 REPORT_S: Final = 10.0
 """Between two lines of the log about that."""
-LINES: Final = 10
-"""About strangers, in that time."""
 _BACKLOG: Final = 512
 
 
@@ -88,8 +87,8 @@ class Listener:
         self._threads: dict[threading.Thread, Accepted] = {}
         self._changed = threading.Condition()  # guards the two above, and whether it is closed
         self._closed = False
-        self._lines = 0
-        self._lines_since = -REPORT_S
+        self._lines = RareLog(log, self._tell_later)
+        self._tell_at: float | None = None
         self._troubles = 0
         self._reported_at = -REPORT_S
         self._door = threading.Thread(target=self._accept, name=f"{name}-door", daemon=True)
@@ -105,16 +104,12 @@ class Listener:
 
     def left(self, accepted: Accepted, error: Exception) -> None:
         """Say why one has gone; of strangers a few lines in a while, and how many there were."""
+        line = f"{self._name}: {accepted.name} has left: {error}"
         with self._changed:
-            now = time.monotonic()
-            if now - self._lines_since >= REPORT_S:
-                more, self._lines, self._lines_since = max(0, self._lines - LINES), 0, now
-                if more:
-                    log.info("%s: %d more connections have ended like that", self._name, more)
-            self._lines += accepted in self._strangers
-            is_quiet = accepted in self._strangers and self._lines > LINES
-        if not is_quiet:
-            log.info("%s: %s has left: %s", self._name, accepted.name, error)
+            if is_stranger := accepted in self._strangers:
+                self._lines.log(logging.INFO, line)
+        if not is_stranger:
+            log.info("%s", line)
 
     def close(self) -> None:
         """Accept nobody any more, and hang up on strangers. Idempotent."""
@@ -126,6 +121,7 @@ class Listener:
         self._door.join()
         self._socket.close()
         with self._changed:
+            self._lines.flush()
             strangers = list(self._strangers)
         for stranger in strangers:
             stranger.hang_up()
@@ -149,6 +145,7 @@ class Listener:
 
     def _accept(self) -> None:
         while not self._closed:
+            self._tell_rest()
             try:
                 sock, address = self._socket.accept()
             except TimeoutError:
@@ -160,6 +157,16 @@ class Listener:
                 self._admit(sock, address[0], address[1])
             except Exception as error:  # no thread can be started, or no memory is left
                 self._rest(f"serve {address[0]}:{address[1]}", error)
+
+    def _tell_later(self, in_ms: float, flush: Callable[[], None]) -> None:
+        """The door looks at it, once a second at least."""
+        self._tell_at = time.monotonic() + in_ms / 1000
+
+    def _tell_rest(self) -> None:
+        with self._changed:
+            if self._tell_at is not None and time.monotonic() >= self._tell_at:
+                self._tell_at = None
+                self._lines.flush()
 
     def _admit(self, sock: socket.socket, host: str, port: int) -> None:
         with suppress(OSError):
