@@ -10,7 +10,7 @@ from headgate.base.checkpoints import (
     Piece,
     TaskState,
 )
-from headgate.control.checkpoint_effects import CheckpointEffect, Store, Trigger
+from headgate.control.checkpoint_effects import CheckpointEffect, StoreCheckpoint, TriggerCheckpoint
 from headgate.control.checkpoint_history import CheckpointHistory
 from headgate.control.checkpoints import Checkpoints
 from headgate.control.pending_checkpoint import CheckpointedJob, Member
@@ -69,7 +69,7 @@ def only(kind: type[_Effect], effects: list[CheckpointEffect]) -> list[_Effect]:
 
 
 def triggered(effects: list[CheckpointEffect]) -> list[tuple[str, int]]:
-    return [(effect.task, effect.checkpoint) for effect in only(Trigger, effects)]
+    return [(effect.task, effect.checkpoint) for effect in only(TriggerCheckpoint, effects)]
 
 
 def ack(
@@ -87,5 +87,5 @@ ALL = ("0.0", "0.1", "1.0", "1.1")
 def completed(checkpoints: Checkpoints, now_ms: float) -> list[CheckpointEffect]:
     """The next checkpoint is taken by all of ``row(2, 2)`` and stored, all at this time."""
     [first, *_] = triggered(checkpoints.tick(now_ms))
-    [store] = only(Store, ack(checkpoints, first[1], *ALL, now_ms=now_ms))
+    [store] = only(StoreCheckpoint, ack(checkpoints, first[1], *ALL, now_ms=now_ms))
     return checkpoints.stored(store.metadata.checkpoint, now_ms)

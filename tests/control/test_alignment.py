@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from headgate.base.elements import MIN_WATERMARK_MS
 from headgate.base.messages import TimeAnnounced
-from headgate.control.alignment import Alignment
+from headgate.control.alignment import WatermarkAlignment
 
 
 def told(orders: list[tuple[int, TimeAnnounced]]) -> list[tuple[int, int | None]]:
@@ -13,14 +13,14 @@ def told(orders: list[tuple[int, TimeAnnounced]]) -> list[tuple[int, int | None]
     return [(slot, order.watermark_ms) for slot, order in orders]
 
 
-def begun() -> Alignment:
-    alignment = Alignment("run")
+def begun() -> WatermarkAlignment:
+    alignment = WatermarkAlignment("run")
     assert alignment.all_started() == []
     return alignment
 
 
 def test_nothing_is_announced_before_all_have_started() -> None:
-    alignment = Alignment("run")
+    alignment = WatermarkAlignment("run")
     assert alignment.reported("group", "a", 0, 5) == alignment.reported("group", "a", 0, 8) == []
     assert alignment.reported("group", "b", 1, 3) == []
     assert told(alignment.all_started()) == [(0, 3), (1, 3)]

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from headgate.base.checkpoint_settings import Retention
 from headgate.base.checkpoints import METADATA_VERSION, CheckpointKind, Metadata
-from headgate.control.checkpoint_effects import Drop, Store
+from headgate.control.checkpoint_effects import Drop, StoreCheckpoint
 from headgate.control.checkpoint_history import CheckpointHistory, keeps
 from headgate.control.life import JobState
 
@@ -31,25 +31,25 @@ def test_the_newest_are_kept(retained: int, count: int) -> None:
 
 def test_a_new_driver_goes_on_behind_what_it_finds() -> None:
     history = CheckpointHistory(1, [one(8), one(5)])
-    assert history.latest == Store(one(8))
+    assert history.latest == StoreCheckpoint(one(8))
     assert (history.next_id, history.new_id(), history.new_id()) == (9, 9, 10)
     assert history.completed(one(11)) == [Drop(one(5)), Drop(one(8))]
 
 
 def test_a_job_goes_on_from_where_it_was_told_to_start_until_it_has_a_checkpoint() -> None:
-    origin = Store(one(41, CheckpointKind.SAVEPOINT), "folder")
+    origin = StoreCheckpoint(one(41, CheckpointKind.SAVEPOINT), "folder")
     history = CheckpointHistory(1, [one(3)], origin)
     assert history.latest == origin
     assert history.new_id() == 42
     history.completed(one(42))
-    assert history.latest == Store(one(42))
+    assert history.latest == StoreCheckpoint(one(42))
 
 
 def test_what_is_stored_behind_a_newer_one_is_dropped() -> None:
     history = CheckpointHistory(2)
     history.completed(one(2))
     assert history.completed(one(1)) == [Drop(one(1))]
-    history.stopped_with(Store(one(4, CheckpointKind.SAVEPOINT), "folder"))
+    history.stopped_with(StoreCheckpoint(one(4, CheckpointKind.SAVEPOINT), "folder"))
     assert history.completed(one(3)) == [Drop(one(3))]
     assert kept(history) == [2]
     assert history.latest is not None and history.latest.directory == "folder"

@@ -7,15 +7,15 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from headgate.base.checkpoint_settings import CheckpointSettings
 from headgate.base.checkpoints import CheckpointKind, CheckpointOptions, Metadata, Stop
 from headgate.control.checkpoint_effects import (
-    Abort,
+    AbortCheckpoint,
     CheckpointEffect,
-    Complete,
+    CompleteCheckpoint,
     Discard,
     Drop,
     FailRun,
     SavepointDone,
-    Store,
-    Trigger,
+    StoreCheckpoint,
+    TriggerCheckpoint,
 )
 from headgate.control.checkpoint_history import CheckpointHistory
 from headgate.control.checkpoints import Checkpoints
@@ -115,7 +115,7 @@ class CheckpointTwin(RuleBasedStateMachine):
         self.history = CheckpointHistory(retained)
         self.now = 0.0
         self.options: dict[int, CheckpointOptions] = {}
-        self.stores: list[tuple[Checkpoints, Store]] = []
+        self.stores: list[tuple[Checkpoints, StoreCheckpoint]] = []
         self.disk: dict[int, Metadata] = {}
         self.completed: list[int] = []  # told to tasks, of all runs
         self.wanted: list[str] = []
@@ -137,16 +137,16 @@ class CheckpointTwin(RuleBasedStateMachine):
     def carry_out(self, effects: list[CheckpointEffect]) -> None:
         for effect in effects:
             match effect:
-                case Trigger():
+                case TriggerCheckpoint():
                     self.trigger(effect)
-                case Store(metadata):
+                case StoreCheckpoint(metadata):
                     self.judge(metadata)
                     self.stores.append((self.machine, effect))
-                case Complete(checkpoint):
+                case CompleteCheckpoint(checkpoint):
                     assert not self.completed or checkpoint > self.completed[-1]
                     self.completed.append(checkpoint)
                     assert checkpoint in self.disk
-                case Abort(checkpoint):
+                case AbortCheckpoint(checkpoint):
                     self.open.remove(checkpoint)
                     self.tasks.over.append(checkpoint)
                     self.ended_at = self.now
@@ -168,7 +168,7 @@ class CheckpointTwin(RuleBasedStateMachine):
                     assert checkpoint is None or checkpoint in self.disk
                     self.answered.append(directory)
 
-    def trigger(self, effect: Trigger) -> None:
+    def trigger(self, effect: TriggerCheckpoint) -> None:
         checkpoint = effect.checkpoint
         assert not self.has_failed
         if checkpoint not in self.options:
@@ -301,7 +301,9 @@ class CheckpointTwin(RuleBasedStateMachine):
         self.disk[checkpoint] = store.metadata
         if machine is not self.machine:
             effects = machine.stored(checkpoint, self.now)
-            assert not any(isinstance(effect, Complete | Trigger) for effect in effects)
+            assert not any(
+                isinstance(effect, CompleteCheckpoint | TriggerCheckpoint) for effect in effects
+            )
             self.carry_out(effects)
             return
         self.open.remove(checkpoint)
@@ -349,7 +351,9 @@ class CheckpointTwin(RuleBasedStateMachine):
 
     def end_run(self) -> None:
         effects = self.machine.run_ending("a task manager is lost")
-        assert not any(isinstance(effect, Abort | Trigger) for effect in effects)
+        assert not any(
+            isinstance(effect, AbortCheckpoint | TriggerCheckpoint) for effect in effects
+        )
         self.carry_out(effects)
         assert sorted(self.wanted) == sorted(self.answered + self.being_stored())
         assert self.machine.next_deadline_ms is None

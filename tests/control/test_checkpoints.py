@@ -13,14 +13,14 @@ from headgate.base.checkpoints import (
     TaskState,
 )
 from headgate.control.checkpoint_effects import (
-    Abort,
+    AbortCheckpoint,
     CheckpointEffect,
-    Complete,
+    CompleteCheckpoint,
     Discard,
     Drop,
     FailRun,
     SavepointDone,
-    Store,
+    StoreCheckpoint,
 )
 from headgate.control.checkpoint_history import CheckpointHistory
 from headgate.control.checkpoints import REMEMBERED, Checkpoints
@@ -71,10 +71,10 @@ def test_the_next_one_waits_until_the_last_is_stored_and_then_begins_at_once() -
     checkpoints = coordinator()
     checkpoints.tick(1_000)
     assert checkpoints.tick(2_500) == []
-    assert only(Store, ack(checkpoints, 1, *ALL, now_ms=2_600))
+    assert only(StoreCheckpoint, ack(checkpoints, 1, *ALL, now_ms=2_600))
     assert checkpoints.tick(2_700) == []
     effects = checkpoints.stored(1, 2_800)
-    assert kinds(effects) == ["Complete", "Trigger", "Trigger"]
+    assert kinds(effects) == ["CompleteCheckpoint", "Trigger", "Trigger"]
     assert triggered(effects) == [("0.0", 2), ("0.1", 2)]
 
 
@@ -128,7 +128,7 @@ def test_a_complete_checkpoint_has_every_task_in_the_order_of_the_job() -> None:
     checkpoints.tick(1_000)
     assert ack(checkpoints, 1, "1.1", "0.0", "1.0", "1.0") == []
     [store] = ack(checkpoints, 1, "0.1")
-    assert isinstance(store, Store)
+    assert isinstance(store, StoreCheckpoint)
     metadata = store.metadata
     assert [task.task for task in metadata.tasks] == list(ALL)
     assert (metadata.checkpoint, metadata.job, metadata.name) == (1, "job 1", "orders")
@@ -136,7 +136,7 @@ def test_a_complete_checkpoint_has_every_task_in_the_order_of_the_job() -> None:
     assert metadata.edges == EDGES
     assert not metadata.unaligned
     assert checkpoints.is_storing
-    assert checkpoints.stored(1, 1_100) == [Complete(1)]
+    assert checkpoints.stored(1, 1_100) == [CompleteCheckpoint(1)]
     assert not checkpoints.is_storing
 
 
@@ -145,7 +145,7 @@ def test_a_task_that_went_unaligned_marks_the_whole() -> None:
     checkpoints.tick(1_000)
     checkpoints.acked(1, state("0.0", 1), FIGURES, 1_000)
     unaligned = CheckpointFigures(3.0, 1.0, 9.0, 10, 5, unaligned=True)
-    [store] = only(Store, checkpoints.acked(1, state("1.0", 1), unaligned, 1_000))
+    [store] = only(StoreCheckpoint, checkpoints.acked(1, state("1.0", 1), unaligned, 1_000))
     assert store.metadata.unaligned
     checkpoints.stored(1, 1_250)
     last = checkpoints.statistics().last
@@ -183,10 +183,10 @@ def test_a_task_that_declines_ends_the_checkpoint_and_too_many_end_the_run() -> 
     ack(checkpoints, 1, "0.0")
     effects = checkpoints.declined(1, "1.0", "disk full", 1_100)
     reason = "task 1.0 declined it: disk full"
-    assert effects == [Abort(1, reason), Discard(1, (state("0.0", 1),))]
+    assert effects == [AbortCheckpoint(1, reason), Discard(1, (state("0.0", 1),))]
     checkpoints.tick(2_000)
     effects = checkpoints.declined(2, "1.0", "disk full", 2_100)
-    assert kinds(effects) == ["Abort", "FailRun"]
+    assert kinds(effects) == ["AbortCheckpoint", "FailRun"]
     [failed] = only(FailRun, effects)
     assert "checkpoint 2 has failed: task 1.0 declined it: disk full (2 in a row" in failed.reason
     assert checkpoints.tick(9_000) == [], "nothing begins in a run that fails"
@@ -201,7 +201,7 @@ def test_a_complete_checkpoint_forgives_the_failures_before_it() -> None:
     for now, number in ((1_000, 1), (3_000, 3), (5_000, 5)):
         checkpoints.tick(now)
         assert not only(FailRun, checkpoints.declined(number, "1.0", "no", now))
-        assert only(Complete, completed(checkpoints, now + 1_000))
+        assert only(CompleteCheckpoint, completed(checkpoints, now + 1_000))
 
 
 def test_one_that_takes_too_long_is_given_up_and_says_for_whom_it_waited() -> None:
@@ -210,7 +210,7 @@ def test_one_that_takes_too_long_is_given_up_and_says_for_whom_it_waited() -> No
     ack(checkpoints, 1, "0.0", "1.0", "1.1")
     assert checkpoints.tick(1_499) == []
     [abort, *_] = checkpoints.tick(1_500)
-    assert isinstance(abort, Abort)
+    assert isinstance(abort, AbortCheckpoint)
     assert abort.reason == "it was not complete after 500 ms; it still waits for tasks 0.1"
 
 
@@ -221,7 +221,7 @@ def test_one_that_is_being_stored_is_not_given_up() -> None:
     assert checkpoints.next_deadline_ms is None
     assert checkpoints.tick(60_000) == []
     assert checkpoints.declined(1, "0.0", "too late", 60_000) == []
-    assert Complete(1) in checkpoints.stored(1, 60_000)
+    assert CompleteCheckpoint(1) in checkpoints.stored(1, 60_000)
 
 
 def test_what_comes_late_for_one_that_was_given_up_is_named_for_cleaning() -> None:
@@ -262,8 +262,8 @@ def test_a_newer_one_that_is_complete_ends_the_older_without_a_failure() -> None
     ack(checkpoints, 2, *ALL)
     effects = checkpoints.stored(2, 2_500)
     assert effects == [
-        Complete(2),
-        Abort(1, "checkpoint 2 was complete first"),
+        CompleteCheckpoint(2),
+        AbortCheckpoint(1, "checkpoint 2 was complete first"),
         Discard(1, (state("0.0", 1),)),
     ]
     assert checkpoints.statistics().failed == 0
@@ -273,9 +273,9 @@ def test_an_older_one_that_is_stored_too_late_is_dropped() -> None:
     checkpoints = coordinator(max_concurrent=2)
     checkpoints.tick(1_000)
     checkpoints.tick(2_000)
-    [old] = only(Store, ack(checkpoints, 1, *ALL))
+    [old] = only(StoreCheckpoint, ack(checkpoints, 1, *ALL))
     ack(checkpoints, 2, *ALL)
-    assert checkpoints.stored(2, 2_500) == [Complete(2)]
+    assert checkpoints.stored(2, 2_500) == [CompleteCheckpoint(2)]
     assert checkpoints.stored(1, 2_600) == [Drop(old.metadata)]
 
 
@@ -284,7 +284,7 @@ def test_one_that_a_newer_one_has_reached_first_is_no_failure() -> None:
     checkpoints.tick(1_000)
     checkpoints.tick(2_000)
     effects = checkpoints.declined(1, "1.0", "2 came first", 2_100, subsumed=True)
-    assert kinds(effects) == ["Abort"]
+    assert kinds(effects) == ["AbortCheckpoint"]
 
 
 def test_storage_that_fails_is_a_failure_and_whatever_it_has_left_is_dropped() -> None:
@@ -292,11 +292,11 @@ def test_storage_that_fails_is_a_failure_and_whatever_it_has_left_is_dropped() -
     checkpoints = coordinator(history=history, tolerable_failures=1)
     completed(checkpoints, 1_000)
     checkpoints.tick(2_000)
-    [store] = only(Store, ack(checkpoints, 2, *ALL))
+    [store] = only(StoreCheckpoint, ack(checkpoints, 2, *ALL))
     effects = checkpoints.store_failed(2, "No space left on device", 2_100)
     assert effects == [
         Drop(store.metadata),
-        Abort(2, "it could not be stored: No space left on device"),
+        AbortCheckpoint(2, "it could not be stored: No space left on device"),
     ]
     assert [one.checkpoint for one in history.complete] == [1]
 
@@ -308,7 +308,7 @@ def test_a_task_that_had_finished_counts_as_answered() -> None:
     checkpoints = coordinator()
     assert checkpoints.task_finished("0.0", 500) == checkpoints.task_finished("0.0", 500) == []
     assert triggered(checkpoints.tick(1_000)) == [("0.1", 1)]
-    [store] = only(Store, ack(checkpoints, 1, "0.1", "1.0", "1.1"))
+    [store] = only(StoreCheckpoint, ack(checkpoints, 1, "0.1", "1.0", "1.1"))
     assert [task.finished for task in store.metadata.tasks] == [True, False, False, False]
     assert store.metadata.tasks[0].operators == (OperatorState("uid 0", "operator 0"),)
 
@@ -329,7 +329,7 @@ def test_a_task_that_finishes_before_its_barrier_counts_and_its_readers_are_trig
     checkpoints.tick(1_000)
     assert checkpoints.task_finished("0.0", 1_100) == []
     assert triggered(checkpoints.task_finished("0.1", 1_100)) == [("1.0", 1), ("1.1", 1)]
-    [store] = only(Store, ack(checkpoints, 1, "1.0", "1.1"))
+    [store] = only(StoreCheckpoint, ack(checkpoints, 1, "1.0", "1.1"))
     assert [task.finished for task in store.metadata.tasks] == [True, True, False, False]
 
 
@@ -338,7 +338,7 @@ def test_a_task_that_finishes_after_its_answer_leaves_its_answer() -> None:
     checkpoints.tick(1_000)
     ack(checkpoints, 1, "0.0")
     assert triggered(checkpoints.task_finished("0.0", 1_100)) == [("1.0", 1)]
-    [store] = only(Store, ack(checkpoints, 1, "1.0"))
+    [store] = only(StoreCheckpoint, ack(checkpoints, 1, "1.0"))
     assert [task.finished for task in store.metadata.tasks] == [False, False]
 
 
@@ -347,8 +347,8 @@ def test_who_finishes_with_a_barrier_unanswered_is_found_out() -> None:
     checkpoints.tick(1_000)
     ack(checkpoints, 1, "0.0")
     effects = checkpoints.task_finished("1.0", 1_100)
-    assert kinds(effects) == ["Abort", "Discard", "FailRun"]
-    [abort] = only(Abort, effects)
+    assert kinds(effects) == ["AbortCheckpoint", "Discard", "FailRun"]
+    [abort] = only(AbortCheckpoint, effects)
     assert abort.reason == "task 1.0 had finished before it and its producer 0.0 not"
 
 
@@ -362,7 +362,7 @@ def test_a_savepoint_goes_to_its_own_directory_and_tells_who_wanted_it() -> None
     [first, *_] = effects
     options = CheckpointOptions(WALL_MS, CheckpointKind.SAVEPOINT, directory="sp")
     assert first.options == options, "aligned and exact"  # type: ignore[union-attr]
-    [store] = only(Store, ack(checkpoints, 1, *ALL))
+    [store] = only(StoreCheckpoint, ack(checkpoints, 1, *ALL))
     assert (store.directory, store.metadata.kind) == ("sp", CheckpointKind.SAVEPOINT)
     assert checkpoints.stored(1, 100) == [SavepointDone("sp", 1)], "its sinks commit nothing"
 
@@ -395,7 +395,7 @@ def test_a_savepoint_that_fails_fails_no_run_and_names_its_files() -> None:
     checkpoints.savepoint_wanted("sp", Stop.SUSPEND, 0)
     ack(checkpoints, 1, "0.0")
     effects = checkpoints.declined(1, "1.0", "no", 10)
-    assert kinds(effects) == ["Abort", "Discard", "SavepointDone"]
+    assert kinds(effects) == ["AbortCheckpoint", "Discard", "SavepointDone"]
     assert only(Discard, effects)[0].directory == "sp"
     assert only(SavepointDone, effects) == [SavepointDone("sp", None, "task 1.0 declined it: no")]
     assert ack(checkpoints, 1, "0.1") == [Discard(1, (state("0.1", 1),), "sp")]
@@ -409,9 +409,9 @@ def test_a_job_that_ends_with_a_savepoint_commits_it_and_begins_nothing_more(sto
     checkpoints.savepoint_wanted("sp", stop, 0)
     late = checkpoints.savepoint_wanted("other", Stop.NO, 1)
     assert late == [SavepointDone("other", None, "the job is ending with another savepoint")]
-    [store] = only(Store, ack(checkpoints, 1, *ALL))
+    [store] = only(StoreCheckpoint, ack(checkpoints, 1, *ALL))
     assert store.metadata.checkpoint == 1
-    assert checkpoints.stored(1, 10) == [Complete(1), SavepointDone("sp", 1)]
+    assert checkpoints.stored(1, 10) == [CompleteCheckpoint(1), SavepointDone("sp", 1)]
     assert history.latest == store
     assert checkpoints.tick(50_000) == []
 
@@ -420,17 +420,17 @@ def test_a_drain_that_fails_fails_the_run_since_event_time_has_ended() -> None:
     checkpoints = coordinator(timeout_ms=100, tolerable_failures=100)
     checkpoints.savepoint_wanted("sp", Stop.DRAIN, 0)
     effects = checkpoints.tick(100)
-    assert kinds(effects) == ["Abort", "SavepointDone", "FailRun"]
+    assert kinds(effects) == ["AbortCheckpoint", "SavepointDone", "FailRun"]
 
 
 def test_a_checkpoint_that_is_stored_behind_the_last_savepoint_is_dropped() -> None:
     history = CheckpointHistory()
     checkpoints = coordinator(history=history)
     checkpoints.tick(1_000)
-    [old] = only(Store, ack(checkpoints, 1, *ALL))
+    [old] = only(StoreCheckpoint, ack(checkpoints, 1, *ALL))
     checkpoints.savepoint_wanted("sp", Stop.SUSPEND, 1_100)
-    [last] = only(Store, ack(checkpoints, 2, *ALL))
-    assert kinds(checkpoints.stored(2, 1_200)) == ["Complete", "SavepointDone"]
+    [last] = only(StoreCheckpoint, ack(checkpoints, 2, *ALL))
+    assert kinds(checkpoints.stored(2, 1_200)) == ["CompleteCheckpoint", "SavepointDone"]
     assert checkpoints.stored(1, 1_300) == [Drop(old.metadata)]
     assert history.latest == last
 
@@ -472,7 +472,7 @@ def test_a_run_that_ends_leaves_nothing_open_but_what_is_being_stored() -> None:
 def test_storage_that_fails_after_the_end_of_the_run_is_only_cleaned_up() -> None:
     checkpoints = coordinator()
     checkpoints.tick(1_000)
-    [store] = only(Store, ack(checkpoints, 1, *ALL))
+    [store] = only(StoreCheckpoint, ack(checkpoints, 1, *ALL))
     checkpoints.run_ending("boom")
     assert checkpoints.store_failed(1, "full", 1_100) == [Drop(store.metadata)]
 
@@ -489,5 +489,5 @@ def test_long_lists_of_tasks_are_cut() -> None:
     checkpoints = coordinator(row(20), timeout_ms=10)
     checkpoints.tick(1_000)
     [abort, *_] = checkpoints.tick(1_010)
-    assert isinstance(abort, Abort)
+    assert isinstance(abort, AbortCheckpoint)
     assert abort.reason.endswith("0.7 and 12 more")

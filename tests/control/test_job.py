@@ -8,7 +8,7 @@ from headgate.base.messages import Cancel, Deploy, Failure, Placed, Shutdown, Ti
 from headgate.base.states import TaskState
 from headgate.control.job import JobRun
 from headgate.control.life import JobState
-from headgate.control.run_effects import Effect, Ended, Outcome, Send
+from headgate.control.run_effects import Effect, Outcome, RunEnded, Send
 from headgate.control.start_watch import FIRST_REMINDER_MS
 from tests.control.kit import BOOM, PEER_LOST, TIMES, address, plan
 
@@ -21,7 +21,7 @@ def sent(effects: list[Effect]) -> list[tuple[int, str]]:
 
 
 def ending(effects: list[Effect]) -> Outcome | None:
-    found = [effect.outcome for effect in effects if isinstance(effect, Ended)]
+    found = [effect.outcome for effect in effects if isinstance(effect, RunEnded)]
     assert len(found) < 2
     return found[0] if found else None
 
@@ -326,7 +326,7 @@ class JobTwin(RuleBasedStateMachine):
         for effect in effects:
             assert self.outcome is None, "something follows the end"
             match effect:
-                case Ended(outcome):
+                case RunEnded(outcome):
                     self.outcome = outcome
                 case Send(slot, message):
                     assert slot in self.alive

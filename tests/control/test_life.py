@@ -2,12 +2,14 @@
 
 import pytest
 
-from headgate.control.life import LIFE, Happening, JobState
+from headgate.control.life import LIFE, JobState, RunTransition
 
 
 @pytest.mark.parametrize("state", [state for state in JobState if not state.has_ended])
-@pytest.mark.parametrize("what", [Happening.CANCEL, Happening.FAILURE, Happening.GIVEN_UP])
-def test_a_run_can_be_ended_at_any_time(state: JobState, what: Happening) -> None:
+@pytest.mark.parametrize(
+    "what", [RunTransition.CANCEL, RunTransition.FAILURE, RunTransition.GIVEN_UP]
+)
+def test_a_run_can_be_ended_at_any_time(state: JobState, what: RunTransition) -> None:
     assert LIFE[state, what].is_ending or LIFE[state, what].has_ended
 
 

@@ -5,7 +5,7 @@ import pytest
 from headgate.base.checkpoint_settings import CheckpointSettings
 from headgate.base.checkpoints import CheckpointKind, Metadata
 from headgate.base.messages import Failure
-from headgate.control.checkpoint_effects import Store
+from headgate.control.checkpoint_effects import StoreCheckpoint
 from headgate.control.checkpoint_history import CheckpointHistory
 from headgate.control.recovery import Recovery
 from headgate.control.repeated_failures import RepeatedFailures
@@ -21,7 +21,10 @@ def metadata(checkpoint: int) -> Metadata:
 
 
 def recovery(
-    attempts: int = 3, *found: int, origin: Store | None = None, ignores_damaged: bool = False
+    attempts: int = 3,
+    *found: int,
+    origin: StoreCheckpoint | None = None,
+    ignores_damaged: bool = False,
 ) -> Recovery:
     history = CheckpointHistory(3, [metadata(one) for one in found], origin)
     settings = CheckpointSettings(interval_ms=1_000, unaligned=False)
@@ -98,13 +101,13 @@ def test_damage_that_is_told_after_a_newer_checkpoint_changes_nothing() -> None:
 
 
 def test_what_a_job_was_started_from_does_not_come_in_place_of_its_own_checkpoints() -> None:
-    job = recovery(9, origin=Store(metadata(7), "/savepoint"))
+    job = recovery(9, origin=StoreCheckpoint(metadata(7), "/savepoint"))
     job.history.completed(metadata(8))
     assert job.failed(DAMAGE, 8, 0) is None
 
 
 def test_a_job_that_may_begin_anew_does_so_when_nothing_is_whole() -> None:
-    origin = Store(metadata(7), "/savepoint")
+    origin = StoreCheckpoint(metadata(7), "/savepoint")
     job = recovery(9, origin=origin, ignores_damaged=True)
     job.history.completed(metadata(8))
     assert job.failed(DAMAGE, 8, 0) == 50
@@ -125,7 +128,7 @@ def test_counts_are_those_of_all_attempts() -> None:
         attempt = job.checkpoints(row(2, 2))
         attempt.started(0)
         assert triggered(attempt.tick(1_000))[0][1] == checkpoint
-        (store,) = only(Store, ack(attempt, checkpoint, *ALL, now_ms=1_000))
+        (store,) = only(StoreCheckpoint, ack(attempt, checkpoint, *ALL, now_ms=1_000))
         attempt.stored(store.metadata.checkpoint, 1_001)
         attempt.run_ending("boom")
     counts = job.statistics()

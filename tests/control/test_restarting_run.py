@@ -21,14 +21,14 @@ from headgate.base.messages import (
     Shutdown,
 )
 from headgate.base.states import TaskState
-from headgate.control.checkpoint_effects import Discard, Drop, SavepointDone, Store
+from headgate.control.checkpoint_effects import Discard, Drop, SavepointDone, StoreCheckpoint
 from headgate.control.checkpoint_history import CheckpointHistory
 from headgate.control.deployment import RunPlan
 from headgate.control.job import JobRun
 from headgate.control.life import JobState
 from headgate.control.recovery import Recovery
 from headgate.control.restarts import FixedDelay
-from headgate.control.run_effects import Effect, Ended, Outcome, Replan, Send, Warn
+from headgate.control.run_effects import Effect, Outcome, Replan, RunEnded, Send, Warn
 from headgate.control.start_watch import FIRST_REMINDER_MS
 from tests.control.checkpoint_kit import FIGURES, row, state, wall
 from tests.control.kit import BOOM, PEER_LOST, TIMES, address, plan
@@ -85,7 +85,7 @@ def messages(effects: list[Effect], kind: type) -> list[tuple[int, object]]:
 
 
 def ending(effects: list[Effect]) -> Outcome | None:
-    found = [effect.outcome for effect in effects if isinstance(effect, Ended)]
+    found = [effect.outcome for effect in effects if isinstance(effect, RunEnded)]
     return found[0] if found else None
 
 
@@ -115,7 +115,7 @@ def test_sources_are_triggered_and_all_are_told_when_it_is_complete() -> None:
         (1, CheckpointTriggered(name(0), "0.1", 1, options)),
     ]
     (store,) = acked(run, 1, *ALL, now=1_100)
-    assert isinstance(store, Store) and store.metadata.checkpoint == 1
+    assert isinstance(store, StoreCheckpoint) and store.metadata.checkpoint == 1
     effects = run.stored(1, "", 1_200)
     assert messages(effects, CheckpointCompleted) == [
         (slot, CheckpointCompleted(name(0), 1)) for slot in (0, 1)
@@ -483,9 +483,9 @@ class RestartTwin(RuleBasedStateMachine):
                     assert not self.planning and not self.open
                     assert self.run.state is JobState.RESTARTING
                     self.planning = True
-                case Store(metadata):
+                case StoreCheckpoint(metadata):
                     self.storing.append(metadata.checkpoint)
-                case Ended(outcome):
+                case RunEnded(outcome):
                     assert self.outcome is None, "it ends once"
                     self.outcome = outcome
                 case Drop() | Discard() | SavepointDone() | Warn():

@@ -5,7 +5,7 @@ from headgate.control.job import JobRun
 from headgate.control.life import JobState
 from headgate.control.recovery import Recovery
 from headgate.control.restarts import FixedDelay
-from headgate.control.run_effects import Ended, Replan, Warn
+from headgate.control.run_effects import Replan, RunEnded, Warn
 from headgate.control.start_watch import FIRST_REMINDER_MS, NEXT_REMINDER_MS, StartWatch
 from tests.control.kit import BOOM, TIMES, address, plan
 
@@ -31,7 +31,7 @@ def test_task_managers_that_nobody_starts_are_not_awaited_for_ever() -> None:
     assert isinstance(warning, Warn)
     assert "waits for the task managers of slots 0, 1, which Spark has not started" in warning.text
     effects = run.tick(START_MS)
-    (end,) = [one for one in effects if isinstance(one, Ended)]
+    (end,) = [one for one in effects if isinstance(one, RunEnded)]
     assert end.outcome.failure is not None
     assert "raise task.start.timeout" in end.outcome.failure.message
     run.check()
@@ -96,7 +96,7 @@ def test_a_storage_that_does_not_answer_a_restart_is_not_awaited_for_ever() -> N
         "waits for the storage of its checkpoints, to plan the next attempt"
     )
     effects = run.tick(150 + START_MS)
-    (end,) = [one for one in effects if isinstance(one, Ended)]
+    (end,) = [one for one in effects if isinstance(one, RunEnded)]
     assert end.outcome.restart_in_ms is not None, "a new run asks anew"
     assert run.planned(plan(), 150 + START_MS) == [], "too late"
     run.check()

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from headgate.base.checkpoint_errors import CheckpointMissing, StorageUnusable
 from headgate.base.checkpoint_settings import CheckpointSettings, Retention
-from headgate.control.checkpoint_effects import Discard, Drop, Store
+from headgate.control.checkpoint_effects import Discard, Drop, StoreCheckpoint
 from headgate.control.checkpoint_history import CheckpointHistory
 from headgate.control.life import JobState
 from headgate.control.recovery import Recovery
@@ -51,7 +51,7 @@ def keeper(storage: JobStorage) -> Iterator[CheckpointKeeper]:
 def test_checkpoints_are_stored_and_dropped_in_the_folder_of_the_job(
     storage: JobStorage, folder: Path
 ) -> None:
-    storage.store(Store(metadata_of(3)))
+    storage.store(StoreCheckpoint(metadata_of(3)))
     assert names(folder) == [f"{JOB}/chk-3/_metadata"]
     storage.drop(Drop(metadata_of(3)))
     assert names(folder) == []
@@ -61,7 +61,7 @@ def test_savepoints_have_their_own_directory_also_without_a_storage(tmp_path: Pa
     own = tmp_path / "savepoint"
     nowhere = JobStorage(JOB)
     assert nowhere.uri == ""
-    nowhere.store(Store(metadata_of(3), str(own)))
+    nowhere.store(StoreCheckpoint(metadata_of(3), str(own)))
     assert names(own) == ["_metadata"]
     nowhere.discard(Discard(3, (), str(own)))
     assert names(own) == ["_metadata"], "it is complete"
@@ -89,7 +89,7 @@ def test_a_folder_that_cannot_be_used_is_told_at_once(tmp_path: Path) -> None:
 
 def test_a_temporary_storage_goes_with_its_job() -> None:
     storage = JobStorage.temporary(JOB)
-    storage.store(Store(metadata_of(1)))
+    storage.store(StoreCheckpoint(metadata_of(1)))
     assert Path(storage.uri).exists()
     storage.close(keeps=True)
     assert not Path(storage.uri).exists()
@@ -120,7 +120,7 @@ def test_what_could_not_be_dropped_is_gone_before_a_run_goes_on_from_an_older_on
     storage: JobStorage, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in (1, 2, 3):
-        storage.store(Store(metadata_of(number)))
+        storage.store(StoreCheckpoint(metadata_of(number)))
     with monkeypatch.context() as trouble:
         trouble.setattr(Folder, "remove", refuse)
         for number in (1, 3):
@@ -146,10 +146,10 @@ def test_a_driver_that_was_thought_dead_drops_nothing_of_its_successor(
     storage: JobStorage, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     other = JobStorage(JOB, str(folder))
-    other.store(Store(metadata_of(3)))
+    other.store(StoreCheckpoint(metadata_of(3)))
     late = structs.replace(metadata_of(3), completed_ms=-1)
     with pytest.raises(StorageUnusable, match="is complete already, by another run"):
-        storage.store(Store(late))
+        storage.store(StoreCheckpoint(late))
     storage.drop(Drop(late))
     assert names(folder) == [f"{JOB}/chk-3/_metadata"]
     assert "chk-3 stays: another driver of job orders has completed it" in caplog.text
@@ -223,7 +223,7 @@ def test_nobody_begins_anew_while_the_storage_is_silent(keeper: CheckpointKeeper
 def test_the_end_of_the_job_says_which_checkpoints_stay(
     storage: JobStorage, folder: Path, state: JobState, retention: Retention, stays: bool
 ) -> None:
-    storage.store(Store(metadata_of(1)))
+    storage.store(StoreCheckpoint(metadata_of(1)))
     keeper = keeper_of(storage, 1, retention=retention)
     keeper.close(state)
     keeper.close(state)
@@ -237,7 +237,7 @@ def test_what_is_under_way_at_the_end_of_the_job_is_done_and_then_dropped(
     keeper = keeper_of(storage)
 
     def store() -> None:
-        storage.store(Store(metadata_of(7)))
+        storage.store(StoreCheckpoint(metadata_of(7)))
         with keeper.lock:
             keeper.recovery.history.completed(metadata_of(7))
         keeper.put(lambda: asked.append("after"))

@@ -21,7 +21,7 @@ from headgate.base.messages import Failure
 from headgate.base.restore_errors import ProgramDiffers
 from headgate.base.settings import ExchangeSettings, FlowControl
 from headgate.cli.ending import CONFIGURATION, code_of
-from headgate.control.checkpoint_effects import Store
+from headgate.control.checkpoint_effects import StoreCheckpoint
 from headgate.control.life import JobState
 from headgate.core.chain.operator import Operator
 from headgate.host.checkpoint_place import savepoint_place
@@ -358,7 +358,7 @@ def test_a_storage_that_is_away_during_the_look_at_a_checkpoint_costs_nothing(
     keeper = setup.open(is_local=True)
     look, away, looks = keeper.storage.damage_of, folder.with_name("away"), []
 
-    def away_for_the_first(found: Store) -> CheckpointError | None:
+    def away_for_the_first(found: StoreCheckpoint) -> CheckpointError | None:
         looks.append(found)
         if len(looks) > 1:
             return look(found)
@@ -430,7 +430,7 @@ def test_a_newer_savepoint_of_the_job_itself_comes_first(
 def lost_while_it_stopped(folder: Path, graph: JobGraph, where: Path, number: int) -> None:
     """A driver has told its sinks to commit, and was killed before it dropped its checkpoints."""
     last = structs.replace(metadata(graph, number), kind=CheckpointKind.SAVEPOINT)
-    JobStorage("x", str(folder)).store(Store(last, str(where), ends_job=True))
+    JobStorage("x", str(folder)).store(StoreCheckpoint(last, str(where), ends_job=True))
 
 
 def test_a_job_that_was_stopped_goes_on_from_its_savepoint_and_not_from_before(

@@ -26,7 +26,7 @@ from headgate.base.checkpoints import (
 )
 from headgate.base.errors import StateBroken
 from headgate.base.restore_errors import RestoreRefused
-from headgate.control.checkpoint_effects import Store
+from headgate.control.checkpoint_effects import StoreCheckpoint
 from headgate.core.chain import async_state, plain_state, source_state, two_phase
 from headgate.core.state import operator_state, snapshot
 from headgate.host.checkpoint_metadata import decode_metadata, encode_metadata
@@ -152,7 +152,7 @@ def test_metadata_that_cannot_be_is_refused_with_a_reason(
     broken = data.draw(unsound(metadata_of_graph(graph, 4)))
     assert decode_metadata("m", encode_metadata(broken)) == broken
     with suppress(RestoreRefused):
-        CheckpointSetup({}, graph).restores(Store(broken))
+        CheckpointSetup({}, graph).restores(StoreCheckpoint(broken))
 
 
 @QUIET

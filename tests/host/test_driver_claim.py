@@ -16,7 +16,7 @@ from pyarrow import fs
 
 from headgate.base.checkpoint_errors import StorageUnusable
 from headgate.base.job_errors import JobTakenOver
-from headgate.control.checkpoint_effects import Discard, Drop, Store
+from headgate.control.checkpoint_effects import Discard, Drop, StoreCheckpoint
 from headgate.host import checkpoint_folder, job_storage
 from headgate.host.checkpoint_folder import Folder, open_folder
 from headgate.host.driver_claim import DriverClaim
@@ -235,7 +235,7 @@ def test_a_storage_that_comes_back_between_two_looks_is_not_another_driver(
 @pytest.mark.parametrize(
     "act",
     [
-        lambda one: one.store(Store(metadata_of(4))),
+        lambda one: one.store(StoreCheckpoint(metadata_of(4))),
         lambda one: one.drop(Drop(metadata_of(3))),
         lambda one: one.discard(Discard(9, ())),
         lambda one: one.clean(),
@@ -247,7 +247,7 @@ def test_a_driver_that_was_frozen_changes_nothing_of_its_successor(
     tmp_path: Path, act: Callable[[JobStorage], None]
 ) -> None:
     old = storage_of(tmp_path)
-    old.store(Store(metadata_of(3)))
+    old.store(StoreCheckpoint(metadata_of(3)))
     new = storage_of(tmp_path)
     (tmp_path / JOB / "chk-9").mkdir()
     (tmp_path / JOB / "chk-9" / "half").write_bytes(b"x")
@@ -270,7 +270,7 @@ def test_what_is_stored_while_another_one_claims_the_job_is_told_to_nobody_and_s
 
     monkeypatch.setattr(job_storage, "complete", slow)
     with pytest.raises(JobTakenOver):
-        old.store(Store(metadata_of(3)))
+        old.store(StoreCheckpoint(metadata_of(3)))
     with pytest.raises(JobTakenOver):
         old.drop(Drop(metadata_of(3)))
     new[0].check_claim()
@@ -279,7 +279,7 @@ def test_what_is_stored_while_another_one_claims_the_job_is_told_to_nobody_and_s
 
 def test_the_claim_goes_with_the_job_and_its_checkpoints_may_stay(tmp_path: Path) -> None:
     one = storage_of(tmp_path)
-    one.store(Store(metadata_of(3)))
+    one.store(StoreCheckpoint(metadata_of(3)))
     assert len(names(tmp_path)) == 2
     one.close(keeps=True)
     assert names(tmp_path) == [f"{JOB}/chk-3/_metadata"]
@@ -291,6 +291,6 @@ def test_who_has_no_lasting_folder_needs_no_claim(tmp_path: Path) -> None:
     for one in (JobStorage(JOB), JobStorage.temporary(JOB)):
         one.claim()
         one.check_claim()
-        one.store(Store(metadata_of(3), str(tmp_path / one.uri.strip("/") / "savepoint")))
+        one.store(StoreCheckpoint(metadata_of(3), str(tmp_path / one.uri.strip("/") / "savepoint")))
         one.close(keeps=True)
     assert not any("owner-" in name for name in names(tmp_path))

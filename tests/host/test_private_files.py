@@ -12,7 +12,7 @@ from headgate.base.checkpoint_errors import CheckpointCorrupt, CheckpointError, 
 from headgate.base.checkpoints import CheckpointKind
 from headgate.base.ids import PartitionId
 from headgate.base.settings import Storage
-from headgate.control.checkpoint_effects import Store
+from headgate.control.checkpoint_effects import StoreCheckpoint
 from headgate.host.checkpoint_folder import open_folder
 from headgate.host.checkpoint_place import new_savepoint, resolve
 from headgate.host.checkpoint_reader import StateReader, verify
@@ -60,7 +60,7 @@ def test_folders_and_files_of_checkpoints_are_the_users_alone(tmp_path: Path, fo
     take_next(job.storage, shared=(table,))  # type: ignore[arg-type]
     place = new_savepoint(str(tmp_path / "saved"), JOB)
     take(place, 2, CheckpointKind.SAVEPOINT)
-    job.store(Store(metadata_of(3), str(tmp_path / "saved" / "last"), ends_job=True))
+    job.store(StoreCheckpoint(metadata_of(3), str(tmp_path / "saved" / "last"), ends_job=True))
     found = {**modes(tmp_path / "made"), **modes(tmp_path / "saved")}
     made = {kind: sum(kind in path for path in found) for kind in ("owner-", "stopped-", "_meta")}
     assert all(made.values()), made
@@ -100,7 +100,7 @@ def test_a_job_and_its_savepoints_may_have_folders_that_are_links(tmp_path: Path
         (tmp_path / f"{name}-link").symlink_to(tmp_path / name)
     job = JobStorage(JOB, str(tmp_path / "disk-link"))
     job.claim()
-    job.store(Store(metadata_of(3), str(tmp_path / "saved-link"), ends_job=True))
+    job.store(StoreCheckpoint(metadata_of(3), str(tmp_path / "saved-link"), ends_job=True))
     job.check_claim()
     assert resolve(str(tmp_path / "saved-link"))[1] == metadata_of(3)
     job.close(keeps=False)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from headgate.base.checkpoint_errors import CheckpointMissing, StorageUnusable
-from headgate.control.checkpoint_effects import Drop, Store
+from headgate.control.checkpoint_effects import Drop, StoreCheckpoint
 from headgate.host import job_storage
 from headgate.host.checkpoint_folder import Folder, open_folder
 from headgate.host.job_storage import JobStorage
@@ -24,12 +24,12 @@ def own(tmp_path: Path) -> Path:
 
 
 def test_only_a_savepoint_that_ends_the_job_is_noted(storage: JobStorage, own: Path) -> None:
-    storage.store(Store(metadata_of(2), f"{own}-2"))
+    storage.store(StoreCheckpoint(metadata_of(2), f"{own}-2"))
     assert storage.stopped_with() is None
-    storage.store(Store(metadata_of(9), f"{own}-9", ends_job=True))
-    storage.store(Store(metadata_of(10), f"{own}-10", ends_job=True))
+    storage.store(StoreCheckpoint(metadata_of(9), f"{own}-9", ends_job=True))
+    storage.store(StoreCheckpoint(metadata_of(10), f"{own}-10", ends_job=True))
     assert storage.stopped_with() == StoppedWith(10, f"{own}-10"), "the newest one"
-    JobStorage(JOB).store(Store(metadata_of(3), f"{own}-3", ends_job=True))
+    JobStorage(JOB).store(StoreCheckpoint(metadata_of(3), f"{own}-3", ends_job=True))
 
 
 def test_it_is_noted_behind_its_metadata(
@@ -41,17 +41,17 @@ def test_it_is_noted_behind_its_metadata(
 
     noted: list[int] = []
     monkeypatch.setattr(job_storage, "note_stop", note)
-    storage.store(Store(metadata_of(4), str(own), ends_job=True))
+    storage.store(StoreCheckpoint(metadata_of(4), str(own), ends_job=True))
     assert noted == [4]
 
 
 def test_it_goes_with_the_savepoint_or_with_the_job(
     storage: JobStorage, own: Path, tmp_path: Path
 ) -> None:
-    storage.store(Store(metadata_of(4), str(own), ends_job=True))
+    storage.store(StoreCheckpoint(metadata_of(4), str(own), ends_job=True))
     storage.drop(Drop(metadata_of(4), str(own)))
     assert storage.stopped_with() is None and not own.exists()
-    storage.store(Store(metadata_of(5), str(own), ends_job=True))
+    storage.store(StoreCheckpoint(metadata_of(5), str(own), ends_job=True))
     storage.close(keeps=True)
     assert storage.stopped_with() is not None
     storage.close(keeps=False)
@@ -64,7 +64,7 @@ def test_no_attempt_begins_from_an_older_one_while_it_cannot_be_taken_back(
     def refuse(folder: Folder, name: str) -> None:
         raise StorageUnusable(folder.at(name), "Input/output error", "look")
 
-    storage.store(Store(metadata_of(4), str(own), ends_job=True))
+    storage.store(StoreCheckpoint(metadata_of(4), str(own), ends_job=True))
     with monkeypatch.context() as broken:
         broken.setattr(Folder, "remove", refuse)
         with pytest.raises(StorageUnusable):
@@ -76,7 +76,7 @@ def test_no_attempt_begins_from_an_older_one_while_it_cannot_be_taken_back(
 
 
 def test_a_savepoint_that_is_not_there_any_more_is_told(storage: JobStorage, own: Path) -> None:
-    storage.store(Store(metadata_of(4), str(own), ends_job=True))
+    storage.store(StoreCheckpoint(metadata_of(4), str(own), ends_job=True))
     found = storage.stopped_with()
     assert found is not None
     assert found.resolve(JOB)[1] == metadata_of(4)

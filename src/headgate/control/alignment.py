@@ -23,7 +23,7 @@ class _Group:
         return min(counting, default=None)
 
 
-class Alignment:
+class WatermarkAlignment:
     """Told what source tasks report; answers with what their slots are to be told."""
 
     def __init__(self, run: str) -> None:

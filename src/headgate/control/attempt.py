@@ -20,22 +20,24 @@ from headgate.base.messages import (
     Placed,
 )
 from headgate.base.states import TaskState
-from headgate.control.alignment import Alignment
+from headgate.control.alignment import WatermarkAlignment
 from headgate.control.checkpoint_effects import (
-    Abort,
+    AbortCheckpoint,
     CheckpointEffect,
-    Complete,
+    CompleteCheckpoint,
     Discard,
     Drop,
     SavepointDone,
-    Trigger,
+    TriggerCheckpoint,
 )
-from headgate.control.deployment import Placement, RunPlan
+from headgate.control.deployment import RunPlan, TaskPlaces
 from headgate.control.recovery import Recovery
 from headgate.control.run_effects import Effect, Send
 
 CheckpointReport: TypeAlias = CheckpointAcked | CheckpointDeclined | CheckpointWanted
-_PassedOn: TypeAlias = Trigger | Complete | Abort | Drop | Discard | SavepointDone
+_PassedOn: TypeAlias = (
+    TriggerCheckpoint | CompleteCheckpoint | AbortCheckpoint | Drop | Discard | SavepointDone
+)
 
 
 class Attempt:
@@ -46,8 +48,8 @@ class Attempt:
         self.plan = plan
         self.states = {task.id: TaskState.CREATED for task in plan.tasks}
         self.tasks = {task.id: task for task in plan.tasks}
-        self.placement = Placement(plan)
-        self.alignment = Alignment(plan.run)
+        self.placement = TaskPlaces(plan)
+        self.alignment = WatermarkAlignment(plan.run)
         self.checkpoints = (
             recovery.checkpoints(plan.checkpointed)
             if recovery is not None and plan.checkpointed is not None
@@ -135,12 +137,12 @@ class Attempt:
         """What the coordinator of checkpoints wants, with messages for those that are here."""
         run = self.plan.run
         match effect:
-            case Trigger(slot, task, checkpoint, options):
+            case TriggerCheckpoint(slot, task, checkpoint, options):
                 message = CheckpointTriggered(run, task, checkpoint, options)
                 return [Send(slot, message)] if slot in here else []
-            case Complete(checkpoint):
+            case CompleteCheckpoint(checkpoint):
                 return [Send(slot, CheckpointCompleted(run, checkpoint)) for slot in here]
-            case Abort(checkpoint, reason):
+            case AbortCheckpoint(checkpoint, reason):
                 return [Send(slot, CheckpointAborted(run, checkpoint, reason)) for slot in here]
             case Drop() | Discard() | SavepointDone():
                 return [effect]

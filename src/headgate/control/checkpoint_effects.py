@@ -7,7 +7,7 @@ from headgate.base.checkpoints import CheckpointOptions, Metadata, TaskState
 
 
 @dataclass(frozen=True, slots=True)
-class Trigger:
+class TriggerCheckpoint:
     """Tell the task of this slot to begin the checkpoint.
 
     A source takes it at once. A task with inputs gets this only if all its producers have finished:
@@ -21,7 +21,7 @@ class Trigger:
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
+class StoreCheckpoint:
     """Write the metadata; answer with ``stored`` or ``store_failed``, whatever happens."""
 
     metadata: Metadata
@@ -32,14 +32,14 @@ class Store:
 
 
 @dataclass(frozen=True, slots=True)
-class Complete:
+class CompleteCheckpoint:
     """Tell all tasks: what was prepared for this checkpoint and earlier ones is to be committed."""
 
     checkpoint: int
 
 
 @dataclass(frozen=True, slots=True)
-class Abort:
+class AbortCheckpoint:
     """Tell all tasks: this checkpoint comes to nothing."""
 
     checkpoint: int
@@ -80,5 +80,12 @@ class SavepointDone:
 
 
 CheckpointEffect: TypeAlias = (
-    Trigger | Store | Complete | Abort | Drop | Discard | FailRun | SavepointDone
+    TriggerCheckpoint
+    | StoreCheckpoint
+    | CompleteCheckpoint
+    | AbortCheckpoint
+    | Drop
+    | Discard
+    | FailRun
+    | SavepointDone
 )

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from headgate.base.checkpoint_settings import Retention
 from headgate.base.checkpoints import Metadata
-from headgate.control.checkpoint_effects import Drop, Store
+from headgate.control.checkpoint_effects import Drop, StoreCheckpoint
 from headgate.control.life import JobState
 
 
@@ -20,7 +20,7 @@ class CheckpointHistory:
         self,
         retained: int = 1,
         found: Iterable[Metadata] = (),
-        origin: Store | None = None,
+        origin: StoreCheckpoint | None = None,
         next_id: int = 1,
     ) -> None:
         """``found``: complete checkpoints of the job that there are already; ``origin``: the one
@@ -30,7 +30,7 @@ class CheckpointHistory:
         self._retained = retained
         self._origin = origin
         self.complete = sorted(found, key=lambda metadata: metadata.checkpoint)
-        newest = Store(self.complete[-1]) if self.complete else None
+        newest = StoreCheckpoint(self.complete[-1]) if self.complete else None
         self.latest = origin or newest
         starts = [one.metadata.checkpoint for one in (origin, newest) if one is not None]
         self._next = max(next_id, max(starts, default=0) + 1)
@@ -50,12 +50,12 @@ class CheckpointHistory:
         if self.latest is not None and metadata.checkpoint < self.latest.metadata.checkpoint:
             return [Drop(metadata)]
         self.complete.append(metadata)
-        self.latest = Store(metadata)
+        self.latest = StoreCheckpoint(metadata)
         old = self.complete[: -self._retained]
         del self.complete[: -self._retained]
         return [Drop(one) for one in old]
 
-    def stopped_with(self, savepoint: Store) -> None:
+    def stopped_with(self, savepoint: StoreCheckpoint) -> None:
         """The job ends with this savepoint: what its sinks have prepared is committed."""
         self.latest = savepoint
 
@@ -68,7 +68,7 @@ class CheckpointHistory:
         if self.latest is None or self.latest.metadata.checkpoint > checkpoint:
             return self.latest is not None
         self.complete = [one for one in self.complete if one.checkpoint < checkpoint]
-        older = [Store(one) for one in self.complete]
+        older = [StoreCheckpoint(one) for one in self.complete]
         origin = self._origin if begins_anew else None
         if origin is not None and origin.metadata.checkpoint < checkpoint:
             older.append(origin)

@@ -20,15 +20,15 @@ from headgate.base.checkpoints import (
     pieces_of,
 )
 from headgate.control.checkpoint_effects import (
-    Abort,
+    AbortCheckpoint,
     CheckpointEffect,
-    Complete,
+    CompleteCheckpoint,
     Discard,
     Drop,
     FailRun,
     SavepointDone,
-    Store,
-    Trigger,
+    StoreCheckpoint,
+    TriggerCheckpoint,
 )
 from headgate.control.checkpoint_figures import (
     CheckpointStatistics,
@@ -172,11 +172,11 @@ class Checkpoints:
         self._last = summary_of(pending, now_ms)
         effects: list[CheckpointEffect] = []
         if not self._ended_because and (not pending.is_savepoint or pending.options.stop.ends):
-            effects.append(Complete(checkpoint))
+            effects.append(CompleteCheckpoint(checkpoint))
         if pending.is_savepoint:
             directory = pending.options.directory
             if pending.options.stop.ends:
-                self._history.stopped_with(Store(metadata, directory, ends_job=True))
+                self._history.stopped_with(StoreCheckpoint(metadata, directory, ends_job=True))
                 effects += self._subsume(checkpoint, now_ms)
             return [*effects, SavepointDone(directory, checkpoint), *self._go_on(now_ms)]
         self._failures = 0
@@ -283,7 +283,7 @@ class Checkpoints:
 
     def _tell_heads(self, pending: Pending) -> list[CheckpointEffect]:
         return [
-            Trigger(member.slot, member.task, pending.checkpoint, pending.options)
+            TriggerCheckpoint(member.slot, member.task, pending.checkpoint, pending.options)
             for member in pending.untold_heads()
         ]
 
@@ -294,7 +294,7 @@ class Checkpoints:
         if problem := pending.contradiction():
             return self._give_up(pending, problem, now_ms)
         metadata = pending.complete(self._job, self._wall_ms())
-        return [Store(metadata, pending.options.directory, pending.options.stop.ends)]
+        return [StoreCheckpoint(metadata, pending.options.directory, pending.options.stop.ends)]
 
     def _subsume(self, checkpoint: int, now_ms: float) -> list[CheckpointEffect]:
         """End the older ones; one that is being stored is dropped when it is."""
@@ -313,7 +313,7 @@ class Checkpoints:
     ) -> list[CheckpointEffect]:
         effects: list[CheckpointEffect] = []
         if not self._ended_because:
-            effects.append(Abort(pending.checkpoint, reason))
+            effects.append(AbortCheckpoint(pending.checkpoint, reason))
         effects += self._forget(pending, reason)
         self._paused_until_ms = now_ms + self._settings.min_pause_ms
         if pending.is_savepoint:

@@ -7,7 +7,7 @@ broken for good: whoever has started the task managers has to start all of them 
 from headgate.base.messages import Address
 
 
-class Crew:
+class TaskManagers:
     """Slots by number, with the address of the data port that serves them."""
 
     def __init__(self, slots: int) -> None:

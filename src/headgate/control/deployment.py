@@ -33,7 +33,7 @@ class RunPlan:
     """The checkpoint that it goes on from."""
 
 
-class Placement:
+class TaskPlaces:
     """Knows the places of the tasks of one run."""
 
     def __init__(self, plan: RunPlan) -> None:

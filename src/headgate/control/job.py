@@ -32,18 +32,23 @@ from headgate.base.messages import (
 )
 from headgate.base.states import TaskState
 from headgate.control.attempt import Attempt, CheckpointReport
-from headgate.control.checkpoint_effects import CheckpointEffect, FailRun, SavepointDone, Store
+from headgate.control.checkpoint_effects import (
+    CheckpointEffect,
+    FailRun,
+    SavepointDone,
+    StoreCheckpoint,
+)
 from headgate.control.checkpoints import Checkpoints
-from headgate.control.crew import Crew
+from headgate.control.crew import TaskManagers
 from headgate.control.deployment import RunPlan
-from headgate.control.life import LIFE, Happening, JobState
+from headgate.control.life import LIFE, JobState, RunTransition
 from headgate.control.recovery import Recovery
 from headgate.control.run_effects import (
     Effect,
-    Ended,
     Outcome,
     Rank,
     Replan,
+    RunEnded,
     Send,
     Warn,
     failure_of,
@@ -68,7 +73,7 @@ class JobRun:
         self._times = times
         self._recovery = recovery
         self._attempt = Attempt(plan, recovery)
-        self._crew = Crew(plan.slots)
+        self._crew = TaskManagers(plan.slots)
         self._storing: dict[int, Checkpoints] = {}  # what the storage has to answer for
         self._outcome = Outcome(JobState.FAILED)
         self._rank = Rank.CONSEQUENCE
@@ -252,7 +257,7 @@ class JobRun:
         self._cancel_wanted = self._cancel_wanted or reason
         if self.state.has_ended or self.state.is_ending:
             return []
-        self._happened(Happening.CANCEL)
+        self._happened(RunTransition.CANCEL)
         self._crew.register_by_ms = self._restart_at_ms = None
         self._start.ended()
         self._outcome = Outcome(JobState.CANCELLED, reason=reason)
@@ -264,9 +269,9 @@ class JobRun:
         if self.state.has_ended:
             return []
         if not self.state.is_ending:
-            self._happened(Happening.FAILURE)
+            self._happened(RunTransition.FAILURE)
             self._outcome = Outcome(JobState.FAILED, failure_of(RunSuperseded(slot)))
-        return self._end(Happening.GIVEN_UP, now_ms)
+        return self._end(RunTransition.GIVEN_UP, now_ms)
 
     def given_up(self, reason: str, now_ms: float) -> list[Effect]:
         """The driver closes: end at once and wait for nobody."""
@@ -274,7 +279,7 @@ class JobRun:
             return []
         if not self.state.is_ending:
             self._outcome = Outcome(JobState.CANCELLED, reason=reason)
-        return self._end(Happening.GIVEN_UP, now_ms)
+        return self._end(RunTransition.GIVEN_UP, now_ms)
 
     def tick(self, now_ms: float) -> list[Effect]:
         """Time has passed."""
@@ -322,7 +327,7 @@ class JobRun:
     ) -> list[Effect]:
         was_ending, was_settling = self.state.is_ending, self._settled_at_ms is not None
         was_restarting = self.state is JobState.RESTARTING
-        self._happened(Happening.FAILURE)
+        self._happened(RunTransition.FAILURE)
         self._crew.register_by_ms = None
         self._start.ended()
         if self.state is JobState.CANCELLING:
@@ -362,9 +367,9 @@ class JobRun:
             self._start.ended()  # of the tasks that followed others that have finished
         if attempt.has_finished:
             self._outcome = Outcome(JobState.FINISHED)
-            return self._end(Happening.COMPLETED, now_ms)
+            return self._end(RunTransition.COMPLETED, now_ms)
         if self.state is JobState.DEPLOYING and attempt.has_started:
-            self._happened(Happening.STARTED)
+            self._happened(RunTransition.STARTED)
             self._start.ended()
             effects = self._announce(attempt.alignment.all_started())
             return effects + self._follow(attempt.started(now_ms), now_ms)
@@ -374,12 +379,12 @@ class JobRun:
         """All tasks have ended or are given up: end the run, or begin anew."""
         recovery, failure = self._recovery, self._outcome.failure
         if recovery is None or failure is None:
-            return self._end(Happening.CLEANED_UP, now_ms)
+            return self._end(RunTransition.CLEANED_UP, now_ms)
         if self._restart_at_ms is None:  # else it is the loss of one that was to begin anew
             pause_ms = recovery.failed(failure, self.plan.restored, now_ms)
             if pause_ms is None:
                 self._outcome = replace(self._outcome, reason=recovery.problem)
-                return self._end(Happening.CLEANED_UP, now_ms)
+                return self._end(RunTransition.CLEANED_UP, now_ms)
             self._restart_at_ms = max(now_ms, self._failed_ms + pause_ms)
         in_ms = max(0.0, self._restart_at_ms - now_ms)
         effects: list[Effect] = []
@@ -388,8 +393,8 @@ class JobRun:
         is_whole = not self._crew.is_broken and self._attempt.placement.is_complete
         if not is_whole or not recovery.in_place or not self._attempt.is_clean:
             self._outcome = replace(self._outcome, restart_in_ms=in_ms)
-            return effects + self._end(Happening.CLEANED_UP, now_ms)
-        self._happened(Happening.RESTART)
+            return effects + self._end(RunTransition.CLEANED_UP, now_ms)
+        self._happened(RunTransition.RESTART)
         self._clean_by_ms = now_ms + self._times.cancel_ms if self._storing else None
         effects += self.cancel(self._cancel_wanted, now_ms) if self._cancel_wanted else []
         return effects + self._look_around(now_ms)
@@ -427,7 +432,7 @@ class JobRun:
                 case FailRun(reason):
                     error = CheckpointsFailed(reason)
                     effects += self._fail(failure_of(error), "", Rank.OWN, now_ms)
-                case Store(metadata):
+                case StoreCheckpoint(metadata):
                     checkpoints = self._attempt.checkpoints
                     assert checkpoints is not None
                     self._storing[metadata.checkpoint] = checkpoints
@@ -454,12 +459,12 @@ class JobRun:
     def _deploy(self, orders: list[tuple[int, Deploy | Placed]], now_ms: float) -> list[Effect]:
         for _, order in orders:
             if isinstance(order, Deploy):
-                self._happened(Happening.DEPLOYED)
+                self._happened(RunTransition.DEPLOYED)
                 self._start.begun(now_ms)
         self._attempt.deployed(orders)
         return [Send(slot, order) for slot, order in orders]
 
-    def _end(self, how: Happening, now_ms: float) -> list[Effect]:
+    def _end(self, how: RunTransition, now_ms: float) -> list[Effect]:
         self._happened(how)
         assert self._outcome.state is self.state, f"{self._outcome} while {self.state.value}"
         self._crew.register_by_ms = self._settled_at_ms = None
@@ -470,9 +475,9 @@ class JobRun:
         message = Shutdown(self.plan.run, problem)
         shutdown = [Send(slot, message) for slot in self._crew.here]
         self._awaits_storage.clear()
-        return [*effects, *shutdown, Ended(self._outcome)]
+        return [*effects, *shutdown, RunEnded(self._outcome)]
 
-    def _happened(self, what: Happening) -> None:
+    def _happened(self, what: RunTransition) -> None:
         state = LIFE.get((self.state, what))
         assert state is not None, f"run {self.plan.run}: {what.name} while {self.state.value}"
         self.state = state

@@ -31,7 +31,7 @@ class JobState(Enum):
         return self in (JobState.CANCELLING, JobState.FAILING)
 
 
-class Happening(Enum):
+class RunTransition(Enum):
     """What moves a run from one state to the next."""
 
     DEPLOYED = "the first tasks were sent to their task manager"
@@ -45,32 +45,32 @@ class Happening(Enum):
 
 
 LIFE: Final = {
-    (JobState.CREATED, Happening.DEPLOYED): JobState.DEPLOYING,
-    (JobState.CREATED, Happening.CANCEL): JobState.CANCELLING,
-    (JobState.CREATED, Happening.FAILURE): JobState.FAILING,
-    (JobState.CREATED, Happening.GIVEN_UP): JobState.CANCELLED,
-    (JobState.DEPLOYING, Happening.DEPLOYED): JobState.DEPLOYING,
-    (JobState.DEPLOYING, Happening.STARTED): JobState.RUNNING,
-    (JobState.DEPLOYING, Happening.COMPLETED): JobState.FINISHED,
-    (JobState.DEPLOYING, Happening.CANCEL): JobState.CANCELLING,
-    (JobState.DEPLOYING, Happening.FAILURE): JobState.FAILING,
-    (JobState.DEPLOYING, Happening.GIVEN_UP): JobState.CANCELLED,
-    (JobState.RUNNING, Happening.DEPLOYED): JobState.RUNNING,
-    (JobState.RUNNING, Happening.COMPLETED): JobState.FINISHED,
-    (JobState.RUNNING, Happening.CANCEL): JobState.CANCELLING,
-    (JobState.RUNNING, Happening.FAILURE): JobState.FAILING,
-    (JobState.RUNNING, Happening.GIVEN_UP): JobState.CANCELLED,
-    (JobState.CANCELLING, Happening.CANCEL): JobState.CANCELLING,
-    (JobState.CANCELLING, Happening.FAILURE): JobState.CANCELLING,
-    (JobState.CANCELLING, Happening.CLEANED_UP): JobState.CANCELLED,
-    (JobState.CANCELLING, Happening.GIVEN_UP): JobState.CANCELLED,
-    (JobState.FAILING, Happening.CANCEL): JobState.FAILING,
-    (JobState.FAILING, Happening.FAILURE): JobState.FAILING,
-    (JobState.FAILING, Happening.CLEANED_UP): JobState.FAILED,
-    (JobState.FAILING, Happening.RESTART): JobState.RESTARTING,
-    (JobState.FAILING, Happening.GIVEN_UP): JobState.FAILED,
-    (JobState.RESTARTING, Happening.DEPLOYED): JobState.DEPLOYING,
-    (JobState.RESTARTING, Happening.CANCEL): JobState.CANCELLING,
-    (JobState.RESTARTING, Happening.FAILURE): JobState.FAILING,
-    (JobState.RESTARTING, Happening.GIVEN_UP): JobState.CANCELLED,
+    (JobState.CREATED, RunTransition.DEPLOYED): JobState.DEPLOYING,
+    (JobState.CREATED, RunTransition.CANCEL): JobState.CANCELLING,
+    (JobState.CREATED, RunTransition.FAILURE): JobState.FAILING,
+    (JobState.CREATED, RunTransition.GIVEN_UP): JobState.CANCELLED,
+    (JobState.DEPLOYING, RunTransition.DEPLOYED): JobState.DEPLOYING,
+    (JobState.DEPLOYING, RunTransition.STARTED): JobState.RUNNING,
+    (JobState.DEPLOYING, RunTransition.COMPLETED): JobState.FINISHED,
+    (JobState.DEPLOYING, RunTransition.CANCEL): JobState.CANCELLING,
+    (JobState.DEPLOYING, RunTransition.FAILURE): JobState.FAILING,
+    (JobState.DEPLOYING, RunTransition.GIVEN_UP): JobState.CANCELLED,
+    (JobState.RUNNING, RunTransition.DEPLOYED): JobState.RUNNING,
+    (JobState.RUNNING, RunTransition.COMPLETED): JobState.FINISHED,
+    (JobState.RUNNING, RunTransition.CANCEL): JobState.CANCELLING,
+    (JobState.RUNNING, RunTransition.FAILURE): JobState.FAILING,
+    (JobState.RUNNING, RunTransition.GIVEN_UP): JobState.CANCELLED,
+    (JobState.CANCELLING, RunTransition.CANCEL): JobState.CANCELLING,
+    (JobState.CANCELLING, RunTransition.FAILURE): JobState.CANCELLING,
+    (JobState.CANCELLING, RunTransition.CLEANED_UP): JobState.CANCELLED,
+    (JobState.CANCELLING, RunTransition.GIVEN_UP): JobState.CANCELLED,
+    (JobState.FAILING, RunTransition.CANCEL): JobState.FAILING,
+    (JobState.FAILING, RunTransition.FAILURE): JobState.FAILING,
+    (JobState.FAILING, RunTransition.CLEANED_UP): JobState.FAILED,
+    (JobState.FAILING, RunTransition.RESTART): JobState.RESTARTING,
+    (JobState.FAILING, RunTransition.GIVEN_UP): JobState.FAILED,
+    (JobState.RESTARTING, RunTransition.DEPLOYED): JobState.DEPLOYING,
+    (JobState.RESTARTING, RunTransition.CANCEL): JobState.CANCELLING,
+    (JobState.RESTARTING, RunTransition.FAILURE): JobState.FAILING,
+    (JobState.RESTARTING, RunTransition.GIVEN_UP): JobState.CANCELLED,
 }

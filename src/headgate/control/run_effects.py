@@ -1,6 +1,6 @@
 """What a run wants done, and how it has ended; whoever drives it carries the effects out, in order.
 
-Those that concern the storage (``Store``, ``Drop``, ``Discard``) and savepoints are the
+Those that concern the storage (``StoreCheckpoint``, ``Drop``, ``Discard``) and savepoints are the
 coordinator's of checkpoints, passed on.
 """
 
@@ -9,7 +9,7 @@ from enum import IntEnum
 from typing import TypeAlias
 
 from headgate.base.messages import Failure, OfRun, Shutdown
-from headgate.control.checkpoint_effects import Discard, Drop, SavepointDone, Store
+from headgate.control.checkpoint_effects import Discard, Drop, SavepointDone, StoreCheckpoint
 from headgate.control.life import JobState
 
 
@@ -64,13 +64,15 @@ class Warn:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class RunEnded:
     """The run is over; nothing follows but what is owed to the storage and to who waits for it."""
 
     outcome: Outcome
 
 
-Effect: TypeAlias = Send | Replan | Warn | Ended | Store | Drop | Discard | SavepointDone
+Effect: TypeAlias = (
+    Send | Replan | Warn | RunEnded | StoreCheckpoint | Drop | Discard | SavepointDone
+)
 
 
 class Rank(IntEnum):

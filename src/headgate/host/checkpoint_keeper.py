@@ -15,7 +15,7 @@ from typing import Final
 
 from headgate.base.checkpoint_errors import CheckpointError, StorageUnusable
 from headgate.base.job_errors import JobTakenOver
-from headgate.control.checkpoint_effects import Store
+from headgate.control.checkpoint_effects import StoreCheckpoint
 from headgate.control.checkpoint_figures import CheckpointStatistics
 from headgate.control.checkpoint_history import keeps
 from headgate.control.life import JobState
@@ -45,7 +45,7 @@ class CheckpointKeeper:
         self._starting = threading.Lock()  # of the three above
 
     @property
-    def latest(self) -> Store | None:
+    def latest(self) -> StoreCheckpoint | None:
         """The checkpoint that a new run goes on from."""
         with self.lock:
             return self.recovery.history.latest

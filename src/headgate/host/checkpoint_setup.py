@@ -22,7 +22,7 @@ from headgate.base.restart_settings import RestartSettings
 from headgate.base.restore_errors import CheckpointUnsound
 from headgate.base.restores import TaskRestore
 from headgate.base.settings import ExchangeSettings, FlowControl
-from headgate.control.checkpoint_effects import Store
+from headgate.control.checkpoint_effects import StoreCheckpoint
 from headgate.control.checkpoint_history import CheckpointHistory
 from headgate.control.deployment import RunPlan
 from headgate.control.recovery import Recovery
@@ -82,7 +82,7 @@ class CheckpointSetup:
         where = self.settings.folder if has_folder else ""
         self._storage = JobStorage(self.job_id, where, signing=self._signing) if where else None
         self._found: list[Metadata] = []
-        self._origin: Store | None = None
+        self._origin: StoreCheckpoint | None = None
         start = self._look_around()
         if start is not None and program is not None:
             with _sound(start.metadata.checkpoint):
@@ -186,7 +186,7 @@ class CheckpointSetup:
         )
         return plan_run(run, self.graph, code, attempt, parameters, order, restores)
 
-    def _newest_whole(self, keeper: CheckpointKeeper) -> Store | None:
+    def _newest_whole(self, keeper: CheckpointKeeper) -> StoreCheckpoint | None:
         """Damage that a listing tells is found here, the rest by the tasks that read it."""
         while (latest := keeper.latest) is not None:
             error = keeper.storage.damage_of(latest)
@@ -203,7 +203,7 @@ class CheckpointSetup:
                 raise CheckpointsDamaged(where, self.job_id, (f"{error.path}: {error.problem}",))
         return None
 
-    def restores(self, start: Store) -> dict[str, TaskRestore]:
+    def restores(self, start: StoreCheckpoint) -> dict[str, TaskRestore]:
         """What each task gets back; raises RestoreRefused."""
         with _sound(start.metadata.checkpoint):
             return restore(
@@ -224,20 +224,20 @@ class CheckpointSetup:
             )
         self.takes_any = False
 
-    def _look_around(self) -> Store | None:
+    def _look_around(self) -> StoreCheckpoint | None:
         """What there is to go on from, of earlier drivers or by the settings.
 
         Raises CheckpointsDamaged if earlier drivers have left none that is whole.
         """
         self._found, damaged = self._find()
-        newest = Store(self._found[-1]) if self._found else None
+        newest = StoreCheckpoint(self._found[-1]) if self._found else None
         stop = self._storage.stopped_with() if self._storage is not None and self.is_known else None
         if stop is not None and newest is not None and stop.number <= newest.metadata.checkpoint:
             stop = None  # the job has gone on from there
         self._origin = self._find_origin(newest, stop) if self.recovery.path else None
         if self._origin is None and stop is not None:
             place, metadata = stop.resolve(self.job_id, self._signing)
-            self._origin = Store(metadata, place.own.uri)
+            self._origin = StoreCheckpoint(metadata, place.own.uri)
         if damaged and newest is None:
             self._check_damage(damaged)
         return self._origin or newest
@@ -275,7 +275,9 @@ class CheckpointSetup:
             raise error
         log.warning("%s: %s; the job goes on without them", where, error.problem)
 
-    def _find_origin(self, newest: Store | None, stop: StoppedWith | None) -> Store | None:
+    def _find_origin(
+        self, newest: StoreCheckpoint | None, stop: StoppedWith | None
+    ) -> StoreCheckpoint | None:
         """What the settings name, unless the job has gone on from there already."""
         if not self.takes_any:
             raise SettingsInvalid(
@@ -294,7 +296,7 @@ class CheckpointSetup:
                 place.shown,
             )
             return None
-        return Store(metadata, place.own.uri)
+        return StoreCheckpoint(metadata, place.own.uri)
 
 
 @contextmanager

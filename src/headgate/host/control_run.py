@@ -27,11 +27,11 @@ from headgate.base.messages import (
     ToDriver,
 )
 from headgate.base.states import TaskState
-from headgate.control.checkpoint_effects import Discard, Drop, SavepointDone, Store
+from headgate.control.checkpoint_effects import Discard, Drop, SavepointDone, StoreCheckpoint
 from headgate.control.deployment import RunPlan
 from headgate.control.job import JobRun
 from headgate.control.life import JobState
-from headgate.control.run_effects import Effect, Ended, Outcome, Replan, Send, Warn
+from headgate.control.run_effects import Effect, Outcome, Replan, RunEnded, Send, Warn
 from headgate.host.checkpoint_keeper import CheckpointKeeper
 from headgate.host.control_peer import Peer
 from headgate.host.job_figures import JobFigures
@@ -256,7 +256,7 @@ class Run:
         match effect:
             case Send(slot, message):
                 self._peers[slot].post(message)
-            case Store():
+            case StoreCheckpoint():
                 self._put(partial(self._store, effect))
             case Drop():
                 self._put(partial(self._as_owner, partial(self._keep().storage.drop, effect)))
@@ -269,7 +269,7 @@ class Run:
             case Replan():
                 self._put(self._replan)
                 return self._savepoints.attempt_ended("it failed, and goes on from there")
-            case Ended(outcome):
+            case RunEnded(outcome):
                 self._linger_until_ms = now_ms() + 2 * self._times.cancel_ms
                 self.outcome = outcome
                 waiting = self._savepoints.attempt_ended(outcome.problem)
@@ -287,7 +287,7 @@ class Run:
 
     # On the keeper's thread.
 
-    def _store(self, store: Store) -> None:
+    def _store(self, store: StoreCheckpoint) -> None:
         checkpoint, problem = store.metadata.checkpoint, ""
         try:
             self._as_owner(partial(self._keep().storage.store, store))

@@ -15,7 +15,7 @@ from headgate.base.checkpoint_errors import (
     CheckpointMissing,
 )
 from headgate.base.checkpoints import Metadata
-from headgate.control.checkpoint_effects import Discard, Drop, Store
+from headgate.control.checkpoint_effects import Discard, Drop, StoreCheckpoint
 from headgate.host.checkpoint_folder import Folder, open_folder, told
 from headgate.host.checkpoint_place import CheckpointPlace, job_folder, resolve, savepoint_place
 from headgate.host.checkpoint_reader import missing_files
@@ -119,7 +119,7 @@ class JobStorage:
         assert self.storage is not None, f"checkpoint {checkpoint} without a storage"
         return self.storage.place(self.job, checkpoint)
 
-    def damage_of(self, start: Store) -> CheckpointError | None:
+    def damage_of(self, start: StoreCheckpoint) -> CheckpointError | None:
         """What is wrong with a complete checkpoint, as far as a listing tells.
 
         Raises StorageUnusable.
@@ -135,7 +135,7 @@ class JobStorage:
         wrong = missing_files(place, start.metadata)
         return next(iter(wrong.values()), None)
 
-    def store(self, effect: Store) -> None:
+    def store(self, effect: StoreCheckpoint) -> None:
         """Complete a checkpoint; raises CheckpointError if that cannot be done, or JobTakenOver."""
         self.check_claim()
         number, jobs = effect.metadata.checkpoint, self.jobs

@@ -21,13 +21,13 @@ from headgate.base.errors import TaskCancelled
 from headgate.base.ids import PartitionId
 from headgate.base.states import TaskState as Life
 from headgate.control.checkpoint_effects import (
-    Abort,
+    AbortCheckpoint,
     CheckpointEffect,
-    Complete,
+    CompleteCheckpoint,
     FailRun,
     SavepointDone,
-    Store,
-    Trigger,
+    StoreCheckpoint,
+    TriggerCheckpoint,
 )
 from headgate.control.checkpoint_history import CheckpointHistory
 from headgate.control.checkpoints import Checkpoints
@@ -299,7 +299,7 @@ class Seat:
 class Run:
     """One attempt of the job."""
 
-    def __init__(self, town: "Town", restored: Store | None) -> None:
+    def __init__(self, town: "Town", restored: StoreCheckpoint | None) -> None:
         self.town = town
         self.plan = town.plan
         segment_bytes = 160 if self.plan.packed else 64  # small ones are not compressed
@@ -311,7 +311,7 @@ class Run:
         self.up: list[deque[Callable[[], None]]] = [deque(), deque()]
         self.down: list[deque[Callable[[], None]]] = [deque(), deque()]
         self.writings: list[StoredWriting] = []
-        self.stores: list[Store] = []
+        self.stores: list[StoreCheckpoint] = []
         self.failed = ""
         self.finished: list[str] = []
         places = {"s0": 0, "s1": 0, "k": self.plan.sink_in}
@@ -387,19 +387,19 @@ class Run:
     def follow(self, effects: list[CheckpointEffect]) -> None:
         for effect in effects:
             match effect:
-                case Trigger(_, name, checkpoint, options):
+                case TriggerCheckpoint(_, name, checkpoint, options):
                     task = self.seats[name].task
                     assert task is not None
                     trigger = partial(task.trigger_checkpoint, checkpoint, options)
                     self.down[self.seats[name].worker].append(trigger)
-                case Complete(checkpoint):
+                case CompleteCheckpoint(checkpoint):
                     self._tell_all(lambda task, one=checkpoint: task.checkpoint_completed(one))
-                case Abort(checkpoint, reason):
+                case AbortCheckpoint(checkpoint, reason):
                     self.town.aborted.append(reason)
                     self._tell_all(
                         lambda task, one=checkpoint, why=reason: task.checkpoint_aborted(one, why)
                     )
-                case Store():
+                case StoreCheckpoint():
                     self.stores.append(effect)
                 case SavepointDone():
                     self.town.savepoints.append(effect)
@@ -414,7 +414,7 @@ class Run:
                 if seat.worker == worker and seat.task is not None:
                     self.down[worker].append(partial(tell, seat.task))
 
-    def _stored(self, store: Store) -> None:
+    def _stored(self, store: StoreCheckpoint) -> None:
         self.stores.remove(store)
         self.follow(self.coordinator.stored(store.metadata.checkpoint, self.now_ms))
 
@@ -446,7 +446,7 @@ class Run:
     def _environment(self, seat: Seat) -> Environment:
         return self.pair.consumer if seat.worker else self.pair.producer
 
-    def _task(self, seat: Seat, restored: Store | None) -> Task:
+    def _task(self, seat: Seat, restored: StoreCheckpoint | None) -> Task:
         name, plan = seat.name, self.plan
         writers = self._writers(seat)
         gates = self._gates(seat)
@@ -536,7 +536,7 @@ class Run:
         self.writings.append(writing)
         return writing
 
-    def _restored(self, name: str, store: Store) -> TaskRestored:
+    def _restored(self, name: str, store: StoreCheckpoint) -> TaskRestored:
         metadata = store.metadata
         finished = {state.task: state.finished for state in metadata.tasks}[name]
         part = self.town.parts.get((metadata.checkpoint, name))

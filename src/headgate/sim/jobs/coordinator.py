@@ -10,7 +10,7 @@ from typing import Final
 
 from headgate.base.messages import Deploy, Placed
 from headgate.base.states import TaskState
-from headgate.control.deployment import Placement, RunPlan
+from headgate.control.deployment import RunPlan, TaskPlaces
 from headgate.sim.jobs.deployment import Deployed, Deployment
 from headgate.sim.jobs.orders import order_of, spec_of
 from headgate.sim.jobs.scenario import JobScenario
@@ -34,7 +34,7 @@ class JobCoordinator:
         self._random = Random(f"coordinator {scenario.seed}")
         orders = tuple(map(order_of, scenario.execution.tasks))
         self._orders = {order.id: order for order in orders}
-        self._placement = Placement(
+        self._placement = TaskPlaces(
             RunPlan(
                 "run", "sim", orders, scenario.execution.slots, b"", batch=scenario.job_graph.batch
             )

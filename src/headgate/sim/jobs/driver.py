@@ -14,9 +14,9 @@ from typing import Final
 from headgate.base.checkpoints import Stop
 from headgate.base.job_errors import TaskManagerLost
 from headgate.base.messages import Cancel, CheckpointAborted, ControlTimes, TaskChanged
-from headgate.control.checkpoint_effects import Discard, Drop, SavepointDone, Store
+from headgate.control.checkpoint_effects import Discard, Drop, SavepointDone, StoreCheckpoint
 from headgate.control.job import JobRun
-from headgate.control.run_effects import Effect, Ended, Outcome, Replan, Send, Warn
+from headgate.control.run_effects import Effect, Outcome, Replan, RunEnded, Send, Warn
 from headgate.sim.clock import Clock
 from headgate.sim.jobs.deployment import Deployed
 from headgate.sim.jobs.scenario import JobScenario
@@ -58,7 +58,7 @@ class SimDriver:
         self, job: SimJob, scenario: JobScenario, workers: list[SimWorker], clock: Clock
     ) -> None:
         self.outcome: Outcome | None = None
-        self.stopped_with: Store | None = None
+        self.stopped_with: StoreCheckpoint | None = None
         """The savepoint that has ended the job."""
         self.is_gone = False
         self.has_cancelled = False
@@ -75,7 +75,7 @@ class SimDriver:
         self._clock = clock
         self._random = Random(f"driver {scenario.seed} {job.attempts}")
         self._seats: dict[str, Seat] = {}
-        self._stores: list[Store] = []
+        self._stores: list[StoreCheckpoint] = []
         self._stops: dict[str, Stop] = {}
         self._up = [Line() for _ in workers]
         self._down = [Line() for _ in workers]
@@ -231,7 +231,7 @@ class SimDriver:
             case Send():
                 self._look_at(effect)
                 self._send(effect)
-            case Store():
+            case StoreCheckpoint():
                 self._stores.append(effect)
                 delay_ms = self._random.choice(STORE_MS)
                 clock.later(delay_ms, "storing", partial(self._store, effect))
@@ -246,7 +246,7 @@ class SimDriver:
             case Replan():
                 self.stopped_with = None
                 clock.later(self._delay_ms, "planning", self._replan)
-            case Ended(outcome):
+            case RunEnded(outcome):
                 self.outcome = outcome
             case Warn():
                 pass
@@ -259,7 +259,7 @@ class SimDriver:
                 return
             raise CheckFailed(f"checkpoint {message.checkpoint} of a calm run: {message.reason}")
 
-    def _store(self, store: Store) -> None:
+    def _store(self, store: StoreCheckpoint) -> None:
         if self.is_gone:
             return
         self._stores.remove(store)

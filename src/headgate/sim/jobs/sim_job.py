@@ -10,7 +10,7 @@ from typing import Final
 from headgate.base.messages import CheckpointOrder
 from headgate.base.restore_errors import ChannelsDiffer
 from headgate.base.restores import TaskRestore
-from headgate.control.checkpoint_effects import Store
+from headgate.control.checkpoint_effects import StoreCheckpoint
 from headgate.control.checkpoint_history import CheckpointHistory
 from headgate.control.deployment import RunPlan
 from headgate.control.recovery import Recovery
@@ -42,7 +42,7 @@ class SimJob:
         self._clock = clock
         self._scale_of: dict[int, int] = {}  # with which a checkpoint was taken
         self._scale = 0
-        self._origin: Store | None = None
+        self._origin: StoreCheckpoint | None = None
         vault = plan.first.run.vault
         assert vault is not None
         self.vault = vault
@@ -64,7 +64,7 @@ class SimJob:
         history = CheckpointHistory(self.plan.retained, found, origin, next_id)
         self.recovery = self._remember(history)
 
-    def go_on_from(self, savepoint: Store) -> None:
+    def go_on_from(self, savepoint: StoreCheckpoint) -> None:
         """A new driver is told to start from a savepoint, which is a job of its own."""
         self._origin = savepoint
         self.storage.complete.clear()
@@ -72,11 +72,11 @@ class SimJob:
         history = CheckpointHistory(self.plan.retained, (), savepoint, self.storage.next_id)
         self.recovery = self._remember(history)
 
-    def ends_with(self, savepoint: Store) -> None:
+    def ends_with(self, savepoint: StoreCheckpoint) -> None:
         """Sinks commit with it, so nobody may go on from before it: a new driver is told of it."""
         self._origin = savepoint
 
-    def stored(self, store: Store) -> None:
+    def stored(self, store: StoreCheckpoint) -> None:
         """The storage has a checkpoint of the present run."""
         self.storage.store(store)
         self._scale_of[store.metadata.checkpoint] = self._scale

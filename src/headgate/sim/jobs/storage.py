@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Iterable
 
 from headgate.base.checkpoints import Metadata, Piece, TaskState, pieces_of
-from headgate.control.checkpoint_effects import Discard, Drop, Store
+from headgate.control.checkpoint_effects import Discard, Drop, StoreCheckpoint
 from headgate.sim.ledger import CheckFailed
 
 
@@ -16,9 +16,9 @@ class SimStorage:
     """One folder for checkpoints and savepoints."""
 
     def __init__(self) -> None:
-        self.complete: dict[int, Store] = {}
+        self.complete: dict[int, StoreCheckpoint] = {}
         """Checkpoints by number, savepoints not among them."""
-        self.savepoints: dict[str, Store] = {}
+        self.savepoints: dict[str, StoreCheckpoint] = {}
         """By their directories."""
         self._files: dict[str, bytes] = {}
         self._newest = 0
@@ -47,7 +47,7 @@ class SimStorage:
 
     # The driver.
 
-    def store(self, store: Store) -> None:
+    def store(self, store: StoreCheckpoint) -> None:
         """A checkpoint is complete from now on."""
         for piece in _pieces(store.metadata.tasks):
             self.read(piece)
