@@ -15,7 +15,7 @@ from headgate.base.checkpoints import (
     TaskState,
     pieces_of,
 )
-from headgate.base.restores import DatabaseRestore, OperatorRestore, StrayStream, TaskRestore
+from headgate.base.restores import DatabaseRestore, OperatorRestore, ReassignedStream, TaskRestore
 
 
 def piece(length: int) -> Piece:
@@ -62,7 +62,7 @@ def test_what_is_written_is_read() -> None:
                 ),
             ),
             (ChannelState(False, 0, 1, (piece(1),)),),
-            (StrayStream(0, 1, 2, True, (piece(1),)),),
+            (ReassignedStream(0, 1, 2, True, (piece(1),)),),
             True,
         ),
     ):

@@ -27,7 +27,7 @@ from headgate.core.exchange.sender import SenderSession
 from headgate.core.ingress.channel import LocalChannel
 from headgate.core.ingress.deserializer import Deserializer
 from headgate.core.ingress.gate import Gate
-from headgate.core.ingress.recording import InFlight
+from headgate.core.ingress.recording import InFlightRecorder
 from headgate.core.ingress.remote import RemoteChannel
 from headgate.core.task.environment import Environment, Here, Input
 from headgate.core.task.inputs import ENDED, NOTHING, NetworkInput
@@ -164,14 +164,14 @@ class FaultyRoom:
         return FaultySpill(self._fault)
 
 
-def listen(fault: Fault, partition: Partition, gate: Gate) -> InFlight:
+def listen(fault: Fault, partition: Partition, gate: Gate) -> InFlightRecorder:
     """Everybody who listens may raise; all arrivals are recorded for a checkpoint."""
     partition.on_reader_gone = fault.around("on_reader_gone", lambda index: None)
     partition.on_barrier_left = fault.around("on_barrier_left", lambda index, barrier: None)
     partition.on_released = fault.around("on_released", partition.on_released)
     gate.on_announced = fault.around("on_announced", lambda channel, barrier: None)
     gate.notify = fault.around("gate.notify", lambda: None)
-    recorded = InFlight([FaultySerializer(fault)] * gate.channel_count, gate.expand)
+    recorded = InFlightRecorder([FaultySerializer(fault)] * gate.channel_count, gate.expand)
     gate.on_arrived = fault.around("on_arrived", recorded.arrived)
     for channel in range(gate.channel_count):
         recorded.started(1, channel, b"", ())

@@ -23,19 +23,19 @@ from headgate.core.egress.router import Broadcast, Forward
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.ingress.alignment import BarrierHandler
 from headgate.core.ingress.barriers import (
-    Abort,
+    AlignmentComplete,
     Block,
     ChannelDone,
-    Complete,
+    DeclineCheckpoint,
     Effects,
     How,
     Persist,
-    Take,
-    Unblock,
+    TakeSnapshot,
+    UnblockChannels,
 )
 from headgate.core.ingress.deserializer import Deserializer
 from headgate.core.ingress.metered import MeteredGate
-from headgate.core.ingress.recording import InFlight
+from headgate.core.ingress.recording import InFlightRecorder
 from headgate.core.ingress.union import UnionGate
 from headgate.core.task.environment import Here, Input, There
 from headgate.core.task.inputs import ENDED, NetworkInput
@@ -149,7 +149,7 @@ class Run:
         self.input = self._open_input()
         self.handler = BarrierHandler(CHANNELS, policy)
         serializers = [self.input.serializer_of(channel) for channel in range(CHANNELS)]
-        self.in_flight = InFlight(serializers, self.input.gate.expand)
+        self.in_flight = InFlightRecorder(serializers, self.input.gate.expand)
         self.mail: deque[tuple[int, CheckpointBarrier]] = deque()
         self.blocked: set[int] = set()
         self.read = [list(read) for read in cut.read]
@@ -208,11 +208,11 @@ class Run:
                     self.blocked.add(channel)
                     gate.block(channel)
                     self.seen["blocked"] += 1
-                case Unblock(channels):
+                case UnblockChannels(channels):
                     for channel in channels:
                         self.blocked.discard(channel)
                         gate.unblock(channel)
-                case Take(barrier, how):
+                case TakeSnapshot(barrier, how):
                     self.taken[barrier.checkpoint] = [list(read) for read in self.read]
                     if how is How.UNALIGNED:
                         self.seen["overtook"] += 1
@@ -225,9 +225,9 @@ class Run:
                         self.seen["restored and unread"] += bool(self.input._restored)
                 case ChannelDone(checkpoint, channel):
                     self.in_flight.channel_done(checkpoint, channel)
-                case Complete(checkpoint, _):
+                case AlignmentComplete(checkpoint, _):
                     self.completed[checkpoint] = self.in_flight.completed(checkpoint)
-                case Abort(checkpoint):
+                case DeclineCheckpoint(checkpoint):
                     self.in_flight.dropped(checkpoint)
         gate.on_arrived = self.buffer_arrived if any(self.in_flight.recording) else None
 

@@ -8,7 +8,7 @@ import pytest
 from headgate.base.checkpoint_errors import CheckpointCorrupt, CheckpointMissing, StorageUnusable
 from headgate.base.checkpoints import ChannelState, CheckpointKind, TaskState
 from headgate.base.elements import Bundle
-from headgate.base.restores import DatabaseRestore, OperatorRestore, StrayStream, TaskRestore
+from headgate.base.restores import DatabaseRestore, OperatorRestore, ReassignedStream, TaskRestore
 from headgate.core.task.restored import TaskRestored
 from headgate.host.checkpoint_place import CheckpointPlace, new_savepoint
 from headgate.host.checkpoint_storage import complete, open_storage
@@ -20,7 +20,7 @@ from tests.host.checkpoint_kit import JOB, LARGE, flip, metadata_of
 OTHER = LARGE[::-1]
 
 
-def whole(stray: StrayStream, pieces: Sequence[bytes]) -> list[Bundle]:
+def whole(stray: ReassignedStream, pieces: Sequence[bytes]) -> list[Bundle]:
     return [Bundle([stray.gate, *pieces])]
 
 
@@ -45,7 +45,7 @@ def write(place: CheckpointPlace, kind: CheckpointKind) -> TaskRestore:
                 ChannelState(True, 1, 2, (piece(b"in"), piece(LARGE))),
                 ChannelState(False, 0, 3, (piece(b"out"),)),
             ),
-            (StrayStream(1, 0, 0, False, (piece(b"s"), piece(b"t"))),),
+            (ReassignedStream(1, 0, 0, False, (piece(b"s"), piece(b"t"))),),
         )
     state = TaskState("3.0", 3, 0, 1, 128)
     complete(place, metadata_of(4, (state,), kind))

@@ -38,7 +38,7 @@ class OperatorRestore(msgspec.Struct, frozen=True):
     """Kinds and types of the states of all old tasks."""
 
 
-class StrayStream(msgspec.Struct, frozen=True):
+class ReassignedStream(msgspec.Struct, frozen=True):
     """What was on its way in a channel that there is not any more; read before all other input.
 
     The pieces are one stream of elements, of which only the records count.
@@ -63,6 +63,6 @@ class TaskRestore(msgspec.Struct, frozen=True):
     operators: tuple[OperatorRestore, ...] = ()
     channels: tuple[ChannelState, ...] = ()
     """Of its own channels and subpartitions, which are as they were."""
-    strays: tuple[StrayStream, ...] = ()
+    strays: tuple[ReassignedStream, ...] = ()
     finished: bool = False
     """It had finished: nothing is run, its outputs end at once."""

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from headgate.base.checkpoint_errors import CheckpointMissing, StorageUnusable
 from headgate.base.checkpoints import ChannelState, Piece
 from headgate.base.elements import Bundle
-from headgate.base.restores import OperatorRestore, StrayStream, TaskRestore
+from headgate.base.restores import OperatorRestore, ReassignedStream, TaskRestore
 from headgate.core.chain.snapshots import OperatorRestored
 from headgate.core.task.restored import ChannelParts, TaskRestored
 from headgate.host.checkpoint_folder import open_folder
@@ -20,7 +20,7 @@ from headgate.host.checkpoint_place import CheckpointPlace, resolve
 from headgate.host.checkpoint_reader import StateReader
 from headgate.host.stored_database import StoredFiles
 
-BundlesOf: TypeAlias = Callable[[StrayStream, Sequence[bytes]], Iterable[Bundle]]
+BundlesOf: TypeAlias = Callable[[ReassignedStream, Sequence[bytes]], Iterable[Bundle]]
 """The records of a stray stream, of its bytes."""
 
 

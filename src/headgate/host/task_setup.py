@@ -11,7 +11,7 @@ from functools import partial
 
 from headgate.base.barrier_policy import BarrierPolicy
 from headgate.base.elements import Bundle
-from headgate.base.restores import StrayStream
+from headgate.base.restores import ReassignedStream
 from headgate.core.chain.chain import Chain
 from headgate.core.chain.context import TaskInfo
 from headgate.core.chain.outputs import Loan
@@ -20,7 +20,7 @@ from headgate.core.egress.writer import RecordWriter
 from headgate.core.exchange.directory import Address
 from headgate.core.ingress.deserializer import Deserializer
 from headgate.core.ingress.gate import Gate, InputGate
-from headgate.core.ingress.strays import kept_by, stray_bundles
+from headgate.core.ingress.strays import kept_by, reassigned_bundles
 from headgate.core.ingress.union import UnionGate
 from headgate.core.state.backend import Backends
 from headgate.core.task.buffer_sizes import sizes_for
@@ -138,7 +138,7 @@ class TaskSetup:
         return partial(self._stray_bundles, spec)
 
     def _stray_bundles(
-        self, spec: TaskSpec, stray: StrayStream, pieces: Sequence[bytes]
+        self, spec: TaskSpec, stray: ReassignedStream, pieces: Sequence[bytes]
     ) -> Iterable[Bundle]:
         vertex, settings = self._vertices[spec.vertex], self._exchange.settings
         serializers = vertex.gate_serializers or (None,) * len(spec.gates)
@@ -149,11 +149,11 @@ class TaskSetup:
             settings.max_element_bytes,
         )
         if not stray.routed:
-            return stray_bundles(pieces, deserializer)
+            return reassigned_bundles(pieces, deserializer)
         vertices = self._vertices if self._again is None else self._again()
         router = vertices[stray.source].chain.partitions[stray.output].make_router(0)
         router.set_up(vertex.parallelism)
-        return stray_bundles(pieces, deserializer, kept_by(router, spec.subtask))
+        return reassigned_bundles(pieces, deserializer, kept_by(router, spec.subtask))
 
     def _checkpoint_plan(self, spec: TaskSpec, vertex: JobVertex) -> CheckpointPlan | None:
         writing = self._writing

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from headgate.base.checkpoints import ChannelState, EdgeShape, Piece
 from headgate.base.restore_errors import ChannelsDiffer, CheckpointUnsound
-from headgate.base.restores import StrayStream
+from headgate.base.restores import ReassignedStream
 from headgate.core.state.key_groups import groups_of
 from headgate.plan.execution_graph import task_id
 from headgate.plan.job_graph import JobEdge, JobGraph
@@ -24,16 +24,16 @@ Streams: TypeAlias = dict[tuple[int, int], tuple[Piece, ...]]
 
 
 @dataclass(slots=True)
-class InFlight:
+class InFlightAssignment:
     """What each task gets, by its id."""
 
     channels: dict[str, list[ChannelState]] = field(default_factory=dict)
-    strays: dict[str, list[StrayStream]] = field(default_factory=dict)
+    strays: dict[str, list[ReassignedStream]] = field(default_factory=dict)
 
 
-def restore_in_flight(recorded: Recorded, graph: JobGraph) -> InFlight:
+def restore_in_flight(recorded: Recorded, graph: JobGraph) -> InFlightAssignment:
     """Share out what was in flight; raises ChannelsDiffer if that cannot be done right."""
-    result = InFlight()
+    result = InFlightAssignment()
     _check_edges(recorded)
     for shape in recorded.metadata.edges:
         channels = _channels(recorded, shape)
@@ -143,7 +143,7 @@ def _streams(recorded: Recorded, shape: EdgeShape, channels: _Found) -> Streams:
 
 def _strays(
     recorded: Recorded, graph: JobGraph, shape: EdgeShape, edge: JobEdge, streams: Streams
-) -> Iterable[tuple[int, StrayStream]]:
+) -> Iterable[tuple[int, ReassignedStream]]:
     """New consumers and what they get."""
     if edge.ship == "FORWARD":
         problem = "each task forwards to the one with its own index, of which there is another now"
@@ -154,7 +154,7 @@ def _strays(
     consumers = graph.vertices[edge.target].parallelism
     for (_, old), pieces in streams.items():
         routed = edge.ship in ("HASH", "CUSTOM")
-        stray = StrayStream(edge.gate, edge.source, edge.output, routed, pieces)
+        stray = ReassignedStream(edge.gate, edge.source, edge.output, routed, pieces)
         if edge.ship == "BROADCAST":  # a new task begins with the state of the same old one
             chosen = [new for new in range(consumers) if new % target.parallelism == old]
         elif edge.ship == "GLOBAL":

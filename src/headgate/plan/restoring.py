@@ -20,7 +20,7 @@ from headgate.base.restore_errors import (
 )
 from headgate.base.restores import DatabaseRestore, OperatorRestore, TaskRestore
 from headgate.core.state.key_groups import groups_of
-from headgate.plan.channel_restoring import InFlight, restore_in_flight
+from headgate.plan.channel_restoring import InFlightAssignment, restore_in_flight
 from headgate.plan.execution_graph import task_id
 from headgate.plan.job_graph import JobGraph, JobVertex
 from headgate.plan.recorded import Recorded, RecordedOperator
@@ -43,7 +43,7 @@ def restore(
     _check_places(recorded, graph)
     _check_claims(recorded, graph, ignores_unclaimed)
     finished = _finished(recorded, graph)
-    in_flight = InFlight() if without_in_flight else restore_in_flight(recorded, graph)
+    in_flight = InFlightAssignment() if without_in_flight else restore_in_flight(recorded, graph)
     restores: dict[str, TaskRestore] = {}
     for vertex in graph.vertices:
         _check_vertex(recorded, vertex)

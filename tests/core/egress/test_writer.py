@@ -40,7 +40,7 @@ from headgate.core.egress.writer import (
     WriterStatistics,
 )
 from headgate.core.ingress.deserializer import Deserializer
-from headgate.core.ingress.strays import stray_bundles
+from headgate.core.ingress.strays import reassigned_bundles
 from tests.arena import assert_all_home, plain_pool
 from tests.core.egress.kit import ChannelReader, MemoryStore, make_partition, readers_of
 
@@ -905,4 +905,4 @@ def test_a_restore_behind_records_is_a_bug(make_pool: MakePool) -> None:
 
 
 def decoded(parts: list[bytes]) -> list[Bundle]:
-    return list(stray_bundles(parts, Deserializer()))
+    return list(reassigned_bundles(parts, Deserializer()))

@@ -20,17 +20,17 @@ from headgate.base.events import (
 from headgate.core.buffers.buffer import Buffer
 from headgate.core.ingress.alignment import BarrierHandler
 from headgate.core.ingress.barriers import (
-    Abort,
+    AlignmentComplete,
     Block,
     ChannelDone,
-    Complete,
+    DeclineCheckpoint,
     Effects,
     How,
     Persist,
-    Take,
-    Unblock,
+    TakeSnapshot,
+    UnblockChannels,
 )
-from headgate.core.ingress.recording import InFlight
+from headgate.core.ingress.recording import InFlightRecorder
 
 Item: TypeAlias = bytes | CheckpointBarrier | CancelMarker | EndOfPartition
 
@@ -49,7 +49,7 @@ class Inputs:
 
     def __init__(self, channels: int, policy: BarrierPolicy) -> None:
         self.handler = BarrierHandler(channels, policy)
-        self.recorder = InFlight([PickleSerializer()] * channels, lambda data: data)
+        self.recorder = InFlightRecorder([PickleSerializer()] * channels, lambda data: data)
         self.queues: list[deque[Buffer]] = [deque() for _ in range(channels)]
         self.read: list[list[bytes]] = [[] for _ in range(channels)]
         self.blocked: set[int] = set()
@@ -111,10 +111,10 @@ class Inputs:
                 case Block(channel):
                     assert channel not in self.blocked
                     self.blocked.add(channel)
-                case Unblock(channels):
+                case UnblockChannels(channels):
                     assert self.blocked.issuperset(channels)
                     self.blocked.difference_update(channels)
-                case Take(barrier, how):
+                case TakeSnapshot(barrier, how):
                     self._take(barrier, how)
                 case Persist(checkpoint, channels):
                     assert self.taken[checkpoint].how is How.UNALIGNED
@@ -124,13 +124,13 @@ class Inputs:
                         assert self.recorder.started(checkpoint, channel, b"", queue)
                 case ChannelDone(checkpoint, channel):
                     self.recorder.channel_done(checkpoint, channel)
-                case Complete(checkpoint, align_ms):
+                case AlignmentComplete(checkpoint, align_ms):
                     assert align_ms >= 0
                     assert checkpoint not in self.completed
                     snapshot = self.taken[checkpoint]
                     snapshot.in_flight = self.recorder.completed(checkpoint)
                     self.completed[checkpoint] = snapshot
-                case Abort(checkpoint, reason, forward):
+                case DeclineCheckpoint(checkpoint, reason, forward):
                     assert reason and forward == (checkpoint not in self.taken)
                     assert checkpoint not in self.completed
                     assert checkpoint not in self.aborted

@@ -9,15 +9,15 @@ from headgate.base.barrier_policy import BarrierPolicy
 from headgate.base.events import END_OF_PARTITION, CancelMarker, CheckpointBarrier
 from headgate.core.ingress.alignment import MAX_PENDING, BarrierHandler
 from headgate.core.ingress.barriers import (
-    Abort,
+    AlignmentComplete,
     Block,
     ChannelDone,
-    Complete,
+    DeclineCheckpoint,
     Effects,
     How,
     Persist,
-    Take,
-    Unblock,
+    TakeSnapshot,
+    UnblockChannels,
 )
 from tests.core.ingress.barrier_lab import Inputs, Item
 
@@ -32,11 +32,11 @@ def barrier(checkpoint: int, at_ms: int = 0, *, unaligned: bool = False) -> Chec
 
 
 def taken(effects: Effects) -> list[tuple[int, How]]:
-    return [(one.barrier.checkpoint, one.how) for one in effects if isinstance(one, Take)]
+    return [(one.barrier.checkpoint, one.how) for one in effects if isinstance(one, TakeSnapshot)]
 
 
 def aborted(effects: Effects) -> list[int]:
-    return [one.checkpoint for one in effects if isinstance(one, Abort)]
+    return [one.checkpoint for one in effects if isinstance(one, DeclineCheckpoint)]
 
 
 # Aligned.
@@ -45,8 +45,8 @@ def aborted(effects: Effects) -> list[int]:
 def test_a_single_channel_takes_at_once() -> None:
     handler = BarrierHandler(1, ALIGNED)
     assert handler.barrier_received(0, barrier(1), 5) == [
-        Take(barrier(1), How.ALIGNED),
-        Complete(1, 0.0),
+        TakeSnapshot(barrier(1), How.ALIGNED),
+        AlignmentComplete(1, 0.0),
     ]
 
 
@@ -55,9 +55,9 @@ def test_channels_are_blocked_until_the_last_has_delivered() -> None:
     assert handler.barrier_received(1, barrier(1), 5) == [Block(1)]
     assert handler.barrier_received(0, barrier(1), 6) == [Block(0)]
     assert handler.barrier_received(2, barrier(1), 9) == [
-        Take(barrier(1), How.ALIGNED),
-        Unblock((1, 0)),
-        Complete(1, 4.0),
+        TakeSnapshot(barrier(1), How.ALIGNED),
+        UnblockChannels((1, 0)),
+        AlignmentComplete(1, 4.0),
     ]
 
 
@@ -71,9 +71,9 @@ def test_the_last_awaited_channel_may_end_instead_of_delivering() -> None:
     handler = BarrierHandler(2, ALIGNED)
     handler.barrier_received(0, barrier(1), 1)
     assert handler.channel_ended(1, 4) == [
-        Take(barrier(1), How.ALIGNED),
-        Unblock((0,)),
-        Complete(1, 3.0),
+        TakeSnapshot(barrier(1), How.ALIGNED),
+        UnblockChannels((0,)),
+        AlignmentComplete(1, 3.0),
     ]
 
 
@@ -82,7 +82,7 @@ def test_a_newer_barrier_subsumes_an_older_one_that_its_channel_has_left_out() -
     handler.barrier_received(0, barrier(1), 1)
     effects = handler.barrier_received(1, barrier(2), 2)
     assert aborted(effects) == [1]
-    assert effects[1:] == [Unblock((0,)), Block(1)]
+    assert effects[1:] == [UnblockChannels((0,)), Block(1)]
 
 
 def test_late_barriers_of_what_is_over_are_dropped() -> None:
@@ -144,33 +144,36 @@ def test_unaligned_takes_at_the_first_barrier_and_persists_until_each_comes() ->
     handler = BarrierHandler(3, UNALIGNED)
     overtaking = barrier(1, unaligned=True)
     assert handler.barrier_announced(1, overtaking, 5) == [
-        Take(overtaking, How.UNALIGNED),
+        TakeSnapshot(overtaking, How.UNALIGNED),
         Persist(1, (0, 1, 2)),
         ChannelDone(1, 1),
     ]
     assert handler.barrier_announced(0, overtaking, 6) == [ChannelDone(1, 0)]
     assert handler.barrier_received(0, overtaking, 6) == []
-    assert handler.barrier_received(2, overtaking, 9) == [ChannelDone(1, 2), Complete(1, 4.0)]
+    assert handler.barrier_received(2, overtaking, 9) == [
+        ChannelDone(1, 2),
+        AlignmentComplete(1, 4.0),
+    ]
     assert handler.barrier_received(1, overtaking, 9) == []
 
 
 def test_unaligned_persists_nothing_of_a_channel_that_was_read_up_to_its_barrier() -> None:
     handler = BarrierHandler(2, UNALIGNED)
     effects = handler.barrier_received(0, barrier(1), 5)
-    assert effects == [Take(barrier(1, unaligned=True), How.UNALIGNED), Persist(1, (1,))]
+    assert effects == [TakeSnapshot(barrier(1, unaligned=True), How.UNALIGNED), Persist(1, (1,))]
 
 
 def test_a_persisted_channel_that_ends_is_done() -> None:
     handler = BarrierHandler(2, UNALIGNED)
     handler.barrier_received(0, barrier(1), 5)
-    assert handler.channel_ended(1, 7) == [ChannelDone(1, 1), Complete(1, 2.0)]
+    assert handler.channel_ended(1, 7) == [ChannelDone(1, 1), AlignmentComplete(1, 2.0)]
 
 
 def test_what_was_taken_and_does_not_complete_is_aborted_without_a_marker() -> None:
     handler = BarrierHandler(2, UNALIGNED)
     handler.barrier_received(0, barrier(1), 5)
     assert handler.marker_received(1, CancelMarker(1)) == [
-        Abort(1, "a producer (channel 1) has given it up", forward=False)
+        DeclineCheckpoint(1, "a producer (channel 1) has given it up", forward=False)
     ]
 
 
@@ -183,9 +186,9 @@ def test_alignment_that_takes_too_long_turns_unaligned() -> None:
     assert handler.next_deadline_ms == 1_100
     assert handler.tick(1_099) == []
     assert handler.tick(1_100) == [
-        Take(barrier(1, 1_000, unaligned=True), How.UNALIGNED),
+        TakeSnapshot(barrier(1, 1_000, unaligned=True), How.UNALIGNED),
         Persist(1, (1, 2)),
-        Unblock((0,)),
+        UnblockChannels((0,)),
     ]
     assert handler.next_deadline_ms is None
 
@@ -195,11 +198,11 @@ def test_time_runs_for_a_barrier_that_waits_behind_data() -> None:
     assert handler.barrier_announced(0, barrier(1, 1_000), 1_010) == []
     assert handler.barrier_announced(1, barrier(1, 1_000), 1_020) == []
     assert handler.tick(1_100) == [
-        Take(barrier(1, 1_000, unaligned=True), How.UNALIGNED),
+        TakeSnapshot(barrier(1, 1_000, unaligned=True), How.UNALIGNED),
         Persist(1, (0, 1)),
         ChannelDone(1, 0),
         ChannelDone(1, 1),
-        Complete(1, 90.0),
+        AlignmentComplete(1, 90.0),
     ]
 
 
@@ -220,9 +223,9 @@ def test_one_barrier_that_has_overtaken_makes_the_checkpoint_unaligned() -> None
     handler = BarrierHandler(3, PATIENT)
     handler.barrier_received(0, barrier(1), 1)
     assert handler.barrier_announced(2, barrier(1, unaligned=True), 2) == [
-        Take(barrier(1, unaligned=True), How.UNALIGNED),
+        TakeSnapshot(barrier(1, unaligned=True), How.UNALIGNED),
         Persist(1, (1, 2)),
-        Unblock((0,)),
+        UnblockChannels((0,)),
         ChannelDone(1, 2),
     ]
 
@@ -230,8 +233,8 @@ def test_one_barrier_that_has_overtaken_makes_the_checkpoint_unaligned() -> None
 def test_the_last_barrier_still_overtakes_in_the_outputs_when_it_is_late() -> None:
     handler = BarrierHandler(1, PATIENT)
     assert handler.barrier_received(0, barrier(1, 0), 100) == [
-        Take(barrier(1, unaligned=True), How.UNALIGNED),
-        Complete(1, 0.0),
+        TakeSnapshot(barrier(1, unaligned=True), How.UNALIGNED),
+        AlignmentComplete(1, 0.0),
     ]
 
 
@@ -249,7 +252,7 @@ def test_what_is_taken_first_ends_older_ones_that_were_not() -> None:
     handler.barrier_received(0, barrier(1), 1)
     effects = handler.barrier_announced(1, barrier(2, unaligned=True), 2)
     assert aborted(effects) == [1]
-    assert effects[1] == Unblock((0,))
+    assert effects[1] == UnblockChannels((0,))
     assert taken(effects) == [(2, How.UNALIGNED)]
 
 
@@ -260,8 +263,8 @@ def test_a_marker_ends_what_is_pending_and_unblocks() -> None:
     handler = BarrierHandler(3, ALIGNED)
     handler.barrier_received(0, barrier(1), 1)
     effects = handler.marker_received(1, CancelMarker(1))
-    assert effects[1:] == [Unblock((0,))]
-    assert isinstance(effects[0], Abort) and effects[0].forward
+    assert effects[1:] == [UnblockChannels((0,))]
+    assert isinstance(effects[0], DeclineCheckpoint) and effects[0].forward
     assert handler.marker_received(2, CancelMarker(1)) == []
     assert handler.barrier_received(2, barrier(1), 2) == []
 
@@ -286,8 +289,8 @@ def test_what_the_coordinator_has_given_up_is_not_taken_later() -> None:
     assert handler.barrier_received(0, barrier(2), 1) == []
     assert handler.barrier_received(0, barrier(3), 1) == [Block(0)]
     assert handler.given_up(3, "it took too long") == [
-        Abort(3, "it took too long", forward=True),
-        Unblock((0,)),
+        DeclineCheckpoint(3, "it took too long", forward=True),
+        UnblockChannels((0,)),
     ]
 
 
@@ -313,8 +316,8 @@ def test_a_barrier_that_is_older_than_the_memory_blocks_nothing() -> None:
 
 def test_a_source_takes_when_it_is_triggered() -> None:
     assert BarrierHandler(0, PATIENT).triggered(barrier(1), 1) == [
-        Take(barrier(1), How.ALIGNED),
-        Complete(1, 0.0),
+        TakeSnapshot(barrier(1), How.ALIGNED),
+        AlignmentComplete(1, 0.0),
     ]
     assert taken(BarrierHandler(0, UNALIGNED).triggered(barrier(1), 1)) == [(1, How.UNALIGNED)]
 
@@ -339,7 +342,7 @@ def test_a_task_behind_finished_ones_may_persist_their_data() -> None:
     effects = handler.triggered(barrier(1), 2)
     assert effects[1:] == [Persist(1, (0, 1))]
     handler.channel_ended(0, 3)
-    assert handler.channel_ended(1, 3) == [ChannelDone(1, 1), Complete(1, 1.0)]
+    assert handler.channel_ended(1, 3) == [ChannelDone(1, 1), AlignmentComplete(1, 1.0)]
 
 
 # The law.

@@ -7,7 +7,7 @@ import pytest
 
 from headgate.base.events import CheckpointBarrier
 from headgate.core.ingress import barriers
-from headgate.core.ingress.barriers import Block, Effect, How, Take
+from headgate.core.ingress.barriers import Block, Effect, How, TakeSnapshot
 
 
 def test_effect_names_every_kind_of_effect() -> None:
@@ -17,6 +17,6 @@ def test_effect_names_every_kind_of_effect() -> None:
 
 def test_effects_are_values() -> None:
     assert Block(1) == Block(1) != Block(2)
-    take = Take(CheckpointBarrier(1, 0), How.ALIGNED)
+    take = TakeSnapshot(CheckpointBarrier(1, 0), How.ALIGNED)
     with pytest.raises(dataclasses.FrozenInstanceError):
         take.how = How.UNALIGNED  # type: ignore[misc]

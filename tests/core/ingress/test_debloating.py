@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from headgate.base.settings import KIB, ExchangeSettings
-from headgate.core.ingress.debloating import Debloater, Told
+from headgate.core.ingress.debloating import Debloater, InputTotals
 
 SETTINGS = ExchangeSettings()
 PERIOD_MS = float(SETTINGS.debloat_period_ms)
@@ -28,7 +28,7 @@ class Input:
         self._consumed += consumed
         self._buffers += int(consumed > 0)
         self._with_data_ms += busy_ms
-        told = Told(self._consumed, self._buffers, self._with_data_ms)
+        told = InputTotals(self._consumed, self._buffers, self._with_data_ms)
         size = self.debloater.looked(told, waiting)
         if size is not None:
             self.told.append(size)

@@ -4,13 +4,13 @@ from headgate.base.elements import Bundle, PickleSerializer
 from headgate.base.events import END_OF_PARTITION, CancelMarker, CheckpointBarrier, encode_event
 from headgate.core.buffers.buffer import Buffer
 from headgate.core.buffers.in_flight import bundle_bytes
-from headgate.core.ingress.recording import InFlight
+from headgate.core.ingress.recording import InFlightRecorder
 
 PICKLE = PickleSerializer()
 
 
-def recorder(channels: int = 2, limit_bytes: int = 100) -> InFlight:
-    return InFlight([PICKLE] * channels, lambda data: bytes(data).lower(), limit_bytes)
+def recorder(channels: int = 2, limit_bytes: int = 100) -> InFlightRecorder:
+    return InFlightRecorder([PICKLE] * channels, lambda data: bytes(data).lower(), limit_bytes)
 
 
 def barrier(checkpoint: int) -> Buffer:

@@ -17,7 +17,7 @@ from headgate.base.elements import (
 from headgate.base.errors import ElementBroken
 from headgate.core.egress.router import Custom, Keyed, Router
 from headgate.core.ingress.deserializer import Deserializer
-from headgate.core.ingress.strays import kept_by, stray_bundles
+from headgate.core.ingress.strays import kept_by, reassigned_bundles
 
 PICKLE = PickleSerializer()
 
@@ -28,7 +28,10 @@ def stream(*elements: Element) -> bytes:
 
 def test_records_come_out_and_nothing_else() -> None:
     data = stream(Bundle([1, 2], [5, None]), Watermark(9), StreamStatus(False), Bundle([3]))
-    assert list(stray_bundles([data], Deserializer())) == [Bundle([1, 2], [5, None]), Bundle([3])]
+    assert list(reassigned_bundles([data], Deserializer())) == [
+        Bundle([1, 2], [5, None]),
+        Bundle([3]),
+    ]
 
 
 @given(
@@ -39,7 +42,7 @@ def test_pieces_may_be_cut_anywhere(records: list[bytes], cuts: list[int]) -> No
     data = stream(*(Bundle([record]) for record in records))
     places = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
     pieces = [data[start:end] for start, end in pairwise(places)]
-    got = [record for one in stray_bundles(pieces, Deserializer()) for record in one.records]
+    got = [record for one in reassigned_bundles(pieces, Deserializer()) for record in one.records]
     assert got == records
 
 
@@ -65,7 +68,7 @@ def test_every_record_is_kept_by_the_one_reader_that_its_router_says(
     for subtask in range(consumers):
         keep = kept_by(routers(consumers)[which], subtask)
         mine: list[int] = []
-        for bundle in stray_bundles([data], Deserializer(), keep):
+        for bundle in reassigned_bundles([data], Deserializer(), keep):
             assert bundle.records
             assert bundle.timestamps == (bundle.records if timed else None)
             mine += bundle.records
@@ -77,13 +80,13 @@ def test_every_record_is_kept_by_the_one_reader_that_its_router_says(
 
 def test_stream_that_ends_in_the_middle_is_an_error() -> None:
     with pytest.raises(ElementBroken, match="middle of an element"):
-        list(stray_bundles([stream(Bundle([1]))[:-1]], Deserializer()))
+        list(reassigned_bundles([stream(Bundle([1]))[:-1]], Deserializer()))
 
 
 def test_deserializer_is_closed_at_the_end_and_when_nobody_reads_on() -> None:
     for read_all in (True, False):
         deserializer = Deserializer()
-        bundles = stray_bundles([stream(Bundle([1]), Bundle([2]))], deserializer)
+        bundles = reassigned_bundles([stream(Bundle([1]), Bundle([2]))], deserializer)
         assert next(bundles) == Bundle([1])
         assert not deserializer.is_between_elements
         if read_all:

@@ -18,15 +18,15 @@ import msgspec
 from headgate.base.barrier_policy import BarrierPolicy
 from headgate.base.events import CancelMarker, CheckpointBarrier
 from headgate.core.ingress.barriers import (
-    Abort,
+    AlignmentComplete,
     Block,
     ChannelDone,
-    Complete,
+    DeclineCheckpoint,
     Effects,
     How,
     Persist,
-    Take,
-    Unblock,
+    TakeSnapshot,
+    UnblockChannels,
 )
 
 MAX_PENDING: Final = 64
@@ -102,7 +102,7 @@ class BarrierHandler:
         if checkpoint in self._pending:
             return self._abort(checkpoint, reason)
         self._remember_given_up(checkpoint)
-        return [Abort(checkpoint, reason, forward=True)]
+        return [DeclineCheckpoint(checkpoint, reason, forward=True)]
 
     def channel_ended(self, channel: int, now_ms: float) -> Effects:
         """All data of a channel came before whatever barrier it has not delivered."""
@@ -225,7 +225,7 @@ class BarrierHandler:
         assert overtakes or not pending.missing
         pending.taken = True
         barrier = msgspec.structs.replace(pending.barrier, unaligned=overtakes)
-        effects.append(Take(barrier, How.UNALIGNED if overtakes else How.ALIGNED))
+        effects.append(TakeSnapshot(barrier, How.UNALIGNED if overtakes else How.ALIGNED))
         if pending.missing:
             effects.append(Persist(checkpoint, tuple(pending.missing)))
         effects += self._unblock(pending)
@@ -236,18 +236,18 @@ class BarrierHandler:
             effects.append(self._complete(pending, now_ms))
         return effects
 
-    def _complete(self, pending: _Pending, now_ms: float) -> Complete:
+    def _complete(self, pending: _Pending, now_ms: float) -> AlignmentComplete:
         checkpoint = pending.barrier.checkpoint
         del self._pending[checkpoint]
-        return Complete(checkpoint, max(0.0, now_ms - pending.since_ms))
+        return AlignmentComplete(checkpoint, max(0.0, now_ms - pending.since_ms))
 
     def _abort(self, checkpoint: int, reason: str) -> Effects:
         pending = self._pending.pop(checkpoint)
-        return [Abort(checkpoint, reason, not pending.taken), *self._unblock(pending)]
+        return [DeclineCheckpoint(checkpoint, reason, not pending.taken), *self._unblock(pending)]
 
     def _unblock(self, pending: _Pending) -> Effects:
         blocked, pending.blocked = pending.blocked, []
-        return [Unblock(tuple(blocked))] if blocked else []
+        return [UnblockChannels(tuple(blocked))] if blocked else []
 
     def _deadline_ms(self, pending: _Pending) -> float | None:
         if pending.taken:

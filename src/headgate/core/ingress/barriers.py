@@ -27,14 +27,14 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Unblock:
+class UnblockChannels:
     """Read these channels again."""
 
     channels: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Take:
+class TakeSnapshot:
     """Take the snapshot now, and send ``barrier`` on to all consumers."""
 
     barrier: CheckpointBarrier
@@ -45,7 +45,7 @@ class Take:
 class Persist:
     """What these channels hold before their barrier, and get until it comes, is in flight.
 
-    It comes behind the ``Take`` of its checkpoint, and belongs to it.
+    It comes behind the ``TakeSnapshot`` of its checkpoint, and belongs to it.
     """
 
     checkpoint: int
@@ -61,7 +61,7 @@ class ChannelDone:
 
 
 @dataclass(frozen=True, slots=True)
-class Complete:
+class AlignmentComplete:
     """The inputs have given all that belongs to a checkpoint that was taken."""
 
     checkpoint: int
@@ -70,7 +70,7 @@ class Complete:
 
 
 @dataclass(frozen=True, slots=True)
-class Abort:
+class DeclineCheckpoint:
     """It will not be complete here: drop what there is of it, and decline it."""
 
     checkpoint: int
@@ -79,5 +79,13 @@ class Abort:
     """Whether consumers are to be told by a cancel marker: they got no barrier."""
 
 
-Effect: TypeAlias = Block | Unblock | Take | Persist | ChannelDone | Complete | Abort
+Effect: TypeAlias = (
+    Block
+    | UnblockChannels
+    | TakeSnapshot
+    | Persist
+    | ChannelDone
+    | AlignmentComplete
+    | DeclineCheckpoint
+)
 Effects: TypeAlias = list[Effect]

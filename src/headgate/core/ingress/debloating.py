@@ -15,7 +15,7 @@ from headgate.base.settings import ExchangeSettings
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class InputTotals:
     """Totals of an input since its start."""
 
     consumed_bytes: float
@@ -45,17 +45,17 @@ class Debloater:
         covered_ms = settings.debloat_samples * settings.debloat_period_ms
         self._evidence_ms = min(self._target_ms, covered_ms / 2)
         self._looks: deque[_Look] = deque()
-        self._last = Told(0.0, 0, 0.0)
+        self._last = InputTotals(0.0, 0, 0.0)
         self.size = settings.segment_bytes
         """What producers were told last; at the start, all that a buffer can hold."""
         self.in_flight_ms = 0.0
         """In about this time what waited at the last look will be consumed."""
 
-    def started(self, told: Told) -> None:
+    def started(self, told: InputTotals) -> None:
         """The first look is compared with this."""
         self._last = told
 
-    def looked(self, told: Told, waiting: int) -> int | None:
+    def looked(self, told: InputTotals, waiting: int) -> int | None:
         """So far the input has got; answers with a new size for its buffers, if there is one.
 
         ``waiting``: data buffers that have arrived and were not taken, or wait at the producers.

@@ -26,7 +26,7 @@ class _Record:
     size: int = 0
 
 
-class InFlight:
+class InFlightRecorder:
     """For all input channels of one task; ``expand`` undoes the compression of a payload."""
 
     def __init__(

@@ -37,7 +37,7 @@ def kept_by(router: Splits, subtask: int) -> Keep:
     return keep
 
 
-def stray_bundles(
+def reassigned_bundles(
     pieces: Iterable[bytes], deserializer: Deserializer, keep: Keep | None = None
 ) -> Iterator[Bundle]:
     """The records of one stream. The deserializer is its own, and closed at the end."""

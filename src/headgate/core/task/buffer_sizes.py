@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headgate.base.settings import ExchangeSettings
-from headgate.core.ingress.debloating import Debloater, Told
+from headgate.core.ingress.debloating import Debloater, InputTotals
 from headgate.core.task.inputs import NetworkInput
 from headgate.core.task.processors import InputProcessor, Processor
 
@@ -80,6 +80,6 @@ class BufferSizes:
                     source.gate.resize(size)
         self._later(self._period_ms, self._look)
 
-    def _told(self, source: NetworkInput) -> Told:
+    def _told(self, source: NetworkInput) -> InputTotals:
         consumed_bytes, buffers = source.consumed()
-        return Told(consumed_bytes, buffers, self._with_data_ms())
+        return InputTotals(consumed_bytes, buffers, self._with_data_ms())

@@ -22,14 +22,14 @@ from headgate.core.chain.outputs import Loan
 from headgate.core.chain.snapshots import Moment, OperatorSnapshot
 from headgate.core.ingress.alignment import BarrierHandler
 from headgate.core.ingress.barriers import (
-    Abort,
+    AlignmentComplete,
     Block,
     ChannelDone,
-    Complete,
+    DeclineCheckpoint,
     Effects,
     Persist,
-    Take,
-    Unblock,
+    TakeSnapshot,
+    UnblockChannels,
 )
 from headgate.core.ingress.recording import LIMIT_BYTES
 from headgate.core.task.incoming import Incoming
@@ -227,9 +227,9 @@ class TaskCheckpoints:
             match effect:
                 case Block(channel):
                     self._in.block(channel)
-                case Unblock(channels):
+                case UnblockChannels(channels):
                     self._in.unblock(channels)
-                case Take(barrier):
+                case TakeSnapshot(barrier):
                     self._take(barrier, _recorded(effects[at + 1 :], barrier.checkpoint), batch)
                 case Persist(checkpoint, channels):
                     fails = checkpoint in batch.failed
@@ -237,9 +237,9 @@ class TaskCheckpoints:
                         batch.failed[checkpoint] = _TOO_MUCH
                 case ChannelDone(checkpoint, channel):
                     self._in.channel_done(checkpoint, channel)
-                case Complete(checkpoint, align_ms):
+                case AlignmentComplete(checkpoint, align_ms):
                     self._inputs_complete(checkpoint, align_ms, batch)
-                case Abort(checkpoint, reason, forward):
+                case DeclineCheckpoint(checkpoint, reason, forward):
                     self._drop(checkpoint)
                     if forward:
                         self._out.cancel(checkpoint)

@@ -12,7 +12,7 @@ from headgate.base.elements import ByteLike
 from headgate.base.events import CancelMarker, CheckpointBarrier
 from headgate.core.buffers.buffer import Buffer
 from headgate.core.ingress.gate import Gate, InputGate
-from headgate.core.ingress.recording import LIMIT_BYTES, InFlight
+from headgate.core.ingress.recording import LIMIT_BYTES, InFlightRecorder
 from headgate.core.ingress.union import UnionGate
 from headgate.core.task.inputs import NetworkInput
 from headgate.core.task.restored import TaskRestored
@@ -55,7 +55,7 @@ class Incoming:
         counts = [one.gate.channel_count for one in inputs]
         self._offsets = [sum(counts[:at]) for at in range(len(counts))]
         serializers = [one.source.serializer_of(one.index) for one in self._channels]
-        self._recorded = InFlight(serializers, self._expand, limit_bytes)
+        self._recorded = InFlightRecorder(serializers, self._expand, limit_bytes)
         self._lost: dict[int, bool] = {}
         self._listening = [False] * len(inputs)
         for offset, source in zip(self._offsets, inputs, strict=True):

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from headgate.base.checkpoints import ChannelState, Piece
 from headgate.base.elements import Bundle
-from headgate.base.restores import OperatorRestore, StrayStream, TaskRestore
+from headgate.base.restores import OperatorRestore, ReassignedStream, TaskRestore
 from headgate.core.chain.snapshots import OperatorRestored
 from headgate.core.ingress.deserializer import Deserializer
-from headgate.core.ingress.strays import kept_by, stray_bundles
+from headgate.core.ingress.strays import kept_by, reassigned_bundles
 from headgate.core.task.restored import ChannelParts, TaskRestored
 from headgate.plan.execution_graph import TaskSpec
 from headgate.plan.job_graph import JobGraph
@@ -50,7 +50,9 @@ class Restoring:
     def _channel(self, channel: ChannelState) -> ChannelParts:
         return channel.index, channel.channel, list(map(self._storage.read, channel.pieces))
 
-    def _bundles(self, worker: SimWorker, spec: TaskSpec, stray: StrayStream) -> Iterable[Bundle]:
+    def _bundles(
+        self, worker: SimWorker, spec: TaskSpec, stray: ReassignedStream
+    ) -> Iterable[Bundle]:
         vertices = self._graph.vertices
         vertex = vertices[spec.vertex]
         serializers = vertex.gate_serializers or (None,) * len(spec.gates)
@@ -60,7 +62,7 @@ class Restoring:
         )
         pieces = list(map(self._storage.read, stray.pieces))
         if not stray.routed:
-            return stray_bundles(pieces, deserializer)
+            return reassigned_bundles(pieces, deserializer)
         router = vertices[stray.source].chain.partitions[stray.output].make_router(0)
         router.set_up(vertex.parallelism)
-        return stray_bundles(pieces, deserializer, kept_by(router, spec.subtask))
+        return reassigned_bundles(pieces, deserializer, kept_by(router, spec.subtask))
