@@ -12,7 +12,7 @@ from headgate.base.ids import ChannelId, PartitionId, PeerName
 from headgate.base.settings import ExchangeSettings
 from headgate.core.buffers.buffer import Buffer, BufferConsumer
 from headgate.core.egress.partition import Partition, PartitionKind
-from headgate.core.exchange.compression import Codec
+from headgate.core.exchange.compression import CompressionCodec
 from headgate.core.exchange.directory import Address
 from headgate.core.exchange.ends import ConsumerEnd, ProducerEnd
 from headgate.core.exchange.frames import (
@@ -161,7 +161,7 @@ class Pair:
         settings: ExchangeSettings = SMALL,
         *,
         segments: int = 40,
-        codec: Codec | None = None,
+        codec: CompressionCodec | None = None,
         consumer_secret: bytes = SECRET,
         consumer_settings: ExchangeSettings | None = None,
     ) -> None:

@@ -36,7 +36,7 @@ from headgate.cli.main import command
 from headgate.control.frames import FrameWriter
 from headgate.control.frames import encode as control_frame
 from headgate.control.proof import DriverProof, WorkerProof
-from headgate.core.exchange.frames import BODY_LIMITS, Challenge, Kind, Proof, encode
+from headgate.core.exchange.frames import BODY_LIMITS, Kind, LinkChallenge, LinkProof, encode
 from headgate.core.exchange.handshake import Handshake
 from tests.core.exchange.vectors import BUFFER_VECTORS, SAVEPOINT, VECTORS
 
@@ -290,9 +290,9 @@ def test_vector_of_the_handshake_is_true() -> None:
         for is_client, nonce in ((True, client), (False, server))
     )
     challenge = theirs.received(ours.first_word())
-    assert isinstance(challenge, Challenge)
+    assert isinstance(challenge, LinkChallenge)
     proof = ours.received(challenge)
-    assert isinstance(proof, Proof)
+    assert isinstance(proof, LinkProof)
     expected = {
         "secret": secret.hex(),
         "client's nonce": client.hex(),
@@ -312,11 +312,11 @@ def sealed_vectors() -> dict[str, str]:
     driver = DriverProof({"orders": secret}.get, nonces[1], PeerName("worker"))
     hello = worker.first_word()
     challenge = driver.received(hello)
-    found = {"Hello": control_frame(hello), "Challenge": control_frame(challenge)}
+    found = {"Hello": control_frame(hello), "LinkChallenge": control_frame(challenge)}
     proof = worker.received(challenge)
     assert proof is not None
     welcome = driver.received(proof)
-    found |= {"Proof": control_frame(proof), "Welcome": control_frame(welcome)}
+    found |= {"LinkProof": control_frame(proof), "Welcome": control_frame(welcome)}
     assert worker.received(welcome) is None
     found |= {"key to driver": worker.keys.sending, "key to worker": driver.keys.sending}
     to_worker, to_driver = FrameWriter(driver.keys.sending), FrameWriter(worker.keys.sending)

@@ -38,11 +38,11 @@ from headgate.core.exchange.frames import (
     MAGIC,
     PREFIX,
     VERSION,
-    Challenge,
     ErrorCode,
     ErrorReport,
+    LinkChallenge,
+    LinkWelcome,
     PartitionRequest,
-    Welcome,
 )
 from headgate.core.task.environment import There
 from headgate.host.exchange import Exchange
@@ -137,8 +137,8 @@ EARLY: dict[str, tuple[Act, type[HeadgateError]]] = {
     "speaks another version": (lambda peer: peer.send(frame(48, version=7)), WrongVersion),
     "sends too much": (lambda peer: peer.send(frame(1 << 30)), FrameTooLong),
     "sends a buffer first": (lambda peer: peer.send(buffer_frame(0, 0, b"x")), BeforeHandshake),
-    "welcomes at once": (lambda peer: peer.send(Welcome()), BeforeHandshake),
-    "guesses": (lambda peer: peer.send(Challenge(b"n" * 16, b"p" * 32)), PeerUnproven),
+    "welcomes at once": (lambda peer: peer.send(LinkWelcome()), BeforeHandshake),
+    "guesses": (lambda peer: peer.send(LinkChallenge(b"n" * 16, b"p" * 32)), PeerUnproven),
     "reports": (
         lambda peer: peer.send(ErrorReport(None, ErrorCode.INTERNAL, PartitionId(""), "no room")),
         PeerReported,

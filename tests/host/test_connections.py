@@ -17,7 +17,7 @@ from headgate.base.errors import (
     ProducerFailed,
 )
 from headgate.base.settings import FlowControl
-from headgate.core.exchange.frames import NONCE_BYTES, Hello
+from headgate.core.exchange.frames import NONCE_BYTES, LinkHello
 from headgate.core.task.environment import Here, There, Unplaced
 from headgate.host.connection import Server
 from headgate.host.exchange import Exchange
@@ -304,7 +304,7 @@ def test_a_true_peer_that_strangers_push_out_comes_back(
         eventually(lambda: len(producing._connections) == 1, "the true peer is there, unproven")
         for _ in range(4):
             peer = strangers.enter_context(raw_client(producing.address, settings))
-            peer.send(Hello(0, settings.segment_bytes, b"n" * NONCE_BYTES))
+            peer.send(LinkHello(0, settings.segment_bytes, b"n" * NONCE_BYTES))
             peer.receive()  # the challenge
         assert "wait to be proven" in caplog.text  # the oldest, which is the true one, went
         busy.close()

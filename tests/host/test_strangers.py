@@ -19,14 +19,14 @@ from headgate.core.exchange.frames import (
     PREFIX,
     VERSION,
     AddCredit,
-    Cancel,
-    Challenge,
+    CancelReceiver,
     ErrorCode,
     ErrorReport,
-    Hello,
     Kind,
+    LinkChallenge,
+    LinkHello,
+    LinkProof,
     PartitionRequest,
-    Proof,
     TaskEventRequest,
     encode,
 )
@@ -93,8 +93,8 @@ STRANGE: dict[str, tuple[Callable[[RawPeer], None], str]] = {
         "before the handshake",
     ),
     "a buffer first": (lambda peer: peer.send(buffer_frame(1, 0, bytes(50))), "before"),
-    "proof before hello": (lambda peer: peer.send(Proof(bytes(32))), "while the server"),
-    "other settings": (lambda peer: peer.send(Hello(0, 77, bytes(16))), "settings differ"),
+    "proof before hello": (lambda peer: peer.send(LinkProof(bytes(32))), "while the server"),
+    "other settings": (lambda peer: peer.send(LinkHello(0, 77, bytes(16))), "settings differ"),
     "a short hello": (lambda peer: peer.send(frame(3) + b"abc"), "HELLO"),
 }
 
@@ -116,9 +116,9 @@ def test_a_stranger_is_told_why_and_shown_out(
 
 def test_a_stranger_without_the_secret_is_refused(busy: Exchange) -> None:
     with raw_client(busy.address, busy.settings) as peer:
-        peer.send(Hello(0, busy.settings.segment_bytes, b"n" * 16))
+        peer.send(LinkHello(0, busy.settings.segment_bytes, b"n" * 16))
         peer.receive()  # the challenge
-        peer.send(Proof(b"a guess of 32 bytes, and no more"))
+        peer.send(LinkProof(b"a guess of 32 bytes, and no more"))
         report = peer.receive()
         assert isinstance(report, ErrorReport)
         assert "secret" in report.text
@@ -128,8 +128,8 @@ def test_nothing_is_unpickled_for_who_is_not_proven(busy: Exchange, tmp_path: Pa
     mark = tmp_path / "exploded"
     event = b"\5" + pickle.dumps(Bomb(mark))
     bomb = encode(TaskEventRequest(ChannelId(0), PartitionId("busy"), event))
-    hello = encode(Hello(0, busy.settings.segment_bytes, b"n" * 16))
-    for words in (bomb, hello + bomb, hello + encode(Proof(bytes(32))) + bomb):
+    hello = encode(LinkHello(0, busy.settings.segment_bytes, b"n" * 16))
+    for words in (bomb, hello + bomb, hello + encode(LinkProof(bytes(32))) + bomb):
         with raw_client(busy.address, busy.settings) as peer:
             peer.send(words)
             peer.read_to_the_end()
@@ -138,14 +138,14 @@ def test_nothing_is_unpickled_for_who_is_not_proven(busy: Exchange, tmp_path: Pa
     assert mark.exists()
 
 
-@pytest.mark.parametrize("words", [b"", encode(Hello(0, 4096, b"n" * 16))[:-3]])
+@pytest.mark.parametrize("words", [b"", encode(LinkHello(0, 4096, b"n" * 16))[:-3]])
 def test_a_stranger_who_stays_silent_is_shown_out_in_time(busy: Exchange, words: bytes) -> None:
     with raw_client(busy.address, busy.settings) as peer:
         peer.send(words)
         assert peer.read_to_the_end() == b""
 
 
-@pytest.mark.parametrize("words", [b"", b"\x15\0\0\0", encode(Hello(0, 4096, b"n" * 16))])
+@pytest.mark.parametrize("words", [b"", b"\x15\0\0\0", encode(LinkHello(0, 4096, b"n" * 16))])
 @pytest.mark.parametrize("how", ["close", "reset"])
 def test_a_stranger_who_goes_at_any_time_is_forgotten(
     busy: Exchange, words: bytes, how: str
@@ -262,7 +262,7 @@ def is_connected(peer: RawPeer) -> bool:
 
 
 def say_hello(peer: RawPeer) -> None:
-    peer.send(Hello(0, peer.settings.segment_bytes, b"n" * 16))
+    peer.send(LinkHello(0, peer.settings.segment_bytes, b"n" * 16))
     peer.receive()  # the challenge
 
 
@@ -300,7 +300,7 @@ def test_strangers_leave_nothing_behind_even_without_garbage_collection(
     goodbyes: list[Callable[[RawPeer], None]] = [
         lambda peer: peer.send(b"GET / HTTP/1.1\r\n\r\n"),
         lambda peer: peer.send(frame(3) + b"abc"),
-        lambda peer: peer.send(Hello(0, 77, bytes(16))),
+        lambda peer: peer.send(LinkHello(0, 77, bytes(16))),
         say_hello,
         lambda peer: peer.reset(),
         lambda peer: None,
@@ -346,7 +346,7 @@ def test_a_proven_peer_that_never_reads_its_answers_takes_little_memory(
             encode(PartitionRequest(ChannelId(n), 1, 0, PartitionId("x" * 1000)))
             for n in range(1000)
         )
-        asked += b"".join(encode(Cancel(ChannelId(n))) for n in range(1000))
+        asked += b"".join(encode(CancelReceiver(ChannelId(n))) for n in range(1000))
         peer.sock.settimeout(0.3)
         (connection,) = exchange._connections
         most = 0
@@ -369,7 +369,7 @@ def test_two_hundred_task_managers_may_greet_at_the_same_moment(
         with exchange.inside():  # it is busy while they connect
             peers = [stranger(stack, exchange) for _ in range(200)]
             for peer in peers:
-                peer.send(Hello(0, peer.settings.segment_bytes, b"n" * 16))
+                peer.send(LinkHello(0, peer.settings.segment_bytes, b"n" * 16))
         challenges = [peer.receive() for peer in peers]
-        assert all(type(challenge) is Challenge for challenge in challenges)
+        assert all(type(challenge) is LinkChallenge for challenge in challenges)
         assert "wait to be proven" not in caplog.text

@@ -11,7 +11,7 @@ from headgate.core.exchange.link import Link
 from headgate.core.exchange.outbox import Outbox
 from headgate.core.exchange.receiver import ReceiverSession
 from headgate.core.exchange.sender import SenderSession
-from headgate.core.exchange.view import Polled
+from headgate.core.exchange.view import PolledBuffer
 from headgate.core.ingress.channel import Next
 from headgate.core.ingress.remote import RemoteChannel
 from headgate.sim.world import RunFailed, simulate
@@ -48,7 +48,7 @@ def a_buffer_is_dropped(patch: Patch) -> None:
     polls = every(15)
     real = PipelinedSubpartition.poll
 
-    def poll(subpartition: PipelinedSubpartition) -> Polled | None:
+    def poll(subpartition: PipelinedSubpartition) -> PolledBuffer | None:
         polled = real(subpartition)
         if polled is not None and not polled.buffer.is_event and polls():
             polled.buffer.release()

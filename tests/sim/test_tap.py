@@ -10,7 +10,7 @@ from headgate.core.exchange.frames import (
     FLAG_EVENT,
     AddCredit,
     Alive,
-    Cancel,
+    CancelReceiver,
     Kind,
     PartitionRequest,
     encode,
@@ -24,7 +24,7 @@ FRAMES = [
     encode(AddCredit(((ChannelId(7), 2), (ChannelId(9), 1)))),
     encode_buffer_head(ChannelId(7), 0, 0, 0, 5) + b"hello",
     encode_buffer_head(ChannelId(7), 1, 0, FLAG_EVENT, 1) + b"e",
-    encode(Cancel(ChannelId(7))),
+    encode(CancelReceiver(ChannelId(7))),
     encode_buffer_head(ChannelId(9), 0, 0, 0, 2) + b"ho",
 ]
 SEEN = [

@@ -2,7 +2,7 @@
 
 from headgate.base.elements import ByteLike
 from headgate.base.settings import Compression
-from headgate.core.exchange.compression import Codec
+from headgate.core.exchange.compression import CompressionCodec
 
 _NAMES = {Compression.LZ4: "lz4_raw", Compression.ZSTD: "zstd"}
 
@@ -24,6 +24,6 @@ class ArrowCodec:
         return original
 
 
-def make_codec(compression: Compression) -> Codec | None:
+def make_codec(compression: Compression) -> CompressionCodec | None:
     """The codec for a setting, or None for no compression."""
     return None if compression is Compression.NONE else ArrowCodec(compression)

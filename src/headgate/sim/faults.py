@@ -11,7 +11,7 @@ from headgate.core.exchange.frames import (
     NONCE_BYTES,
     PREFIX,
     VERSION,
-    Hello,
+    LinkHello,
     PartitionRequest,
     encode,
 )
@@ -164,7 +164,7 @@ class Faults:
     def _nonsense(self) -> bytes:
         random = self._random
         noise = random.randbytes(random.randint(0, 60))
-        hello = Hello(0, 1, random.randbytes(NONCE_BYTES))
+        hello = LinkHello(0, 1, random.randbytes(NONCE_BYTES))
         request = PartitionRequest(ChannelId(0), 5, 0, PartitionId("source0/0#0"))
         prefix = PREFIX.pack(
             random.choice((0, 100, 1 << 31)), MAGIC, VERSION, random.randint(0, 50)

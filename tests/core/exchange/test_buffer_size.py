@@ -7,7 +7,7 @@ from headgate.base.errors import PeerBrokeProtocol, UnknownReceiver
 from headgate.base.ids import ChannelId
 from headgate.core.egress.router import RoundRobin
 from headgate.core.egress.writer import RecordWriter
-from headgate.core.exchange.frames import BufferSize, Cancel
+from headgate.core.exchange.frames import BufferSize, CancelReceiver
 from headgate.core.exchange.view import NO_LIMIT
 from headgate.core.ingress.gate import Gate
 from headgate.core.ingress.metered import MeteredGate
@@ -147,4 +147,4 @@ def test_a_stranger_is_refused_and_one_that_has_ended_is_not() -> None:
             served.session.message_received(BufferSize(ChannelId(99), 100))
         served.partition.release(RuntimeError("the task failed"))
         served.session.message_received(BufferSize(served.receiver, 100))
-        served.session.message_received(Cancel(served.receiver))
+        served.session.message_received(CancelReceiver(served.receiver))

@@ -18,14 +18,14 @@ from headgate.base.errors import (
 from headgate.base.ids import ChannelId, PeerName
 from headgate.core.buffers.buffer import Buffer, Lease
 from headgate.core.buffers.segment import Segment
-from headgate.core.exchange.decoder import Decoder, Room
+from headgate.core.exchange.decoder import Decoder, NoLease
 from headgate.core.exchange.frames import (
     MAGIC,
     PREFIX,
     VERSION,
     AddCredit,
     Alive,
-    Cancel,
+    CancelReceiver,
     Kind,
     encode,
     encode_buffer_head,
@@ -59,15 +59,15 @@ class Recorder:
     def frame_received(self, kind: Kind, body: memoryview) -> None:
         self.deliveries.append((kind, bytes(body)))
 
-    def buffer_announced(self, receiver: ChannelId, size: int, is_event: bool) -> Lease | Room:
+    def buffer_announced(self, receiver: ChannelId, size: int, is_event: bool) -> Lease | NoLease:
         if receiver == UNWANTED:
-            return Room.SKIP
+            return NoLease.SKIP
         if is_event:
-            return Room.UNPOOLED
+            return NoLease.UNPOOLED
         if self.shelf:
             return Lease(self.shelf.popleft(), self)
         assert self.pauses, "the test wrote more buffers than there are segments"
-        return Room.LATER
+        return NoLease.LATER
 
     def buffer_received(
         self, receiver: ChannelId, sequence: int, backlog: int, buffer: Buffer
@@ -149,7 +149,7 @@ MIXED = [
     data_frame(1, fill(9, LIMIT), EVENT, receiver=UNWANTED),
     data_frame(5, fill(5, SEGMENT - 1)),
     data_frame(6, fill(6, LIMIT), EVENT),
-    encode(Cancel(ChannelId(9))),
+    encode(CancelReceiver(ChannelId(9))),
 ]
 
 
@@ -174,7 +174,7 @@ def test_mixed_stream_is_delivered_as_it_was_sent() -> None:
         (Kind.ADD_CREDIT, encode(AddCredit(((ChannelId(5), 6),)))[8:]),
         (WANTED, 5, 3, fill(5, SEGMENT - 1), False, False),
         (WANTED, 6, 3, fill(6, LIMIT), True, False),
-        (Kind.CANCEL, encode(Cancel(ChannelId(9)))[8:]),
+        (Kind.CANCEL, encode(CancelReceiver(ChannelId(9)))[8:]),
     ]
 
 
@@ -318,7 +318,9 @@ def test_close_ends_a_pause() -> None:
     assert not decoder.paused and sink.deliveries == []
 
 
-@pytest.mark.parametrize("frame", [FULL[0], encode(Cancel(ChannelId(9)))], ids=["buffer", "cancel"])
+@pytest.mark.parametrize(
+    "frame", [FULL[0], encode(CancelReceiver(ChannelId(9)))], ids=["buffer", "cancel"]
+)
 def test_end_in_the_middle_of_a_frame_is_truncation(frame: bytes) -> None:
     for cut in range(1, len(frame)):
         decoder = make_decoder(Recorder(), 1)

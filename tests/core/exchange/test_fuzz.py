@@ -15,7 +15,7 @@ from headgate.core.exchange.frames import (
     AddCredit,
     Alive,
     Backlog,
-    Cancel,
+    CancelReceiver,
     Close,
     ErrorReport,
     PartitionRequest,
@@ -86,7 +86,7 @@ up_frames = st.lists(
                 tuple
             ),
         ),
-        st.builds(Cancel, channels),
+        st.builds(CancelReceiver, channels),
         st.builds(
             TaskEventRequest, channels, st.just(PARTITION), task_events | st.binary(max_size=9)
         ),

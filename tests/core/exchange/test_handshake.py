@@ -7,14 +7,14 @@ from headgate.base.ids import PeerName
 from headgate.base.settings import Compression, FlowControl
 from headgate.core.exchange.frames import (
     Alive,
-    Challenge,
     Close,
-    Hello,
+    LinkChallenge,
+    LinkHello,
+    LinkProof,
+    LinkWelcome,
     Message,
-    Proof,
-    Welcome,
 )
-from headgate.core.exchange.handshake import LIFE, Handshake, Step
+from headgate.core.exchange.handshake import LIFE, Handshake, HandshakeStep
 
 SECRET = b"a secret of the job"
 
@@ -43,9 +43,9 @@ def answered(message: Message | None) -> Message:
     return message
 
 
-def challenge_of(client: Handshake, server: Handshake) -> Challenge:
+def challenge_of(client: Handshake, server: Handshake) -> LinkChallenge:
     challenge = server.received(client.first_word())
-    assert isinstance(challenge, Challenge)
+    assert isinstance(challenge, LinkChallenge)
     return challenge
 
 
@@ -71,7 +71,7 @@ def test_server_sees_a_client_with_another_secret() -> None:
     client, server = side(True, secret=b"of another job"), side(False)
     challenge_of(client, server)
     with pytest.raises(PeerUnproven) as caught:
-        server.received(Proof(bytes(32)))
+        server.received(LinkProof(bytes(32)))
     assert caught.value.peer == "the client"
     assert not server.is_done
 
@@ -95,7 +95,7 @@ def test_server_does_not_take_its_own_proof_back() -> None:
     client, server = side(True), side(False)
     challenge = challenge_of(client, server)
     with pytest.raises(PeerUnproven):
-        server.received(Proof(challenge.proof))
+        server.received(LinkProof(challenge.proof))
 
 
 def test_client_does_not_take_its_own_nonce_back() -> None:
@@ -122,33 +122,33 @@ def test_differing_settings_are_named_on_the_server(
 
 def test_flow_control_of_the_future_is_named_by_its_number() -> None:
     with pytest.raises(PeerBrokeProtocol, match="unknown 9 flow control"):
-        side(False).received(Hello(9, 64, bytes(16)))
+        side(False).received(LinkHello(9, 64, bytes(16)))
 
 
 def test_settings_changed_on_the_way_break_the_proof() -> None:
     client, server = side(True, segment_bytes=128), side(False)
     hello = client.first_word()
-    challenge = answered(server.received(Hello(hello.flow_control, 64, hello.nonce)))
+    challenge = answered(server.received(LinkHello(hello.flow_control, 64, hello.nonce)))
     with pytest.raises(PeerUnproven):
         client.received(challenge)
 
 
 EVERY: list[Message] = [
-    Hello(0, 64, bytes(16)),
-    Challenge(bytes(16), bytes(32)),
-    Proof(bytes(32)),
-    Welcome(),
+    LinkHello(0, 64, bytes(16)),
+    LinkChallenge(bytes(16), bytes(32)),
+    LinkProof(bytes(32)),
+    LinkWelcome(),
     Alive(),
     Close(),
 ]
 
 
-@pytest.mark.parametrize("step", Step)
+@pytest.mark.parametrize("step", HandshakeStep)
 @pytest.mark.parametrize("message", EVERY, ids=lambda message: type(message).__name__)
-def test_message_out_of_order_is_refused(step: Step, message: Message) -> None:
+def test_message_out_of_order_is_refused(step: HandshakeStep, message: Message) -> None:
     if (step, type(message)) in LIFE:
         return
-    one = side(step in (Step.CLIENT_ASKED, Step.CLIENT_PROVED))
+    one = side(step in (HandshakeStep.CLIENT_ASKED, HandshakeStep.CLIENT_PROVED))
     one.step = step
     with pytest.raises(BeforeHandshake, match=step.value):
         one.received(message)
@@ -167,10 +167,10 @@ def test_failed_proof_leaves_the_server_unproven() -> None:
     challenge_of(client, server)
     for _ in range(2):
         with pytest.raises(PeerUnproven):
-            server.received(Proof(bytes(32)))
-    assert server.step is Step.SERVER_ASKED
+            server.received(LinkProof(bytes(32)))
+    assert server.step is HandshakeStep.SERVER_ASKED
 
 
 def test_sides_that_compress_differently_do_not_talk() -> None:
     with pytest.raises(PeerBrokeProtocol, match="zstd compression .* none compression"):
-        side(False).received(Hello(0, 64, bytes(16), compression=2))
+        side(False).received(LinkHello(0, 64, bytes(16), compression=2))

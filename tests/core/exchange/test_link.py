@@ -34,16 +34,16 @@ from headgate.core.exchange.frames import (
     AddCredit,
     Alive,
     Backlog,
-    Cancel,
+    CancelReceiver,
     Close,
     ErrorCode,
     ErrorReport,
-    Hello,
     Kind,
+    LinkHello,
+    LinkWelcome,
     Message,
     PartitionRequest,
     TaskEventRequest,
-    Welcome,
     encode,
     encode_buffer_head,
 )
@@ -120,7 +120,7 @@ def test_handshake_that_takes_too_long_is_given_up_on_both_sides() -> None:
 EARLY: list[Message] = [
     PartitionRequest(ChannelId(1), 1, 0, PARTITION),
     AddCredit(((ChannelId(1), 1),)),
-    Cancel(ChannelId(1)),
+    CancelReceiver(ChannelId(1)),
     Close(),
     TaskEventRequest(ChannelId(1), PARTITION, b"\x05"),
     Alive(),
@@ -153,8 +153,8 @@ def test_error_for_one_receiver_is_no_greeting() -> None:
 
 # Messages that are not for this side, or not at all.
 
-TO_PRODUCER = [Welcome(), Backlog(ChannelId(0), 1)]
-TO_CONSUMER = [Hello(0, 64, bytes(16)), *EARLY[:5]]
+TO_PRODUCER = [LinkWelcome(), Backlog(ChannelId(0), 1)]
+TO_CONSUMER = [LinkHello(0, 64, bytes(16)), *EARLY[:5]]
 
 
 @pytest.mark.parametrize("message", TO_PRODUCER, ids=lambda message: type(message).__name__)
@@ -183,7 +183,7 @@ def test_consumers_side_refuses_what_only_producers_get(message: Message) -> Non
 def test_second_hello_on_an_open_link_breaks_the_protocol() -> None:
     with Pair() as pair:
         pair.open()
-        feed(pair.wire.producer, encode(Hello(0, 64, bytes(16))))
+        feed(pair.wire.producer, encode(LinkHello(0, 64, bytes(16))))
         assert isinstance(pair.wire.producer.error, PeerBrokeProtocol)
 
 
@@ -479,7 +479,7 @@ def test_last_words_never_follow_half_a_frame() -> None:
     write(partition, b"A" * 60)
     pair.wire.down.take(32 + 50)  # all but ten bytes of the payload are out
     pair.wire.down.deliver()
-    again = encode(Hello(0, 64, bytes(16)))  # not allowed after the handshake
+    again = encode(LinkHello(0, 64, bytes(16)))  # not allowed after the handshake
     pair.wire.producer.received(scatter(pair.wire.producer, again), 0)
     assert pair.wire.producer.state is LinkState.CLOSED
     pair.wire.down.take()

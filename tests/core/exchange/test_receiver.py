@@ -22,13 +22,13 @@ from headgate.base.events import TaskEvent, encode_event
 from headgate.base.ids import ChannelId, PartitionId, PeerName
 from headgate.core.buffers.buffer import Buffer, Lease
 from headgate.core.buffers.segment import Segment
-from headgate.core.exchange.decoder import Room
+from headgate.core.exchange.decoder import NoLease
 from headgate.core.exchange.frames import (
     MAX_GRANTS,
     AddCredit,
     Alive,
     Backlog,
-    Cancel,
+    CancelReceiver,
     ErrorCode,
     ErrorReport,
     Message,
@@ -156,7 +156,7 @@ def test_what_is_said_before_the_handshake_is_over_waits_for_it() -> None:
     assert [type(message) for message in desk.said()] == [
         PartitionRequest,
         TaskEventRequest,
-        Cancel,
+        CancelReceiver,
     ]
 
 
@@ -247,7 +247,7 @@ def test_without_credit_control_none_is_announced() -> None:
 def test_data_gets_a_promised_buffer_and_events_none() -> None:
     desk = Desk()
     channel = desk.channel(1, segments=1)
-    assert desk.session.buffer_announced(ChannelId(1), 9, True) is Room.UNPOOLED
+    assert desk.session.buffer_announced(ChannelId(1), 9, True) is NoLease.UNPOOLED
     lease = desk.session.buffer_announced(ChannelId(1), 9, False)
     assert isinstance(lease, Lease) and channel.segments == []
 
@@ -256,10 +256,10 @@ def test_data_without_credit_concerns_its_channel_alone() -> None:
     desk = Desk()
     channel, other = desk.channel(1), desk.channel(2, segments=1)
     desk.said()
-    assert desk.session.buffer_announced(ChannelId(1), 9, False) is Room.SKIP
+    assert desk.session.buffer_announced(ChannelId(1), 9, False) is NoLease.SKIP
     (error,) = channel.errors
     assert isinstance(error, CreditOverdrawn) and error.peer == PEER
-    assert desk.said() == [Cancel(ChannelId(1))]
+    assert desk.said() == [CancelReceiver(ChannelId(1))]
     assert other.errors == []
     assert isinstance(desk.session.buffer_announced(ChannelId(2), 9, False), Lease)
 
@@ -267,7 +267,7 @@ def test_data_without_credit_concerns_its_channel_alone() -> None:
 def test_data_without_room_waits_where_the_socket_is_the_brake() -> None:
     desk = Desk(uses_credit=False)
     channel = desk.channel(1)
-    assert desk.session.buffer_announced(ChannelId(1), 9, False) is Room.LATER
+    assert desk.session.buffer_announced(ChannelId(1), 9, False) is NoLease.LATER
     assert channel.errors == []
 
 
@@ -275,7 +275,7 @@ def test_buffer_for_a_released_channel_is_dropped() -> None:
     desk = Desk()
     released, home = desk.channel(1), FakeChannel(ChannelId(9))
     desk.session.cancel(released)
-    assert desk.session.buffer_announced(ChannelId(1), 9, False) is Room.SKIP
+    assert desk.session.buffer_announced(ChannelId(1), 9, False) is NoLease.SKIP
     (segment,) = plain_segments(1)
     desk.arrive(1, 0, b"x", Lease(segment, home))
     assert released.arrived == [] and home.segments == [segment]
@@ -314,7 +314,7 @@ def test_sequence_gap_concerns_its_channel_alone_and_frees_the_buffer() -> None:
     assert isinstance(error, SequenceGap)
     assert (error.channel, error.expected, error.got) == (1, 1, 2)
     assert home.segments == [segment]
-    assert desk.said() == [Cancel(ChannelId(1))]
+    assert desk.said() == [CancelReceiver(ChannelId(1))]
     desk.arrive(2, 0, b"x")
     assert other.arrived == [b"x"] and other.errors == []
 
@@ -403,7 +403,7 @@ def test_end_of_the_connection_is_told_to_every_channel_once() -> None:
     assert desk.pump() == []
 
 
-@pytest.mark.parametrize("message", [Alive(), Cancel(ChannelId(1))])
+@pytest.mark.parametrize("message", [Alive(), CancelReceiver(ChannelId(1))])
 def test_message_for_the_other_side_breaks_the_protocol(message: Message) -> None:
     with pytest.raises(PeerBrokeProtocol, match="not for the receiving side"):
         Desk().session.message_received(message)
@@ -415,19 +415,19 @@ def test_cancel_is_sent_once() -> None:
     desk.said()
     desk.session.cancel(channel)
     desk.session.cancel(channel)
-    assert desk.said() == [Cancel(ChannelId(1))]
+    assert desk.said() == [CancelReceiver(ChannelId(1))]
 
 
 def test_an_event_for_which_its_channel_has_no_room_ends_that_channel_alone() -> None:
     desk = Desk()
     channel, other = desk.channel(1), desk.channel(2)
     channel.most_event_bytes = 8
-    assert desk.session.buffer_announced(ChannelId(1), 9, True) is Room.SKIP
+    assert desk.session.buffer_announced(ChannelId(1), 9, True) is NoLease.SKIP
     (error,) = channel.errors
     assert isinstance(error, EventsOverdrawn)
     assert (error.channel, error.waiting) == (1, 7)
-    assert desk.said()[-1] == Cancel(ChannelId(1))
-    assert desk.session.buffer_announced(ChannelId(2), 9, True) is Room.UNPOOLED
+    assert desk.said()[-1] == CancelReceiver(ChannelId(1))
+    assert desk.session.buffer_announced(ChannelId(2), 9, True) is NoLease.UNPOOLED
     assert other.errors == []
 
 
@@ -435,8 +435,8 @@ def test_events_of_all_channels_together_are_bounded_too() -> None:
     desk = Desk()
     greedy, modest = desk.channel(1), desk.channel(2)
     greedy.waiting_event_bytes = MOST_EVENT_BYTES
-    assert desk.session.buffer_announced(ChannelId(2), 9, True) is Room.UNPOOLED
-    assert desk.session.buffer_announced(ChannelId(1), 9, True) is Room.SKIP
+    assert desk.session.buffer_announced(ChannelId(2), 9, True) is NoLease.UNPOOLED
+    assert desk.session.buffer_announced(ChannelId(1), 9, True) is NoLease.SKIP
     assert [type(error) for error in greedy.errors] == [EventsOverdrawn]
     assert modest.errors == []
 

@@ -24,7 +24,7 @@ from headgate.core.exchange.frames import (
     AddCredit,
     Alive,
     Backlog,
-    Cancel,
+    CancelReceiver,
     ErrorCode,
     ErrorReport,
     Kind,
@@ -35,7 +35,7 @@ from headgate.core.exchange.frames import (
 )
 from headgate.core.exchange.outbox import Outbox
 from headgate.core.exchange.sender import MAX_CREDIT, SenderSession
-from headgate.core.exchange.view import Polled
+from headgate.core.exchange.view import PolledBuffer
 
 PEER = PeerName("consumer")
 A, B, C = ChannelId(1), ChannelId(2), ChannelId(3)
@@ -56,13 +56,13 @@ class FakeView:
         self.queue.extend(payloads)
         self.on_data()
 
-    def poll(self) -> Polled | None:
+    def poll(self) -> PolledBuffer | None:
         if self.is_released or not self.queue:
             return None
         payload = self.queue.popleft()
         event = encode_event(END_OF_PARTITION)
         buffer = Buffer(event, is_event=True) if payload is None else Buffer(payload)
-        return Polled(buffer, bool(self.queue), self.backlog, self._next_is_event())
+        return PolledBuffer(buffer, bool(self.queue), self.backlog, self._next_is_event())
 
     def take_references(self) -> None:
         pass
@@ -422,10 +422,10 @@ def test_cancel_releases_the_view_and_sends_no_more() -> None:
     view = desk.ask(A, 9)
     view.put(b"0", b"1")
     desk.receivers(1)
-    desk.session.message_received(Cancel(A))
+    desk.session.message_received(CancelReceiver(A))
     assert view.releases == 1
     assert desk.pump() == []
-    desk.session.message_received(Cancel(A))  # a second one hurts nobody
+    desk.session.message_received(CancelReceiver(A))  # a second one hurts nobody
 
 
 def test_credit_for_a_stranger_is_an_error() -> None:
@@ -558,7 +558,7 @@ def test_a_peer_may_not_request_for_more_channels_than_any_worker_has(
         desk.session.message_received(PartitionRequest(ChannelId(receiver), 1, 0, P))
     with pytest.raises(TooManyReceivers, match="more than 3 channels"):
         desk.session.message_received(PartitionRequest(ChannelId(12), 1, 0, P))
-    desk.session.message_received(Cancel(ChannelId(10)))
+    desk.session.message_received(CancelReceiver(ChannelId(10)))
     desk.session.message_received(PartitionRequest(ChannelId(12), 1, 0, P))
 
 
@@ -589,7 +589,7 @@ def test_compressed_buffer_lets_the_original_go() -> None:
 
     desk = Desk(codec=Deflate())
     view = desk.ask(A, 1)
-    view.poll = lambda: Polled(Counted(bytes(200)), False, 0, False)  # type: ignore[method-assign]
+    view.poll = lambda: PolledBuffer(Counted(bytes(200)), False, 0, False)  # type: ignore[method-assign]
     view.put(b"stands for it")
     desk.pump()
     assert released == [1]

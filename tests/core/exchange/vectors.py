@@ -13,17 +13,17 @@ from headgate.core.exchange.frames import (
     Alive,
     Backlog,
     BufferSize,
-    Cancel,
-    Challenge,
+    CancelReceiver,
     Close,
     ErrorCode,
     ErrorReport,
-    Hello,
+    LinkChallenge,
+    LinkHello,
+    LinkProof,
+    LinkWelcome,
     Message,
     PartitionRequest,
-    Proof,
     TaskEventRequest,
-    Welcome,
 )
 
 _NONCE: Final = bytes(range(16))
@@ -31,19 +31,22 @@ _PROOF: Final = bytes(range(32))
 _PARTITION: Final = PartitionId("a/b/0#1")
 
 VECTORS: Final[list[tuple[Message, str]]] = [
-    (Hello(0, 32768, _NONCE), "16000000474803010000800000000102030405060708090a0b0c0d0e0f00"),
-    (Hello(1, 1, _PROOF[16:], 2), "16000000474803010101000000101112131415161718191a1b1c1d1e1f02"),
+    (LinkHello(0, 32768, _NONCE), "16000000474803010000800000000102030405060708090a0b0c0d0e0f00"),
     (
-        Challenge(_NONCE, _PROOF),
+        LinkHello(1, 1, _PROOF[16:], 2),
+        "16000000474803010101000000101112131415161718191a1b1c1d1e1f02",
+    ),
+    (
+        LinkChallenge(_NONCE, _PROOF),
         "3000000047480302"
         "000102030405060708090a0b0c0d0e0f000102030405060708090a0b0c0d0e0f"
         "101112131415161718191a1b1c1d1e1f",
     ),
     (
-        Proof(_PROOF),
+        LinkProof(_PROOF),
         "2000000047480303000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f",
     ),
-    (Welcome(), "0000000047480304"),
+    (LinkWelcome(), "0000000047480304"),
     (
         PartitionRequest(ChannelId(7), 2, 3, _PARTITION),
         "1900000047480310070000000000000002000000030000000700612f622f302331",
@@ -61,7 +64,7 @@ VECTORS: Final[list[tuple[Message, str]]] = [
         AddCredit(((ChannelId(7), 5), (ChannelId(8), 2**32 - 1))),
         "18000000474803110700000000000000050000000800000000000000ffffffff",
     ),
-    (Cancel(ChannelId(7)), "08000000474803120700000000000000"),
+    (CancelReceiver(ChannelId(7)), "08000000474803120700000000000000"),
     (Close(), "0000000047480313"),
     (
         TaskEventRequest(ChannelId(7), _PARTITION, b"\x05\x03\x00m:E\x80"),

@@ -16,7 +16,7 @@ from headgate.base.events import CheckpointBarrier, TaskEvent
 from headgate.base.ids import PartitionId
 from headgate.core.buffers.buffer import Buffer
 from headgate.core.egress.dispatcher import EventDispatcher
-from headgate.core.exchange.view import Polled
+from headgate.core.exchange.view import PolledBuffer
 from headgate.core.ingress.channel import (
     MAX_KEPT_EVENTS,
     Backoff,
@@ -42,11 +42,11 @@ class FakeView:
         self.releases = 0
         self.backlog = 0
 
-    def poll(self) -> Polled | None:
+    def poll(self) -> PolledBuffer | None:
         if not self.queue:
             return None
         buffer = self.queue.popleft()
-        return Polled(buffer, bool(self.queue), 0, False)
+        return PolledBuffer(buffer, bool(self.queue), 0, False)
 
     def take_references(self) -> None:
         pass

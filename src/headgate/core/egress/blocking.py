@@ -13,7 +13,7 @@ from headgate.base.events import END_OF_PARTITION, CheckpointBarrier, encode_eve
 from headgate.base.ids import PartitionId
 from headgate.core.buffers.buffer import Buffer, BufferConsumer
 from headgate.core.egress.pipelined import SubpartitionStatistics
-from headgate.core.exchange.view import NO_LIMIT, Polled
+from headgate.core.exchange.view import NO_LIMIT, PolledBuffer
 
 
 class StoreReader(Protocol):
@@ -181,7 +181,7 @@ class BlockingView:
             raise
         self.is_released = False
 
-    def poll(self) -> Polled | None:
+    def poll(self) -> PolledBuffer | None:
         if self.is_released or self._ahead is None:
             return None
         data, is_event = self._ahead
@@ -191,7 +191,7 @@ class BlockingView:
         self._ahead = self._reader.next()
         next_is_event = self._ahead is not None and self._ahead[1]
         buffer = Buffer(data, None, is_event)
-        return Polled(buffer, self._ahead is not None, self._data_left, next_is_event)
+        return PolledBuffer(buffer, self._ahead is not None, self._data_left, next_is_event)
 
     def available(self, has_credit: bool) -> bool:
         return self._ahead is not None and (has_credit or self._ahead[1])

@@ -16,7 +16,7 @@ from headgate.base.events import END_OF_PARTITION, CheckpointBarrier, barrier_in
 from headgate.base.ids import PartitionId
 from headgate.core.buffers.buffer import Buffer, BufferConsumer
 from headgate.core.egress.overtaking import overtake
-from headgate.core.exchange.view import NO_LIMIT, Polled
+from headgate.core.exchange.view import NO_LIMIT, PolledBuffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class PipelinedSubpartition:
         self.finished = True
         self._tell_reader()
 
-    def poll(self) -> Polled | None:
+    def poll(self) -> PolledBuffer | None:
         """The next readable buffer; empty finished ones are skipped."""
         queue = self._queue
         buffer = None
@@ -151,11 +151,11 @@ class PipelinedSubpartition:
             self._event_left(buffer)
         self.total_bytes += len(buffer.view)
         if not queue:
-            return Polled(buffer, False, 0, False)
+            return PolledBuffer(buffer, False, 0, False)
         last = queue[-1].builder
         if self.flush_requested or self.finished or last is None or last.finished:
-            return Polled(buffer, True, self._data_queued, queue[0].is_event)
-        return Polled(buffer, len(queue) > 1, self._data_queued - 1, queue[0].is_event)
+            return PolledBuffer(buffer, True, self._data_queued, queue[0].is_event)
+        return PolledBuffer(buffer, len(queue) > 1, self._data_queued - 1, queue[0].is_event)
 
     def resize(self, size: int) -> None:
         """What is written from now on comes in buffers of this size; what waits stays as it is."""

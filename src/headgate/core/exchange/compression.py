@@ -14,7 +14,7 @@ _SIZE: Final = struct.Struct("<I")
 MIN_BYTES: Final = 128
 
 
-class Codec(Protocol):
+class CompressionCodec(Protocol):
     """Compresses and expands bytes (the driver brings pyarrow's)."""
 
     def compress(self, data: ByteLike) -> ByteLike: ...
@@ -22,7 +22,7 @@ class Codec(Protocol):
     def decompress(self, data: ByteLike, size: int) -> ByteLike: ...
 
 
-def try_compress(codec: Codec, data: ByteLike) -> bytes | None:
+def try_compress(codec: CompressionCodec, data: ByteLike) -> bytes | None:
     """The compressed payload, or None if the buffer does not profit."""
     if len(data) < MIN_BYTES:
         return None
@@ -32,7 +32,7 @@ def try_compress(codec: Codec, data: ByteLike) -> bytes | None:
     return b"".join((_SIZE.pack(len(data)), packed))
 
 
-def decompress(codec: Codec, payload: ByteLike, limit: int) -> ByteLike:
+def decompress(codec: CompressionCodec, payload: ByteLike, limit: int) -> ByteLike:
     """The original bytes of a compressed payload; refuses sizes that no buffer can have had."""
     if len(payload) < _SIZE.size:
         raise ElementBroken(f"a compressed buffer of {len(payload)} bytes")

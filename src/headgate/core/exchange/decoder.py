@@ -41,7 +41,7 @@ HIGHEST_FLAGS: Final = max(FLAG_EVENT, FLAG_COMPRESSED)
 _NOTHING: Final = memoryview(b"")
 
 
-class Room(Enum):
+class NoLease(Enum):
     """What a sink says instead of a lease."""
 
     UNPOOLED = "unpooled memory, it is an event"
@@ -61,7 +61,7 @@ class FrameSink(Protocol):
 class BufferSink(Protocol):
     """Who gets the buffers."""
 
-    def buffer_announced(self, receiver: ChannelId, size: int, is_event: bool) -> "Lease | Room":
+    def buffer_announced(self, receiver: ChannelId, size: int, is_event: bool) -> "Lease | NoLease":
         """Where the payload shall go."""
 
     def buffer_received(
@@ -311,9 +311,9 @@ class Decoder:
         is_event = bool(flags & FLAG_EVENT)
         return self._settle(parsed, self._buffers.buffer_announced(receiver, size, is_event))
 
-    def _settle(self, parsed: Head, room: "Lease | Room") -> bool:
+    def _settle(self, parsed: Head, room: "Lease | NoLease") -> bool:
         self._buffer_head = parsed
-        if room is Room.LATER:
+        if room is NoLease.LATER:
             self.paused = True
             return False
         size = parsed[4]
@@ -321,7 +321,7 @@ class Decoder:
         if isinstance(room, Lease):
             self._lease = room
             self._into = room.segment.memory
-        elif room is Room.UNPOOLED:
+        elif room is NoLease.UNPOOLED:
             self._into = memoryview(bytearray(size))
         else:
             self._into = self._buffer_head = None

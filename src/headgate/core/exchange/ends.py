@@ -5,9 +5,9 @@ from headgate.base.errors import HeadgateError
 from headgate.base.ids import PeerName
 from headgate.base.settings import ExchangeSettings
 from headgate.core.buffers.global_pool import GlobalPool
-from headgate.core.exchange.compression import Codec
+from headgate.core.exchange.compression import CompressionCodec
 from headgate.core.exchange.frames import BUFFER_HEAD_REST, Close, Kind
-from headgate.core.exchange.handshake import Step
+from headgate.core.exchange.handshake import HandshakeStep
 from headgate.core.exchange.landing import ControlLanding, Landing
 from headgate.core.exchange.link import Link, LinkState, make_handshake
 from headgate.core.exchange.receiver import ReceiverSession
@@ -108,7 +108,7 @@ class ProducerEnd(Link):
         peer: PeerName,
         partitions: Partitions,
         events: Events,
-        codec: Codec | None,
+        codec: CompressionCodec | None,
         now_ms: float,
     ) -> None:
         handshake = make_handshake(settings, secret, nonce, peer, is_client=False)
@@ -133,7 +133,7 @@ class ProducerEnd(Link):
     @property
     def has_greeted(self) -> bool:
         """Whether the peer has said a whole HELLO, with which this side agrees."""
-        return self._handshake.step is not Step.SERVER_WAITS
+        return self._handshake.step is not HandshakeStep.SERVER_WAITS
 
     def _opened(self) -> None:
         self._landing.widen()

@@ -70,7 +70,7 @@ class ErrorCode(IntEnum):
     BUSY = 7
 
 
-class Hello(msgspec.Struct, frozen=True):
+class LinkHello(msgspec.Struct, frozen=True):
     """First word of the consumer's side: how it wants to talk, and a nonce."""
 
     flow_control: int
@@ -79,20 +79,20 @@ class Hello(msgspec.Struct, frozen=True):
     compression: int = 0
 
 
-class Challenge(msgspec.Struct, frozen=True):
+class LinkChallenge(msgspec.Struct, frozen=True):
     """The producer's side proves itself and asks for the same."""
 
     nonce: bytes
     proof: bytes
 
 
-class Proof(msgspec.Struct, frozen=True):
+class LinkProof(msgspec.Struct, frozen=True):
     """The consumer's side proves itself."""
 
     proof: bytes
 
 
-class Welcome(msgspec.Struct, frozen=True):
+class LinkWelcome(msgspec.Struct, frozen=True):
     """Both are proven; everything else may follow."""
 
 
@@ -111,7 +111,7 @@ class AddCredit(msgspec.Struct, frozen=True):
     grants: tuple[tuple[ChannelId, int], ...]
 
 
-class Cancel(msgspec.Struct, frozen=True):
+class CancelReceiver(msgspec.Struct, frozen=True):
     """Send nothing more to this receiver."""
 
     receiver: ChannelId
@@ -157,13 +157,13 @@ class Alive(msgspec.Struct, frozen=True):
 
 
 Message: TypeAlias = (
-    Hello
-    | Challenge
-    | Proof
-    | Welcome
+    LinkHello
+    | LinkChallenge
+    | LinkProof
+    | LinkWelcome
     | PartitionRequest
     | AddCredit
-    | Cancel
+    | CancelReceiver
     | Close
     | TaskEventRequest
     | BufferSize
@@ -226,7 +226,7 @@ def _encode_body(message: Message) -> tuple[Kind, bytes]:
         case PartitionRequest(receiver, credit, subpartition, partition):
             head = _REQUEST.pack(receiver, credit, subpartition)
             return Kind.PARTITION_REQUEST, head + _text(partition, MAX_PARTITION_ID_BYTES)
-        case Cancel(receiver):
+        case CancelReceiver(receiver):
             return Kind.CANCEL, _RECEIVER.pack(receiver)
         case Close():
             return Kind.CLOSE, b""
@@ -237,13 +237,13 @@ def _encode_body(message: Message) -> tuple[Kind, bytes]:
             head = _ERROR.pack(receiver is not None, receiver or 0, code)
             name = _text(partition, MAX_PARTITION_ID_BYTES)
             return Kind.ERROR, head + name + _text(text, MAX_TEXT_BYTES)
-        case Hello(flow_control, segment_bytes, nonce, compression):
+        case LinkHello(flow_control, segment_bytes, nonce, compression):
             return Kind.HELLO, _HELLO.pack(flow_control, segment_bytes, nonce, compression)
-        case Challenge(nonce, proof):
+        case LinkChallenge(nonce, proof):
             return Kind.CHALLENGE, _CHALLENGE.pack(nonce, proof)
-        case Proof(proof):
+        case LinkProof(proof):
             return Kind.PROOF, _PROOF.pack(proof)
-        case Welcome():
+        case LinkWelcome():
             return Kind.WELCOME, b""
         case Alive():
             return Kind.ALIVE, b""
@@ -273,7 +273,7 @@ def _decode_body(kind: Kind, body: memoryview) -> Message:
             _expect_end(body, end)
             return PartitionRequest(receiver, credit, subpartition, PartitionId(partition))
         case Kind.CANCEL:
-            return Cancel(*_RECEIVER.unpack(body))
+            return CancelReceiver(*_RECEIVER.unpack(body))
         case Kind.TASK_EVENT:
             (receiver,) = _RECEIVER.unpack_from(body)
             partition, end = _read_text(body, _RECEIVER.size)
@@ -281,11 +281,11 @@ def _decode_body(kind: Kind, body: memoryview) -> Message:
         case Kind.ERROR:
             return _decode_error(body)
         case Kind.HELLO:
-            return Hello(*_HELLO.unpack(body))
+            return LinkHello(*_HELLO.unpack(body))
         case Kind.CHALLENGE:
-            return Challenge(*_CHALLENGE.unpack(body))
+            return LinkChallenge(*_CHALLENGE.unpack(body))
         case Kind.PROOF:
-            return Proof(*_PROOF.unpack(body))
+            return LinkProof(*_PROOF.unpack(body))
         case Kind.WELCOME | Kind.CLOSE | Kind.ALIVE:
             _expect_end(body, 0)
             return _EMPTY[kind]
@@ -294,7 +294,7 @@ def _decode_body(kind: Kind, body: memoryview) -> Message:
 
 
 _EMPTY: Final[dict[Kind, Message]] = {
-    Kind.WELCOME: Welcome(),
+    Kind.WELCOME: LinkWelcome(),
     Kind.CLOSE: Close(),
     Kind.ALIVE: Alive(),
 }

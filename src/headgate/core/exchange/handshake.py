@@ -15,18 +15,18 @@ from headgate.base.ids import PeerName
 from headgate.base.settings import Compression, FlowControl
 from headgate.core.exchange.frames import (
     VERSION,
-    Challenge,
-    Hello,
+    LinkChallenge,
+    LinkHello,
+    LinkProof,
+    LinkWelcome,
     Message,
-    Proof,
-    Welcome,
 )
 
 _MODES: Final = (FlowControl.CREDIT, FlowControl.TCP)
 _COMPRESSIONS: Final = (Compression.NONE, Compression.LZ4, Compression.ZSTD)
 
 
-class Step(Enum):
+class HandshakeStep(Enum):
     """Where a side stands in the handshake."""
 
     SERVER_WAITS = "server waits for hello"
@@ -37,10 +37,10 @@ class Step(Enum):
 
 
 LIFE: Final = {
-    (Step.SERVER_WAITS, Hello): Step.SERVER_ASKED,
-    (Step.CLIENT_ASKED, Challenge): Step.CLIENT_PROVED,
-    (Step.SERVER_ASKED, Proof): Step.DONE,
-    (Step.CLIENT_PROVED, Welcome): Step.DONE,
+    (HandshakeStep.SERVER_WAITS, LinkHello): HandshakeStep.SERVER_ASKED,
+    (HandshakeStep.CLIENT_ASKED, LinkChallenge): HandshakeStep.CLIENT_PROVED,
+    (HandshakeStep.SERVER_ASKED, LinkProof): HandshakeStep.DONE,
+    (HandshakeStep.CLIENT_PROVED, LinkWelcome): HandshakeStep.DONE,
 }
 
 
@@ -59,18 +59,18 @@ class Handshake:
         peer: PeerName,
     ) -> None:
         self.peer = peer
-        self.step = Step.CLIENT_ASKED if is_client else Step.SERVER_WAITS
+        self.step = HandshakeStep.CLIENT_ASKED if is_client else HandshakeStep.SERVER_WAITS
         self._secret = secret
         self._nonce = nonce
-        self._hello = Hello(
+        self._hello = LinkHello(
             _MODES.index(flow_control), segment_bytes, nonce, _COMPRESSIONS.index(compression)
         )
 
     @property
     def is_done(self) -> bool:
-        return self.step is Step.DONE
+        return self.step is HandshakeStep.DONE
 
-    def first_word(self) -> Hello:
+    def first_word(self) -> LinkHello:
         """What the client sends as soon as it is connected."""
         return self._hello
 
@@ -83,19 +83,19 @@ class Handshake:
             )
         answer: Message | None
         match message:
-            case Hello():
+            case LinkHello():
                 answer = self._challenge(message)
-            case Challenge():
+            case LinkChallenge():
                 answer = self._prove(message)
-            case Proof():
+            case LinkProof():
                 self._expect(message.proof, b"client")
-                answer = Welcome()
+                answer = LinkWelcome()
             case _:
                 answer = None
         self.step = step
         return answer
 
-    def _challenge(self, hello: Hello) -> Message:
+    def _challenge(self, hello: LinkHello) -> Message:
         ours = self._hello
         if _agreement(hello) != _agreement(ours):
             raise PeerBrokeProtocol(
@@ -104,14 +104,14 @@ class Handshake:
                 f"{_describe(ours)}; give all task managers the same settings",
             )
         self._agree(client=hello.nonce, server=self._nonce)
-        return Challenge(self._nonce, self._proof(b"server"))
+        return LinkChallenge(self._nonce, self._proof(b"server"))
 
-    def _prove(self, challenge: Challenge) -> Message:
+    def _prove(self, challenge: LinkChallenge) -> Message:
         if challenge.nonce == self._nonce:
             raise PeerUnproven(self.peer, "it sent this side's own nonce back")
         self._agree(client=self._nonce, server=challenge.nonce)
         self._expect(challenge.proof, b"server")
-        return Proof(self._proof(b"client"))
+        return LinkProof(self._proof(b"client"))
 
     def _agree(self, client: bytes, server: bytes) -> None:
         words = b"headgate %d %d %d %d " % (VERSION, *_agreement(self._hello))
@@ -128,11 +128,11 @@ class Handshake:
             )
 
 
-def _agreement(hello: Hello) -> tuple[int, int, int]:
+def _agreement(hello: LinkHello) -> tuple[int, int, int]:
     return hello.flow_control, hello.segment_bytes, hello.compression
 
 
-def _describe(hello: Hello) -> str:
+def _describe(hello: LinkHello) -> str:
     mode = _name(_MODES, hello.flow_control)
     compression = _name(_COMPRESSIONS, hello.compression)
     size = hello.segment_bytes

@@ -26,13 +26,13 @@ from headgate.base.events import TaskEvent, encode_event_within
 from headgate.base.ids import ChannelId, PartitionId, PeerName
 from headgate.base.settings import KIB, MIB
 from headgate.core.buffers.buffer import Buffer, Lease
-from headgate.core.exchange.decoder import Room
+from headgate.core.exchange.decoder import NoLease
 from headgate.core.exchange.frames import (
     MAX_GRANTS,
     AddCredit,
     Backlog,
     BufferSize,
-    Cancel,
+    CancelReceiver,
     ErrorCode,
     ErrorReport,
     Message,
@@ -128,7 +128,7 @@ class ReceiverSession:
     def cancel(self, channel: ReceivingChannel) -> None:
         """The channel needs no more; what is on the way to it will be dropped."""
         if self.channels.pop(channel.id, None) is not None:
-            self._send(Cancel(channel.id))
+            self._send(CancelReceiver(channel.id))
 
     def send_event(
         self, channel: ReceivingChannel, partition: PartitionId, event: TaskEvent
@@ -163,22 +163,22 @@ class ReceiverSession:
         if grants:
             self._outbox.add(encode(AddCredit(tuple(grants))))
 
-    def buffer_announced(self, receiver: ChannelId, size: int, is_event: bool) -> Lease | Room:
+    def buffer_announced(self, receiver: ChannelId, size: int, is_event: bool) -> Lease | NoLease:
         """Where the payload of a buffer frame shall go."""
         channel = self.channels.get(receiver)
         if channel is None:
             self._check_known(receiver)
-            return Room.SKIP
+            return NoLease.SKIP
         if is_event:
             return self._room_for_event(channel, size)
         lease = channel.room_for(size)
         if lease is not None:
             return lease
         if not self._uses_credit:
-            return Room.LATER
+            return NoLease.LATER
         error = CreditOverdrawn(self.peer, f"a buffer for channel {receiver}, which gave no credit")
         self._end(channel, error)
-        return Room.SKIP
+        return NoLease.SKIP
 
     def buffer_received(
         self, receiver: ChannelId, sequence: int, backlog: int, buffer: Buffer
@@ -244,13 +244,13 @@ class ReceiverSession:
         elif report.code != ErrorCode.EVENT_UNCLAIMED or not channel.sends_event_again():
             self._end(channel, _error_of(report, self.peer))
 
-    def _room_for_event(self, channel: ReceivingChannel, size: int) -> Room:
+    def _room_for_event(self, channel: ReceivingChannel, size: int) -> NoLease:
         waiting = channel.event_bytes()
         is_crowded = waiting > FEW_EVENT_BYTES and self._event_bytes() > MOST_EVENT_BYTES
         if channel.room_for_event(size) and not is_crowded:
-            return Room.UNPOOLED
+            return NoLease.UNPOOLED
         self._end(channel, EventsOverdrawn(self.peer, channel.id, waiting, size))
-        return Room.SKIP
+        return NoLease.SKIP
 
     def _event_bytes(self) -> int:
         return sum(channel.event_bytes() for channel in self.channels.values())

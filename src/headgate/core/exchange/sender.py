@@ -23,14 +23,14 @@ from headgate.base.errors import (
 from headgate.base.events import decode_task_event, split_task_event
 from headgate.base.ids import ChannelId, PartitionId, PeerName
 from headgate.core.buffers.buffer import Buffer
-from headgate.core.exchange.compression import Codec, try_compress
+from headgate.core.exchange.compression import CompressionCodec, try_compress
 from headgate.core.exchange.frames import (
     FLAG_COMPRESSED,
     FLAG_EVENT,
     AddCredit,
     Backlog,
     BufferSize,
-    Cancel,
+    CancelReceiver,
     ErrorCode,
     ErrorReport,
     Message,
@@ -90,7 +90,7 @@ class SenderSession:
         wake: Callable[[], None],
         *,
         uses_credit: bool,
-        codec: Codec | None = None,
+        codec: CompressionCodec | None = None,
     ) -> None:
         self.peer = peer
         self.readers: dict[ChannelId, Reader] = {}
@@ -117,7 +117,7 @@ class SenderSession:
                     self._add_credit(receiver, credit)
             case PartitionRequest():
                 self._request(message)
-            case Cancel(receiver):
+            case CancelReceiver(receiver):
                 self._cancel(receiver)
             case TaskEventRequest(receiver, partition, event):
                 self._publish(receiver, partition, event)
@@ -293,7 +293,7 @@ class SenderSession:
             reader.queued = True
             self._available.append(reader)
 
-    def _packed(self, codec: Codec, buffer: Buffer) -> tuple[Buffer, int]:
+    def _packed(self, codec: CompressionCodec, buffer: Buffer) -> tuple[Buffer, int]:
         try:
             packed = try_compress(codec, buffer.view)
         except BaseException:

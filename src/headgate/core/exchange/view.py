@@ -13,7 +13,7 @@ NO_LIMIT: Final = 2**32 - 1
 """The size of a buffer that may be as long as its segment."""
 
 
-class Polled(msgspec.Struct):
+class PolledBuffer(msgspec.Struct):
     """A buffer, and what the reader should know of what follows it."""
 
     buffer: Buffer
@@ -25,7 +25,7 @@ class Polled(msgspec.Struct):
 class View(Protocol):
     """One reading of one subpartition."""
 
-    def poll(self) -> Polled | None:
+    def poll(self) -> PolledBuffer | None:
         """The next buffer, or None: not now."""
 
     def available(self, has_credit: bool) -> bool:

@@ -25,7 +25,7 @@ from headgate.base.events import (
 )
 from headgate.core.buffers.buffer import Buffer
 from headgate.core.buffers.local_pool import LocalPool
-from headgate.core.exchange.compression import Codec, decompress
+from headgate.core.exchange.compression import CompressionCodec, decompress
 from headgate.core.exchange.view import NO_LIMIT
 from headgate.core.ingress.channel import Channel, UnknownChannel
 
@@ -112,7 +112,7 @@ class Gate:
     """One consumed output. Its pool holds the floating buffers of all its channels."""
 
     def __init__(
-        self, name: str, pool: LocalPool, segment_bytes: int, codec: Codec | None = None
+        self, name: str, pool: LocalPool, segment_bytes: int, codec: CompressionCodec | None = None
     ) -> None:
         self.name = name
         self.pool = pool

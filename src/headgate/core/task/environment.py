@@ -21,7 +21,7 @@ from headgate.core.egress.blocking import Store
 from headgate.core.egress.dispatcher import EventDispatcher
 from headgate.core.egress.partition import Partition, PartitionKind, Wait, cannot_wait
 from headgate.core.egress.registry import PartitionRegistry
-from headgate.core.exchange.compression import Codec
+from headgate.core.exchange.compression import CompressionCodec
 from headgate.core.exchange.directory import Address, Directory
 from headgate.core.exchange.ends import ConsumerEnd, ProducerEnd
 from headgate.core.exchange.frames import MAX_RUNTIME_EVENT_BYTES
@@ -71,7 +71,7 @@ class Environment:
         secret: bytes,
         dial: Callable[[Address], ConsumerEnd],
         later: Later,
-        codec: Codec | None = None,
+        codec: CompressionCodec | None = None,
         make_store: Callable[[PartitionId, int], Store] | None = None,
         spill_room: SpillRoom | None = None,
     ) -> None:
