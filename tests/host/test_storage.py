@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headgate.base.ids import PartitionId
 from headgate.base.settings import MIB, Storage
-from headgate.core.egress.blocking import Store, StoreReader
+from headgate.core.egress.blocking import EntryStore, StoreReader
 from headgate.host.storage import FileRoom
 
 Entries = list[tuple[bytes, bool]]
@@ -35,7 +35,7 @@ def test_a_room_has_no_folder_before_its_first_file(tmp_path: Path) -> None:
     assert list(tmp_path.glob("headgate-*")) == []
 
 
-def make_store(room: FileRoom) -> Store:
+def make_store(room: FileRoom) -> EntryStore:
     return room.make_store(PartitionId("p"), 0)
 
 

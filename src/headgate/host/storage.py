@@ -18,7 +18,7 @@ from typing import BinaryIO, Final, Protocol
 from headgate.base.elements import ByteLike
 from headgate.base.ids import PartitionId
 from headgate.base.settings import MIB, Storage
-from headgate.core.egress.blocking import Store, StoreReader
+from headgate.core.egress.blocking import EntryStore, StoreReader
 from headgate.host.no_links import FOLDER_MODE, private_opener
 from headgate.host.owned_folder import OwnedFolder
 
@@ -51,7 +51,7 @@ class FileRoom:
                 self._path = path
             return self._path
 
-    def make_store(self, partition: PartitionId, index: int) -> Store:
+    def make_store(self, partition: PartitionId, index: int) -> EntryStore:
         """A fresh store for one blocking subpartition."""
         path = self.path / f"store-{next(self._numbers)}-{index}"
         return _STORES[self._storage](path)
@@ -154,7 +154,7 @@ class MappedStore(FileMappedStore):
         return _MappedWriter(path)
 
 
-_STORES: Final[dict[Storage, Callable[[Path], Store]]] = {
+_STORES: Final[dict[Storage, Callable[[Path], EntryStore]]] = {
     Storage.FILE: FileStore,
     Storage.FILE_MMAP: FileMappedStore,
     Storage.MMAP: MappedStore,

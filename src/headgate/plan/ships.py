@@ -12,10 +12,10 @@ from headgate.base.elements import Key, Record
 from headgate.base.errors import PlanInvalid
 from headgate.core.egress.router import (
     Broadcast,
-    Custom,
+    CustomPartitioner,
     Forward,
     Global,
-    Keyed,
+    KeyGroupPartitioner,
     Rescale,
     RoundRobin,
     Router,
@@ -119,10 +119,10 @@ def _global(subtask: int) -> Router:
 def _keyed(
     key_of: Callable[[Record], Key], max_parallelism: int, reader: str, subtask: int
 ) -> Router:
-    return Keyed(key_of, max_parallelism, reader)
+    return KeyGroupPartitioner(key_of, max_parallelism, reader)
 
 
 def _custom(
     partitioner: Callable[[Key, int], int], key_of: Callable[[Record], Key], subtask: int
 ) -> Router:
-    return Custom(partitioner, key_of)
+    return CustomPartitioner(partitioner, key_of)

@@ -12,9 +12,9 @@ from itertools import count
 from headgate.base.elements import Record
 from headgate.core.egress.router import (
     Broadcast,
-    Custom,
+    CustomPartitioner,
     Forward,
-    Keyed,
+    KeyGroupPartitioner,
     Rescale,
     RoundRobin,
     Router,
@@ -58,13 +58,15 @@ def make_route(kind: RouteKind, channels: int, first: int) -> Route:
             return Route(Rescale(first), lambda record: [next(turn) % channels])
         case RouteKind.KEYED:
             return Route(
-                Keyed(key_of, MAX_PARALLELISM),
+                KeyGroupPartitioner(key_of, MAX_PARALLELISM),
                 lambda record: [
                     key_group(key_of(record), MAX_PARALLELISM) * channels // MAX_PARALLELISM
                 ],
             )
         case RouteKind.CUSTOM:
-            return Route(Custom(_lean, key_of), lambda record: [_lean(key_of(record), channels)])
+            return Route(
+                CustomPartitioner(_lean, key_of), lambda record: [_lean(key_of(record), channels)]
+            )
         case RouteKind.BROADCAST:
             return Route(Broadcast(), lambda record: list(range(channels)))
         case RouteKind.FORWARD:

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from headgate.base.errors import InsufficientBuffers, PoolDestroyed
 from headgate.core.buffers.buffer import Lease
 from headgate.core.buffers.global_pool import GlobalPool, GlobalPoolStatistics
-from headgate.core.buffers.local_pool import Answer, LocalPool
+from headgate.core.buffers.local_pool import LocalPool, OfferAnswer
 from headgate.core.buffers.segment import Segment
 from tests.arena import assert_all_home, plain_pool
 
@@ -182,10 +182,10 @@ class Glutton:
         self.leases: list[Lease] = []
         self._act = act
 
-    def buffer_offered(self, lease: Lease) -> Answer:
+    def buffer_offered(self, lease: Lease) -> OfferAnswer:
         self.leases.append(lease)
         self._act()
-        return Answer.WANTS_MORE
+        return OfferAnswer.WANTS_MORE
 
     def pool_destroyed(self) -> None: ...
 
@@ -399,15 +399,15 @@ class Waiter:
         self.queued = False
         self.told_of_the_end = False
 
-    def buffer_offered(self, lease: Lease) -> Answer:
+    def buffer_offered(self, lease: Lease) -> OfferAnswer:
         assert self.queued and not self.pool.destroyed
         if not self.wants:
             self.queued = False
-            return Answer.REFUSED
+            return OfferAnswer.REFUSED
         self.twin.lent.append((self.pool, lease))
         self.wants -= 1
         self.queued = self.wants > 0
-        return Answer.WANTS_MORE if self.wants else Answer.ENOUGH
+        return OfferAnswer.WANTS_MORE if self.wants else OfferAnswer.ENOUGH
 
     def pool_destroyed(self) -> None:
         assert self.queued

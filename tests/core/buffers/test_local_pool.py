@@ -7,7 +7,7 @@ import pytest
 from headgate.base.errors import PoolDestroyed
 from headgate.core.buffers.buffer import Lease
 from headgate.core.buffers.global_pool import GlobalPool
-from headgate.core.buffers.local_pool import Answer, LocalPool, LocalPoolStatistics
+from headgate.core.buffers.local_pool import LocalPool, LocalPoolStatistics, OfferAnswer
 
 MakePool = Callable[..., GlobalPool]
 
@@ -15,17 +15,17 @@ MakePool = Callable[..., GlobalPool]
 class Channel:
     """A listener that answers as it was told to; what it takes it keeps."""
 
-    def __init__(self, name: str, log: list[str], *answers: Answer) -> None:
+    def __init__(self, name: str, log: list[str], *answers: OfferAnswer) -> None:
         self.name = name
         self.leases: list[Lease] = []
         self.told_of_the_end = 0
         self._log = log
         self._answers = list(answers)
 
-    def buffer_offered(self, lease: Lease) -> Answer:
+    def buffer_offered(self, lease: Lease) -> OfferAnswer:
         answer = self._answers.pop(0)
         self._log.append(f"{self.name} {answer.value}")
-        if answer is not Answer.REFUSED:
+        if answer is not OfferAnswer.REFUSED:
             self.leases.append(lease)
         return answer
 
@@ -301,7 +301,7 @@ def test_nobody_stands_in_the_queue_while_a_buffer_can_be_had(make_pool: MakePoo
     release(take(pool, 1))
     assert not pool.listen(Channel("a", log))
     leases = take(pool, 2)
-    listener = Channel("a", log, Answer.REFUSED)
+    listener = Channel("a", log, OfferAnswer.REFUSED)
     assert pool.listen(listener)
     assert pool.statistics().listeners == 1
     release(leases)
@@ -310,7 +310,7 @@ def test_nobody_stands_in_the_queue_while_a_buffer_can_be_had(make_pool: MakePoo
 def test_a_recycled_segment_goes_to_the_first_listener(make_pool: MakePool) -> None:
     pool = make_pool(2).create_pool("p", 2, 2)
     log: list[str] = []
-    first, second = Channel("a", log, Answer.ENOUGH), Channel("b", log, Answer.ENOUGH)
+    first, second = Channel("a", log, OfferAnswer.ENOUGH), Channel("b", log, OfferAnswer.ENOUGH)
     leases = take(pool, 2)
     assert pool.listen(first) and pool.listen(second)
     segment = leases[-1].segment
@@ -328,9 +328,11 @@ def test_a_recycled_segment_goes_to_the_first_listener(make_pool: MakePool) -> N
 def test_three_answers_keep_drop_or_pass_on_a_listener(make_pool: MakePool) -> None:
     pool = make_pool(4).create_pool("p", 4, 4)
     log: list[str] = []
-    greedy = Channel("greedy", log, Answer.WANTS_MORE, Answer.WANTS_MORE, Answer.ENOUGH)
-    sated = Channel("sated", log, Answer.REFUSED)
-    modest = Channel("modest", log, Answer.ENOUGH)
+    greedy = Channel(
+        "greedy", log, OfferAnswer.WANTS_MORE, OfferAnswer.WANTS_MORE, OfferAnswer.ENOUGH
+    )
+    sated = Channel("sated", log, OfferAnswer.REFUSED)
+    modest = Channel("modest", log, OfferAnswer.ENOUGH)
     leases = take(pool, 4)
     for listener in (greedy, sated, modest):
         pool.listen(listener)
@@ -354,7 +356,7 @@ def test_a_segment_that_every_listener_refuses_is_free(make_pool: MakePool) -> N
     leases = take(pool, 1)
     assert not pool.available()
     for name in "ab":
-        pool.listen(Channel(name, told, Answer.REFUSED))
+        pool.listen(Channel(name, told, OfferAnswer.REFUSED))
     release(leases)
     assert told == ["a refused", "b refused", "available"]
     assert len(pool.free) == 1
@@ -363,7 +365,7 @@ def test_a_segment_that_every_listener_refuses_is_free(make_pool: MakePool) -> N
 def test_a_forgotten_listener_is_offered_nothing(make_pool: MakePool) -> None:
     pool = make_pool(1).create_pool("p", 1, 1)
     log: list[str] = []
-    gone, there = Channel("gone", log), Channel("there", log, Answer.ENOUGH)
+    gone, there = Channel("gone", log), Channel("there", log, OfferAnswer.ENOUGH)
     leases = take(pool, 1)
     pool.listen(gone)
     pool.listen(there)
@@ -380,7 +382,7 @@ def test_a_listener_is_served_from_the_shelf_when_others_return(make_pool: MakeP
     leases = take(first, 3)
     second = shelf.create_pool("second", 1)
     log: list[str] = []
-    listener = Channel("a", log, Answer.WANTS_MORE, Answer.ENOUGH)
+    listener = Channel("a", log, OfferAnswer.WANTS_MORE, OfferAnswer.ENOUGH)
     assert second.listen(listener)
     release(leases)
     assert log == ["a wants more", "a enough"]
@@ -394,7 +396,7 @@ def test_a_listener_is_served_when_the_pool_grows(make_pool: MakePool) -> None:
     pool = shelf.create_pool("p", 1)
     leases = take(pool, 1)
     log: list[str] = []
-    listener = Channel("a", log, Answer.WANTS_MORE, Answer.WANTS_MORE, Answer.ENOUGH)
+    listener = Channel("a", log, OfferAnswer.WANTS_MORE, OfferAnswer.WANTS_MORE, OfferAnswer.ENOUGH)
     pool.listen(listener)
     other.destroy()
     assert log == ["a wants more", "a wants more", "a enough"]
@@ -407,7 +409,7 @@ def test_surplus_is_returned_rather_than_offered(make_pool: MakePool) -> None:
     pool = shelf.create_pool("p", 1, 4)
     leases = take(pool, 4)
     log: list[str] = []
-    listener = Channel("a", log, Answer.ENOUGH)
+    listener = Channel("a", log, OfferAnswer.ENOUGH)
     pool.listen(listener)
     shelf.create_pool("other", 3, 3)
     for _ in range(3):

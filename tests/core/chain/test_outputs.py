@@ -20,7 +20,7 @@ from headgate.core.chain.outputs import (
     tell_whose,
     with_name,
 )
-from headgate.core.egress.router import Custom, RoundRobin, Router
+from headgate.core.egress.router import CustomPartitioner, RoundRobin, Router
 from headgate.core.egress.writer import RecordWriter
 from tests.arena import assert_all_home, plain_pool
 from tests.core.chain.kit import KeptOutput, StrictLoan
@@ -310,7 +310,7 @@ LATER: dict[str, Callable[[Network], None]] = {
 def test_a_failing_partitioner_is_named_whenever_it_is_called(
     make_pool: Callable[..., GlobalPool], then: Callable[[Network], None]
 ) -> None:
-    net = Network(make_pool(8), channels=2, router=Custom(explode))
+    net = Network(make_pool(8), channels=2, router=CustomPartitioner(explode))
     net.output.collect(Bundle([1, 2, 3]))
     with pytest.raises(UserFunctionFailed, match="'map' failed when its records were routed") as e:
         then(net)

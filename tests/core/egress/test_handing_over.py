@@ -17,7 +17,7 @@ from headgate.base.events import CheckpointBarrier
 from headgate.base.ids import PartitionId
 from headgate.core.egress.partition import PartitionKind
 from headgate.core.egress.pipelined import PipelinedSubpartition
-from headgate.core.egress.router import Broadcast, Custom, Router
+from headgate.core.egress.router import Broadcast, CustomPartitioner, Router
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.ingress.gate import Gate
 from headgate.core.task.environment import Here, Input
@@ -78,7 +78,7 @@ class Path:
         self.waits = 0
 
     def router(self) -> Router:
-        return Custom(lambda key, channels: key % channels, lambda record: record[0])
+        return CustomPartitioner(lambda key, channels: key % channels, lambda record: record[0])
 
     def emit(self, keys: list[int], size: int, timed: bool) -> None:
         records: list[Any] = []

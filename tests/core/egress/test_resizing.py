@@ -12,7 +12,7 @@ from headgate.base.settings import KIB
 from headgate.core.buffers.buffer import Buffer
 from headgate.core.buffers.global_pool import GlobalPool
 from headgate.core.egress.partition import Partition, PartitionKind
-from headgate.core.egress.router import Broadcast, Custom, Router
+from headgate.core.egress.router import Broadcast, CustomPartitioner, Router
 from headgate.core.egress.writer import BUNDLE_RECORDS, RecordWriter
 from headgate.core.exchange.view import NO_LIMIT, View
 from tests.arena import assert_all_home, plain_segments
@@ -56,7 +56,7 @@ class Path:
 
 
 def by_number() -> Router:
-    return Custom(lambda key, channels: key % channels, lambda record: record[0])
+    return CustomPartitioner(lambda key, channels: key % channels, lambda record: record[0])
 
 
 def test_buffers_are_as_long_as_their_reader_wants_from_then_on() -> None:

@@ -21,10 +21,10 @@ from headgate.base.errors import UserFunctionFailed
 from headgate.core.egress.router import (
     MEMO_KEYS,
     Broadcast,
-    Custom,
+    CustomPartitioner,
     Forward,
     Global,
-    Keyed,
+    KeyGroupPartitioner,
     Rescale,
     RoundRobin,
     Router,
@@ -44,8 +44,8 @@ ROUTERS = {
     "rescale": Rescale,
     "shuffle": lambda: Shuffle(seed=3),
     "global": Global,
-    "keyed": lambda: Keyed(lambda record: record % 7),
-    "custom": lambda: Custom(lambda key, channels: key * 3 % channels),
+    "keyed": lambda: KeyGroupPartitioner(lambda record: record % 7),
+    "custom": lambda: CustomPartitioner(lambda key, channels: key * 3 % channels),
 }
 
 
@@ -140,7 +140,7 @@ def test_a_broadcast_record_has_no_single_channel() -> None:
 
 @pytest.mark.parametrize("answer", [-1, 3, "1", None, 1.0, True])
 def test_a_partitioner_that_answers_no_channel_is_told_what_would_be_right(answer: object) -> None:
-    router = set_up(Custom(lambda key, channels: answer), 3)  # type: ignore[arg-type,return-value]
+    router = set_up(CustomPartitioner(lambda key, channels: answer), 3)  # type: ignore[arg-type,return-value]
     with pytest.raises(ValueError, match=f"returned {answer!r}; it must return an int from 0 to 2"):
         router.split(["a", "b"], None)
 
@@ -152,7 +152,7 @@ def test_a_partitioner_sees_the_key_and_the_number_of_channels() -> None:
         seen.append((key, channels))
         return 1
 
-    router = set_up(Custom(partitioner, key_of=lambda record: record["k"]), 3)
+    router = set_up(CustomPartitioner(partitioner, key_of=lambda record: record["k"]), 3)
     assert router.pick({"k": "key"}) == 1
     assert seen == [("key", 3)]
 
@@ -226,7 +226,7 @@ def test_different_keys_have_different_hashes() -> None:
 
 def test_keys_spread_evenly_over_the_channels() -> None:
     for keys in (range(8000), [f"user-{n}" for n in range(8000)]):
-        router = set_up(Keyed(lambda record: record), 4)
+        router = set_up(KeyGroupPartitioner(lambda record: record), 4)
         counts = Counter(map(router.pick, keys))
         assert sorted(counts) == [0, 1, 2, 3]
         assert max(counts.values()) < 1.2 * 2000
@@ -234,7 +234,7 @@ def test_keys_spread_evenly_over_the_channels() -> None:
 
 def test_a_key_goes_by_its_group_so_that_state_can_be_rescaled() -> None:
     for channels in (1, 3, 4, 128):
-        router = set_up(Keyed(lambda record: record, max_parallelism=128), channels)
+        router = set_up(KeyGroupPartitioner(lambda record: record, max_parallelism=128), channels)
         for key in range(300):
             group = key_group(key, 128)
             assert 0 <= group < 128
@@ -243,17 +243,17 @@ def test_a_key_goes_by_its_group_so_that_state_can_be_rescaled() -> None:
 
 def test_more_channels_than_key_groups_is_a_bug() -> None:
     with pytest.raises(AssertionError, match="more channels than key groups"):
-        Keyed(lambda record: record, max_parallelism=4).set_up(5)
+        KeyGroupPartitioner(lambda record: record, max_parallelism=4).set_up(5)
 
 
 def test_a_key_that_is_not_hashable_is_routed_all_the_same() -> None:
-    router = set_up(Keyed(lambda record: record), 4)
+    router = set_up(KeyGroupPartitioner(lambda record: record), 4)
     assert router.pick([1, 2]) == router.pick((1, 2))
     assert router.pick({"a": [1]}) == router.pick({"a": [1]})
 
 
 def test_the_memo_of_keys_has_a_bound() -> None:
-    router = Keyed(lambda record: record)
+    router = KeyGroupPartitioner(lambda record: record)
     router.set_up(4)
     first = [router.pick(key) for key in range(MEMO_KEYS + 10)]
     assert len(router._memo) <= MEMO_KEYS
@@ -326,7 +326,7 @@ def test_split_by_keeps_order_and_leaves_out_empty_channels() -> None:
 
 @pytest.mark.parametrize("channels", [2, 3])
 def test_a_key_selector_that_fails_is_told_as_an_error_of_the_reader(channels: int) -> None:
-    router = set_up(Keyed(lambda record: record["id"], reader="count"), channels)
+    router = set_up(KeyGroupPartitioner(lambda record: record["id"], reader="count"), channels)
     told = "operator 'count' failed when the key of a record was selected: KeyError: 'id'"
     with pytest.raises(UserFunctionFailed, match=told) as failed:
         router.split([{"id": 1}, {}], None)
@@ -340,12 +340,12 @@ def test_a_key_without_a_stable_hash_is_told_in_the_same_way() -> None:
         def __reduce_ex__(self, protocol: object) -> str:
             raise ValueError("not to be pickled")
 
-    router = set_up(Keyed(lambda record: Odd(), reader="count"), 2)
+    router = set_up(KeyGroupPartitioner(lambda record: Odd(), reader="count"), 2)
     with pytest.raises(UserFunctionFailed, match="'count' failed when the key .*not to be pickled"):
         router.split([1], None)
 
 
 def test_without_a_reader_the_error_stays_as_it_is() -> None:
-    router = set_up(Keyed(lambda record: record["id"]), 2)
+    router = set_up(KeyGroupPartitioner(lambda record: record["id"]), 2)
     with pytest.raises(KeyError):
         router.split([{}], None)

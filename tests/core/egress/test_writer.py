@@ -31,7 +31,14 @@ from headgate.base.events import (
 from headgate.core.buffers.global_pool import GlobalPool
 from headgate.core.egress.flusher import Flusher
 from headgate.core.egress.partition import Partition, PartitionKind
-from headgate.core.egress.router import Broadcast, Custom, Forward, Keyed, RoundRobin, Router
+from headgate.core.egress.router import (
+    Broadcast,
+    CustomPartitioner,
+    Forward,
+    KeyGroupPartitioner,
+    RoundRobin,
+    Router,
+)
 from headgate.core.egress.writer import (
     BUNDLE_BYTES,
     BUNDLE_MAX_BYTES,
@@ -92,7 +99,7 @@ def test_records_go_where_the_router_says(make_pool: MakePool) -> None:
 def test_records_can_be_sent_to_a_chosen_channel(make_pool: MakePool) -> None:
     partition = make_partition(make_pool(8), 2)
     readers = readers_of(partition)
-    writer = RecordWriter(partition, Custom(lambda key, channels: 0))
+    writer = RecordWriter(partition, CustomPartitioner(lambda key, channels: 0))
     writer.emit("a")
     writer.emit_to(1, ["b", "c"])
     writer.emit_to(0, ["d"])
@@ -331,7 +338,7 @@ def test_a_broadcast_writer_can_send_to_one_channel_alone(make_pool: MakePool) -
 
 def test_a_buffer_is_requested_at_the_first_byte_for_a_channel(make_pool: MakePool) -> None:
     partition = make_partition(make_pool(8), 3)
-    writer = RecordWriter(partition, Custom(lambda key, channels: 2))
+    writer = RecordWriter(partition, CustomPartitioner(lambda key, channels: 2))
     assert partition.pool.lent == 0
     writer.emit("a")
     writer.seal()
@@ -597,8 +604,8 @@ ACTIONS = st.one_of(
 )
 ROUTERS: dict[str, Callable[[], Router]] = {
     "round robin": RoundRobin,
-    "keyed": lambda: Keyed(lambda record: record),
-    "custom": lambda: Custom(lambda record, channels: len(repr(record)) % channels),
+    "keyed": lambda: KeyGroupPartitioner(lambda record: record),
+    "custom": lambda: CustomPartitioner(lambda record, channels: len(repr(record)) % channels),
     "broadcast": Broadcast,
 }
 Item = tuple[Any, ...] | Element | Event
@@ -790,7 +797,7 @@ OVERTAKING = CheckpointBarrier(1, 0, unaligned=True)
 
 def test_an_aligned_barrier_leaves_at_once_behind_what_was_written(make_pool: MakePool) -> None:
     partition = make_partition(make_pool(4), 2)
-    writer = RecordWriter(partition, Custom(lambda key, channels: key))
+    writer = RecordWriter(partition, CustomPartitioner(lambda key, channels: key))
     readers = readers_of(partition)
     writer.emit_all([0, 1, 1])
     writer.send_barrier(BARRIER)
@@ -806,7 +813,7 @@ def test_a_barrier_overtakes_where_it_is_told_to_and_answers_with_what_waits(
     make_pool: MakePool,
 ) -> None:
     partition = make_partition(make_pool(6), 3)
-    writer = RecordWriter(partition, Custom(lambda key, channels: key))
+    writer = RecordWriter(partition, CustomPartitioner(lambda key, channels: key))
     readers = readers_of(partition)
     writer.emit_all([0, 1, 2])
     overtaken = writer.overtake(OVERTAKING, [0, 2])

@@ -20,7 +20,7 @@ from headgate.base.events import CancelMarker, CheckpointBarrier, TaskEvent, enc
 from headgate.base.ids import ChannelId, PartitionId, PeerName
 from headgate.core.buffers.buffer import Buffer, Lease
 from headgate.core.buffers.global_pool import GlobalPool
-from headgate.core.buffers.local_pool import Answer
+from headgate.core.buffers.local_pool import OfferAnswer
 from headgate.core.exchange.frames import MAX_RUNTIME_EVENT_BYTES
 from headgate.core.ingress.channel import MAX_KEPT_EVENTS, Backoff
 from headgate.core.ingress.remote import RemoteChannel
@@ -479,7 +479,7 @@ def test_blocked_channel_leaves_the_queue_for_floating_buffers(make_pool: MakePo
     assert bench.pool.statistics().listeners == 1
     channel.block()
     assert bench.pool.statistics().listeners == 0
-    assert channel.buffer_offered(other) is Answer.REFUSED
+    assert channel.buffer_offered(other) is OfferAnswer.REFUSED
     channel.unblock()
     assert bench.pool.statistics().listeners == 1
     other.release()
@@ -629,7 +629,7 @@ def test_released_channel_refuses_offers_and_ignores_errors(make_pool: MakePool)
     bench.channel.failed(PeerLost(PeerName("producer"), "late"))
     assert lease is not None
     bench.channel.wanted = 1
-    assert bench.channel.buffer_offered(lease) is Answer.REFUSED
+    assert bench.channel.buffer_offered(lease) is OfferAnswer.REFUSED
     lease.release()
     assert bench.ready == [] and bench.credit()[:2] == (0, 0)
     bench.channel.check()

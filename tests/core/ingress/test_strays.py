@@ -15,7 +15,7 @@ from headgate.base.elements import (
     encode_element,
 )
 from headgate.base.errors import ElementBroken
-from headgate.core.egress.router import Custom, Keyed, Router
+from headgate.core.egress.router import CustomPartitioner, KeyGroupPartitioner, Router
 from headgate.core.ingress.deserializer import Deserializer
 from headgate.core.ingress.strays import kept_by, reassigned_bundles
 
@@ -47,7 +47,10 @@ def test_pieces_may_be_cut_anywhere(records: list[bytes], cuts: list[int]) -> No
 
 
 def routers(consumers: int) -> list[Router]:
-    made: list[Router] = [Keyed(lambda record: record % 7), Custom(lambda key, n: key % n)]
+    made: list[Router] = [
+        KeyGroupPartitioner(lambda record: record % 7),
+        CustomPartitioner(lambda key, n: key % n),
+    ]
     for router in made:
         router.set_up(consumers)
     return made

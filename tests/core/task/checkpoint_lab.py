@@ -39,7 +39,7 @@ from headgate.core.chain.snapshots import Moment, OperatorRestored, OperatorSnap
 from headgate.core.chain.source_operator import Polled, SourceOperator
 from headgate.core.chain.spec import ChainSpec, OperatorSpec, ToNetwork
 from headgate.core.egress.partition import PartitionKind
-from headgate.core.egress.router import Custom
+from headgate.core.egress.router import CustomPartitioner
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.ingress.gate import Gate, InputGate
 from headgate.core.ingress.union import UnionGate
@@ -499,7 +499,7 @@ class Run:
         )
         partition.pool.notify = seat.wake
         timeout_ms = self.town.random.choice((0, -1))
-        router = Custom(lambda key, channels: key % channels, lambda record: record[0])
+        router = CustomPartitioner(lambda key, channels: key % channels, lambda record: record[0])
         writer = RecordWriter(partition, router, timeout_ms=timeout_ms)
         self.town.writers.append(writer)
         return (writer,)

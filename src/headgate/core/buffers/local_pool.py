@@ -16,7 +16,7 @@ from headgate.core.buffers.buffer import Lease
 from headgate.core.buffers.segment import Segment
 
 
-class Answer(Enum):
+class OfferAnswer(Enum):
     """What a listener says to a buffer that it is offered."""
 
     REFUSED = "refused"
@@ -24,10 +24,10 @@ class Answer(Enum):
     ENOUGH = "enough"
 
 
-class Listener(Protocol):
+class BufferListener(Protocol):
     """Somebody who waits for a buffer of a pool."""
 
-    def buffer_offered(self, lease: Lease) -> Answer: ...
+    def buffer_offered(self, lease: Lease) -> OfferAnswer: ...
 
     def pool_destroyed(self) -> None: ...
 
@@ -71,7 +71,7 @@ class LocalPool:
         self.owner: Callable[[int], None] | None = None
         """Asked to release this many buffers when the pool shrinks below what it has lent."""
         self._depot = depot
-        self._listeners: deque[Listener] = deque()
+        self._listeners: deque[BufferListener] = deque()
         self._notify_wanted = False
         self._queued_at_depot = False
 
@@ -118,7 +118,7 @@ class LocalPool:
         self._queue_at_depot()
         return False
 
-    def listen(self, listener: Listener) -> bool:
+    def listen(self, listener: BufferListener) -> bool:
         """Stand in the queue for a buffer; False if one can be had, or never will be."""
         if self._can_lend():
             return False
@@ -126,7 +126,7 @@ class LocalPool:
         self._queue_at_depot()
         return True
 
-    def forget(self, listener: Listener) -> None:
+    def forget(self, listener: BufferListener) -> None:
         """Take a listener out of the queue, wherever it stands."""
         if listener in self._listeners:
             self._listeners.remove(listener)
@@ -202,9 +202,9 @@ class LocalPool:
             listener = self._listeners.popleft()
             lease = Lease(segment, self)
             answer = listener.buffer_offered(lease)
-            if answer is Answer.WANTS_MORE:
+            if answer is OfferAnswer.WANTS_MORE:
                 self._listeners.append(listener)
-            if answer is not Answer.REFUSED:
+            if answer is not OfferAnswer.REFUSED:
                 return
         self.free.append(segment)
         self._tell_available()

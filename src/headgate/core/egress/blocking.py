@@ -25,7 +25,7 @@ class StoreReader(Protocol):
     def close(self) -> None: ...
 
 
-class Store(Protocol):
+class EntryStore(Protocol):
     """Keeps entries outside of the pools, in order."""
 
     def append(self, data: ByteLike, is_event: bool) -> None: ...
@@ -40,7 +40,7 @@ class Store(Protocol):
 class BlockingSubpartition:
     """Writes buffers to its store when others follow them; one at most is pooled memory."""
 
-    def __init__(self, partition: PartitionId, index: int, store: Store) -> None:
+    def __init__(self, partition: PartitionId, index: int, store: EntryStore) -> None:
         self.partition = partition
         self.index = index
         self.finished = False

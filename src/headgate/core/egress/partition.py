@@ -20,7 +20,7 @@ from headgate.base.ids import PartitionId
 from headgate.base.settings import KIB, MIB
 from headgate.core.buffers.buffer import Buffer, BufferBuilder, BufferConsumer, Lease
 from headgate.core.buffers.local_pool import LocalPool
-from headgate.core.egress.blocking import BlockingSubpartition, Store
+from headgate.core.egress.blocking import BlockingSubpartition, EntryStore
 from headgate.core.egress.overtaking import restored
 from headgate.core.egress.pipelined import PipelinedSubpartition, SubpartitionStatistics
 from headgate.core.exchange.view import View
@@ -92,7 +92,7 @@ class Partition:
         pool: LocalPool,
         *,
         wait: Wait = cannot_wait,
-        make_store: Callable[[int], Store] | None = None,
+        make_store: Callable[[int], EntryStore] | None = None,
         max_event_bytes: int = MIB,
         segment_bytes: int = 32 * KIB,
     ) -> None:
@@ -245,7 +245,7 @@ class Partition:
         except PoolDestroyed as error:
             raise TaskCancelled(f"partition {self.id!r} was released while written") from error
 
-    def _stored(self, count: int, make_store: Callable[[int], Store]) -> list[Subpartition]:
+    def _stored(self, count: int, make_store: Callable[[int], EntryStore]) -> list[Subpartition]:
         made: list[Subpartition] = []
         try:
             for index in range(count):

@@ -136,7 +136,7 @@ class Global(_PerRecord):
         return [(0, records, timestamps)]
 
 
-class Keyed(_PerRecord):
+class KeyGroupPartitioner(_PerRecord):
     """Records with equal keys to the same channel.
 
     ``reader``: the operator on the keyed stream. An error of the key selector is told as its own,
@@ -194,7 +194,7 @@ class Keyed(_PerRecord):
         return group * self.channels // self._max_parallelism
 
 
-class Custom(_PerRecord):
+class CustomPartitioner(_PerRecord):
     """The user's own function of key and number of channels."""
 
     def __init__(

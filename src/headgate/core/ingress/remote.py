@@ -16,7 +16,7 @@ from headgate.base.events import TaskEvent, barrier_in
 from headgate.base.ids import ChannelId, PartitionId, PeerName
 from headgate.core.buffers.buffer import Buffer, Lease
 from headgate.core.buffers.global_pool import GlobalPool
-from headgate.core.buffers.local_pool import Answer, LocalPool
+from headgate.core.buffers.local_pool import LocalPool, OfferAnswer
 from headgate.core.buffers.segment import Segment
 from headgate.core.exchange.directory import Address, Directory
 from headgate.core.exchange.ends import ConsumerEnd
@@ -426,20 +426,20 @@ class RemoteChannel:
         else:
             self._credit_grew(1)
 
-    def buffer_offered(self, lease: Lease) -> Answer:
+    def buffer_offered(self, lease: Lease) -> OfferAnswer:
         """The gate's pool has a buffer for us."""
         if not self._uses_credit:
             self._listening = False
             return self._resume_with(lease)
         if self._released or self._blocked or self._available >= self.wanted:
             self._listening = False
-            return Answer.REFUSED
+            return OfferAnswer.REFUSED
         self._floating.append(lease)
         self._credit_grew(1)
         if self._available < self.wanted:
-            return Answer.WANTS_MORE
+            return OfferAnswer.WANTS_MORE
         self._listening = False
-        return Answer.ENOUGH
+        return OfferAnswer.ENOUGH
 
     def pool_destroyed(self) -> None:
         self._listening = False
@@ -467,12 +467,12 @@ class RemoteChannel:
         if link is not None and self._requested:
             link.session.credit_grew(self)
 
-    def _resume_with(self, lease: Lease) -> Answer:
+    def _resume_with(self, lease: Lease) -> OfferAnswer:
         if self._released or self._link is None:
-            return Answer.REFUSED
+            return OfferAnswer.REFUSED
         self._floating.append(lease)
         self._link.resume()
-        return Answer.ENOUGH
+        return OfferAnswer.ENOUGH
 
 
 def _copied(buffer: Buffer) -> Buffer:

@@ -17,7 +17,7 @@ from headgate.base.spilling import SpillRoom
 from headgate.core.buffers.global_pool import GlobalPool
 from headgate.core.buffers.segment import Segment
 from headgate.core.buffers.sizing import gate_bounds, partition_bounds
-from headgate.core.egress.blocking import Store
+from headgate.core.egress.blocking import EntryStore
 from headgate.core.egress.dispatcher import EventDispatcher
 from headgate.core.egress.partition import Partition, PartitionKind, Wait, cannot_wait
 from headgate.core.egress.registry import PartitionRegistry
@@ -72,7 +72,7 @@ class Environment:
         dial: Callable[[Address], ConsumerEnd],
         later: Later,
         codec: CompressionCodec | None = None,
-        make_store: Callable[[PartitionId, int], Store] | None = None,
+        make_store: Callable[[PartitionId, int], EntryStore] | None = None,
         spill_room: SpillRoom | None = None,
     ) -> None:
         self.settings = settings
@@ -267,7 +267,7 @@ class Environment:
         uses_credit = self.settings.flow_control is FlowControl.CREDIT
         return self.settings.buffers_per_channel if uses_credit else 0
 
-    def _store_maker(self, partition: PartitionId) -> Callable[[int], Store] | None:
+    def _store_maker(self, partition: PartitionId) -> Callable[[int], EntryStore] | None:
         make_store = self._make_store
         if make_store is None:
             return None
