@@ -10,8 +10,8 @@ from headgate.core.egress.router import RoundRobin
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.ingress.deserializer import Deserializer, Got
 from headgate.core.ingress.gate import Gate
-from headgate.core.task.environment import Input, There
-from headgate.core.task.task import Progress
+from headgate.core.task.environment import Input, RemoteProducer
+from headgate.core.task.task import StepResult
 from headgate.host.exchange import Exchange
 
 NUMBERS = PartitionId("example/numbers/0#0")  # job, vertex, subtask, attempt
@@ -25,17 +25,17 @@ class Source:
     def __init__(self, writer: RecordWriter, count: int) -> None:
         self.writer, self.next, self.count = writer, 0, count
 
-    def step(self) -> Progress:
+    def step(self) -> StepResult:
         if self.next == self.count:
             self.writer.finish()
-            return Progress.DONE
+            return StepResult.DONE
         if not self.writer.available():  # no buffer: back pressure; the pool wakes us
-            return Progress.IDLE
+            return StepResult.IDLE
         end = min(self.next + 1000, self.count)
         self.writer.emit_all(list(range(self.next, end)))
         self.writer.seal()  # no record waits in a list between steps
         self.next = end
-        return Progress.MORE
+        return StepResult.MORE
 
     def close(self, error: BaseException | None) -> None:
         self.writer.close()
@@ -51,10 +51,10 @@ class Sum:
     def __init__(self, gate: Gate) -> None:
         self.gate, self.deserializer, self.total = gate, Deserializer(), 0
 
-    def step(self) -> Progress:
+    def step(self) -> StepResult:
         arrival = self.gate.poll()
         if arrival is None:
-            return Progress.DONE if self.gate.finished else Progress.IDLE
+            return StepResult.DONE if self.gate.finished else StepResult.IDLE
         if arrival.buffer is not None:
             self.deserializer.feed(arrival.buffer)
             got = Got.MIDDLE
@@ -62,7 +62,7 @@ class Sum:
                 got, element = self.deserializer.next()
                 if isinstance(element, Bundle):
                     self.total += sum(element.records)
-        return Progress.MORE
+        return StepResult.MORE
 
     def close(self, error: BaseException | None) -> None:
         self.deserializer.close()
@@ -86,7 +86,9 @@ def main() -> None:
 
         seat = second.seat("sum")
         with second.inside() as environment:
-            gate = environment.create_gate("sum", [Input(NUMBERS, 0, There(first.address))])
+            gate = environment.create_gate(
+                "sum", [Input(NUMBERS, 0, RemoteProducer(first.address))]
+            )
             gate.notify = seat.wake
             gate.request_partitions()
         task = Sum(gate)

@@ -27,7 +27,7 @@ from headgate.core.exchange.frames import (
 from headgate.core.exchange.link import Link
 from headgate.core.ingress.gate import Arrival, Gate
 from headgate.core.ingress.remote import RemoteChannel
-from headgate.core.task.environment import Environment, Input, There
+from headgate.core.task.environment import Environment, Input, RemoteProducer
 from tests.arena import assert_all_home, plain_segments
 
 SECRET = b"a secret of the job"
@@ -197,7 +197,7 @@ class Pair:
 
     def gate(self, channels: int = 1, partition: PartitionId = PARTITION, name: str = "g") -> Gate:
         """A gate over the subpartitions of one remote partition, not requested yet."""
-        inputs = [Input(partition, index, There(ADDRESS)) for index in range(channels)]
+        inputs = [Input(partition, index, RemoteProducer(ADDRESS)) for index in range(channels)]
         return self.consumer.create_gate(name, inputs)
 
     def open(self, channels: int = 1) -> tuple[Partition, Gate]:

@@ -37,7 +37,7 @@ from headgate.core.ingress.deserializer import Deserializer
 from headgate.core.ingress.metered import MeteredGate
 from headgate.core.ingress.recording import InFlightRecorder
 from headgate.core.ingress.union import UnionGate
-from headgate.core.task.environment import Here, Input, There
+from headgate.core.task.environment import Here, Input, RemoteProducer
 from headgate.core.task.inputs import ENDED, NetworkInput
 from tests.core.exchange.test_compression import Deflate
 from tests.core.ingress.test_deserializer import FakeRoom
@@ -157,7 +157,7 @@ class Run:
         self.completed: dict[int, dict[int, list[bytes]]] = {}
 
     def _open_input(self) -> NetworkInput:
-        places = [Here() if channel % 2 else There(ADDRESS) for channel in range(CHANNELS)]
+        places = [Here() if channel % 2 else RemoteProducer(ADDRESS) for channel in range(CHANNELS)]
         inputs = [Input(PartitionId(f"p{n}"), 0, place) for n, place in enumerate(places)]
         create = self.pair.consumer.create_gate
         self.gates = [create("left", inputs[:2]), create("right", inputs[2:])]

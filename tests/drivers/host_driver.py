@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 from headgate.base.elements import Record
 from headgate.base.settings import FlowControl
-from headgate.core.task.environment import Here, There
+from headgate.core.task.environment import Here, RemoteProducer
 from headgate.host.exchange import Exchange
 from tests.drivers.driver import Reading, Writing
 from tests.host.rig import (
@@ -49,7 +49,7 @@ class HostDriver:
     def read(
         self, where: int, partition: str, lanes: list[int], *, source: int, held: bool = False
     ) -> Consumer:
-        place = Here() if where == source else There(self._exchanges[source].address)
+        place = Here() if where == source else RemoteProducer(self._exchanges[source].address)
         inputs = [at(place, partition, lane) for lane in lanes]
         return consume(self._exchanges[where], inputs, held=held)
 

@@ -12,7 +12,7 @@ from headgate.core.egress.router import RoundRobin
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.ingress.deserializer import Deserializer, Got
 from headgate.core.ingress.gate import Gate
-from headgate.core.task.environment import Here, Input, There
+from headgate.core.task.environment import Here, Input, RemoteProducer
 from headgate.sim.clock import Clock
 from headgate.sim.network import Network, Weather
 from headgate.sim.stage import Stage
@@ -138,7 +138,7 @@ class SimDriver:
     def read(
         self, where: int, partition: str, lanes: list[int], *, source: int, held: bool = False
     ) -> SimReading:
-        place = Here() if where == source else There(self._workers[source].address)
+        place = Here() if where == source else RemoteProducer(self._workers[source].address)
         inputs = [Input(PartitionId(partition), lane, place) for lane in lanes]
         reading = SimReading(self._workers[where], inputs)
         if not held:

@@ -15,7 +15,7 @@ from typing import Any
 from headgate.base.ids import PartitionId
 from headgate.base.settings import ExchangeSettings
 from headgate.core.egress.partition import PartitionKind
-from headgate.core.task.environment import Input, There
+from headgate.core.task.environment import Input, RemoteProducer
 from headgate.host.exchange import Exchange
 from tests.host.rig import SECRET, all_home, consume, eventually, pool_of, produce
 
@@ -70,7 +70,7 @@ def main() -> None:
 
 def channel(one: dict[str, Any], lane: int) -> Input:
     host, port = one["address"]
-    return Input(PartitionId(one["partition"]), lane, There((host, port)))
+    return Input(PartitionId(one["partition"]), lane, RemoteProducer((host, port)))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from typing import Any
 from headgate.base.ids import PartitionId
 from headgate.base.settings import ExchangeSettings
 from headgate.core.exchange.directory import Address
-from headgate.core.task.environment import Input, There
+from headgate.core.task.environment import Input, RemoteProducer
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,7 +29,7 @@ class Child:
     address: Address = ("", 0)
 
     def channel(self, partition: str, lane: int = 0) -> Input:
-        return Input(PartitionId(partition), lane, There(self.address))
+        return Input(PartitionId(partition), lane, RemoteProducer(self.address))
 
     def signal(self, number: signal.Signals) -> None:
         os.kill(self.process.pid, number)

@@ -17,8 +17,8 @@ from headgate.core.exchange.ends import ProducerEnd
 from headgate.core.ingress.deserializer import Deserializer, Got
 from headgate.core.ingress.gate import InputGate
 from headgate.core.ingress.union import UnionGate
-from headgate.core.task.environment import Here, Input, Place, There
-from headgate.core.task.task import Progress
+from headgate.core.task.environment import Here, Input, Place, RemoteProducer
+from headgate.core.task.task import StepResult
 from headgate.host.exchange import Exchange
 from headgate.host.runner import Runner, Seat
 
@@ -71,13 +71,13 @@ class Producer:
         self.runner: Runner
         self._records: Iterator[Record] = iter(records)
 
-    def step(self) -> Progress:
+    def step(self) -> StepResult:
         if self.written == self.hold_after or not self.writer.available():
-            return Progress.IDLE
+            return StepResult.IDLE
         chunk = list(islice(self._records, 16))
         if not chunk:
             self.writer.finish()
-            return Progress.DONE
+            return StepResult.DONE
         for is_event, part in groupby(chunk, lambda one: isinstance(one, CheckpointBarrier)):
             if is_event:
                 for event in part:
@@ -86,7 +86,7 @@ class Producer:
                 self.writer.emit_all(list(part))
         self.writer.seal()
         self.written += len(chunk)
-        return Progress.MORE
+        return StepResult.MORE
 
     def close(self, error: BaseException | None) -> None:
         self.closed_with.append(error)
@@ -132,15 +132,15 @@ class Consumer:
     def records(self) -> list[Record]:
         return [record for channel in self.received for record in channel]
 
-    def step(self) -> Progress:
+    def step(self) -> StepResult:
         if self.held:
-            return Progress.IDLE
+            return StepResult.IDLE
         arrival = self.gate.poll()
         if arrival is None:
-            return Progress.DONE if self.gate.finished else Progress.IDLE
+            return StepResult.DONE if self.gate.finished else StepResult.IDLE
         if arrival.event is not None:
             self.events.append(arrival.event)
-            return Progress.MORE
+            return StepResult.MORE
         assert arrival.buffer is not None
         deserializer = self._deserializers[arrival.channel]
         deserializer.feed(arrival.buffer)
@@ -149,7 +149,7 @@ class Consumer:
             got, element = deserializer.next()
             if isinstance(element, Bundle):
                 self.received[arrival.channel].extend(map(self._keep, element.records))
-        return Progress.MORE
+        return StepResult.MORE
 
     def close(self, error: BaseException | None) -> None:
         self.closed_with.append(error)
@@ -215,7 +215,7 @@ def consume(
 
 def from_there(exchange: Exchange, partition: str, subpartition: int = 0) -> Input:
     """A channel over the network."""
-    return Input(PartitionId(partition), subpartition, There(exchange.address))
+    return Input(PartitionId(partition), subpartition, RemoteProducer(exchange.address))
 
 
 def from_here(partition: str, subpartition: int = 0) -> Input:

@@ -44,7 +44,7 @@ from headgate.core.exchange.frames import (
     LinkWelcome,
     PartitionRequest,
 )
-from headgate.core.task.environment import There
+from headgate.core.task.environment import RemoteProducer
 from headgate.host.exchange import Exchange
 from tests.host.conftest import MakeExchange
 from tests.host.raw import RawPeer, buffer_frame, raw_server
@@ -80,7 +80,7 @@ def meet(
 ) -> tuple[HeadgateError, str, Consumer]:
     """Let a consumer connect to a raw peer; gives the error that it got and the peer's name."""
     with raw_server() as (listening, address):
-        inputs = [at(There(address), "p", lane) for lane in range(channels)]
+        inputs = [at(RemoteProducer(address), "p", lane) for lane in range(channels)]
         consumer = consume(exchange, inputs, held=held)
         sock, _ = listening.accept()
         with sock:
@@ -101,7 +101,7 @@ def has_failed(consumer: Consumer) -> bool:
 def test_a_refused_connection_is_an_error_of_the_channel(exchange: Exchange) -> None:
     with raw_server() as (_, address):
         pass  # nobody listens there any more
-    consumer = consume(exchange, [at(There(address), "p")])
+    consumer = consume(exchange, [at(RemoteProducer(address), "p")])
     with pytest.raises(ConnectFailed, match="refused") as caught:
         consumer.join()
     assert caught.value.peer == "{}:{}".format(*address)
@@ -114,7 +114,7 @@ def test_a_refused_connection_is_an_error_of_the_channel(exchange: Exchange) -> 
 def test_a_host_that_cannot_be_found_is_an_error_of_the_channel(
     exchange: Exchange, address: Address
 ) -> None:
-    consumer = consume(exchange, [at(There(address), "p")])
+    consumer = consume(exchange, [at(RemoteProducer(address), "p")])
     with pytest.raises(ConnectFailed):
         consumer.join()
 
@@ -269,7 +269,7 @@ def test_a_consumer_that_is_sent_away_comes_back(make_exchange: MakeExchange, na
     exchange = make_exchange(quick(connect_retry_ms=10_000))
     record = b"".join(encode_element(Bundle([name]), PickleSerializer()))
     with raw_server() as (listening, address):
-        consumer = consume(exchange, [at(There(address), "p", lane) for lane in range(2)])
+        consumer = consume(exchange, [at(RemoteProducer(address), "p", lane) for lane in range(2)])
         for _ in range(3):
             with listening.accept()[0] as sock:
                 REFUSALS[name](RawPeer(sock, exchange.settings))
@@ -289,7 +289,7 @@ def test_a_consumer_that_is_always_sent_away_says_who_could_not_reach_whom(
 ) -> None:
     exchange = make_exchange(quick(connect_retry_ms=300))
     with raw_server() as (listening, address):
-        consumer = consume(exchange, [at(There(address), "p", 7)])
+        consumer = consume(exchange, [at(RemoteProducer(address), "p", 7)])
         listening.settimeout(0.05)
         attempts = 0
         while consumer.runner.is_alive:
@@ -326,7 +326,7 @@ def test_a_reset_in_the_middle_of_the_data_loses_no_segment_and_harms_no_other(
         peer.reset()
 
     with raw_server() as (listening, address):
-        consumer = consume(exchange, [at(There(address), "p")], held=True)
+        consumer = consume(exchange, [at(RemoteProducer(address), "p")], held=True)
         sock, _ = listening.accept()
         with sock:
             act(RawPeer(sock, settings))
@@ -342,7 +342,7 @@ def test_a_reset_while_reading_has_stopped_burns_no_time(make_exchange: MakeExch
     """In TCP mode a full receiver does not watch its socket, not even for the peer's end."""
     exchange = make_exchange(quick(flow_control=FlowControl.TCP))
     with raw_server() as (listening, address):
-        consumer = consume(exchange, [at(There(address), "p")], held=True)
+        consumer = consume(exchange, [at(RemoteProducer(address), "p")], held=True)
         sock, _ = listening.accept()
         peer = RawPeer(sock, exchange.settings)
         peer.greet_as_server()
@@ -367,7 +367,7 @@ def test_a_peer_that_does_not_read_gets_no_more_than_its_socket_holds(
     exchange = make_exchange()
     with raw_server() as (listening, address):
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
-        consumer = consume(exchange, [at(There(address), "p")])
+        consumer = consume(exchange, [at(RemoteProducer(address), "p")])
         sock, _ = listening.accept()
         polls = exchange.loop.polls
         time.sleep(0.2)  # that nothing happens meanwhile is the subject

@@ -18,7 +18,7 @@ from headgate.base.errors import (
 )
 from headgate.base.settings import FlowControl
 from headgate.core.exchange.frames import NONCE_BYTES, LinkHello
-from headgate.core.task.environment import Here, There, Unplaced
+from headgate.core.task.environment import Here, RemoteProducer, UnplacedProducer
 from headgate.host.connection import Server
 from headgate.host.exchange import Exchange
 from tests.host.conftest import MakeExchange
@@ -102,7 +102,7 @@ def test_a_consumer_may_start_before_its_producer(
     pair: tuple[Exchange, Exchange], remote: bool
 ) -> None:
     a, b = pair if remote else (pair[0], pair[0])
-    place = There(a.address) if remote else Here()
+    place = RemoteProducer(a.address) if remote else Here()
     consumer = consume(b, [at(place, "late", 0), at(place, "late", 1)])
     time.sleep(0.03)  # a few requests find nothing
     producer = produce(a, "late", range(1000), subpartitions=2)
@@ -118,7 +118,7 @@ def test_a_producer_that_never_comes_is_an_error_after_the_last_pause(
     settings = quick(backoff_initial_ms=2, backoff_max_ms=10)
     a = make_exchange(settings)
     b = make_exchange(settings) if remote else a
-    consumer = consume(b, [at(There(a.address) if remote else Here(), "never")])
+    consumer = consume(b, [at(RemoteProducer(a.address) if remote else Here(), "never")])
     with pytest.raises(PartitionNotFound, match="never"):
         consumer.join()
 
@@ -126,11 +126,13 @@ def test_a_producer_that_never_comes_is_an_error_after_the_last_pause(
 def test_unknown_channels_are_placed_while_others_flow(pair: tuple[Exchange, Exchange]) -> None:
     a, b = pair
     first = produce(a, "known", range(1000))
-    consumer = consume(b, [from_there(a, "known"), at(Unplaced(), "there"), at(Unplaced(), "here")])
+    consumer = consume(
+        b, [from_there(a, "known"), at(UnplacedProducer(), "there"), at(UnplacedProducer(), "here")]
+    )
     first.join()
     eventually(lambda: len(consumer.received[0]) == 1000, "the known channel flows")
     for exchange, name, index, place in (
-        (a, "there", 1, There(a.address)),
+        (a, "there", 1, RemoteProducer(a.address)),
         (b, "here", 2, Here()),
     ):
         produce(exchange, name, range(500))

@@ -10,7 +10,7 @@ import pytest
 
 from headgate.base.errors import MemoryShort, SettingsInvalid, TaskCancelled
 from headgate.base.settings import ExchangeSettings, TransportKind
-from headgate.core.task.task import Progress
+from headgate.core.task.task import StepResult
 from headgate.host import exchange as exchange_module
 from headgate.host.exchange import Exchange
 from tests.host.conftest import MakeExchange, descriptors, own_threads
@@ -37,12 +37,12 @@ class Sleeper:
         self._exchange = exchange
         self._release = release
 
-    def step(self) -> Progress:
+    def step(self) -> StepResult:
         self._exchange.baton.lend(self.seat.turn)
         self.inside.set()
         self._release.wait(PATIENCE_S)
         self._exchange.baton.regain(self.seat.turn)
-        return Progress.MORE
+        return StepResult.MORE
 
     def close(self, error: BaseException | None) -> None:
         self.closed_with.append(error)
@@ -197,9 +197,9 @@ def test_a_task_cannot_close_the_exchange_that_runs_it(make_exchange: MakeExchan
     exchange = make_exchange()
 
     class Suicidal(Sleeper):
-        def step(self) -> Progress:
+        def step(self) -> StepResult:
             exchange.close()
-            return Progress.DONE
+            return StepResult.DONE
 
     task = Suicidal(exchange, threading.Event())
     with pytest.raises(AssertionError, match="cannot close"):

@@ -10,7 +10,7 @@ from headgate.base.events import END_OF_PARTITION, CheckpointBarrier, TaskEvent
 from headgate.base.ids import PartitionId
 from headgate.base.settings import GIB, Compression, FlowControl, TransportKind
 from headgate.core.egress.router import Broadcast
-from headgate.core.task.environment import Here, There
+from headgate.core.task.environment import Here, RemoteProducer
 from headgate.host.connection import Connection
 from headgate.host.exchange import Exchange
 from tests.host.conftest import MakeExchange
@@ -237,7 +237,7 @@ def test_task_events_travel_back_to_the_producer(
         environment.events.subscribe(
             PartitionId("p"), Question, lambda event: asked.append(event.text)
         )
-    place = There(a.address) if remote else Here()
+    place = RemoteProducer(a.address) if remote else Here()
     consumer = consume(b, [at(place, "p")], held=True)
     with b.inside():
         consumer.gate.send_event(Question("how much is it?"))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from headgate.base.errors import TaskCancelled
-from headgate.core.task.task import Progress
+from headgate.core.task.task import StepResult
 from headgate.host.exchange import Exchange
 from headgate.host.runner import Runner, Seat
 from tests.host.conftest import MakeExchange
@@ -25,14 +25,14 @@ from tests.host.rig import (
 class Task:
     """Steps as the test says."""
 
-    def __init__(self, name: str, step: Callable[["Task"], Progress]) -> None:
+    def __init__(self, name: str, step: Callable[["Task"], StepResult]) -> None:
         self.name = name
         self.steps = 0
         self.threads: set[int] = set()
         self.closed_with: list[BaseException | None] = []
         self._step = step
 
-    def step(self) -> Progress:
+    def step(self) -> StepResult:
         self.steps += 1
         self.threads.add(threading.get_ident())
         return self._step(self)
@@ -52,8 +52,8 @@ def exchange(make_exchange: MakeExchange) -> Exchange:
     return make_exchange(local_only=True)
 
 
-def until(count: int) -> Callable[[Task], Progress]:
-    return lambda task: Progress.DONE if task.steps >= count else Progress.MORE
+def until(count: int) -> Callable[[Task], StepResult]:
+    return lambda task: StepResult.DONE if task.steps >= count else StepResult.MORE
 
 
 def test_a_task_steps_on_its_own_thread_until_it_is_done(exchange: Exchange) -> None:
@@ -71,7 +71,7 @@ def test_a_task_steps_on_its_own_thread_until_it_is_done(exchange: Exchange) -> 
 
 def test_an_idle_task_rests_until_it_is_woken(exchange: Exchange) -> None:
     awake: list[bool] = []
-    task = Task("idler", lambda task: Progress.DONE if awake else Progress.IDLE)
+    task = Task("idler", lambda task: StepResult.DONE if awake else StepResult.IDLE)
     runner, seat = run(exchange, task)
     eventually(lambda: task.steps > 0, "the first step")
     eventually(lambda: exchange.baton.asleep, "the task sleeps in the network")
@@ -88,7 +88,8 @@ def test_an_idle_task_rests_until_it_is_woken(exchange: Exchange) -> None:
 def test_two_idle_tasks_rest_and_both_are_woken(exchange: Exchange) -> None:
     awake: list[bool] = []
     tasks = [
-        Task(f"idler {n}", lambda task: Progress.DONE if awake else Progress.IDLE) for n in (1, 2)
+        Task(f"idler {n}", lambda task: StepResult.DONE if awake else StepResult.IDLE)
+        for n in (1, 2)
     ]
     running = [run(exchange, task) for task in tasks]
     eventually(lambda: all(task.steps for task in tasks), "the first steps")
@@ -104,7 +105,7 @@ def test_two_idle_tasks_rest_and_both_are_woken(exchange: Exchange) -> None:
 
 
 def test_a_failing_step_ends_the_task_and_join_raises_the_error(exchange: Exchange) -> None:
-    def fail(task: Task) -> Progress:
+    def fail(task: Task) -> StepResult:
         raise ValueError("the user's mistake")
 
     task = Task("failing", fail)
@@ -128,7 +129,7 @@ def test_a_failing_close_is_the_task_s_error_and_gives_the_baton_back(exchange: 
 
 @pytest.mark.parametrize("called_in", [False, True])
 def test_an_error_inside_a_loan_ends_the_task_in_order(exchange: Exchange, called_in: bool) -> None:
-    def fail(task: Task) -> Progress:
+    def fail(task: Task) -> StepResult:
         exchange.baton.lend(seat.turn)
         if called_in:
             eventually(lambda: exchange.baton.holder is not seat.turn, "the loan is called in")
@@ -143,13 +144,13 @@ def test_an_error_inside_a_loan_ends_the_task_in_order(exchange: Exchange, calle
 
 
 def test_join_says_when_a_task_takes_too_long(exchange: Exchange) -> None:
-    runner, _ = run(exchange, Task("endless", lambda task: Progress.IDLE))
+    runner, _ = run(exchange, Task("endless", lambda task: StepResult.IDLE))
     with pytest.raises(TimeoutError, match="endless did not end within 0.05 s"):
         runner.join(0.05)
 
 
 def test_a_cancelled_task_ends_between_two_steps(exchange: Exchange) -> None:
-    task = Task("endless", lambda task: Progress.MORE)
+    task = Task("endless", lambda task: StepResult.MORE)
     runner, seat = run(exchange, task)
     eventually(lambda: task.steps > 100, "it runs")
     with exchange.inside():
@@ -189,7 +190,7 @@ def test_a_writer_whose_partition_is_released_ends_its_wait_for_a_buffer(
 
 
 def test_two_tasks_that_are_always_runnable_share_fairly(exchange: Exchange) -> None:
-    tasks = [Task(f"busy {n}", lambda task: Progress.MORE) for n in (1, 2)]
+    tasks = [Task(f"busy {n}", lambda task: StepResult.MORE) for n in (1, 2)]
     running = [run(exchange, task) for task in tasks]
     eventually(lambda: min(task.steps for task in tasks) > 0, "both run")
     with exchange.inside():
@@ -205,7 +206,7 @@ def test_two_tasks_that_are_always_runnable_share_fairly(exchange: Exchange) -> 
 
 
 def test_a_busy_task_lets_visitors_and_timers_in(exchange: Exchange) -> None:
-    run(exchange, Task("busy", lambda task: Progress.MORE))
+    run(exchange, Task("busy", lambda task: StepResult.MORE))
     fired = threading.Event()
     for _ in range(50):
         with exchange.inside():
@@ -223,7 +224,7 @@ def test_a_task_that_blocks_in_user_code_stops_neither_tasks_nor_network(
     blocked, through = threading.Event(), threading.Event()
     release = threading.Event()
 
-    def block(task: Task) -> Progress:
+    def block(task: Task) -> StepResult:
         here.baton.lend(seat.turn)
         blocked.set()
         while not release.wait(0 if work == "computes" else 0.2):
@@ -231,7 +232,7 @@ def test_a_task_that_blocks_in_user_code_stops_neither_tasks_nor_network(
         through.set()
         here.baton.regain(seat.turn)
         assert here.baton.holder is seat.turn
-        return Progress.DONE
+        return StepResult.DONE
 
     seat = here.seat("slow")
     runner = here.run(Task("slow", block), seat)
@@ -249,10 +250,10 @@ def test_a_task_that_blocks_in_user_code_stops_neither_tasks_nor_network(
 
 
 def test_user_code_that_is_quick_is_never_called_in(exchange: Exchange) -> None:
-    def step(task: Task) -> Progress:
+    def step(task: Task) -> StepResult:
         exchange.baton.lend(seat.turn)
         exchange.baton.regain(seat.turn)
-        return Progress.DONE if task.steps == 5000 else Progress.MORE
+        return StepResult.DONE if task.steps == 5000 else StepResult.MORE
 
     seat = exchange.seat("quick")
     exchange.run(Task("quick", step), seat).join(PATIENCE_S)

@@ -8,7 +8,7 @@ import pytest
 
 from headgate.base.errors import ConnectFailed, SettingsInvalid, TransportError
 from headgate.base.settings import ExchangeSettings, FlowControl, TransportKind
-from headgate.core.task.environment import There
+from headgate.core.task.environment import RemoteProducer
 from headgate.host.exchange import Exchange
 from tests.host.certificates import Authority, Identity
 from tests.host.conftest import MakeExchange
@@ -86,7 +86,7 @@ def test_a_silent_server_makes_the_client_wait_and_not_spin(
     settings = settings_of(authority, authority.issue("a"), connect_timeout_ms=400)
     exchange = make_exchange(settings)
     with raw_server() as (listening, address):
-        consumer = consume(exchange, [at(There(address), "p")])
+        consumer = consume(exchange, [at(RemoteProducer(address), "p")])
         sock, _ = listening.accept()
         polls = exchange.loop.polls
         with sock, pytest.raises(ConnectFailed, match="no handshake"):

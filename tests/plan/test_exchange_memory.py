@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from headgate.base.errors import InsufficientBuffers, JobExceedsMemory
 from headgate.base.ids import PeerName
 from headgate.base.settings import MIB, ExchangeSettings, FlowControl
-from headgate.core.task.environment import Environment, Here, Input, There
+from headgate.core.task.environment import Environment, Here, Input, RemoteProducer
 from headgate.plan import ships
 from headgate.plan.exchange_memory import size_exchange
 from headgate.plan.execution_graph import TaskSpec, build_execution_graph
@@ -63,7 +63,7 @@ def set_up(environment: Environment, slot: int, tasks: tuple[TaskSpec, ...]) -> 
                 Input(
                     channel.partition,
                     channel.subpartition,
-                    Here() if home == slot else There((f"slot-{home}", 1)),
+                    Here() if home == slot else RemoteProducer((f"slot-{home}", 1)),
                 )
                 for channel, home in zip(gate, homes, strict=True)
             ]

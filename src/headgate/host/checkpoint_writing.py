@@ -30,9 +30,9 @@ from headgate.base.messages import (
 from headgate.core.task.writing import (
     ChannelData,
     NamedSnapshot,
+    SnapshotWriting,
     StartWriting,
     TaskSnapshot,
-    Writing,
 )
 from headgate.host.checkpoint_folder import Folder, open_folder
 from headgate.host.checkpoint_place import (
@@ -136,7 +136,9 @@ class RunWriting:
             log.warning("checkpoints of run %s are being removed; the storage is slow", self.run)
         return gone
 
-    def _start(self, author: Author, snapshot: TaskSnapshot, done: Callable[[], None]) -> Writing:
+    def _start(
+        self, author: Author, snapshot: TaskSnapshot, done: Callable[[], None]
+    ) -> SnapshotWriting:
         writing = StateWriting(self, author, snapshot, done)
         with self._changed:
             wanted = not self._closed
@@ -160,7 +162,7 @@ class _InFlight:
 
 
 class StateWriting:
-    """One snapshot of one task; see ``Writing``."""
+    """One snapshot of one task; see ``SnapshotWriting``."""
 
     def __init__(
         self, run: RunWriting, author: Author, snapshot: TaskSnapshot, done: Callable[[], None]
@@ -189,7 +191,7 @@ class StateWriting:
             self._end()
 
     def complete(self, in_flight: Sequence[ChannelData], align_ms: float) -> None:
-        """See ``Writing``."""
+        """See ``SnapshotWriting``."""
         with self._lock:
             if self._stage is _Stage.ENDED or self._in_flight is not None:
                 return
@@ -202,7 +204,7 @@ class StateWriting:
             self._give_up()
 
     def abort(self) -> None:
-        """See ``Writing``; from any thread. Files are removed in the background."""
+        """See ``SnapshotWriting``; from any thread. Files are removed in the background."""
         with self._lock:
             if self._given_up or self._stage is _Stage.ENDED:
                 return

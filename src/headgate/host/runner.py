@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from headgate.base.errors import TaskCancelled
-from headgate.core.task.task import Progress
+from headgate.core.task.task import StepResult
 from headgate.host.baton import Baton, Turn
 from headgate.host.loop import Loop, now_ms
 
@@ -26,7 +26,7 @@ class Stepper(Protocol):
 
     name: str
 
-    def step(self) -> Progress:
+    def step(self) -> StepResult:
         """Do one bundle's worth of work; called on the task's own thread, inside the baton."""
 
     def close(self, error: BaseException | None) -> None:
@@ -151,10 +151,10 @@ class Runner:
             seat.expect_wake()
             progress = step()
             self.steps += 1
-            if progress is Progress.DONE:
+            if progress is StepResult.DONE:
                 return
             now = now_ms()
-            if progress is Progress.IDLE:
+            if progress is StepResult.IDLE:
                 loop.poll(0)
                 if not seat.woken and not seat.cancelled:
                     seat.rest()

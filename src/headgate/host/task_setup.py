@@ -24,7 +24,13 @@ from headgate.core.ingress.strays import kept_by, reassigned_bundles
 from headgate.core.ingress.union import UnionGate
 from headgate.core.state.backend import Backends
 from headgate.core.task.buffer_sizes import sizes_for
-from headgate.core.task.environment import Environment, Here, Input, There, Unplaced
+from headgate.core.task.environment import (
+    Environment,
+    Here,
+    Input,
+    RemoteProducer,
+    UnplacedProducer,
+)
 from headgate.core.task.inputs import NetworkInput
 from headgate.core.task.processors import Clock, InputProcessor, Processor, SourceProcessor
 from headgate.core.task.restored import TaskRestored
@@ -219,7 +225,9 @@ class TaskSetup:
             Input(
                 channel.partition,
                 channel.subpartition,
-                self.place(places[channel.producer]) if channel.producer in places else Unplaced(),
+                self.place(places[channel.producer])
+                if channel.producer in places
+                else UnplacedProducer(),
             )
             for channel in channels
         ]
@@ -260,11 +268,11 @@ class TaskSetup:
             inputs.append(NetworkInput(number, gate, deserializers))
         return InputProcessor(chain, inputs, loan, clock)
 
-    def place(self, address: Address | None) -> Here | There:
+    def place(self, address: Address | None) -> Here | RemoteProducer:
         """Where a producer runs; None or our own address: here."""
         if address is None or tuple(address) == tuple(self._exchange.address):
             return Here()
-        return There((address[0], address[1]))
+        return RemoteProducer((address[0], address[1]))
 
 
 def _wall_ms() -> int:

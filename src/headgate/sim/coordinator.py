@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from headgate.base.ids import PartitionId
 from headgate.core.egress.partition import PartitionKind
-from headgate.core.task.environment import Here, Input, There, Unplaced
+from headgate.core.task.environment import Here, Input, RemoteProducer, UnplacedProducer
 from headgate.sim.clock import Clock
 from headgate.sim.programs import Job
 from headgate.sim.scenario import JobPlan, Scenario, waits_for_blocking
@@ -171,13 +171,13 @@ class Coordinator:
                 Input(
                     feed.partition,
                     feed.subpartition,
-                    self._place(plan, feed.producer) if place_ms is None else Unplaced(),
+                    self._place(plan, feed.producer) if place_ms is None else UnplacedProducer(),
                 )
                 for feed, place_ms in zip(feeds, places, strict=True)
             ]
             for feeds, places in zip(plan.feeds, plan.place_ms, strict=True)
         ]
 
-    def _place(self, plan: JobPlan, producer: str) -> Here | There:
+    def _place(self, plan: JobPlan, producer: str) -> Here | RemoteProducer:
         where = self._places[producer]
-        return Here() if where == plan.worker else There(self._workers[where].address)
+        return Here() if where == plan.worker else RemoteProducer(self._workers[where].address)

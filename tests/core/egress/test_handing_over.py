@@ -21,7 +21,7 @@ from headgate.core.egress.router import Broadcast, CustomPartitioner, Router
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.ingress.gate import Gate
 from headgate.core.task.environment import Here, Input
-from headgate.core.task.inputs import ENDED, NOTHING, NetworkInput, Times
+from headgate.core.task.inputs import ENDED, NOTHING, NetworkInput, TimeAdvanced
 from tests.core.pair import SMALL
 from tests.core.task.kit import Lab
 
@@ -53,7 +53,7 @@ class Reader:
             match taken:
                 case Bundle(records, times):
                     self.got += zip(records, times or [None] * len(records), strict=True)
-                case Times(outcome):
+                case TimeAdvanced(outcome):
                     self.got += outcome
             self.awake = self.awake or (taken is not NOTHING and taken is not ENDED)
 

@@ -12,7 +12,7 @@ from headgate.core.exchange.view import NO_LIMIT
 from headgate.core.ingress.gate import Gate
 from headgate.core.ingress.metered import MeteredGate
 from headgate.core.ingress.union import UnionGate
-from headgate.core.task.environment import Here, Input, There, Unplaced
+from headgate.core.task.environment import Here, Input, RemoteProducer, UnplacedProducer
 from tests.core.pair import ADDRESS, PARTITION, Pair, read_all, write
 
 RECORDS: list[Record] = ["x" * 30] * 20
@@ -42,10 +42,10 @@ def test_the_producer_over_the_wire_obeys() -> None:
 
 
 def test_a_size_that_was_wanted_before_the_producer_was_known_goes_with_the_request() -> None:
-    for place in (There(ADDRESS), Here()):
+    for place in (RemoteProducer(ADDRESS), Here()):
         with Pair() as pair:
             side = pair.producer if isinstance(place, Here) else pair.consumer
-            gate = side.create_gate("g", [Input(PARTITION, 0, Unplaced())])
+            gate = side.create_gate("g", [Input(PARTITION, 0, UnplacedProducer())])
             gate.request_partitions()
             gate.resize(20)
             side.place(gate, 0, place)

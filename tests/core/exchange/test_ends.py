@@ -17,7 +17,7 @@ from headgate.base.ids import PartitionId, PeerName
 from headgate.base.settings import FlowControl
 from headgate.core.exchange.ends import ConsumerEnd
 from headgate.core.exchange.frames import AddCredit, Kind, PartitionRequest
-from headgate.core.task.environment import Input, There
+from headgate.core.task.environment import Input, RemoteProducer
 from tests.arena import assert_all_home, plain_pool
 from tests.core.pair import (
     ADDRESS,
@@ -144,7 +144,7 @@ def test_channel_without_buffers_stops_its_neighbours_where_the_socket_is_the_br
 
 
 def pair_inputs(index: int) -> list[Input]:
-    return [Input(PARTITION, index, There(ADDRESS))]
+    return [Input(PARTITION, index, RemoteProducer(ADDRESS))]
 
 
 def test_several_freed_buffers_are_announced_in_one_message() -> None:

@@ -43,11 +43,11 @@ from headgate.core.egress.router import CustomPartitioner
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.ingress.gate import Gate, InputGate
 from headgate.core.ingress.union import UnionGate
-from headgate.core.task.environment import Environment, Here, Input, There
+from headgate.core.task.environment import Environment, Here, Input, RemoteProducer
 from headgate.core.task.inputs import NetworkInput
 from headgate.core.task.processors import Clock, InputProcessor, Processor, SourceProcessor
 from headgate.core.task.restored import TaskRestored
-from headgate.core.task.task import Progress, Task
+from headgate.core.task.task import StepResult, Task
 from headgate.core.task.writing import ChannelData, CheckpointPlan, TaskSnapshot
 from tests.core.chain.kit import StrictLoan
 from tests.core.exchange.test_compression import Deflate
@@ -348,9 +348,9 @@ class Run:
         seat.woken = False
         seat.loan.regain()
         match seat.task.step():
-            case Progress.MORE:
+            case StepResult.MORE:
                 seat.woken = True
-            case Progress.DONE:
+            case StepResult.DONE:
                 seat.task.close(None)
                 seat.ended = True
 
@@ -511,7 +511,7 @@ class Run:
             Input(
                 PartitionId(producer),
                 0 if seat.name == SINK else int(seat.name[1]),
-                Here() if self.seats[producer].worker == seat.worker else There(ADDRESS),
+                Here() if self.seats[producer].worker == seat.worker else RemoteProducer(ADDRESS),
             )
             for producer in PRODUCERS[seat.name]
         ]

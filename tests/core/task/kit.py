@@ -27,7 +27,7 @@ from headgate.core.task.environment import Environment, Here, Input
 from headgate.core.task.inputs import NetworkInput
 from headgate.core.task.processors import Clock, InputProcessor, Processor, SourceProcessor
 from headgate.core.task.restored import TaskRestored
-from headgate.core.task.task import Progress, Task
+from headgate.core.task.task import StepResult, Task
 from headgate.core.task.writing import ChannelData, CheckpointPlan, TaskSnapshot
 from tests.arena import assert_all_home, plain_segments
 from tests.core.chain.kit import StrictLoan
@@ -222,7 +222,7 @@ def options(stop: Stop = Stop.NO) -> CheckpointOptions:
     return CheckpointOptions(WALL_MS, kind, stop)
 
 
-def step_until(task: Task, end: Progress, most: int = 1000) -> int:
+def step_until(task: Task, end: StepResult, most: int = 1000) -> int:
     """Step until the task says ``end``; answers with the number of steps."""
     for count in range(1, most + 1):
         if task.step() is end:
@@ -234,7 +234,7 @@ def live(task: Task) -> BaseException | None:
     """Step to the end and close, as a runner does; answers with the error."""
     error: BaseException | None = None
     try:
-        step_until(task, Progress.DONE)
+        step_until(task, StepResult.DONE)
     except BaseException as trouble:
         error = trouble
     task._loan.regain()

@@ -9,7 +9,7 @@ from headgate.base.elements import Bundle
 from headgate.base.errors import UserFunctionFailed
 from headgate.core.chain.async_calls import AsyncWork
 from headgate.core.chain.async_wait import AsyncWaitOperator
-from headgate.core.task.task import Progress, Task
+from headgate.core.task.task import StepResult, Task
 from tests.core.chain.test_async_wait import Plus, Scripted
 from tests.core.task.kit import Lab, live, step_until
 
@@ -52,16 +52,16 @@ def test_ends_are_mailed_once_until_the_mail_was_read() -> None:
     with Lab() as lab:
         waiting = Waiting(lab)
         waiting.up.emit_all([1, 2])
-        step_until(waiting.task, Progress.IDLE)
+        step_until(waiting.task, StepResult.IDLE)
         waiting.calls.end()
         woken = lab.woken
         waiting.calls.completed()
         waiting.calls.completed()
         assert lab.woken == woken + 2, "who waits is woken each time"
         assert waiting.read() == []
-        assert waiting.task.step() is Progress.MORE
+        assert waiting.task.step() is StepResult.MORE
         assert waiting.read() == ["r1"], "what a mail has sent leaves with it"
-        assert waiting.task.step() is Progress.IDLE
+        assert waiting.task.step() is StepResult.IDLE
         waiting.calls.end()
         waiting.calls.completed()
         waiting.up.finish()
@@ -74,7 +74,7 @@ def test_what_was_sent_leaves_before_the_task_waits_for_room() -> None:
     with Lab() as lab:
         waiting = Waiting(lab, capacity=1)
         waiting.up.emit_all([1])
-        step_until(waiting.task, Progress.IDLE)
+        step_until(waiting.task, StepResult.IDLE)
         waiting.up.emit_all([2, 3])
         waiting.up.finish()
         assert live(waiting.task) is None
@@ -88,7 +88,7 @@ def test_an_error_in_a_mail_names_the_operator() -> None:
     with Lab() as lab:
         waiting = Waiting(lab)
         waiting.up.emit_all([1])
-        step_until(waiting.task, Progress.IDLE)
+        step_until(waiting.task, StepResult.IDLE)
         waiting.calls.end(0, ValueError("no"))
         waiting.calls.completed()
         error = live(waiting.task)

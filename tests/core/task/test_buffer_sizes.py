@@ -11,7 +11,7 @@ from headgate.core.exchange.view import NO_LIMIT
 from headgate.core.task.buffer_sizes import NO_SIZES, BufferSizes, SizeStatistics, sizes_for
 from headgate.core.task.inputs import NetworkInput
 from headgate.core.task.processors import InputProcessor, SourceProcessor
-from headgate.core.task.task import Progress, Task
+from headgate.core.task.task import StepResult, Task
 from tests.core.chain.test_source_operator import Script
 from tests.core.pair import SMALL
 from tests.core.task.kit import Lab
@@ -182,17 +182,17 @@ def test_a_task_looks_while_it_runs_and_idle_time_does_not_count() -> None:
             writer.emit_all([RECORD])
         for _ in range(30):
             writer.emit_all([RECORD])
-            assert task.step() is Progress.MORE
+            assert task.step() is StepResult.MORE
         shrunk = task.statistics().sizes.buffer_size
         assert writer.sizes == [shrunk]
         assert shrunk < 60
-        while task.step() is not Progress.IDLE:
+        while task.step() is not StepResult.IDLE:
             pass
         for _ in range(100):
             lab.timers.pass_ms(10)
         assert task.statistics().sizes == SizeStatistics(shrunk, 0.0)
         writer.finish()
-        while task.step() is not Progress.DONE:
+        while task.step() is not StepResult.DONE:
             pass
         task.close(None)
         pauses = len(lab.timers.pauses)

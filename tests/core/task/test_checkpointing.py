@@ -15,7 +15,7 @@ from headgate.core.ingress.deserializer import Got
 from headgate.core.ingress.gate import Gate
 from headgate.core.task import course
 from headgate.core.task.incoming import Incoming
-from headgate.core.task.task import Progress, Task
+from headgate.core.task.task import StepResult, Task
 from tests.core.task.kit import WALL_MS, Lab, Shelf, live, options, read_stream, step_until
 from tests.core.task.test_inputs import take_all
 from tests.core.task.test_task import fill, sink, source
@@ -80,7 +80,7 @@ class Desk:
         self.go_on()
 
     def go_on(self) -> None:
-        step_until(self.task, Progress.IDLE)
+        step_until(self.task, StepResult.IDLE)
 
     def read(self) -> list[Any]:
         """What the consumer sees: records and barriers."""
@@ -113,10 +113,10 @@ def test_a_source_is_triggered_and_its_barrier_follows_what_it_had_sent() -> Non
         seen: list[Any] = []
         reader.on_barrier = lambda channel, event: seen.append(event)
         task = lab.task(source([1], [], [2]), writers=(down,), checkpoints=shelf.plan())
-        step_until(task, Progress.IDLE)
+        step_until(task, StepResult.IDLE)
         task.trigger_checkpoint(1, options())
         assert not shelf.written, "by mail"
-        step_until(task, Progress.IDLE)
+        step_until(task, StepResult.IDLE)
         assert shelf.last.in_flight == []
         assert [(one.uid, one.name) for one in shelf.last.snapshot.operators] == [("uid0", "op0")]
         assert not shelf.last.snapshot.finished
@@ -193,7 +193,7 @@ def test_an_element_that_is_read_by_half_belongs_to_the_checkpoint(announced: bo
         shelf, gate = Shelf(), lab.gate("up")
         got: list[str] = []
         task = lab.task(sink(got), gates=((gate,),), checkpoints=shelf.plan(0))
-        step_until(task, Progress.IDLE)
+        step_until(task, StepResult.IDLE)
         if not announced:  # as if the barrier came after the mails of a lap had run
             gate.on_announced = lambda channel, barrier: None
         record = "r" * 100  # it needs two buffers
@@ -204,7 +204,7 @@ def test_an_element_that_is_read_by_half_belongs_to_the_checkpoint(announced: bo
         begun.feed(beginning.buffer)
         assert begun.next() == (Got.PART, None)
         rest = up.overtake(CheckpointBarrier(1, WALL_MS, unaligned=True))[0]
-        step_until(task, Progress.IDLE)
+        step_until(task, StepResult.IDLE)
         kept = shelf.last.bytes_in_flight[True, 0, 0]
         assert read_stream(kept + b"".join(rest)) == [Bundle([record])]
         assert got == [record], "the task itself goes on"
@@ -231,7 +231,7 @@ def test_a_task_without_a_buffer_takes_a_snapshot_when_the_time_of_a_barrier_is_
         waiting = down.partition.queued
         assert waiting
         up.overtake(CheckpointBarrier(1, WALL_MS, unaligned=True))
-        step_until(task, Progress.IDLE)
+        step_until(task, StepResult.IDLE)
         assert shelf.last.snapshot.barrier.unaligned
         assert down.partition.queued == waiting + 1, "a barrier needs no buffer"
         kept = shelf.last.bytes_in_flight[False, 0, 0]
@@ -470,7 +470,7 @@ def test_who_is_triggered_takes_it_when_all_its_producers_have_ended() -> None:
         desk.go_on()
         assert desk.log == [2]
         desk.ups[1].finish()
-        step_until(desk.task, Progress.IDLE)
+        step_until(desk.task, StepResult.IDLE)
         assert desk.log == [2, "snapshot 1"]
         assert not desk.shelf.last.snapshot.finished, "it was taken before the end was told"
         desk.end()

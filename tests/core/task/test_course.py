@@ -13,7 +13,7 @@ from headgate.base.states import TaskState
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.snapshots import Moment, OperatorSnapshot
-from headgate.core.task.task import Progress, Task
+from headgate.core.task.task import StepResult, Task
 from tests.core.task.kit import WALL_MS, Lab, Shelf, live, options, step_until
 from tests.core.task.test_inputs import take_all
 from tests.core.task.test_task import sink, source
@@ -87,7 +87,7 @@ class Desk:
         self.wanted += 1
 
     def go_on(self) -> None:
-        step_until(self.task, Progress.IDLE)
+        step_until(self.task, StepResult.IDLE)
 
     def barrier(self, checkpoint: int, stop: Stop = Stop.NO) -> None:
         barrier = CheckpointBarrier(checkpoint, WALL_MS, kind=options(stop).kind, stop=stop)
@@ -98,7 +98,7 @@ class Desk:
     def ends(self) -> bool:
         """Whether it ends by itself."""
         for _ in range(50):
-            if self.task.step() is Progress.DONE:
+            if self.task.step() is StepResult.DONE:
                 self.task.close(None)
                 take_all(self.reader)
                 self.reader.close()
@@ -117,7 +117,7 @@ def test_a_task_stays_until_what_it_has_taken_is_written() -> None:
         desk.go_on()
         assert desk.log == ["snapshot", "end of 0", "finish"]
         assert not desk.down.partition.finished
-        assert desk.task.step() is Progress.IDLE
+        assert desk.task.step() is StepResult.IDLE
         desk.shelf.last.done()
         assert desk.ends()
         assert desk.wanted == 0
@@ -180,10 +180,10 @@ def test_a_barrier_in_the_output_of_a_task_that_ends_does_not_wait_for_its_time(
         )
         up.emit_all([1])
         up.send_barrier(CheckpointBarrier(1, WALL_MS))
-        step_until(task, Progress.IDLE)
+        step_until(task, StepResult.IDLE)
         assert shelf.last.in_flight is None
         up.finish()
-        step_until(task, Progress.IDLE)
+        step_until(task, StepResult.IDLE)
         assert len(shelf.last.bytes_in_flight[False, 0, 0]) > 0
         shelf.last.done()
         assert live(task) is None
@@ -255,17 +255,17 @@ def test_a_source_stops_reading_at_its_barrier() -> None:
         task = lab.task(
             source([1], [], [2], [], [3]), lambda: Logged(log), checkpoints=shelf.plan()
         )
-        step_until(task, Progress.IDLE)
+        step_until(task, StepResult.IDLE)
         task.trigger_checkpoint(1, options(Stop.SUSPEND))
-        step_until(task, Progress.IDLE)
+        step_until(task, StepResult.IDLE)
         lab.timers.pass_ms(7)
-        step_until(task, Progress.IDLE)
+        step_until(task, StepResult.IDLE)
         assert log == [1, "snapshot"]
         task.checkpoint_aborted(1, "no room")
-        step_until(task, Progress.IDLE)
+        step_until(task, StepResult.IDLE)
         assert log == [1, "snapshot", 2]
         task.trigger_checkpoint(2, options(Stop.SUSPEND))
-        step_until(task, Progress.IDLE)
+        step_until(task, StepResult.IDLE)
         for one in shelf.written:
             one.done()
         task.checkpoint_completed(2)
@@ -287,9 +287,9 @@ def test_a_source_that_is_drained_finishes_before_the_barrier() -> None:
             writers=(down,),
             checkpoints=shelf.plan(),
         )
-        step_until(task, Progress.IDLE)
+        step_until(task, StepResult.IDLE)
         task.trigger_checkpoint(1, options(Stop.DRAIN))
-        step_until(task, Progress.IDLE)
+        step_until(task, StepResult.IDLE)
         assert log == [1, MAX_WATERMARK_MS, "end of 0", "finish", "snapshot"]
         assert not shelf.last.snapshot.finished, "a later run may read on"
         shelf.last.done()

@@ -15,7 +15,14 @@ from headgate.core.egress.partition import PartitionKind
 from headgate.core.ingress.channel import LocalChannel, UnknownChannel
 from headgate.core.ingress.gate import Gate
 from headgate.core.ingress.remote import RemoteChannel
-from headgate.core.task.environment import Environment, Here, Input, Place, There, Unplaced
+from headgate.core.task.environment import (
+    Environment,
+    Here,
+    Input,
+    Place,
+    RemoteProducer,
+    UnplacedProducer,
+)
 from tests.arena import assert_all_home, plain_segments
 from tests.core.exchange.test_view import ListStore
 from tests.core.pair import (
@@ -80,7 +87,7 @@ def test_local_exchange_hands_buffers_over() -> None:
 
 def test_gate_gets_a_channel_of_the_right_kind_for_every_place() -> None:
     with Pair() as pair:
-        places: list[Place] = [Here(), There(ADDRESS), Unplaced()]
+        places: list[Place] = [Here(), RemoteProducer(ADDRESS), UnplacedProducer()]
         gate = pair.consumer.create_gate("g", [Input(PARTITION, 0, place) for place in places])
         kinds = [type(channel) for channel in gate.channels]
         assert kinds == [LocalChannel, RemoteChannel, UnknownChannel]
@@ -147,7 +154,7 @@ def test_partition_whose_store_cannot_be_made_is_refused_and_gives_its_pool_back
 
 def test_nothing_is_set_up_after_the_shutdown() -> None:
     with Pair() as pair:
-        gate = pair.consumer.create_gate("g", inputs(1, Unplaced()))
+        gate = pair.consumer.create_gate("g", inputs(1, UnplacedProducer()))
         pair.consumer.close()
         pair.consumer.close()
         with pytest.raises(TaskCancelled, match="shutting down"):
@@ -155,7 +162,7 @@ def test_nothing_is_set_up_after_the_shutdown() -> None:
         with pytest.raises(TaskCancelled, match="shutting down"):
             pair.gate(1)
         with pytest.raises(PoolDestroyed):
-            pair.consumer.place(gate, 0, There(ADDRESS))
+            pair.consumer.place(gate, 0, RemoteProducer(ADDRESS))
 
 
 def test_shutdown_closes_gates_and_releases_partitions() -> None:
@@ -175,7 +182,7 @@ def test_shutdown_closes_gates_and_releases_partitions() -> None:
 def test_unknown_channel_becomes_local(requested: bool) -> None:
     environment, _ = local_environment()
     partition = environment.create_partition(PARTITION, KIND, 1)
-    gate = environment.create_gate("g", inputs(1, Unplaced()))
+    gate = environment.create_gate("g", inputs(1, UnplacedProducer()))
     place_and_read(environment, gate, requested, Here())
     write(partition, b"x")
     assert read_all(gate) == [(0, b"x")]
@@ -187,8 +194,8 @@ def test_unknown_channel_becomes_local(requested: bool) -> None:
 def test_unknown_channel_becomes_remote(requested: bool) -> None:
     with Pair() as pair:
         partition = pair.partition()
-        gate = pair.consumer.create_gate("g", inputs(1, Unplaced()))
-        place_and_read(pair.consumer, gate, requested, There(ADDRESS))
+        gate = pair.consumer.create_gate("g", inputs(1, UnplacedProducer()))
+        place_and_read(pair.consumer, gate, requested, RemoteProducer(ADDRESS))
         pair.settle()
         write(partition, b"x")
         pair.settle()
@@ -196,7 +203,7 @@ def test_unknown_channel_becomes_remote(requested: bool) -> None:
 
 
 def place_and_read(
-    environment: Environment, gate: Gate, requested: bool, place: Here | There
+    environment: Environment, gate: Gate, requested: bool, place: Here | RemoteProducer
 ) -> None:
     if requested:
         gate.request_partitions()
@@ -208,11 +215,11 @@ def place_and_read(
 def test_an_unknown_channel_keeps_the_buffers_that_it_will_need() -> None:
     """Claimed only when it is placed, others may hold them who wait for this channel to read."""
     with Pair(segments=4) as pair:
-        gate = pair.consumer.create_gate("g", inputs(1, Unplaced()))
+        gate = pair.consumer.create_gate("g", inputs(1, UnplacedProducer()))
         own = pair.consumer.create_partition(PartitionId("own"), KIND, 1)
         held = [own.try_request_builder() for _ in range(3)]
         assert [builder is not None for builder in held] == [True, True, False]
-        pair.consumer.place(gate, 0, There(ADDRESS))
+        pair.consumer.place(gate, 0, RemoteProducer(ADDRESS))
         assert remote(gate).credit_statistics().exclusive == SMALL.buffers_per_channel
         for builder in held[:2]:
             assert builder is not None
@@ -223,7 +230,7 @@ def test_an_unknown_channel_keeps_the_buffers_that_it_will_need() -> None:
 
 def test_an_unknown_channel_that_becomes_local_gives_its_buffers_back() -> None:
     environment, _ = local_environment(4)
-    gate = environment.create_gate("g", inputs(1, Unplaced()))
+    gate = environment.create_gate("g", inputs(1, UnplacedProducer()))
     assert environment.pool.claimed == SMALL.buffers_per_channel
     environment.place(gate, 0, Here())
     assert environment.pool.claimed == 0
@@ -236,8 +243,8 @@ def test_an_unknown_channel_that_is_owed_buffers_leaves_that_to_the_channel() ->
         other = pair.consumer.create_partition(PartitionId("other"), KIND, 1)
         held = [other.try_request_builder() for _ in range(4)]
         assert None not in held
-        gate = pair.consumer.create_gate("g", inputs(1, Unplaced()))
-        pair.consumer.place(gate, 0, There(ADDRESS))
+        gate = pair.consumer.create_gate("g", inputs(1, UnplacedProducer()))
+        pair.consumer.place(gate, 0, RemoteProducer(ADDRESS))
         assert remote(gate).credit_statistics().exclusive == 0
         for builder in held:
             assert builder is not None
@@ -250,7 +257,7 @@ def test_an_unknown_channel_that_is_owed_buffers_leaves_that_to_the_channel() ->
 
 def test_channel_is_placed_once() -> None:
     environment, _ = local_environment()
-    gate = environment.create_gate("g", inputs(1, Unplaced()))
+    gate = environment.create_gate("g", inputs(1, UnplacedProducer()))
     environment.place(gate, 0, Here())
     with pytest.raises(AssertionError, match="placed already"):
         environment.place(gate, 0, Here())
@@ -258,9 +265,9 @@ def test_channel_is_placed_once() -> None:
 
 def test_channel_placed_in_a_closed_gate_keeps_no_buffers() -> None:
     with Pair() as pair:
-        gate = pair.consumer.create_gate("g", inputs(1, Unplaced()))
+        gate = pair.consumer.create_gate("g", inputs(1, UnplacedProducer()))
         gate.close()
-        pair.consumer.place(gate, 0, There(ADDRESS))
+        pair.consumer.place(gate, 0, RemoteProducer(ADDRESS))
         assert pair.consumer.pool.claimed == 0
 
 

@@ -13,7 +13,7 @@ from headgate.core.chain.source_operator import SourceOperator
 from headgate.core.chain.timestamps_operator import TimestampsOperator
 from headgate.core.chain.watermarks import Alignment, TimePlan, WatermarkOutput
 from headgate.core.egress.router import RoundRobin
-from headgate.core.task.task import Progress, Task
+from headgate.core.task.task import StepResult, Task
 from tests.core.chain.test_source_operator import Script
 from tests.core.chain.test_watermarks import Speaks
 from tests.core.chain.time_kit import bounded, custom
@@ -129,7 +129,7 @@ def _run_in_turns(lab: Lab, tasks: list[Task], turns: list[int]) -> None:
     left = list(tasks)
 
     def step(task: Task) -> None:
-        if task.step() is Progress.DONE:
+        if task.step() is StepResult.DONE:
             task.close(None)
             left.remove(task)
 
@@ -157,12 +157,12 @@ def test_a_task_that_waits_for_its_group_goes_on_when_that_is_announced() -> Non
     with Lab() as lab:
         task = lab.task(*make)
         task.on_time = lambda group, watermark_ms: told.append((group, watermark_ms))
-        step_until(task, Progress.IDLE)
+        step_until(task, StepResult.IDLE)
         assert watcher.on_time == [(5,)]
         assert told == [("group", MIN_WATERMARK_MS), ("group", 4)], "it tells that it has begun"
         task.time_announced("group", 4)
-        step_until(task, Progress.IDLE)
+        step_until(task, StepResult.IDLE)
         assert watcher.on_time == [(5,), (9,), (40,)]
         task.time_announced("group", None)
-        step_until(task, Progress.DONE)
+        step_until(task, StepResult.DONE)
         task.close(None)

@@ -19,7 +19,7 @@ from headgate.core.buffers.in_flight import bundle_bytes
 from headgate.core.egress.router import Forward
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.ingress.gate import Gate
-from headgate.core.task.inputs import AGAIN, ENDED, NOTHING, NetworkInput, Times
+from headgate.core.task.inputs import AGAIN, ENDED, NOTHING, NetworkInput, TimeAdvanced
 from tests.core.pair import Pair, assert_credit_law, remote, write
 from tests.core.task.kit import Lab
 
@@ -108,13 +108,13 @@ def test_watermarks_go_through_the_valve_and_markers_past_it() -> None:
         writers = [lab.writer("a"), lab.writer("b")]
         source = lab.open_input("a", "b")
         writers[0].emit_element(Watermark(10))
-        assert take_all(source) == [Times([])]
+        assert take_all(source) == [TimeAdvanced([])]
         writers[1].emit_element(Watermark(4))
         writers[1].emit_element(marker)
-        assert take_all(source) == [Times([Watermark(4)]), marker]
+        assert take_all(source) == [TimeAdvanced([Watermark(4)]), marker]
         assert source.watermark_ms == 4
         writers[1].emit_element(StreamStatus(active=False))
-        assert take_all(source) == [Times([Watermark(10)])]
+        assert take_all(source) == [TimeAdvanced([Watermark(10)])]
         source.close()
 
 
@@ -124,7 +124,7 @@ def test_a_channel_that_has_ended_is_not_waited_for() -> None:
         source = lab.open_input("a", "b")
         writers[0].emit_element(Watermark(10))
         writers[1].finish()
-        assert take_all(source) == [Times([]), Times([Watermark(10)])]
+        assert take_all(source) == [TimeAdvanced([]), TimeAdvanced([Watermark(10)])]
         writers[0].finish()
         assert source.take(9) is ENDED
         source.close()
@@ -222,7 +222,7 @@ def test_the_end_of_a_channel_is_told_before_anything_else_learns_of_it() -> Non
         ended: list[tuple[int, bool]] = []
         source.on_channel_ended = lambda channel: ended.append((channel, source.ended))
         writers[1].finish()
-        assert isinstance(source.take(9), Times)
+        assert isinstance(source.take(9), TimeAdvanced)
         assert ended == [(1, False)]
         writers[0].finish()
         assert source.take(9) is ENDED

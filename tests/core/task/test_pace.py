@@ -5,14 +5,14 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.task.pace import FIRST_RECORDS, MOST_RECORDS, STEP_MS, WAIT_MS, Pace
+from headgate.core.task.pace import FIRST_RECORDS, MOST_RECORDS, STEP_MS, WAIT_MS, StepPace
 
 
 @given(st.lists(st.tuples(st.floats(0, 1e6), st.integers(0, MOST_RECORDS))))
 def test_a_step_may_always_take_a_record_and_never_too_many(
     steps: list[tuple[float, int]],
 ) -> None:
-    pace = Pace()
+    pace = StepPace()
     for elapsed_ms, records in steps:
         pace.step_took(elapsed_ms, records)
         assert 1 <= pace.limit <= MOST_RECORDS
@@ -20,7 +20,7 @@ def test_a_step_may_always_take_a_record_and_never_too_many(
 
 @given(st.floats(0.0001, 1000))
 def test_it_settles_where_a_step_takes_about_the_target(record_ms: float) -> None:
-    pace = Pace()
+    pace = StepPace()
     for _ in range(40):
         pace.step_took(pace.limit * record_ms, pace.limit)
     step_ms = pace.limit * record_ms
@@ -29,7 +29,7 @@ def test_it_settles_where_a_step_takes_about_the_target(record_ms: float) -> Non
 
 
 def test_a_slow_function_gets_one_record_at_a_time_from_the_first_one_on() -> None:
-    pace = Pace()
+    pace = StepPace()
     assert pace.limit == 1
     pace.step_took(100.0, 1)
     assert pace.limit == 1
@@ -39,7 +39,7 @@ def test_a_slow_function_gets_one_record_at_a_time_from_the_first_one_on() -> No
 
 
 def test_it_recovers_from_a_hiccup() -> None:
-    pace = Pace()
+    pace = StepPace()
     pace.step_took(1000.0, FIRST_RECORDS)
     for _ in range(12):
         pace.step_took(0.01, pace.limit)
@@ -47,13 +47,13 @@ def test_it_recovers_from_a_hiccup() -> None:
 
 
 def test_short_bundles_say_nothing_about_longer_ones() -> None:
-    pace = Pace()
+    pace = StepPace()
     pace.step_took(0.01, FIRST_RECORDS - 1)
     assert pace.limit == FIRST_RECORDS
 
 
 def test_a_step_that_waited_for_buffers_is_followed_by_a_shorter_one() -> None:
-    pace = Pace()
+    pace = StepPace()
     while pace.limit < MOST_RECORDS:
         pace.step_took(0.01, pace.limit)
     pace.held_up(WAIT_MS / 2)
@@ -65,7 +65,7 @@ def test_a_step_that_waited_for_buffers_is_followed_by_a_shorter_one() -> None:
 
 def test_beyond_what_made_it_wait_it_grows_slowly() -> None:
     """Twice as much at once would make it wait again, as long as before."""
-    pace = Pace()
+    pace = StepPace()
     pace.step_took(0.01, 1)
     pace.step_took(100.0, 2)
     pace.held_up(2 * WAIT_MS)
@@ -84,7 +84,7 @@ def test_beyond_what_made_it_wait_it_grows_slowly() -> None:
 @given(st.floats(0.1, 1000), st.integers(1, 2000))
 def test_under_back_pressure_steps_rarely_wait_long(record_ms: float, room: int) -> None:
     """What goes beyond the room of the outputs waits until its consumer has made room."""
-    pace, waits, steps = Pace(), 0, 400
+    pace, waits, steps = StepPace(), 0, 400
     for _ in range(steps):
         pace.step_took(0.01, pace.limit)
         waited_ms = max(0, pace.limit - room) * record_ms
@@ -95,7 +95,7 @@ def test_under_back_pressure_steps_rarely_wait_long(record_ms: float, room: int)
 
 @given(st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, 1e6), st.integers(0, MOST_RECORDS))))
 def test_waits_never_lead_out_of_bounds(steps: list[tuple[float, float, int]]) -> None:
-    pace = Pace()
+    pace = StepPace()
     for elapsed_ms, waited_ms, records in steps:
         pace.step_took(elapsed_ms, records)
         pace.held_up(waited_ms)

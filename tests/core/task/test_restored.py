@@ -16,7 +16,7 @@ from headgate.core.chain.operator import Operator
 from headgate.core.chain.snapshots import OperatorRestored
 from headgate.core.chain.spec import OperatorSpec
 from headgate.core.task.restored import TaskRestored
-from headgate.core.task.task import Progress
+from headgate.core.task.task import StepResult
 from tests.core.task.kit import Lab, Shelf, live, options, read_stream, step_until
 from tests.core.task.test_inputs import take_all
 from tests.core.task.test_task import sink
@@ -84,7 +84,7 @@ def test_records_that_were_on_their_way_come_first_on_both_sides() -> None:
         reader = lab.open_input("down")
         up.emit_all(["new"])
         up.finish()
-        step_until(task, Progress.IDLE)
+        step_until(task, StepResult.IDLE)
         taken = take_all(reader)
         assert live(task) is None
         bundles = [one for one in taken + take_all(reader) if isinstance(one, Bundle)]
@@ -112,7 +112,7 @@ def test_a_task_takes_no_input_while_its_consumers_have_restored_data_to_read() 
         reader.on_barrier = lambda channel, event: None
         up.emit_all(["new"])
         up.overtake(CheckpointBarrier(8, 0, unaligned=True))
-        step_until(task, Progress.IDLE)
+        step_until(task, StepResult.IDLE)
         kept = {place: read_stream(data) for place, data in shelf.last.bytes_in_flight.items()}
         assert kept == {
             (True, 0, 0): [Bundle(["in"])],
@@ -145,10 +145,10 @@ def test_a_stream_that_was_idle_on_its_way_goes_on_as_an_active_one() -> None:
             for gate, channel, parts in place.get("inputs", ()):
                 assert gate == 0
                 reader.restore(channel, parts)
-            step_until(task, Progress.IDLE)
+            step_until(task, StepResult.IDLE)
             take_all(reader)
             up.emit_element(Watermark(5))
-            step_until(task, Progress.IDLE)
+            step_until(task, StepResult.IDLE)
             take_all(reader)
             assert reader.watermark_ms == 5
             up.finish()
@@ -186,11 +186,11 @@ def test_who_had_finished_opens_nothing_and_passes_its_end_on() -> None:
             checkpoints=shelf.plan(),
             restored=TaskRestored({"uid0": OperatorRestored(7, plain=(b"x",))}, finished=True),
         )
-        step_until(task, Progress.IDLE)
+        step_until(task, StepResult.IDLE)
         assert not down.partition.finished, "its producers end first"
         up.finish()
         task.trigger_checkpoint(8, options())
-        step_until(task, Progress.IDLE)
+        step_until(task, StepResult.IDLE)
         taken = shelf.last.snapshot
         assert taken.finished
         assert [(one.uid, one.taken.plain) for one in taken.operators] == [("uid0", None)]

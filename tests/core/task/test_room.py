@@ -11,7 +11,7 @@ from headgate.core.buffers.global_pool import GlobalPool
 from headgate.core.egress.partition import PartitionKind
 from headgate.core.egress.router import RoundRobin
 from headgate.core.egress.writer import RecordWriter
-from headgate.core.task.room import Room
+from headgate.core.task.room import OutputHeadroom
 from tests.arena import assert_all_home, plain_segments
 from tests.core.egress.kit import MemoryStore, make_partition
 from tests.core.pair import SMALL
@@ -32,7 +32,7 @@ def records(count: int, size: int) -> list[Record]:
     return [number.to_bytes(size, "little") for number in range(count)]
 
 
-def fill(writer: RecordWriter, room: Room, count: int) -> None:
+def fill(writer: RecordWriter, room: OutputHeadroom, count: int) -> None:
     """A step with so many records."""
     writer.emit_all(records(count, 90))
     writer.seal()
@@ -42,7 +42,7 @@ def fill(writer: RecordWriter, room: Room, count: int) -> None:
 def test_nobody_knows_before_the_first_buffer_is_full() -> None:
     with Lab(settings=SETTINGS) as lab:
         writer = lab.writer("p")
-        room = Room([writer])
+        room = OutputHeadroom([writer])
         assert room.fit(4096) == 4096
         writer.timeout_ms = -1
         fill(writer, room, 2)
@@ -50,14 +50,14 @@ def test_nobody_knows_before_the_first_buffer_is_full() -> None:
 
 
 def test_a_task_without_outputs_has_all_the_room_it_wants() -> None:
-    assert Room([]).fit(4096) == 4096
+    assert OutputHeadroom([]).fit(4096) == 4096
 
 
 def test_a_step_takes_what_the_free_buffers_hold() -> None:
     with Lab(settings=SETTINGS) as lab:
         writer = lab.writer("p")
         writer.timeout_ms = -1
-        room = Room([writer])
+        room = OutputHeadroom([writer])
         fill(writer, room, 24)  # ten or so in a buffer
         used = writer.partition.pool.lent
         fits = room.fit(4096)
@@ -69,7 +69,7 @@ def test_at_least_one_record_fits_always() -> None:
     with Lab(settings=SETTINGS) as lab:
         writer = lab.writer("p")
         writer.timeout_ms = -1
-        room = Room([writer])
+        room = OutputHeadroom([writer])
         for _ in range(POOL):
             fill(writer, room, 12)
         assert writer.partition.pool.lent >= POOL
@@ -80,7 +80,7 @@ def test_shorter_buffers_are_known_before_the_first_one_is_written() -> None:
     with Lab(settings=SETTINGS) as lab:
         writer = lab.writer("p")
         writer.timeout_ms = -1
-        room = Room([writer])
+        room = OutputHeadroom([writer])
         fill(writer, room, 24)
         before = room.fit(4096)
         view = writer.partition.create_view(0, lambda: None)
@@ -97,7 +97,7 @@ def test_steps_of_even_records_never_wait_in_their_middle(limits: list[int], siz
     partition = make_partition(shelf, 1, maximum=10, overdraft=5, wait=waits)
     writer = RecordWriter(partition, RoundRobin())
     view = partition.create_view(0, lambda: None)
-    room = Room([writer])
+    room = OutputHeadroom([writer])
     for limit in (1, 2, 4, 8, 16, 32, *limits):  # small steps come first, as the pace has it
         while not writer.available():
             polled = view.poll()
@@ -117,7 +117,7 @@ def test_what_is_stored_needs_no_room() -> None:
     shelf = GlobalPool(plain_segments(10, 1024))
     partition = make_partition(shelf, 1, PartitionKind.BLOCKING, stores=[MemoryStore()])
     writer = RecordWriter(partition, RoundRobin())
-    room = Room([writer])
+    room = OutputHeadroom([writer])
     fill(writer, room, 1000)
     assert room.fit(4096) == 4096
     writer.close()

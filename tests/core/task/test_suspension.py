@@ -16,7 +16,7 @@ from headgate.core.chain.operators import FlatMapOperator
 from headgate.core.chain.sinks import SinkFunctionOperator
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.ingress.gate import Gate
-from headgate.core.task.task import Progress, Task
+from headgate.core.task.task import StepResult, Task
 from tests.core.task.kit import Lab
 from tests.core.task.test_task import source
 
@@ -43,9 +43,9 @@ class Seat:
         assert self.task is not None
         self.woken = False
         match self.task.step():
-            case Progress.MORE:
+            case StepResult.MORE:
                 self.woken = True
-            case Progress.DONE:
+            case StepResult.DONE:
                 self.done = True
                 self.task.close(None)
 

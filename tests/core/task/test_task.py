@@ -17,7 +17,7 @@ from headgate.core.chain.operators import MapOperator
 from headgate.core.chain.sinks import SinkFunctionOperator
 from headgate.core.chain.source_operator import SourceOperator
 from headgate.core.task.inputs import NetworkInput
-from headgate.core.task.task import Progress, Task
+from headgate.core.task.task import StepResult, Task
 from tests.core.chain.test_chain import Noted
 from tests.core.chain.test_source_operator import Script
 from tests.core.task.kit import Lab, live, step_until
@@ -62,7 +62,7 @@ def test_a_source_task_ends_with_the_largest_watermark() -> None:
         down = lab.writer("down")
         reader = lab.open_input("down")
         task = lab.task(source([1], [], [2]), double, writers=(down,))
-        step_until(task, Progress.IDLE)
+        step_until(task, StepResult.IDLE)
         lab.timers.pass_ms(7)
         assert live(task) is None
         found: list[int] = []
@@ -90,7 +90,7 @@ def test_figures_tell_what_has_passed() -> None:
         task = lab.task(double, double, gates=((lab.gate("up"),),), writers=(down,))
         up.emit_all([1, 2, 3])
         up.emit_element(Watermark(4))
-        step_until(task, Progress.IDLE)
+        step_until(task, StepResult.IDLE)
         seen = task.statistics()
         assert seen.state is TaskState.RUNNING
         assert (seen.records_in, seen.records_out) == (3, 3)
@@ -130,11 +130,11 @@ def test_a_suspended_task_still_reads_its_mail() -> None:
     with Lab() as lab:
         up = lab.writer("up")
         task = lab.task(sink(got), gates=((lab.gate("up"),),))
-        step_until(task, Progress.IDLE)
+        step_until(task, StepResult.IDLE)
         task.mailbox.put("note", lambda: got.append("mail"))
-        assert task.step() is Progress.MORE
+        assert task.step() is StepResult.MORE
         assert got == ["mail"]
-        assert task.step() is Progress.IDLE
+        assert task.step() is StepResult.IDLE
         up.finish()
         live(task)
 
@@ -162,9 +162,9 @@ def test_a_timer_of_an_operator_runs_on_the_task_and_what_it_sends_is_written() 
             gates=((lab.gate("up"),),),
             writers=(down,),
         )
-        step_until(task, Progress.IDLE)
+        step_until(task, StepResult.IDLE)
         lab.timers.pass_ms(50)
-        step_until(task, Progress.IDLE)
+        step_until(task, StepResult.IDLE)
         assert reader.take(9) == Bundle(["tick"])
         up.finish()
         live(task)
@@ -178,7 +178,7 @@ def test_a_failing_timer_names_its_operator() -> None:
     with Lab() as lab:
         lab.writer("up")
         task = lab.task(lambda: Timed(fail), gates=((lab.gate("up"),),))
-        step_until(task, Progress.IDLE)
+        step_until(task, StepResult.IDLE)
         lab.timers.pass_ms(50)
         error = live(task)
         assert isinstance(error, UserFunctionFailed)
@@ -193,13 +193,13 @@ def test_without_input_it_is_idle_until_woken() -> None:
     with Lab() as lab:
         up = lab.writer("up")
         task = lab.task(sink(got), gates=((lab.gate("up"),),))
-        step_until(task, Progress.IDLE)
+        step_until(task, StepResult.IDLE)
         woken = lab.woken
         lab.timers.pass_ms(40)
-        assert task.step() is Progress.IDLE
+        assert task.step() is StepResult.IDLE
         up.emit_all([1])
         assert lab.woken > woken
-        assert task.step() is Progress.MORE
+        assert task.step() is StepResult.MORE
         assert got == [1]
         assert task.statistics().spent.idle_ms == 40
         up.finish()
@@ -214,7 +214,7 @@ def test_without_a_buffer_it_takes_no_input_and_that_is_back_pressure() -> None:
         sent = fill(lab, task, up)
         before = task.statistics()
         lab.timers.pass_ms(300)
-        assert task.step() is Progress.IDLE
+        assert task.step() is StepResult.IDLE
         assert task.statistics().records_in == before.records_in, "it takes no input"
         spent = task.statistics().spent
         assert spent.backpressured_ms == 300
@@ -222,7 +222,7 @@ def test_without_a_buffer_it_takes_no_input_and_that_is_back_pressure() -> None:
         woken = lab.woken
         found = read(reader)  # its buffers come back
         assert lab.woken > woken
-        step_until(task, Progress.IDLE)
+        step_until(task, StepResult.IDLE)
         lab.timers.pass_ms(100)
         spent = task.statistics().spent
         assert (spent.backpressured_ms, spent.idle_ms) == (300, 100), "now only input is missing"
@@ -236,7 +236,7 @@ def fill(lab: Lab, task: Task, up: Any) -> int:
     """Send until the task cannot write any more."""
     for count in range(1, 100):
         up.emit_all([40])
-        step_until(task, Progress.IDLE)
+        step_until(task, StepResult.IDLE)
         if not task._can_write():
             up.emit_all([40])
             return count + 1
@@ -252,7 +252,7 @@ def test_a_writer_that_waits_in_the_middle_of_a_step_is_back_pressure_too() -> N
     with Lab() as lab:
         up = lab.writer("up")
         task = lab.task(sink([]), gates=((lab.gate("up"),),))
-        step_until(task, Progress.IDLE)
+        step_until(task, StepResult.IDLE)
         before = task.statistics().spent.backpressured_ms
         task.waiting_for_buffer(True)
         lab.timers.pass_ms(70)
@@ -295,7 +295,7 @@ def test_a_users_exit_in_close_leaks_nothing() -> None:
     with Lab() as lab:
         up, down = lab.writer("up"), lab.writer("down")
         task = lab.task(Leaving, gates=((lab.gate("up"),),), writers=(down,))
-        step_until(task, Progress.IDLE)
+        step_until(task, StepResult.IDLE)
         task.close(None)
         assert task.lifecycle.state is TaskState.FAILED
         assert down.partition.released
@@ -307,7 +307,7 @@ def test_a_cancelled_task_ends_as_cancelled_and_tells_no_error() -> None:
     with Lab() as lab:
         lab.writer("up")
         task = lab.task(lambda: Noted(log, "a"), gates=((lab.gate("up"),),))
-        step_until(task, Progress.IDLE)
+        step_until(task, StepResult.IDLE)
         task.cancel()
         assert task.lifecycle.state is TaskState.CANCELLING
         task.close(TaskCancelled("enough"))
@@ -320,7 +320,7 @@ def test_a_failure_while_it_is_cancelled_counts_as_cancelled() -> None:
     with Lab() as lab:
         lab.writer("up")
         task = lab.task(lambda: Noted(log, "a", "close"), gates=((lab.gate("up"),),))
-        step_until(task, Progress.IDLE)
+        step_until(task, StepResult.IDLE)
         task.cancel()
         task.close(TaskCancelled("enough"))
         assert lab.states[-1] == "cancelled"
@@ -360,7 +360,7 @@ def test_markers_bypass_user_functions_and_are_measured() -> None:
         marker = LatencyMarker(lab.clock.wall_ms(), 1, 0)
         up.emit_element(marker)
         lab.timers.pass_ms(25)
-        step_until(task, Progress.IDLE)
+        step_until(task, StepResult.IDLE)
         down.flush_all()
         assert reader.take(9) == marker
         latency = task.statistics().latency

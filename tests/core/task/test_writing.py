@@ -8,7 +8,7 @@ from headgate.base.elements import Bundle
 from headgate.base.errors import TaskCancelled
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.snapshots import Moment, OperatorSnapshot
-from headgate.core.task.task import Progress
+from headgate.core.task.task import StepResult
 from headgate.core.task.writing import CheckpointPlan
 from tests.core.task.kit import Lab, Shelf, live, options, step_until
 
@@ -53,11 +53,11 @@ def test_a_snapshot_is_closed_when_its_writing_has_ended_however(given_up: bool)
         )
         up.finish()
         task.trigger_checkpoint(1, options())
-        step_until(task, Progress.IDLE)
+        step_until(task, StepResult.IDLE)
         assert kept[0].closed == 0
         if given_up:
             task.checkpoint_aborted(1, "no room")
-            step_until(task, Progress.IDLE)
+            step_until(task, StepResult.IDLE)
             assert kept[0].closed == 0, "somebody may still read it"
         shelf.last.done()
         assert kept[0].closed == 0, "on the task's thread"
@@ -73,9 +73,9 @@ def test_a_task_that_fails_does_not_wait_for_the_storage() -> None:
         task = lab.task(
             lambda: Keeping(lab, kept), gates=((lab.gate("up"),),), checkpoints=shelf.plan(0)
         )
-        step_until(task, Progress.IDLE)
+        step_until(task, StepResult.IDLE)
         task.trigger_checkpoint(1, options())
-        step_until(task, Progress.IDLE)
+        step_until(task, StepResult.IDLE)
         task.close(TaskCancelled("enough"))
         assert shelf.last.aborted
         assert kept[0].closed == 1

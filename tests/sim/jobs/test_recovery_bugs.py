@@ -15,7 +15,7 @@ from headgate.core.chain.two_phase import TwoPhaseSinkOperator
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.ingress.gate import Gate
 from headgate.core.task import task as task_module
-from headgate.core.task.course import Course
+from headgate.core.task.course import TaskEnding
 from headgate.core.task.incoming import Incoming
 from headgate.core.task.inputs import NetworkInput
 from headgate.sim.jobs.recovery_world import simulate_recovery
@@ -85,7 +85,7 @@ def a_sink_does_not_commit_what_was_prepared(patch: Patch) -> None:
 
 
 def a_task_ends_before_its_last_checkpoint(patch: Patch) -> None:
-    patch.setattr(Course, "may_end", lambda course: True)
+    patch.setattr(TaskEnding, "may_end", lambda course: True)
 
 
 def the_newest_checkpoint_is_dropped(patch: Patch) -> None:

@@ -19,7 +19,7 @@ from headgate.cli.bench.tasks import RawConsumer, RawProducer
 from headgate.core.egress.partition import Partition, PartitionKind
 from headgate.core.exchange.directory import Address
 from headgate.core.ingress.gate import Gate
-from headgate.core.task.environment import Input, There
+from headgate.core.task.environment import Input, RemoteProducer
 from headgate.host.exchange import Exchange
 from headgate.host.runner import Seat
 
@@ -98,7 +98,7 @@ def open_gate(
 ) -> Gate:
     """A gate with a channel for each subpartition over there, which wakes ``seat``."""
     with exchange.inside() as environment:
-        inputs = [Input(partition, index, There(address)) for index in range(channels)]
+        inputs = [Input(partition, index, RemoteProducer(address)) for index in range(channels)]
         gate = environment.create_gate(seat.turn.name, inputs)
         gate.notify = seat.wake
         gate.request_partitions()

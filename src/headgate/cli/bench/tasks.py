@@ -8,7 +8,7 @@ from headgate.core.egress.partition import Partition
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.ingress.deserializer import Deserializer, Got
 from headgate.core.ingress.gate import InputGate
-from headgate.core.task.task import Progress
+from headgate.core.task.task import StepResult
 
 BUFFERS_PER_STEP = 16
 LISTS_PER_STEP = 4
@@ -32,13 +32,13 @@ class RawProducer:
         self._wanted = buffers
         self._channel = 0
 
-    def step(self) -> Progress:
+    def step(self) -> StepResult:
         partition = self._partition
         if self.stopping or self.sent == self._wanted:
             partition.finish()
-            return Progress.DONE
+            return StepResult.DONE
         if self.paused or not self.pace(self.sent):
-            return Progress.IDLE
+            return StepResult.IDLE
         channels, capacity = len(partition.subpartitions), 0
         for _ in range(BUFFERS_PER_STEP):
             builder = partition.try_request_builder()
@@ -46,7 +46,7 @@ class RawProducer:
                 if partition.available():  # else the pool will wake us
                     continue
                 self.blocked_at = time.monotonic()
-                return Progress.IDLE
+                return StepResult.IDLE
             capacity = capacity or builder.capacity
             consumer = builder.consumer()
             builder.commit(capacity)
@@ -56,7 +56,7 @@ class RawProducer:
             self.sent += 1
             if self.sent == self._wanted:
                 break
-        return Progress.MORE
+        return StepResult.MORE
 
     def close(self, error: BaseException | None) -> None:
         if error is not None:
@@ -74,13 +74,13 @@ class RawConsumer:
         self.on_first: Callable[[], None] = lambda: None
         self._gate = gate
 
-    def step(self) -> Progress:
+    def step(self) -> StepResult:
         if self.stopped:
-            return Progress.IDLE
+            return StepResult.IDLE
         for _ in range(BUFFERS_PER_STEP):
             arrival = self._gate.poll()
             if arrival is None:
-                return Progress.DONE if self._gate.finished else Progress.IDLE
+                return StepResult.DONE if self._gate.finished else StepResult.IDLE
             buffer = arrival.buffer
             if buffer is not None:
                 if not self.buffers_in:
@@ -88,7 +88,7 @@ class RawConsumer:
                 self.bytes_in += buffer.size
                 self.buffers_in += 1
                 buffer.release()
-        return Progress.MORE
+        return StepResult.MORE
 
     def close(self, error: BaseException | None) -> None:
         self._gate.close()
@@ -106,18 +106,18 @@ class RecordProducer:
         self._left = records
         self._next = 0
 
-    def step(self) -> Progress:
+    def step(self) -> StepResult:
         if self._left <= 0:
             self._writer.finish()
-            return Progress.DONE
+            return StepResult.DONE
         for _ in range(LISTS_PER_STEP):
             if not self._writer.available():
-                return Progress.IDLE
+                return StepResult.IDLE
             records = self._lists[self._next]
             self._next = (self._next + 1) % len(self._lists)
             self._left -= len(records)
             self._writer.emit_all(records)
-        return Progress.MORE
+        return StepResult.MORE
 
     def close(self, error: BaseException | None) -> None:
         self._writer.close()
@@ -135,10 +135,10 @@ class RecordConsumer:
         self._gate = gate
         self._deserializers = deserializers
 
-    def step(self) -> Progress:
+    def step(self) -> StepResult:
         arrival = self._gate.poll()
         if arrival is None:
-            return Progress.DONE if self._gate.finished else Progress.IDLE
+            return StepResult.DONE if self._gate.finished else StepResult.IDLE
         if arrival.buffer is not None:
             if not self.records_in:
                 self.on_first()
@@ -150,7 +150,7 @@ class RecordConsumer:
                 if isinstance(element, Bundle):
                     self.records_in += len(element.records)
                 del element  # a task is through with a bundle before it takes the next
-        return Progress.MORE
+        return StepResult.MORE
 
     def close(self, error: BaseException | None) -> None:
         for deserializer in self._deserializers:

@@ -40,12 +40,12 @@ from headgate.core.task.writing import (
     ChannelData,
     CheckpointPlan,
     NamedSnapshot,
+    SnapshotWriting,
     TaskSnapshot,
-    Writing,
 )
 
 
-class Standing(Enum):
+class SavepointPhase(Enum):
     """What a task may do, for the sake of a savepoint that ends the job."""
 
     GOES_ON = "everything"
@@ -64,7 +64,7 @@ class _Decline(Enum):
 @dataclass(slots=True)
 class _Taken:
     operators: tuple[OperatorSnapshot, ...]
-    writing: Writing
+    writing: SnapshotWriting
     arrived: list[ChannelData] | None = None
     """What the inputs have given; None: they are not through."""
     align_ms: float = 0.0
@@ -99,7 +99,7 @@ class TaskCheckpoints:
         """Event time ends with this barrier: the task finishes its operators."""
         self.on_standing: Callable[[], None] = lambda: None
         """``standing`` is another."""
-        self.standing = Standing.GOES_ON
+        self.standing = SavepointPhase.GOES_ON
         self.has_finished = False
         """The operators have, at the end of their input; they only wait to commit."""
         self.is_blank = False
@@ -148,7 +148,7 @@ class TaskCheckpoints:
             self._lent(lambda: self._chain.completed(checkpoint))
             self.committing = None
         if self._stops_with is not None and self._stops_with.checkpoint == checkpoint:
-            self._stand(Standing.STOPPED)
+            self._stand(SavepointPhase.STOPPED)
 
     def aborted(self, checkpoint: int, reason: str) -> None:
         """It comes to nothing."""
@@ -159,7 +159,7 @@ class TaskCheckpoints:
         stop = self._stops_with
         if stop is not None and stop.checkpoint == checkpoint and stop.stop is not Stop.DRAIN:
             self._stops_with = None  # who was drained cannot go on: the run fails
-            self._stand(Standing.GOES_ON)
+            self._stand(SavepointPhase.GOES_ON)
 
     # What the task tells.
 
@@ -347,9 +347,9 @@ class TaskCheckpoints:
 
     def _stop_with(self, barrier: CheckpointBarrier) -> None:
         self._stops_with = barrier
-        self._stand(Standing.HELD)
+        self._stand(SavepointPhase.HELD)
 
-    def _stand(self, standing: Standing) -> None:
+    def _stand(self, standing: SavepointPhase) -> None:
         self.standing = standing
         self.on_standing()
 

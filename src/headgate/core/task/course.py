@@ -13,7 +13,7 @@ from headgate.core.chain.chain import Chain
 from headgate.core.chain.outputs import Loan
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.ingress.gate import Gate
-from headgate.core.task.checkpointing import Standing, TaskCheckpoints
+from headgate.core.task.checkpointing import SavepointPhase, TaskCheckpoints
 from headgate.core.task.incoming import Incoming
 from headgate.core.task.inputs import NetworkInput
 from headgate.core.task.mailbox import Mailbox
@@ -23,7 +23,7 @@ from headgate.core.task.processors import Clock, InputProcessor, Processor
 from headgate.core.task.writing import CheckpointPlan
 
 
-class Mode(Enum):
+class StopMode(Enum):
     """What a task does between mails."""
 
     READING = "its input"
@@ -31,7 +31,7 @@ class Mode(Enum):
     ENDING = "it waits for checkpoints"
 
 
-class Course:
+class TaskEnding:
     """Of one task; called on its thread, inside the baton."""
 
     def __init__(
@@ -42,7 +42,7 @@ class Course:
         mail: OperatorMail,
         loan: Loan,
     ) -> None:
-        self.mode = Mode.READING
+        self.mode = StopMode.READING
         self.stopped = False
         """A savepoint has ended the job: the operators do not learn that their input is over."""
         self.on_checkpoint_wanted: Callable[[], None] = lambda: None
@@ -64,7 +64,7 @@ class Course:
 
     def skip(self) -> None:
         """There is nothing to finish: the operators had before the run began."""
-        self.mode = Mode.ENDING
+        self.mode = StopMode.ENDING
         if self._checkpoints is not None:
             self._checkpoints.input_ended()
 
@@ -105,20 +105,20 @@ class Course:
         assert self._checkpoints is not None
         source = self._input
         match self._checkpoints.standing:
-            case Standing.HELD:
-                self.mode = Mode.HELD
+            case SavepointPhase.HELD:
+                self.mode = StopMode.HELD
                 self._mail.hold()
                 if source is not None:
                     source.hold()
-            case Standing.GOES_ON:
-                self.mode = Mode.READING
+            case SavepointPhase.GOES_ON:
+                self.mode = StopMode.READING
                 self._mail.release()
                 if source is not None:
                     source.go_on()
-            case Standing.STOPPED:
+            case SavepointPhase.STOPPED:
                 self.stopped = True
                 self._mail.drop()
-                self.mode = Mode.ENDING if source is None else Mode.READING
+                self.mode = StopMode.ENDING if source is None else StopMode.READING
                 if source is not None:
                     source.stop()
 

@@ -37,18 +37,18 @@ class Here:
 
 
 @dataclass(frozen=True, slots=True)
-class There:
+class RemoteProducer:
     """The producer runs in the task manager at this address."""
 
     address: Address
 
 
 @dataclass(frozen=True, slots=True)
-class Unplaced:
+class UnplacedProducer:
     """It is not known yet where the producer runs."""
 
 
-Place: TypeAlias = Here | There | Unplaced
+Place: TypeAlias = Here | RemoteProducer | UnplacedProducer
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ class Environment:
             for _ in range(gate.channel_count)
         ]
 
-    def place(self, gate: Gate, index: int, place: Here | There) -> None:
+    def place(self, gate: Gate, index: int, place: Here | RemoteProducer) -> None:
         """The producer of an unknown channel now has a place."""
         unknown = gate.channels[index]
         assert isinstance(unknown, UnknownChannel), f"channel {index} is placed already"
@@ -228,9 +228,9 @@ class Environment:
                     backoff,
                     self._later,
                 )
-            case There(address):
+            case RemoteProducer(address):
                 return self._create_remote(gate, index, one, address, backoff, unknown)
-            case Unplaced():
+            case UnplacedProducer():
                 stand_in = UnknownChannel(index, one.partition, one.subpartition)
                 stand_in.reserve(self.pool, self._exclusive)
                 return stand_in

@@ -23,13 +23,13 @@ from headgate.core.ingress.valve import Outcome, WatermarkValve
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class TimeAdvanced:
     """The event time or the status of the whole input has changed."""
 
     outcome: Outcome
 
 
-class Ended:
+class InputEnded:
     """All channels have ended."""
 
 
@@ -37,15 +37,15 @@ class Nothing:
     """No element now; the gate tells when there may be one."""
 
 
-class Again:
+class PollAgain:
     """No element, but look again at once: an event was taken out of the stream."""
 
 
-ENDED: Final = Ended()
+ENDED: Final = InputEnded()
 NOTHING: Final = Nothing()
-AGAIN: Final = Again()
+AGAIN: Final = PollAgain()
 
-Taken: TypeAlias = Bundle | LatencyMarker | Times | Ended | Nothing | Again
+Taken: TypeAlias = Bundle | LatencyMarker | TimeAdvanced | InputEnded | Nothing | PollAgain
 
 
 class NetworkInput:
@@ -170,9 +170,9 @@ class NetworkInput:
                 self.records_in += len(element.records)
                 return self._cut(element, limit)
             case Watermark():
-                return Times(self._valve.watermark_received(element, self._channel))
+                return TimeAdvanced(self._valve.watermark_received(element, self._channel))
             case StreamStatus():
-                return Times(self._valve.status_received(element, self._channel))
+                return TimeAdvanced(self._valve.status_received(element, self._channel))
             case LatencyMarker():
                 return element
             case _:
@@ -194,7 +194,7 @@ class NetworkInput:
                 self.on_channel_ended(channel)
                 if self.gate.finished:
                     return self._nothing()
-                return Times(self._valve.channel_ended(channel))
+                return TimeAdvanced(self._valve.channel_ended(channel))
             case CheckpointBarrier() | CancelMarker():
                 self.on_barrier(channel, event)
                 return AGAIN

@@ -10,7 +10,7 @@ from typing import Final
 from headgate.base.states import TaskState as TaskState
 
 
-class Happening(Enum):
+class TaskTransition(Enum):
     """What moves a task from one state to the next."""
 
     DEPLOYED = "its partitions and gates are being set up"
@@ -22,22 +22,22 @@ class Happening(Enum):
 
 
 LIFE: Final = {
-    (TaskState.CREATED, Happening.DEPLOYED): TaskState.DEPLOYING,
-    (TaskState.CREATED, Happening.CANCEL): TaskState.CANCELLED,
-    (TaskState.CREATED, Happening.FAILURE): TaskState.FAILED,
-    (TaskState.DEPLOYING, Happening.STARTED): TaskState.RUNNING,
-    (TaskState.DEPLOYING, Happening.CANCEL): TaskState.CANCELLING,
-    (TaskState.DEPLOYING, Happening.FAILURE): TaskState.FAILED,
-    (TaskState.RUNNING, Happening.COMPLETED): TaskState.FINISHED,
-    (TaskState.RUNNING, Happening.CANCEL): TaskState.CANCELLING,
-    (TaskState.RUNNING, Happening.FAILURE): TaskState.FAILED,
-    (TaskState.CANCELLING, Happening.CANCEL): TaskState.CANCELLING,
-    (TaskState.CANCELLING, Happening.COMPLETED): TaskState.CANCELLED,
-    (TaskState.CANCELLING, Happening.CLEANED_UP): TaskState.CANCELLED,
-    (TaskState.CANCELLING, Happening.FAILURE): TaskState.CANCELLED,
-    (TaskState.FINISHED, Happening.CANCEL): TaskState.FINISHED,
-    (TaskState.CANCELLED, Happening.CANCEL): TaskState.CANCELLED,
-    (TaskState.FAILED, Happening.CANCEL): TaskState.FAILED,
+    (TaskState.CREATED, TaskTransition.DEPLOYED): TaskState.DEPLOYING,
+    (TaskState.CREATED, TaskTransition.CANCEL): TaskState.CANCELLED,
+    (TaskState.CREATED, TaskTransition.FAILURE): TaskState.FAILED,
+    (TaskState.DEPLOYING, TaskTransition.STARTED): TaskState.RUNNING,
+    (TaskState.DEPLOYING, TaskTransition.CANCEL): TaskState.CANCELLING,
+    (TaskState.DEPLOYING, TaskTransition.FAILURE): TaskState.FAILED,
+    (TaskState.RUNNING, TaskTransition.COMPLETED): TaskState.FINISHED,
+    (TaskState.RUNNING, TaskTransition.CANCEL): TaskState.CANCELLING,
+    (TaskState.RUNNING, TaskTransition.FAILURE): TaskState.FAILED,
+    (TaskState.CANCELLING, TaskTransition.CANCEL): TaskState.CANCELLING,
+    (TaskState.CANCELLING, TaskTransition.COMPLETED): TaskState.CANCELLED,
+    (TaskState.CANCELLING, TaskTransition.CLEANED_UP): TaskState.CANCELLED,
+    (TaskState.CANCELLING, TaskTransition.FAILURE): TaskState.CANCELLED,
+    (TaskState.FINISHED, TaskTransition.CANCEL): TaskState.FINISHED,
+    (TaskState.CANCELLED, TaskTransition.CANCEL): TaskState.CANCELLED,
+    (TaskState.FAILED, TaskTransition.CANCEL): TaskState.FAILED,
 }
 
 
@@ -49,7 +49,7 @@ class Lifecycle:
         self.state = TaskState.CREATED
         self.failure: BaseException | None = None
 
-    def happened(self, what: Happening) -> TaskState:
+    def happened(self, what: TaskTransition) -> TaskState:
         """Move on; a step that LIFE does not know is a bug of the caller."""
         state = LIFE.get((self.state, what))
         assert state is not None, f"task {self.task}: {what.name} while {self.state.value}"
@@ -60,7 +60,7 @@ class Lifecycle:
         """An exception reached the task; after its end it changes nothing."""
         if self.state.has_ended:
             return self.state
-        state = self.happened(Happening.FAILURE)
+        state = self.happened(TaskTransition.FAILURE)
         if state is TaskState.FAILED:
             self.failure = error
         return state

@@ -14,7 +14,7 @@ MOST_RECORDS: Final = 4096
 FIRST_RECORDS: Final = 1  # nobody knows yet how slow the function is, or how large the records
 
 
-class Pace:
+class StepPace:
     """Told how long a step took; answers how many records the next one may take."""
 
     def __init__(self, target_ms: float = STEP_MS) -> None:

@@ -18,10 +18,17 @@ from headgate.core.chain.outputs import Loan
 from headgate.core.chain.source_operator import Polled, SourceOperator
 from headgate.core.ingress.valve import Outcome
 from headgate.core.task.event_time import InputTimes
-from headgate.core.task.inputs import Again, Ended, NetworkInput, Nothing, Taken, Times
+from headgate.core.task.inputs import (
+    InputEnded,
+    NetworkInput,
+    Nothing,
+    PollAgain,
+    Taken,
+    TimeAdvanced,
+)
 from headgate.core.task.latency import Latencies
-from headgate.core.task.pace import Pace
-from headgate.core.task.room import Room
+from headgate.core.task.pace import StepPace
+from headgate.core.task.room import OutputHeadroom
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +77,8 @@ class InputProcessor:
         self._loan = loan
         self._clock = clock
         self._times = InputTimes(len(inputs))
-        self._pace = Pace()
-        self._room = Room(chain.writers)
+        self._pace = StepPace()
+        self._room = OutputHeadroom(chain.writers)
         self.waited_ms = 0.0
         self._left = len(inputs)
         self._turn = 0
@@ -100,7 +107,7 @@ class InputProcessor:
             self._turn = source.number + 1  # who was just read comes last
             if isinstance(taken, Nothing):
                 continue
-            if self._held and not isinstance(taken, Again):  # from this very moment on
+            if self._held and not isinstance(taken, PollAgain):  # from this very moment on
                 self._kept = source.number, taken
                 return Flow.NOTHING
             return self._run_taken(source.number, taken)
@@ -133,15 +140,15 @@ class InputProcessor:
         match taken:
             case Bundle():
                 self._run(taken, number)
-            case Times(outcome):
+            case TimeAdvanced(outcome):
                 if not self._stopped:
                     self._run_times(number, outcome)
             case LatencyMarker():
                 self.latencies.measured(self._clock.wall_ms() - taken.marked_ms)
                 self._lent(lambda: self._chain.marker_received(taken))
-            case Ended():
+            case InputEnded():
                 return self._input_ended(number)
-            case Again() | Nothing():
+            case PollAgain() | Nothing():
                 pass
         return Flow.MORE
 
@@ -208,8 +215,8 @@ class SourceProcessor:
         self._loan = loan
         self._clock = clock
         self._wake = wake
-        self._pace = Pace()
-        self._room = Room(chain.writers)
+        self._pace = StepPace()
+        self._room = OutputHeadroom(chain.writers)
         self.waited_ms = 0.0
         self._due = True
         self._closed = False

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from headgate.core.egress.writer import RecordWriter
 
 
-class Room:
+class OutputHeadroom:
     """Of all outputs of a task. Asked before each step, told after it."""
 
     def __init__(self, writers: Sequence[RecordWriter]) -> None:

@@ -28,10 +28,10 @@ from headgate.core.state.backend import Backends
 from headgate.core.state.memory import MemoryBackends
 from headgate.core.task.buffer_sizes import NO_SIZES, BufferSizes
 from headgate.core.task.checkpointing import TaskCheckpoints
-from headgate.core.task.course import Course, Mode, take_part
+from headgate.core.task.course import StopMode, TaskEnding, take_part
 from headgate.core.task.figures import UserFigures
 from headgate.core.task.incoming import give_back
-from headgate.core.task.lifecycle import Happening, Lifecycle, TaskState
+from headgate.core.task.lifecycle import Lifecycle, TaskState, TaskTransition
 from headgate.core.task.mailbox import NORMAL, URGENT, Lap, Mailbox, MailboxLoop
 from headgate.core.task.operator_mail import OperatorMail
 from headgate.core.task.processors import (
@@ -48,7 +48,7 @@ from headgate.core.task.times import Doing, TaskTimes
 from headgate.core.task.writing import CheckpointPlan
 
 
-class Progress(Enum):
+class StepResult(Enum):
     """How a step went."""
 
     MORE = "did something, and there may be more"
@@ -110,7 +110,7 @@ class Task:
         self._checkpoints = None if checkpoints is None else self._take_part(checkpoints)
         self._course = self._begin_course()
 
-    def step(self) -> Progress:
+    def step(self) -> StepResult:
         """One lap of the mailbox: the mails that are there, then one element of the input."""
         if self.lifecycle.state is TaskState.CREATED:
             self._start()
@@ -118,17 +118,17 @@ class Task:
             self._look_again()
         match self._loop.lap():
             case Lap.WORKED:
-                return Progress.MORE
+                return StepResult.MORE
             case Lap.SUSPENDED:
-                return Progress.IDLE
+                return StepResult.IDLE
             case Lap.CLOSED:
-                return Progress.DONE
+                return StepResult.DONE
 
     def cancel(self) -> None:
         """It shall end; whoever owns its thread interrupts its waits."""
         self._cancelled = True
         if not self.lifecycle.state.has_ended:
-            self.lifecycle.happened(Happening.CANCEL)
+            self.lifecycle.happened(TaskTransition.CANCEL)
 
     def time_announced(self, group: str, watermark_ms: int | None) -> None:
         """The slowest source of a group is this far (called inside the baton)."""
@@ -237,7 +237,7 @@ class Task:
         self._loan.regain()
 
     def _start(self) -> None:
-        self._move(Happening.DEPLOYED)
+        self._move(TaskTransition.DEPLOYED)
         self._times.turn_to(Doing.BUSY, self._clock.now_ms())
         restored = self._restored
         for number, subpartition, parts in restored.outputs:
@@ -252,7 +252,7 @@ class Task:
         for gate in self._gates:
             gate.request_partitions()
         self._processor.start()
-        self._move(Happening.STARTED)
+        self._move(TaskTransition.STARTED)
         if self._sizes is not None:
             self._sizes.start(self._with_data_ms)
 
@@ -286,9 +286,9 @@ class Task:
         return self._times.spent(self._clock.now_ms()).backpressured_ms
 
     def _look_again(self) -> None:
-        if self._course.mode is not Mode.READING:
+        if self._course.mode is not StopMode.READING:
             self._times.turn_to(Doing.IDLE, self._clock.now_ms())
-            if self._course.mode is Mode.ENDING and self._course.may_end():
+            if self._course.mode is StopMode.ENDING and self._course.may_end():
                 self._loop.resume()
             return
         if not self._can_write():
@@ -304,8 +304,8 @@ class Task:
 
     def _process(self) -> bool:
         """The default action; says whether to go on."""
-        if self._course.mode is not Mode.READING:
-            if self._course.mode is Mode.ENDING and self._course.may_end():
+        if self._course.mode is not StopMode.READING:
+            if self._course.mode is StopMode.ENDING and self._course.may_end():
                 self._end_outputs()
             return False
         if not self._can_write():
@@ -348,9 +348,9 @@ class Task:
         taking.on_declined = lambda *told: self.on_declined(*told)
         return taking
 
-    def _begin_course(self) -> Course:
+    def _begin_course(self) -> TaskEnding:
         taking, mail = self._checkpoints, self._operator_mail
-        course = Course(taking, self._chain, self._processor, mail, self._loan)
+        course = TaskEnding(taking, self._chain, self._processor, mail, self._loan)
         course.on_checkpoint_wanted = lambda: self.on_checkpoint_wanted()
         if self._restored.finished:  # nothing is to be run: it only passes on that it is over
             self._processor = FinishedProcessor(self._processor)
@@ -371,13 +371,13 @@ class Task:
         if state.has_ended:
             return state
         if failure is None and state is TaskState.RUNNING:
-            return self.lifecycle.happened(Happening.COMPLETED)
+            return self.lifecycle.happened(TaskTransition.COMPLETED)
         if failure is None or isinstance(failure, TaskCancelled):
-            state = self.lifecycle.happened(Happening.CANCEL)
-            return state if state.has_ended else self.lifecycle.happened(Happening.CLEANED_UP)
+            state = self.lifecycle.happened(TaskTransition.CANCEL)
+            return state if state.has_ended else self.lifecycle.happened(TaskTransition.CLEANED_UP)
         return self.lifecycle.failed(failure)
 
-    def _move(self, what: Happening) -> None:
+    def _move(self, what: TaskTransition) -> None:
         if self._cancelled:
             raise TaskCancelled(f"task {self.name} was cancelled")
         self._tell(self.lifecycle.happened(what), None)

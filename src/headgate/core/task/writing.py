@@ -48,7 +48,7 @@ class ChannelData:
     parts: Sequence[bytes]
 
 
-class Writing(Protocol):
+class SnapshotWriting(Protocol):
     """One snapshot on its way to the storage. Called on the task's thread, inside the baton."""
 
     def complete(self, in_flight: Sequence[ChannelData], align_ms: float) -> None:
@@ -58,7 +58,7 @@ class Writing(Protocol):
         """Given up: nothing of it stays. Idempotent; ``done`` still comes."""
 
 
-StartWriting: TypeAlias = Callable[[TaskSnapshot, Callable[[], None]], Writing]
+StartWriting: TypeAlias = Callable[[TaskSnapshot, Callable[[], None]], SnapshotWriting]
 """Begins to write; the second argument is ``done``, to be called inside the baton."""
 
 

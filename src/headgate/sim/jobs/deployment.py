@@ -19,7 +19,7 @@ from headgate.core.ingress.deserializer import Deserializer
 from headgate.core.ingress.gate import Gate, InputGate
 from headgate.core.ingress.union import UnionGate
 from headgate.core.task.buffer_sizes import sizes_for
-from headgate.core.task.environment import Here, Input, There, Unplaced
+from headgate.core.task.environment import Here, Input, RemoteProducer, UnplacedProducer
 from headgate.core.task.inputs import NetworkInput
 from headgate.core.task.processors import Clock, InputProcessor, Processor, SourceProcessor
 from headgate.core.task.restored import TaskRestored
@@ -202,7 +202,9 @@ class Deployment:
             Input(
                 channel.partition,
                 channel.subpartition,
-                self._place(places[channel.producer]) if channel.producer in places else Unplaced(),
+                self._place(places[channel.producer])
+                if channel.producer in places
+                else UnplacedProducer(),
             )
             for channel in channels
         ]
@@ -235,7 +237,7 @@ class Deployment:
             inputs.append(NetworkInput(number, gate, deserializers))
         return InputProcessor(chain, inputs, seat.loan, clock)
 
-    def _place(self, address: Address | None) -> Here | There:
+    def _place(self, address: Address | None) -> Here | RemoteProducer:
         if address is None or tuple(address) == self.worker.address:
             return Here()
-        return There((address[0], address[1]))
+        return RemoteProducer((address[0], address[1]))

@@ -11,7 +11,7 @@ from random import Random
 from typing import Any, Protocol
 
 from headgate.base.errors import TaskCancelled
-from headgate.core.task.task import Progress, Task
+from headgate.core.task.task import StepResult, Task
 from headgate.sim.ledger import CheckFailed
 from headgate.sim.worker import SimWorker
 
@@ -133,9 +133,9 @@ class Seat:
         while not self.cancelled:
             self._woken = False
             progress = task.step()
-            if progress is Progress.DONE:
+            if progress is StepResult.DONE:
                 return
-            if progress is Progress.IDLE and not self._woken and not self.cancelled:
+            if progress is StepResult.IDLE and not self._woken and not self.cancelled:
                 self._rest("input, output or mail")
             else:
                 self.let_others_run("its turn")
