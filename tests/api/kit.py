@@ -24,7 +24,7 @@ from headgate.base.errors import HeadgateError
 from headgate.core.chain.context import OperatorContext, TaskInfo
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.process import timed
-from headgate.core.chain.source_operator import Polled, SourceOperator
+from headgate.core.chain.source_operator import PollResult, SourceOperator
 from headgate.core.chain.typed import typed
 from headgate.plan.stream_graph import StreamEdge, StreamGraph, StreamNode
 
@@ -188,7 +188,7 @@ def _feed(
     graph: StreamGraph, node: StreamNode, operator: Operator, outputs: "dict[int, Kept]"
 ) -> None:
     if isinstance(operator, SourceOperator):
-        while operator.poll() is not Polled.ENDED:
+        while operator.poll() is not PollResult.ENDED:
             pass
     for edge in graph.inputs_of(node.id):
         operator.process(_travelling(graph, edge, outputs[edge.source]), edge.input)

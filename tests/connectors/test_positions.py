@@ -25,7 +25,7 @@ from headgate.connectors.number_sequence import NumberSequenceSource
 from headgate.connectors.socket_text import SocketTextSource
 from headgate.core.chain.snapshots import Moment
 from headgate.core.chain.source import why_not_rewound
-from headgate.core.chain.source_operator import Polled, SourceOperator
+from headgate.core.chain.source_operator import PollResult, SourceOperator
 from tests.core.chain.kit import context, open_operator
 from tests.core.chain.restore_kit import left_of, restored
 
@@ -57,7 +57,7 @@ ELSEWHERE = {
 
 def read(operator: SourceOperator, output: Any, limits: list[int] | None = None) -> list[Any]:
     if limits is None:
-        while operator.poll(7) is not Polled.ENDED:
+        while operator.poll(7) is not PollResult.ENDED:
             pass
     else:
         for limit in limits:

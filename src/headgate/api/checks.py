@@ -8,7 +8,7 @@ from headgate.api.draft import KeyOf
 from headgate.api.functions import Function
 from headgate.api.types import TypeInformation
 from headgate.base.errors import PlanInvalid
-from headgate.core.chain.guest import Guest
+from headgate.core.chain.guest import UserFunction
 
 
 def check_function(function: object, method: str, kind: type[Function], caller: str = "") -> None:
@@ -51,7 +51,7 @@ def refuse_other_kinds(function: object, caller: str, kinds: tuple[type, ...]) -
 
 def key_function(selector: object, caller: str) -> KeyOf:
     """What to call for the key of a record."""
-    if hasattr(selector, "get_key") and Guest(selector, "get_key").opens:
+    if hasattr(selector, "get_key") and UserFunction(selector, "get_key").opens:
         raise PlanInvalid(
             f"{caller}() was given {type(selector).__name__}, which has an open() that would never "
             f"be called: keys are taken in several tasks; prepare what it needs in __init__"

@@ -24,7 +24,7 @@ from headgate.api.keyed import KeyedStream
 from headgate.api.types import TypeInformation
 from headgate.base.errors import PlanInvalid
 from headgate.core.chain.broadcast import BroadcastProcessOperator, KeyedBroadcastProcessOperator
-from headgate.core.chain.guest import Guest
+from headgate.core.chain.guest import UserFunction
 from headgate.core.chain.two_inputs import (
     CoFlatMapOperator,
     CoMapOperator,
@@ -108,7 +108,11 @@ class ConnectedStreams:
     def _with_state(self, operator: type[TwoInputOperator], func: object) -> Make:
         """Keys and state only for functions that can ask for it; the rest runs quicker without."""
         one, two = self.stream1, self.stream2
-        if isinstance(one, KeyedStream) and isinstance(two, KeyedStream) and Guest(func, "").opens:
+        if (
+            isinstance(one, KeyedStream)
+            and isinstance(two, KeyedStream)
+            and UserFunction(func, "").opens
+        ):
             keyed = partial(operator, func, (one.key_of, two.key_of))
             return sorted_in_batch(keyed, one.key_of, two.key_of)
         return ready(partial(operator, func))

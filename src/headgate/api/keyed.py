@@ -22,7 +22,7 @@ from headgate.api.interval_joined import IntervalJoin
 from headgate.api.types import TypeInformation
 from headgate.api.windowed import WindowedStream
 from headgate.base.errors import PlanInvalid
-from headgate.core.chain.guest import Guest
+from headgate.core.chain.guest import UserFunction
 from headgate.core.chain.keyed import AggregateOperator, Aggregation, ReduceOperator
 from headgate.core.chain.keyed_functions import (
     KeyedFilterOperator,
@@ -78,7 +78,7 @@ class KeyedStream(DataStream):
         output_type: TypeInformation | None = None,
     ) -> DataStream:
         """One record out for each record in; a MapFunction may have keyed state in ``open``."""
-        if not Guest(func, "map").opens:
+        if not UserFunction(func, "map").opens:
             return super().map(func, output_type)
         check_function(func, "map", MapFunction)
         factory = partial(KeyedMapOperator, func, self.key_of)
@@ -90,7 +90,7 @@ class KeyedStream(DataStream):
         output_type: TypeInformation | None = None,
     ) -> DataStream:
         """Any number of records out for each record in, perhaps with keyed state."""
-        if not Guest(func, "flat_map").opens:
+        if not UserFunction(func, "flat_map").opens:
             return super().flat_map(func, output_type)
         check_function(func, "flat_map", FlatMapFunction)
         factory = partial(KeyedFlatMapOperator, func, self.key_of)
@@ -98,7 +98,7 @@ class KeyedStream(DataStream):
 
     def filter(self, func: Callable[[Any], object] | FilterFunction[Any]) -> DataStream:
         """Those records for which the function says yes, perhaps with keyed state."""
-        if not Guest(func, "filter").opens:
+        if not UserFunction(func, "filter").opens:
             return super().filter(func)
         check_function(func, "filter", FilterFunction)
         factory = partial(KeyedFilterOperator, func, self.key_of)
@@ -181,7 +181,7 @@ class KeyedStream(DataStream):
 
         def make(settled: Settled) -> Factory:
             factory = partial(operator, self.key_of, settled.batch)
-            has_state = role == "reduce function" and Guest(function, "reduce").opens
+            has_state = role == "reduce function" and UserFunction(function, "reduce").opens
             if surely_untimed(self) and not has_state:
                 return factory
             return sorted_in_batch(factory, self.key_of)(settled)

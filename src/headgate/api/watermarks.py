@@ -19,9 +19,9 @@ from headgate.core.chain.runtime import RuntimeContext
 from headgate.core.chain.timestamps import TimestampAssigner
 from headgate.core.chain.watermarks import (
     OWN_TIME,
-    Alignment,
+    AlignmentGroup,
     Bounded,
-    Custom,
+    CustomWatermarks,
     Marking,
     TimePlan,
     WatermarkGenerator,
@@ -43,7 +43,7 @@ class WatermarkStrategy:
     _start: Callable[[RuntimeContext], Marking]
     _assigner: object | None = None
     _idle_ms: int | None = None
-    _alignment: Alignment | None = None
+    _alignment: AlignmentGroup | None = None
 
     @staticmethod
     def for_monotonous_timestamps() -> "WatermarkStrategy":
@@ -107,7 +107,7 @@ class WatermarkStrategy:
         group = check_text(watermark_group, caller)
         drift_ms = _millis(max_allowed_watermark_drift, caller, 0)
         every_ms = 1000 if update_interval is None else _millis(update_interval, caller, 1)
-        return replace(self, _alignment=Alignment(group, drift_ms, every_ms))
+        return replace(self, _alignment=AlignmentGroup(group, drift_ms, every_ms))
 
     @property
     def assigns_times(self) -> bool:
@@ -148,7 +148,7 @@ def _bounded(bound_ms: int, context: RuntimeContext) -> Marking:
 
 
 def _custom(create: Callable[..., object], takes: bool, context: RuntimeContext) -> Marking:
-    return Custom(create(context) if takes else create())
+    return CustomWatermarks(create(context) if takes else create())
 
 
 def _takes_argument(create: Callable[..., object]) -> bool:

@@ -14,7 +14,7 @@ from headgate.api.source import Source, SplitReader
 from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.guest import Guest
+from headgate.core.chain.guest import UserFunction
 from headgate.core.chain.owning import Emission
 
 BURST_S: Final = 0.1
@@ -72,7 +72,7 @@ class DataGeneratorSource(Source):
         if position is not None:
             assert isinstance(position, int), position
             first = position
-        guest = Guest(self.generator_function, "map")
+        guest = UserFunction(self.generator_function, "map")
         try:
             guest.open(context)
         except BaseException:
@@ -95,7 +95,7 @@ class DataGeneratorReader(SplitReader):
     gives_away = True
 
     def __init__(
-        self, guest: Guest, first: int, step: int, count: int | None, pace: "Pace | None"
+        self, guest: UserFunction, first: int, step: int, count: int | None, pace: "Pace | None"
     ) -> None:
         self._guest = guest
         self._emission = Emission(guest.call)

@@ -19,7 +19,7 @@ from headgate.base.elements import Record, StreamStatus, Watermark
 from headgate.base.errors import UserFunctionFailed
 from headgate.connectors.handover import CheckpointLock, Handover, Row, Taken, Unwind
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.guest import Guest
+from headgate.core.chain.guest import UserFunction
 from headgate.core.chain.owning import own
 from headgate.core.chain.snapshots import Moment
 from headgate.core.chain.watermarks import checked_watermark
@@ -84,7 +84,7 @@ class FunctionReader(SplitReader):
         self._context = context
         self._before = before
         self._handover = Handover(source.queue_records, before.rows)
-        self._guest = Guest(source.function, "run")
+        self._guest = UserFunction(source.function, "run")
         self._lock = CheckpointLock()
         self._is_open = False
         self._has_failed = False

@@ -2,7 +2,7 @@
 
 from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS
 from headgate.core.chain.aligning import Aligned
-from headgate.core.chain.watermarks import Alignment
+from headgate.core.chain.watermarks import AlignmentGroup
 from tests.core.chain.time_kit import HandClock
 
 
@@ -13,7 +13,7 @@ class Task:
         self.clock = HandClock()
         self.least_ms: int | None = MIN_WATERMARK_MS
         self.aligned = Aligned(
-            Alignment("group", drift_ms=10, interval_ms=100),
+            AlignmentGroup("group", drift_ms=10, interval_ms=100),
             self.clock.context(),
             lambda: self.least_ms,
         )

@@ -23,7 +23,7 @@ from headgate.core.chain.operators import FlatMapOperator, MapOperator
 from headgate.core.chain.process import ProcessOperator
 from headgate.core.chain.sinks import SinkFunctionOperator
 from headgate.core.chain.snapshots import Moment, OperatorSnapshot
-from headgate.core.chain.source_operator import Polled, SourceOperator
+from headgate.core.chain.source_operator import PollResult, SourceOperator
 from headgate.core.chain.spec import ChainSpec, OperatorSpec, Selector, ToNetwork, ToOperator
 from headgate.core.chain.tags import OutputTag
 from headgate.core.egress.router import RoundRobin
@@ -316,8 +316,8 @@ def test_a_source_at_the_head_is_polled_and_ends_with_the_largest_watermark() ->
         op(1, lambda: SinkFunctionOperator(got.append)),
     )
     chain.open(context_of)
-    assert chain.poll_source(10) is Polled.RECORDS
-    assert chain.poll_source(10) is Polled.ENDED
+    assert chain.poll_source(10) is PollResult.RECORDS
+    assert chain.poll_source(10) is PollResult.ENDED
     chain.finish()
     chain.close()
     assert got == [1, 2]
@@ -326,7 +326,7 @@ def test_a_source_at_the_head_is_polled_and_ends_with_the_largest_watermark() ->
 
 def test_a_failing_source_is_named() -> None:
     class Dry(SourceOperator):
-        def poll(self, limit: int = 1) -> Polled:
+        def poll(self, limit: int = 1) -> PollResult:
             raise StopIteration("dry")
 
     chain = build(op(0, lambda: Dry(Script(), ())))

@@ -7,7 +7,7 @@ import pytest
 
 from headgate.base.elements import Bundle
 from headgate.core.chain.checkpointed import FunctionInitializationContext
-from headgate.core.chain.guest import Guest
+from headgate.core.chain.guest import UserFunction
 from headgate.core.chain.operators import FlatMapOperator
 from headgate.core.state.descriptors import (
     ListStateDescriptor,
@@ -49,14 +49,14 @@ class Pairs:
 
 def test_state_is_asked_for_before_open_and_brought_up_to_date_before_a_snapshot() -> None:
     function = Pairs()
-    guest = Guest(function, "flat_map")
+    guest = UserFunction(function, "flat_map")
     guest.open(context())
     assert function.calls == [("initialize", False), "open"]
     assert [list(guest.call(number)) for number in (1, 2, 3)] == [[], [(1, 2)], []]
     data = guest.snapshot_state(7, 1_000)
     assert function.calls[2:] == [(7, 1_000)]
 
-    restored = Guest(Pairs(), "flat_map")
+    restored = UserFunction(Pairs(), "flat_map")
     restored.states.restore([data], 0, 1)
     restored.open(context())
     assert list(restored.call(4)) == [(3, 4)]
@@ -65,9 +65,9 @@ def test_state_is_asked_for_before_open_and_brought_up_to_date_before_a_snapshot
 
 
 def test_a_function_without_such_state_has_an_empty_snapshot() -> None:
-    guest = Guest(len, "map")
+    guest = UserFunction(len, "map")
     guest.open(context())
-    other = Guest(len, "map")
+    other = UserFunction(len, "map")
     other.states.restore([guest.snapshot_state(1, 0)], 0, 1)
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from headgate.api.functions import MapFunction
-from headgate.core.chain.guest import Guest
+from headgate.core.chain.guest import UserFunction
 from tests.core.chain.kit import context
 
 
@@ -30,24 +30,24 @@ class Loud:
 
 
 def test_a_plain_callable_is_called_itself() -> None:
-    guest = Guest(abs, "map")
+    guest = UserFunction(abs, "map")
     guest.open(context())
     assert guest.call(-3) == 3
     guest.close()
 
 
 def test_an_object_is_called_by_its_method() -> None:
-    assert Guest(Loud(), "map").call(1) == 2
+    assert UserFunction(Loud(), "map").call(1) == 2
 
 
 def test_what_is_neither_says_what_it_lacks() -> None:
     with pytest.raises(AssertionError, match="has no map"):
-        _ = Guest(object(), "map").call
+        _ = UserFunction(object(), "map").call
 
 
 def test_open_and_close_are_called_once() -> None:
     function = Loud()
-    guest = Guest(function, "map")
+    guest = UserFunction(function, "map")
     guest.open(context())
     guest.close()
     guest.close()
@@ -56,13 +56,13 @@ def test_open_and_close_are_called_once() -> None:
 
 def test_who_was_not_opened_is_not_closed() -> None:
     function = Loud()
-    Guest(function, "map").close()
+    UserFunction(function, "map").close()
     assert function.log == []
 
 
 def test_who_failed_in_open_is_closed_nevertheless() -> None:
     function = Loud(fails_in="open")
-    guest = Guest(function, "map")
+    guest = UserFunction(function, "map")
     with pytest.raises(ValueError, match="open"):
         guest.open(context())
     guest.close()
@@ -71,7 +71,7 @@ def test_who_failed_in_open_is_closed_nevertheless() -> None:
 
 def test_a_close_that_fails_is_not_called_again() -> None:
     function = Loud(fails_in="close")
-    guest = Guest(function, "map")
+    guest = UserFunction(function, "map")
     guest.open(context())
     with pytest.raises(ValueError, match="close"):
         guest.close()
@@ -96,4 +96,4 @@ class Opened(Plain):
     [(abs, False), (Plain(), False), (Opened(), True), (Loud(), True), (object(), False)],
 )
 def test_who_has_an_open_of_its_own_may_have_state(function: object, opens: bool) -> None:
-    assert Guest(function, "map").opens is opens
+    assert UserFunction(function, "map").opens is opens

@@ -8,7 +8,7 @@ import pytest
 from headgate.api.types import Types
 from headgate.base.restore_errors import StateChanged
 from headgate.core.chain.keyed import ReduceOperator
-from headgate.core.chain.keyed_room import KeyedRoom
+from headgate.core.chain.keyed_room import KeyedContext
 from headgate.core.chain.timer_service import TimeDomain
 from headgate.core.state.descriptors import ValueStateDescriptor
 from headgate.core.state.memory import MemoryBackend, MemoryBackends
@@ -23,7 +23,7 @@ def test_state_and_timers_stand_at_the_same_key() -> None:
     def fire(time_ms: int, domain: TimeDomain) -> None:
         fired.append((time_ms, state.value()))
 
-    room = KeyedRoom(clock.context(), fire, lambda: fired.append((0, "round")))
+    room = KeyedContext(clock.context(), fire, lambda: fired.append((0, "round")))
     state = room.opener.open(ValueStateDescriptor("last"))
     for key in ("a", "b"):
         room.cursor.key = key
@@ -40,7 +40,7 @@ def test_state_and_timers_stand_at_the_same_key() -> None:
 
 def test_a_closed_room_fires_no_timers() -> None:
     clock = HandClock()
-    room = KeyedRoom(clock.context())
+    room = KeyedContext(clock.context())
     room.cursor.key = "a"
     room.timers.register_processing_time_timer(NOW_MS + 1)
     room.close()
@@ -48,7 +48,7 @@ def test_a_closed_room_fires_no_timers() -> None:
 
 
 def test_an_operator_that_said_nothing_about_timers_has_none() -> None:
-    room = KeyedRoom(HandClock().context())
+    room = KeyedContext(HandClock().context())
     room.cursor.key = "a"
     room.timers.register_event_time_timer(1)
     with pytest.raises(AssertionError, match="registers none"):
@@ -66,7 +66,7 @@ def test_restored_timers_of_processing_time_are_awaited() -> None:
     clock = HandClock()
     fired: list[int] = []
     within = replace(clock.context(), backends=Restored())
-    room = KeyedRoom(within, lambda time_ms, domain: fired.append(time_ms))
+    room = KeyedContext(within, lambda time_ms, domain: fired.append(time_ms))
     clock.move_to(NOW_MS + 5)
     assert fired == [NOW_MS + 5]
     room.close()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from headgate.core.chain.context import OperatorContext, TaskInfo
-from headgate.core.chain.keyed_room import KeyedRoom
+from headgate.core.chain.keyed_room import KeyedContext
 from headgate.core.chain.runtime import RuntimeContext
 from headgate.core.state.descriptors import (
     AggregatingStateDescriptor,
@@ -56,7 +56,7 @@ def test_state_exists_only_on_keyed_streams(
     getter: Callable[[Any], Callable[[Any], Any]], descriptor: Any, kind: type
 ) -> None:
     context = OperatorContext("count", TaskInfo("job", "count", 0, 1), lambda: 0)
-    room = KeyedRoom(context)
+    room = KeyedContext(context)
     state = getter(RuntimeContext(context, room.opener))(descriptor)
     assert isinstance(state, kind)
     assert getter(RuntimeContext(context, room.opener))(descriptor) is state, "the same name"

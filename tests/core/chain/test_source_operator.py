@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headgate.base.elements import MAX_WATERMARK_MS, Bundle, Watermark
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.source_operator import Polled, SourceOperator
+from headgate.core.chain.source_operator import PollResult, SourceOperator
 from tests.core.chain.kit import KeptOutput, context, open_operator
 
 
@@ -58,9 +58,9 @@ class Reader:
             raise OSError("bad end")
 
 
-def drain(operator: SourceOperator) -> list[Polled]:
+def drain(operator: SourceOperator) -> list[PollResult]:
     polls = [operator.poll()]
-    while polls[-1] is not Polled.ENDED:
+    while polls[-1] is not PollResult.ENDED:
         polls.append(operator.poll())
     return polls
 
@@ -102,25 +102,25 @@ def test_the_splits_of_all_tasks_are_shared_out(parallelism: int, count: int) ->
 def test_an_empty_split_does_not_keep_the_others_from_being_read() -> None:
     operator = SourceOperator(Script(), (([], [], []), ([1], [2])))
     output = open_operator(operator)
-    assert operator.poll() is Polled.RECORDS
-    assert operator.poll() is Polled.RECORDS
+    assert operator.poll() is PollResult.RECORDS
+    assert operator.poll() is PollResult.RECORDS
     assert output.records == [1, 2]
 
 
 def test_with_nothing_to_read_it_says_when_to_ask_again() -> None:
     operator = SourceOperator(Script(), (([], [1]),))
     output = open_operator(operator)
-    assert operator.poll() is Polled.NOTHING
+    assert operator.poll() is PollResult.NOTHING
     assert operator.wait_ms == 7.0
-    assert operator.poll() is Polled.RECORDS
-    assert operator.poll() is Polled.ENDED
+    assert operator.poll() is PollResult.RECORDS
+    assert operator.poll() is PollResult.ENDED
     assert output.records == [1]
 
 
 def test_without_splits_it_has_ended_at_once() -> None:
     operator = SourceOperator(Script(), ())
     open_operator(operator)
-    assert operator.poll() is Polled.ENDED
+    assert operator.poll() is PollResult.ENDED
 
 
 def test_timestamps_of_the_source_are_kept() -> None:

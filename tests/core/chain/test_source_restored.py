@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from headgate.base.elements import MIN_WATERMARK_MS, Bundle, Watermark
 from headgate.core.chain.source import why_not_rewound
-from headgate.core.chain.source_operator import Polled, SourceOperator
-from headgate.core.chain.watermarks import OWN_TIME, Alignment, Bounded, TimePlan
+from headgate.core.chain.source_operator import PollResult, SourceOperator
+from headgate.core.chain.watermarks import OWN_TIME, AlignmentGroup, Bounded, TimePlan
 from tests.core.chain.kit import HandClock, KeptOutput, context, open_operator
 from tests.core.chain.restore_kit import MOMENT, Left, left_of, restored
 
@@ -100,7 +100,7 @@ class Tasks:
 
     def finish(self) -> None:
         for operator in self.operators:
-            while operator is not None and operator.poll(3) is not Polled.ENDED:
+            while operator is not None and operator.poll(3) is not PollResult.ENDED:
                 pass
 
     @property
@@ -181,9 +181,9 @@ def test_a_restored_split_is_not_idle_before_its_time() -> None:
     operator._splits[0].dozes = True
     again, _, clock = opened(timed(idle_ms=100), (0, 9), lefts=[left_of(operator)])
     again._splits[0].reader.quiet = True  # type: ignore[attr-defined]
-    assert again.poll() is Polled.NOTHING
+    assert again.poll() is PollResult.NOTHING
     clock.move_to(clock.now_ms + 99)
-    assert again.poll() is Polled.NOTHING
+    assert again.poll() is PollResult.NOTHING
     assert again._splits[0].share.active
     clock.move_to(clock.now_ms + 1)
     again.poll()
@@ -191,7 +191,7 @@ def test_a_restored_split_is_not_idle_before_its_time() -> None:
 
 
 def test_a_group_that_is_aligned_knows_how_far_a_restored_split_is() -> None:
-    plan = timed(alignment=Alignment("group", 10))
+    plan = timed(alignment=AlignmentGroup("group", 10))
     operator, _, clock = opened(plan, (50, 90))
     operator.time_announced("group", 40)
     operator.poll(4)
@@ -207,7 +207,7 @@ def test_a_group_that_is_aligned_knows_how_far_a_restored_split_is() -> None:
     open_operator(again, within=within)
     assert told == [52]
     again.time_announced("group", 41)
-    assert again.poll() is Polled.PAUSED
+    assert again.poll() is PollResult.PAUSED
 
 
 def test_splits_that_have_ended_are_passed_over() -> None:
@@ -216,7 +216,7 @@ def test_splits_that_have_ended_are_passed_over() -> None:
     operator.poll()
     again, output, _ = opened(timed(), (0, 2), (5, 9), lefts=[left_of(operator)])
     assert again._source.over == [(0, 2)]  # type: ignore[attr-defined]
-    assert again.poll() is Polled.ENDED
+    assert again.poll() is PollResult.ENDED
     assert output.records == []
 
 

@@ -12,23 +12,23 @@ from headgate.base.errors import StateBroken
 from headgate.core.chain.source_state import (
     KEPT_BYTES,
     MARK_BYTES,
-    Share,
-    Standing,
+    SplitShare,
+    SplitStanding,
     mark_splits,
     share_splits,
     write_splits,
 )
 
 
-def begin(splits: Sequence[object], parallelism: int) -> list[Share]:
+def begin(splits: Sequence[object], parallelism: int) -> list[SplitShare]:
     marked = mark_splits(splits)
     return [share_splits((), marked, task, parallelism, None) for task in range(parallelism)]
 
 
-def left(share: Share, *, ended: int = 0) -> bytes:
+def left(share: SplitShare, *, ended: int = 0) -> bytes:
     """What a task leaves that has read its first splits to their ends, and one record of others."""
     standings = [
-        Standing(one.marked, (one.position or 0) + 1, 5)  # type: ignore[operator]
+        SplitStanding(one.marked, (one.position or 0) + 1, 5)  # type: ignore[operator]
         for one in share.standings[ended:]
     ]
     return write_splits(standings, share.known)
@@ -39,14 +39,14 @@ def go_on(
     splits: Sequence[object],
     parallelism: int,
     finds_more: bool | None = None,
-) -> list[Share]:
+) -> list[SplitShare]:
     marked = mark_splits(splits)
     return [
         share_splits(lefts, marked, task, parallelism, finds_more) for task in range(parallelism)
     ]
 
 
-def told(shares: Sequence[Share]) -> list[tuple[Any, Any]]:
+def told(shares: Sequence[SplitShare]) -> list[tuple[Any, Any]]:
     return [(one.marked.split, one.position) for share in shares for one in share.standings]
 
 
@@ -171,7 +171,7 @@ def test_what_cannot_be_written_is_named() -> None:
         mark_splits([lambda: 0])
     (marked,) = mark_splits("a")
     with pytest.raises(StateBroken, match="the position .*lambda.* positions must be picklable"):
-        write_splits([Standing(marked, lambda: 0)], b"")
+        write_splits([SplitStanding(marked, lambda: 0)], b"")
 
 
 def test_what_cannot_be_read_is_refused() -> None:

@@ -14,8 +14,8 @@ from headgate.base.elements import (
     StreamStatus,
     Watermark,
 )
-from headgate.core.chain.source_operator import Polled, SourceOperator
-from headgate.core.chain.watermarks import Alignment, TimePlan, silent
+from headgate.core.chain.source_operator import PollResult, SourceOperator
+from headgate.core.chain.watermarks import AlignmentGroup, TimePlan, silent
 from tests.core.chain.test_source_operator import Script
 from tests.core.chain.time_kit import (
     ACTIVE,
@@ -61,7 +61,7 @@ def test_the_slowest_split_counts() -> None:
     operator.poll()
     clock.pass_ms(100)
     assert line.take() == [*timed(40, 30), Watermark(29)]
-    assert operator.poll() is Polled.ENDED
+    assert operator.poll() is PollResult.ENDED
     operator.finish()
     assert line.take() == [END]
 
@@ -88,15 +88,17 @@ def test_a_split_with_nothing_for_long_is_not_waited_for() -> None:
     operator, line, clock = opened(
         [at(10), [], [], at(11)], [[], [], [], at(3)], plan=bounded(interval_ms=50, idle_ms=100)
     )
-    assert operator.poll() is Polled.RECORDS
+    assert operator.poll() is PollResult.RECORDS
     operator.poll()  # the second has nothing, nor has the first
     clock.pass_ms(99)
     operator.poll()
     assert line.take() == timed(10), "the second is waited for"
     clock.pass_ms(1)
-    assert operator.poll() is Polled.RECORDS  # the second had nothing for long, the first has 11
+    assert (
+        operator.poll() is PollResult.RECORDS
+    )  # the second had nothing for long, the first has 11
     assert line.take() == [Watermark(9), *timed(11)]
-    assert operator.poll() is Polled.RECORDS
+    assert operator.poll() is PollResult.RECORDS
     assert line.take() == timed(3)
     clock.pass_ms(50)
     assert line.take() == [], "event time does not go back"
@@ -139,7 +141,7 @@ def test_what_a_source_says_itself_is_passed_on_if_it_has_no_strategy() -> None:
     clock = HandClock()
     operator = SourceOperator(Endless(), (tuple(says),))
     line = open_with(operator, clock)
-    assert [operator.poll() for _ in says] == [Polled.RECORDS] * 6
+    assert [operator.poll() for _ in says] == [PollResult.RECORDS] * 6
     assert line.take() == [("a", 3), Watermark(3), IDLE, ACTIVE, ("b", 5)]
     assert clock.waiting == 0, "without a strategy there is no clock"
 
@@ -154,7 +156,7 @@ def test_what_a_source_says_itself_does_not_count_beside_a_strategy() -> None:
 
 @pytest.mark.parametrize("how", ["finish", "close"])
 def test_after_the_end_no_timer_does_anything(how: str) -> None:
-    plan = bounded(interval_ms=10, alignment=Alignment("group", 5, 20))
+    plan = bounded(interval_ms=10, alignment=AlignmentGroup("group", 5, 20))
     operator, line, clock = opened([at(9), at(10)], plan=plan)
     operator.poll()
     getattr(operator, how)()
@@ -179,37 +181,37 @@ def test_a_generator_that_cannot_be_made_leaves_no_reader_open() -> None:
 
 
 def test_a_split_too_far_ahead_of_its_group_is_not_read() -> None:
-    plan = bounded(interval_ms=1000, alignment=Alignment("group", 10, 100))
+    plan = bounded(interval_ms=1000, alignment=AlignmentGroup("group", 10, 100))
     operator, line, _ = opened([at(5), at(30), at(50)], plan=plan)
-    assert operator.poll() is Polled.RECORDS
-    assert operator.poll() is Polled.PAUSED, "nobody has said how far the others are"
+    assert operator.poll() is PollResult.RECORDS
+    assert operator.poll() is PollResult.PAUSED, "nobody has said how far the others are"
     operator.time_announced("group", 0)
-    assert operator.poll() is Polled.RECORDS
-    assert operator.poll() is Polled.PAUSED
-    assert operator.poll() is Polled.PAUSED
+    assert operator.poll() is PollResult.RECORDS
+    assert operator.poll() is PollResult.PAUSED
+    assert operator.poll() is PollResult.PAUSED
     assert line.take() == timed(5, 30)
     operator.time_announced("another", 100)
-    assert operator.poll() is Polled.PAUSED
+    assert operator.poll() is PollResult.PAUSED
     operator.time_announced("group", 19)
-    assert operator.poll() is Polled.RECORDS
+    assert operator.poll() is PollResult.RECORDS
     operator.time_announced("group", None)
-    assert operator.poll() is Polled.ENDED
+    assert operator.poll() is PollResult.ENDED
 
 
 def test_a_split_too_far_ahead_does_not_keep_the_others_from_being_read() -> None:
-    plan = bounded(interval_ms=1000, alignment=Alignment("group", 10, 100))
+    plan = bounded(interval_ms=1000, alignment=AlignmentGroup("group", 10, 100))
     operator, line, _ = opened([at(100), at(101)], [at(1), [], at(2)], plan=plan)
     operator.time_announced("group", 0)
     operator.poll()
     operator.poll()
-    assert operator.poll() is Polled.NOTHING
+    assert operator.poll() is PollResult.NOTHING
     assert operator.wait_ms == 7.0
-    assert operator.poll() is Polled.RECORDS
+    assert operator.poll() is PollResult.RECORDS
     assert line.seen == timed(100, 1, 2)
 
 
 def test_a_task_reports_how_far_its_slowest_split_is() -> None:
-    plan = bounded(interval_ms=1000, idle_ms=50, alignment=Alignment("group", 10, 100))
+    plan = bounded(interval_ms=1000, idle_ms=50, alignment=AlignmentGroup("group", 10, 100))
     operator, _, clock = opened([at(100), [], [], at(120)], [at(3), [], []], plan=plan)
     operator.time_announced("group", None)
     operator.poll()
@@ -244,7 +246,7 @@ def test_a_record_is_late_only_by_the_fault_of_its_own_split(
         *splits, plan=bounded(bound_ms, interval_ms=20), source=Script() if ends else Endless()
     )
     left = iter(pauses)
-    while operator.poll() is not Polled.ENDED:
+    while operator.poll() is not PollResult.ENDED:
         clock.pass_ms(next(left, 7))
     operator.finish()
     watermark_ms, highest = MIN_WATERMARK_MS, [MIN_WATERMARK_MS] * len(made)

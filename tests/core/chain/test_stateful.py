@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from headgate.core.chain.guest import Guest
-from headgate.core.chain.keyed_room import KeyedRoom
+from headgate.core.chain.guest import UserFunction
+from headgate.core.chain.keyed_room import KeyedContext
 from headgate.core.chain.plain_state import packed
 from headgate.core.chain.snapshots import OperatorRestored
 from headgate.core.chain.stateful import StatefulOperator
@@ -33,14 +33,14 @@ class Two(StatefulOperator):
     """Holds two functions, whose states have the same name."""
 
     def __init__(self, one: Keeps, two: Keeps) -> None:
-        self._guests = Guest(one, "map", "one"), Guest(two, "map", "two")
+        self._guests = UserFunction(one, "map", "one"), UserFunction(two, "map", "two")
 
     def open(self, context: Any) -> None:
         super().open(context)
         for guest in self._guests:
             guest.open(context)
 
-    def guests(self) -> Iterable[Guest]:
+    def guests(self) -> Iterable[UserFunction]:
         return self._guests
 
 
@@ -111,7 +111,7 @@ class Told(MemoryBackend):
 class Keyed(StatefulOperator):
     def open(self, context: Any) -> None:
         super().open(context)
-        self._room = KeyedRoom(context)
+        self._room = KeyedContext(context)
 
 
 def test_keyed_state_knows_which_of_its_files_are_there_for_good() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.chain.tags import OutputTag, Sorter
+from headgate.core.chain.tags import Collector, OutputTag
 from tests.core.chain.kit import KeptOutput
 
 
@@ -31,13 +31,13 @@ yields = st.lists(
 calls = st.lists(st.tuples(yields, st.none() | st.integers(0, 9)), max_size=12)
 
 
-def take_each(sorter: Sorter, called: list[tuple[list[object], int | None]]) -> None:
+def take_each(sorter: Collector, called: list[tuple[list[object], int | None]]) -> None:
     for found, timestamp in called:
         sorter.take(found, timestamp)
     sorter.flush()
 
 
-def sweep_all(sorter: Sorter, called: list[tuple[list[object], int | None]]) -> None:
+def sweep_all(sorter: Collector, called: list[tuple[list[object], int | None]]) -> None:
     founds = (iter(found) if number % 2 else found for number, (found, _) in enumerate(called))
     sorter.sweep(founds, [timestamp for _, timestamp in called], "it")
 
@@ -47,10 +47,10 @@ def test_every_value_goes_where_its_tag_says_in_order_with_its_time(
     called: list[tuple[list[object], int | None]],
     piece: int,
     copies: bool,
-    collect: Callable[[Sorter, list[tuple[list[object], int | None]]], None],
+    collect: Callable[[Collector, list[tuple[list[object], int | None]]], None],
 ) -> None:
     output = KeptOutput()
-    collect(Sorter(output, copies, piece=piece), called)
+    collect(Collector(output, copies, piece=piece), called)
     main = [(v, t) for found, t in called for v in found if not isinstance(v, tuple)]
     assert output.timed == main
     for tag in "ab":
@@ -68,7 +68,7 @@ def test_every_value_goes_where_its_tag_says_in_order_with_its_time(
 
 def test_nothing_is_nothing() -> None:
     output = KeptOutput()
-    sorter = Sorter(output)
+    sorter = Collector(output)
     sorter.take(None, 1)
     sorter.flush()
     assert not output.bundles
@@ -76,7 +76,7 @@ def test_nothing_is_nothing() -> None:
 
 def test_a_tag_without_a_value_is_told() -> None:
     """Where a function says ``return tag, value``."""
-    sorter = Sorter(KeptOutput())
+    sorter = Collector(KeptOutput())
     sorter.take((OutputTag("late"), 7), None)
     with pytest.raises(TypeError, match=r"OutputTag\('late'\) was sent without a value; write yie"):
         sorter.flush()
@@ -84,7 +84,7 @@ def test_a_tag_without_a_value_is_told() -> None:
 
 def test_a_plain_pair_is_no_side_output() -> None:
     output = KeptOutput()
-    sorter = Sorter(output)
+    sorter = Collector(output)
     sorter.take([("late", 1)], None)
     sorter.flush()
     assert output.records == [("late", 1)]
@@ -101,7 +101,7 @@ def test_what_was_yielded_is_the_receivers_own() -> None:
             yield OutputTag("side"), kept
 
     output = KeptOutput()
-    sorter = Sorter(output)
+    sorter = Collector(output)
     sorter.take(growing(), None)  # type: ignore[arg-type]
     sorter.flush()
     assert output.records == [[0], [0, 1], [0, 1, 2]]
@@ -110,7 +110,7 @@ def test_what_was_yielded_is_the_receivers_own() -> None:
 
 def test_a_bundle_without_times_gives_bundles_without_times() -> None:
     output = KeptOutput()
-    Sorter(output).sweep([[1, (OutputTag("side"), 2)], None, (3,)], None, "it")
+    Collector(output).sweep([[1, (OutputTag("side"), 2)], None, (3,)], None, "it")
     assert [bundle.timestamps for bundle in output.bundles] == [None]
     assert output.records == [1, 3]
     assert [(tag, side.records, side.timestamps) for tag, side in output.side] == [
@@ -130,7 +130,7 @@ def test_a_generator_runs_before_the_next_call_is_made() -> None:
             log.append(f"call {number}")
             yield generator(number)
 
-    Sorter(KeptOutput()).sweep(calls(), None, "it")
+    Collector(KeptOutput()).sweep(calls(), None, "it")
     assert log == ["call 0", "run 0", "call 1", "run 1", "call 2", "run 2"]
 
 
@@ -144,7 +144,7 @@ def test_a_generator_that_never_ends_is_sent_on_in_pieces() -> None:
             yield number
 
     with pytest.raises(ValueError, match="enough"):
-        Sorter(output).sweep([endless()], [1], "it")
+        Collector(output).sweep([endless()], [1], "it")
     assert output.records == list(range(49_152))
     assert {len(bundle.records) for bundle in output.bundles} == {4096}
 
@@ -160,7 +160,7 @@ def test_what_can_be_changed_is_copied_whatever_came_before(before: int, tagged:
             yield (OutputTag("side"), kept) if tagged else kept
 
     output = KeptOutput()
-    sorter = Sorter(output)
+    sorter = Collector(output)
     sorter.sweep([range(before)], None, "it")
     sorter.sweep([growing(1)], None, "it")
     kept.append(99)
@@ -172,12 +172,12 @@ def test_what_can_be_changed_is_copied_whatever_came_before(before: int, tagged:
 
 def test_a_tag_without_a_value_is_refused_whatever_came_with_it() -> None:
     with pytest.raises(TypeError, match="was sent without a value"):
-        Sorter(KeptOutput()).sweep([[1, OutputTag("side")]], None, "it")
+        Collector(KeptOutput()).sweep([[1, OutputTag("side")]], None, "it")
 
 
 def test_after_a_tag_values_without_one_still_go_to_the_main_output() -> None:
     output = KeptOutput()
-    sorter = Sorter(output)
+    sorter = Collector(output)
     sorter.sweep([[1, (OutputTag("side"), 2)]], None, "it")
     sorter.sweep([[3, (4, 5)]], None, "it")
     assert output.records == [1, 3, (4, 5)]
@@ -187,11 +187,11 @@ def test_after_a_tag_values_without_one_still_go_to_the_main_output() -> None:
 def test_with_object_reuse_values_are_handed_on_as_they_are() -> None:
     output = KeptOutput()
     value = [1]
-    Sorter(output, copies=False).sweep([[value, (OutputTag("side"), value)]], None, "it")
+    Collector(output, copies=False).sweep([[value, (OutputTag("side"), value)]], None, "it")
     assert output.records[0] is value and output.side_records("side")[0] is value
 
 
 @pytest.mark.parametrize("found", [5, object()])
 def test_what_cannot_be_iterated_is_told_with_the_method(found: object) -> None:
     with pytest.raises(TypeError, match="process_element must return an iterable"):
-        Sorter(KeptOutput()).sweep([found], None, "process_element")
+        Collector(KeptOutput()).sweep([found], None, "process_element")

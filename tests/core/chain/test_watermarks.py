@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS, Bundle, Watermark
 from headgate.core.chain.watermarks import (
     Bounded,
-    Custom,
+    CustomWatermarks,
     Silent,
     TimedOutput,
     WatermarkGenerator,
@@ -75,7 +75,7 @@ def test_the_silent_one_says_nothing() -> None:
 
 def test_what_is_said_for_a_record_goes_out_right_behind_it() -> None:
     line = Line()
-    marking = Custom(
+    marking = CustomWatermarks(
         Speaks(lambda event, time, out: out.emit_watermark(Watermark(time)) if event else None)
     )
     marking.passed(Bundle([0, 1, 0, 1, 0], [1, 2, 3, 4, 5]), TimedOutput(line))
@@ -87,7 +87,9 @@ def test_what_is_said_for_a_record_goes_out_right_behind_it() -> None:
 
 def test_records_without_times_show_the_smallest_and_stay_without() -> None:
     line, seen = Line(), list[int]()
-    marking = Custom(Speaks(lambda event, time, out: (seen.append(time), out.mark_active())[1]))
+    marking = CustomWatermarks(
+        Speaks(lambda event, time, out: (seen.append(time), out.mark_active())[1])
+    )
     marking.passed(Bundle(["a", "b"]), TimedOutput(line))
     assert seen == [MIN_WATERMARK_MS] * 2
     assert line.seen == [("a", None), ("b", None)]
@@ -96,7 +98,7 @@ def test_records_without_times_show_the_smallest_and_stay_without() -> None:
 def test_a_generator_may_mark_itself_idle_and_is_active_with_the_next_record() -> None:
     line = Line()
     target = TimedOutput(line)
-    marking = Custom(Speaks(now_and_then=lambda output: output.mark_idle()))
+    marking = CustomWatermarks(Speaks(now_and_then=lambda output: output.mark_idle()))
     marking.passed(Bundle(["a"]), target)
     marking.periodic(target)
     marking.periodic(target)
@@ -133,7 +135,7 @@ def test_an_output_with_time_never_goes_back_and_speaks_only_while_active(words:
 
 @pytest.mark.parametrize("wrong", [5, None, Watermark("soon")])  # type: ignore[arg-type]
 def test_a_generator_that_emits_no_watermark_is_refused(wrong: Any) -> None:
-    marking = Custom(Speaks(now_and_then=lambda output: output.emit_watermark(wrong)))
+    marking = CustomWatermarks(Speaks(now_and_then=lambda output: output.emit_watermark(wrong)))
     with pytest.raises(TypeError, match=r"a watermark generator emitted .*; give Watermark\(mill"):
         marking.periodic(TimedOutput(Line()))
 
@@ -146,4 +148,4 @@ def test_a_watermark_fits_into_64_bits() -> None:
 
 def test_what_is_no_generator_is_refused() -> None:
     with pytest.raises(TypeError, match="returned 'nothing'; return a WatermarkGenerator"):
-        Custom("nothing")
+        CustomWatermarks("nothing")

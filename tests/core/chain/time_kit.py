@@ -7,7 +7,13 @@ from headgate.base.elements import MIN_WATERMARK_MS, Bundle, LatencyMarker, Stre
 from headgate.core.chain.context import OperatorContext, TaskInfo
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.runtime import RuntimeContext
-from headgate.core.chain.watermarks import Bounded, Custom, Marking, TimePlan, WatermarkGenerator
+from headgate.core.chain.watermarks import (
+    Bounded,
+    CustomWatermarks,
+    Marking,
+    TimePlan,
+    WatermarkGenerator,
+)
 
 IDLE, ACTIVE = StreamStatus(active=False), StreamStatus(active=True)
 
@@ -100,7 +106,7 @@ def bounded(bound_ms: int = 0, **fields: Any) -> TimePlan:
 
 def custom(make: Callable[[], WatermarkGenerator], **fields: Any) -> TimePlan:
     def start(context: RuntimeContext) -> Marking:
-        return Custom(make())
+        return CustomWatermarks(make())
 
     return TimePlan(start, **{"assigner": by_first, **fields})
 

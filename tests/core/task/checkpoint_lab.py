@@ -36,7 +36,7 @@ from headgate.core.chain.chain import Chain
 from headgate.core.chain.context import OperatorContext, TaskInfo
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.snapshots import Moment, OperatorRestored, OperatorSnapshot
-from headgate.core.chain.source_operator import Polled, SourceOperator
+from headgate.core.chain.source_operator import PollResult, SourceOperator
 from headgate.core.chain.spec import ChainSpec, OperatorSpec, ToNetwork
 from headgate.core.egress.partition import PartitionKind
 from headgate.core.egress.router import CustomPartitioner
@@ -121,17 +121,17 @@ class Numbers(SourceOperator):
         if context.restored is not None:
             self._at = pickle.loads(_only(context.restored.source))
 
-    def poll(self, limit: int = 1) -> Polled:
+    def poll(self, limit: int = 1) -> PollResult:
         plan = self._plan
         if self._at == plan.records:
-            return Polled.ENDED
+            return PollResult.ENDED
         end = min(self._at + min(limit, 7), plan.records)
         records = [(number % plan.keys, "x" * plan.size) for number in range(self._at, end)]
         pauses = self._at < plan.records // 2 <= end
         self._at = end
         self.output.collect(Bundle(records))
         self.output.emit_watermark(Watermark(end))
-        return Polled.NOTHING if pauses else Polled.RECORDS
+        return PollResult.NOTHING if pauses else PollResult.RECORDS
 
     def snapshot(self, moment: Moment) -> OperatorSnapshot:
         return OperatorSnapshot(source=pickle.dumps(self._at))

@@ -11,7 +11,7 @@ from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS, Bundle, W
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.source_operator import SourceOperator
 from headgate.core.chain.timestamps_operator import TimestampsOperator
-from headgate.core.chain.watermarks import Alignment, TimePlan, WatermarkOutput
+from headgate.core.chain.watermarks import AlignmentGroup, TimePlan, WatermarkOutput
 from headgate.core.egress.router import RoundRobin
 from headgate.core.task.task import StepResult, Task
 from tests.core.chain.test_source_operator import Script
@@ -147,7 +147,7 @@ def _run_in_turns(lab: Lab, tasks: list[Task], turns: list[int]) -> None:
 
 
 def test_a_task_that_waits_for_its_group_goes_on_when_that_is_announced() -> None:
-    plan = bounded(alignment=Alignment("group", drift_ms=10))
+    plan = bounded(alignment=AlignmentGroup("group", drift_ms=10))
     told: list[tuple[str, int | None]] = []
     watcher = Watcher()
     make: list[Callable[[], Operator]] = [

@@ -13,7 +13,7 @@ from headgate.core.chain.context import OperatorContext, TaskInfo
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.source_operator import SourceOperator
 from headgate.core.chain.spec import OperatorSpec
-from headgate.core.chain.watermarks import OWN_TIME, Alignment, TimePlan
+from headgate.core.chain.watermarks import OWN_TIME, AlignmentGroup, TimePlan
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.task.pace import FIRST_RECORDS
 from headgate.core.task.processors import (
@@ -228,7 +228,7 @@ def test_a_source_without_data_is_asked_again_when_it_said() -> None:
 
 
 def test_a_source_that_is_ahead_of_its_group_is_asked_again_when_that_has_moved() -> None:
-    plan = bounded(alignment=Alignment("group", drift_ms=10))
+    plan = bounded(alignment=AlignmentGroup("group", drift_ms=10))
     with Lab() as lab:
         processor, chain, got = source_of(lab, ([(5,)], [(9,)]), plan=plan)
         assert processor.process() is Flow.MORE

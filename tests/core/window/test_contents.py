@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from headgate.core.chain.context import OperatorContext, TaskInfo
-from headgate.core.chain.keyed_room import KeyedRoom
+from headgate.core.chain.keyed_room import KeyedContext
 from headgate.core.window.assigners import TumblingEventTimeWindows
 from headgate.core.window.contents import folding_at_once, open_contents, reduce_call
 from headgate.core.window.evictors import CountEvictor
@@ -25,7 +25,7 @@ class Bench:
     """Contents of a plan, with a cursor to move."""
 
     def __init__(self, contents: Any, **more: Any) -> None:
-        self.room = KeyedRoom(CONTEXT)
+        self.room = KeyedContext(CONTEXT)
         self.room.cursor.key = "k"
         self.contents = open_contents(
             plan(TEN, contents, **more), self.room, WindowTools(self.room, CONTEXT)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from headgate.core.chain.context import OperatorContext, TaskInfo
-from headgate.core.chain.keyed_room import KeyedRoom
+from headgate.core.chain.keyed_room import KeyedContext
 from headgate.core.state.backend import StateSpec
 from headgate.core.state.descriptors import (
     AggregatingStateDescriptor,
@@ -21,13 +21,13 @@ from tests.core.window.test_general import Bag
 CONTEXT = OperatorContext("windows", TaskInfo("job", "vertex", 0, 1), lambda: 42)
 
 
-def lab() -> tuple[KeyedRoom, WindowTools]:
-    room = KeyedRoom(CONTEXT)
+def lab() -> tuple[KeyedContext, WindowTools]:
+    room = KeyedContext(CONTEXT)
     room.cursor.key = "k"
     return room, WindowTools(room, CONTEXT)
 
 
-def at(room: KeyedRoom, state: Any, window: str) -> Any:
+def at(room: KeyedContext, state: Any, window: str) -> Any:
     room.cursor.namespace = window
     return state.get()
 

@@ -9,14 +9,17 @@ from collections.abc import Callable
 
 from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.watermarks import Alignment
+from headgate.core.chain.watermarks import AlignmentGroup
 
 
 class Aligned:
     """Reports by the clock; knows how far its splits may read."""
 
     def __init__(
-        self, alignment: Alignment, context: OperatorContext, least_ms: Callable[[], int | None]
+        self,
+        alignment: AlignmentGroup,
+        context: OperatorContext,
+        least_ms: Callable[[], int | None],
     ) -> None:
         """``least_ms`` tells how far the slowest split is, None: there is none to wait for."""
         self.limit_ms = MIN_WATERMARK_MS  # until somebody has said how far the others are

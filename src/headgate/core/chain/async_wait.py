@@ -22,7 +22,7 @@ from headgate.core.chain.async_calls import (
 from headgate.core.chain.async_queue import AsyncQueue, Note, OrderedQueue, UnorderedQueue
 from headgate.core.chain.async_state import Waiting, read_calls, write_calls
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.guest import Guest
+from headgate.core.chain.guest import UserFunction
 from headgate.core.chain.operators import PIECE
 from headgate.core.chain.plain_state import left_by
 from headgate.core.chain.runtime import RuntimeContext
@@ -96,7 +96,7 @@ class AsyncWaitOperator(StatefulOperator):
         while self._queue.size or self._waiting:
             self._await_some(self._calls)
 
-    def guests(self) -> Iterable[Guest]:
+    def guests(self) -> Iterable[UserFunction]:
         return (self._guest,)
 
     def waiting(self) -> Mapping[str, bytes]:
@@ -183,7 +183,7 @@ class AsyncWaitOperator(StatefulOperator):
                     output.collect(Bundle(records[start:end], times and times[start:end]))
 
 
-class _AsyncGuest(Guest):
+class _AsyncGuest(UserFunction):
     """A function that lives in another thread: what a checkpoint needs of it is asked for there."""
 
     def __init__(self, function: AsyncGuest, operator: AsyncWaitOperator) -> None:

@@ -17,7 +17,7 @@ from headgate.base.elements import (
     Watermark,
 )
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.keyed_room import KeyedRoom
+from headgate.core.chain.keyed_room import KeyedContext
 from headgate.core.chain.process import TimerCall
 from headgate.core.chain.timer_service import TimeDomain, TimerService
 from headgate.core.chain.two_inputs import KeysOf, TwoInputOperator
@@ -82,7 +82,7 @@ class KeyedNormalContext(NormalContext):
     """Of ``process_element`` and ``on_timer`` behind a keyed stream."""
 
     def __init__(
-        self, operator: OperatorContext, states: OperatorStateStore, room: KeyedRoom
+        self, operator: OperatorContext, states: OperatorStateStore, room: KeyedContext
     ) -> None:
         super().__init__(operator, states)
         self.domain = TimeDomain.EVENT_TIME
@@ -108,7 +108,7 @@ class KeyedBroadcastContext(BroadcastContext):
     """Of ``process_broadcast_element`` beside a keyed stream."""
 
     def __init__(
-        self, operator: OperatorContext, states: OperatorStateStore, room: KeyedRoom
+        self, operator: OperatorContext, states: OperatorStateStore, room: KeyedContext
     ) -> None:
         super().__init__(operator, states)
         self._room = room

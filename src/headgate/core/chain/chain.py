@@ -24,7 +24,7 @@ from headgate.core.chain.outputs import (
     with_name,
 )
 from headgate.core.chain.snapshots import Moment, OperatorSnapshot
-from headgate.core.chain.source_operator import Polled, SourceOperator
+from headgate.core.chain.source_operator import PollResult, SourceOperator
 from headgate.core.chain.spec import ChainSpec, OperatorSpec, ToNetwork, ToOperator
 from headgate.core.chain.typed import typed
 from headgate.core.egress.writer import RecordWriter
@@ -81,7 +81,7 @@ class Chain:
         except (Exception, SystemExit) as error:
             raise UserFunctionFailed(self._name, error) from error
 
-    def poll_source(self, limit: int) -> Polled:
+    def poll_source(self, limit: int) -> PollResult:
         """Let the source at the head send what it has."""
         assert isinstance(self.head, SourceOperator)
         try:

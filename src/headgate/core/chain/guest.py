@@ -23,7 +23,7 @@ from headgate.core.state.opening import StateOpener
 from headgate.core.state.operator_state import OperatorStateStore
 
 
-class Guest:
+class UserFunction:
     """Wraps one user object; ``call`` is the bound method to use per record.
 
     ``name`` tells its state from that of other functions of the same operator.

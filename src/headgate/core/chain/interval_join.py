@@ -11,13 +11,13 @@ from typing import Final, NamedTuple
 
 from headgate.base.elements import MIN_WATERMARK_MS, Bundle, Key, Record, Watermark
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.guest import Guest
+from headgate.core.chain.guest import UserFunction
 from headgate.core.chain.key_selection import KeySelection
-from headgate.core.chain.keyed_room import KeyedRoom
+from headgate.core.chain.keyed_room import KeyedContext
 from headgate.core.chain.late_records import LateRecords
 from headgate.core.chain.operators import iterable
 from headgate.core.chain.stateful import StatefulOperator
-from headgate.core.chain.tags import Sorter
+from headgate.core.chain.tags import Collector
 from headgate.core.chain.timer_service import TimeDomain
 from headgate.core.state.backend import StateSpec
 
@@ -74,12 +74,12 @@ class IntervalJoinOperator(StatefulOperator):
         key_of_right: Callable[[Record], Key],
         interval: Interval,
     ) -> None:
-        self._guest = Guest(function, "process_element")
+        self._guest = UserFunction(function, "process_element")
         self._keys_of = (key_of_left, key_of_right)
         self._interval = interval
         self._reach_ms = (max(0, interval.upper_ms), max(0, -interval.lower_ms))
         """How long after a record's time a partner may come, for each side."""
-        self._room: KeyedRoom | None = None
+        self._room: KeyedContext | None = None
         self._times: tuple[dict[Key, list[int]], dict[Key, list[int]]] = {}, {}
         """Of each side: the times that the state of a key holds; none of a key that has none."""
         self._late: list[LateRecords] = []
@@ -91,8 +91,8 @@ class IntervalJoinOperator(StatefulOperator):
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
-        self._sorter = Sorter(self.output, not self.reuses_objects)
-        self._room = room = KeyedRoom(context, self._forget)
+        self._sorter = Collector(self.output, not self.reuses_objects)
+        self._room = room = KeyedContext(context, self._forget)
         self._cursor, self._timers = room.cursor, room.timers
         self._selections = [KeySelection(key_of, context.operator) for key_of in self._keys_of]
         self._kept = [
@@ -129,7 +129,7 @@ class IntervalJoinOperator(StatefulOperator):
         for times in self._times:
             times.clear()
 
-    def guests(self) -> Iterable[Guest]:
+    def guests(self) -> Iterable[UserFunction]:
         return (self._guest,)
 
     def close(self) -> None:

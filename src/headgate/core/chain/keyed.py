@@ -12,8 +12,8 @@ from typing import Final, Literal
 from headgate.base.elements import Bundle, Key, Record
 from headgate.base.values import ATOMS
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.guest import Guest
-from headgate.core.chain.keyed_room import KeyedRoom
+from headgate.core.chain.guest import UserFunction
+from headgate.core.chain.keyed_room import KeyedContext
 from headgate.core.chain.operators import PIECE
 from headgate.core.chain.owning import own, own_all
 from headgate.core.chain.stateful import StatefulOperator
@@ -40,15 +40,15 @@ class ReduceOperator(StatefulOperator):
     """
 
     def __init__(self, function: object, key_of: Callable[[Record], Key], batch: bool) -> None:
-        self._guest = Guest(function, "reduce")
+        self._guest = UserFunction(function, "reduce")
         self._key_of = key_of
         self._batch = batch
         self._finals = Table()
-        self._room: KeyedRoom | None = None
+        self._room: KeyedContext | None = None
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
-        self._room = KeyedRoom(context)
+        self._room = KeyedContext(context)
         self._values = self._open_values(self._room)
         self._guest.open(context, self._room.opener)
         self._call = self._guest.call
@@ -70,7 +70,7 @@ class ReduceOperator(StatefulOperator):
     def finish(self) -> None:
         self._send_finals()
 
-    def guests(self) -> Iterable[Guest]:
+    def guests(self) -> Iterable[UserFunction]:
         return (self._guest,)
 
     def close(self) -> None:
@@ -80,7 +80,7 @@ class ReduceOperator(StatefulOperator):
             if self._room is not None:
                 self._room.close()
 
-    def _open_values(self, room: KeyedRoom) -> "dict[Key, Record] | ValuesAtCursor":
+    def _open_values(self, room: KeyedContext) -> "dict[Key, Record] | ValuesAtCursor":
         entries: dict[Key, Record] | None = self._finals
         state: ValueState[Record] = PlainValue(self._finals, room.cursor)
         if not self._batch:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from headgate.base.elements import Key, Record
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.key_selection import KeySelection
-from headgate.core.chain.keyed_room import KeyedRoom
+from headgate.core.chain.keyed_room import KeyedContext
 from headgate.core.chain.operators import (
     FilterOperator,
     FlatMapOperator,
@@ -24,10 +24,10 @@ class AtKeys(FunctionOperator):
     def __init__(self, function: object, key_of: Callable[[Record], Key]) -> None:
         super().__init__(function)
         self._key_of = key_of
-        self._room: KeyedRoom | None = None
+        self._room: KeyedContext | None = None
 
     def open(self, context: OperatorContext) -> None:
-        self._room = KeyedRoom(context)
+        self._room = KeyedContext(context)
         self._cursor = self._room.cursor
         self._selection = KeySelection(self._key_of, context.operator)
         self.open_guest(context, self._room.opener)

@@ -25,7 +25,7 @@ EVENT_TIME: Final = "event time"
 _TIME: Final = struct.Struct("<q")
 
 
-class KeyedRoom:
+class KeyedContext:
     """Made in ``Operator.open``, closed in ``Operator.close``.
 
     The operator sets ``cursor.key`` for each record, calls ``timers.watermark_advanced`` for each

@@ -13,7 +13,7 @@ from headgate.base.elements import Bundle, Record
 from headgate.base.values import are_immutable
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.fanout import select
-from headgate.core.chain.guest import Guest
+from headgate.core.chain.guest import UserFunction
 from headgate.core.chain.owning import Emission, own
 from headgate.core.chain.stateful import StatefulOperator
 from headgate.core.state.opening import StateOpener
@@ -28,7 +28,7 @@ class FunctionOperator(StatefulOperator):
     method = ""
 
     def __init__(self, function: object) -> None:
-        self._guest = Guest(function, self.method)
+        self._guest = UserFunction(function, self.method)
         self._call: Callable[..., Record]
 
     def open(self, context: OperatorContext) -> None:
@@ -41,7 +41,7 @@ class FunctionOperator(StatefulOperator):
         self._call = self._guest.call
         self._emission = Emission(self._call, self.reuses_objects)
 
-    def guests(self) -> Iterable[Guest]:
+    def guests(self) -> Iterable[UserFunction]:
         return (self._guest,)
 
     def visited(self, records: list[Record]) -> Iterable[Record]:

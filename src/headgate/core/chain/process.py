@@ -12,9 +12,9 @@ from typing import Protocol
 from headgate.base.elements import MIN_WATERMARK_MS, Bundle, Key, Record, Watermark
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.key_selection import KeySelection
-from headgate.core.chain.keyed_room import KeyedRoom
+from headgate.core.chain.keyed_room import KeyedContext
 from headgate.core.chain.operators import FunctionOperator, iterable
-from headgate.core.chain.tags import Sorter
+from headgate.core.chain.tags import Collector
 from headgate.core.chain.timer_service import TimeDomain, TimerService
 from headgate.core.state.cursor import Cursor
 
@@ -107,7 +107,7 @@ class ProcessOperator(FunctionOperator):
         super().open(context)
         self._times = ReadOnlyTimerService(context)
         self._context = ProcessContext(self._times)
-        self._sorter = Sorter(self.output, not self.reuses_objects)
+        self._sorter = Collector(self.output, not self.reuses_objects)
 
     def process(self, bundle: Bundle, number: int) -> None:
         self._sorter.sweep(self._calls(bundle), bundle.timestamps, "process_element")
@@ -131,11 +131,11 @@ class KeyedProcessOperator(FunctionOperator):
     def __init__(self, function: object, key_of: Callable[[Record], Key]) -> None:
         super().__init__(function)
         self._key_of = key_of
-        self._room: KeyedRoom | None = None
+        self._room: KeyedContext | None = None
 
     def open(self, context: OperatorContext) -> None:
-        self._sorter = Sorter(self.output, not self.reuses_objects)
-        self._room = room = KeyedRoom(context, self._fire, self._sorter.flush)
+        self._sorter = Collector(self.output, not self.reuses_objects)
+        self._room = room = KeyedContext(context, self._fire, self._sorter.flush)
         self._selection = KeySelection(self._key_of, context.operator)
         self._cursor = room.cursor
         self._timers = room.timers
@@ -188,7 +188,7 @@ class TimerCall:
 
     __slots__ = ("_context", "_function", "_sorter")
 
-    def __init__(self, function: object, context: TimerContext, sorter: Sorter) -> None:
+    def __init__(self, function: object, context: TimerContext, sorter: Collector) -> None:
         self._function = function
         self._context = context
         self._sorter = sorter

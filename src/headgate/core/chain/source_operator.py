@@ -22,19 +22,19 @@ from headgate.core.chain.snapshots import Moment, OperatorSnapshot
 from headgate.core.chain.source import Position, Source, SplitReader, rewinds
 from headgate.core.chain.source_state import (
     Marked,
-    Standing,
+    SplitStanding,
     mark_splits,
     share_splits,
     write_splits,
 )
-from headgate.core.chain.split_times import Share, SplitTimes
+from headgate.core.chain.split_times import SplitEventTime, SplitTimes
 from headgate.core.chain.timestamps import Stamper
 from headgate.core.chain.watermarks import OWN_TIME, Marking, TimePlan
 
 POLL_RECORDS: Final = 1024
 
 
-class Polled(Enum):
+class PollResult(Enum):
     """How a poll ended."""
 
     RECORDS = "some records went out"
@@ -49,7 +49,7 @@ class _Split:
     """Among the splits of the run; -1: it comes from an earlier one."""
     reader: SplitReader
     marking: Marking
-    share: Share
+    share: SplitEventTime
     quiet_since_ms: int | None = None
     """It has had nothing since then."""
     dozes: bool = False
@@ -100,7 +100,7 @@ class SourceOperator(Operator):
         if plan.alignment is not None:
             self._aligned = Aligned(plan.alignment, context, self._least_ms)
 
-    def poll(self, limit: int = POLL_RECORDS) -> Polled:
+    def poll(self, limit: int = POLL_RECORDS) -> PollResult:
         """Send on what the next split that has something gives."""
         splits, aligned = self._splits, self._aligned
         if self._is_restored:
@@ -118,15 +118,15 @@ class SourceOperator(Operator):
                 self._end_split()
                 wait_ms = 0.0
             elif self._take(split, found):
-                return Polled.RECORDS
+                return PollResult.RECORDS
             else:
                 wait_ms = min(wait_ms, split.reader.wait_ms())
                 splits.rotate(-1)
         self.wait_ms = wait_ms
         if paused and paused == len(splits) and aligned is not None:
             aligned.paused()
-            return Polled.PAUSED
-        return Polled.NOTHING if splits else Polled.ENDED
+            return PollResult.PAUSED
+        return PollResult.NOTHING if splits else PollResult.ENDED
 
     def time_announced(self, group: str, watermark_ms: int | None) -> None:
         """The sources of a group have come this far; None: nobody has to be waited for."""
@@ -141,7 +141,7 @@ class SourceOperator(Operator):
         if self._known is None:
             self._mark_all()
         standings = [
-            Standing(split.marked, self._position(split, moment), split.share.watermark_ms)
+            SplitStanding(split.marked, self._position(split, moment), split.share.watermark_ms)
             for split in self._splits
             if split.marked is not None
         ]

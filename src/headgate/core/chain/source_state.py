@@ -36,7 +36,7 @@ class Marked:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class SplitStanding:
     """Where the reader of a split stands, and how far its event time was told."""
 
     marked: Marked
@@ -45,10 +45,10 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class SplitShare:
     """What one task has to do."""
 
-    standings: list[Standing]
+    standings: list[SplitStanding]
     known: bytes
     """The marks of all splits that this run or an earlier one has known, side by side."""
     passed_over: list[object]
@@ -68,7 +68,7 @@ def mark_splits(splits: Iterable[object]) -> list[Marked]:
     return found
 
 
-def write_splits(standings: Iterable[Standing], known: bytes) -> bytes:
+def write_splits(standings: Iterable[SplitStanding], known: bytes) -> bytes:
     """What a task leaves; raises StateBroken."""
     rows = [
         _Row(one.marked.mark, one.marked.data, _position(one.position), one.watermark_ms)
@@ -83,7 +83,7 @@ def share_splits(
     subtask: int,
     parallelism: int,
     finds_more: bool | None,
-) -> Share:
+) -> SplitShare:
     """The splits of one task, of what all old tasks have left and of those of this run.
 
     With the old number of tasks each gets its own again: one that had finished is not there to
@@ -92,8 +92,8 @@ def share_splits(
     tasks = [None if one is None else _read(one) for one in left]
     there = [state for state in tasks if state is not None]
     if not there:
-        mine = [Standing(one) for one in marked[subtask::parallelism]]
-        return Share(mine, _joined(one.mark for one in marked), [])
+        mine = [SplitStanding(one) for one in marked[subtask::parallelism]]
+        return SplitShare(mine, _joined(one.mark for one in marked), [])
     known = dict.fromkeys(mark for state in there for mark in _parted(state.known))
     new = [] if finds_more is False else [one for one in marked if one.mark not in known]
     if new and finds_more is None and len(tasks) != parallelism:
@@ -104,13 +104,13 @@ def share_splits(
         alive = [old for old, state in enumerate(tasks) if state is not None]
         mine = begun[subtask]
         if subtask in alive:
-            mine = mine + [Standing(one) for one in new[alive.index(subtask) :: len(alive)]]
+            mine = mine + [SplitStanding(one) for one in new[alive.index(subtask) :: len(alive)]]
     else:
-        together = [one for some in begun for one in some] + [Standing(one) for one in new]
+        together = [one for some in begun for one in some] + [SplitStanding(one) for one in new]
         mine = together[subtask::parallelism]
     read = {one.marked.mark for some in begun for one in some} | {one.mark for one in new}
     over = [one.split for one in marked[subtask::parallelism] if one.mark not in read]
-    return Share(mine, _joined({**known, **dict.fromkeys(by_mark)}), over)
+    return SplitShare(mine, _joined({**known, **dict.fromkeys(by_mark)}), over)
 
 
 class _Row(msgspec.Struct, frozen=True, array_like=True):
@@ -138,7 +138,7 @@ def _check_same_cut(
         )
 
 
-def _standings(state: _State, by_mark: dict[bytes, Marked]) -> list[Standing]:
+def _standings(state: _State, by_mark: dict[bytes, Marked]) -> list[SplitStanding]:
     found = []
     for row in state.rows:
         marked = by_mark.get(row.mark)
@@ -150,7 +150,7 @@ def _standings(state: _State, by_mark: dict[bytes, Marked]) -> list[Standing]:
                 )
             marked = Marked(_unpickled(row.data, "a split"), row.mark, row.data)
         position = _unpickled(row.position, "a position") if row.position else None
-        found.append(Standing(marked, position, row.watermark_ms))
+        found.append(SplitStanding(marked, position, row.watermark_ms))
     return found
 
 

@@ -15,15 +15,15 @@ class SplitTimes:
 
     def __init__(self, output: Output) -> None:
         self.target = TimedOutput(output)
-        self.shares: list[Share] = []
+        self.shares: list[SplitEventTime] = []
         """Of splits that have not ended."""
 
-    def add(self) -> "Share":
+    def add(self) -> "SplitEventTime":
         """Of one more split."""
-        self.shares.append(Share(self))
+        self.shares.append(SplitEventTime(self))
         return self.shares[-1]
 
-    def ended(self, share: "Share") -> None:
+    def ended(self, share: "SplitEventTime") -> None:
         """Nothing follows from a split; the others do not wait for it."""
         self.shares.remove(share)
         self.advance()
@@ -44,7 +44,7 @@ class SplitTimes:
             self.target.mark_idle()
 
 
-class Share:
+class SplitEventTime:
     """What one split brings; a target for its generator."""
 
     __slots__ = ("_times", "active", "watermark_ms")

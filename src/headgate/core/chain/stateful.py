@@ -6,8 +6,8 @@ left open if one of them fails.
 
 from collections.abc import Iterable, Mapping
 
-from headgate.core.chain.guest import Guest
-from headgate.core.chain.keyed_room import KeyedRoom
+from headgate.core.chain.guest import UserFunction
+from headgate.core.chain.keyed_room import KeyedContext
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.plain_state import packed
 from headgate.core.chain.snapshots import Moment, OperatorSnapshot
@@ -16,10 +16,10 @@ from headgate.core.chain.snapshots import Moment, OperatorSnapshot
 class StatefulOperator(Operator):
     """Says what it holds; what becomes of that at a checkpoint is the same for all."""
 
-    _room: KeyedRoom | None = None
+    _room: KeyedContext | None = None
     """State by key; None: there is none."""
 
-    def guests(self) -> Iterable[Guest]:
+    def guests(self) -> Iterable[UserFunction]:
         """The user's functions in the operator, each with a name of its own."""
         return ()
 

@@ -32,7 +32,7 @@ class OutputTag:
         return f"OutputTag({self.tag_id!r})"
 
 
-class Sorter:
+class Collector:
     """Collects what process functions yield and sends it on: plain values, or (tag, value).
 
     Law: every value goes where its tag says, in order, with the time it was taken with, and belongs

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from operator import index
 
 from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS, Bundle, Record
-from headgate.core.chain.guest import Guest
+from headgate.core.chain.guest import UserFunction
 
 
 class TimestampAssigner(ABC):
@@ -29,7 +29,9 @@ class Stamper:
     """
 
     def __init__(self, assigner: object | None) -> None:
-        self._extract = None if assigner is None else Guest(assigner, "extract_timestamp").call
+        self._extract = (
+            None if assigner is None else UserFunction(assigner, "extract_timestamp").call
+        )
 
     def stamped(self, bundle: Bundle) -> Bundle:
         """The same records with their times."""

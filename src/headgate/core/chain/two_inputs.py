@@ -10,9 +10,9 @@ from typing import TypeAlias
 
 from headgate.base.elements import Bundle, Key, Record, Watermark
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.guest import Guest
+from headgate.core.chain.guest import UserFunction
 from headgate.core.chain.key_selection import KeySelection
-from headgate.core.chain.keyed_room import KeyedRoom
+from headgate.core.chain.keyed_room import KeyedContext
 from headgate.core.chain.process import (
     KeyedProcessContext,
     OnTimerContext,
@@ -21,7 +21,7 @@ from headgate.core.chain.process import (
     TimerCall,
 )
 from headgate.core.chain.stateful import StatefulOperator
-from headgate.core.chain.tags import Sorter
+from headgate.core.chain.tags import Collector
 from headgate.core.chain.timer_service import TimeDomain
 from headgate.core.state.cursor import NO_KEY
 
@@ -38,18 +38,18 @@ class TwoInputOperator(StatefulOperator):
 
     def __init__(self, function: object, keys_of: KeysOf | None = None) -> None:
         """Without ``keys_of`` neither input has keys, so there is no state."""
-        self._guest = Guest(function, self.methods[0])
+        self._guest = UserFunction(function, self.methods[0])
         self._calls: list[Callable[..., Record]]
         self._keys_of = keys_of
-        self._room: KeyedRoom | None = None
+        self._room: KeyedContext | None = None
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
-        self._sorter = Sorter(self.output, not self.reuses_objects)
+        self._sorter = Collector(self.output, not self.reuses_objects)
         opener = None
         if self._keys_of is not None:
             fire = self._fire if self.has_timers else None
-            self._room = KeyedRoom(context, fire, self._sorter.flush)
+            self._room = KeyedContext(context, fire, self._sorter.flush)
             self._selections = [
                 None if key_of is None else KeySelection(key_of, context.operator)
                 for key_of in self._keys_of
@@ -80,7 +80,7 @@ class TwoInputOperator(StatefulOperator):
         self._room.key_ended()
         self._sorter.flush()
 
-    def guests(self) -> Iterable[Guest]:
+    def guests(self) -> Iterable[UserFunction]:
         return (self._guest,)
 
     def close(self) -> None:
@@ -90,7 +90,9 @@ class TwoInputOperator(StatefulOperator):
             if self._room is not None:
                 self._room.close()
 
-    def _at_keys(self, records: list[Record], keys: list[Key], room: KeyedRoom) -> Iterator[Record]:
+    def _at_keys(
+        self, records: list[Record], keys: list[Key], room: KeyedContext
+    ) -> Iterator[Record]:
         cursor = room.cursor
         for record, key in zip(records, keys, strict=True):
             cursor.key = key

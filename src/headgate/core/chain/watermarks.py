@@ -107,7 +107,7 @@ class Silent:
         """There is nothing to tell."""
 
 
-class Custom:
+class CustomWatermarks:
     """A generator of the user."""
 
     def __init__(self, generator: object) -> None:
@@ -181,7 +181,7 @@ def checked_watermark(watermark: Record, whose: str) -> Watermark:
 
 
 @dataclass(frozen=True, slots=True)
-class Alignment:
+class AlignmentGroup:
     """Sources of a group wait for each other: none reads further than ``drift_ms`` ahead."""
 
     group: str
@@ -197,7 +197,7 @@ class TimePlan:
     start: Callable[[RuntimeContext], Marking]
     assigner: object | None = None
     idle_ms: int | None = None
-    alignment: Alignment | None = None
+    alignment: AlignmentGroup | None = None
     interval_ms: int = 200
     """Between two watermarks; 0: none before the end."""
     keeps_own: bool = False

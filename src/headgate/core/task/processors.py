@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from headgate.base.elements import Bundle, LatencyMarker, Watermark
 from headgate.core.chain.chain import Chain
 from headgate.core.chain.outputs import Loan
-from headgate.core.chain.source_operator import Polled, SourceOperator
+from headgate.core.chain.source_operator import PollResult, SourceOperator
 from headgate.core.ingress.valve import Outcome
 from headgate.core.task.event_time import InputTimes
 from headgate.core.task.inputs import (
@@ -245,11 +245,11 @@ class SourceProcessor:
         taken = self._chain.records_out_of_head - before
         self._pace.step_took(elapsed_ms, taken)
         self._room.step_took(taken)
-        if polled is Polled.RECORDS:
+        if polled is PollResult.RECORDS:
             return Flow.MORE
-        if polled is Polled.ENDED:
+        if polled is PollResult.ENDED:
             return Flow.ENDED
-        if polled is Polled.PAUSED:
+        if polled is PollResult.PAUSED:
             self._due = False
             return Flow.NOTHING
         if self._source.wait_ms <= 0:

@@ -8,7 +8,7 @@ round nothing is taken over: whoever finds state of a general keeper goes on wit
 from collections.abc import Iterator
 
 from headgate.base.elements import Record
-from headgate.core.chain.keyed_room import KeyedRoom
+from headgate.core.chain.keyed_room import KeyedContext
 from headgate.core.state.backend import KeyedBackend, StateSpec
 from headgate.core.window.contents import FOLDED, LISTED
 from headgate.core.window.general import GeneralKeeper
@@ -24,7 +24,7 @@ def holds_general_state(backend: KeyedBackend) -> bool:
     return any(next(backend.places(spec), None) is not None for spec in (FOLDED, LISTED))
 
 
-def adopt(room: KeyedRoom, keeper: GeneralKeeper) -> None:
+def adopt(room: KeyedContext, keeper: GeneralKeeper) -> None:
     """Take over what was kept in bundles; the cursor is moved about."""
     for spec, has_fired in ((OPEN, False), (FIRED, True)):
         for window, value in _taken(room, spec):
@@ -36,7 +36,7 @@ def adopt(room: KeyedRoom, keeper: GeneralKeeper) -> None:
     room.cursor.namespace = None
 
 
-def _taken(room: KeyedRoom, spec: StateSpec) -> Iterator[tuple[object, Record]]:
+def _taken(room: KeyedContext, spec: StateSpec) -> Iterator[tuple[object, Record]]:
     """What the state holds, by namespace, the cursor at its key; it is empty afterwards."""
     state, cursor = room.backend.value_state(spec), room.cursor
     for namespace, key in list(room.backend.places(spec)):

@@ -9,11 +9,11 @@ from typing import Final
 
 from headgate.base.elements import Record
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.guest import Guest
-from headgate.core.chain.keyed_room import KeyedRoom
+from headgate.core.chain.guest import UserFunction
+from headgate.core.chain.keyed_room import KeyedContext
 from headgate.core.chain.operators import iterable
 from headgate.core.chain.runtime import KeyedStateStore
-from headgate.core.chain.tags import Sorter
+from headgate.core.chain.tags import Collector
 from headgate.core.state.cursor import Cursor
 from headgate.core.window.assigners import MergingWindowAssigner
 from headgate.core.window.spec import Listed, WindowPlan
@@ -24,7 +24,7 @@ from headgate.core.window.window import Window
 class FiredContext:
     """What a process window function learns beside key and elements; one object, set anew."""
 
-    def __init__(self, room: KeyedRoom, context: OperatorContext, merges: bool) -> None:
+    def __init__(self, room: KeyedContext, context: OperatorContext, merges: bool) -> None:
         self.at: Window
         self._timers = room.timers
         self._merges = merges
@@ -62,18 +62,20 @@ class FiredContext:
 class Answers:
     """Calls the user's window function, if there is one, and sends on what it answers."""
 
-    def __init__(self, plan: WindowPlan, sorter: Sorter) -> None:
+    def __init__(self, plan: WindowPlan, sorter: Collector) -> None:
         self._sorter = sorter
         self._plan = plan
         self._listed = isinstance(plan.contents, Listed)
         style = None if plan.function is None else plan.function.style
         self._method = "process" if style in ("process", "process_all") else "apply"
         self._with_key = style in ("process", "apply")
-        self.guest = None if plan.function is None else Guest(plan.function.function, self._method)
+        self.guest = (
+            None if plan.function is None else UserFunction(plan.function.function, self._method)
+        )
         self.clears = False
         """Whether the function wants to be told that a window has ended."""
 
-    def open(self, context: OperatorContext, room: KeyedRoom) -> None:
+    def open(self, context: OperatorContext, room: KeyedContext) -> None:
         """Open the function."""
         self._cursor: Cursor = room.cursor
         merges = isinstance(self._plan.assigner, MergingWindowAssigner)

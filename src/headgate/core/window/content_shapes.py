@@ -10,7 +10,7 @@ from typing import Final
 
 from headgate.base.elements import Record
 from headgate.base.state_shapes import OPERATOR, StateShape
-from headgate.core.chain.keyed_room import KeyedRoom
+from headgate.core.chain.keyed_room import KeyedContext
 from headgate.core.state.backend import StateSpec
 from headgate.core.state.type_changes import Change, converter, shape_of
 from headgate.core.window.assigners import GlobalWindows, MergingWindowAssigner
@@ -26,7 +26,7 @@ NAME: Final = "contents of windows"
 Convert = Callable[[Record], Record]
 
 
-def settle_contents(plan: WindowPlan, record_type: object, room: KeyedRoom) -> None:
+def settle_contents(plan: WindowPlan, record_type: object, room: KeyedContext) -> None:
     """Before windows are kept: make of what was restored what they hold now.
 
     ``record_type``: declared of the records; None: nothing. Raises StateChanged.
@@ -70,7 +70,7 @@ def _held(plan: WindowPlan) -> str:
             return "all records"
 
 
-def _rewrite(room: KeyedRoom, convert: Convert, listed: bool) -> None:
+def _rewrite(room: KeyedContext, convert: Convert, listed: bool) -> None:
     """Every state that a keeper may have left."""
 
     def whole(content: Record) -> Record:
@@ -90,12 +90,12 @@ def _rewrite(room: KeyedRoom, convert: Convert, listed: bool) -> None:
     _each(room, LISTED, lambda: records.update(list(map(element, records.get()))))
 
 
-def _rewrite_values(room: KeyedRoom, spec: StateSpec, change: Convert) -> None:
+def _rewrite_values(room: KeyedContext, spec: StateSpec, change: Convert) -> None:
     value = room.backend.value_state(spec)
     _each(room, spec, lambda: value.update(change(value.value())))
 
 
-def _each(room: KeyedRoom, spec: StateSpec, rewrite: Callable[[], None]) -> None:
+def _each(room: KeyedContext, spec: StateSpec, rewrite: Callable[[], None]) -> None:
     cursor = room.cursor
     key, namespace = cursor.key, cursor.namespace
     try:

@@ -9,7 +9,7 @@ from typing import Final, NoReturn, Protocol, TypeAlias
 
 from headgate.base.elements import Record
 from headgate.base.values import own
-from headgate.core.chain.keyed_room import KeyedRoom
+from headgate.core.chain.keyed_room import KeyedContext
 from headgate.core.state.backend import StateSpec
 from headgate.core.state.cursor import Namespace
 from headgate.core.state.folding import Aggregate
@@ -46,7 +46,7 @@ class WindowContents(Protocol):
 class ReducedContents:
     """One record."""
 
-    def __init__(self, room: KeyedRoom, function: object) -> None:
+    def __init__(self, room: KeyedContext, function: object) -> None:
         self._room = room
         self._value = room.backend.value_state(FOLDED)
         self._reduce = reduce_call(function)
@@ -83,7 +83,7 @@ class ReducedContents:
 class AggregatedContents:
     """One accumulator."""
 
-    def __init__(self, room: KeyedRoom, function: Aggregate) -> None:
+    def __init__(self, room: KeyedContext, function: Aggregate) -> None:
         self._room = room
         self._value = room.backend.value_state(FOLDED)
         self._function = function
@@ -124,7 +124,7 @@ class AggregatedContents:
 class ListedContents:
     """All records."""
 
-    def __init__(self, room: KeyedRoom) -> None:
+    def __init__(self, room: KeyedContext) -> None:
         self._cursor = room.cursor
         self._records = room.backend.list_state(LISTED)
 
@@ -161,7 +161,7 @@ class EvictedContents(ListedContents):
 
     def __init__(
         self,
-        room: KeyedRoom,
+        room: KeyedContext,
         evictor: Evictor[Record, Window],
         tools: WindowTools,
         fold: Callable[[list[Record]], Record],
@@ -187,7 +187,7 @@ class EvictedContents(ListedContents):
         self._records.update(elements)
 
 
-def open_contents(plan: WindowPlan, room: KeyedRoom, tools: WindowTools) -> WindowContents:
+def open_contents(plan: WindowPlan, room: KeyedContext, tools: WindowTools) -> WindowContents:
     """As the plan says."""
     contents = plan.contents
     if plan.evictor is not None:

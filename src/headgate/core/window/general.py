@@ -10,7 +10,7 @@ from typing import Protocol
 
 from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS, Bundle, Key, Record
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.keyed_room import KeyedRoom
+from headgate.core.chain.keyed_room import KeyedContext
 from headgate.core.chain.late_records import LateRecords
 from headgate.core.chain.owning import own
 from headgate.core.chain.timer_service import TimeDomain
@@ -28,7 +28,7 @@ class Parts:
 
     plan: WindowPlan
     context: OperatorContext
-    room: KeyedRoom
+    room: KeyedContext
     tools: WindowTools
     answers: Answers
     late: LateRecords

@@ -9,12 +9,12 @@ from contextlib import ExitStack
 
 from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS, Bundle, Watermark
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.guest import Guest
+from headgate.core.chain.guest import UserFunction
 from headgate.core.chain.key_selection import KeySelection
-from headgate.core.chain.keyed_room import KeyedRoom
+from headgate.core.chain.keyed_room import KeyedContext
 from headgate.core.chain.late_records import LateRecords
 from headgate.core.chain.stateful import StatefulOperator
-from headgate.core.chain.tags import Sorter
+from headgate.core.chain.tags import Collector
 from headgate.core.chain.timer_service import TimeDomain
 from headgate.core.window.adopting import adopt, holds_general_state
 from headgate.core.window.answers import Answers
@@ -37,7 +37,7 @@ class WindowOperator(StatefulOperator):
         assert plan.function is not None or not isinstance(plan.contents, Listed)
         self._plan = plan
         self._bundled = bundled
-        self._room: KeyedRoom | None = None
+        self._room: KeyedContext | None = None
         self._answers: Answers | None = None
         self._late: LateRecords | None = None
         self._keeper: Keeper | None = None
@@ -51,11 +51,11 @@ class WindowOperator(StatefulOperator):
     def open(self, context: OperatorContext) -> None:
         super().open(context)
         plan = self._plan
-        self._room = room = KeyedRoom(context, self._fire, self._flush)
+        self._room = room = KeyedContext(context, self._fire, self._flush)
         self._selection = KeySelection(plan.key_of, context.operator)
         self._late = LateRecords(plan.late_tag, self.output)
         context.metrics.gauge("numLateRecordsDropped", lambda: self.late_records_dropped)
-        self._answers = Answers(plan, Sorter(self.output, not self.reuses_objects))
+        self._answers = Answers(plan, Collector(self.output, not self.reuses_objects))
         settle_contents(plan, context.record_type, room)
         if self._fold is not None:
             self._fold.open(context)
@@ -81,7 +81,7 @@ class WindowOperator(StatefulOperator):
         self._flush()
         self._advance(MIN_WATERMARK_MS)
 
-    def guests(self) -> Iterable[Guest]:
+    def guests(self) -> Iterable[UserFunction]:
         called = None if self._answers is None else self._answers.guest
         return [guest for guest in (self._fold, called) if guest is not None]
 
@@ -122,12 +122,12 @@ class WindowOperator(StatefulOperator):
         self._late.flush()
 
 
-def _fold_guest(plan: WindowPlan) -> Guest | None:
+def _fold_guest(plan: WindowPlan) -> UserFunction | None:
     """The function that folds, which may have an ``open`` and a ``close`` too."""
     match plan.contents:
         case Reduced(function):
-            return Guest(function, "reduce", "fold")
+            return UserFunction(function, "reduce", "fold")
         case Aggregated(function):
-            return Guest(function, "add", "fold")
+            return UserFunction(function, "add", "fold")
         case Listed():
             return None

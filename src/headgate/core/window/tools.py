@@ -10,7 +10,7 @@ from typing import Protocol
 
 from headgate.base.elements import MAX_WATERMARK_MS, Record
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.keyed_room import KeyedRoom
+from headgate.core.chain.keyed_room import KeyedContext
 from headgate.core.chain.metrics import MetricGroup
 from headgate.core.chain.runtime import KeyedStateStore, RuntimeContext
 from headgate.core.state.backend import StateSpec
@@ -27,7 +27,7 @@ from headgate.core.state.states import ListState, ReducingState, State, ValueSta
 class WindowTools:
     """See ``TriggerTools``, ``MergeTools``, ``EvictorTools`` and ``AssignerContext``."""
 
-    def __init__(self, room: KeyedRoom, context: OperatorContext) -> None:
+    def __init__(self, room: KeyedContext, context: OperatorContext) -> None:
         timers = room.timers
         self.get_current_processing_time = context.now_ms
         self.register_event_time_timer = timers.register_event_time_timer
@@ -101,7 +101,7 @@ class WindowTools:
 class Compartment:
     """States by key and window, apart from states of the same name elsewhere in the operator."""
 
-    def __init__(self, room: KeyedRoom, context: OperatorContext, prefix: str) -> None:
+    def __init__(self, room: KeyedContext, context: OperatorContext, prefix: str) -> None:
         self._prefix = prefix
         self._opener = StateOpener(room.backend, context.now_ms, True, context.shapes)
         self._opened: dict[str, tuple[str, State]] = {}
@@ -142,7 +142,7 @@ class Merge(Protocol):
 
 
 def merge_values(
-    room: KeyedRoom,
+    room: KeyedContext,
     value: ValueState[Record],
     merge: Merge,
     target: Namespace,
