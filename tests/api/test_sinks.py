@@ -11,7 +11,7 @@ from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.sinks import SinkFunctionOperator, SinkOperator
-from headgate.core.chain.snapshots import Moment
+from headgate.core.chain.snapshots import SnapshotMoment
 from headgate.core.chain.two_phase import TwoPhaseSinkOperator
 from headgate.datastream import CloseableIterator, DataStream, SinkFunction
 from headgate.datastream import StreamExecutionEnvironment as Environment
@@ -159,7 +159,7 @@ class Whisper(CommittingSinkWriter):
     def write(self, records: list[Record]) -> None:
         self.kept += records
 
-    def prepare_commit(self, moment: Moment | None) -> list[str]:
+    def prepare_commit(self, moment: SnapshotMoment | None) -> list[str]:
         kept, self.kept = self.kept, []
         return kept
 

@@ -16,7 +16,7 @@ from headgate.base.elements import Bundle
 from headgate.base.errors import ConnectorError, PlanInvalid
 from headgate.connectors import db_sink
 from headgate.connectors.db_sink import DbApiSink, SqliteSink
-from headgate.core.chain.snapshots import Moment, OperatorRestored
+from headgate.core.chain.snapshots import OperatorRestored, SnapshotMoment
 from headgate.core.chain.two_phase import TwoPhaseSinkOperator
 from tests.core.chain.sink_lab import STEPS, TOTAL, SinkJob, open_sink, run_job, sink_context
 
@@ -46,12 +46,12 @@ def feed(task: TwoPhaseSinkOperator, *records: Any) -> None:
 def test_rows_are_there_when_their_checkpoint_is_complete(path: Path) -> None:
     task = open_sink(SqliteSink(path, INSERT), sink_context())
     feed(task, (1, "a"), Row(2, "b"))
-    task.snapshot(Moment(1, 0))
+    task.snapshot(SnapshotMoment(1, 0))
     feed(task, [3, "c"])
     assert read(path) == []
     task.checkpoint_completed(1)
     assert read(path) == [(1, "a"), (2, "b")]
-    task.snapshot(Moment(2, 0))
+    task.snapshot(SnapshotMoment(2, 0))
     task.checkpoint_completed(2)
     task.close()
     assert read(path) == [(1, "a"), (2, "b"), (3, "c")]
@@ -64,11 +64,11 @@ def test_a_lot_that_is_in_is_not_written_again(path: Path) -> None:
     sink = SqliteSink(path, INSERT)
     task = open_sink(sink, sink_context())
     feed(task, (1, "a"))
-    state = task.snapshot(Moment(1, 0)).sink
+    state = task.snapshot(SnapshotMoment(1, 0)).sink
     assert state is not None
     task.checkpoint_completed(1)
     feed(task, (2, "b"))
-    task.snapshot(Moment(2, 0))
+    task.snapshot(SnapshotMoment(2, 0))
     task.checkpoint_completed(2)
     task.close()
     restored = OperatorRestored(1, sinks=(state,))
@@ -96,7 +96,7 @@ def test_at_least_once_rows_are_there_at_the_latest_with_the_checkpoint(path: Pa
     feed(task, (2, "b"), (3, "c"))
     assert len(read(path)) == 3
     feed(task, (4, "d"))
-    assert task.snapshot(Moment(1, 0)).sink is None
+    assert task.snapshot(SnapshotMoment(1, 0)).sink is None
     assert len(read(path)) == 4
     task.finish()
     assert not task.awaits_checkpoint
@@ -118,7 +118,7 @@ def test_a_row_that_the_database_refuses_is_shown(path: Path, exactly_once: bool
 def test_a_statement_that_the_database_does_not_know_is_shown(path: Path) -> None:
     task = open_sink(SqliteSink(path, "INSERT INTO nowhere VALUES (?)"), sink_context())
     feed(task, 1)
-    task.snapshot(Moment(1, 0))
+    task.snapshot(SnapshotMoment(1, 0))
     with pytest.raises(ConnectorError, match="refuses 'INSERT INTO nowhere.*no such table"):
         task.checkpoint_completed(1)
     task.close()
@@ -159,7 +159,7 @@ def test_a_connection_that_has_died_meanwhile_is_opened_again(path: Path) -> Non
 
     task = open_sink(DbApiSink(connect, INSERT), sink_context())
     feed(task, (1, "a"))
-    task.snapshot(Moment(1, 0))
+    task.snapshot(SnapshotMoment(1, 0))
     made[-1].close()
     task.checkpoint_completed(1)
     task.close()
@@ -183,7 +183,7 @@ def test_a_commit_of_which_nobody_knows_whether_it_was_one_is_not_repeated(path:
     connect = partial(sqlite3.connect, path, factory=Stubborn)
     task = open_sink(DbApiSink(connect, INSERT), sink_context())
     feed(task, (1, "a"))
-    task.snapshot(Moment(1, 0))
+    task.snapshot(SnapshotMoment(1, 0))
     task.checkpoint_completed(1)
     task.close()
     assert Stubborn.broken
@@ -234,10 +234,10 @@ def test_a_transaction_that_does_not_end_is_interrupted_in_time(path: Path) -> N
     sink = DbApiSink(connect, INSERT, commit_timeout_ms=200)
     task = open_sink(sink, sink_context())
     feed(task, (1, "a"))
-    task.snapshot(Moment(1, 0))
+    task.snapshot(SnapshotMoment(1, 0))
     task.checkpoint_completed(1)
     feed(task, (2, "b"))
-    task.snapshot(Moment(2, 0))
+    task.snapshot(SnapshotMoment(2, 0))
     with pytest.raises(ConnectorError, match=r"has waited 0.2 s for the database.*interrupted"):
         task.checkpoint_completed(2)
     task.close()
@@ -250,7 +250,7 @@ def test_two_tasks_write_to_one_file(path: Path) -> None:
     for checkpoint in range(1, 4):
         for subtask, task in enumerate(tasks):
             feed(task, (checkpoint * 10 + subtask, "x"))
-            task.snapshot(Moment(checkpoint, 0))
+            task.snapshot(SnapshotMoment(checkpoint, 0))
         for task in tasks:
             task.checkpoint_completed(checkpoint)
     for task in tasks:

@@ -19,7 +19,7 @@ from headgate.connectors.file_sink_builder import Encoder, FileSink
 from headgate.connectors.files import TextFileSource
 from headgate.connectors.part_place import LocalPlace
 from headgate.connectors.rolling import OutputFileConfig, RollingPolicy
-from headgate.core.chain.snapshots import Moment, OperatorRestored
+from headgate.core.chain.snapshots import OperatorRestored, SnapshotMoment
 from headgate.core.chain.two_phase import TwoPhaseSinkOperator
 from tests.connectors.kit import task_context
 from tests.core.chain.sink_lab import open_sink, sink_context
@@ -202,7 +202,7 @@ def test_a_job_without_checkpoints_that_stops_shows_its_part_with_the_savepoint(
     sink = TextFileSink(tmp_path)
     task = begin(sink)
     task.process(Bundle(["x"]), 0)
-    state = task.snapshot(Moment(7, 0, is_savepoint=True)).sink
+    state = task.snapshot(SnapshotMoment(7, 0, is_savepoint=True)).sink
     task.process(Bundle(["y"]), 0)
     assert state is not None
     task.checkpoint_completed(7)

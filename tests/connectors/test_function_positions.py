@@ -14,11 +14,11 @@ from headgate.api.functions import SourceFunction
 from headgate.base.elements import Bundle, Record, StreamStatus, Watermark
 from headgate.connectors.function_source import FunctionPosition, FunctionReader, FunctionSource
 from headgate.connectors.handover import CheckpointLock, Handover
-from headgate.core.chain.snapshots import Moment
+from headgate.core.chain.snapshots import SnapshotMoment
 from headgate.core.state.descriptors import ListStateDescriptor
 from tests.connectors.kit import read_to_end, read_until, task_context
 
-MOMENT = Moment(7, 1000)
+MOMENT = SnapshotMoment(7, 1000)
 
 
 class Counting(SourceFunction[int], CheckpointedFunction):

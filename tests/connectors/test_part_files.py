@@ -28,7 +28,7 @@ from headgate.connectors.part_commits import PartCommit
 from headgate.connectors.part_place import LocalPlace, Place
 from headgate.connectors.rolling import RollingPolicy
 from headgate.core.chain.context import TaskInfo
-from headgate.core.chain.snapshots import Moment, OperatorRestored
+from headgate.core.chain.snapshots import OperatorRestored, SnapshotMoment
 from headgate.core.chain.two_phase import TwoPhaseSinkOperator
 from tests.core.chain.kit import NOW_MS
 from tests.core.chain.sink_lab import STEPS, TOTAL, SinkJob, open_sink, run_job, sink_context
@@ -59,14 +59,14 @@ def restored(checkpoint: int, *states: bytes | None) -> OperatorRestored:
 def test_a_part_appears_when_its_checkpoint_is_complete(tmp_path: Path) -> None:
     task = open_sink(TextFileSink(tmp_path), sink_context(2, 4))
     feed(task, "a", "b")
-    task.snapshot(Moment(1, 0))
+    task.snapshot(SnapshotMoment(1, 0))
     feed(task, "c")
     assert visible(tmp_path) == []
     task.checkpoint_completed(1)
     assert texts(tmp_path) == ["a", "b"]
     (part,) = visible(tmp_path)
     assert part.name.startswith("part-2-") and part.name.endswith("-0.txt")
-    task.snapshot(Moment(2, 0))
+    task.snapshot(SnapshotMoment(2, 0))
     task.checkpoint_completed(2)
     task.finish()
     assert not task.awaits_checkpoint
@@ -82,7 +82,7 @@ def test_a_part_goes_on_over_checkpoints_until_it_is_full_or_old(tmp_path: Path)
     task = open_sink(TextFileSink(tmp_path, rolling_policy=policy), about)
 
     def checkpoint(number: int) -> list[str]:
-        task.snapshot(Moment(number, now[0]))
+        task.snapshot(SnapshotMoment(number, now[0]))
         task.checkpoint_completed(number)
         return texts(tmp_path)
 
@@ -110,17 +110,17 @@ def test_a_new_run_shows_what_a_checkpoint_holds_of_a_part_that_was_going_on(
     sink = TextFileSink(tmp_path, rolling_policy=NEVER)
     task = open_sink(sink, sink_context())
     feed(task, "a")
-    state = task.snapshot(Moment(1, 0)).sink
+    state = task.snapshot(SnapshotMoment(1, 0)).sink
     task.checkpoint_completed(1)
     feed(task, "lost")
-    task.snapshot(Moment(2, 0))
+    task.snapshot(SnapshotMoment(2, 0))
     for _ in range(2):  # also if the new run fails at once
         again = open_sink(sink, sink_context(attempt=1, restored=restored(1, state)))
         assert texts(tmp_path) == ["a"]
         assert hidden(tmp_path) == []
         again.close()
     feed(task, "late" * 10_000)  # a frozen task wakes
-    task.snapshot(Moment(3, 0))
+    task.snapshot(SnapshotMoment(3, 0))
     task.close()
     assert texts(tmp_path) == ["a"]
 
@@ -132,8 +132,8 @@ def test_a_savepoint_needs_its_parts_though_the_job_goes_back_behind_it(
     sink = TextFileSink(tmp_path, rolling_policy=policy)
     task = open_sink(sink, sink_context())
     feed(task, "a")
-    task.snapshot(Moment(1, 0))  # holds it as well, and comes to nothing
-    state = task.snapshot(Moment(2, 0, is_savepoint=True)).sink
+    task.snapshot(SnapshotMoment(1, 0))  # holds it as well, and comes to nothing
+    state = task.snapshot(SnapshotMoment(2, 0, is_savepoint=True)).sink
     task.close()
     open_sink(sink, sink_context(attempt=1)).close()
     assert texts(tmp_path) == []
@@ -149,7 +149,7 @@ def test_what_dead_attempts_have_left_is_removed_by_the_task_that_got_their_stat
     tasks = [open_sink(sink, sink_context(subtask, 4)) for subtask in range(4)]
     for task in tasks:
         feed(task, "x")
-        task.snapshot(Moment(1, 0))
+        task.snapshot(SnapshotMoment(1, 0))
         task.close()
     other = tmp_path / "x" / ".part-1-0123abcd-0.txt.inprogress-01234567"
     other.touch()
@@ -164,7 +164,7 @@ def test_what_dead_attempts_have_left_is_removed_by_the_task_that_got_their_stat
 def test_a_part_that_is_gone_under_both_names_is_an_error(tmp_path: Path) -> None:
     task = open_sink(TextFileSink(tmp_path), sink_context())
     feed(task, "a")
-    state = task.snapshot(Moment(1, 0)).sink
+    state = task.snapshot(SnapshotMoment(1, 0)).sink
     task.checkpoint_completed(1)
     task.close()
     (part,) = visible(tmp_path)
@@ -198,7 +198,7 @@ def test_readers_may_take_parts_if_the_sink_says_so(
         sink = builder.with_readers_taking_parts().build()
     task = open_sink(sink, sink_context())
     feed(task, "a")
-    state = task.snapshot(Moment(1, 0, is_savepoint=True)).sink
+    state = task.snapshot(SnapshotMoment(1, 0, is_savepoint=True)).sink
     task.checkpoint_completed(1)
     task.close()
     (part,) = visible(tmp_path)
@@ -219,7 +219,7 @@ def test_a_part_that_was_ended_after_a_checkpoint_had_named_it_is_not_lost(
     sink = TextFileSink(tmp_path, rolling_policy=policy, bucket_assigner=buckets)
     task = open_sink(sink, sink_context())
     feed(task, "named")
-    state = task.snapshot(Moment(1, 0)).sink
+    state = task.snapshot(SnapshotMoment(1, 0)).sink
     task.checkpoint_completed(1)
     feed(task, "and then ended")  # full, or put out by another bucket
     feed(task, "unnamed")
@@ -234,7 +234,7 @@ def test_a_whole_part_that_was_cut_is_an_error(tmp_path: Path) -> None:
     sink = TextFileSink(tmp_path)
     task = open_sink(sink, sink_context())
     feed(task, "abc")
-    state = task.snapshot(Moment(1, 0)).sink
+    state = task.snapshot(SnapshotMoment(1, 0)).sink
     task.close()
     os.truncate(hidden(tmp_path)[0], 2)
     with pytest.raises(PartLost, match="has 2 bytes, and the checkpoint says 4"):
@@ -263,7 +263,7 @@ def test_parts_of_a_complete_savepoint_stay_and_those_of_an_aborted_one_go(
         places.append(tmp_path / f"savepoint-{number}")
         places[-1].mkdir()
         feed(task, text)
-        about = Moment(number, 0, is_savepoint=True, directory=str(places[-1]))
+        about = SnapshotMoment(number, 0, is_savepoint=True, directory=str(places[-1]))
         states.append(task.snapshot(about).sink)
         if text == "complete":
             (places[-1] / "_metadata").touch()
@@ -295,7 +295,7 @@ def test_hidden_files_of_others_are_not_touched(tmp_path: Path) -> None:
     tasks = [open_sink(sink, context) for context in others]
     for task in tasks:
         feed(task, "a")
-        task.snapshot(Moment(1, 0))
+        task.snapshot(SnapshotMoment(1, 0))
     assert len(hidden(tmp_path)) == 5
     open_sink(sink, sink_context(attempt=1)).close()
     assert len(hidden(tmp_path)) == 4
@@ -313,7 +313,7 @@ def test_no_start_writes_into_the_hidden_part_of_a_savepoint(tmp_path: Path) -> 
     sink = TextFileSink(tmp_path)
     task = open_sink(sink, sink_context(checkpoints=False))
     feed(task, "saved")
-    state = task.snapshot(Moment(1, 0, is_savepoint=True)).sink
+    state = task.snapshot(SnapshotMoment(1, 0, is_savepoint=True)).sink
     task.close()
     second = open_sink(sink, sink_context(checkpoints=False))
     feed(second, "other")
@@ -330,7 +330,7 @@ def test_what_cannot_be_removed_stays_with_a_warning(
 
     task = open_sink(TextFileSink(tmp_path), sink_context())
     feed(task, "a")
-    task.snapshot(Moment(1, 0))
+    task.snapshot(SnapshotMoment(1, 0))
     task.close()
     monkeypatch.setattr(LocalPlace, "remove", remove)
     open_sink(TextFileSink(tmp_path), sink_context(attempt=1)).close()
@@ -340,7 +340,7 @@ def test_what_cannot_be_removed_stays_with_a_warning(
 def test_a_prepared_part_that_vanishes_before_its_commit_is_an_error(tmp_path: Path) -> None:
     task = open_sink(TextFileSink(tmp_path), sink_context())
     feed(task, "a")
-    task.snapshot(Moment(1, 0))
+    task.snapshot(SnapshotMoment(1, 0))
     hidden(tmp_path)[0].unlink()
     with pytest.raises(PathUnusable, match="part-0-.*: cannot be committed: .* is gone"):
         task.checkpoint_completed(1)
@@ -350,7 +350,7 @@ def test_a_prepared_part_that_vanishes_before_its_commit_is_an_error(tmp_path: P
 def test_the_file_of_somebody_else_is_not_replaced(tmp_path: Path) -> None:
     task = open_sink(TextFileSink(tmp_path), sink_context())
     feed(task, "a")
-    state = task.snapshot(Moment(1, 0)).sink
+    state = task.snapshot(SnapshotMoment(1, 0)).sink
     name = hidden(tmp_path)[0].name[1:].partition(".inprogress")[0]
     (tmp_path / name).write_text("other\n")
     with pytest.raises(PathUnusable, match="exists already and is of somebody else"):
@@ -365,7 +365,7 @@ def test_a_part_that_was_cut_from_outside_is_an_error(tmp_path: Path) -> None:
     sink = TextFileSink(tmp_path, rolling_policy=NEVER)
     task = open_sink(sink, sink_context())
     feed(task, "abc")
-    state = task.snapshot(Moment(1, 0)).sink
+    state = task.snapshot(SnapshotMoment(1, 0)).sink
     task.close()
     os.truncate(hidden(tmp_path)[0], 2)
     with pytest.raises(PathUnusable, match="has 2 bytes, and the checkpoint says 4"):
@@ -384,7 +384,7 @@ def test_a_full_disk_fails_the_checkpoint_and_then_the_task(tmp_path: Path) -> N
         task._writer._open[""].encoder._file = full  # type: ignore[union-attr]
         feed(task, "b")
         with pytest.raises(PathUnusable, match="No space left"):
-            task.snapshot(Moment(1, 0))
+            task.snapshot(SnapshotMoment(1, 0))
         with pytest.raises(PathUnusable, match="No space left"):
             feed(task, "c")
         task.close()
@@ -413,7 +413,7 @@ def test_only_so_many_parts_are_open_at_once(
     for text in "aabcabc":
         feed(task, text)
         assert len(task._writer._open) <= 2  # type: ignore[union-attr]
-    task.snapshot(Moment(1, 0))
+    task.snapshot(SnapshotMoment(1, 0))
     task.checkpoint_completed(1)
     task.close()
     assert sorted(texts(tmp_path)) == sorted("aabcabc")

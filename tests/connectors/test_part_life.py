@@ -33,7 +33,7 @@ from headgate.base.errors import HeadgateError
 from headgate.connectors import part_commits, part_files
 from headgate.connectors.part_leftovers import SAVEPOINT_METADATA
 from headgate.connectors.rolling import RollingPolicy
-from headgate.core.chain.snapshots import Moment, OperatorRestored
+from headgate.core.chain.snapshots import OperatorRestored, SnapshotMoment
 from headgate.core.chain.two_phase import TwoPhaseSinkOperator
 from headgate.host.checkpoint_metadata import METADATA_FILE
 from tests.connectors.part_disk import CrashingPlace, Disk
@@ -52,7 +52,7 @@ POLICIES = (
 class Taken:
     """A checkpoint or savepoint, on its way or complete."""
 
-    moment: Moment
+    moment: SnapshotMoment
     position: int
     states: list[bytes | None]
 
@@ -169,7 +169,7 @@ class PartLife(RuleBasedStateMachine):
             with contextlib.suppress(HeadgateError):
                 task.checkpoint_completed(self.woken)
                 task.process(Bundle([self.record(JUNK) for _ in range(3)]), 0)
-                task.snapshot(Moment(self.number + 1000, self.now_ms))
+                task.snapshot(SnapshotMoment(self.number + 1000, self.now_ms))
                 task.process(Bundle([self.record(JUNK)]), 0)
                 if is_over:
                     task.finish()
@@ -231,7 +231,7 @@ class PartLife(RuleBasedStateMachine):
     def take(self, savepoint: bool, stop: Stop, reached: int) -> int:
         self.number += 1
         where = os.path.join(self.root, f"savepoint-{self.number}") if savepoint else ""
-        moment = Moment(self.number, self.now_ms, savepoint, stop, directory=where)
+        moment = SnapshotMoment(self.number, self.now_ms, savepoint, stop, directory=where)
         states = [task.snapshot(moment).sink for task in self.tasks[:reached]]
         self.pending[self.number] = Taken(moment, self.position, states)
         return self.number

@@ -23,7 +23,7 @@ from headgate.connectors.files import TextFileSource
 from headgate.connectors.function_source import FunctionSource
 from headgate.connectors.number_sequence import NumberSequenceSource
 from headgate.connectors.socket_text import SocketTextSource
-from headgate.core.chain.snapshots import Moment
+from headgate.core.chain.snapshots import SnapshotMoment
 from headgate.core.chain.source import why_not_rewound
 from headgate.core.chain.source_operator import PollResult, SourceOperator
 from tests.core.chain.kit import context, open_operator
@@ -134,7 +134,7 @@ def test_a_socket_cannot_rewind_and_says_what_to_do() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         source = SocketTextSource("127.0.0.1", server.getsockname()[1])
         reader = source.open("", None, context())
-        assert reader.position_at(Moment(1, 0)) is None
+        assert reader.position_at(SnapshotMoment(1, 0)) is None
         reader.close()
     problem = why_not_rewound(source, "lines") or ""
     assert problem.startswith("source 'lines' cannot be read again from where a checkpoint was")

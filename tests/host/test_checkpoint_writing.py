@@ -20,7 +20,7 @@ from headgate.base.messages import (
     CheckpointWanted,
 )
 from headgate.core.chain.snapshots import OperatorSnapshot
-from headgate.core.state.backend import FileStore
+from headgate.core.state.backend import SnapshotFiles
 from headgate.core.task.writing import ChannelData, NamedSnapshot, TaskSnapshot
 from headgate.host.checkpoint_folder import open_folder
 from headgate.host.checkpoint_place import CheckpointPlace, savepoint_place
@@ -54,7 +54,7 @@ class Groups:
         if self.error is not None:
             raise self.error
 
-    def files(self, store: FileStore) -> dict[str, Piece]:
+    def files(self, store: SnapshotFiles) -> dict[str, Piece]:
         return {}
 
     def close(self) -> None:

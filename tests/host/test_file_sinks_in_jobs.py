@@ -24,7 +24,7 @@ from headgate.connectors.rolling import RollingPolicy
 from headgate.control.life import JobState
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operators import MapOperator
-from headgate.core.chain.snapshots import Moment, OperatorSnapshot
+from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
 from headgate.core.chain.source_operator import SourceOperator
 from headgate.core.chain.two_phase import TwoPhaseSinkOperator
 from headgate.host.control_run import Run
@@ -128,7 +128,7 @@ class HalfCommitter(PartCommitter):
 class DiesWithSavepoint(TwoPhaseSinkOperator):
     """The process of one task dies when a savepoint has reached it: parts wait for it in vain."""
 
-    def snapshot(self, moment: Moment) -> OperatorSnapshot:
+    def snapshot(self, moment: SnapshotMoment) -> OperatorSnapshot:
         taken = super().snapshot(moment)
         fail = Path(self._sink.names.folder).parent / "fail"  # type: ignore[attr-defined]
         if moment.is_savepoint and fail.exists():

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 from headgate.base.elements import Bundle
-from headgate.core.chain.snapshots import Moment, OperatorRestored
+from headgate.core.chain.snapshots import OperatorRestored, SnapshotMoment
 from headgate.host.results import ResultServer
 from headgate.spark import collected, collecting
 from headgate.spark.collected import CollectSink, Lot, Receiver
@@ -39,8 +39,8 @@ def test_without_checkpoints_records_arrive_as_they_come(server: ResultServer) -
     sink = connected(server)
     task = open_sink(sink, sink_context(checkpoints=False))
     task.process(Bundle([1, 2]), 0)
-    task.before_barrier(Moment(1, 0))
-    assert task.snapshot(Moment(1, 0, is_savepoint=True)).sink is None
+    task.before_barrier(SnapshotMoment(1, 0))
+    assert task.snapshot(SnapshotMoment(1, 0, is_savepoint=True)).sink is None
     assert got(sink) == [1, 2]
     task.process(Bundle([3]), 0)
     task.finish()
@@ -53,7 +53,7 @@ def test_with_checkpoints_records_arrive_when_one_is_complete(server: ResultServ
     task = open_sink(sink, sink_context())
     task.process(Bundle([1]), 0)
     task.process(Bundle([2]), 0)
-    state = task.snapshot(Moment(1, 0)).sink
+    state = task.snapshot(SnapshotMoment(1, 0)).sink
     assert got(sink) == []
     task.checkpoint_completed(1)
     assert got(sink) == [1, 2]
@@ -69,7 +69,7 @@ def test_large_lots_are_cut(server: ResultServer, monkeypatch: pytest.MonkeyPatc
     task = open_sink(sink, sink_context())
     for number in range(10):
         task.process(Bundle([str(number) * 30]), 0)
-    task.snapshot(Moment(1, 0))
+    task.snapshot(SnapshotMoment(1, 0))
     task.checkpoint_completed(1)
     task.close()
     assert got(sink) == [str(number) * 30 for number in range(10)]

@@ -12,7 +12,7 @@ from enum import Enum
 
 from headgate.base.elements import Bundle, Record, StreamStatus, Watermark
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.snapshots import Moment
+from headgate.core.chain.snapshots import SnapshotMoment
 from headgate.core.chain.source import Position
 
 
@@ -50,7 +50,7 @@ class SplitReader(ABC):
         """
         return None
 
-    def position_at(self, moment: Moment) -> Position:
+    def position_at(self, moment: SnapshotMoment) -> Position:
         """The same, asked at a checkpoint; ``moment`` tells which one."""
         return self.position()
 
@@ -152,7 +152,7 @@ class CommittingSinkWriter(SinkWriter):
     """Writes so that nobody sees it, until its committables are committed."""
 
     @abstractmethod
-    def prepare_commit(self, moment: Moment | None) -> Sequence[Record]:
+    def prepare_commit(self, moment: SnapshotMoment | None) -> Sequence[Record]:
         """Committables for all that was written since the last call: small, picklable values.
 
         Called at each checkpoint, after ``flush``, and at the end of the input, with None. They

@@ -29,7 +29,7 @@ from headgate.connectors.db_commits import (
 )
 from headgate.connectors.files import AnyPath, local_path
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.snapshots import Moment
+from headgate.core.chain.snapshots import SnapshotMoment
 
 BATCH_ROWS: Final = 1000
 """Rows that go to the database with one call."""
@@ -182,7 +182,7 @@ class RowsWriter(CommittingSinkWriter):
             self._batches.append(batch)
         self._rows = []
 
-    def prepare_commit(self, moment: Moment | None) -> Sequence[RowsCommit]:
+    def prepare_commit(self, moment: SnapshotMoment | None) -> Sequence[RowsCommit]:
         if not self._batches:
             return ()
         self._number += 1
@@ -214,7 +214,7 @@ class DirectWriter(CommittingSinkWriter):
             self._database.write(self._statement, batches)
             self._rows = []
 
-    def prepare_commit(self, moment: Moment | None) -> Sequence[RowsCommit]:
+    def prepare_commit(self, moment: SnapshotMoment | None) -> Sequence[RowsCommit]:
         return ()
 
     def close(self) -> None:

@@ -21,7 +21,7 @@ from headgate.connectors.handover import CheckpointLock, Handover, Row, Taken, U
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.guest import UserFunction
 from headgate.core.chain.owning import own
-from headgate.core.chain.snapshots import Moment
+from headgate.core.chain.snapshots import SnapshotMoment
 from headgate.core.chain.watermarks import checked_watermark
 
 WAIT_MS: Final = 1.0
@@ -105,7 +105,7 @@ class FunctionReader(SplitReader):
     def wait_ms(self) -> float:
         return WAIT_MS
 
-    def position_at(self, moment: Moment) -> FunctionPosition | None:
+    def position_at(self, moment: SnapshotMoment) -> FunctionPosition | None:
         if not self._source.rewinds:
             return None
         with self._lock.ahead(self._handover.hurrying()):

@@ -19,7 +19,7 @@ from headgate.connectors.part_names import PartNames, naming
 from headgate.connectors.part_place import PartFile, Place, open_place, writing
 from headgate.connectors.rolling import PartPlan
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.snapshots import Moment
+from headgate.core.chain.snapshots import SnapshotMoment
 
 MOST_OPEN: Final = 128
 """So many parts of a task are open at once; another one ends that which waits longest."""
@@ -121,7 +121,7 @@ class PartsWriter(CommittingSinkWriter):
         for bucket, some in self._buckets.split(records, now_ms):
             self._append(bucket, some, now_ms)
 
-    def prepare_commit(self, moment: Moment | None) -> Sequence[PartCommit]:
+    def prepare_commit(self, moment: SnapshotMoment | None) -> Sequence[PartCommit]:
         for bucket, part in list(self._open.items()):
             if moment is None or self._is_over(part, moment):
                 self._end(bucket)
@@ -201,13 +201,13 @@ class PartsWriter(CommittingSinkWriter):
         part.commit = replace(part.commit, length=length)
         self._ended.append(part)
 
-    def _is_over(self, part: _Part, moment: Moment) -> bool:
+    def _is_over(self, part: _Part, moment: SnapshotMoment) -> bool:
         # A savepoint holds closed parts only: the job may write on, and is not to change them.
         if moment.is_savepoint or not (self._form.grows and self._place.grows):
             return True
         return self._rolling.is_over(part.opened_ms, part.written_ms, self._now_ms())
 
-    def _keep(self, ended: list[PartCommit], moment: Moment | None) -> None:
+    def _keep(self, ended: list[PartCommit], moment: SnapshotMoment | None) -> None:
         """A savepoint outlives the run: no other run may take its parts for leftovers."""
         place = self._place
         self._waiting = [commit for commit in self._waiting if place.has(commit.hidden)] + ended

@@ -18,7 +18,7 @@ import msgspec
 
 from headgate.base.checkpoints import Piece
 from headgate.base.elements import Record
-from headgate.core.state.backend import FileStore
+from headgate.core.state.backend import SnapshotFiles
 from headgate.core.state.snapshot import write_group
 from headgate.host.rocksdb_cache import Place
 from headgate.host.rocksdb_codec import Codec
@@ -108,7 +108,7 @@ class FileSnapshot:
         for group, entries in sorted(timers_by_group(self._timers, most).items()):
             yield group, write_group(group, most, entries)
 
-    def files(self, store: FileStore) -> dict[str, Piece]:
+    def files(self, store: SnapshotFiles) -> dict[str, Piece]:
         """See ``Snapshot``; options are the reader's own, and its log of writes is never used."""
         increment = self._increment
         found: dict[str, Piece] = {}

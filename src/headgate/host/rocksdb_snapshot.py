@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from headgate.base.checkpoints import Piece
 from headgate.base.elements import Key, Record
-from headgate.core.state.backend import FileStore, Sieve
+from headgate.core.state.backend import Sieve, SnapshotFiles
 from headgate.core.state.cursor import Namespace
 from headgate.core.state.freezing import Frozen
 from headgate.core.state.key_groups import key_group
@@ -65,7 +65,7 @@ class RocksSnapshot:
             if entries:
                 yield group, write_group(group, moment.max_parallelism, entries)
 
-    def files(self, store: FileStore) -> dict[str, Piece]:
+    def files(self, store: SnapshotFiles) -> dict[str, Piece]:
         """None: everything is in the groups."""
         return {}
 

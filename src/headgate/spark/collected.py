@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from headgate.api.source import Committer, CommittingSinkWriter, TwoPhaseCommittingSink
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.snapshots import Moment
+from headgate.core.chain.snapshots import SnapshotMoment
 from headgate.host.results import UplinkWriter
 from headgate.spark.collecting import DriverSink, Results
 
@@ -79,7 +79,7 @@ class StraightWriter(CommittingSinkWriter):
     def flush(self) -> None:
         self._line.flush()
 
-    def prepare_commit(self, moment: Moment | None) -> Sequence[Lot]:
+    def prepare_commit(self, moment: SnapshotMoment | None) -> Sequence[Lot]:
         return ()
 
     def close(self) -> None:
@@ -103,7 +103,7 @@ class LotWriter(CommittingSinkWriter):
         if self._bytes >= LOT_BYTES:
             self._close_lot()
 
-    def prepare_commit(self, moment: Moment | None) -> Sequence[Lot]:
+    def prepare_commit(self, moment: SnapshotMoment | None) -> Sequence[Lot]:
         self._close_lot()
         lots, self._lots = self._lots, []
         return lots

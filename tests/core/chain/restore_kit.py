@@ -12,14 +12,14 @@ from headgate.base.elements import MAX_WATERMARK_MS, Bundle, Watermark
 from headgate.base.state_shapes import StateShape
 from headgate.core.chain.context import OperatorContext, TaskInfo
 from headgate.core.chain.operator import Operator
-from headgate.core.chain.snapshots import Moment, OperatorRestored
+from headgate.core.chain.snapshots import OperatorRestored, SnapshotMoment
 from headgate.core.state.backend import Backends
 from headgate.core.state.key_groups import groups_of, key_group
 from headgate.core.state.memory import MemoryBackends
 from tests.core.chain.kit import HandClock, KeptOutput
 
 GROUPS = 128
-MOMENT = Moment(checkpoint=7, timestamp_ms=1_000)
+MOMENT = SnapshotMoment(checkpoint=7, timestamp_ms=1_000)
 
 
 class Left(NamedTuple):
@@ -32,7 +32,7 @@ class Left(NamedTuple):
     shapes: tuple[StateShape, ...] = ()
 
 
-def left_of(operator: Operator, moment: Moment = MOMENT) -> Left:
+def left_of(operator: Operator, moment: SnapshotMoment = MOMENT) -> Left:
     """What an operator leaves, as bytes."""
     operator.before_barrier(moment)
     snapshot = operator.snapshot(moment)

@@ -15,7 +15,7 @@ from headgate.base.checkpoints import Stop
 from headgate.base.elements import Bundle
 from headgate.core.chain.context import OperatorContext, TaskInfo
 from headgate.core.chain.operator import Operator
-from headgate.core.chain.snapshots import Moment, OperatorRestored
+from headgate.core.chain.snapshots import OperatorRestored, SnapshotMoment
 from headgate.core.chain.two_phase import TwoPhaseSink, TwoPhaseSinkOperator
 from tests.core.chain.kit import NOW_MS, KeptOutput
 
@@ -55,7 +55,7 @@ def open_sink(sink: TwoPhaseSink, context: OperatorContext) -> TwoPhaseSinkOpera
 class Taken:
     """A checkpoint on its way, or complete."""
 
-    moment: Moment
+    moment: SnapshotMoment
     position: int
     states: list[bytes | None]
 
@@ -101,7 +101,7 @@ class SinkJob:
     def take(self, savepoint: bool = False, stop: Stop = Stop.NO) -> int:
         """A snapshot of all tasks."""
         self._number += 1
-        moment = Moment(self._number, self.now_ms, savepoint, stop)
+        moment = SnapshotMoment(self._number, self.now_ms, savepoint, stop)
         for task in self.tasks:
             task.before_barrier(moment)
         states = [task.snapshot(moment).sink for task in self.tasks]
@@ -154,7 +154,7 @@ class SinkJob:
         """They write, and take snapshots that nobody waits for."""
         for task in self._frozen:
             task.process(Bundle([self._make_record(JUNK)]), 0)
-            task.snapshot(Moment(self._number + 1000, self.now_ms))
+            task.snapshot(SnapshotMoment(self._number + 1000, self.now_ms))
 
     def end(self, total: int) -> None:
         """The rest of the input, and the last checkpoint; then everything must be there, once."""

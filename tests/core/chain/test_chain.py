@@ -22,7 +22,7 @@ from headgate.core.chain.operator import Operator
 from headgate.core.chain.operators import FlatMapOperator, MapOperator
 from headgate.core.chain.process import ProcessOperator
 from headgate.core.chain.sinks import SinkFunctionOperator
-from headgate.core.chain.snapshots import Moment, OperatorSnapshot
+from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
 from headgate.core.chain.source_operator import PollResult, SourceOperator
 from headgate.core.chain.spec import ChainSpec, OperatorSpec, Selector, ToNetwork, ToOperator
 from headgate.core.chain.tags import OutputTag
@@ -380,11 +380,11 @@ class Noticing(Operator):
         self._log.append(f"{self._name} got {bundle.records}")
         self.output.collect(bundle)
 
-    def before_barrier(self, moment: Moment) -> None:
+    def before_barrier(self, moment: SnapshotMoment) -> None:
         self._note("before")
         self.output.collect(Bundle([self._name]))
 
-    def snapshot(self, moment: Moment) -> OperatorSnapshot:
+    def snapshot(self, moment: SnapshotMoment) -> OperatorSnapshot:
         self._note(f"snapshot {moment.checkpoint}")
         return OperatorSnapshot(Kept(self._log, self._name))
 
@@ -428,9 +428,9 @@ def two(log: list[str], **fails: str) -> Chain:
 def test_what_is_sent_before_a_barrier_reaches_the_next_one_before_its_own() -> None:
     log: list[str] = []
     chain = two(log)
-    chain.before_barrier(Moment(4, NOW_MS))
+    chain.before_barrier(SnapshotMoment(4, NOW_MS))
     assert log == ["a before", "b got ['a']", "b before"]
-    taken = chain.snapshot(Moment(4, NOW_MS))
+    taken = chain.snapshot(SnapshotMoment(4, NOW_MS))
     assert log[3:] == ["a snapshot 4", "b snapshot 4"]
     assert len(taken) == len(chain.specs) == 2
     assert [spec.uid for spec in chain.specs] == ["uid0", "uid1"]
@@ -440,7 +440,7 @@ def test_snapshots_are_taken_of_all_or_of_none() -> None:
     log: list[str] = []
     chain = two(log, b="snapshot 4")
     with pytest.raises(UserFunctionFailed, match="'op1' failed to take a snapshot of its state"):
-        chain.snapshot(Moment(4, NOW_MS))
+        chain.snapshot(SnapshotMoment(4, NOW_MS))
     assert log == ["a snapshot 4", "b snapshot 4", "a closed"]
 
 

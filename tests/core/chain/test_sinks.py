@@ -7,7 +7,7 @@ import pytest
 from headgate.base.elements import MIN_WATERMARK_MS, Bundle
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.sinks import SinkFunctionOperator, SinkOperator
-from headgate.core.chain.snapshots import Moment
+from headgate.core.chain.snapshots import SnapshotMoment
 from tests.core.chain.kit import NOW_MS, context, open_operator, run
 
 
@@ -103,7 +103,7 @@ def test_what_a_writer_keeps_back_is_let_go_before_a_barrier() -> None:
     operator = SinkOperator(store)
     open_operator(operator)
     operator.process(Bundle([1]), 0)
-    operator.before_barrier(Moment(1, 0))
+    operator.before_barrier(SnapshotMoment(1, 0))
     assert store.log == ["create for op", [1], "flush"]
     operator.close()
 

@@ -1,7 +1,7 @@
 """What operators leave at a checkpoint, and what they get back of one."""
 
 from headgate.base.checkpoints import Stop
-from headgate.core.chain.snapshots import Moment, OperatorRestored, OperatorSnapshot
+from headgate.core.chain.snapshots import OperatorRestored, OperatorSnapshot, SnapshotMoment
 from headgate.core.state.backend import StateSpec
 from headgate.core.state.memory import MemoryBackend
 
@@ -30,6 +30,6 @@ def test_an_operator_that_left_nothing_gets_nothing() -> None:
 
 
 def test_a_moment_is_that_of_a_checkpoint_unless_it_says_otherwise() -> None:
-    moment = Moment(3, 1_000)
+    moment = SnapshotMoment(3, 1_000)
     assert not moment.is_savepoint
     assert moment.stop is Stop.NO

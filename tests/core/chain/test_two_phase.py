@@ -10,7 +10,7 @@ from headgate.base.checkpoints import Stop
 from headgate.base.elements import Bundle
 from headgate.base.errors import StateBroken
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.snapshots import Moment, OperatorRestored
+from headgate.core.chain.snapshots import OperatorRestored, SnapshotMoment
 from headgate.core.chain.two_phase import TwoPhaseSinkOperator
 from tests.core.chain.sink_lab import STEPS, TOTAL, SinkJob, open_sink, run_job, sink_context
 
@@ -59,7 +59,7 @@ class ShelfWriter:
     def flush(self) -> None:
         self._sink.note("flush")
 
-    def prepare_commit(self, moment: Moment | None) -> Sequence[Any]:
+    def prepare_commit(self, moment: SnapshotMoment | None) -> Sequence[Any]:
         self._sink.note("prepare")
         if not self._records:
             return ()
@@ -94,8 +94,8 @@ class ShelfCommitter:
         self._sink.note("close committer")
 
 
-def moment(checkpoint: int, savepoint: bool = False, stop: Stop = Stop.NO) -> Moment:
-    return Moment(checkpoint, 0, savepoint, stop)
+def moment(checkpoint: int, savepoint: bool = False, stop: Stop = Stop.NO) -> SnapshotMoment:
+    return SnapshotMoment(checkpoint, 0, savepoint, stop)
 
 
 def opened(shelf: Shelf, fails_in: str = "", **about: Any) -> TwoPhaseSinkOperator:
@@ -261,7 +261,7 @@ def test_a_committer_is_closed_if_there_is_no_writer() -> None:
 
 
 class Unpicklable(ShelfWriter):
-    def prepare_commit(self, moment: Moment | None) -> Sequence[Any]:
+    def prepare_commit(self, moment: SnapshotMoment | None) -> Sequence[Any]:
         return [lambda: None]
 
 

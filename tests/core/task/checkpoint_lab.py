@@ -35,7 +35,7 @@ from headgate.control.pending_checkpoint import CheckpointedJob, Member
 from headgate.core.chain.chain import Chain
 from headgate.core.chain.context import OperatorContext, TaskInfo
 from headgate.core.chain.operator import Operator
-from headgate.core.chain.snapshots import Moment, OperatorRestored, OperatorSnapshot
+from headgate.core.chain.snapshots import OperatorRestored, OperatorSnapshot, SnapshotMoment
 from headgate.core.chain.source_operator import PollResult, SourceOperator
 from headgate.core.chain.spec import ChainSpec, OperatorSpec, ToNetwork
 from headgate.core.egress.partition import PartitionKind
@@ -133,7 +133,7 @@ class Numbers(SourceOperator):
         self.output.emit_watermark(Watermark(end))
         return PollResult.NOTHING if pauses else PollResult.RECORDS
 
-    def snapshot(self, moment: Moment) -> OperatorSnapshot:
+    def snapshot(self, moment: SnapshotMoment) -> OperatorSnapshot:
         return OperatorSnapshot(source=pickle.dumps(self._at))
 
     def finish(self) -> None:
@@ -167,10 +167,10 @@ class Counts(Operator):
         if len(self._back) > 3:
             self._send()
 
-    def before_barrier(self, moment: Moment) -> None:
+    def before_barrier(self, moment: SnapshotMoment) -> None:
         self._send()
 
-    def snapshot(self, moment: Moment) -> OperatorSnapshot:
+    def snapshot(self, moment: SnapshotMoment) -> OperatorSnapshot:
         assert not self._back
         if self._fails():
             raise ValueError("no state today")
@@ -208,7 +208,7 @@ class Commits(Operator):
     def process(self, bundle: Bundle, number: int) -> None:
         self._current += bundle.records
 
-    def snapshot(self, moment: Moment) -> OperatorSnapshot:
+    def snapshot(self, moment: SnapshotMoment) -> OperatorSnapshot:
         current, self._current = self._current, []
         if current:
             self._prepared[self._town.runs, moment.checkpoint] = current

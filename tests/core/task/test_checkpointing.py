@@ -10,7 +10,7 @@ from headgate.base.errors import TaskCancelled, UserFunctionFailed
 from headgate.base.events import CancelMarker, CheckpointBarrier
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.operators import MapOperator
-from headgate.core.chain.snapshots import Moment, OperatorSnapshot
+from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
 from headgate.core.ingress.deserializer import Got
 from headgate.core.ingress.gate import Gate
 from headgate.core.task import course
@@ -37,12 +37,12 @@ class Sum(Operator):
         self.log += bundle.records
         self.output.collect(bundle)
 
-    def before_barrier(self, moment: Moment) -> None:
+    def before_barrier(self, moment: SnapshotMoment) -> None:
         if self.fails == "before":
             raise ValueError("not now")
         self.output.collect(Bundle(["before"]))
 
-    def snapshot(self, moment: Moment) -> OperatorSnapshot:
+    def snapshot(self, moment: SnapshotMoment) -> OperatorSnapshot:
         if self.fails == "snapshot":
             raise ValueError("no state today")
         self.log.append(f"snapshot {moment.checkpoint}")

@@ -12,7 +12,7 @@ from headgate.base.events import CheckpointBarrier
 from headgate.base.states import TaskState
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
-from headgate.core.chain.snapshots import Moment, OperatorSnapshot
+from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
 from headgate.core.task.task import StepResult, Task
 from tests.core.task.kit import WALL_MS, Lab, Shelf, live, options, step_until
 from tests.core.task.test_inputs import take_all
@@ -44,7 +44,7 @@ class Logged(Operator):
     def finish(self) -> None:
         self.log.append("finish")
 
-    def snapshot(self, moment: Moment) -> OperatorSnapshot:
+    def snapshot(self, moment: SnapshotMoment) -> OperatorSnapshot:
         self.log.append("snapshot")
         return OperatorSnapshot()
 

@@ -7,7 +7,7 @@ import pytest
 from headgate.base.elements import Bundle
 from headgate.base.errors import TaskCancelled
 from headgate.core.chain.operator import Operator
-from headgate.core.chain.snapshots import Moment, OperatorSnapshot
+from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
 from headgate.core.task.task import StepResult
 from headgate.core.task.writing import CheckpointPlan
 from tests.core.task.kit import Lab, Shelf, live, options, step_until
@@ -37,7 +37,7 @@ class Keeping(Operator):
     def process(self, bundle: Bundle, number: int) -> None:
         pass
 
-    def snapshot(self, moment: Moment) -> OperatorSnapshot:
+    def snapshot(self, moment: SnapshotMoment) -> OperatorSnapshot:
         assert self._lab.loan.lent, "user code runs outside"
         self._kept.append(Kept(self._lab))
         return OperatorSnapshot(self._kept[-1])

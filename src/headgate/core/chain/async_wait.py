@@ -26,7 +26,7 @@ from headgate.core.chain.guest import UserFunction
 from headgate.core.chain.operators import PIECE
 from headgate.core.chain.plain_state import left_by
 from headgate.core.chain.runtime import RuntimeContext
-from headgate.core.chain.snapshots import Moment
+from headgate.core.chain.snapshots import SnapshotMoment
 from headgate.core.chain.stateful import StatefulOperator
 
 CALLS: Final = "calls"
@@ -190,7 +190,7 @@ class _AsyncGuest(UserFunction):
         super().__init__(function, "async_invoke")
         self._operator = operator
 
-    def left(self, moment: Moment) -> bytes | None:
+    def left(self, moment: SnapshotMoment) -> bytes | None:
         if self.states.is_empty and not hasattr(self.function, "snapshot_state"):
             return None
         take = super().left

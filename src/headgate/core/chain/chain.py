@@ -23,7 +23,7 @@ from headgate.core.chain.outputs import (
     tell_whose,
     with_name,
 )
-from headgate.core.chain.snapshots import Moment, OperatorSnapshot
+from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
 from headgate.core.chain.source_operator import PollResult, SourceOperator
 from headgate.core.chain.spec import ChainSpec, OperatorSpec, ToNetwork, ToOperator
 from headgate.core.chain.typed import typed
@@ -124,11 +124,11 @@ class Chain:
         """Of all operators, head first."""
         return [self._spec.operators[index] for index in sorted(self._operators)]
 
-    def before_barrier(self, moment: Moment) -> None:
+    def before_barrier(self, moment: SnapshotMoment) -> None:
         """A snapshot is about to be taken: every operator, head first, sends what it must."""
         self._each(lambda operator: operator.before_barrier(moment), "before a checkpoint")
 
-    def snapshot(self, moment: Moment) -> list[OperatorSnapshot]:
+    def snapshot(self, moment: SnapshotMoment) -> list[OperatorSnapshot]:
         """What every operator has, head first; if one fails, those of the others are closed."""
         taken: list[OperatorSnapshot] = []
         try:

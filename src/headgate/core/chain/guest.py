@@ -18,7 +18,7 @@ from headgate.core.chain.checkpointed import (
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.plain_state import left_by
 from headgate.core.chain.runtime import RuntimeContext
-from headgate.core.chain.snapshots import Moment
+from headgate.core.chain.snapshots import SnapshotMoment
 from headgate.core.state.opening import StateOpener
 from headgate.core.state.operator_state import OperatorStateStore
 
@@ -73,7 +73,7 @@ class UserFunction:
             is_restored = context.restored is not None
             initialize(FunctionInitializationContext(self.states, runtime, is_restored))
 
-    def left(self, moment: Moment) -> bytes | None:
+    def left(self, moment: SnapshotMoment) -> bytes | None:
         """What the function leaves at a checkpoint; None: it has no state of its own."""
         data = self.snapshot_state(moment.checkpoint, moment.timestamp_ms)
         return None if self.states.is_empty else data

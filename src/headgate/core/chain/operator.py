@@ -10,7 +10,7 @@ from collections.abc import Collection
 from headgate.base.elements import Bundle, LatencyMarker, StreamStatus, Watermark
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.output import Output
-from headgate.core.chain.snapshots import Moment, OperatorSnapshot
+from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
 
 
 class Operator:
@@ -65,13 +65,13 @@ class Operator:
 
     # Checkpoints. What was left by an earlier run stands in ``context.restored`` at ``open``.
 
-    def before_barrier(self, moment: Moment) -> None:
+    def before_barrier(self, moment: SnapshotMoment) -> None:
         """A checkpoint is about to be taken; what is sent now goes before its barrier.
 
         Head first. With unaligned barriers too, which overtake what is sent here.
         """
 
-    def snapshot(self, moment: Moment) -> OperatorSnapshot:
+    def snapshot(self, moment: SnapshotMoment) -> OperatorSnapshot:
         """What the operator has now; after ``before_barrier`` of all operators of the chain."""
         return OperatorSnapshot()
 

@@ -13,7 +13,7 @@ from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.operators import FunctionOperator
 from headgate.core.chain.process import timed
-from headgate.core.chain.snapshots import Moment
+from headgate.core.chain.snapshots import SnapshotMoment
 
 
 class SinkContext:
@@ -95,7 +95,7 @@ class SinkOperator(Operator):
         assert self._writer is not None
         self._writer.write(bundle.records)
 
-    def before_barrier(self, moment: Moment) -> None:
+    def before_barrier(self, moment: SnapshotMoment) -> None:
         assert self._writer is not None
         self._writer.flush()
 

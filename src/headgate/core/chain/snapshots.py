@@ -14,7 +14,7 @@ from headgate.core.state.backend import Snapshot, StoredDatabase
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class SnapshotMoment:
     """Which checkpoint a snapshot is taken for."""
 
     checkpoint: int

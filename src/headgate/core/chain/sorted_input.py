@@ -26,9 +26,9 @@ from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.key_selection import KeySelection
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.output import Output
-from headgate.core.chain.snapshots import Moment, OperatorSnapshot
+from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
 from headgate.core.state.memory import MemoryBackends
-from headgate.core.state.sorting import SORT_BYTES, KeySorter, Row
+from headgate.core.state.sorting import SORT_BYTES, KeySorter, SortedRow
 
 PIECE: Final = 1024
 
@@ -90,7 +90,7 @@ class SortedInput(Operator):
         self._inner.finish()
         self.output.emit_watermark(Watermark(MAX_WATERMARK_MS))
 
-    def snapshot(self, moment: Moment) -> OperatorSnapshot:
+    def snapshot(self, moment: SnapshotMoment) -> OperatorSnapshot:
         # What is gathered stands in no state: a checkpoint without it would lose records.
         raise AssertionError("a batch job takes no checkpoints")
 
@@ -101,7 +101,7 @@ class SortedInput(Operator):
             if self._sorter is not None:
                 self._sorter.close()
 
-    def _process_key(self, rows: Iterator[Row]) -> None:
+    def _process_key(self, rows: Iterator[SortedRow]) -> None:
         """Stretches of one input at a time; records with and without a time do not mix."""
         for (number, timed), stretch in groupby(rows, key=_kind_of):
             while piece := list(islice(stretch, PIECE)):
@@ -125,5 +125,5 @@ class _RecordsOnly:
     def emit_marker(self, marker: LatencyMarker) -> None: ...
 
 
-def _kind_of(row: Row) -> tuple[int, bool]:
+def _kind_of(row: SortedRow) -> tuple[int, bool]:
     return row.number, row.time_ms != MIN_WATERMARK_MS

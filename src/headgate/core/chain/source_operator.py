@@ -18,7 +18,7 @@ from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.owning import own, own_all
 from headgate.core.chain.runtime import RuntimeContext
-from headgate.core.chain.snapshots import Moment, OperatorSnapshot
+from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
 from headgate.core.chain.source import Position, Source, SplitReader, rewinds
 from headgate.core.chain.source_state import (
     Marked,
@@ -137,7 +137,7 @@ class SourceOperator(Operator):
         self._over = True
         self._times.target.emit_watermark(MAX_WATERMARK_MS)
 
-    def snapshot(self, moment: Moment) -> OperatorSnapshot:
+    def snapshot(self, moment: SnapshotMoment) -> OperatorSnapshot:
         if self._known is None:
             self._mark_all()
         standings = [
@@ -196,7 +196,7 @@ class SourceOperator(Operator):
             split.marked = marked[split.number]
         self._known = b"".join(one.mark for one in marked)
 
-    def _position(self, split: _Split, moment: Moment) -> Position:
+    def _position(self, split: _Split, moment: SnapshotMoment) -> Position:
         ask = getattr(split.reader, "position_at", None)
         position = split.reader.position() if ask is None else ask(moment)
         if position is None and split.has_given and rewinds(self._source):

@@ -10,7 +10,7 @@ from headgate.core.chain.guest import UserFunction
 from headgate.core.chain.keyed_room import KeyedContext
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.plain_state import packed
-from headgate.core.chain.snapshots import Moment, OperatorSnapshot
+from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
 
 
 class StatefulOperator(Operator):
@@ -27,7 +27,7 @@ class StatefulOperator(Operator):
         """What else is to be kept, by name."""
         return {}
 
-    def snapshot(self, moment: Moment) -> OperatorSnapshot:
+    def snapshot(self, moment: SnapshotMoment) -> OperatorSnapshot:
         parts: dict[str, bytes] = {}
         is_own = True
         for guest in self.guests():

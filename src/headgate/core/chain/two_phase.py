@@ -15,7 +15,7 @@ from headgate.base.errors import StateBroken
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.sinks import SinkWriter
-from headgate.core.chain.snapshots import Moment, OperatorSnapshot
+from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
 
 STATE_VERSION: Final = 1
 
@@ -23,7 +23,7 @@ STATE_VERSION: Final = 1
 class CommittingWriter(SinkWriter, Protocol):
     """A writer whose records count only when they were committed; lives on its task's thread."""
 
-    def prepare_commit(self, moment: Moment | None) -> Sequence[Record]:
+    def prepare_commit(self, moment: SnapshotMoment | None) -> Sequence[Record]:
         """What is to be committed of all that was written since the last time.
 
         After ``flush``. ``moment`` is None at the end of the input.
@@ -85,7 +85,7 @@ class TwoPhaseSinkOperator(Operator):
         if not self.context.checkpoints:
             self._commit_up_to(None)
 
-    def snapshot(self, moment: Moment) -> OperatorSnapshot:
+    def snapshot(self, moment: SnapshotMoment) -> OperatorSnapshot:
         prepared = self._ready + self._prepare(moment)
         self._ready = []
         if prepared:
@@ -112,7 +112,7 @@ class TwoPhaseSinkOperator(Operator):
             if committer is not None:
                 committer.close()
 
-    def _prepare(self, moment: Moment | None) -> list[Record]:
+    def _prepare(self, moment: SnapshotMoment | None) -> list[Record]:
         if self._broken is not None:
             raise self._broken
         assert self._writer is not None

@@ -91,7 +91,7 @@ class Catalog:
             )
 
 
-class FileStore(Protocol):
+class SnapshotFiles(Protocol):
     """The part of one task in the storage of a checkpoint."""
 
     def append(self, *parts: ByteLike) -> Piece:
@@ -128,7 +128,7 @@ class Snapshot(Protocol):
         This is the long part; it may run in another thread than the task's.
         """
 
-    def files(self, store: FileStore) -> dict[str, Piece]:
+    def files(self, store: SnapshotFiles) -> dict[str, Piece]:
         """Write what is left as files of a database, by their local names; as ``groups``, once."""
 
     def close(self) -> None:

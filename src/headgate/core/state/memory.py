@@ -9,7 +9,7 @@ from itertools import islice
 
 from headgate.base.checkpoints import Piece
 from headgate.base.elements import Key, Record
-from headgate.core.state.backend import Catalog, FileStore, Sieve, StateSpec, StoredDatabase
+from headgate.core.state.backend import Catalog, Sieve, SnapshotFiles, StateSpec, StoredDatabase
 from headgate.core.state.cursor import Cursor, Namespace, seen
 from headgate.core.state.freezing import Frozen
 from headgate.core.state.key_groups import key_group
@@ -177,7 +177,7 @@ class MemorySnapshot:
         for group in sorted(self._writers):
             yield group, self._writers.pop(group).finish()
 
-    def files(self, store: FileStore) -> dict[str, Piece]:
+    def files(self, store: SnapshotFiles) -> dict[str, Piece]:
         """None: everything is in the groups."""
         return {}
 

@@ -29,7 +29,7 @@ _OVERHEAD_BYTES: Final = 150
 _LENGTH: Final = struct.Struct("<I")
 
 
-class Row(NamedTuple):
+class SortedRow(NamedTuple):
     """One record, where it came from and when."""
 
     time_ms: int
@@ -51,7 +51,7 @@ class KeySorter:
     def __init__(self, room: SpillRoom | None = None, limit_bytes: int = SORT_BYTES) -> None:
         self._room = room
         self._limit_bytes = limit_bytes
-        self._groups: dict[Key, list[Row]] = {}
+        self._groups: dict[Key, list[SortedRow]] = {}
         self._bytes = 0
         self._count = 0
         self._runs: list[Spill] = []
@@ -67,7 +67,9 @@ class KeySorter:
         groups, count = self._groups, self._count
         for at, (key, record) in enumerate(zip(keys, records, strict=True)):
             time_ms = None if times is None else times[at]
-            row = Row(MIN_WATERMARK_MS if time_ms is None else time_ms, count + at, number, record)
+            row = SortedRow(
+                MIN_WATERMARK_MS if time_ms is None else time_ms, count + at, number, record
+            )
             rows = groups.get(key)
             if rows is None:
                 groups[key] = [row]
@@ -80,7 +82,7 @@ class KeySorter:
             if self._bytes > self._limit_bytes:
                 self._spill(self._room)
 
-    def groups(self) -> Iterator[tuple[Key, Iterator[Row]]]:
+    def groups(self) -> Iterator[tuple[Key, Iterator[SortedRow]]]:
         """Each key with its rows, which must be read before the next key is asked for."""
         if not self._runs:
             for key in list(self._groups):  # the first of a shrinking dictionary is hard to find
@@ -90,7 +92,7 @@ class KeySorter:
             merged = merge(*(_read(run, views) for run in self._runs), self._in_order())
             for _, group in groupby(merged, key=itemgetter(0)):
                 first = next(group)
-                yield first[5], (Row(*stored[1:5]) for stored in chain((first,), group))
+                yield first[5], (SortedRow(*stored[1:5]) for stored in chain((first,), group))
 
     def close(self) -> None:
         """Give back memory and disk. Idempotent."""

@@ -19,7 +19,7 @@ from headgate.base.events import CancelMarker, CheckpointBarrier
 from headgate.base.settings import MIB
 from headgate.core.chain.chain import Chain
 from headgate.core.chain.outputs import Loan
-from headgate.core.chain.snapshots import Moment, OperatorSnapshot
+from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
 from headgate.core.ingress.alignment import BarrierHandler
 from headgate.core.ingress.barriers import (
     AlignmentComplete,
@@ -290,7 +290,7 @@ class TaskCheckpoints:
             return tuple(OperatorSnapshot() for _ in self._chain.specs)
         checkpoint, time_ms = barrier.checkpoint, barrier.timestamp_ms
         increments = self._plan.incremental and not barrier.is_savepoint
-        moment = Moment(
+        moment = SnapshotMoment(
             checkpoint,
             time_ms,
             barrier.is_savepoint,

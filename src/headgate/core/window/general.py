@@ -35,7 +35,7 @@ class Parts:
     reuses_objects: bool
 
 
-class Keeper(Protocol):
+class WindowKeeper(Protocol):
     """Keeps the windows of one operator, in one way or another."""
 
     def process(self, bundle: Bundle, keys: list[Key]) -> None: ...

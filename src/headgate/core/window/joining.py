@@ -17,7 +17,7 @@ from headgate.core.chain.operator import Operator
 from headgate.core.chain.operators import iterable
 from headgate.core.chain.output import Output
 from headgate.core.chain.runtime import RuntimeContext
-from headgate.core.chain.snapshots import Moment, OperatorSnapshot
+from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
 from headgate.core.window.plan import make_window_operator
 from headgate.core.window.spec import WindowPlan
 from headgate.core.window.window import Window
@@ -67,10 +67,10 @@ class JoinedWindowOperator(Operator):
         self.windows.end_input(0)
         self.windows.finish()
 
-    def before_barrier(self, moment: Moment) -> None:
+    def before_barrier(self, moment: SnapshotMoment) -> None:
         self.windows.before_barrier(moment)
 
-    def snapshot(self, moment: Moment) -> OperatorSnapshot:
+    def snapshot(self, moment: SnapshotMoment) -> OperatorSnapshot:
         return self.windows.snapshot(moment)
 
     def checkpoint_completed(self, checkpoint: int) -> None:

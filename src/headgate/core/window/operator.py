@@ -21,7 +21,7 @@ from headgate.core.window.answers import Answers
 from headgate.core.window.assigners import MergingWindowAssigner
 from headgate.core.window.clocked import ClockKeeper, can_clock
 from headgate.core.window.content_shapes import settle_contents
-from headgate.core.window.general import GeneralKeeper, Keeper, Parts
+from headgate.core.window.general import GeneralKeeper, Parts, WindowKeeper
 from headgate.core.window.merging import MergingKeeper
 from headgate.core.window.session_keeper import SessionKeeper, can_gather
 from headgate.core.window.sliced import SlicedKeeper, can_slice
@@ -40,7 +40,7 @@ class WindowOperator(StatefulOperator):
         self._room: KeyedContext | None = None
         self._answers: Answers | None = None
         self._late: LateRecords | None = None
-        self._keeper: Keeper | None = None
+        self._keeper: WindowKeeper | None = None
         self._fold = _fold_guest(plan)
 
     @property
@@ -91,7 +91,7 @@ class WindowOperator(StatefulOperator):
                 if one is not None:
                     all_of_them.callback(one.close)
 
-    def _choose(self, parts: Parts) -> Keeper:
+    def _choose(self, parts: Parts) -> WindowKeeper:
         plan, backend = parts.plan, parts.room.backend
         if self._bundled and not holds_general_state(backend):
             if can_slice(plan, backend):

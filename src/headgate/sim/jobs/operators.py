@@ -19,7 +19,7 @@ from headgate.base.elements import (
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.runtime import RuntimeContext
-from headgate.core.chain.snapshots import Moment, OperatorSnapshot
+from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
 from headgate.core.chain.timestamps_operator import TimestampsOperator
 from headgate.core.chain.two_inputs import CoMapOperator
 from headgate.core.chain.watermarks import Bounded, Marking, TimePlan
@@ -65,7 +65,7 @@ class Stamper(Placed):
             left = [pickle.loads(one) for one in context.restored.plain if one is not None]
             self._time = max(left, default=0)
 
-    def snapshot(self, moment: Moment) -> OperatorSnapshot:
+    def snapshot(self, moment: SnapshotMoment) -> OperatorSnapshot:
         return OperatorSnapshot(plain=pickle.dumps(self._time))
 
     def process(self, bundle: Bundle, number: int) -> None:
@@ -140,11 +140,11 @@ class Keeper(Placed):
         self._kept.append(bundle)
         self._await_timer()
 
-    def before_barrier(self, moment: Moment) -> None:
+    def before_barrier(self, moment: SnapshotMoment) -> None:
         if self._node % 2:
             self._send()
 
-    def snapshot(self, moment: Moment) -> OperatorSnapshot:
+    def snapshot(self, moment: SnapshotMoment) -> OperatorSnapshot:
         kept = [(bundle.records, bundle.timestamps) for bundle in self._kept]
         return OperatorSnapshot(plain=pickle.dumps(kept) if kept else None)
 

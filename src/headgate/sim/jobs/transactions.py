@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from headgate.base.elements import Record
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.snapshots import Moment
+from headgate.core.chain.snapshots import SnapshotMoment
 from headgate.sim.jobs.functions import Function, Run
 from headgate.sim.jobs.records import Item, item_of
 from headgate.sim.jobs.vault import Transaction, Vault
@@ -36,7 +36,7 @@ class Transactions(Function):
     def flush(self) -> None:
         self._work()
 
-    def prepare_commit(self, moment: Moment | None) -> Sequence[Record]:
+    def prepare_commit(self, moment: SnapshotMoment | None) -> Sequence[Record]:
         items, self._items = self._items, []
         if not items:
             return []
