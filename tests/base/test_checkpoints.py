@@ -12,7 +12,7 @@ from headgate.base.checkpoints import (
     OperatorState,
     Piece,
     Stop,
-    TaskState,
+    SubtaskState,
     pieces_of,
 )
 from headgate.base.restores import DatabaseRestore, OperatorRestore, ReassignedStream, TaskRestore
@@ -32,7 +32,7 @@ OPERATOR = OperatorState(
     {"1.sst": piece(16)},
     plain_is_own=True,
 )
-TASK = TaskState("1.0", 1, 0, 2, 128, (OPERATOR,), (ChannelState(True, 0, 1, (piece(32),)),))
+TASK = SubtaskState("1.0", 1, 0, 2, 128, (OPERATOR,), (ChannelState(True, 0, 1, (piece(32),)),))
 EDGE = EdgeShape(0, 0, 1, 0, "HASH", False, "late")
 METADATA = Metadata(
     METADATA_VERSION, 7, CheckpointKind.SAVEPOINT, "job", "words", 1, 2, (TASK, TASK), True, (EDGE,)

@@ -12,7 +12,7 @@ from headgate.base.checkpoints import (
     Piece,
     Stop,
 )
-from headgate.base.checkpoints import TaskState as WrittenState
+from headgate.base.checkpoints import SubtaskState as WrittenState
 from headgate.base.messages import (
     Cancel,
     CancelAsked,

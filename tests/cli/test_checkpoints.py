@@ -14,7 +14,7 @@ from headgate.cli.checkpoints import Line, Meter, _size, describe, show
 from headgate.host.checkpoint_place import new_savepoint
 from headgate.host.checkpoint_signing import signing_of
 from headgate.host.checkpoint_storage import (
-    CheckpointStorage,
+    CheckpointFolders,
     complete,
     find_checkpoints,
     open_storage,
@@ -32,7 +32,7 @@ def headgate(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 
 
 @pytest.fixture
-def storage(tmp_path: Path) -> CheckpointStorage:
+def storage(tmp_path: Path) -> CheckpointFolders:
     """Two complete checkpoints, an unfinished one, another job, and a savepoint."""
     storage = open_storage(str(tmp_path / "all"))
     take_next(storage)
@@ -45,7 +45,7 @@ def storage(tmp_path: Path) -> CheckpointStorage:
     return storage
 
 
-def lines_of(storage: CheckpointStorage, *, deep: bool = True) -> list[Line]:
+def lines_of(storage: CheckpointFolders, *, deep: bool = True) -> list[Line]:
     told = [describe(found, deep=deep) for found in find_checkpoints(storage.folder.path)]
     return [line for line in told if line is not None]
 
@@ -67,7 +67,7 @@ def test_signatures_are_checked_with_a_key(headgate: Headgate, tmp_path: Path) -
 
 
 def test_everything_below_the_path_is_listed_and_verified(
-    headgate: Headgate, storage: CheckpointStorage
+    headgate: Headgate, storage: CheckpointFolders
 ) -> None:
     done = headgate(storage.folder.path, "--json")
     assert done.returncode == 0, done.stderr
@@ -90,7 +90,7 @@ def test_everything_below_the_path_is_listed_and_verified(
     assert first["name"] == "count orders"
 
 
-def test_people_get_a_table(headgate: Headgate, storage: CheckpointStorage) -> None:
+def test_people_get_a_table(headgate: Headgate, storage: CheckpointFolders) -> None:
     done = headgate(storage.folder.path)
     assert done.returncode == 0, done.stderr
     head, first, *_ = done.stdout.splitlines()
@@ -104,7 +104,7 @@ def test_people_get_a_table(headgate: Headgate, storage: CheckpointStorage) -> N
 
 
 def test_a_damaged_state_is_told_and_exits_with_1(
-    headgate: Headgate, storage: CheckpointStorage
+    headgate: Headgate, storage: CheckpointFolders
 ) -> None:
     folder = Path(storage.folder.path) / JOB
     state = next((folder / "chk-2").glob("t-*"))
@@ -122,7 +122,7 @@ def test_a_damaged_state_is_told_and_exits_with_1(
 
 
 def test_damaged_metadata_and_missing_files_are_found_without_reading(
-    storage: CheckpointStorage, capsys: pytest.CaptureFixture[str]
+    storage: CheckpointFolders, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = Path(storage.folder.path) / JOB
     flip(folder / "chk-1" / "_metadata", 30, 1)
@@ -142,7 +142,7 @@ def test_damaged_metadata_and_missing_files_are_found_without_reading(
     assert ".state: is not there" in told
 
 
-def test_one_checkpoint_or_its_metadata_can_be_named(storage: CheckpointStorage) -> None:
+def test_one_checkpoint_or_its_metadata_can_be_named(storage: CheckpointFolders) -> None:
     folder = Path(storage.folder.path) / JOB / "chk-2"
     for where in (str(folder), str(folder / "_metadata"), f"file://{folder}"):
         (found,) = find_checkpoints(where)
@@ -151,7 +151,7 @@ def test_one_checkpoint_or_its_metadata_can_be_named(storage: CheckpointStorage)
 
 
 def test_a_checkpoint_that_its_job_drops_meanwhile_is_not_damaged(
-    storage: CheckpointStorage,
+    storage: CheckpointFolders,
 ) -> None:
     found = find_checkpoints(f"{storage.folder.path}/{JOB}")[:2]
     storage.drop(found[0].place)
@@ -195,7 +195,7 @@ def test_nothing_is_said_about_a_check_where_no_terminal_is(
     assert capsys.readouterr().err == ""
 
 
-def test_every_byte_that_is_checked_is_counted(storage: CheckpointStorage) -> None:
+def test_every_byte_that_is_checked_is_counted(storage: CheckpointFolders) -> None:
     (found,) = find_checkpoints(f"{storage.folder.path}/{JOB}/chk-2")
     counts: list[int] = []
     assert describe(found, deep=True, on_read=counts.append)

@@ -8,7 +8,7 @@ from headgate.base.checkpoints import (
     EdgeShape,
     OperatorState,
     Piece,
-    TaskState,
+    SubtaskState,
 )
 from headgate.control.checkpoint_effects import CheckpointEffect, StoreCheckpoint, TriggerCheckpoint
 from headgate.control.checkpoint_history import CheckpointHistory
@@ -24,7 +24,7 @@ _Effect = TypeVar("_Effect", bound=CheckpointEffect)
 def member(task: str, parallelism: int, *producers: str) -> Member:
     vertex, subtask = map(int, task.split("."))
     operators = (OperatorState(f"uid {vertex}", f"operator {vertex}"),)
-    blank = TaskState(task, vertex, subtask, parallelism, 128, operators, finished=True)
+    blank = SubtaskState(task, vertex, subtask, parallelism, 128, operators, finished=True)
     return Member(blank, subtask, producers)
 
 
@@ -39,12 +39,12 @@ def row(*parallelism: int) -> CheckpointedJob:
     return CheckpointedJob("job 1", "orders", tuple(members), EDGES)
 
 
-def state(task: str, checkpoint: int, parallelism: int = 2) -> TaskState:
+def state(task: str, checkpoint: int, parallelism: int = 2) -> SubtaskState:
     """What a task has written, in a file of its own."""
     vertex, subtask = map(int, task.split("."))
     piece = Piece(f"chk-{checkpoint}/t-{task}", 0, 10, 0)
     operator = OperatorState(f"uid {vertex}", f"operator {vertex}", plain=piece)
-    return TaskState(task, vertex, subtask, parallelism, 128, (operator,))
+    return SubtaskState(task, vertex, subtask, parallelism, 128, (operator,))
 
 
 def coordinator(

@@ -10,7 +10,7 @@ from headgate.base.checkpoints import (
     OperatorState,
     Piece,
     Stop,
-    TaskState,
+    SubtaskState,
 )
 from headgate.control.checkpoint_effects import (
     AbortCheckpoint,
@@ -230,7 +230,7 @@ def test_what_comes_late_for_one_that_was_given_up_is_named_for_cleaning() -> No
     checkpoints.declined(1, "1.0", "no", 1_000)
     assert ack(checkpoints, 1, "0.0") == [Discard(1, (state("0.0", 1),))]
     inline = OperatorState("uid 0", "operator 0", plain=Piece("", 0, 1, 0, b"x"))
-    small = TaskState("0.1", 0, 1, 2, 128, (inline,))
+    small = SubtaskState("0.1", 0, 1, 2, 128, (inline,))
     assert checkpoints.acked(1, small, FIGURES, 1_000) == [], "there is no file"
     assert ack(checkpoints, 1, "7.7") == [], "nobody knows that task"
     assert checkpoints.declined(1, "0.0", "no", 1_000) == []

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from headgate.base.checkpoint_errors import CheckpointError
-from headgate.base.checkpoints import TaskState
+from headgate.base.checkpoints import SubtaskState
 from headgate.host.checkpoint_folder import Folder
 from headgate.host.checkpoint_place import CheckpointPlace
-from headgate.host.checkpoint_storage import CheckpointStorage, complete, open_storage
+from headgate.host.checkpoint_storage import CheckpointFolders, complete, open_storage
 from headgate.host.checkpoint_writer import StateWriter
 from headgate.host.private_files import PrivateFiles
 from tests.host.checkpoint_kit import JOB, metadata_of, shared_pieces, take_next, write_task
@@ -28,7 +28,7 @@ DIED = 9
 STEPS = ("make", "create", "settle", "_write", "_give_name", "remove", "remove_all", "put")
 
 
-def take_and_drop(storage: CheckpointStorage, source: Path) -> None:
+def take_and_drop(storage: CheckpointFolders, source: Path) -> None:
     """The newest complete one is followed by another, and dropped."""
     before = storage.survey(JOB).latest
     assert before is not None
@@ -108,7 +108,7 @@ def full(folder: Path) -> None:
             print(f"{name}: {type(error).__name__}: {error}", flush=True)
 
 
-def inline_tasks(place: CheckpointPlace) -> tuple[TaskState, ...]:
+def inline_tasks(place: CheckpointPlace) -> tuple[SubtaskState, ...]:
     """More in the metadata than a file may hold."""
     return tuple(
         write_task(place, subtask, {0: bytes(18_000)}, inline_bytes=20_000) for subtask in range(8)

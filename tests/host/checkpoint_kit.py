@@ -15,11 +15,11 @@ from headgate.base.checkpoints import (
     Metadata,
     OperatorState,
     Piece,
-    TaskState,
+    SubtaskState,
 )
 from headgate.host.checkpoint_folder import Folder
 from headgate.host.checkpoint_place import CheckpointPlace
-from headgate.host.checkpoint_storage import CheckpointStorage, complete
+from headgate.host.checkpoint_storage import CheckpointFolders, complete
 from headgate.host.checkpoint_writer import INLINE_BYTES, StateWriter, part_name
 
 JOB = "orders"
@@ -29,7 +29,7 @@ LARGE = bytes(range(256)) * 256
 
 def metadata_of(
     checkpoint: int,
-    tasks: tuple[TaskState, ...] = (),
+    tasks: tuple[SubtaskState, ...] = (),
     kind: CheckpointKind = CheckpointKind.CHECKPOINT,
     job: str = JOB,
 ) -> Metadata:
@@ -43,11 +43,11 @@ def task_of(
     keyed: Mapping[int, Piece],
     files: tuple[Piece, ...] = (),
     channel: tuple[Piece, ...] = (),
-) -> TaskState:
+) -> SubtaskState:
     named = {f"{number}.sst": piece for number, piece in enumerate(files)}
     operator = OperatorState("count", "Count", keyed=dict(keyed), files=named)
     channels = (ChannelState(True, 0, 1, channel),) if channel else ()
-    return TaskState(f"count ({subtask + 1}/2)", 3, subtask, 2, 128, (operator,), channels)
+    return SubtaskState(f"count ({subtask + 1}/2)", 3, subtask, 2, 128, (operator,), channels)
 
 
 def write_task(
@@ -57,7 +57,7 @@ def write_task(
     shared: tuple[Path, ...] = (),
     reused: tuple[Piece, ...] = (),
     inline_bytes: int = INLINE_BYTES,
-) -> TaskState:
+) -> SubtaskState:
     """One task's part, written and closed."""
     with StateWriter(place, part_name(3, subtask, 0), inline_bytes) as writer:
         pieces = {group: writer.append(data) for group, data in groups.items()}
@@ -91,7 +91,7 @@ def take(
     return metadata
 
 
-def take_next(storage: CheckpointStorage, job: str = JOB, **more: Any) -> Metadata:
+def take_next(storage: CheckpointFolders, job: str = JOB, **more: Any) -> Metadata:
     number = storage.next_id(job)
     return take(storage.place(job, number), number, job=job, **more)
 

@@ -16,7 +16,7 @@ from headgate.base.messages import ControlTimes, TaskFigures
 from headgate.base.settings import ExchangeSettings
 from headgate.control.run_effects import Outcome
 from headgate.host.contact import Contact
-from headgate.host.control_run import Run, RunKey
+from headgate.host.control_run import DriverRun, RunKey
 from headgate.host.control_server import ControlServer
 from headgate.host.orders import plan_run
 from headgate.host.shipping import ship
@@ -59,7 +59,7 @@ class Launcher:
         )
         return self.server.contact(job, SETTINGS)
 
-    def begin(self, graph: JobGraph, job: str = "job") -> tuple[Run, Contact]:
+    def begin(self, graph: JobGraph, job: str = "job") -> tuple[DriverRun, Contact]:
         contact = self.open(graph, job)
         return self.server.begin(job), contact
 
@@ -119,7 +119,7 @@ def workers(count: int) -> Iterator[list[Worker]]:
         yield started
 
 
-def ended(run: Run) -> Outcome:
+def ended(run: DriverRun) -> Outcome:
     outcome = run.wait(PATIENCE_S)
     assert outcome is not None, f"run {run.key} is {run.state}: {run.task_states}"
     return outcome

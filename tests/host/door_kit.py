@@ -12,7 +12,7 @@ from headgate.base.checkpoints import Stop
 from headgate.base.errors import HeadgateError
 from headgate.host.contact import Contact
 from headgate.host.control_server import ControlServer
-from headgate.host.job_door import JobDoor
+from headgate.host.job_door import JobEndpoint
 from headgate.host.orders import plan_run
 from headgate.host.shipping import ship
 from tests.host.control_rig import SECRET
@@ -57,11 +57,11 @@ class AskedInTest:
 
 
 @contextmanager
-def at_the_door(server: ControlServer, job: AskedInTest) -> Iterator[JobDoor]:
+def at_the_door(server: ControlServer, job: AskedInTest) -> Iterator[JobEndpoint]:
     """The job is open at the control port, and announced."""
     graph = job_of([1])
     code = ship(vertices_of(graph))
-    door = JobDoor()
+    door = JobEndpoint()
     server.open_job(
         job.job_id,
         SECRET,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from headgate.base.checkpoints import Metadata, OperatorState, TaskState, pieces_of
+from headgate.base.checkpoints import Metadata, OperatorState, SubtaskState, pieces_of
 from headgate.core.state.backend import KeyedBackend, Snapshot, StoredDatabase
 from headgate.core.state.key_groups import groups_of
 from headgate.host.checkpoint_place import files_of
@@ -35,7 +35,7 @@ class Shelf:
                 operator = OperatorState("op", "Op", keyed=keyed, files=snapshot.files(writer))
             snapshot.close()
             self.bytes_of[checkpoint] += writer.written_bytes + writer.shared_bytes
-            tasks.append(TaskState(str(subtask), 3, subtask, count, GROUPS, (operator,)))
+            tasks.append(SubtaskState(str(subtask), 3, subtask, count, GROUPS, (operator,)))
         self.written[checkpoint] = metadata_of(checkpoint, tuple(tasks))
         return self.written[checkpoint]
 

@@ -20,7 +20,7 @@ from headgate.core.ingress.union import UnionGate
 from headgate.core.task.environment import Here, Input, Place, RemoteProducer
 from headgate.core.task.task import StepResult
 from headgate.host.exchange import Exchange
-from headgate.host.runner import Runner, Seat
+from headgate.host.runner import Runner, TaskThread
 
 SECRET = b"the job's secret"
 PATIENCE_S = 20.0
@@ -60,7 +60,9 @@ def ends_in_memory() -> int:
 class Producer:
     """A task that writes records (barriers as events), a chunk a step, and ends its partition."""
 
-    def __init__(self, name: str, seat: Seat, writer: RecordWriter, records: Iterable[Record]):
+    def __init__(
+        self, name: str, seat: TaskThread, writer: RecordWriter, records: Iterable[Record]
+    ):
         self.name = name
         self.seat = seat
         self.writer = writer
@@ -110,7 +112,7 @@ class Consumer:
     def __init__(
         self,
         name: str,
-        seat: Seat,
+        seat: TaskThread,
         gate: InputGate,
         spill_room: SpillRoom | None = None,
         keep: Callable[[Record], Record] = lambda record: record,

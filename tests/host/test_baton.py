@@ -13,7 +13,7 @@ from headgate.host import baton as baton_module
 from headgate.host.baton import Baton, Turn
 from headgate.host.exchange import Exchange
 from headgate.host.loop import Loop
-from headgate.host.runner import Seat
+from headgate.host.runner import TaskThread
 from tests.host.conftest import MakeExchange
 from tests.host.rig import PATIENCE_S, eventually
 
@@ -62,7 +62,7 @@ class Witness:
         return watched
 
 
-def hammer(exchange: Exchange, witness: Witness, seats: list[Seat], number: int) -> None:
+def hammer(exchange: Exchange, witness: Witness, seats: list[TaskThread], number: int) -> None:
     chance, seat = random.Random(number), seats[number]
     baton, turn = exchange.baton, seat.turn
     baton.take(turn)
@@ -404,7 +404,7 @@ def test_a_wake_before_the_wait_of_a_poll_is_not_slept_over() -> None:
     loop = Loop()
     try:
         baton = Baton(loop.nudge)
-        seat = Seat("task", baton, loop)
+        seat = TaskThread("task", baton, loop)
         baton.take(seat.turn)
         ready: list[bool] = []
 

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from headgate.host.checkpoint_reader import verify
-from headgate.host.checkpoint_storage import CheckpointStorage, open_storage
+from headgate.host.checkpoint_storage import CheckpointFolders, open_storage
 from tests.host.checkpoint_kit import JOB, LARGE, names, take_next
 from tests.host.processes import ROOT
 
@@ -24,7 +24,7 @@ def run(*words: object) -> list[str]:
     return done.stdout.splitlines()
 
 
-def check_all_complete(storage: CheckpointStorage) -> int:
+def check_all_complete(storage: CheckpointFolders) -> int:
     """Every checkpoint with metadata can be read to the last byte; how many there are."""
     complete = [found for found in storage.list_checkpoints(JOB) if found.is_complete]
     for found in complete:

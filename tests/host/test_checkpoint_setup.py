@@ -14,7 +14,7 @@ from headgate.base.checkpoint_errors import (
     CheckpointsDamaged,
     StorageUnusable,
 )
-from headgate.base.checkpoints import CheckpointKind, Metadata, OperatorState, Piece, TaskState
+from headgate.base.checkpoints import CheckpointKind, Metadata, OperatorState, Piece, SubtaskState
 from headgate.base.errors import PlanInvalid, SettingsInvalid
 from headgate.base.job_errors import JobTakenOver
 from headgate.base.messages import Failure
@@ -26,7 +26,7 @@ from headgate.control.life import JobState
 from headgate.core.chain.operator import Operator
 from headgate.host.checkpoint_place import savepoint_place
 from headgate.host.checkpoint_setup import CheckpointSetup
-from headgate.host.checkpoint_storage import CheckpointStorage, complete, open_storage
+from headgate.host.checkpoint_storage import CheckpointFolders, complete, open_storage
 from headgate.host.checkpoint_writer import StateWriter
 from headgate.host.job_storage import JobStorage
 from headgate.host.orders import describe, plan_run
@@ -64,7 +64,7 @@ def metadata(graph: JobGraph, checkpoint: int, job: str = "x", text: bytes = b"s
             OperatorState(spec.uid, spec.name, plain=piece) for spec in vertex.chain.operators
         )
         tasks.append(
-            TaskState(
+            SubtaskState(
                 task.id,
                 task.vertex,
                 task.subtask,
@@ -510,7 +510,7 @@ def test_a_job_that_cannot_start_leaves_no_claim(
     def refuse(*given: object) -> int:
         raise StorageUnusable("there", "Input/output error", "look")
 
-    monkeypatch.setattr(CheckpointStorage, "next_id", refuse)
+    monkeypatch.setattr(CheckpointFolders, "next_id", refuse)
     with pytest.raises(StorageUnusable):
         setup.open(is_local=True)
     assert names(folder) == []
@@ -539,7 +539,7 @@ def test_what_does_not_fit_is_told_before_anything_runs(
         CheckpointSetup({"execution.state-recovery.path": str(tmp_path / "no")}, graph)
     place = open_storage(str(folder)).place("x", 1)
     other = OperatorState("another", "Another", plain=Piece("", 0, 1, 0, b"x"))
-    task = TaskState("0.0", 0, 0, 1, 128, (other,))
+    task = SubtaskState("0.0", 0, 0, 1, 128, (other,))
     complete(place, metadata_of(1, (task,), job="x"))
     with pytest.raises(ProgramDiffers):
         CheckpointSetup(settings_of(folder, **{"pipeline.job-id": "x"}), graph)

@@ -23,7 +23,7 @@ from headgate.host.checkpoint_place import (
 )
 from headgate.host.checkpoint_reader import StateReader, verify
 from headgate.host.checkpoint_storage import (
-    CheckpointStorage,
+    CheckpointFolders,
     complete,
     discard,
     find_checkpoints,
@@ -51,7 +51,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def storage(folder: Path) -> CheckpointStorage:
+def storage(folder: Path) -> CheckpointFolders:
     return open_storage(str(folder))
 
 
@@ -63,16 +63,16 @@ def table(tmp_path: Path) -> Path:
     return path
 
 
-def numbers(storage: CheckpointStorage) -> list[int | None]:
+def numbers(storage: CheckpointFolders) -> list[int | None]:
     return [found.checkpoint for found in storage.list_checkpoints(JOB) if found.is_complete]
 
 
-def newest(storage: CheckpointStorage) -> int | None:
+def newest(storage: CheckpointFolders) -> int | None:
     found = storage.survey(JOB).latest
     return found.checkpoint if found else None
 
 
-def test_a_checkpoint_is_found_again_with_all_its_bytes(storage: CheckpointStorage) -> None:
+def test_a_checkpoint_is_found_again_with_all_its_bytes(storage: CheckpointFolders) -> None:
     assert storage.survey(JOB).latest is None
     assert storage.next_id(JOB) == 1
     taken = [take_next(storage) for _ in range(3)]
@@ -89,7 +89,7 @@ def test_a_checkpoint_is_found_again_with_all_its_bytes(storage: CheckpointStora
     assert verdict.state_bytes == taken[-1].state_bytes == 2 * (len(LARGE) + 1 + 5 + 9)
 
 
-def test_numbers_are_sorted_as_numbers(storage: CheckpointStorage) -> None:
+def test_numbers_are_sorted_as_numbers(storage: CheckpointFolders) -> None:
     for number in (9, 10, 8):
         take(storage.place(JOB, number), number)
     assert newest(storage) == 10
@@ -99,7 +99,7 @@ def test_numbers_are_sorted_as_numbers(storage: CheckpointStorage) -> None:
     ]  # fmt: skip
 
 
-def test_without_metadata_there_is_no_checkpoint(storage: CheckpointStorage) -> None:
+def test_without_metadata_there_is_no_checkpoint(storage: CheckpointFolders) -> None:
     take_next(storage)
     with StateWriter(storage.place(JOB, 2), "t-0-0-0", 0) as writer:
         writer.append(LARGE)
@@ -109,7 +109,7 @@ def test_without_metadata_there_is_no_checkpoint(storage: CheckpointStorage) -> 
 
 
 def test_damaged_ones_are_passed_over_with_a_warning(
-    storage: CheckpointStorage, folder: Path, caplog: pytest.LogCaptureFixture
+    storage: CheckpointFolders, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(4):
         take_next(storage)
@@ -128,7 +128,7 @@ def test_damaged_ones_are_passed_over_with_a_warning(
 
 
 def test_what_is_damaged_above_the_newest_whole_one_is_told(
-    storage: CheckpointStorage, folder: Path
+    storage: CheckpointFolders, folder: Path
 ) -> None:
     for _ in range(3):
         take_next(storage)
@@ -144,7 +144,7 @@ def test_what_is_damaged_above_the_newest_whole_one_is_told(
 
 
 def test_bytes_behind_the_end_of_a_file_are_damage(
-    storage: CheckpointStorage, folder: Path
+    storage: CheckpointFolders, folder: Path
 ) -> None:
     metadata = take_next(storage)
     for path in sorted((folder / JOB / "chk-1").iterdir()):
@@ -161,7 +161,7 @@ def test_bytes_behind_the_end_of_a_file_are_damage(
 
 
 def test_a_checkpoint_in_the_place_of_another_is_damage(
-    storage: CheckpointStorage, folder: Path
+    storage: CheckpointFolders, folder: Path
 ) -> None:
     for _ in range(2):
         take_next(storage)
@@ -172,7 +172,7 @@ def test_a_checkpoint_in_the_place_of_another_is_damage(
 
 
 def test_a_storage_that_does_not_answer_is_no_reason_to_take_an_older_one(
-    storage: CheckpointStorage, folder: Path
+    storage: CheckpointFolders, folder: Path
 ) -> None:
     take_next(storage)
     (folder / JOB / "chk-2" / "_metadata").mkdir(parents=True)
@@ -180,7 +180,7 @@ def test_a_storage_that_does_not_answer_is_no_reason_to_take_an_older_one(
         storage.survey(JOB)
 
 
-def test_metadata_names_no_file_that_is_not_there_whole(storage: CheckpointStorage) -> None:
+def test_metadata_names_no_file_that_is_not_there_whole(storage: CheckpointFolders) -> None:
     place = storage.place(JOB, 1)
     with StateWriter(place, "t-0-0-0", 0) as writer:
         piece = writer.append(LARGE)
@@ -193,7 +193,7 @@ def test_metadata_names_no_file_that_is_not_there_whole(storage: CheckpointStora
     assert not place.is_complete()
 
 
-def test_a_second_run_cannot_complete_the_same_checkpoint(storage: CheckpointStorage) -> None:
+def test_a_second_run_cannot_complete_the_same_checkpoint(storage: CheckpointFolders) -> None:
     metadata = take_next(storage)
     place = storage.place(JOB, 1)
     with pytest.raises(StorageUnusable, match="complete already, by another run of the job"):
@@ -204,7 +204,7 @@ def test_a_second_run_cannot_complete_the_same_checkpoint(storage: CheckpointSto
 
 
 def test_a_dropped_checkpoint_is_gone_and_others_stay(
-    storage: CheckpointStorage, folder: Path
+    storage: CheckpointFolders, folder: Path
 ) -> None:
     for _ in range(2):
         take_next(storage)
@@ -217,7 +217,7 @@ def test_a_dropped_checkpoint_is_gone_and_others_stay(
 
 
 def test_a_shared_file_lives_as_long_as_a_checkpoint_that_names_it(
-    storage: CheckpointStorage, folder: Path, table: Path
+    storage: CheckpointFolders, folder: Path, table: Path
 ) -> None:
     first = take_next(storage, shared=(table,))
     second = take_next(storage, shared=(table,), reused=shared_pieces(first))
@@ -235,7 +235,7 @@ def test_a_shared_file_lives_as_long_as_a_checkpoint_that_names_it(
 
 
 def test_shared_files_of_checkpoints_under_way_are_kept(
-    storage: CheckpointStorage, folder: Path, table: Path
+    storage: CheckpointFolders, folder: Path, table: Path
 ) -> None:
     first = take_next(storage, shared=(table,))
     take_next(storage)
@@ -248,7 +248,7 @@ def test_shared_files_of_checkpoints_under_way_are_kept(
 
 
 def test_beside_a_damaged_checkpoint_no_shared_file_is_deleted(
-    storage: CheckpointStorage, folder: Path, table: Path, caplog: pytest.LogCaptureFixture
+    storage: CheckpointFolders, folder: Path, table: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     first = take_next(storage, shared=(table,))
     take_next(storage, reused=shared_pieces(first))
@@ -266,7 +266,7 @@ def test_beside_a_damaged_checkpoint_no_shared_file_is_deleted(
 
 
 def test_what_was_abandoned_is_cleaned_by_age_and_nothing_else(
-    storage: CheckpointStorage, folder: Path, table: Path
+    storage: CheckpointFolders, folder: Path, table: Path
 ) -> None:
     kept = take_next(storage, shared=(table,))
     with StateWriter(storage.place(JOB, 2), "t-0-0-0", 0) as writer:
@@ -283,7 +283,7 @@ def test_what_was_abandoned_is_cleaned_by_age_and_nothing_else(
     assert verify(storage.place(JOB, 1), kept).is_whole
 
 
-def test_a_given_up_checkpoint_is_discarded(storage: CheckpointStorage, folder: Path) -> None:
+def test_a_given_up_checkpoint_is_discarded(storage: CheckpointFolders, folder: Path) -> None:
     place = storage.place(JOB, 1)
     with StateWriter(place, "t-0-0-0", 0) as writer:
         writer.append(LARGE)
@@ -307,7 +307,7 @@ def test_a_savepoint_stands_alone_and_can_be_moved(tmp_path: Path, table: Path) 
 
 
 def test_a_folder_of_a_job_or_a_checkpoint_can_be_moved_and_renamed(
-    storage: CheckpointStorage, folder: Path, tmp_path: Path, table: Path
+    storage: CheckpointFolders, folder: Path, tmp_path: Path, table: Path
 ) -> None:
     take_next(storage)
     take_next(storage, shared=(table,))
@@ -321,7 +321,7 @@ def test_a_folder_of_a_job_or_a_checkpoint_can_be_moved_and_renamed(
 
 
 def test_a_path_without_a_checkpoint_is_told_with_what_is_there(
-    storage: CheckpointStorage, folder: Path
+    storage: CheckpointFolders, folder: Path
 ) -> None:
     take_next(storage)
     (folder / JOB / "chk-2").mkdir()
@@ -337,7 +337,7 @@ def test_a_path_without_a_checkpoint_is_told_with_what_is_there(
 
 
 def test_every_job_id_has_a_folder_of_its_own_inside_the_storage(
-    storage: CheckpointStorage, folder: Path
+    storage: CheckpointFolders, folder: Path
 ) -> None:
     ids = [JOB, "..", ".", "a/b", "a%2Fb", "ü b", "chk-1", "shared", "../orders", "%2E"]
     for job in ids:

@@ -22,7 +22,7 @@ from headgate.base.checkpoints import (
     Metadata,
     OperatorState,
     Piece,
-    TaskState,
+    SubtaskState,
 )
 from headgate.base.errors import StateBroken
 from headgate.base.restore_errors import RestoreRefused
@@ -127,7 +127,7 @@ def unsound(draw: st.DrawFn, whole: Metadata) -> Metadata:
             )
         )
         keeps = draw(st.booleans())
-        made = TaskState(
+        made = SubtaskState(
             task.task,
             task.vertex if keeps else draw(NUMBERS),
             task.subtask if keeps else draw(NUMBERS),

@@ -27,7 +27,7 @@ from headgate.core.chain.operators import MapOperator
 from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
 from headgate.core.chain.source_operator import SourceOperator
 from headgate.core.chain.two_phase import TwoPhaseSinkOperator
-from headgate.host.control_run import Run
+from headgate.host.control_run import DriverRun
 from headgate.host.control_server import ControlServer
 from headgate.plan import ships
 from headgate.plan.job_graph import JobGraph, build_job_graph
@@ -185,7 +185,7 @@ def open_job(
     return job
 
 
-def begin(opened: ExitStack, job: Job, stage: str = "") -> tuple[Run, list[Worker]]:
+def begin(opened: ExitStack, job: Job, stage: str = "") -> tuple[DriverRun, list[Worker]]:
     """A run, in processes of its own."""
     run, processes = job.begin(stage), opened.enter_context(workers(2))
     for slot, process in enumerate(processes):
@@ -193,7 +193,7 @@ def begin(opened: ExitStack, job: Job, stage: str = "") -> tuple[Run, list[Worke
     return run, processes
 
 
-def finish(opened: ExitStack, job: Job, run: Run) -> None:
+def finish(opened: ExitStack, job: Job, run: DriverRun) -> None:
     """To the end, with other processes if a run cannot go on in those that it has."""
     stage = 0
     while (outcome := ended(run)).restart_in_ms is not None:

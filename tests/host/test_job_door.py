@@ -33,7 +33,7 @@ from headgate.host.contact import Contact
 from headgate.host.control_client import introduce, receive_by
 from headgate.host.control_server import ControlServer
 from headgate.host.job_directory import JobEntry, announce, entries, here
-from headgate.host.job_door import JobDoor
+from headgate.host.job_door import JobEndpoint
 from headgate.host.job_visit import JobGone, JobNotFound, JobSilent, ask, find_job, running_jobs
 from tests.host.control_rig import PATIENCE_S, SECRET, TIMES, replace_times
 from tests.host.door_kit import AskedInTest, at_the_door
@@ -188,14 +188,14 @@ def test_a_failed_savepoint_tells_why_even_if_the_job_ends_with_it(server: Contr
 
 
 def test_a_door_without_a_job_says_so() -> None:
-    door = JobDoor()
+    door = JobEndpoint()
     answer = door.answer(JobQuestion())
     assert isinstance(answer, JobAnswer) and "not been started yet" in answer.problem
     door.close()
 
 
 def test_a_job_that_ends_while_its_door_opens_is_not_announced(server: ControlServer) -> None:
-    door = JobDoor()
+    door = JobEndpoint()
     door.close()
     door.open(AskedInTest(), Contact(server.address, "job", SECRET))
     assert entries() == []

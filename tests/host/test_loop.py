@@ -11,7 +11,7 @@ import pytest
 from headgate.base.settings import TransportKind
 from headgate.host.baton import Baton
 from headgate.host.loop import READ, WRITE, Loop
-from headgate.host.runner import Seat
+from headgate.host.runner import TaskThread
 from tests.host.rig import PATIENCE_S
 
 
@@ -176,7 +176,7 @@ class Dirty:
 
 def test_a_flush_that_wakes_a_task_ends_the_wait_of_its_poll(loop: Loop) -> None:
     baton = Baton(loop.nudge)
-    seat = Seat("task", baton, loop)
+    seat = TaskThread("task", baton, loop)
 
     class Waking:
         def flush(self) -> None:

@@ -16,7 +16,7 @@ from headgate.control.checkpoint_effects import StoreCheckpoint
 from headgate.host.checkpoint_folder import open_folder
 from headgate.host.checkpoint_place import new_savepoint, resolve
 from headgate.host.checkpoint_reader import StateReader, verify
-from headgate.host.checkpoint_storage import CheckpointStorage, discard, open_storage
+from headgate.host.checkpoint_storage import CheckpointFolders, discard, open_storage
 from headgate.host.job_storage import JobStorage
 from headgate.host.storage import FileRoom
 from tests.host.checkpoint_kit import JOB, metadata_of, names, shared_pieces, take, take_next
@@ -35,7 +35,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def storage(folder: Path) -> CheckpointStorage:
+def storage(folder: Path) -> CheckpointFolders:
     return open_storage(str(folder))
 
 
@@ -109,7 +109,7 @@ def test_a_job_and_its_savepoints_may_have_folders_that_are_links(tmp_path: Path
 
 
 def test_a_link_in_place_of_a_file_of_a_checkpoint_is_damage(
-    storage: CheckpointStorage, folder: Path, elsewhere: Path
+    storage: CheckpointFolders, folder: Path, elsewhere: Path
 ) -> None:
     metadata = take_next(storage)
     place = storage.place(JOB, 1)
@@ -126,7 +126,7 @@ def test_a_link_in_place_of_a_file_of_a_checkpoint_is_damage(
 
 
 def test_a_state_file_that_became_a_link_is_not_read(
-    storage: CheckpointStorage, folder: Path, elsewhere: Path
+    storage: CheckpointFolders, folder: Path, elsewhere: Path
 ) -> None:
     metadata = take_next(storage)
     piece = next(one for one in metadata.tasks[0].operators[0].keyed.values() if one.path)
@@ -140,7 +140,7 @@ def test_a_state_file_that_became_a_link_is_not_read(
 
 @pytest.mark.parametrize("linked", ["chk-1", "shared", ""])
 def test_a_link_in_place_of_a_folder_is_neither_followed_nor_taken_for_nothing(
-    storage: CheckpointStorage, folder: Path, elsewhere: Path, tmp_path: Path, linked: str
+    storage: CheckpointFolders, folder: Path, elsewhere: Path, tmp_path: Path, linked: str
 ) -> None:
     table = tmp_path / "table.sst"
     table.write_bytes(b"rows")
@@ -157,7 +157,7 @@ def test_a_link_in_place_of_a_folder_is_neither_followed_nor_taken_for_nothing(
 
 
 def test_nothing_is_deleted_through_a_link(
-    storage: CheckpointStorage, folder: Path, elsewhere: Path, tmp_path: Path
+    storage: CheckpointFolders, folder: Path, elsewhere: Path, tmp_path: Path
 ) -> None:
     table = tmp_path / "table.sst"
     table.write_bytes(b"rows")
@@ -216,7 +216,7 @@ def test_a_link_that_comes_while_a_folder_is_deleted_is_not_followed(
 
 
 def test_a_pipe_in_place_of_metadata_does_not_make_the_driver_wait(
-    storage: CheckpointStorage, folder: Path
+    storage: CheckpointFolders, folder: Path
 ) -> None:
     take_next(storage)
     path = folder / JOB / "chk-1" / "_metadata"

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from headgate.base.checkpoints import CheckpointFigures, Stop
-from headgate.base.checkpoints import TaskState as WrittenState
+from headgate.base.checkpoints import SubtaskState as WrittenState
 from headgate.base.elements import Record
 from headgate.base.errors import HeadgateError
 from headgate.base.job_errors import SavepointFailed
@@ -43,7 +43,7 @@ from headgate.host.checkpoint_keeper import CheckpointKeeper
 from headgate.host.checkpoint_setup import CheckpointSetup
 from headgate.host.contact import Contact
 from headgate.host.control_client import ControlLine, Lost
-from headgate.host.control_run import Run
+from headgate.host.control_run import DriverRun
 from headgate.host.control_server import ControlServer
 from headgate.host.shipping import ship
 from headgate.plan import ships
@@ -90,7 +90,7 @@ class Job:
             keeper=self.keeper,
         )
 
-    def begin(self, stage: str = "") -> Run:
+    def begin(self, stage: str = "") -> DriverRun:
         return self.server.begin("x", stage)
 
     def contact(self, stage: str = "") -> Contact:
@@ -186,7 +186,7 @@ def completed(job: Job) -> int:
     return job.keeper.statistics().completed
 
 
-def started(opened: ExitStack, job: Job) -> tuple[Run, Scripted]:
+def started(opened: ExitStack, job: Job) -> tuple[DriverRun, Scripted]:
     run = job.begin()
     one = worker(opened, job)
     eventually(lambda: run.state is JobState.RUNNING, "it runs")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from headgate.base.checkpoint_errors import CheckpointCorrupt, CheckpointMissing, StorageUnusable
-from headgate.base.checkpoints import ChannelState, CheckpointKind, TaskState
+from headgate.base.checkpoints import ChannelState, CheckpointKind, SubtaskState
 from headgate.base.elements import Bundle
 from headgate.base.restores import DatabaseRestore, OperatorRestore, ReassignedStream, TaskRestore
 from headgate.core.task.restored import TaskRestored
@@ -47,7 +47,7 @@ def write(place: CheckpointPlace, kind: CheckpointKind) -> TaskRestore:
             ),
             (ReassignedStream(1, 0, 0, False, (piece(b"s"), piece(b"t"))),),
         )
-    state = TaskState("3.0", 3, 0, 1, 128)
+    state = SubtaskState("3.0", 3, 0, 1, 128)
     complete(place, metadata_of(4, (state,), kind))
     return restore
 

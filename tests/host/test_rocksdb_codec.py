@@ -16,7 +16,7 @@ from headgate.core.state.key_groups import key_group
 from headgate.core.window.window import CountWindow, GlobalWindow, TimeWindow
 from headgate.host.rocksdb_codec import (
     BEHIND,
-    Codec,
+    AddressCodec,
     entry_key,
     entry_of,
     pack,
@@ -70,7 +70,7 @@ SPACES = [None, TimeWindow(0, 10), TimeWindow(10, 20), CountWindow(3), GlobalWin
 
 @given(KEYS, NAMESPACES, st.integers(0, 60_000), st.binary(max_size=5))
 def test_an_address_is_read_back(key: Any, namespace: Any, state: int, rest: bytes) -> None:
-    codec = Codec(128)
+    codec = AddressCodec(128)
     address = codec.address(state, seen(key), namespace)
     found = codec.place(address.prefix + rest, address.head + b"what it holds")
     assert (found.state, found.rest, found.body) == (state, rest, b"what it holds")
@@ -85,7 +85,7 @@ def test_an_address_is_read_back(key: Any, namespace: Any, state: int, rest: byt
 def test_addresses_are_equal_when_keys_and_namespaces_are(
     one: Any, other: Any, space: Any, second_space: Any
 ) -> None:
-    codec = Codec(16)
+    codec = AddressCodec(16)
     first = codec.address(1, seen(one), space)
     second = codec.address(1, seen(other), second_space)
     same = seen(one) == seen(other) and space == second_space
@@ -94,7 +94,7 @@ def test_addresses_are_equal_when_keys_and_namespaces_are(
 
 @given(st.lists(st.tuples(KEYS, st.sampled_from(SPACES)), min_size=2, max_size=8))
 def test_no_address_is_the_beginning_of_another(places: list[tuple[Any, Any]]) -> None:
-    codec = Codec(4)
+    codec = AddressCodec(4)
     prefixes = sorted({codec.address(0, seen(key), space).prefix for key, space in places})
     for before, after in pairwise(prefixes):
         assert not after.startswith(before)
@@ -113,19 +113,19 @@ def test_no_address_is_the_beginning_of_another(places: list[tuple[Any, Any]]) -
     ],
 )
 def test_equal_keys_of_different_looks_share_an_address(equals: list[Any]) -> None:
-    codec = Codec(128)
+    codec = AddressCodec(128)
     assert len({codec.address(0, seen(key), None).prefix for key in equals}) == 1
 
 
 def test_keys_that_only_look_alike_do_not() -> None:
     alike = ["1", 1, b"1", 1.5, (1,), [1], None, "None", (), "", ("tuple", 1), ("number", 1, 2)]
-    codec = Codec(128)
+    codec = AddressCodec(128)
     assert len({codec.address(0, seen(key), None).prefix for key in alike}) == len(alike)
 
 
 @given(KEYS)
 def test_the_key_group_comes_first_and_then_the_state(key: Any) -> None:
-    codec = Codec(300)
+    codec = AddressCodec(300)
     group = key_group(key, 300)
     address = codec.address(513, seen(key), TimeWindow(0, 5))
     assert address.prefix.startswith(state_prefix(group, 513))
@@ -136,7 +136,7 @@ def test_the_key_group_comes_first_and_then_the_state(key: Any) -> None:
 
 @given(KEYS, KEYS.filter(lambda key: seen(key) is key), st.integers())
 def test_an_entry_of_a_map_is_read_back(key: Any, inner: Any, value: int) -> None:
-    address = Codec(128).address(0, seen(key), None)
+    address = AddressCodec(128).address(0, seen(key), None)
     place, head = entry_key(address, inner)
     assert address.prefix < place < address.prefix + BEHIND
     rest = place[len(address.prefix) :]
@@ -173,14 +173,14 @@ def test_values_come_back_as_they_were(value: Any) -> None:
 
 
 def test_a_namespace_keeps_its_class_though_another_equals_it() -> None:
-    codec = Codec(128)
+    codec = AddressCodec(128)
     for key, space in product(["a", [1]], [TimeWindow(1, 2), (1, 2), Pair(1, 2)]):
         address = codec.address(0, seen(key), space)
         assert type(codec.place(address.prefix, address.head).namespace) is type(space)
 
 
 def test_the_memory_of_namespaces_is_bounded() -> None:
-    codec = Codec(128)
+    codec = AddressCodec(128)
     for start in range(5000):
         codec.address(0, "a", TimeWindow(start, start + 1))
     assert len(codec._spaces) <= 1024

@@ -9,7 +9,7 @@ import pytest
 from headgate.base.errors import TaskCancelled
 from headgate.core.task.task import StepResult
 from headgate.host.exchange import Exchange
-from headgate.host.runner import Runner, Seat
+from headgate.host.runner import Runner, TaskThread
 from tests.host.conftest import MakeExchange
 from tests.host.rig import (
     PATIENCE_S,
@@ -42,7 +42,7 @@ class Task:
         self.closed_with.append(error)
 
 
-def run(exchange: Exchange, task: Task) -> tuple[Runner, Seat]:
+def run(exchange: Exchange, task: Task) -> tuple[Runner, TaskThread]:
     seat = exchange.seat(task.name)
     return exchange.run(task, seat), seat
 

@@ -7,7 +7,7 @@ from headgate.base.checkpoints import (
     Metadata,
     OperatorState,
     Piece,
-    TaskState,
+    SubtaskState,
 )
 from headgate.core.state.key_groups import groups_of
 from headgate.plan.checkpointed import checkpointed_job
@@ -45,7 +45,7 @@ def recording(
         if task.task not in finished:
             left = [_operator(task, place, blank) for place in range(len(task.operators))]
             own = (states or {}).get(task.task, tuple(left))
-            task = TaskState(
+            task = SubtaskState(
                 task.task,
                 task.vertex,
                 task.subtask,
@@ -69,7 +69,7 @@ def recording(
     )
 
 
-def _operator(task: TaskState, place: int, blank: bool) -> OperatorState:
+def _operator(task: SubtaskState, place: int, blank: bool) -> OperatorState:
     spec = task.operators[place]
     if blank:
         return spec

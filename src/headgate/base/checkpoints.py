@@ -98,7 +98,7 @@ class ChannelState(msgspec.Struct, frozen=True, array_like=True):
     pieces: tuple[Piece, ...] = ()
 
 
-class TaskState(msgspec.Struct, frozen=True):
+class SubtaskState(msgspec.Struct, frozen=True):
     """What one task has left; operators in the order of its chain."""
 
     task: str
@@ -147,7 +147,7 @@ class Metadata(msgspec.Struct, frozen=True):
     """Of the job, as people call it."""
     triggered_ms: int
     completed_ms: int
-    tasks: tuple[TaskState, ...]
+    tasks: tuple[SubtaskState, ...]
     unaligned: bool = False
     edges: tuple[EdgeShape, ...] = ()
     """What channels stand for."""
@@ -161,7 +161,7 @@ class Metadata(msgspec.Struct, frozen=True):
 Pieces: TypeAlias = list[Piece]
 
 
-def pieces_of(task: TaskState) -> Pieces:
+def pieces_of(task: SubtaskState) -> Pieces:
     """All pieces of a task."""
     found: Pieces = []
     for operator in task.operators:

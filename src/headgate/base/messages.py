@@ -11,7 +11,7 @@ from typing import Annotated, Final, TypeAlias
 import msgspec
 
 from headgate.base.checkpoints import CheckpointFigures, CheckpointOptions
-from headgate.base.checkpoints import TaskState as WrittenState
+from headgate.base.checkpoints import SubtaskState as WrittenState
 from headgate.base.elements import MIN_WATERMARK_MS
 from headgate.base.questions import (
     CancelAsked,

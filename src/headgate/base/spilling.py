@@ -3,7 +3,7 @@
 from typing import Protocol
 
 
-class Spill(Protocol):
+class SpillFile(Protocol):
     """A file that is written once from front to back, then read."""
 
     def write(self, data: memoryview) -> None: ...
@@ -21,4 +21,4 @@ class Spill(Protocol):
 class SpillRoom(Protocol):
     """Makes spill files."""
 
-    def open(self) -> Spill: ...
+    def open(self) -> SpillFile: ...

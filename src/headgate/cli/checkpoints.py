@@ -18,7 +18,7 @@ import click
 from headgate.cli.ending import FAILED
 
 if TYPE_CHECKING:  # it loads pyarrow, which other commands do without
-    from headgate.host.checkpoint_storage import Found
+    from headgate.host.checkpoint_storage import FoundCheckpoint
 
 WHOLE: Final = "ok"
 FILES_THERE: Final = "files there"
@@ -114,7 +114,7 @@ class Meter:
 
 
 def describe(
-    found: "Found", *, deep: bool, on_read: Callable[[int], None] = lambda count: None
+    found: "FoundCheckpoint", *, deep: bool, on_read: Callable[[int], None] = lambda count: None
 ) -> Line | None:
     """Read as much of it as is asked for; None: its job dropped it meanwhile.
 

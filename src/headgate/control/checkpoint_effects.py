@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from headgate.base.checkpoints import CheckpointOptions, Metadata, TaskState
+from headgate.base.checkpoints import CheckpointOptions, Metadata, SubtaskState
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Discard:
     """Delete what these tasks have written for a checkpoint that came to nothing."""
 
     checkpoint: int
-    states: tuple[TaskState, ...]
+    states: tuple[SubtaskState, ...]
     directory: str = ""
 
 

@@ -16,7 +16,7 @@ from headgate.base.checkpoints import (
     CheckpointKind,
     CheckpointOptions,
     Stop,
-    TaskState,
+    SubtaskState,
     pieces_of,
 )
 from headgate.control.checkpoint_effects import (
@@ -118,7 +118,7 @@ class Checkpoints:
         return effects + self._go_on(now_ms)
 
     def acked(
-        self, checkpoint: int, state: TaskState, figures: CheckpointFigures, now_ms: float
+        self, checkpoint: int, state: SubtaskState, figures: CheckpointFigures, now_ms: float
     ) -> list[CheckpointEffect]:
         """A task has written its part."""
         pending = self._pending.get(checkpoint)
@@ -338,7 +338,7 @@ class Checkpoints:
             effects.append(SavepointDone(directory, None, reason))
         return effects
 
-    def _discard(self, checkpoint: int, states: tuple[TaskState, ...]) -> list[CheckpointEffect]:
+    def _discard(self, checkpoint: int, states: tuple[SubtaskState, ...]) -> list[CheckpointEffect]:
         written = tuple(s for s in states if any(piece.path for piece in pieces_of(s)))
         return [Discard(checkpoint, written, self._given_up[checkpoint])] if written else []
 

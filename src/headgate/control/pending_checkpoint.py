@@ -15,7 +15,7 @@ from headgate.base.checkpoints import (
     CheckpointOptions,
     EdgeShape,
     Metadata,
-    TaskState,
+    SubtaskState,
 )
 
 
@@ -23,7 +23,7 @@ from headgate.base.checkpoints import (
 class Member:
     """One task, as checkpoints see it."""
 
-    blank: TaskState
+    blank: SubtaskState
     """What is written of it when it has finished: its operators, without state."""
     slot: int
     producers: tuple[str, ...] = ()
@@ -85,7 +85,7 @@ class Pending:
     options: CheckpointOptions
     began_ms: float
     team: Team
-    states: dict[str, TaskState] = field(default_factory=dict)
+    states: dict[str, SubtaskState] = field(default_factory=dict)
     figures: list[CheckpointFigures] = field(default_factory=list)
     triggered: dict[str, None] = field(default_factory=dict)
     metadata: Metadata | None = None
@@ -124,7 +124,7 @@ class Pending:
         self.triggered.update((member.task, None) for member in untold)
         return untold
 
-    def acked(self, state: TaskState, figures: CheckpointFigures) -> None:
+    def acked(self, state: SubtaskState, figures: CheckpointFigures) -> None:
         """A task has left its state; only its first answer counts."""
         if state.task not in self.states:
             self.states[state.task] = state

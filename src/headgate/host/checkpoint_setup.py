@@ -33,7 +33,7 @@ from headgate.host.checkpoint_folder import shown_uri
 from headgate.host.checkpoint_keeper import CheckpointKeeper
 from headgate.host.checkpoint_place import resolve
 from headgate.host.checkpoint_signing import signing_of
-from headgate.host.checkpoint_storage import Found, damages_of
+from headgate.host.checkpoint_storage import FoundCheckpoint, damages_of
 from headgate.host.job_storage import JobStorage
 from headgate.host.orders import plan_run
 from headgate.host.stopped_with import StoppedWith
@@ -242,7 +242,7 @@ class CheckpointSetup:
             self._check_damage(damaged)
         return self._origin or newest
 
-    def _find(self) -> tuple[list[Metadata], tuple[Found, ...]]:
+    def _find(self) -> tuple[list[Metadata], tuple[FoundCheckpoint, ...]]:
         """What an earlier driver of the same job has left, the oldest first; and damaged ones."""
         storage = None if self._storage is None else self._storage.storage
         if storage is None or not self.is_known:
@@ -258,7 +258,7 @@ class CheckpointSetup:
         ]
         return whole, survey.damaged
 
-    def _check_damage(self, damaged: tuple[Found, ...]) -> None:
+    def _check_damage(self, damaged: tuple[FoundCheckpoint, ...]) -> None:
         """No own checkpoint is whole: only what is newer than all of them may come instead.
 
         Whatever else the job began with would repeat what its sinks have committed since.

@@ -44,7 +44,7 @@ _DEPTH: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundCheckpoint:
     """A folder of a checkpoint: complete, damaged (``error`` says why) or unfinished."""
 
     place: CheckpointPlace
@@ -66,22 +66,22 @@ class Found:
 class Survey:
     """What a job has: the newest checkpoint that is whole, and damaged ones that are newer."""
 
-    latest: Found | None
-    damaged: tuple[Found, ...]
+    latest: FoundCheckpoint | None
+    damaged: tuple[FoundCheckpoint, ...]
     """The newest first."""
 
 
-def open_storage(where: str, signing: Signing | None = None) -> "CheckpointStorage":
+def open_storage(where: str, signing: Signing | None = None) -> "CheckpointFolders":
     """The storage in a folder, which is made if need be; raises StorageUnusable.
 
     ``where`` is a path of this machine or a URI that pyarrow knows.
     """
     folder = open_folder(where, signing=signing)
     folder.make()
-    return CheckpointStorage(folder)
+    return CheckpointFolders(folder)
 
 
-class CheckpointStorage:
+class CheckpointFolders:
     """All checkpoints below one folder. It holds nothing open and may be used by any thread."""
 
     def __init__(self, folder: Folder) -> None:
@@ -102,7 +102,7 @@ class CheckpointStorage:
         numbers = [number for number, _ in self._places(job)]
         return max(numbers, default=0) + 1
 
-    def list_checkpoints(self, job: str) -> list[Found]:
+    def list_checkpoints(self, job: str) -> list[FoundCheckpoint]:
         """Of a job, the oldest first; savepoints stand elsewhere."""
         return [_look_in_job(place, job, number) for number, place in self._places(job)]
 
@@ -111,14 +111,14 @@ class CheckpointStorage:
 
         Raises StorageUnusable if the storage does not answer: an older one is no answer then.
         """
-        damaged: list[Found] = []
+        damaged: list[FoundCheckpoint] = []
         for number, place in reversed(list(self._places(job))):
             found = _look_in_job(place, job, number)
             if found.metadata is not None:
                 wrong = missing_files(found.place, found.metadata)
                 if not wrong:
                     return Survey(found, tuple(damaged))
-                found = Found(place, number, error=next(iter(wrong.values())))
+                found = FoundCheckpoint(place, number, error=next(iter(wrong.values())))
             if found.error is not None:
                 log.warning("checkpoint %d of job %s is damaged: %s", number, job, found.problem)
                 damaged.append(found)
@@ -245,13 +245,13 @@ def discard(place: CheckpointPlace) -> None:
                 place.shared.remove(one.name)
 
 
-def damages_of(damaged: Iterable[Found]) -> tuple[str, ...]:
+def damages_of(damaged: Iterable[FoundCheckpoint]) -> tuple[str, ...]:
     """What is wrong with each, without advice."""
     errors = [one.error for one in damaged if one.error is not None]
     return tuple(f"{error.path}: {error.problem}" for error in errors)
 
 
-def find_checkpoints(where: str, signing: Signing | None = None) -> list[Found]:
+def find_checkpoints(where: str, signing: Signing | None = None) -> list[FoundCheckpoint]:
     """Checkpoints and savepoints at a path and below, as a person asks for them.
 
     Raises CheckpointMissing if there is nothing at the path, or StorageUnusable.
@@ -263,37 +263,39 @@ def find_checkpoints(where: str, signing: Signing | None = None) -> list[Found]:
     return list(_walk(folder, _DEPTH))
 
 
-def _walk(folder: Folder, depth: int) -> Iterator[Found]:
+def _walk(folder: Folder, depth: int) -> Iterator[FoundCheckpoint]:
     entries = folder.entries()
     number = checkpoint_number(folder.name)
     below = [one.name for one in entries if one.is_folder]
     if any(one.name == METADATA_FILE for one in entries):
         yield _look(savepoint_place(folder), number)
     elif number is not None and not below:  # a job may be called like a checkpoint
-        yield Found(checkpoint_place(folder.parent(), number), number)
+        yield FoundCheckpoint(checkpoint_place(folder.parent(), number), number)
     elif depth:
         for name in sorted(below, key=lambda name: (checkpoint_number(name) or 0, name)):
             yield from _walk(folder.child(name), depth - 1)
 
 
-def _look(place: CheckpointPlace, number: int | None) -> Found:
+def _look(place: CheckpointPlace, number: int | None) -> FoundCheckpoint:
     """What stands there; raises StorageUnusable."""
     try:
         known, metadata = read_place(place.own)
     except CheckpointMissing:
-        return Found(place, number)
+        return FoundCheckpoint(place, number)
     except CheckpointCorrupt as error:
-        return Found(place, number, error=error)
-    return Found(known, metadata.checkpoint, metadata)
+        return FoundCheckpoint(place, number, error=error)
+    return FoundCheckpoint(known, metadata.checkpoint, metadata)
 
 
-def _look_in_job(place: CheckpointPlace, job: str, number: int) -> Found:
+def _look_in_job(place: CheckpointPlace, job: str, number: int) -> FoundCheckpoint:
     """The same in a job's own folder, where another one's metadata is out of place."""
     found = _look(place, number)
     known = found.metadata
     if known is not None and (known.job, known.checkpoint) != (job, number):
         problem = f"is checkpoint {known.checkpoint} of job {known.job!r}, which is out of place"
-        return Found(place, number, error=CheckpointCorrupt(place.own.at(METADATA_FILE), problem))
+        return FoundCheckpoint(
+            place, number, error=CheckpointCorrupt(place.own.at(METADATA_FILE), problem)
+        )
     return found
 
 

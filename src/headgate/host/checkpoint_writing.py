@@ -18,7 +18,7 @@ from typing import Final, TypeAlias
 
 from headgate.base.checkpoint_errors import CheckpointAbandoned, CheckpointError, StateUnwritable
 from headgate.base.checkpoints import ChannelState, CheckpointFigures, OperatorState, Piece
-from headgate.base.checkpoints import TaskState as WrittenState
+from headgate.base.checkpoints import SubtaskState as WrittenState
 from headgate.base.errors import HeadgateError
 from headgate.base.events import CheckpointBarrier
 from headgate.base.messages import (

@@ -74,7 +74,7 @@ class RunHost(Protocol):
         """Tasks of it have sent figures."""
 
 
-class Run:
+class DriverRun:
     """A run that lives, or has ended. Every method may be called from any thread."""
 
     def __init__(

@@ -32,9 +32,9 @@ from headgate.control.run_effects import Outcome
 from headgate.host.checkpoint_keeper import CheckpointKeeper
 from headgate.host.contact import Contact, local_path
 from headgate.host.control_peer import Peer
-from headgate.host.control_run import OnEnded, OnMetrics, Run, RunKey
+from headgate.host.control_run import DriverRun, OnEnded, OnMetrics, RunKey
 from headgate.host.exchange import MIN_SECRET_BYTES
-from headgate.host.job_door import JobDoor, OnQuestion
+from headgate.host.job_door import JobEndpoint, OnQuestion
 from headgate.host.listener import Accepted, Listener
 from headgate.host.loop import now_ms
 from headgate.host.transport import Tls
@@ -60,7 +60,7 @@ class _Job:
     times: ControlTimes
     keeper: CheckpointKeeper | None
     lock: threading.RLock = field(default_factory=threading.RLock)  # of which run is the present
-    runs: dict[str, Run] = field(default_factory=dict)  # the present one of each stage
+    runs: dict[str, DriverRun] = field(default_factory=dict)  # the present one of each stage
     generations: dict[str, int] = field(default_factory=dict)  # the next one of each stage
 
     def plan(self, job: str, stage: str) -> tuple[RunKey, RunPlan]:
@@ -115,7 +115,7 @@ class ControlServer:
         )
         self.address: Address = self._listener.address
         self._jobs: dict[str, _Job] = {}
-        self._runs: list[Run] = []  # those that have not ended, or not been left by all
+        self._runs: list[DriverRun] = []  # those that have not ended, or not been left by all
         self._lock = threading.Lock()  # of the two above, and of whether it is closed
         self._closed = False
         self._nudged = threading.Event()
@@ -148,7 +148,7 @@ class ControlServer:
             assert not self._closed, "the control server is closed"
             assert job not in self._jobs, f"job {job} is open already"
             own = times or self._times
-            answer = on_question or JobDoor().answer
+            answer = on_question or JobEndpoint().answer
             self._jobs[job] = _Job(
                 secret, make_plan, on_ended, on_metrics, answer, lazy, own, keeper
             )
@@ -178,13 +178,13 @@ class ControlServer:
             state=state or StateSettings(),
         )
 
-    def begin(self, job: str, stage: str = "") -> Run:
+    def begin(self, job: str, stage: str = "") -> DriverRun:
         """Begin a run now, before any task manager has registered."""
         entry = self._jobs[job]
         with entry.lock:
             return self._begin(entry, job, stage)
 
-    def runs(self, job: str) -> list[Run]:
+    def runs(self, job: str) -> list[DriverRun]:
         """The present run of each stage."""
         entry = self._jobs[job]
         with entry.lock:
@@ -275,7 +275,7 @@ class ControlServer:
         run.lost(first.slot, peer, problem)
         self._nudged.set()
 
-    def _take_in(self, peer: Peer, job: str, first: Register | TaskManagerFailed) -> Run:
+    def _take_in(self, peer: Peer, job: str, first: Register | TaskManagerFailed) -> DriverRun:
         entry = self._jobs.get(job)
         if entry is None:
             raise RunRefused("the job is over")
@@ -291,7 +291,7 @@ class ControlServer:
         log.info("run %s: slot %d is served by %s", run.key, first.slot, who)
         return run
 
-    def _run_for(self, entry: _Job, job: str, first: Register | TaskManagerFailed) -> Run:
+    def _run_for(self, entry: _Job, job: str, first: Register | TaskManagerFailed) -> DriverRun:
         run = entry.runs.get(first.stage)
         if not entry.lazy:
             if run is None:
@@ -307,14 +307,14 @@ class ControlServer:
             log.exception("job %s cannot begin a run", job)
             raise RunRefused(f"no run can begin: {type(error).__name__}: {error}") from error
 
-    def _begin(self, entry: _Job, job: str, stage: str) -> Run:
+    def _begin(self, entry: _Job, job: str, stage: str) -> DriverRun:
         before = entry.runs.get(stage)
         assert before is None or before.outcome is not None, f"run {before.key} has not ended"
         if not entry.lazy:  # what is left of earlier stages is refused from now on
             entry.runs.clear()
         key, plan = entry.plan(job, stage)
         host = _RunHost(self._nudged.set, entry, job, stage)
-        run = Run(key, plan, entry.times, host, entry.keeper)
+        run = DriverRun(key, plan, entry.times, host, entry.keeper)
         entry.runs[stage] = run
         with self._lock:
             self._runs.append(run)

@@ -38,7 +38,7 @@ from headgate.host.connection import Connection, Server, connect
 from headgate.host.loop import Loop, now_ms
 from headgate.host.memory import allocate_arena
 from headgate.host.rare_log import RareLog
-from headgate.host.runner import Runner, Seat, Stepper
+from headgate.host.runner import Runner, Stepper, TaskThread
 from headgate.host.storage import FileRoom
 from headgate.host.transport import Tls
 from headgate.host.unproven import UnprovenConnections
@@ -124,11 +124,11 @@ class Exchange:
         finally:
             self.baton.give(turn)
 
-    def seat(self, name: str) -> Seat:
+    def seat(self, name: str) -> TaskThread:
         """A place for a task's thread: what its writer and gate wait and wake with."""
-        return Seat(name, self.baton, self.loop)
+        return TaskThread(name, self.baton, self.loop)
 
-    def run(self, task: Stepper, seat: Seat) -> Runner:
+    def run(self, task: Stepper, seat: TaskThread) -> Runner:
         """Start a task on a thread of its own."""
         with self._roster:
             if self._closed:

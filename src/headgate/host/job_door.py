@@ -57,7 +57,7 @@ class AskedJob(Protocol):
         """Returns when the job has ended."""
 
 
-class JobDoor:
+class JobEndpoint:
     """Made before its job is, opened with it, closed at its end."""
 
     def __init__(self) -> None:

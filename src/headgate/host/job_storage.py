@@ -21,7 +21,7 @@ from headgate.host.checkpoint_place import CheckpointPlace, job_folder, resolve,
 from headgate.host.checkpoint_reader import missing_files
 from headgate.host.checkpoint_signing import Signing
 from headgate.host.checkpoint_storage import (
-    CheckpointStorage,
+    CheckpointFolders,
     complete,
     discard,
     open_storage,
@@ -53,7 +53,7 @@ class JobStorage:
         self._temporary = temporary
         self._undropped: dict[int, Drop] = {}
         self._claim: DriverClaim | None = None
-        self.storage: CheckpointStorage | None = None
+        self.storage: CheckpointFolders | None = None
         if where:
             self.storage = open_storage(where, signing)
             self.storage.probe()
@@ -161,7 +161,7 @@ class JobStorage:
         elif self.storage is not None:
             self.storage.drop(place)
         else:
-            CheckpointStorage(place.own.parent()).drop(place)
+            CheckpointFolders(place.own.parent()).drop(place)
         self._undropped.pop(number, None)
 
     def drop_above(self, checkpoint: int) -> None:

@@ -39,7 +39,7 @@ ENDED: Final = {status.name for status in JobStatus if status.is_globally_termin
 class JobNotFound(HeadgateError):
     """No running job is called so, or several are."""
 
-    def __init__(self, called: str, problem: str, running: Sequence["Seen"]) -> None:
+    def __init__(self, called: str, problem: str, running: Sequence["SeenJob"]) -> None:
         named = ", ".join(f"{one.entry.job} ({one.entry.name})" for one in running)
         there = f"running are {named}" if named else "no job of yours runs on this machine"
         super().__init__(f"{called!r} {problem}; {there}")
@@ -64,14 +64,14 @@ class JobGone(HeadgateError):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenJob:
     """A running job and how it is."""
 
     entry: JobEntry
     state: str
 
 
-def running_jobs(times: ControlTimes = TIMES) -> list[Seen]:
+def running_jobs(times: ControlTimes = TIMES) -> list[SeenJob]:
     """All jobs of this user on this machine, the oldest first."""
     found = []
     for entry, announcement in entries():
@@ -81,11 +81,11 @@ def running_jobs(times: ControlTimes = TIMES) -> list[Seen]:
             if gone.is_certain:  # a driver that is short of threads hangs up, too
                 announcement.close()
         except JobSilent:
-            found.append(Seen(entry, SILENT))
+            found.append(SeenJob(entry, SILENT))
         else:
             assert isinstance(answer, JobAnswer), "a question of how a job is, and its answer"
             if answer.state not in ENDED:
-                found.append(Seen(entry, answer.state or SILENT))
+                found.append(SeenJob(entry, answer.state or SILENT))
     return found
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from headgate.core.task.task import Task
 from headgate.host.baton import Baton, Turn
-from headgate.host.runner import Seat
+from headgate.host.runner import TaskThread
 
 
 class BatonLoan:
@@ -30,7 +30,7 @@ class BatonLoan:
 class BufferWaits:
     """How a task's writers wait for a buffer, with the task told that it is back-pressured."""
 
-    def __init__(self, seat: Seat) -> None:
+    def __init__(self, seat: TaskThread) -> None:
         self.seat = seat
         self.task: Task | None = None
 

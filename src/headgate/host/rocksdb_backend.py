@@ -26,17 +26,17 @@ from headgate.core.state.snapshot import (
 from headgate.core.state.states import ListState, MapState, ValueState
 from headgate.core.state.timers import TimerQueue
 from headgate.host.rocksdb_cache import Budget
-from headgate.host.rocksdb_codec import Codec, entry_key, pack, state_prefix
+from headgate.host.rocksdb_codec import AddressCodec, entry_key, pack, state_prefix
 from headgate.host.rocksdb_database import Database, SharedMemory, StateFolder, Written
 from headgate.host.rocksdb_fetched import entries_in, groups_in, settle
 from headgate.host.rocksdb_increments import FileSnapshot, Increments
-from headgate.host.rocksdb_snapshot import Moment, RocksSnapshot, Timers
+from headgate.host.rocksdb_snapshot import RocksSnapshot, SnapshotSource, Timers
 from headgate.host.rocksdb_states import (
+    BackendTools,
     NamespacedRocksValue,
     RocksList,
     RocksMap,
     RocksValue,
-    Room,
     StoredValues,
     key_and_namespace,
     list_entries,
@@ -62,8 +62,8 @@ class RocksBackend:
         self._groups = groups
         self._max_parallelism = max_parallelism
         self._database = database
-        self._codec = Codec(max_parallelism)
-        self._room = Room(database, self._codec, budget, self.cursor)
+        self._codec = AddressCodec(max_parallelism)
+        self._room = BackendTools(database, self._codec, budget, self.cursor)
         self.catalog = Catalog()
         self._numbers: dict[str, int] = {}
         self._values: dict[str, StoredValues] = {}
@@ -124,7 +124,7 @@ class RocksBackend:
 
     def _whole(self) -> RocksSnapshot:
         """Short: what the caches have and the database has not is copied, not written."""
-        moment = Moment(
+        moment = SnapshotSource(
             self._groups,
             self._max_parallelism,
             {number: name for name, number in self._numbers.items()},

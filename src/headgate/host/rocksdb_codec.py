@@ -65,7 +65,7 @@ class Address(msgspec.Struct, frozen=True, gc=False):
         return behind_head(data) if self.head else data
 
 
-class Found(msgspec.Struct, frozen=True):
+class StoredAddress(msgspec.Struct, frozen=True):
     """A database key, read back."""
 
     group: int
@@ -77,7 +77,7 @@ class Found(msgspec.Struct, frozen=True):
     body: bytes
 
 
-class Codec:
+class AddressCodec:
     """Addresses of one backend, to and fro; for its task's thread and those of snapshots."""
 
     def __init__(self, max_parallelism: int) -> None:
@@ -109,7 +109,7 @@ class Codec:
             return Address(prefix, head_of((key, namespace)))
         return Address(b"%b%c%b" % (prefix, form, space))
 
-    def place(self, key: bytes, data: bytes) -> Found:
+    def place(self, key: bytes, data: bytes) -> StoredAddress:
         """Read an entry back; its key is as the selector has returned it, or equal."""
         file = io.BytesIO(key)
         file.seek(_START.size)
@@ -122,11 +122,11 @@ class Codec:
         if form == _HEADED_FORM:
             found, namespace = in_head(data)
             found = found.key if type(found) is Frozen else found
-            return Found(group, state, found, namespace, prefix, rest, behind_head(data))
+            return StoredAddress(group, state, found, namespace, prefix, rest, behind_head(data))
         namespace = told(space_form)
         if form != _PLAIN_FORM:
             namespace = tuple.__new__(self._classes[form - 1], namespace)
-        return Found(group, state, told(key_form), namespace, prefix, rest, data)
+        return StoredAddress(group, state, told(key_form), namespace, prefix, rest, data)
 
     @property
     def classes(self) -> tuple[type, ...]:

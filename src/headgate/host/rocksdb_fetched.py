@@ -15,9 +15,9 @@ import msgspec
 from rocksdict import AccessType, Options, Rdict, ReadOptions
 
 from headgate.base.errors import HeadgateError, StateBroken
-from headgate.host.rocksdb_codec import Codec
+from headgate.host.rocksdb_codec import AddressCodec
 from headgate.host.rocksdb_database import Written, batch_of
-from headgate.host.rocksdb_snapshot import Moment, RocksSnapshot
+from headgate.host.rocksdb_snapshot import RocksSnapshot, SnapshotSource
 from headgate.host.rocksdb_tables import UNWRITTEN_FILE, Tables, read_tables
 
 BATCH: Final = 1000
@@ -55,10 +55,10 @@ def entries_in(folder: Path, groups: range) -> Iterator[Sequence[Written]]:
 
 def groups_in(folder: Path, tables: Tables, groups: range) -> Iterator[tuple[int, bytes]]:
     """The same in the form that every backend reads; those that hold anything."""
-    codec = Codec(tables.max_parallelism)
+    codec = AddressCodec(tables.max_parallelism)
     codec.agree(tables.classes)
     names = {number: name for name, number in tables.numbers.items()}
-    moment = Moment(groups, tables.max_parallelism, names, tables.stored_as, {}, (), ())
+    moment = SnapshotSource(groups, tables.max_parallelism, names, tables.stored_as, {}, (), ())
     with _opened(folder, groups) as entries:
         try:
             yield from RocksSnapshot(moment, codec, entries).groups()

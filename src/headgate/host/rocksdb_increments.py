@@ -21,7 +21,7 @@ from headgate.base.elements import Record
 from headgate.core.state.backend import SnapshotFiles
 from headgate.core.state.snapshot import write_group
 from headgate.host.rocksdb_cache import Place
-from headgate.host.rocksdb_codec import Codec
+from headgate.host.rocksdb_codec import AddressCodec
 from headgate.host.rocksdb_database import Written
 from headgate.host.rocksdb_snapshot import Timers, timers_by_group
 from headgate.host.rocksdb_states import StoredValues
@@ -90,7 +90,7 @@ class FileSnapshot:
         self,
         folder: Path,
         tables: Tables,
-        codec: Codec,
+        codec: AddressCodec,
         unwritten: list[Unwritten],
         timers: Timers,
         increment: Increment,

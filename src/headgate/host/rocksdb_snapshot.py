@@ -17,7 +17,7 @@ from headgate.core.state.freezing import Frozen
 from headgate.core.state.key_groups import key_group
 from headgate.core.state.snapshot import LIST, VALUE, Entry, write_group
 from headgate.host.rocksdb_cache import Unwritten, opened
-from headgate.host.rocksdb_codec import Codec, Found, entry_of, unpack
+from headgate.host.rocksdb_codec import AddressCodec, StoredAddress, entry_of, unpack
 from headgate.host.rocksdb_states import StoredValues, key_and_namespace
 
 Timers: TypeAlias = tuple[tuple[str, list[tuple[int, Key, Namespace]]], ...]
@@ -25,7 +25,7 @@ Timers: TypeAlias = tuple[tuple[str, list[tuple[int, Key, Namespace]]], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class SnapshotSource:
     """What a backend hands to its snapshot; nothing of it changes any more."""
 
     groups: range
@@ -42,7 +42,9 @@ class Moment:
 class RocksSnapshot:
     """See ``Snapshot``."""
 
-    def __init__(self, moment: Moment, codec: Codec, stored: Iterator[tuple[bytes, bytes]]) -> None:
+    def __init__(
+        self, moment: SnapshotSource, codec: AddressCodec, stored: Iterator[tuple[bytes, bytes]]
+    ) -> None:
         """``stored``: the database as it is at this moment, in the order of its keys."""
         self._moment = moment
         self._codec = codec
@@ -56,7 +58,7 @@ class RocksSnapshot:
         runs = groupby(self._addresses(), lambda found: found[0].group)
         run = next(runs, None)
         for group in moment.groups:
-            stored: Iterable[list[Found]] = ()
+            stored: Iterable[list[StoredAddress]] = ()
             if run is not None and run[0] == group:
                 stored = [*run[1]]
                 run = next(runs, None)
@@ -96,7 +98,7 @@ class RocksSnapshot:
                 yield kind, name, namespace, key, left
 
     def _entries(
-        self, stored: Iterable[list[Found]], fresh: dict[bytes, Entry | None]
+        self, stored: Iterable[list[StoredAddress]], fresh: dict[bytes, Entry | None]
     ) -> Iterator[Entry]:
         moment = self._moment
         for places in stored:
@@ -108,9 +110,9 @@ class RocksSnapshot:
             yield kind, name, first.namespace, first.key, _content(kind, places)
         yield from (entry for entry in fresh.values() if entry is not None)
 
-    def _addresses(self) -> Iterator[list[Found]]:
+    def _addresses(self) -> Iterator[list[StoredAddress]]:
         """What is stored, the entries of each address together."""
-        together: list[Found] = []
+        together: list[StoredAddress] = []
         for key, data in self._stored:
             one = self._codec.place(key, data)
             if together and together[0].prefix != one.prefix:
@@ -132,7 +134,7 @@ def timers_by_group(all_timers: Timers, max_parallelism: int) -> dict[int, list[
     return found
 
 
-def _content(kind: str, places: Iterable[Found]) -> Record:
+def _content(kind: str, places: Iterable[StoredAddress]) -> Record:
     if kind.startswith(VALUE):
         return unpack(next(iter(places)).body)
     if kind.startswith(LIST):

@@ -27,7 +27,7 @@ from headgate.host.rocksdb_cache import (
 )
 from headgate.host.rocksdb_codec import (
     Address,
-    Codec,
+    AddressCodec,
     behind_head,
     entry_key,
     entry_of,
@@ -46,10 +46,12 @@ class _Spaced:
 SPACED: Final = _Spaced()
 
 
-class Room:
+class BackendTools:
     """What the states of one backend have in common."""
 
-    def __init__(self, database: Database, codec: Codec, budget: Budget, cursor: Cursor) -> None:
+    def __init__(
+        self, database: Database, codec: AddressCodec, budget: Budget, cursor: Cursor
+    ) -> None:
         self.database = database
         self.codec = codec
         self.budget = budget
@@ -65,7 +67,7 @@ class Room:
 class StoredValues:
     """All values of one state: the database with a cache in front of it."""
 
-    def __init__(self, room: Room, state: int) -> None:
+    def __init__(self, room: BackendTools, state: int) -> None:
         self._database = room.database
         self._codec = room.codec
         self._state = state
@@ -180,7 +182,7 @@ def key_and_namespace(place: Place) -> tuple[Key, Namespace]:
 class _Addressed:
     """Knows the address of the cursor, and keeps that of the last key and namespace."""
 
-    def __init__(self, room: Room, state: int, namespaced: bool) -> None:
+    def __init__(self, room: BackendTools, state: int, namespaced: bool) -> None:
         self._room = room
         self._cursor = room.cursor
         self._database = room.database
@@ -231,7 +233,9 @@ class RocksList(_Addressed, ListState[Record]):
         return list_entries(self._room, self._here(), values)
 
 
-def list_entries(room: Room, address: Address, values: Iterable[Record]) -> Iterator[Written]:
+def list_entries(
+    room: BackendTools, address: Address, values: Iterable[Record]
+) -> Iterator[Written]:
     """What is written for elements of a list."""
     for value in values:
         yield address.prefix + _NUMBER.pack(next(room.numbers)), address.head + pack(value)

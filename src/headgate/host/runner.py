@@ -33,7 +33,7 @@ class Stepper(Protocol):
         """Give back everything; always called, with the error if it failed."""
 
 
-class Seat:
+class TaskThread:
     """A thread's place among the others: it waits here, for the network or for its turn."""
 
     def __init__(self, name: str, baton: Baton, loop: Loop) -> None:
@@ -90,7 +90,7 @@ class Seat:
 class Runner:
     """Runs one task on a thread of its own until it is done, fails or is cancelled."""
 
-    def __init__(self, seat: Seat, baton: Baton, loop: Loop, task: Stepper) -> None:
+    def __init__(self, seat: TaskThread, baton: Baton, loop: Loop, task: Stepper) -> None:
         self.task = task
         self.seat = seat
         self.error: BaseException | None = None

@@ -6,7 +6,7 @@ Law: a folder that nobody named, or that cannot be written, disturbs no job.
 from headgate.base.checkpoint_settings import SAVEPOINT_FOLDER
 from headgate.base.errors import SettingsInvalid
 from headgate.host.checkpoint_place import new_savepoint
-from headgate.host.checkpoint_storage import CheckpointStorage
+from headgate.host.checkpoint_storage import CheckpointFolders
 
 
 def prepare_savepoint(directory: str | None, default: str, job: str) -> str:
@@ -23,5 +23,5 @@ def prepare_savepoint(directory: str | None, default: str, job: str) -> str:
         )
     place = new_savepoint(where, job)
     place.own.make()
-    CheckpointStorage(place.own).probe()
+    CheckpointFolders(place.own).probe()
     return place.own.uri

@@ -42,7 +42,7 @@ from headgate.host.exchange import Exchange
 from headgate.host.loans import BatonLoan, BufferWaits
 from headgate.host.loop import now_ms
 from headgate.host.restoring import BundlesOf
-from headgate.host.runner import Runner, Seat
+from headgate.host.runner import Runner, TaskThread
 from headgate.plan.execution_graph import ChannelSpec, OutputSpec, TaskSpec
 from headgate.plan.job_graph import JobVertex
 
@@ -63,7 +63,7 @@ class Deployed:
     """A task that is set up, and its thread as soon as it runs."""
 
     spec: TaskSpec
-    seat: Seat
+    seat: TaskThread
     task: Task
     partitions: list[Partition]
     runner: Runner | None = None
@@ -247,7 +247,7 @@ class TaskSetup:
         gates: list[Gate],
         loan: Loan,
         clock: Clock,
-        seat: Seat,
+        seat: TaskThread,
     ) -> Processor:
         if vertex.is_source:
             interval_ms = self._info.latency_interval_ms

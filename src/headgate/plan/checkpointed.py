@@ -4,7 +4,7 @@ Law: a task is written down with all operators of its chain, also those without 
 later program can tell which of its own had finished.
 """
 
-from headgate.base.checkpoints import EdgeShape, OperatorState, TaskState
+from headgate.base.checkpoints import EdgeShape, OperatorState, SubtaskState
 from headgate.control.pending_checkpoint import CheckpointedJob, Member
 from headgate.plan.execution_graph import ExecutionGraph, TaskSpec
 from headgate.plan.job_graph import JobGraph, JobVertex
@@ -26,8 +26,8 @@ def checkpointed_job(graph: JobGraph, execution: ExecutionGraph) -> Checkpointed
     )
 
 
-def _blank(vertex: JobVertex, task: TaskSpec) -> TaskState:
-    return TaskState(
+def _blank(vertex: JobVertex, task: TaskSpec) -> SubtaskState:
+    return SubtaskState(
         task=task.id,
         vertex=task.vertex,
         subtask=task.subtask,

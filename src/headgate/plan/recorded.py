@@ -7,7 +7,7 @@ vertex. What contradicts this is refused as CheckpointUnsound.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from headgate.base.checkpoints import Metadata, OperatorState, TaskState
+from headgate.base.checkpoints import Metadata, OperatorState, SubtaskState
 from headgate.base.restore_errors import CheckpointUnsound
 from headgate.base.state_shapes import StateShape
 
@@ -16,7 +16,7 @@ from headgate.base.state_shapes import StateShape
 class RecordedVertex:
     """A chain of operators of the old program; tasks by subtask."""
 
-    tasks: tuple[TaskState, ...]
+    tasks: tuple[SubtaskState, ...]
 
     @property
     def id(self) -> int:
@@ -93,7 +93,7 @@ class Recorded:
 
 
 def _vertices(metadata: Metadata) -> Iterator[RecordedVertex]:
-    tasks: dict[int, dict[int, TaskState]] = {}
+    tasks: dict[int, dict[int, SubtaskState]] = {}
     for task in metadata.tasks:
         subtasks = tasks.setdefault(task.vertex, {})
         if task.subtask in subtasks:
@@ -109,5 +109,5 @@ def _vertices(metadata: Metadata) -> Iterator[RecordedVertex]:
         yield RecordedVertex(tuple(of))
 
 
-def _uids(task: TaskState) -> tuple[str, ...]:
+def _uids(task: SubtaskState) -> tuple[str, ...]:
     return tuple(operator.uid for operator in task.operators)

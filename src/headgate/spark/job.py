@@ -24,7 +24,7 @@ from headgate.base.messages import Failure, TaskFigures
 from headgate.base.restore_errors import RestoreRefused
 from headgate.control.life import JobState
 from headgate.control.run_effects import Outcome
-from headgate.host.control_run import Run
+from headgate.host.control_run import DriverRun
 from headgate.host.orders import describe, revive
 from headgate.plan.job_graph import JobGraph
 from headgate.spark.job_metrics import job_metrics, task_metrics
@@ -226,7 +226,7 @@ class SparkJob:
         self._settle(outcome)
         return False
 
-    def _run_spark(self, run: Run, stage: str) -> None:
+    def _run_spark(self, run: DriverRun, stage: str) -> None:
         context = self._ready.session.sparkContext
         context.setJobGroup(self._group, description(self.graph), interruptOnCancel=True)
         try:
@@ -238,7 +238,7 @@ class SparkJob:
             if run.wait(SPARK_END_S) is None:
                 run.fail(describe(RuntimeError("Spark's job ended before the tasks did")))
 
-    def _end_spark(self, run: Run, spark: threading.Thread) -> None:
+    def _end_spark(self, run: DriverRun, spark: threading.Thread) -> None:
         """After the end of the run: see to it that Spark's job has ended as well."""
         outcome = run.outcome
         if outcome is not None and outcome.state is JobState.FINISHED:

@@ -20,7 +20,7 @@ from headgate.host.checkpoint_keeper import CheckpointKeeper
 from headgate.host.checkpoint_setup import CheckpointSetup
 from headgate.host.control_run import OnEnded, RunKey
 from headgate.host.control_server import MakePlan
-from headgate.host.job_door import JobDoor
+from headgate.host.job_door import JobEndpoint
 from headgate.host.orders import plan_run
 from headgate.host.results import Uplink
 from headgate.host.shipping import ship
@@ -88,7 +88,7 @@ def prepare(
     delivery = SecretDelivery(session, secret, lazy=lazy, local=_is_local(session))
     keeper = None if setup is None else open_keeper(program, setup, session, driver)
     uplinks = connect_sinks(program, driver, job_id, secret)
-    door = JobDoor()
+    door = JobEndpoint()
     driver.control.open_job(
         job_id,
         secret,

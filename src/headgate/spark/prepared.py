@@ -22,8 +22,8 @@ from headgate.host.checkpoint_keeper import CheckpointKeeper
 from headgate.host.checkpoint_place import savepoint_place
 from headgate.host.checkpoint_storage import discard
 from headgate.host.contact import Contact
-from headgate.host.control_run import Run
-from headgate.host.job_door import JobDoor
+from headgate.host.control_run import DriverRun
+from headgate.host.job_door import JobEndpoint
 from headgate.host.loop import now_ms
 from headgate.host.results import Uplink
 from headgate.host.savepoints import prepare_savepoint
@@ -58,7 +58,7 @@ class Prepared:
     uplinks: tuple[Uplink, ...]
     state: StateSettings
     luggage: Luggage
-    door: JobDoor
+    door: JobEndpoint
     secret: SecretDelivery
     keeper: CheckpointKeeper | None = None
     """Of its checkpoints and restarts; None: the job is a part of a DataFrame, it has none."""
@@ -79,7 +79,7 @@ class Prepared:
         """The same for the function that Spark sends; it need not hold the secret."""
         return self.secret.public(self.contact_of(stage))
 
-    def begin(self, stage: str = "") -> Run:
+    def begin(self, stage: str = "") -> DriverRun:
         """Begin a run; raises what stands against it."""
         return self.driver.control.begin(self.job_id, stage)
 
@@ -105,7 +105,7 @@ class Prepared:
         with self.keeper.lock:
             return self.keeper.recovery.failed(failure, None, now_ms())
 
-    def savepoint(self, run: Run, directory: str | None, stop: Stop) -> "Future[str]":
+    def savepoint(self, run: DriverRun, directory: str | None, stop: Stop) -> "Future[str]":
         """Take one in a folder of its own below the directory, or below that of the settings.
 
         Raises SettingsInvalid or StorageUnusable if it cannot be written there.

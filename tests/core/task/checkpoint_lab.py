@@ -15,7 +15,7 @@ from typing import Any
 
 from headgate.base.barrier_policy import BarrierPolicy
 from headgate.base.checkpoint_settings import CheckpointSettings, Consistency
-from headgate.base.checkpoints import CheckpointFigures, OperatorState, Stop, TaskState
+from headgate.base.checkpoints import CheckpointFigures, OperatorState, Stop, SubtaskState
 from headgate.base.elements import MAX_WATERMARK_MS, Bundle, Watermark
 from headgate.base.errors import TaskCancelled
 from headgate.base.ids import PartitionId
@@ -623,11 +623,11 @@ def _first(line: deque[Callable[[], None]]) -> None:
     line.popleft()()
 
 
-def _state(name: str, finished: bool) -> TaskState:
+def _state(name: str, finished: bool) -> SubtaskState:
     vertex, subtask = "sck".index(name[0]), int(name[1:] or 0)
     operators = (OperatorState(f"uid {name}", name),)
     parallelism = 1 if name == SINK else 2
-    return TaskState(name, vertex, subtask, parallelism, 128, operators, finished=finished)
+    return SubtaskState(name, vertex, subtask, parallelism, 128, operators, finished=finished)
 
 
 def _job() -> CheckpointedJob:

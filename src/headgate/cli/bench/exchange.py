@@ -21,7 +21,7 @@ from headgate.core.exchange.directory import Address
 from headgate.core.ingress.gate import Gate
 from headgate.core.task.environment import Input, RemoteProducer
 from headgate.host.exchange import Exchange
-from headgate.host.runner import Seat
+from headgate.host.runner import TaskThread
 
 PARTITION = PartitionId("bench/raw/0#0")
 SEGMENTS = 1024
@@ -94,7 +94,7 @@ def _send_buffers(
 
 
 def open_gate(
-    exchange: Exchange, seat: Seat, partition: PartitionId, address: Address, channels: int
+    exchange: Exchange, seat: TaskThread, partition: PartitionId, address: Address, channels: int
 ) -> Gate:
     """A gate with a channel for each subpartition over there, which wakes ``seat``."""
     with exchange.inside() as environment:
@@ -106,7 +106,7 @@ def open_gate(
 
 
 def open_partition(
-    exchange: Exchange, seat: Seat, partition: PartitionId, subpartitions: int
+    exchange: Exchange, seat: TaskThread, partition: PartitionId, subpartitions: int
 ) -> Partition:
     """A pipelined partition whose pool wakes ``seat``."""
     with exchange.inside() as environment:

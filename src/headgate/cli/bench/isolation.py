@@ -19,7 +19,7 @@ from headgate.cli.bench.exchange import open_gate, open_partition
 from headgate.cli.bench.processes import Child, child_process
 from headgate.cli.bench.tasks import RawConsumer, RawProducer
 from headgate.host.exchange import Exchange
-from headgate.host.runner import Seat
+from headgate.host.runner import TaskThread
 
 HEALTHY = PartitionId("bench/healthy/0#0")
 STOPPED = PartitionId("bench/stopped/0#0")
@@ -179,7 +179,9 @@ def _produce(pipe: Connection, secret: bytes, settings: ExchangeSettings) -> Non
                 pipe.send(_wait_until_blocked(stopped))
 
 
-def _start_producer(exchange: Exchange, partition_id: PartitionId) -> tuple[RawProducer, Seat]:
+def _start_producer(
+    exchange: Exchange, partition_id: PartitionId
+) -> tuple[RawProducer, TaskThread]:
     seat = exchange.seat(partition_id)
     partition = open_partition(exchange, seat, partition_id, subpartitions=1)
     producer = RawProducer(partition_id, partition, None)
@@ -188,7 +190,7 @@ def _start_producer(exchange: Exchange, partition_id: PartitionId) -> tuple[RawP
     return producer, seat
 
 
-def _pacer(exchange: Exchange, seat: Seat, buffers_per_s: float) -> Callable[[int], bool]:
+def _pacer(exchange: Exchange, seat: TaskThread, buffers_per_s: float) -> Callable[[int], bool]:
     started_at = 0.0
 
     def is_time(sent: int) -> bool:
@@ -203,7 +205,7 @@ def _pacer(exchange: Exchange, seat: Seat, buffers_per_s: float) -> Callable[[in
     return is_time
 
 
-def _resume(exchange: Exchange, producer: RawProducer, seat: Seat) -> None:
+def _resume(exchange: Exchange, producer: RawProducer, seat: TaskThread) -> None:
     with exchange.inside():
         producer.paused = False
         seat.wake()

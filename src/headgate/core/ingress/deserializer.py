@@ -20,7 +20,7 @@ from headgate.base.elements import (
 )
 from headgate.base.errors import ElementBroken, ElementTooLarge
 from headgate.base.settings import GIB, MIB
-from headgate.base.spilling import Spill, SpillRoom
+from headgate.base.spilling import SpillFile, SpillRoom
 from headgate.core.buffers.buffer import Buffer
 from headgate.core.buffers.in_flight import begun_bytes, bundle_bytes
 
@@ -53,7 +53,7 @@ class Deserializer:
         self._length = bytearray()  # of an element whose length is not complete
         self._missing = 0  # bytes of a begun element that are still to come
         self._gathered: bytearray | None = None
-        self._spill: Spill | None = None
+        self._spill: SpillFile | None = None
         self.records_in = 0
         self.buffers_in = 0
         self._bytes_in = 0

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from headgate.base.elements import MIN_WATERMARK_MS, Bundle, Key, Record
 from headgate.base.settings import MIB
-from headgate.base.spilling import Spill, SpillRoom
+from headgate.base.spilling import SpillFile, SpillRoom
 from headgate.core.state.key_bytes import key_bytes
 
 SORT_BYTES: Final = 64 * MIB
@@ -54,7 +54,7 @@ class KeySorter:
         self._groups: dict[Key, list[SortedRow]] = {}
         self._bytes = 0
         self._count = 0
-        self._runs: list[Spill] = []
+        self._runs: list[SpillFile] = []
 
     @property
     def runs(self) -> int:
@@ -123,7 +123,7 @@ class KeySorter:
                 yield (data, *row, keys[0])
 
 
-def _read(run: Spill, views: ExitStack) -> Iterator[_Stored]:
+def _read(run: SpillFile, views: ExitStack) -> Iterator[_Stored]:
     view = views.enter_context(run.view())
     at = 0
     while at < len(view):

@@ -7,7 +7,7 @@ the newest complete one while its job goes on.
 import zlib
 from collections.abc import Iterable
 
-from headgate.base.checkpoints import Metadata, Piece, TaskState, pieces_of
+from headgate.base.checkpoints import Metadata, Piece, SubtaskState, pieces_of
 from headgate.control.checkpoint_effects import Discard, Drop, StoreCheckpoint
 from headgate.sim.ledger import CheckFailed
 
@@ -93,5 +93,5 @@ class SimStorage:
         return len(left)
 
 
-def _pieces(states: Iterable[TaskState]) -> list[Piece]:
+def _pieces(states: Iterable[SubtaskState]) -> list[Piece]:
     return [piece for state in states for piece in pieces_of(state)]

@@ -16,7 +16,7 @@ from headgate.base.checkpoints import (
     CheckpointFigures,
     OperatorState,
     Piece,
-    TaskState,
+    SubtaskState,
     pieces_of,
 )
 from headgate.base.messages import CheckpointAcked, CheckpointDeclined, CheckpointWanted
@@ -152,9 +152,9 @@ class SimWriting:
             shapes=taken.shapes,
         )
 
-    def _state(self, channels: tuple[ChannelState, ...]) -> TaskState:
+    def _state(self, channels: tuple[ChannelState, ...]) -> SubtaskState:
         spec, vertex = self._spec, self._vertex
-        return TaskState(
+        return SubtaskState(
             spec.id,
             spec.vertex,
             spec.subtask,
