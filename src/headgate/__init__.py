@@ -7,7 +7,7 @@ below are loaded when they are first used.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from headgate.api.outside import Outside, set_outside
+from headgate.api.outside import Runtime, set_outside
 
 if TYPE_CHECKING:
     from headgate.api.async_data_stream import AsyncDataStream
@@ -130,9 +130,9 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-def _open_outside() -> Outside:
+def _open_outside() -> Runtime:
     """Imported when a program first needs it; until then there may be no Spark at all."""
-    opened: Outside = import_module("headgate.spark.outside").open_outside()
+    opened: Runtime = import_module("headgate.spark.outside").open_outside()
     return opened
 
 

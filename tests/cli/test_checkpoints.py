@@ -10,7 +10,7 @@ import pytest
 
 from headgate.base.checkpoint_settings import CheckpointSettings
 from headgate.base.checkpoints import CheckpointKind, pieces_of
-from headgate.cli.checkpoints import Line, Meter, _size, describe, show
+from headgate.cli.checkpoints import CheckpointLine, ProgressLine, _size, describe, show
 from headgate.host.checkpoint_place import new_savepoint
 from headgate.host.checkpoint_signing import signing_of
 from headgate.host.checkpoint_storage import (
@@ -45,7 +45,7 @@ def storage(tmp_path: Path) -> CheckpointFolders:
     return storage
 
 
-def lines_of(storage: CheckpointFolders, *, deep: bool = True) -> list[Line]:
+def lines_of(storage: CheckpointFolders, *, deep: bool = True) -> list[CheckpointLine]:
     told = [describe(found, deep=deep) for found in find_checkpoints(storage.folder.path)]
     return [line for line in told if line is not None]
 
@@ -177,7 +177,7 @@ def test_a_long_check_tells_how_far_it_is_on_a_terminal(
 ) -> None:
     now = iter([0.0, 0.5, 1.5, 1.5, 1.8, 2.5, 2.5])
     monkeypatch.setattr("headgate.cli.checkpoints.time.monotonic", lambda: next(now))
-    with Meter(4096, True) as meter:
+    with ProgressLine(4096, True) as meter:
         for _ in range(4):
             meter.read(1024)
     clear = "\r\x1b[2K"
@@ -190,7 +190,7 @@ def test_nothing_is_said_about_a_check_where_no_terminal_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("headgate.cli.checkpoints.time.monotonic", lambda: 1e9)
-    with Meter(10, False) as meter:
+    with ProgressLine(10, False) as meter:
         meter.read(10)
     assert capsys.readouterr().err == ""
 

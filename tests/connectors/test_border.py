@@ -10,7 +10,7 @@ import pytest
 from headgate.base.errors import TaskCancelled
 from headgate.connectors.border import Border, Inlet, inlet_of, open_tokens, outlet_of
 from headgate.connectors.dataframe_source import RowReader
-from headgate.connectors.spill import Spill
+from headgate.connectors.spill import BatchSpill
 from tests.connectors.kit import read_some, read_to_end
 
 ROWS = 100
@@ -172,7 +172,7 @@ def test_spill_gives_back_what_it_took_and_its_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    spill = Spill()
+    spill = BatchSpill()
     for round_ in range(2):
         for number in range(3):
             spill.put(batch(number + round_))

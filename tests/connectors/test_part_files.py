@@ -25,7 +25,7 @@ from headgate.connectors.file_sink import CsvSink, JsonLinesSink, PartSink, Text
 from headgate.connectors.file_sink_builder import Encoder, FileSink
 from headgate.connectors.parquet_sink import ParquetSink
 from headgate.connectors.part_commits import PartCommit
-from headgate.connectors.part_place import LocalPlace, Place
+from headgate.connectors.part_place import LocalPlace, PartFolder
 from headgate.connectors.rolling import RollingPolicy
 from headgate.core.chain.context import TaskInfo
 from headgate.core.chain.snapshots import OperatorRestored, SnapshotMoment
@@ -478,7 +478,7 @@ def make_sink(kind: str, folder: Path, policy: RollingPolicy, buckets: Any) -> P
     ],
 )
 def test_whatever_happens_each_record_is_in_one_part(
-    kind: str, place: type[Place], monkeypatch: pytest.MonkeyPatch
+    kind: str, place: type[PartFolder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(part_files, "open_place", place)
     monkeypatch.setattr(part_commits, "open_place", place)

@@ -18,7 +18,7 @@ from headgate.observe.pictures import (
     tell_end,
     tell_job,
 )
-from headgate.observe.progress import Progress, Row, bottlenecks
+from headgate.observe.progress import JobProgress, VertexRow, bottlenecks
 from tests.observe.kit import END, MIDDLE, SOURCE, figures, three_vertices
 
 SLOW_END = [
@@ -30,7 +30,7 @@ SLOW_END = [
 
 def view(tasks: list[TaskFigures], status: str = "running") -> JobView:
     graph = three_vertices()
-    progress = Progress(graph)
+    progress = JobProgress(graph)
     progress.reported(tasks, 0)
     rows = progress.rows()
     return JobView("orders", status, 12.4, rows, bottlenecks(graph, rows))
@@ -77,7 +77,7 @@ def test_the_closing_line_counts_what_the_sources_made() -> None:
 
 @given(*[st.floats(0, 1e6)] * 3)
 def test_a_bar_is_always_as_long(busy: float, held_up: float, idle: float) -> None:
-    row: Row = view([figures(END, busy=busy, held_up=held_up, idle=idle)]).rows[END]
+    row: VertexRow = view([figures(END, busy=busy, held_up=held_up, idle=idle)]).rows[END]
     assert len(draw_bar(row, blamed=False)) == BAR
 
 

@@ -5,19 +5,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.states import TaskState
-from headgate.observe.progress import Gain, Progress, Row, Shares, bottlenecks, shares_of
+from headgate.observe.progress import Gain, JobProgress, Shares, VertexRow, bottlenecks, shares_of
 from tests.observe.kit import END, MIDDLE, SOURCE, figures, three_vertices
 
 
 def test_a_job_that_has_not_reported_has_a_row_for_each_vertex() -> None:
-    rows = Progress(three_vertices()).rows()
+    rows = JobProgress(three_vertices()).rows()
     assert [row.name for row in rows] == ["Source: numbers", "squares", "slow -> Sink: end"]
     assert [(row.tasks, row.running, row.records_in) for row in rows] == [(2, 0, 0)] * 3
     assert rows[0].shares == Shares() and rows[0].is_source
 
 
 def test_the_first_report_counts_since_the_start() -> None:
-    progress = Progress(three_vertices())
+    progress = JobProgress(three_vertices())
     progress.reported([figures(SOURCE, made=500, busy=250, idle=750)], 0)
     row = progress.rows()[SOURCE]
     assert (row.records_in, row.in_per_s) == (500, pytest.approx(500))
@@ -25,7 +25,7 @@ def test_the_first_report_counts_since_the_start() -> None:
 
 
 def test_rates_are_over_the_window_and_by_the_tasks_own_clock() -> None:
-    progress = Progress(three_vertices(), window_ms=5_000)
+    progress = JobProgress(three_vertices(), window_ms=5_000)
     for second in range(11):
         records = 100 * second if second < 6 else 500 + 300 * (second - 5)
         ran = 1000 * second
@@ -42,22 +42,22 @@ def test_rates_are_over_the_window_and_by_the_tasks_own_clock() -> None:
 
 
 def test_counters_that_begin_anew_give_no_negative_rates() -> None:
-    progress = Progress(three_vertices())
+    progress = JobProgress(three_vertices())
     progress.reported([figures(END, records=900, busy=9000)], 0)
     progress.reported([figures(END, records=10, busy=1000)], 1000)
     assert progress.rows()[END].in_per_s == pytest.approx(10)
 
 
 def test_tasks_that_have_ended_are_counted() -> None:
-    progress = Progress(three_vertices())
+    progress = JobProgress(three_vertices())
     tasks = [figures(SOURCE, 0, state=TaskState.FINISHED), figures(SOURCE, 1)]
     progress.reported(tasks, 0)
     row = progress.rows()[SOURCE]
     assert (row.running, row.ended) == (1, 1)
 
 
-def rows_of(*tasks: tuple[int, int, float, float]) -> list[Row]:
-    progress = Progress(three_vertices())
+def rows_of(*tasks: tuple[int, int, float, float]) -> list[VertexRow]:
+    progress = JobProgress(three_vertices())
     told = [
         figures(vertex, subtask, busy=busy, held_up=held_up, idle=1000 - busy - held_up)
         for vertex, subtask, busy, held_up in tasks

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from headgate.cli.bench import pressure
 from headgate.cli.bench.keyed_count import WordReader, WordSource
 from headgate.cli.bench.pressure import Load, PayloadReader, load_of
-from headgate.cli.bench.recovery import DueReader, FailsWhenTold, NotingWriter, Place
+from headgate.cli.bench.recovery import DueReader, FailsWhenTold, JobFolder, NotingWriter
 from headgate.cli.bench_commands import bench
 
 
@@ -73,7 +73,7 @@ def test_payloads_are_objects_of_their_own_which_pickling_cannot_share() -> None
 
 
 def test_only_later_attempts_and_records_that_were_due_later_count(tmp_path: Path) -> None:
-    place = Place(str(tmp_path))
+    place = JobFolder(str(tmp_path))
     assert place.newest_attempt() == ""
     for subtask in (0, 1):
         note(tmp_path, f"note-000000-{subtask}", due_ns=100 + subtask)

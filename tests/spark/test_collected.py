@@ -12,7 +12,7 @@ from headgate.core.chain.snapshots import OperatorRestored, SnapshotMoment
 from headgate.host.results import ResultServer
 from headgate.spark import collected, collecting
 from headgate.spark.collected import CollectSink, Lot, Receiver
-from headgate.spark.collecting import Results
+from headgate.spark.collecting import CollectedResults
 from tests.core.chain.sink_lab import STEPS, TOTAL, SinkJob, open_sink, run_job, sink_context
 
 
@@ -80,7 +80,7 @@ def test_two_runs_that_bring_the_same_lot_at_once_bring_it_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(collecting, "QUEUED_LISTS", 1)
-    results = Results()
+    results = CollectedResults()
     receiver = Receiver(results)
     receiver([0])  # from now on there is no room
     lot = Lot("w", 1, (b"\x80\x05]K\x01a.",))

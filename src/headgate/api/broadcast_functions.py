@@ -23,7 +23,7 @@ class Side(Timed, Protocol):
         """The smallest of all times before the first watermark."""
 
 
-class Reading(Side, Protocol):
+class BroadcastReader(Side, Protocol):
     """What the normal side knows."""
 
     def get_broadcast_state(
@@ -32,7 +32,7 @@ class Reading(Side, Protocol):
         """What the broadcast side has left behind so far; it cannot be changed from here."""
 
 
-class Writing(Side, Protocol):
+class BroadcastWriter(Side, Protocol):
     """What the broadcast side knows."""
 
     def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
@@ -44,10 +44,10 @@ class BaseBroadcastProcessFunction(Function):
 
     BaseContext = Side
 
-    class Context(Writing, Protocol):
+    class Context(BroadcastWriter, Protocol):
         """What is known about a broadcast record."""
 
-    class ReadOnlyContext(Reading, Protocol):
+    class ReadOnlyContext(BroadcastReader, Protocol):
         """What is known about a record of the normal side."""
 
 
@@ -83,7 +83,7 @@ class BroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[IN1, IN2, O
 class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, IN1, IN2, OUT]):
     """The same for a keyed stream: its side has keyed state and timers."""
 
-    class Context(Writing, Protocol):
+    class Context(BroadcastWriter, Protocol):
         """What is known about a broadcast record. There is no current key."""
 
         def apply_to_keyed_state(
@@ -91,10 +91,10 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, I
         ) -> None:
             """Call ``function(key, state)`` for every key of the task that holds something."""
 
-    class ReadOnlyContext(Reading, Keyed, Protocol):
+    class ReadOnlyContext(BroadcastReader, Keyed, Protocol):
         """What is known about a record of the normal side."""
 
-    class OnTimerContext(Reading, OnTimer, Protocol):
+    class OnTimerContext(BroadcastReader, OnTimer, Protocol):
         """What is known about the timer."""
 
     @abstractmethod

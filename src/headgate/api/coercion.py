@@ -12,7 +12,7 @@ from contextlib import suppress
 from msgspec import convert, defstruct
 
 from headgate.api.row import Row, RowKind, rows_with
-from headgate.api.wires import AS_THEY_ARE, Coercer, Wire
+from headgate.api.wires import AS_THEY_ARE, Coercer, WireType
 from headgate.base.elements import Record
 
 
@@ -59,7 +59,7 @@ def each_coerced(coerced: Callable[[Record], Record]) -> Coercer:
     return coerce
 
 
-def all_coerced(wire: Wire | None, careful: Coercer) -> Coercer:
+def all_coerced(wire: WireType | None, careful: Coercer) -> Coercer:
     """A bundle at once if the type can be checked so; else, and after a refusal, ``careful``."""
     check = bulk_check(wire)
     if check is None:
@@ -104,7 +104,7 @@ def rows_coerced(names: Sequence[str], check: Coercer, keeps: bool, careful: Coe
     return coerce
 
 
-def bulk_check(wire: Wire | None) -> Coercer | None:
+def bulk_check(wire: WireType | None) -> Coercer | None:
     """What checks records all at once, and raises if it cannot; None: nothing does."""
     if wire is None or not wire.checks:
         return None

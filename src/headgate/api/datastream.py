@@ -19,7 +19,7 @@ from headgate.api.checks import (
 )
 from headgate.api.configuration import ExecutionConfig
 from headgate.api.draft import Draft, Factory, Origin, Settled, Step, ready
-from headgate.api.face import OperatorFace
+from headgate.api.face import OperatorSettings
 from headgate.api.functions import (
     FilterFunction,
     FlatMapFunction,
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from headgate.core.window.assigners import WindowAssigner
 
 
-class DataStream(OperatorFace, Partitioning, Endings):
+class DataStream(OperatorSettings, Partitioning, Endings):
     """A stream of records; made by an environment and by the methods of other streams."""
 
     def __init__(

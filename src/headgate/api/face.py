@@ -10,11 +10,11 @@ from headgate.api.slots import SlotSharingGroup, group_name
 from headgate.base.errors import PlanInvalid
 from headgate.plan.stream_graph import Chaining
 
-_Self = TypeVar("_Self", bound="OperatorFace")
+_Self = TypeVar("_Self", bound="OperatorSettings")
 _UID_HASH = re.compile(r"[0-9a-f]{32}")
 
 
-class OperatorFace:
+class OperatorSettings:
     """Base of what stands for an operator; every method returns the object itself."""
 
     def _step(self, caller: str) -> Step:

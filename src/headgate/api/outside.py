@@ -24,7 +24,7 @@ class Results(Iterator[object], Protocol):
         """The same without waiting for its end."""
 
 
-class Outside(Protocol):
+class Runtime(Protocol):
     """Runs programs, and brings data in and out.
 
     ``node`` is the id of the sink node in ``program.graph`` that was made with the sink from here;
@@ -65,18 +65,18 @@ class Outside(Protocol):
 
 
 class _Hook:
-    opener: Callable[[], Outside] | None = None
-    opened: Outside | None = None
+    opener: Callable[[], Runtime] | None = None
+    opened: Runtime | None = None
     parallelism: int | None = None
 
 
-def set_outside(opener: Callable[[], Outside]) -> None:
+def set_outside(opener: Callable[[], Runtime]) -> None:
     """Say how to get it; called once by the package, and by tests that bring their own."""
     _Hook.opener = staticmethod(opener)
     _Hook.opened = None
 
 
-def outside() -> Outside:
+def outside() -> Runtime:
     """The outside; opened when it is first used."""
     if _Hook.opened is None:
         assert _Hook.opener is not None, "headgate/__init__.py says how to get the outside"

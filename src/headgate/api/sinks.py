@@ -8,7 +8,7 @@ from typing import cast, overload
 from headgate.api.build import build_program, refuse_endless
 from headgate.api.checks import check_function, check_object
 from headgate.api.draft import Draft, Factory, Origin, Step, ready
-from headgate.api.face import OperatorFace
+from headgate.api.face import OperatorSettings
 from headgate.api.functions import SinkFunction
 from headgate.api.outside import Results, outside
 from headgate.api.source import Sink, TwoPhaseCommittingSink
@@ -21,7 +21,7 @@ from headgate.core.chain.two_phase import TwoPhaseSinkOperator
 from headgate.plan.stream_graph import NodeKind
 
 
-class DataStreamSink(OperatorFace):
+class DataStreamSink(OperatorSettings):
     """The operator that ends a stream."""
 
     def __init__(self, step: Step) -> None:

@@ -22,7 +22,7 @@ from headgate.api.row import Row, RowKind, make_row, names_of, rows_with, values
 from headgate.api.typed_serializer import TypedSerializer
 from headgate.api.wires import (
     Coercer,
-    Wire,
+    WireType,
     by_column,
     dict_wire,
     in_lists,
@@ -58,7 +58,7 @@ class TypeInformation:
         """As ``coerced``, but raises Mismatch."""
         return value
 
-    def wire(self) -> Wire | None:
+    def wire(self) -> WireType | None:
         """The type in msgspec's words; None: it has none, values are pickled."""
         return None
 
@@ -96,9 +96,9 @@ class BasicTypeInfo(TypeInformation):
         except (TypeError, ValueError):
             raise Mismatch.of(basic.wants, value) from None
 
-    def wire(self) -> Wire:
+    def wire(self) -> WireType:
         name = self.name
-        return Wire(
+        return WireType(
             BASICS[name].wire,
             BASICS[name].reads,
             checks=name != "INSTANT",  # a dict would pass
@@ -229,7 +229,7 @@ class RowTypeInfo(TypeInformation):
         check = bulk_check(tuple_wire(fields)) or _column_check(self.field_types)
         return rows_coerced(self.field_names, check, keeps, each_coerced(self.coerced))
 
-    def wire(self) -> Wire | None:
+    def wire(self) -> WireType | None:
         fields = [kind.wire() for kind in self.field_types]
         of_tuples = tuple_wire(fields)
         if of_tuples is None:
@@ -237,7 +237,7 @@ class RowTypeInfo(TypeInformation):
         is_plain = all(field is not None and field.is_plain for field in fields)
         to_lists = None if is_plain else _to_lists(of_tuples.revive)
         revive = _row_reviver(list(self.field_names), to_lists)
-        return Wire(Row, list if is_plain else of_tuples.reads, checks=False, revive=revive)
+        return WireType(Row, list if is_plain else of_tuples.reads, checks=False, revive=revive)
 
     def shape(self) -> TypeShape:
         return TypeShape(ROW, tuple(kind.shape() for kind in self.field_types), self.field_names)
@@ -274,7 +274,7 @@ class TupleTypeInfo(TypeInformation):
             return all_coerced(wire, careful)
         return parts_coerced({tuple, list}, _column_check(self.field_types), careful)
 
-    def wire(self) -> Wire | None:
+    def wire(self) -> WireType | None:
         return tuple_wire([kind.wire() for kind in self.field_types])
 
     def shape(self) -> TypeShape:
@@ -330,9 +330,9 @@ class ElementsTypeInfo(TypeInformation):
             {list}, in_lists(where_there(elements) if self._holds_none else elements), careful
         )
 
-    def wire(self) -> Wire | None:
+    def wire(self) -> WireType | None:
         if self.is_bytes:
-            return Wire(bytes, bytes)
+            return WireType(bytes, bytes)
         return list_wire(self.element_type.wire(), self._holds_none)
 
     def shape(self) -> TypeShape:
@@ -404,7 +404,7 @@ class MapTypeInfo(TypeInformation):
                     _tell_place(f"the value of {key!r}", self.value_type, item)
             raise
 
-    def wire(self) -> Wire | None:
+    def wire(self) -> WireType | None:
         return dict_wire(self.key_type.wire(), self.value_type.wire())
 
     def shape(self) -> TypeShape:

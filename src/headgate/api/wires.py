@@ -16,7 +16,7 @@ Coercer: TypeAlias = Callable[[list[Record]], list[Record]]
 """From the records of a bundle to those of the declared type; never changes what it is given."""
 
 
-class Wire(NamedTuple):
+class WireType(NamedTuple):
     """How msgspec sees one type."""
 
     type: object
@@ -39,12 +39,12 @@ AS_THEY_ARE: Final = (datetime.date, datetime.datetime, datetime.time, Decimal, 
 """Kinds that a check never makes out of texts or numbers."""
 
 
-def tuple_wire(fields: "Sequence[Wire | None]") -> Wire | None:
+def tuple_wire(fields: "Sequence[WireType | None]") -> WireType | None:
     """Of tuples whose fields may be None."""
     known = [field for field in fields if field is not None]
     if len(known) < len(fields):
         return None
-    return Wire(
+    return WireType(
         tuple[tuple(or_none(field.type) for field in known)],  # type: ignore[misc]
         tuple[tuple(or_none(field.reads) for field in known)],  # type: ignore[misc]
         all(field.checks for field in known),
@@ -53,12 +53,12 @@ def tuple_wire(fields: "Sequence[Wire | None]") -> Wire | None:
     )
 
 
-def list_wire(element: Wire | None, holds_none: bool) -> Wire | None:
+def list_wire(element: WireType | None, holds_none: bool) -> WireType | None:
     """Of lists."""
     if element is None:
         return None
     around = or_none if holds_none else _itself
-    return Wire(
+    return WireType(
         list[around(element.type)],  # type: ignore[misc]
         list[around(element.reads)],  # type: ignore[misc]
         element.checks,
@@ -68,11 +68,11 @@ def list_wire(element: Wire | None, holds_none: bool) -> Wire | None:
     )
 
 
-def dict_wire(key: Wire | None, value: Wire | None) -> Wire | None:
+def dict_wire(key: WireType | None, value: WireType | None) -> WireType | None:
     """Of dicts; values may be None."""
     if key is None or value is None:
         return None
-    return Wire(
+    return WireType(
         dict[key.type, or_none(value.type)],  # type: ignore[name-defined,misc]
         dict[key.reads, or_none(value.reads)],  # type: ignore[name-defined,misc]
         key.checks and value.checks,

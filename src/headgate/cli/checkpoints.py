@@ -32,7 +32,7 @@ _PATIENCE_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class CheckpointLine:
     """What is told about one checkpoint."""
 
     path: str
@@ -71,7 +71,7 @@ def checkpoints(path: str, as_json: bool, secret_file: str | None, no_verify: bo
     settings = CheckpointSettings(hmac_secret_file=secret_file or "")
     found = find_checkpoints(path, signing_of(settings))
     sizes = [one.metadata.state_bytes for one in found if one.metadata is not None]
-    with Meter(sum(sizes), sys.stderr.isatty() and not no_verify) as meter:
+    with ProgressLine(sum(sizes), sys.stderr.isatty() and not no_verify) as meter:
         told = [describe(one, deep=not no_verify, on_read=meter.read) for one in found]
     lines = [line for line in told if line is not None]
     if as_json:
@@ -83,7 +83,7 @@ def checkpoints(path: str, as_json: bool, secret_file: str | None, no_verify: bo
     return FAILED if any(line.state == DAMAGED for line in lines) else 0
 
 
-class Meter:
+class ProgressLine:
     """One line on the terminal about a check that takes long; it is gone afterwards."""
 
     def __init__(self, total: int, is_shown: bool) -> None:
@@ -102,7 +102,7 @@ class Meter:
             text = f"checked {_size(self._done)} of {_size(self._total)} ({share:.0%})"
             self._replace_line(text)
 
-    def __enter__(self) -> "Meter":
+    def __enter__(self) -> "ProgressLine":
         return self
 
     def __exit__(self, *trouble: object) -> None:
@@ -115,7 +115,7 @@ class Meter:
 
 def describe(
     found: "FoundCheckpoint", *, deep: bool, on_read: Callable[[int], None] = lambda count: None
-) -> Line | None:
+) -> CheckpointLine | None:
     """Read as much of it as is asked for; None: its job dropped it meanwhile.
 
     Raises StorageUnusable.
@@ -126,12 +126,12 @@ def describe(
     if metadata is None:
         state = DAMAGED if found.problem else UNFINISHED
         problems = (found.problem,) if found.problem else ()
-        return Line(found.place.shown, state, found.checkpoint, problems=problems)
+        return CheckpointLine(found.place.shown, state, found.checkpoint, problems=problems)
     verdict = verify(found.place, metadata, deep=deep, on_read=on_read)
     if not verdict.is_whole and not found.place.is_complete():
         return None
     whole = WHOLE if deep else FILES_THERE
-    return Line(
+    return CheckpointLine(
         found.place.shown,
         whole if verdict.is_whole else DAMAGED,
         metadata.checkpoint,
@@ -147,7 +147,7 @@ def describe(
     )
 
 
-def show(lines: Sequence[Line]) -> None:
+def show(lines: Sequence[CheckpointLine]) -> None:
     """A table for people; what is wrong stands below its line."""
     rows = [_HEADS, *map(_cells, lines)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADS))]
@@ -162,7 +162,7 @@ def show(lines: Sequence[Line]) -> None:
             click.echo(f"    {problem}")
 
 
-def _cells(line: Line) -> tuple[str, ...]:
+def _cells(line: CheckpointLine) -> tuple[str, ...]:
     return (
         "-" if line.checkpoint is None else str(line.checkpoint),
         line.kind or "-",

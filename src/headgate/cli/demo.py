@@ -18,7 +18,7 @@ from headgate.cli.ending import Jobs
 from headgate.cli.orders import Size, build_orders
 from headgate.cli.signals import INTERRUPTED, Terminated, ended_by_signals
 from headgate.observe.pictures import tell_shares
-from headgate.observe.progress import Progress, Row, bottlenecks
+from headgate.observe.progress import JobProgress, VertexRow, bottlenecks
 from headgate.plan.job_graph import JobGraph
 
 TASKS: Final = 2
@@ -72,7 +72,7 @@ def demo(orders: int, rate: float | None, seconds: float, folder: str | None) ->
         on_launched.remove(jobs.launched)
         display().close()
     (job,) = jobs.started
-    progress = Progress(job.graph)
+    progress = JobProgress(job.graph)
     progress.reported(job.figures(), 0.0)
     rows = progress.whole()
     for line in summary(job.graph, rows, result.net_runtime_ms / 1000, Path(folder)):
@@ -100,7 +100,7 @@ def introduction(size: Size) -> str:
     )
 
 
-def summary(graph: JobGraph, rows: list[Row], seconds: float, folder: Path) -> list[str]:
+def summary(graph: JobGraph, rows: list[VertexRow], seconds: float, folder: Path) -> list[str]:
     """What was done, what was slow and how it showed, and where the result is."""
     orders = sum(row.records_in for row in rows if row.is_source)
     width = max(len(row.name) for row in rows)

@@ -15,7 +15,7 @@ from typing import Final
 import pyarrow as pa
 
 from headgate.base.errors import TaskCancelled
-from headgate.connectors.spill import Spill
+from headgate.connectors.spill import BatchSpill
 
 ROOM_BYTES: Final = 8 * 1024 * 1024
 """An inlet or outlet that holds this much is full."""
@@ -31,7 +31,7 @@ class Inlet:
         self._border = border
         self.batches: deque[pa.RecordBatch] = deque()
         self.held_bytes = 0
-        self.spill = Spill()
+        self.spill = BatchSpill()
         self.starves = False
         self.was_opened = False
         self.is_closed = False

@@ -67,7 +67,7 @@ class DataGeneratorSource(Source):
     ) -> "DataGeneratorReader":
         assert isinstance(split, IndexSplit), split
         rate = self.records_per_second
-        pace = None if rate is None else Pace(rate / split.step, self.clock)
+        pace = None if rate is None else RateLimit(rate / split.step, self.clock)
         first = split.first
         if position is not None:
             assert isinstance(position, int), position
@@ -95,7 +95,12 @@ class DataGeneratorReader(SplitReader):
     gives_away = True
 
     def __init__(
-        self, guest: UserFunction, first: int, step: int, count: int | None, pace: "Pace | None"
+        self,
+        guest: UserFunction,
+        first: int,
+        step: int,
+        count: int | None,
+        pace: "RateLimit | None",
     ) -> None:
         self._guest = guest
         self._emission = Emission(guest.call)
@@ -128,7 +133,7 @@ class DataGeneratorReader(SplitReader):
         self._guest.close()
 
 
-class Pace:
+class RateLimit:
     """A bucket that fills at a rate. Law: it never holds more than one burst."""
 
     def __init__(self, per_second: float, clock: Callable[[], float]) -> None:

@@ -44,7 +44,7 @@ class RowsCommit:
     """Lists of parameters, pickled."""
 
 
-class Database:
+class DatabaseConnection:
     """One connection, opened when it is needed and again after trouble."""
 
     def __init__(
@@ -213,7 +213,9 @@ class _Watch:
 class RowsCommitter(Committer):
     """Writes lots that are not in yet."""
 
-    def __init__(self, database: Database, statement: str, table: str, whose: str) -> None:
+    def __init__(
+        self, database: DatabaseConnection, statement: str, table: str, whose: str
+    ) -> None:
         self._database = database
         self._statement = statement
         self._table = table

@@ -22,7 +22,7 @@ from headgate.connectors.db_commits import (
     TIMEOUT_MS,
     Connect,
     Connection,
-    Database,
+    DatabaseConnection,
     RowsCommit,
     RowsCommitter,
     is_name,
@@ -117,9 +117,9 @@ class DbApiSink(TwoPhaseCommittingSink):
                 raise
         return committer
 
-    def _database(self, context: OperatorContext, whole: bool) -> Database:
+    def _database(self, context: OperatorContext, whole: bool) -> DatabaseConnection:
         whose = f"sink {context.operator!r} ({context.task.name})"
-        return Database(self.connect, whole, self.commit_timeout_ms, whose)
+        return DatabaseConnection(self.connect, whole, self.commit_timeout_ms, whose)
 
 
 class SqliteSink(DbApiSink):
@@ -194,7 +194,11 @@ class DirectWriter(CommittingSinkWriter):
     """Writes at once; has nothing to commit later."""
 
     def __init__(
-        self, database: Database, statement: str, values: Callable[[Record], Any], batch_rows: int
+        self,
+        database: DatabaseConnection,
+        statement: str,
+        values: Callable[[Record], Any],
+        batch_rows: int,
     ) -> None:
         self._database = database
         self._statement = statement

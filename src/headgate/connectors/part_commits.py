@@ -15,7 +15,7 @@ from typing import Any
 from headgate.api.source import Committer
 from headgate.base.elements import Record
 from headgate.base.errors import PartLost, PathUnusable
-from headgate.connectors.part_place import Place, open_place, too_short, writing
+from headgate.connectors.part_place import PartFolder, open_place, too_short, writing
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class PartCommitter(Committer):
     def __init__(self, readers_take_parts: bool = False) -> None:
         """``readers_take_parts``: one that is not there any more was taken by a reader."""
         self._readers_take_parts = readers_take_parts
-        self._places: dict[str, Place] = {}
+        self._places: dict[str, PartFolder] = {}
 
     def commit(self, committables: Sequence[Record]) -> None:
         self._commit_all(committables, again=False)
@@ -80,7 +80,7 @@ class PartCommitter(Committer):
                 if part.kept:
                     place.remove(part.kept)
 
-    def _commit(self, place: Place, part: PartCommit, again: bool) -> bool:
+    def _commit(self, place: PartFolder, part: PartCommit, again: bool) -> bool:
         """Says whether the part is there now under its name."""
         if not part.replaces and place.has(part.final):
             if not part.is_open and not place.grows:
@@ -107,13 +107,13 @@ class PartCommitter(Committer):
                 raise PartLost(place.shown(part.final), _lost(place, part, again)) from error
         return True
 
-    def _place(self, folder: str) -> Place:
+    def _place(self, folder: str) -> PartFolder:
         if folder not in self._places:
             self._places[folder] = open_place(folder)
         return self._places[folder]
 
 
-def _show(place: Place, part: PartCommit, again: bool) -> None:
+def _show(place: PartFolder, part: PartCommit, again: bool) -> None:
     if part.is_open:
         place.copy(part.hidden, part.final, part.length)
         return
@@ -122,12 +122,12 @@ def _show(place: Place, part: PartCommit, again: bool) -> None:
     place.rename(part.hidden, part.final)
 
 
-def _is_same(place: Place, part: PartCommit) -> bool:
+def _is_same(place: PartFolder, part: PartCommit) -> bool:
     """Whether what stands under the name is this part; only names that come again leave doubt."""
     return not part.replaces or part.length < 0 or place.size(part.final) == part.length
 
 
-def _lost(place: Place, part: PartCommit, again: bool) -> str:
+def _lost(place: PartFolder, part: PartCommit, again: bool) -> str:
     hidden = place.shown(part.hidden)
     if not again:
         return (

@@ -16,7 +16,7 @@ from headgate.base.elements import ByteLike, Record
 from headgate.connectors.part_commits import PartCommit
 from headgate.connectors.part_leftovers import marker_text, part_owner, remove_leftovers
 from headgate.connectors.part_names import PartNames, naming
-from headgate.connectors.part_place import PartFile, Place, open_place, writing
+from headgate.connectors.part_place import PartFile, PartFolder, open_place, writing
 from headgate.connectors.rolling import PartPlan
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.snapshots import SnapshotMoment
@@ -101,7 +101,7 @@ class PartsWriter(CommittingSinkWriter):
         self._buckets = plan.buckets
         self._now_ms = context.now_ms
         self._rolls = context.checkpoints
-        self._place: Place = open_place(names.folder)
+        self._place: PartFolder = open_place(names.folder)
         self._open: dict[str, _Part] = {}  # by bucket; the one written last stands last
         self._ended: list[_Part] = []  # since the last checkpoint, which may name them all the same
         self._waiting: list[PartCommit] = []  # in a checkpoint, and perhaps not yet committed

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headgate.base.errors import ConnectorError
-from headgate.connectors.part_place import Place, open_place, place_uri
+from headgate.connectors.part_place import PartFolder, open_place, place_uri
 from headgate.core.chain.context import OperatorContext
 
 log = logging.getLogger(__name__)
@@ -86,7 +86,7 @@ def marker_text(directory: str) -> bytes:
     return _PASSWORD.sub("", directory).encode()
 
 
-def remove_leftovers(place: Place, own: PartOwner, deep: bool) -> None:
+def remove_leftovers(place: PartFolder, own: PartOwner, deep: bool) -> None:
     """Remove what writers before this one have left, and no checkpoint or savepoint needs.
 
     ``deep``: parts may stand in folders below that of the sink. What cannot be removed stays, with
@@ -110,7 +110,7 @@ def remove_leftovers(place: Place, own: PartOwner, deep: bool) -> None:
         )
 
 
-def _unneeded(place: Place, own: PartOwner, there: set[str]) -> Iterator[str]:
+def _unneeded(place: PartFolder, own: PartOwner, there: set[str]) -> Iterator[str]:
     for name in there:
         found = _HIDDEN.fullmatch(posixpath.basename(name))
         if found is None or not own.succeeds(found):
@@ -128,7 +128,7 @@ def _unneeded(place: Place, own: PartOwner, there: set[str]) -> Iterator[str]:
             yield name
 
 
-def _is_needed(place: Place, marker: str) -> bool:
+def _is_needed(place: PartFolder, marker: str) -> bool:
     """Whether the savepoint of a marker is complete, or may be.
 
     It may be moved later on, so that once it was seen the marker names no place any more.

@@ -15,7 +15,7 @@ from headgate.base.errors import PathUnusable, PlanInvalid
 from headgate.connectors.files import AnyPath
 from headgate.connectors.part_commits import PartCommit
 from headgate.connectors.part_leftovers import PartOwner, kept_marker
-from headgate.connectors.part_place import Place, place_uri
+from headgate.connectors.part_place import PartFolder, place_uri
 from headgate.core.chain.context import OperatorContext
 
 
@@ -41,7 +41,7 @@ def part_names(folder: AnyPath, prefix: str, suffix: str, overwrite: bool) -> Pa
 
 
 def naming(
-    names: PartNames, place: Place, context: OperatorContext, own: PartOwner, deep: bool
+    names: PartNames, place: PartFolder, context: OperatorContext, own: PartOwner, deep: bool
 ) -> "UniqueNames | PlainNames":
     """For the parts of one task; ``deep``: they may stand in folders below that of the sink."""
     if context.checkpoints:
@@ -73,7 +73,12 @@ class PlainNames:
     """Without checkpoints: all parts appear when the task has read its whole input."""
 
     def __init__(
-        self, names: PartNames, place: Place, context: OperatorContext, own: PartOwner, deep: bool
+        self,
+        names: PartNames,
+        place: PartFolder,
+        context: OperatorContext,
+        own: PartOwner,
+        deep: bool,
     ) -> None:
         task, restored = context.task, context.restored
         self._names = names

@@ -18,7 +18,7 @@ from headgate.connectors.files import AnyPath, local_path
 PartFile: TypeAlias = BinaryIO
 
 
-class Place(Protocol):
+class PartFolder(Protocol):
     """A folder and all below it, as file sinks use it."""
 
     grows: bool
@@ -66,7 +66,7 @@ def place_uri(folder: AnyPath) -> str:
     return text.rstrip("/") if _is_remote(text) else os.path.abspath(local_path(text))
 
 
-def open_place(uri: str) -> Place:
+def open_place(uri: str) -> PartFolder:
     """The folder that ``place_uri`` has named."""
     if not _is_remote(uri):
         return LocalPlace(uri)

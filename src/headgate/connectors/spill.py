@@ -11,7 +11,7 @@ from typing import BinaryIO
 import pyarrow as pa
 
 
-class Spill:
+class BatchSpill:
     """Batches of one schema. Whoever uses it sees to it that one thread at a time does."""
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ from headgate.api.job import JobStatus
 from headgate.base.messages import TaskFigures
 from headgate.observe.logs import PROGRESS_LOGGER, set_up_logs
 from headgate.observe.pictures import JobView, draw_job, tell_end, tell_job
-from headgate.observe.progress import Bottleneck, Progress, Row, bottlenecks
+from headgate.observe.progress import Bottleneck, JobProgress, VertexRow, bottlenecks
 from headgate.plan.job_graph import JobGraph
 
 log = logging.getLogger(PROGRESS_LOGGER)
@@ -139,7 +139,7 @@ class _Watch:
         self.is_last = False
         self.has_ended = False
         self._job = job
-        self._progress = Progress(job.graph)
+        self._progress = JobProgress(job.graph)
         self._began = time.monotonic()
 
     def look(self) -> None:
@@ -154,7 +154,7 @@ class _Watch:
         rows = self._progress.whole()
         return self._view(rows, bottlenecks(self._job.graph, rows))
 
-    def _view(self, rows: Sequence[Row], found: Sequence[Bottleneck]) -> JobView:
+    def _view(self, rows: Sequence[VertexRow], found: Sequence[Bottleneck]) -> JobView:
         status = self._job.status().name.lower()
         return JobView(self._job.graph.name, status, time.monotonic() - self._began, rows, found)
 

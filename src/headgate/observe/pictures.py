@@ -12,7 +12,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from headgate.observe.progress import Bottleneck, Row, Shares
+from headgate.observe.progress import Bottleneck, Shares, VertexRow
 
 BAR: Final = 20
 NAME: Final = 33
@@ -27,7 +27,7 @@ class JobView:
     name: str
     status: str
     seconds: float
-    rows: Sequence[Row]
+    rows: Sequence[VertexRow]
     bottlenecks: Sequence[Bottleneck]
 
 
@@ -63,7 +63,7 @@ def draw_job(view: JobView) -> RenderableType:
     return table
 
 
-def draw_bar(row: Row, blamed: bool) -> Text:
+def draw_bar(row: VertexRow, blamed: bool) -> Text:
     """Parts as long as their shares; all of them together always fill the bar."""
     if not row.running and row.ended == row.tasks:
         return Text("ended", "dim")
@@ -114,7 +114,7 @@ def short_number(number: float) -> str:
     return f"{number:.0f}T"
 
 
-def _title(row: Row) -> str:
+def _title(row: VertexRow) -> str:
     return row.name if row.tasks == 1 else f"{row.tasks} x {row.name}"
 
 

@@ -32,7 +32,7 @@ class Shares:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class VertexRow:
     """One vertex: totals since its start, rates and shares over the window."""
 
     vertex: int
@@ -57,8 +57,8 @@ class Row:
 class Bottleneck:
     """A vertex that works without a pause while one before it waits for buffers."""
 
-    row: Row
-    held_up: Row
+    row: VertexRow
+    held_up: VertexRow
 
     def describe(self) -> str:
         subtask, hot = self.row.busiest
@@ -71,7 +71,7 @@ class Bottleneck:
         )
 
 
-class Progress:
+class JobProgress:
     """Told the figures of a job again and again, it answers with rows."""
 
     def __init__(self, graph: JobGraph, window_ms: float = WINDOW_MS) -> None:
@@ -86,17 +86,17 @@ class Progress:
         while len(snapshots) > 2 and snapshots[1][0] <= now_ms - self._window_ms:
             snapshots.popleft()
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[VertexRow]:
         """Over the window."""
         if len(self._snapshots) < 2:
             return self.whole()
         return self._rows(self._snapshots[0][1], self._snapshots[-1][1])
 
-    def whole(self) -> list[Row]:
+    def whole(self) -> list[VertexRow]:
         """Over the whole life of the job."""
         return self._rows({}, self._snapshots[-1][1] if self._snapshots else {})
 
-    def _rows(self, before: Snapshot, now: Snapshot) -> list[Row]:
+    def _rows(self, before: Snapshot, now: Snapshot) -> list[VertexRow]:
         found: dict[int, list[TaskFigures]] = {vertex.id: [] for vertex in self.graph.vertices}
         for one in now.values():
             found[one.vertex].append(one)
@@ -106,7 +106,7 @@ class Progress:
             ended = sum(one.state.has_ended for one in tasks)
             gains = [gain_of(before.get(one.task), one) for one in tasks]
             rows.append(
-                Row(
+                VertexRow(
                     vertex.id,
                     vertex.name,
                     vertex.is_source,
@@ -124,7 +124,7 @@ class Progress:
         return rows
 
 
-def bottlenecks(graph: JobGraph, rows: Sequence[Row]) -> list[Bottleneck]:
+def bottlenecks(graph: JobGraph, rows: Sequence[VertexRow]) -> list[Bottleneck]:
     """Vertices that hold up one before them, the busiest first."""
     found = []
     for row in rows:

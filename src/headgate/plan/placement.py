@@ -21,7 +21,7 @@ class GroupSlots:
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class SlotAssignment:
     """All groups, in the order in which the job graph meets them."""
 
     groups: tuple[GroupSlots, ...]
@@ -49,7 +49,7 @@ class Placement:
         return f"{self.slots} {noun}\n{aligned(head, rows)}{names}"
 
 
-def place(graph: JobGraph) -> Placement:
+def place(graph: JobGraph) -> SlotAssignment:
     """Slots for all groups, one group behind the other."""
     members: dict[str, list[JobVertex]] = {}
     for vertex in graph.vertices:
@@ -59,7 +59,7 @@ def place(graph: JobGraph) -> Placement:
         count = max(vertex.parallelism for vertex in vertices)
         groups.append(GroupSlots(group, first, count, tuple(vertices)))
         first += count
-    return Placement(tuple(groups))
+    return SlotAssignment(tuple(groups))
 
 
 def _cell(slots: GroupSlots, vertex: JobVertex, index: int) -> str:

@@ -16,7 +16,7 @@ from headgate.api.source import Committer, CommittingSinkWriter, TwoPhaseCommitt
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.snapshots import SnapshotMoment
 from headgate.host.results import UplinkWriter
-from headgate.spark.collecting import DriverSink, Results
+from headgate.spark.collecting import CollectedResults, DriverSink
 
 LOT_BYTES: Final = 64 << 20
 """A lot that has become this large is closed; it must fit into a frame."""
@@ -32,10 +32,10 @@ class Lot:
 
 
 class CollectSink(DriverSink, TwoPhaseCommittingSink):
-    """Ends in the ``Results`` of the driver."""
+    """Ends in the ``CollectedResults`` of the driver."""
 
     def __init__(self) -> None:
-        self.results: Results | None = Results()
+        self.results: CollectedResults | None = CollectedResults()
         super().__init__(Receiver(self.results))
 
     def __getstate__(self) -> dict[str, object]:
@@ -51,7 +51,7 @@ class CollectSink(DriverSink, TwoPhaseCommittingSink):
 class Receiver:
     """In the driver: hands on what it has not had."""
 
-    def __init__(self, results: Results) -> None:
+    def __init__(self, results: CollectedResults) -> None:
         self._results = results
         self._had: dict[str, int] = {}
         self._lock = threading.Lock()  # two runs may bring the same lot at the same moment

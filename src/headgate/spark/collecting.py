@@ -40,7 +40,7 @@ class DriverSink(Sink):
         return UplinkWriter(self.uplink)
 
 
-class PrintSink(DriverSink):
+class DriverPrintSink(DriverSink):
     """Prints records in the driver, where the user can see them."""
 
     def __init__(self, identifier: str | None, out: TextIO | None = None) -> None:
@@ -48,7 +48,7 @@ class PrintSink(DriverSink):
         self.identifier = identifier
         self.type_info: TypeInformation | None = None
 
-    def for_type(self, type_info: TypeInformation | None) -> "PrintSink":
+    def for_type(self, type_info: TypeInformation | None) -> "DriverPrintSink":
         """The same for records that a program has declared to be of this type."""
         self.type_info = type_info
         return self
@@ -92,7 +92,7 @@ class Printer:
             out.flush()
 
 
-class Results:
+class CollectedResults:
     """Records of a running job in the order of their arrival; raises what made the job fail."""
 
     def __init__(self) -> None:
@@ -120,7 +120,7 @@ class Results:
         self._job = job
         job.when_ended(self._job_ended)
 
-    def __iter__(self) -> "Results":
+    def __iter__(self) -> "CollectedResults":
         return self
 
     def __next__(self) -> Any:

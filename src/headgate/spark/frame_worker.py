@@ -20,7 +20,7 @@ from headgate.host.contact import Contact
 from headgate.host.task_manager import run_task_manager
 from headgate.spark.frame_plan import sort_parts
 from headgate.spark.job_secret import PublicContact
-from headgate.spark.luggage import Luggage
+from headgate.spark.luggage import JobFiles
 from headgate.spark.worker import at_stage, spark_place
 
 JOIN_S: Final = 60.0
@@ -37,7 +37,7 @@ class FrameProcess:
     inlets: tuple[str, ...]
     outlet: str | None = None
     """None: nothing but the job's own sinks gets its records, and its coordinator its failure."""
-    luggage: Luggage = Luggage()
+    luggage: JobFiles = JobFiles()
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         slot, stage = spark_place()

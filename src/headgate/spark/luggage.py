@@ -36,7 +36,7 @@ _TOLD_CHARS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class JobFile:
     """One file that Spark has for all workers."""
 
     file: str
@@ -48,10 +48,10 @@ class Parcel:
 
 
 @dataclass(frozen=True, slots=True)
-class Luggage:
+class JobFiles:
     """All that travels with a job."""
 
-    parcels: tuple[Parcel, ...] = ()
+    parcels: tuple[JobFile, ...] = ()
 
     @contextmanager
     def unpacked(self) -> Iterator[None]:
@@ -78,16 +78,16 @@ class Luggage:
             owned.close()
 
 
-def pack(session: "SparkSession", program: Program) -> Luggage:
+def pack(session: "SparkSession", program: Program) -> JobFiles:
     """In the driver: hand everything to Spark; raises PathUnusable."""
     parcels = [_parcel(session, cargo) for cargo in program.cargo]
     if program.requirements is not None:
         archive = _installed(*_described(*program.requirements))
         parcels.append(_parcel(session, Cargo(archive, PACKAGES, unpack=True)))
-    return Luggage(tuple(parcels))
+    return JobFiles(tuple(parcels))
 
 
-def _parcel(session: "SparkSession", cargo: Cargo) -> Parcel:
+def _parcel(session: "SparkSession", cargo: Cargo) -> JobFile:
     path, unpack = cargo.path, cargo.unpack
     if unpack and not path.endswith((*ZIPS, *TARS)):
         raise PathUnusable(path, f"is no archive; give one that ends in {', '.join(ZIPS + TARS)}")
@@ -101,7 +101,7 @@ def _parcel(session: "SparkSession", cargo: Cargo) -> Parcel:
         path = _named_by_content(str(found.resolve()))
     context: Any = session.sparkContext
     context.addFile(path)
-    return Parcel(path.rpartition("/")[2], cargo.name, unpack, cargo.executable)
+    return JobFile(path.rpartition("/")[2], cargo.name, unpack, cargo.executable)
 
 
 def _named_by_content(path: str) -> str:
@@ -146,7 +146,7 @@ def _installed(requirements: str, text: str, folder: str | None) -> str:
     return shutil.make_archive(os.path.join(scratch, "packages"), "zip", target)
 
 
-def _unpack(source: Path, target: Path, parcel: Parcel) -> None:
+def _unpack(source: Path, target: Path, parcel: JobFile) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     if not parcel.unpack:
         shutil.copy(source, target)

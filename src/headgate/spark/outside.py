@@ -14,7 +14,7 @@ from headgate.api.source import Sink, Source
 from headgate.api.unexecuted import unexecuted
 from headgate.connectors.function_source import FunctionSource
 from headgate.spark.collected import CollectSink
-from headgate.spark.collecting import PrintSink, Results
+from headgate.spark.collecting import CollectedResults, DriverPrintSink
 from headgate.spark.configuration import given_settings
 from headgate.spark.job import SparkJob
 from headgate.spark.launcher import launch
@@ -64,7 +64,7 @@ class SparkOutside:
     def collect_sink(self) -> Sink:
         return CollectSink()
 
-    def collect(self, program: Program, node: int) -> Results:
+    def collect(self, program: Program, node: int) -> CollectedResults:
         (sink,) = [sink for _, sink in program.graph.nodes[node].functions]
         assert isinstance(sink, CollectSink)
         results = sink.results
@@ -93,4 +93,4 @@ class SparkOutside:
         return FunctionSource(function, bounded=getattr(function, "bounded", False) is True)
 
     def print_sink(self, sink_identifier: str | None) -> Sink:
-        return PrintSink(sink_identifier)
+        return DriverPrintSink(sink_identifier)

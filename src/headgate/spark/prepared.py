@@ -31,7 +31,7 @@ from headgate.plan.exchange_memory import ExchangeMemory
 from headgate.plan.job_graph import JobGraph
 from headgate.spark.driver import Driver
 from headgate.spark.job_secret import PublicContact, SecretDelivery
-from headgate.spark.luggage import Luggage
+from headgate.spark.luggage import JobFiles
 from headgate.spark.session import is_stopped, slots
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Prepared:
     """Of the exchange in its task managers."""
     uplinks: tuple[Uplink, ...]
     state: StateSettings
-    luggage: Luggage
+    luggage: JobFiles
     door: JobEndpoint
     secret: SecretDelivery
     keeper: CheckpointKeeper | None = None

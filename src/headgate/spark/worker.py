@@ -10,7 +10,7 @@ from headgate.host.contact import Contact
 from headgate.host.task_manager import run_task_manager
 from headgate.observe.logs import set_up_worker_logs
 from headgate.spark.job_secret import PublicContact
-from headgate.spark.luggage import Luggage
+from headgate.spark.luggage import JobFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class TaskManagerProcess:
     """Called by Spark with the rows of one partition, of which it needs none."""
 
     contact: PublicContact
-    luggage: Luggage = Luggage()
+    luggage: JobFiles = JobFiles()
 
     def __call__(self, rows: Iterable[Any]) -> Iterator[Any]:
         slot, _ = spark_place()

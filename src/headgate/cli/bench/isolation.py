@@ -34,7 +34,7 @@ PACE_BYTES_PER_S = 100_000_000
 
 
 @dataclass(slots=True)
-class Reading:
+class IsolationSample:
     """What the picture shows: bytes so far on both channels, and what is going on."""
 
     mode: FlowControl
@@ -56,7 +56,7 @@ class ModeResult:
 
 
 def run_isolation_bench(
-    seconds: float, rounds: int, watch: Callable[[Reading], None] = lambda reading: None
+    seconds: float, rounds: int, watch: Callable[[IsolationSample], None] = lambda reading: None
 ) -> dict[str, Any]:
     """Both modes in turns; ``watch`` is called some ten times a second, for a picture."""
     results = {mode: ModeResult() for mode in FlowControl}
@@ -79,7 +79,7 @@ def run_isolation_bench(
 
 
 def _round(
-    mode: FlowControl, seconds: float, result: ModeResult, watch: Callable[[Reading], None]
+    mode: FlowControl, seconds: float, result: ModeResult, watch: Callable[[IsolationSample], None]
 ) -> None:
     settings, secret = ExchangeSettings(flow_control=mode), os.urandom(32)
     with (
@@ -89,7 +89,7 @@ def _round(
         address = child.hear(tuple)
         healthy = _start_consumer(exchange, "healthy", HEALTHY, address)
         stopped = _start_consumer(exchange, "stopped", STOPPED, address)
-        reading = Reading(mode)
+        reading = IsolationSample(mode)
 
         def measure(phase: str) -> float:
             reading.phase = phase
@@ -125,10 +125,10 @@ def _start_consumer(
 
 def _measure(
     seconds: float,
-    reading: Reading,
+    reading: IsolationSample,
     healthy: RawConsumer,
     stopped: RawConsumer,
-    watch: Callable[[Reading], None],
+    watch: Callable[[IsolationSample], None],
 ) -> float:
     start, first = time.perf_counter(), healthy.bytes_in
     while (now := time.perf_counter()) - start < seconds:
@@ -138,10 +138,10 @@ def _measure(
 
 
 def _show(
-    reading: Reading,
+    reading: IsolationSample,
     healthy: RawConsumer,
     stopped: RawConsumer,
-    watch: Callable[[Reading], None],
+    watch: Callable[[IsolationSample], None],
 ) -> None:
     reading.healthy_bytes, reading.stopped_bytes = healthy.bytes_in, stopped.bytes_in
     watch(reading)
@@ -149,10 +149,10 @@ def _show(
 
 def _hear_watching(
     child: Child,
-    reading: Reading,
+    reading: IsolationSample,
     healthy: RawConsumer,
     stopped: RawConsumer,
-    watch: Callable[[Reading], None],
+    watch: Callable[[IsolationSample], None],
 ) -> float:
     while not child.has_answer(0.1):
         _show(reading, healthy, stopped, watch)

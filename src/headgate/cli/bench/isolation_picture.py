@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headgate.base.settings import FlowControl
-from headgate.cli.bench.isolation import Reading, run_isolation_bench
+from headgate.cli.bench.isolation import IsolationSample, run_isolation_bench
 
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDTH = 60
@@ -36,7 +36,7 @@ def show_isolation(seconds: float) -> dict[str, Any]:
         with Live(console=console, refresh_per_second=12) as live:
             picture = Picture()
 
-            def show(reading: Reading) -> None:
+            def show(reading: IsolationSample) -> None:
                 live.update(picture.update(reading))
 
             result = run_isolation_bench(seconds, 1, show)
@@ -62,7 +62,7 @@ def summary(result: dict[str, Any]) -> RenderableType:
     return table
 
 
-class Meter:
+class RateBars:
     """Megabytes a second of one channel, as a line of bars."""
 
     def __init__(self, name: str, style: str) -> None:
@@ -94,13 +94,14 @@ class Picture:
     """One panel for each mode; the last one moves."""
 
     def __init__(self) -> None:
-        self._panels: dict[FlowControl, tuple[Meter, Meter]] = {}
+        self._panels: dict[FlowControl, tuple[RateBars, RateBars]] = {}
         self._phases: dict[FlowControl, str] = {}
 
-    def update(self, reading: Reading) -> RenderableType:
+    def update(self, reading: IsolationSample) -> RenderableType:
         """Take a reading, give the picture."""
         meters = self._panels.setdefault(
-            reading.mode, (Meter("healthy channel", "green"), Meter("its neighbour", "yellow"))
+            reading.mode,
+            (RateBars("healthy channel", "green"), RateBars("its neighbour", "yellow")),
         )
         now = time.perf_counter()
         meters[0].update(reading.healthy_bytes, now)
@@ -126,7 +127,7 @@ class PlainLines:
         self._console = console
         self._seen: tuple[FlowControl, str] | None = None
 
-    def update(self, reading: Reading) -> None:
+    def update(self, reading: IsolationSample) -> None:
         now = (reading.mode, reading.phase)
         if now != self._seen:
             self._seen = now

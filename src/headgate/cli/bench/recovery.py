@@ -87,7 +87,7 @@ def _median(times: Any) -> float:
 
 
 @contextmanager
-def _running() -> "Iterator[tuple[JobClient, Place]]":
+def _running() -> "Iterator[tuple[JobClient, JobFolder]]":
     """The job, until whoever wants it is through."""
     configuration = Configuration()
     for key, value in SETTINGS.items():
@@ -96,7 +96,7 @@ def _running() -> "Iterator[tuple[JobClient, Place]]":
     env.set_parallelism(TASKS)
     with OwnedFolder("bench") as owned:
         folder = str(owned)
-        place = Place(folder)
+        place = JobFolder(folder)
         stamps = env.from_source(DueSource(), None, "due by the clock")
         passed = stamps.map(FailsWhenTold(folder)).key_by(lambda stamp: stamp[0])
         counted = passed.reduce(lambda before, stamp: stamp)
@@ -108,7 +108,7 @@ def _running() -> "Iterator[tuple[JobClient, Place]]":
             client.cancel().result()
 
 
-def _recover(client: JobClient, place: "Place", fail: "Fail") -> Recovered:
+def _recover(client: JobClient, place: "JobFolder", fail: "Fail") -> Recovered:
     """Let the job fail when it runs and has a new checkpoint, and wait until it goes on."""
     attempt = _await(client, place.newest_attempt, "the first record")
     before = _completed(client)
@@ -157,7 +157,7 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class JobFolder:
     """Files of the job: notes of its sinks, one for each of their tasks, and orders to fail.
 
     The names of notes begin with that of the attempt; later ones have greater names.
@@ -196,11 +196,11 @@ class Place:
         return [Note(*map(int, line.split())) for line in lines if line.endswith("\n")]
 
 
-Fail = Callable[[Place, str], int]
+Fail = Callable[[JobFolder, str], int]
 """Makes an attempt of the job fail; answers when that was."""
 
 
-def kill_worker(place: Place, attempt: str) -> int:
+def kill_worker(place: JobFolder, attempt: str) -> int:
     """End a worker process of the job as the kernel does when memory is short."""
     pid = place.process_of(attempt)
     failed_ns = time.monotonic_ns()
@@ -208,7 +208,7 @@ def kill_worker(place: Place, attempt: str) -> int:
     return failed_ns
 
 
-def fail_function(place: Place, attempt: str) -> int:
+def fail_function(place: JobFolder, attempt: str) -> int:
     """Let the function raise with its next record."""
     told = Path(place.folder, TOLD)
     told.unlink(missing_ok=True)
