@@ -33,7 +33,7 @@ from headgate.host.checkpoint_metadata import decode_metadata, encode_metadata
 from headgate.host.checkpoint_reader import StateReader, verify
 from headgate.host.checkpoint_setup import CheckpointSetup
 from headgate.host.checkpoint_storage import complete, open_storage
-from headgate.host.rocksdb_tables import TABLES_FILE, Tables, read_tables
+from headgate.host.rocksdb.tables import TABLES_FILE, Tables, read_tables
 from headgate.host.stopped_with import find_stop
 from tests.host.checkpoint_kit import JOB, metadata_of, take, task_of
 from tests.host.jobs import job_of

@@ -22,7 +22,7 @@ from headgate.core.state.descriptors import (
     ValueStateDescriptor,
 )
 from headgate.core.state.memory import MemoryBackends
-from headgate.host.rocksdb_backend import RocksBackends
+from headgate.host.rocksdb.backend import RocksBackends
 from tests.core.chain.kit import KeptOutput, context, open_operator
 
 KEYS = ["a", None, ["list", 1], ("t", 2)]

@@ -16,7 +16,7 @@ from headgate.base.state_errors import StateUnstorable
 from headgate.base.state_settings import MIB, StateBackendKind, StateCompression, StateSettings
 from headgate.core.state.backend import StateSpec
 from headgate.core.state.memory import MemoryBackend
-from headgate.host.rocksdb_backend import RocksBackend, RocksBackends
+from headgate.host.rocksdb.backend import RocksBackend, RocksBackends
 from tests.core.state.conformance import (
     GROUPS,
     LIST,
@@ -320,7 +320,7 @@ import resource, sys
 from headgate.base.state_errors import StateUnstorable
 from headgate.base.state_settings import StateSettings
 from headgate.core.state.backend import StateSpec
-from headgate.host.rocksdb_backend import RocksBackends
+from headgate.host.rocksdb.backend import RocksBackends
 
 backends = RocksBackends(StateSettings(rocksdb_memory_bytes=8 << 20, rocksdb_folder=sys.argv[1]))
 backend = backends.keyed("op", range(4), 4)

@@ -16,7 +16,7 @@ from headgate.core.window.general import GeneralKeeper
 from headgate.core.window.sessions import EventTimeSessionWindows
 from headgate.core.window.spec import Aggregated, WindowCall
 from headgate.core.window.triggers import ContinuousEventTimeTrigger, CountTrigger
-from headgate.host.rocksdb_backend import RocksBackends
+from headgate.host.rocksdb.backend import RocksBackends
 from tests.core.window.kit import LISTED, SUMS, Bounds, Lab, plan
 from tests.core.window.test_general import Bag
 from tests.core.window.test_sliced import Made

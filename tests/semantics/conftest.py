@@ -30,7 +30,7 @@ def both_backends(
         yield None
         return
     pytest.importorskip("rocksdict")
-    from headgate.host.rocksdb_backend import RocksBackends
+    from headgate.host.rocksdb.backend import RocksBackends
 
     on_disk = RocksBackends(StateSettings(rocksdb_folder=str(tmp_path)))
     yield on_disk

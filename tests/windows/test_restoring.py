@@ -17,7 +17,7 @@ from headgate.core.window.plan import make_window_operator
 from headgate.core.window.sessions import EventTimeSessionWindows
 from headgate.core.window.spec import WindowPlan
 from headgate.core.window.triggers import EventTimeTrigger
-from headgate.host.rocksdb_backend import RocksBackends
+from headgate.host.rocksdb.backend import RocksBackends
 from tests.core.chain.kit import KeptOutput, context
 from tests.windows.lab import CONTENTS, LATE, feed, late_of, sent, stories
 from tests.windows.reference import MIN, Firing, Mark, Story, aligned, sessions, sliding, tumbling

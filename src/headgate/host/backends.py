@@ -15,7 +15,7 @@ def open_backends(settings: StateSettings) -> AbstractContextManager[Backends]:
         return nullcontext(MemoryBackends())
     check_backend(settings, "in a worker")
     # Imported here: who keeps state in memory needs no RocksDB.
-    from headgate.host.rocksdb_backend import RocksBackends  # noqa: PLC0415
+    from headgate.host.rocksdb.backend import RocksBackends  # noqa: PLC0415
 
     return closing(RocksBackends(settings))
 

@@ -62,7 +62,7 @@ class StoredFiles:
                 f"worker; run pip install 'headgate[rocksdb]', or go on from a savepoint"
             )
         # Imported here: who keeps state in memory needs no RocksDB, unless it reads of one.
-        from headgate.host.rocksdb_fetched import groups_in, settle  # noqa: PLC0415
+        from headgate.host.rocksdb.fetched import groups_in, settle  # noqa: PLC0415
 
         with told(tempfile.gettempdir()):
             folder = OwnedFolder("fetched")

@@ -22,7 +22,7 @@ from headgate.core.state.backend import Backends, StateSpec
 from headgate.core.state.descriptors import ValueStateDescriptor
 from headgate.core.state.memory import MemoryBackend, MemoryBackends
 from headgate.core.state.memory_states import PlainValue
-from headgate.host.rocksdb_backend import RocksBackends
+from headgate.host.rocksdb.backend import RocksBackends
 from tests.core.chain.kit import KeptOutput, context, cut, open_operator, run
 from tests.core.chain.restore_kit import Crew, Left, Send
 

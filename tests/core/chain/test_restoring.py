@@ -67,7 +67,7 @@ from headgate.core.window.triggers import (
     CountTrigger,
     EventTimeTrigger,
 )
-from headgate.host.rocksdb_backend import RocksBackends
+from headgate.host.rocksdb.backend import RocksBackends
 from tests.core.chain.restore_kit import ALL, END, MOMENT, Clock, Crew, Send, left_of
 from tests.core.window.kit import LISTED, SUMS, plan
 

@@ -14,7 +14,7 @@ from headgate.base.elements import Key, Record
 from headgate.base.values import ATOMS
 from headgate.core.state.cursor import PLAIN, Cursor, Namespace
 from headgate.core.state.states import ListState, MapState, ValueState
-from headgate.host.rocksdb_cache import (
+from headgate.host.rocksdb.cache import (
     ABSENT,
     FIXED,
     Budget,
@@ -25,7 +25,7 @@ from headgate.host.rocksdb_cache import (
     kept,
     opened,
 )
-from headgate.host.rocksdb_codec import (
+from headgate.host.rocksdb.codec import (
     Address,
     AddressCodec,
     behind_head,
@@ -34,7 +34,7 @@ from headgate.host.rocksdb_codec import (
     pack,
     unpack,
 )
-from headgate.host.rocksdb_database import Database, Written
+from headgate.host.rocksdb.database import Database, Written
 
 _NUMBER: Final = struct.Struct(">Q")
 

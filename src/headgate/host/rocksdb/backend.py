@@ -25,13 +25,13 @@ from headgate.core.state.snapshot import (
 )
 from headgate.core.state.states import ListState, MapState, ValueState
 from headgate.core.state.timers import TimerQueue
-from headgate.host.rocksdb_cache import Budget
-from headgate.host.rocksdb_codec import AddressCodec, entry_key, pack, state_prefix
-from headgate.host.rocksdb_database import Database, SharedMemory, StateFolder, Written
-from headgate.host.rocksdb_fetched import entries_in, groups_in, settle
-from headgate.host.rocksdb_increments import FileSnapshot, Increments
-from headgate.host.rocksdb_snapshot import RocksSnapshot, SnapshotSource, Timers
-from headgate.host.rocksdb_states import (
+from headgate.host.rocksdb.cache import Budget
+from headgate.host.rocksdb.codec import AddressCodec, entry_key, pack, state_prefix
+from headgate.host.rocksdb.database import Database, SharedMemory, StateFolder, Written
+from headgate.host.rocksdb.fetched import entries_in, groups_in, settle
+from headgate.host.rocksdb.increments import FileSnapshot, Increments
+from headgate.host.rocksdb.snapshot import RocksSnapshot, SnapshotSource, Timers
+from headgate.host.rocksdb.states import (
     BackendTools,
     NamespacedRocksValue,
     RocksList,
@@ -41,7 +41,7 @@ from headgate.host.rocksdb_states import (
     key_and_namespace,
     list_entries,
 )
-from headgate.host.rocksdb_tables import Tables
+from headgate.host.rocksdb.tables import Tables
 
 BATCH: Final = 1000
 """Entries that a restore writes at once."""

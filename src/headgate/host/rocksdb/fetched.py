@@ -15,10 +15,10 @@ import msgspec
 from rocksdict import AccessType, Options, Rdict, ReadOptions
 
 from headgate.base.errors import HeadgateError, StateBroken
-from headgate.host.rocksdb_codec import AddressCodec
-from headgate.host.rocksdb_database import Written, batch_of
-from headgate.host.rocksdb_snapshot import RocksSnapshot, SnapshotSource
-from headgate.host.rocksdb_tables import UNWRITTEN_FILE, Tables, read_tables
+from headgate.host.rocksdb.codec import AddressCodec
+from headgate.host.rocksdb.database import Written, batch_of
+from headgate.host.rocksdb.snapshot import RocksSnapshot, SnapshotSource
+from headgate.host.rocksdb.tables import UNWRITTEN_FILE, Tables, read_tables
 
 BATCH: Final = 1000
 """Entries that are handed over at once."""

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from headgate.host.rocksdb_cache import (
+from headgate.host.rocksdb.cache import (
     CHUNK,
     ENTRY_BYTES,
     Budget,
@@ -19,7 +19,7 @@ from headgate.host.rocksdb_cache import (
     opened,
     weight_of,
 )
-from headgate.host.rocksdb_codec import unpack
+from headgate.host.rocksdb.codec import unpack
 
 
 class Disk:

@@ -18,7 +18,7 @@ import msgspec
 
 from headgate.base.elements import Record
 from headgate.base.values import ATOMS
-from headgate.host.rocksdb_codec import pack
+from headgate.host.rocksdb.codec import pack
 
 ENTRY_BYTES: Final = 256
 """What an entry with a short key and a number takes: two objects, their slots, the dirty mark."""

@@ -20,12 +20,12 @@ from headgate.base.checkpoints import Piece
 from headgate.base.elements import Record
 from headgate.core.state.backend import SnapshotFiles
 from headgate.core.state.snapshot import write_group
-from headgate.host.rocksdb_cache import Place
-from headgate.host.rocksdb_codec import AddressCodec
-from headgate.host.rocksdb_database import Written
-from headgate.host.rocksdb_snapshot import Timers, timers_by_group
-from headgate.host.rocksdb_states import StoredValues
-from headgate.host.rocksdb_tables import TABLES_FILE, UNWRITTEN_FILE, Tables
+from headgate.host.rocksdb.cache import Place
+from headgate.host.rocksdb.codec import AddressCodec
+from headgate.host.rocksdb.database import Written
+from headgate.host.rocksdb.snapshot import Timers, timers_by_group
+from headgate.host.rocksdb.states import StoredValues
+from headgate.host.rocksdb.tables import TABLES_FILE, UNWRITTEN_FILE, Tables
 
 Unwritten: TypeAlias = tuple[StoredValues, list[tuple[Place, Record]]]
 """Values of one state, and those that the database did not have."""

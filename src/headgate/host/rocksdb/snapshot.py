@@ -16,9 +16,9 @@ from headgate.core.state.cursor import Namespace
 from headgate.core.state.freezing import Frozen
 from headgate.core.state.key_groups import key_group
 from headgate.core.state.snapshot import LIST, VALUE, Entry, write_group
-from headgate.host.rocksdb_cache import Unwritten, opened
-from headgate.host.rocksdb_codec import AddressCodec, StoredAddress, entry_of, unpack
-from headgate.host.rocksdb_states import StoredValues, key_and_namespace
+from headgate.host.rocksdb.cache import Unwritten, opened
+from headgate.host.rocksdb.codec import AddressCodec, StoredAddress, entry_of, unpack
+from headgate.host.rocksdb.states import StoredValues, key_and_namespace
 
 Timers: TypeAlias = tuple[tuple[str, list[tuple[int, Key, Namespace]]], ...]
 """Of each kind, all of them."""

@@ -1,0 +1,1 @@
+"""The state backend on RocksDB: keyed state larger than memory, its snapshots and increments."""
