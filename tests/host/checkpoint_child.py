@@ -19,7 +19,7 @@ from headgate.host.checkpoint_folder import Folder
 from headgate.host.checkpoint_place import CheckpointPlace
 from headgate.host.checkpoint_storage import CheckpointFolders, complete, open_storage
 from headgate.host.checkpoint_writer import StateWriter
-from headgate.host.private_files import PrivateFiles
+from headgate.host.files.private_files import PrivateFiles
 from tests.host.checkpoint_kit import JOB, metadata_of, shared_pieces, take_next, write_task
 
 LIMIT_BYTES = 40_000

@@ -11,7 +11,7 @@ from pyarrow import fs
 from headgate.base.checkpoint_errors import CheckpointMissing, StorageUnusable
 from headgate.host import checkpoint_folder
 from headgate.host.checkpoint_folder import Folder, open_folder
-from headgate.host.private_files import PrivateFiles
+from headgate.host.files.private_files import PrivateFiles
 from tests.host.checkpoint_kit import ObjectStore, folder_of
 
 

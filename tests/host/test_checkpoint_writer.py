@@ -22,7 +22,7 @@ from headgate.host.checkpoint_place import CheckpointPlace, checkpoint_place, sa
 from headgate.host.checkpoint_reader import StateReader, verify
 from headgate.host.checkpoint_storage import complete
 from headgate.host.checkpoint_writer import StateWriter, part_name
-from headgate.host.private_files import PrivateFiles
+from headgate.host.files.private_files import PrivateFiles
 from tests.host.checkpoint_kit import (
     LARGE,
     ObjectStore,

@@ -27,8 +27,8 @@ from headgate.base.checkpoint_errors import (
 )
 from headgate.base.elements import ByteLike
 from headgate.host.checkpoint_signing import Signing
-from headgate.host.no_links import LinkRefused
-from headgate.host.private_files import PrivateFiles
+from headgate.host.files.no_links import LinkRefused
+from headgate.host.files.private_files import PrivateFiles
 
 BUFFER_BYTES: Final = 1024 * 1024
 """Small pieces are gathered to this before they are written."""

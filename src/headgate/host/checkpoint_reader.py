@@ -18,7 +18,7 @@ from headgate.base.checkpoint_errors import CheckpointCorrupt, CheckpointError, 
 from headgate.base.checkpoints import Metadata, Piece, pieces_of
 from headgate.host.checkpoint_folder import Entry, told
 from headgate.host.checkpoint_place import CheckpointPlace, files_of
-from headgate.host.no_links import private_opener
+from headgate.host.files.no_links import private_opener
 
 _CHUNK_BYTES: Final = 1024 * 1024
 _OPEN_FILES: Final = 8

@@ -35,11 +35,11 @@ from headgate.core.task.environment import Environment
 from headgate.host.baton import Baton, Turn
 from headgate.host.codec import make_codec
 from headgate.host.connection import Connection, Server, connect
+from headgate.host.files.partition_files import FileRoom
 from headgate.host.loop import Loop, now_ms
 from headgate.host.memory import allocate_arena
 from headgate.host.rare_log import RareLog
 from headgate.host.runner import Runner, Stepper, TaskThread
-from headgate.host.storage import FileRoom
 from headgate.host.transport import Tls
 from headgate.host.unproven import UnprovenConnections
 

@@ -27,7 +27,7 @@ from headgate.host.checkpoint_storage import (
     open_storage,
 )
 from headgate.host.driver_claim import DriverClaim
-from headgate.host.owned_folder import OwnedFolder
+from headgate.host.files.owned_folder import OwnedFolder
 from headgate.host.stopped_with import StoppedWith, find_stop, forget_stop, has_stop, note_stop
 
 log = logging.getLogger(__name__)

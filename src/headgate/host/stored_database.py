@@ -16,7 +16,7 @@ from headgate.base.errors import StateBroken
 from headgate.host.checkpoint_folder import told
 from headgate.host.checkpoint_place import CheckpointPlace
 from headgate.host.checkpoint_reader import StateReader
-from headgate.host.owned_folder import OwnedFolder
+from headgate.host.files.owned_folder import OwnedFolder
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import time
 from contextlib import suppress
 from typing import Final
 
-from headgate.host.owned_folder import OwnedFolder
+from headgate.host.files.owned_folder import OwnedFolder
 from headgate.host.stuck import STUCK_EXIT
 
 EXITS: Final = "HEADGATE_WORKER_EXITS"

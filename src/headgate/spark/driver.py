@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from headgate.base.errors import SettingsInvalid
 from headgate.base.settings import MAX_PORT, ExchangeSettings, JobSettings
 from headgate.host.control_server import ControlServer
-from headgate.host.owned_folder import sweep
+from headgate.host.files.owned_folder import sweep
 from headgate.host.results import ResultServer
 from headgate.host.transport import Tls
 from headgate.spark.slot_book import SlotBook

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from headgate.base.errors import JavaMissing
-from headgate.host.owned_folder import OwnedFolder
+from headgate.host.files.owned_folder import OwnedFolder
 
 OLDEST: Final = 17
 NEWEST_FOR_4_0: Final = 22  # its Hadoop calls what Java 23 has taken away

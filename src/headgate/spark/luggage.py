@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headgate.api.program import Cargo, Program
 from headgate.base.errors import PathUnusable
-from headgate.host.owned_folder import OwnedFolder
+from headgate.host.files.owned_folder import OwnedFolder
 from headgate.spark.python_files import scratch_folder
 
 if TYPE_CHECKING:

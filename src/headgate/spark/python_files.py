@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from headgate.base.errors import PathUnusable
-from headgate.host.owned_folder import OwnedFolder
+from headgate.host.files.owned_folder import OwnedFolder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

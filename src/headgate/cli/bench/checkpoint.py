@@ -15,7 +15,7 @@ from typing import Any, Final
 from headgate.base.settings import KIB, MIB
 from headgate.cli.bench.keyed_count import Counted, keyed_count_round
 from headgate.cli.bench.pressure import TASKS, Load, Taken, load_of, pressed_checkpoints
-from headgate.host.owned_folder import OwnedFolder
+from headgate.host.files.owned_folder import OwnedFolder
 
 NONE: Final[dict[str, str]] = {}
 EVERY_SECOND: Final = {"execution.checkpointing.interval": "1000"}

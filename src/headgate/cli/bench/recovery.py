@@ -21,7 +21,7 @@ from headgate.api.environment import StreamExecutionEnvironment
 from headgate.api.job import JobClient, JobStatus
 from headgate.api.source import Sink, SinkWriter, Source, SplitReader
 from headgate.core.chain.context import OperatorContext
-from headgate.host.owned_folder import OwnedFolder
+from headgate.host.files.owned_folder import OwnedFolder
 
 TASKS: Final = 2
 RATE: Final = 2_000

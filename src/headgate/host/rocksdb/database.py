@@ -30,7 +30,7 @@ from rocksdict import (
 
 from headgate.base.state_errors import StateUnstorable
 from headgate.base.state_settings import MIB, StateCompression, StateSettings
-from headgate.host.owned_folder import OwnedFolder, sweep
+from headgate.host.files.owned_folder import OwnedFolder, sweep
 from headgate.host.rocksdb.codec import BEHIND
 
 BLOCK_BYTES: Final = 8 * 1024

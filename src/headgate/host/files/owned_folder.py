@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from headgate.host.no_links import (
+from headgate.host.files.no_links import (
     FILE_MODE,
     FOLDER,
     NO_LINK,

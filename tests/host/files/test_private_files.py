@@ -17,8 +17,8 @@ from headgate.host.checkpoint_folder import open_folder
 from headgate.host.checkpoint_place import new_savepoint, resolve
 from headgate.host.checkpoint_reader import StateReader, verify
 from headgate.host.checkpoint_storage import CheckpointFolders, discard, open_storage
+from headgate.host.files.partition_files import FileRoom
 from headgate.host.job_storage import JobStorage
-from headgate.host.storage import FileRoom
 from tests.host.checkpoint_kit import JOB, metadata_of, names, shared_pieces, take, take_next
 
 

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, ClassVar, Final
 
 from pyarrow import fs
 
-from headgate.host.no_links import (
+from headgate.host.files.no_links import (
     FILE_MODE,
     FOLDER,
     FOLDER_MODE,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from headgate.base.ids import PartitionId
 from headgate.base.settings import MIB, Storage
 from headgate.core.egress.blocking import EntryStore, StoreReader
-from headgate.host.storage import FileRoom
+from headgate.host.files.partition_files import FileRoom
 
 Entries = list[tuple[bytes, bool]]
 

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from headgate.host import owned_folder
-from headgate.host.owned_folder import MARK, OwnedFolder, sweep
+from headgate.host.files import owned_folder
+from headgate.host.files.owned_folder import MARK, OwnedFolder, sweep
 
 MAKER = """
 import os, sys, time
-from headgate.host.owned_folder import OwnedFolder
+from headgate.host.files.owned_folder import OwnedFolder
 folder = OwnedFolder(sys.argv[1], sys.argv[2])
 (folder.path / "deep" / "er").mkdir(parents=True)
 (folder.path / "deep" / "er" / "data").write_bytes(bytes(1000))
@@ -248,7 +248,7 @@ def test_without_locks_a_folder_is_unmarked_and_stays(
     def no_locks(*given: object) -> None:
         raise OSError(38, "Function not implemented")
 
-    monkeypatch.setattr("headgate.host.owned_folder.fcntl.flock", no_locks)
+    monkeypatch.setattr("headgate.host.files.owned_folder.fcntl.flock", no_locks)
     folder = OwnedFolder("state", str(parent))
     assert list(folder.path.iterdir()) == []
     assert sweep(str(parent)) == []
