@@ -12,7 +12,7 @@ from headgate.core.ingress.deserializer import Deserializer, Got
 from headgate.core.ingress.gate import Gate
 from headgate.core.task.environment import Input, RemoteProducer
 from headgate.core.task.task import StepResult
-from headgate.host.exchange import Exchange
+from headgate.host.net.exchange import Exchange
 
 NUMBERS = PartitionId("example/numbers/0#0")  # job, vertex, subtask, attempt
 

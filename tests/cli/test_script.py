@@ -72,7 +72,7 @@ ZeroDivisionError: integer division or modulo by zero
 The above exception was the direct cause of the following exception:
 
 Traceback (most recent call last):
-  File "{PACKAGE}/host/runner.py", line 126, in _run
+  File "{PACKAGE}/host/net/runner.py", line 126, in _run
     self._step_until_done()
 headgate.base.errors.UserFunctionFailed: operator 'divide' failed: ZeroDivisionError
 """

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from headgate.base.elements import Record
 from headgate.base.settings import FlowControl
 from headgate.core.task.environment import Here, RemoteProducer
-from headgate.host.exchange import Exchange
+from headgate.host.net.exchange import Exchange
 from tests.drivers.driver import Reading, Writing
 from tests.host.rig import (
     PATIENCE_S,

@@ -16,7 +16,7 @@ from headgate.base.ids import PartitionId
 from headgate.base.settings import ExchangeSettings
 from headgate.core.egress.partition import PartitionKind
 from headgate.core.task.environment import Input, RemoteProducer
-from headgate.host.exchange import Exchange
+from headgate.host.net.exchange import Exchange
 from tests.host.rig import SECRET, all_home, consume, eventually, pool_of, produce
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headgate.base.settings import ExchangeSettings, TransportKind
-from headgate.host.exchange import Exchange
+from headgate.host.net.exchange import Exchange
 from tests.host.rig import SECRET, all_home, eventually, quick
 
 MakeExchange = Callable[..., Exchange]

@@ -17,7 +17,7 @@ from headgate.core.chain.source_operator import SourceOperator
 from headgate.core.exchange.directory import Address
 from headgate.core.state.backend import Backends
 from headgate.host.deployment import Deployment
-from headgate.host.exchange import Exchange
+from headgate.host.net.exchange import Exchange
 from headgate.host.task_setup import JobInfo
 from headgate.plan import ships
 from headgate.plan.execution_graph import ExecutionGraph, TaskSpec, build_execution_graph

@@ -19,8 +19,8 @@ from headgate.core.ingress.gate import InputGate
 from headgate.core.ingress.union import UnionGate
 from headgate.core.task.environment import Here, Input, Place, RemoteProducer
 from headgate.core.task.task import StepResult
-from headgate.host.exchange import Exchange
-from headgate.host.runner import Runner, TaskThread
+from headgate.host.net.exchange import Exchange
+from headgate.host.net.runner import Runner, TaskThread
 
 SECRET = b"the job's secret"
 PATIENCE_S = 20.0

@@ -16,7 +16,7 @@ from headgate.base.states import TaskState
 from headgate.core.chain.async_wait import AsyncWaitOperator
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.operators import MapOperator
-from headgate.host.exchange import Exchange
+from headgate.host.net.exchange import Exchange
 from headgate.host.tracebacks import readable_traceback
 from headgate.plan import ships
 from tests.host.conftest import MakeExchange

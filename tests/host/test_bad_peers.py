@@ -45,7 +45,7 @@ from headgate.core.exchange.frames import (
     PartitionRequest,
 )
 from headgate.core.task.environment import RemoteProducer
-from headgate.host.exchange import Exchange
+from headgate.host.net.exchange import Exchange
 from tests.host.conftest import MakeExchange
 from tests.host.raw import RawPeer, buffer_frame, raw_server
 from tests.host.rig import (

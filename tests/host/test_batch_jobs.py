@@ -21,7 +21,7 @@ from headgate.datastream import (
     StreamExecutionEnvironment,
 )
 from headgate.datastream.state import ListStateDescriptor, MapStateDescriptor
-from headgate.host.exchange import Exchange
+from headgate.host.net.exchange import Exchange
 from tests.api.kit import OneTaskOutside
 from tests.host.conftest import MakeExchange
 from tests.host.local_job import Run

@@ -5,7 +5,7 @@ import pytest
 from headgate.base.errors import HeadgateError, PartitionError
 from headgate.base.settings import Compression, FlowControl, Storage
 from headgate.core.egress.partition import PartitionKind
-from headgate.host.exchange import Exchange
+from headgate.host.net.exchange import Exchange
 from tests.host.conftest import MakeExchange
 from tests.host.rig import (
     Producer,

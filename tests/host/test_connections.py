@@ -19,8 +19,8 @@ from headgate.base.errors import (
 from headgate.base.settings import FlowControl
 from headgate.core.exchange.frames import NONCE_BYTES, LinkHello
 from headgate.core.task.environment import Here, RemoteProducer, UnplacedProducer
-from headgate.host.connection import Server
-from headgate.host.exchange import Exchange
+from headgate.host.net.connection import Server
+from headgate.host.net.exchange import Exchange
 from tests.host.conftest import MakeExchange
 from tests.host.raw import raw_client
 from tests.host.rig import (

@@ -17,7 +17,7 @@ from headgate.core.chain.operators import FilterOperator, FlatMapOperator, MapOp
 from headgate.core.chain.process import ProcessOperator
 from headgate.core.chain.tags import OutputTag
 from headgate.core.chain.two_inputs import CoMapOperator
-from headgate.host.exchange import Exchange
+from headgate.host.net.exchange import Exchange
 from headgate.plan import ships
 from tests.host.conftest import MakeExchange
 from tests.host.local_job import Job, Run, reads

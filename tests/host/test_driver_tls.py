@@ -31,8 +31,8 @@ from headgate.host.control_client import ControlLine, Lost, introduce
 from headgate.host.control_server import ControlServer
 from headgate.host.job_directory import JobEntry
 from headgate.host.job_visit import JobSilent, ask
+from headgate.host.net.transport import Tls
 from headgate.host.results import ResultServer, UplinkWriter
-from headgate.host.transport import Tls
 from tests.host.certificates import Authority
 from tests.host.control_rig import SECRET, TIMES, Launcher, ended, replace_times, workers
 from tests.host.jobs import job_of

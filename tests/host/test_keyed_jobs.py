@@ -31,7 +31,7 @@ from headgate.datastream import (
     StreamExecutionEnvironment,
 )
 from headgate.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
-from headgate.host.exchange import Exchange
+from headgate.host.net.exchange import Exchange
 from headgate.plan import ships
 from headgate.plan.stream_graph import NodeKind
 from tests.api.kit import OneTaskOutside

@@ -9,7 +9,7 @@ from headgate.base.errors import TaskCancelled
 from headgate.base.settings import TransportKind
 from headgate.core.egress.pipelined import PipelinedSubpartition
 from headgate.core.task.environment import Input
-from headgate.host.exchange import Exchange
+from headgate.host.net.exchange import Exchange
 from tests.host.conftest import MakeExchange
 from tests.host.rig import (
     Consumer,

@@ -17,7 +17,7 @@ from headgate.host.contact import Contact
 from headgate.host.control_client import introduce
 from headgate.host.control_server import ControlServer
 from headgate.host.listener import Accepted, Listener
-from headgate.host.rare_log import LINES
+from headgate.host.net.rare_log import LINES
 from headgate.host.results import ResultServer, UplinkWriter
 from tests.host.control_rig import SECRET, TIMES, replace_times
 from tests.host.rig import eventually

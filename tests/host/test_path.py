@@ -11,8 +11,8 @@ from headgate.base.ids import PartitionId
 from headgate.base.settings import GIB, Compression, FlowControl, TransportKind
 from headgate.core.egress.router import Broadcast
 from headgate.core.task.environment import Here, RemoteProducer
-from headgate.host.connection import Connection
-from headgate.host.exchange import Exchange
+from headgate.host.net.connection import Connection
+from headgate.host.net.exchange import Exchange
 from tests.host.conftest import MakeExchange
 from tests.host.rig import (
     at,

@@ -8,7 +8,7 @@ import pytest
 
 from headgate.base.errors import ConnectFailed, PeerLost, PeerSilent, TransportError
 from headgate.base.settings import Compression, FlowControl
-from headgate.host.exchange import Exchange
+from headgate.host.net.exchange import Exchange
 from tests.host.child import checksum, records
 from tests.host.conftest import MakeExchange
 from tests.host.processes import child, reading, writing

@@ -31,7 +31,7 @@ from headgate.core.exchange.frames import (
     encode,
 )
 from headgate.core.exchange.outbox import CLOG_BYTES
-from headgate.host.exchange import Exchange
+from headgate.host.net.exchange import Exchange
 from tests.host.conftest import MakeExchange
 from tests.host.raw import RawPeer, buffer_frame, raw_client
 from tests.host.rig import (

@@ -9,7 +9,7 @@ import pytest
 from headgate.base.errors import ConnectFailed, SettingsInvalid, TransportError
 from headgate.base.settings import ExchangeSettings, FlowControl, TransportKind
 from headgate.core.task.environment import RemoteProducer
-from headgate.host.exchange import Exchange
+from headgate.host.net.exchange import Exchange
 from tests.host.certificates import Authority, Identity
 from tests.host.conftest import MakeExchange
 from tests.host.raw import raw_client, raw_server

@@ -18,7 +18,7 @@ from headgate.datastream import (
     OutputTag,
     StreamExecutionEnvironment,
 )
-from headgate.host.exchange import Exchange
+from headgate.host.net.exchange import Exchange
 from tests.api.kit import ListSource, OneTaskOutside
 from tests.host.conftest import MakeExchange
 from tests.host.local_job import Run

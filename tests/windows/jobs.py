@@ -10,7 +10,7 @@ from typing import Any
 from headgate.api.build import build_graph
 from headgate.common import Watermark, WatermarkGenerator, WatermarkOutput, WatermarkStrategy
 from headgate.datastream import DataStream, KeyedStream, ProcessFunction, StreamExecutionEnvironment
-from headgate.host.exchange import Exchange
+from headgate.host.net.exchange import Exchange
 from tests.host.local_job import Job, Run
 from tests.host.rig import eventually
 from tests.windows.reference import MAX, Mark, Story, Timed

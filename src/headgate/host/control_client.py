@@ -33,8 +33,8 @@ from headgate.control.frames import (
 )
 from headgate.control.proof import WorkerProof
 from headgate.host.contact import Contact
+from headgate.host.net.transport import Tls
 from headgate.host.tls_socket import Socket, greet, has_pending, secured
-from headgate.host.transport import Tls
 
 log = logging.getLogger(__name__)
 

@@ -35,7 +35,7 @@ from headgate.control.run_effects import Effect, Outcome, Replan, RunEnded, Send
 from headgate.host.checkpoint_keeper import CheckpointKeeper
 from headgate.host.control_peer import Peer
 from headgate.host.job_figures import JobFigures
-from headgate.host.loop import now_ms
+from headgate.host.net.loop import now_ms
 from headgate.host.orders import describe
 from headgate.host.savepoint_futures import SavepointFutures
 

@@ -33,11 +33,11 @@ from headgate.host.checkpoint_keeper import CheckpointKeeper
 from headgate.host.contact import Contact, local_path
 from headgate.host.control_peer import Peer
 from headgate.host.control_run import DriverRun, OnEnded, OnMetrics, RunKey
-from headgate.host.exchange import MIN_SECRET_BYTES
 from headgate.host.job_door import JobEndpoint, OnQuestion
 from headgate.host.listener import Accepted, Listener
-from headgate.host.loop import now_ms
-from headgate.host.transport import Tls
+from headgate.host.net.exchange import MIN_SECRET_BYTES
+from headgate.host.net.loop import now_ms
+from headgate.host.net.transport import Tls
 from headgate.host.worker_exits import exit_words
 
 log = logging.getLogger(__name__)

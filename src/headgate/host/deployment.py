@@ -19,7 +19,7 @@ from headgate.core.state.backend import Backends
 from headgate.core.task.environment import Environment
 from headgate.core.task.restored import TaskRestored
 from headgate.host.checkpoint_writing import RunWriting
-from headgate.host.exchange import Exchange
+from headgate.host.net.exchange import Exchange
 from headgate.host.restoring import read_restores
 from headgate.host.task_setup import Deployed, JobInfo, TaskSetup
 from headgate.plan.execution_graph import TaskSpec

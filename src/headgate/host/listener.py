@@ -17,9 +17,9 @@ from contextlib import suppress
 from typing import Final
 
 from headgate.base.messages import Address
-from headgate.host.rare_log import RareLog
+from headgate.host.net.rare_log import RareLog
+from headgate.host.net.transport import Tls
 from headgate.host.tls_socket import Socket, greet, secured
-from headgate.host.transport import Tls
 
 log = logging.getLogger(__name__)
 

@@ -29,7 +29,7 @@ from headgate.host.contact import Contact, secret_of_job
 from headgate.host.control_client import CHUNK_BYTES, DriverConnection, introduce
 from headgate.host.control_peer import prove_stranger
 from headgate.host.listener import Accepted, Listener
-from headgate.host.transport import Tls
+from headgate.host.net.transport import Tls
 
 log = logging.getLogger(__name__)
 

@@ -50,9 +50,9 @@ from headgate.host.checkpoint_writing import RunWriting
 from headgate.host.contact import Contact
 from headgate.host.control_client import ControlLine, Lost
 from headgate.host.deployment import Deployment
-from headgate.host.exchange import Exchange
 from headgate.host.files.owned_folder import sweep
-from headgate.host.memory import rare_collections
+from headgate.host.net.exchange import Exchange
+from headgate.host.net.memory import rare_collections
 from headgate.host.orders import describe, spec_of
 from headgate.host.shipping import unship
 from headgate.host.stuck import SOURCE_THREADS, TASK_THREADS, abandon, threads_of

@@ -38,11 +38,11 @@ from headgate.core.task.task import Task
 from headgate.core.task.writing import CheckpointPlan
 from headgate.host.async_calls import LoopCalls
 from headgate.host.checkpoint_writing import Author, RunWriting
-from headgate.host.exchange import Exchange
-from headgate.host.loans import BatonLoan, BufferWaits
-from headgate.host.loop import now_ms
+from headgate.host.net.exchange import Exchange
+from headgate.host.net.loans import BatonLoan, BufferWaits
+from headgate.host.net.loop import now_ms
+from headgate.host.net.runner import Runner, TaskThread
 from headgate.host.restoring import BundlesOf
-from headgate.host.runner import Runner, TaskThread
 from headgate.plan.execution_graph import ChannelSpec, OutputSpec, TaskSpec
 from headgate.plan.job_graph import JobVertex
 

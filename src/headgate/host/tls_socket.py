@@ -13,7 +13,7 @@ import time
 from typing import Final, TypeAlias
 
 from headgate.base.elements import ByteLike
-from headgate.host.transport import Tls
+from headgate.host.net.transport import Tls
 
 _RECORD_BYTES: Final = 16 * 1024
 """What is encrypted at once; TLS wants the same bytes again if the socket took none of them."""

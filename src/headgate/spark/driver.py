@@ -15,8 +15,8 @@ from headgate.base.errors import SettingsInvalid
 from headgate.base.settings import MAX_PORT, ExchangeSettings, JobSettings
 from headgate.host.control_server import ControlServer
 from headgate.host.files.owned_folder import sweep
+from headgate.host.net.transport import Tls
 from headgate.host.results import ResultServer
-from headgate.host.transport import Tls
 from headgate.spark.slot_book import SlotBook
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from headgate.host.checkpoint_storage import discard
 from headgate.host.contact import Contact
 from headgate.host.control_run import DriverRun
 from headgate.host.job_door import JobEndpoint
-from headgate.host.loop import now_ms
+from headgate.host.net.loop import now_ms
 from headgate.host.results import Uplink
 from headgate.host.savepoints import prepare_savepoint
 from headgate.plan.exchange_memory import ExchangeMemory

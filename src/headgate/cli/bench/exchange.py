@@ -20,8 +20,8 @@ from headgate.core.egress.partition import Partition, PartitionKind
 from headgate.core.exchange.directory import Address
 from headgate.core.ingress.gate import Gate
 from headgate.core.task.environment import Input, RemoteProducer
-from headgate.host.exchange import Exchange
-from headgate.host.runner import TaskThread
+from headgate.host.net.exchange import Exchange
+from headgate.host.net.runner import TaskThread
 
 PARTITION = PartitionId("bench/raw/0#0")
 SEGMENTS = 1024

@@ -18,8 +18,8 @@ from headgate.base.settings import ExchangeSettings, FlowControl
 from headgate.cli.bench.exchange import open_gate, open_partition
 from headgate.cli.bench.processes import Child, child_process
 from headgate.cli.bench.tasks import RawConsumer, RawProducer
-from headgate.host.exchange import Exchange
-from headgate.host.runner import TaskThread
+from headgate.host.net.exchange import Exchange
+from headgate.host.net.runner import TaskThread
 
 HEALTHY = PartitionId("bench/healthy/0#0")
 STOPPED = PartitionId("bench/stopped/0#0")

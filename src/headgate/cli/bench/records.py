@@ -25,7 +25,7 @@ from headgate.cli.bench.processes import CpuWatch, child_process
 from headgate.cli.bench.tasks import RecordConsumer, RecordProducer
 from headgate.core.egress.router import RoundRobin
 from headgate.core.egress.writer import RecordWriter
-from headgate.host.exchange import Exchange
+from headgate.host.net.exchange import Exchange
 
 PARTITION = PartitionId("bench/records/0#0")
 LISTS = 64

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from headgate.core.task.task import Task
-from headgate.host.baton import Baton, Turn
-from headgate.host.runner import TaskThread
+from headgate.host.net.baton import Baton, Turn
+from headgate.host.net.runner import TaskThread
 
 
 class BatonLoan:

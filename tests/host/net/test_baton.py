@@ -9,11 +9,11 @@ from contextlib import contextmanager
 import pytest
 
 from headgate.base.errors import TaskCancelled
-from headgate.host import baton as baton_module
-from headgate.host.baton import Baton, Turn
-from headgate.host.exchange import Exchange
-from headgate.host.loop import Loop
-from headgate.host.runner import TaskThread
+from headgate.host.net import baton as baton_module
+from headgate.host.net.baton import Baton, Turn
+from headgate.host.net.exchange import Exchange
+from headgate.host.net.loop import Loop
+from headgate.host.net.runner import TaskThread
 from tests.host.conftest import MakeExchange
 from tests.host.rig import PATIENCE_S, eventually
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from headgate.host.rare_log import LINES, RareLog
+from headgate.host.net.rare_log import LINES, RareLog
 
 log = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ import pytest
 
 from headgate.base.errors import TaskCancelled
 from headgate.core.task.task import StepResult
-from headgate.host.exchange import Exchange
-from headgate.host.runner import Runner, TaskThread
+from headgate.host.net.exchange import Exchange
+from headgate.host.net.runner import Runner, TaskThread
 from tests.host.conftest import MakeExchange
 from tests.host.rig import (
     PATIENCE_S,

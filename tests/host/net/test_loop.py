@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from headgate.base.settings import TransportKind
-from headgate.host.baton import Baton
-from headgate.host.loop import READ, WRITE, Loop
-from headgate.host.runner import TaskThread
+from headgate.host.net.baton import Baton
+from headgate.host.net.loop import READ, WRITE, Loop
+from headgate.host.net.runner import TaskThread
 from tests.host.rig import PATIENCE_S
 
 

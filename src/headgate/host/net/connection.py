@@ -17,9 +17,9 @@ from headgate.base.ids import PeerName
 from headgate.base.settings import ExchangeSettings
 from headgate.core.exchange.directory import Address
 from headgate.core.exchange.link import Link, LinkState
-from headgate.host.loop import READ, WRITE, Loop, now_ms
-from headgate.host.rare_log import RareLog
-from headgate.host.transport import HANG_UPS, PlainTransport, Tls, Transport
+from headgate.host.net.loop import READ, WRITE, Loop, now_ms
+from headgate.host.net.rare_log import RareLog
+from headgate.host.net.transport import HANG_UPS, PlainTransport, Tls, Transport
 
 _WRITES_PER_FLUSH: Final = 4
 _LAST_READS: Final = 64

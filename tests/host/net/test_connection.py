@@ -10,8 +10,8 @@ from headgate.base.errors import HeadgateError
 from headgate.base.ids import PeerName
 from headgate.core.exchange.link import LinkState
 from headgate.core.exchange.outbox import MAX_PARTS, Outbox
-from headgate.host.connection import Connection
-from headgate.host.loop import Loop
+from headgate.host.net.connection import Connection
+from headgate.host.net.loop import Loop
 from tests.host.rig import eventually
 
 

@@ -12,8 +12,8 @@ from typing import Final, Protocol
 
 from headgate.base.errors import TaskCancelled
 from headgate.core.task.task import StepResult
-from headgate.host.baton import Baton, Turn
-from headgate.host.loop import Loop, now_ms
+from headgate.host.net.baton import Baton, Turn
+from headgate.host.net.loop import Loop, now_ms
 
 log = logging.getLogger(__name__)
 

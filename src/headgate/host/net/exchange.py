@@ -32,16 +32,16 @@ from headgate.core.exchange.ends import ConsumerEnd
 from headgate.core.exchange.frames import NONCE_BYTES
 from headgate.core.exchange.link import Link
 from headgate.core.task.environment import Environment
-from headgate.host.baton import Baton, Turn
-from headgate.host.codec import make_codec
-from headgate.host.connection import Connection, Server, connect
 from headgate.host.files.partition_files import FileRoom
-from headgate.host.loop import Loop, now_ms
-from headgate.host.memory import allocate_arena
-from headgate.host.rare_log import RareLog
-from headgate.host.runner import Runner, Stepper, TaskThread
-from headgate.host.transport import Tls
-from headgate.host.unproven import UnprovenConnections
+from headgate.host.net.baton import Baton, Turn
+from headgate.host.net.compression import make_codec
+from headgate.host.net.connection import Connection, Server, connect
+from headgate.host.net.loop import Loop, now_ms
+from headgate.host.net.memory import allocate_arena
+from headgate.host.net.rare_log import RareLog
+from headgate.host.net.runner import Runner, Stepper, TaskThread
+from headgate.host.net.transport import Tls
+from headgate.host.net.unproven import UnprovenConnections
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from headgate.base.errors import PeerBusy
 from headgate.core.exchange.ends import ProducerEnd
 from headgate.core.exchange.link import LinkState
-from headgate.host.connection import Connection
+from headgate.host.net.connection import Connection
 
 
 class UnprovenConnections:

@@ -11,8 +11,8 @@ import pytest
 from headgate.base.errors import MemoryShort, SettingsInvalid, TaskCancelled
 from headgate.base.settings import ExchangeSettings, TransportKind
 from headgate.core.task.task import StepResult
-from headgate.host import exchange as exchange_module
-from headgate.host.exchange import Exchange
+from headgate.host.net import exchange as exchange_module
+from headgate.host.net.exchange import Exchange
 from tests.host.conftest import MakeExchange, descriptors, own_threads
 from tests.host.rig import (
     PATIENCE_S,
