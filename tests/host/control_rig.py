@@ -15,9 +15,9 @@ from typing import Any
 from headgate.base.messages import ControlTimes, TaskFigures
 from headgate.base.settings import ExchangeSettings
 from headgate.control.run_effects import Outcome
-from headgate.host.contact import Contact
 from headgate.host.control_run import DriverRun, RunKey
 from headgate.host.control_server import ControlServer
+from headgate.host.net.contact import Contact
 from headgate.host.orders import plan_run
 from headgate.host.shipping import ship
 from headgate.plan.job_graph import JobGraph

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from headgate.api.job import JobStatus
 from headgate.base.checkpoints import Stop
 from headgate.base.errors import HeadgateError
-from headgate.host.contact import Contact
 from headgate.host.control_server import ControlServer
 from headgate.host.job_door import JobEndpoint
+from headgate.host.net.contact import Contact
 from headgate.host.orders import plan_run
 from headgate.host.shipping import ship
 from tests.host.control_rig import SECRET

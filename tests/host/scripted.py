@@ -26,8 +26,8 @@ from headgate.base.messages import (
 from headgate.base.restores import TaskRestore
 from headgate.base.state_settings import StateSettings
 from headgate.base.states import TaskState
-from headgate.host.contact import Contact
 from headgate.host.control_peer import Peer
+from headgate.host.net.contact import Contact
 from headgate.host.orders import order_of
 from headgate.host.shipping import ship
 from headgate.host.task_manager import run_task_manager

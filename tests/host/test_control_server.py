@@ -24,16 +24,16 @@ from headgate.base.messages import (
 from headgate.base.states import TaskState
 from headgate.control.frames import TO_TASK_MANAGER, encode
 from headgate.control.life import JobState
-from headgate.host import listener
-from headgate.host.contact import Contact
-from headgate.host.control_client import (
+from headgate.host.control_server import ControlServer
+from headgate.host.net import listener
+from headgate.host.net.contact import Contact
+from headgate.host.net.control_client import (
     ControlLine,
     DriverConnection,
     Lost,
     introduce,
     receive_by,
 )
-from headgate.host.control_server import ControlServer
 from headgate.host.orders import plan_run
 from tests.host.control_rig import SECRET, TIMES, Launcher, ended, replace_times
 from tests.host.jobs import job_of

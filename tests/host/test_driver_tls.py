@@ -26,11 +26,11 @@ from headgate.base.questions import JobAnswer, JobQuestion
 from headgate.base.settings import ExchangeSettings
 from headgate.base.states import TaskState
 from headgate.control.life import JobState
-from headgate.host.contact import Contact
-from headgate.host.control_client import ControlLine, Lost, introduce
 from headgate.host.control_server import ControlServer
 from headgate.host.job_directory import JobEntry
 from headgate.host.job_visit import JobSilent, ask
+from headgate.host.net.contact import Contact
+from headgate.host.net.control_client import ControlLine, Lost, introduce
 from headgate.host.net.transport import Tls
 from headgate.host.results import ResultServer, UplinkWriter
 from tests.host.certificates import Authority
@@ -115,7 +115,7 @@ def test_who_has_no_certificate_of_the_authority_is_refused_though_it_knows_the_
     contact = Launcher(server).open(job_of(tmp_path))
     contact = replace(contact, settings=settings, times=ControlTimes(prove_ms=1_000))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("headgate.host.control_client.RETRIES_S", ())
+        patch.setattr("headgate.host.net.control_client.RETRIES_S", ())
         with pytest.raises(PeerUnproven):
             introduce(contact)
 
@@ -123,7 +123,7 @@ def test_who_has_no_certificate_of_the_authority_is_refused_though_it_knows_the_
 def test_a_driver_without_a_certificate_of_the_authority_is_refused(
     no_leaks: None, authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headgate.host.control_client.RETRIES_S", ())
+    monkeypatch.setattr("headgate.host.net.control_client.RETRIES_S", ())
     other = Authority(tmp_path, "another")
     trusting = settings_of(authority, authority.issue("worker"))
     for tls in (None, Tls(settings_of(authority, other.issue("driver")))):
@@ -164,7 +164,7 @@ def test_results_cannot_be_read_on_the_way(
 def test_results_without_tls_are_refused(
     results: ResultServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headgate.host.control_client.RETRIES_S", ())
+    monkeypatch.setattr("headgate.host.net.control_client.RETRIES_S", ())
     with pytest.raises(PeerUnproven):
         UplinkWriter(replace(results.open(lambda records: None), settings=ExchangeSettings()))
 

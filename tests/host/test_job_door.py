@@ -29,12 +29,12 @@ from headgate.base.questions import (
 )
 from headgate.control.frames import TO_VISITOR
 from headgate.host import job_door, job_visit
-from headgate.host.contact import Contact
-from headgate.host.control_client import introduce, receive_by
 from headgate.host.control_server import ControlServer
 from headgate.host.job_directory import JobEntry, announce, entries, here
 from headgate.host.job_door import JobEndpoint
 from headgate.host.job_visit import JobGone, JobNotFound, JobSilent, ask, find_job, running_jobs
+from headgate.host.net.contact import Contact
+from headgate.host.net.control_client import introduce, receive_by
 from tests.host.control_rig import PATIENCE_S, SECRET, TIMES, replace_times
 from tests.host.door_kit import AskedInTest, at_the_door
 from tests.host.rig import eventually

@@ -41,10 +41,10 @@ from headgate.core.chain.source_operator import SourceOperator
 from headgate.host import job_storage
 from headgate.host.checkpoint_keeper import CheckpointKeeper
 from headgate.host.checkpoint_setup import CheckpointSetup
-from headgate.host.contact import Contact
-from headgate.host.control_client import ControlLine, Lost
 from headgate.host.control_run import DriverRun
 from headgate.host.control_server import ControlServer
+from headgate.host.net.contact import Contact
+from headgate.host.net.control_client import ControlLine, Lost
 from headgate.host.shipping import ship
 from headgate.plan import ships
 from headgate.plan.checkpointed import checkpointed_job

@@ -15,9 +15,9 @@ from headgate.base.messages import Register, TaskChanged, ToTaskManager
 from headgate.base.states import TaskState
 from headgate.control.life import JobState
 from headgate.control.seal import SEALED_BYTES
-from headgate.host.contact import Contact
-from headgate.host.control_client import ControlLine, Lost
 from headgate.host.control_server import ControlServer
+from headgate.host.net.contact import Contact
+from headgate.host.net.control_client import ControlLine, Lost
 from headgate.host.results import ResultServer, UplinkWriter
 from headgate.host.shipping import ship
 from headgate.host.task_manager import run_task_manager

@@ -34,7 +34,7 @@ org.apache.spark.api.python.PythonException: Traceback (most recent call last):
             "ship it with env.add_python_file",
         ),
         (
-            "AttributeError: Can't get attribute 'Contact' on <module 'headgate.host.contact'>",
+            "AttributeError: Can't get attribute 'Contact' on <module 'headgate.host.net.contact'>",
             "Can't get attribute 'Contact'",
             "the same Python and packages",
         ),

@@ -14,7 +14,7 @@ from headgate.base.errors import SessionFailed
 from headgate.base.job_errors import RunRefused
 from headgate.base.messages import Address
 from headgate.base.settings import JobSettings
-from headgate.host.contact import Contact
+from headgate.host.net.contact import Contact
 from headgate.spark import authentication, job_secret, launcher
 from headgate.spark.authentication import check_authentication, exposure
 from headgate.spark.job_secret import PROPERTY, PublicContact, SecretDelivery

@@ -30,12 +30,12 @@ from headgate.base.state_settings import StateSettings
 from headgate.control.deployment import RunPlan
 from headgate.control.run_effects import Outcome
 from headgate.host.checkpoint_keeper import CheckpointKeeper
-from headgate.host.contact import Contact, local_path
 from headgate.host.control_peer import Peer
 from headgate.host.control_run import DriverRun, OnEnded, OnMetrics, RunKey
 from headgate.host.job_door import JobEndpoint, OnQuestion
-from headgate.host.listener import Accepted, Listener
+from headgate.host.net.contact import Contact, local_path
 from headgate.host.net.exchange import MIN_SECRET_BYTES
+from headgate.host.net.listener import Accepted, Listener
 from headgate.host.net.loop import now_ms
 from headgate.host.net.transport import Tls
 from headgate.host.worker_exits import exit_words

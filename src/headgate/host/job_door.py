@@ -24,8 +24,8 @@ from headgate.base.questions import (
     SavepointAnswer,
     SavepointAsked,
 )
-from headgate.host.contact import Contact
 from headgate.host.job_directory import Announcement, JobEntry, announce, here
+from headgate.host.net.contact import Contact
 
 log = logging.getLogger(__name__)
 

@@ -18,14 +18,14 @@ from headgate.base.messages import CONTROL_VERSION, ControlTimes, Heartbeat, Ref
 from headgate.base.questions import Answer, JobAnswer, JobQuestion, Question
 from headgate.base.settings import ExchangeSettings
 from headgate.control.frames import TO_VISITOR
-from headgate.host.contact import Contact
-from headgate.host.control_client import (
+from headgate.host.job_directory import JobEntry, entries
+from headgate.host.net.contact import Contact
+from headgate.host.net.control_client import (
     DriverConnection,
     connect_to_driver,
     prove_to_driver,
     receive_by,
 )
-from headgate.host.job_directory import JobEntry, entries
 
 TIMES: Final = ControlTimes(prove_ms=5_000, connect_ms=500, heartbeat_timeout_ms=30_000)
 """The driver is on this machine, but it may be busy."""

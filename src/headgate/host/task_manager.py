@@ -47,10 +47,10 @@ from headgate.base.states import TaskState
 from headgate.core.state.backend import Backends
 from headgate.host.backends import open_backends
 from headgate.host.checkpoint_writing import RunWriting
-from headgate.host.contact import Contact
-from headgate.host.control_client import ControlLine, Lost
 from headgate.host.deployment import Deployment
 from headgate.host.files.owned_folder import sweep
+from headgate.host.net.contact import Contact
+from headgate.host.net.control_client import ControlLine, Lost
 from headgate.host.net.exchange import Exchange
 from headgate.host.net.memory import rare_collections
 from headgate.host.orders import describe, spec_of

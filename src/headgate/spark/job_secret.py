@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headgate.base.errors import PathUnusable, SessionFailed
 from headgate.base.job_errors import RunRefused
-from headgate.host.contact import Contact
+from headgate.host.net.contact import Contact
 from headgate.spark.python_files import scratch_folder
 
 if TYPE_CHECKING:

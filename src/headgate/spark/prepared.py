@@ -21,9 +21,9 @@ from headgate.host.checkpoint_folder import open_folder
 from headgate.host.checkpoint_keeper import CheckpointKeeper
 from headgate.host.checkpoint_place import savepoint_place
 from headgate.host.checkpoint_storage import discard
-from headgate.host.contact import Contact
 from headgate.host.control_run import DriverRun
 from headgate.host.job_door import JobEndpoint
+from headgate.host.net.contact import Contact
 from headgate.host.net.loop import now_ms
 from headgate.host.results import Uplink
 from headgate.host.savepoints import prepare_savepoint

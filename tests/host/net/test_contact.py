@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate.host.contact import Contact, local_path
+from headgate.host.net.contact import Contact, local_path
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])

@@ -12,11 +12,11 @@ from contextlib import ExitStack
 import pytest
 
 from headgate.base.messages import Address, ControlTimes
-from headgate.host import listener
-from headgate.host.contact import Contact
-from headgate.host.control_client import introduce
 from headgate.host.control_server import ControlServer
-from headgate.host.listener import Accepted, Listener
+from headgate.host.net import listener
+from headgate.host.net.contact import Contact
+from headgate.host.net.control_client import introduce
+from headgate.host.net.listener import Accepted, Listener
 from headgate.host.net.rare_log import LINES
 from headgate.host.results import ResultServer, UplinkWriter
 from tests.host.control_rig import SECRET, TIMES, replace_times
@@ -147,7 +147,7 @@ def test_true_peers_that_come_all_at_once_do_not_push_each_other_out(
 ) -> None:
     monkeypatch.setattr(listener, "MAX_STRANGERS", 4)
     monkeypatch.setattr(listener, "YOUNG_S", 5.0)
-    monkeypatch.setattr("headgate.host.control_client.RETRIES_S", ())
+    monkeypatch.setattr("headgate.host.net.control_client.RETRIES_S", ())
     errors: list[BaseException] = []
 
     def come() -> None:
