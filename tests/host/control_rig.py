@@ -18,8 +18,8 @@ from headgate.control.run_effects import Outcome
 from headgate.host.control_run import DriverRun, RunKey
 from headgate.host.control_server import ControlServer
 from headgate.host.net.contact import Contact
-from headgate.host.orders import plan_run
-from headgate.host.shipping import ship
+from headgate.host.shipping.code import ship
+from headgate.host.shipping.orders import plan_run
 from headgate.plan.job_graph import JobGraph
 from tests.host.jobs import vertices_of
 from tests.host.processes import ROOT

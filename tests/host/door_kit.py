@@ -13,8 +13,8 @@ from headgate.base.errors import HeadgateError
 from headgate.host.control_server import ControlServer
 from headgate.host.job_door import JobEndpoint
 from headgate.host.net.contact import Contact
-from headgate.host.orders import plan_run
-from headgate.host.shipping import ship
+from headgate.host.shipping.code import ship
+from headgate.host.shipping.orders import plan_run
 from tests.host.control_rig import SECRET
 from tests.host.jobs import job_of, vertices_of
 

@@ -28,8 +28,8 @@ from headgate.base.state_settings import StateSettings
 from headgate.base.states import TaskState
 from headgate.host.control_peer import Peer
 from headgate.host.net.contact import Contact
-from headgate.host.orders import order_of
-from headgate.host.shipping import ship
+from headgate.host.shipping.code import ship
+from headgate.host.shipping.orders import order_of
 from headgate.host.task_manager import run_task_manager
 from headgate.plan.execution_graph import build_execution_graph
 from headgate.plan.job_graph import JobGraph

@@ -29,7 +29,7 @@ from headgate.host.checkpoint_setup import CheckpointSetup
 from headgate.host.checkpoint_storage import CheckpointFolders, complete, open_storage
 from headgate.host.checkpoint_writer import StateWriter
 from headgate.host.job_storage import JobStorage
-from headgate.host.orders import describe, plan_run
+from headgate.host.shipping.orders import describe, plan_run
 from headgate.plan.execution_graph import build_execution_graph
 from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.stream_graph import NodeKind, StreamGraph, StreamNode

@@ -34,7 +34,7 @@ from headgate.host.net.control_client import (
     introduce,
     receive_by,
 )
-from headgate.host.orders import plan_run
+from headgate.host.shipping.orders import plan_run
 from tests.host.control_rig import SECRET, TIMES, Launcher, ended, replace_times
 from tests.host.jobs import job_of
 from tests.host.rig import eventually

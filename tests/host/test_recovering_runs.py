@@ -45,7 +45,7 @@ from headgate.host.control_run import DriverRun
 from headgate.host.control_server import ControlServer
 from headgate.host.net.contact import Contact
 from headgate.host.net.control_client import ControlLine, Lost
-from headgate.host.shipping import ship
+from headgate.host.shipping.code import ship
 from headgate.plan import ships
 from headgate.plan.checkpointed import checkpointed_job
 from headgate.plan.execution_graph import build_execution_graph

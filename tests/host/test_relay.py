@@ -19,7 +19,7 @@ from headgate.host.control_server import ControlServer
 from headgate.host.net.contact import Contact
 from headgate.host.net.control_client import ControlLine, Lost
 from headgate.host.results import ResultServer, UplinkWriter
-from headgate.host.shipping import ship
+from headgate.host.shipping.code import ship
 from headgate.host.task_manager import run_task_manager
 from tests.host.control_rig import TIMES, Launcher, ended, replace_times
 from tests.host.jobs import job_of, vertices_of

@@ -35,7 +35,7 @@ from headgate.host.checkpoint_place import resolve
 from headgate.host.checkpoint_signing import signing_of
 from headgate.host.checkpoint_storage import FoundCheckpoint, damages_of
 from headgate.host.job_storage import JobStorage
-from headgate.host.orders import plan_run
+from headgate.host.shipping.orders import plan_run
 from headgate.host.stopped_with import StoppedWith
 from headgate.plan.inherited_groups import inherit_groups
 from headgate.plan.job_graph import JobGraph, build_job_graph

@@ -36,8 +36,8 @@ from headgate.host.checkpoint_keeper import CheckpointKeeper
 from headgate.host.control_peer import Peer
 from headgate.host.job_figures import JobFigures
 from headgate.host.net.loop import now_ms
-from headgate.host.orders import describe
 from headgate.host.savepoint_futures import SavepointFutures
+from headgate.host.shipping.orders import describe
 
 log = logging.getLogger(__name__)
 

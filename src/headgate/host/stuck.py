@@ -8,7 +8,7 @@ import os
 import threading
 from typing import Final
 
-from headgate.host.tracebacks import where_is
+from headgate.host.shipping.tracebacks import where_is
 from headgate.host.writing_threads import WRITER_NAMES
 
 log = logging.getLogger(__name__)

@@ -53,8 +53,8 @@ from headgate.host.net.contact import Contact
 from headgate.host.net.control_client import ControlLine, Lost
 from headgate.host.net.exchange import Exchange
 from headgate.host.net.memory import rare_collections
-from headgate.host.orders import describe, spec_of
-from headgate.host.shipping import unship
+from headgate.host.shipping.code import unship
+from headgate.host.shipping.orders import describe, spec_of
 from headgate.host.stuck import SOURCE_THREADS, TASK_THREADS, abandon, threads_of
 from headgate.host.task_setup import JobInfo
 from headgate.host.writing_threads import WritingThreads

@@ -25,7 +25,7 @@ from headgate.base.restore_errors import RestoreRefused
 from headgate.control.life import JobState
 from headgate.control.run_effects import Outcome
 from headgate.host.control_run import DriverRun
-from headgate.host.orders import describe, revive
+from headgate.host.shipping.orders import describe, revive
 from headgate.plan.job_graph import JobGraph
 from headgate.spark.job_metrics import job_metrics, task_metrics
 from headgate.spark.prepared import Prepared

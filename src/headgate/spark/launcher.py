@@ -21,9 +21,9 @@ from headgate.host.checkpoint_setup import CheckpointSetup
 from headgate.host.control_run import OnEnded, RunKey
 from headgate.host.control_server import MakePlan
 from headgate.host.job_door import JobEndpoint
-from headgate.host.orders import plan_run
 from headgate.host.results import Uplink
-from headgate.host.shipping import ship
+from headgate.host.shipping.code import ship
+from headgate.host.shipping.orders import plan_run
 from headgate.plan.exchange_memory import size_exchange
 from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.placement import place

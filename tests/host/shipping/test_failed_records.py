@@ -16,8 +16,8 @@ from headgate.core.chain.operator import Operator
 from headgate.core.chain.operators import FilterOperator, FlatMapOperator, MapOperator
 from headgate.core.chain.process import KeyedProcessOperator, ProcessOperator
 from headgate.core.chain.sinks import SinkFunctionOperator
-from headgate.host.failed_records import SHOWN_CHARS, record_of, shown
-from headgate.host.orders import describe
+from headgate.host.shipping.failed_records import SHOWN_CHARS, record_of, shown
+from headgate.host.shipping.orders import describe
 from tests.core.chain.kit import open_operator
 
 RECORDS = [f"record {number}" for number in range(10)]

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 import cloudpickle
 
 from headgate.base.job_errors import CodeUnloadable, FunctionUnpicklable
-from headgate.host.culprits import find_culprit
+from headgate.host.shipping.unpicklable import find_culprit
 from headgate.plan.job_graph import JobVertex
 
 Functions: TypeAlias = Mapping[int, Sequence[tuple[str, object]]]

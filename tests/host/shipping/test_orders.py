@@ -23,7 +23,7 @@ from headgate.base.restore_errors import StateUnclaimed
 from headgate.base.restores import OperatorRestore, TaskRestore
 from headgate.control.frames import TO_TASK_MANAGER
 from headgate.core.chain.outputs import with_name
-from headgate.host.orders import describe, order_of, plan_run, revive, spec_of
+from headgate.host.shipping.orders import describe, order_of, plan_run, revive, spec_of
 from headgate.plan.execution_graph import build_execution_graph
 from tests.host.jobs import job_of
 

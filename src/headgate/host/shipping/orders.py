@@ -12,8 +12,8 @@ from headgate.base.restores import TaskRestore
 from headgate.control.deployment import RunPlan
 from headgate.control.error_classes import is_consequence, is_damage, is_final, is_outside
 from headgate.core.egress.partition import PartitionKind
-from headgate.host.failed_records import record_of
-from headgate.host.tracebacks import readable_traceback, root_of
+from headgate.host.shipping.failed_records import record_of
+from headgate.host.shipping.tracebacks import readable_traceback, root_of
 from headgate.plan.checkpointed import checkpointed_job
 from headgate.plan.execution_graph import (
     ChannelSpec,

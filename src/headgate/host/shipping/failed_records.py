@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any, Final
 
 from headgate.base.elements import Bundle
-from headgate.host.tracebacks import is_ours, root_of
+from headgate.host.shipping.tracebacks import is_ours, root_of
 
 SHOWN_CHARS: Final = 300
 _OLDEST: Final = 8

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headgate.base.job_errors import CodeUnloadable, FunctionUnpicklable
-from headgate.host.shipping import ship, unship
+from headgate.host.shipping.code import ship, unship
 from tests.host.jobs import job_of, vertices_of
 from tests.host.processes import ROOT
 
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from headgate.host.shipping import ship
+from headgate.host.shipping.code import ship
 from tests.host.jobs import job_of, vertices_of
 
 class Colour(Enum):
@@ -46,7 +46,7 @@ if __name__ == "__main__":
 
 WORKER = """
 import pickle, sys
-from headgate.host.shipping import unship
+from headgate.host.shipping.code import unship
 vertices = unship(sys.stdin.buffer.read())
 function = vertices[1].chain.operators[0].make.args[0]
 again = pickle.loads(pickle.dumps(function(1)))

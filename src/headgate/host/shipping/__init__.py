@@ -1,0 +1,1 @@
+"""What travels between the driver and the workers: code, orders, failures."""
