@@ -11,15 +11,15 @@ import pytest
 from headgate.base.checkpoint_settings import CheckpointSettings
 from headgate.base.checkpoints import CheckpointKind, pieces_of
 from headgate.cli.checkpoints import CheckpointLine, ProgressLine, _size, describe, show
-from headgate.host.checkpoint_place import new_savepoint
-from headgate.host.checkpoint_signing import signing_of
-from headgate.host.checkpoint_storage import (
+from headgate.host.checkpoints.location import new_savepoint
+from headgate.host.checkpoints.signing import signing_of
+from headgate.host.checkpoints.storage import (
     CheckpointFolders,
     complete,
     find_checkpoints,
     open_storage,
 )
-from headgate.host.checkpoint_writer import StateWriter
+from headgate.host.checkpoints.writer import StateWriter
 from tests.cli.kit import Done, in_process
 from tests.host.checkpoint_kit import JOB, LARGE, flip, metadata_of, take, take_next
 

@@ -35,7 +35,7 @@ from headgate.connectors.part_leftovers import SAVEPOINT_METADATA
 from headgate.connectors.rolling import RollingPolicy
 from headgate.core.chain.snapshots import OperatorRestored, SnapshotMoment
 from headgate.core.chain.two_phase import TwoPhaseSinkOperator
-from headgate.host.checkpoint_metadata import METADATA_FILE
+from headgate.host.checkpoints.metadata import METADATA_FILE
 from tests.connectors.part_disk import CrashingPlace, Disk
 from tests.connectors.test_part_files import hidden, make_sink, read_numbers
 from tests.core.chain.sink_lab import JUNK, open_sink, sink_context

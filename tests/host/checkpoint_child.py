@@ -15,10 +15,10 @@ from typing import Any
 
 from headgate.base.checkpoint_errors import CheckpointError
 from headgate.base.checkpoints import SubtaskState
-from headgate.host.checkpoint_folder import Folder
-from headgate.host.checkpoint_place import CheckpointPlace
-from headgate.host.checkpoint_storage import CheckpointFolders, complete, open_storage
-from headgate.host.checkpoint_writer import StateWriter
+from headgate.host.checkpoints.folder import Folder
+from headgate.host.checkpoints.location import CheckpointPlace
+from headgate.host.checkpoints.storage import CheckpointFolders, complete, open_storage
+from headgate.host.checkpoints.writer import StateWriter
 from headgate.host.files.private_files import PrivateFiles
 from tests.host.checkpoint_kit import JOB, metadata_of, shared_pieces, take_next, write_task
 

@@ -17,10 +17,10 @@ from headgate.base.checkpoints import (
     Piece,
     SubtaskState,
 )
-from headgate.host.checkpoint_folder import Folder
-from headgate.host.checkpoint_place import CheckpointPlace
-from headgate.host.checkpoint_storage import CheckpointFolders, complete
-from headgate.host.checkpoint_writer import INLINE_BYTES, StateWriter, part_name
+from headgate.host.checkpoints.folder import Folder
+from headgate.host.checkpoints.location import CheckpointPlace
+from headgate.host.checkpoints.storage import CheckpointFolders, complete
+from headgate.host.checkpoints.writer import INLINE_BYTES, StateWriter, part_name
 
 JOB = "orders"
 LARGE = bytes(range(256)) * 256

@@ -18,7 +18,7 @@ from headgate.core.chain.keyed import ReduceOperator
 from headgate.core.chain.operators import MapOperator
 from headgate.core.chain.sinks import SinkFunctionOperator
 from headgate.core.chain.source_operator import SourceOperator
-from headgate.host.writing_threads import WRITER_NAMES
+from headgate.host.checkpoints.writing_threads import WRITER_NAMES
 from headgate.plan import ships
 from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.stream_graph import NodeKind, StreamEdge, StreamGraph, StreamNode

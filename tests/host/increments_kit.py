@@ -6,11 +6,11 @@ from pathlib import Path
 from headgate.base.checkpoints import Metadata, OperatorState, SubtaskState, pieces_of
 from headgate.core.state.backend import KeyedBackend, Snapshot, StoredDatabase
 from headgate.core.state.key_groups import groups_of
-from headgate.host.checkpoint_place import files_of
-from headgate.host.checkpoint_reader import StateReader
-from headgate.host.checkpoint_storage import complete, discard, open_storage
-from headgate.host.checkpoint_writer import StateWriter, part_name
-from headgate.host.stored_database import StoredFiles
+from headgate.host.checkpoints.location import files_of
+from headgate.host.checkpoints.reader import StateReader
+from headgate.host.checkpoints.storage import complete, discard, open_storage
+from headgate.host.checkpoints.stored_database import StoredFiles
+from headgate.host.checkpoints.writer import StateWriter, part_name
 from tests.core.state.conformance import GROUPS
 from tests.host.checkpoint_kit import JOB, metadata_of
 

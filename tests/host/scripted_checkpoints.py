@@ -12,8 +12,8 @@ from headgate.base.messages import (
     CheckpointOrder,
 )
 from headgate.base.states import TaskState
-from headgate.host.checkpoint_place import CheckpointPlace
-from headgate.host.checkpoint_storage import complete, open_storage
+from headgate.host.checkpoints.location import CheckpointPlace
+from headgate.host.checkpoints.storage import complete, open_storage
 from headgate.plan.checkpointed import checkpointed_job
 from headgate.plan.execution_graph import build_execution_graph
 from headgate.plan.job_graph import JobGraph

@@ -4,8 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from headgate.host.checkpoint_reader import verify
-from headgate.host.checkpoint_storage import CheckpointFolders, open_storage
+from headgate.host.checkpoints.reader import verify
+from headgate.host.checkpoints.storage import CheckpointFolders, open_storage
 from tests.host.checkpoint_kit import JOB, LARGE, names, take_next
 from tests.host.processes import ROOT
 

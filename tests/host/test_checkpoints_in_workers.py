@@ -18,9 +18,9 @@ from headgate.base.messages import (
 )
 from headgate.base.state_settings import StateBackendKind, StateSettings
 from headgate.base.states import TaskState
-from headgate.host.checkpoint_place import new_savepoint
+from headgate.host.checkpoints.location import new_savepoint
+from headgate.host.checkpoints.writing_threads import WRITERS
 from headgate.host.shipping.orders import revive
-from headgate.host.writing_threads import WRITERS
 from headgate.plan.restoring import restore
 from tests.host.checkpoint_kit import flip, names
 from tests.host.conftest import descriptors, own_threads

@@ -10,9 +10,9 @@ from headgate.base.checkpoints import CheckpointKind, Metadata, Piece
 from headgate.base.messages import CheckpointOrder
 from headgate.base.state_settings import StateBackendKind, StateSettings
 from headgate.base.states import TaskState
-from headgate.host.checkpoint_metadata import unsigned_files
-from headgate.host.checkpoint_place import new_savepoint
-from headgate.host.checkpoint_storage import open_storage
+from headgate.host.checkpoints.location import new_savepoint
+from headgate.host.checkpoints.metadata import unsigned_files
+from headgate.host.checkpoints.storage import open_storage
 from headgate.plan.job_graph import JobGraph
 from headgate.plan.restoring import restore
 from tests.host.counting import COUNT, EXPECTED, count_job, counts_of, flood, may_write, slow

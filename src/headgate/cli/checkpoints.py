@@ -18,7 +18,7 @@ import click
 from headgate.cli.ending import FAILED
 
 if TYPE_CHECKING:  # it loads pyarrow, which other commands do without
-    from headgate.host.checkpoint_storage import FoundCheckpoint
+    from headgate.host.checkpoints.storage import FoundCheckpoint
 
 WHOLE: Final = "ok"
 FILES_THERE: Final = "files there"
@@ -65,8 +65,8 @@ def checkpoints(path: str, as_json: bool, secret_file: str | None, no_verify: bo
     on this machine, or a URI such as s3://bucket/folder.
     """
     from headgate.base.checkpoint_settings import CheckpointSettings
-    from headgate.host.checkpoint_signing import signing_of
-    from headgate.host.checkpoint_storage import find_checkpoints
+    from headgate.host.checkpoints.signing import signing_of
+    from headgate.host.checkpoints.storage import find_checkpoints
 
     settings = CheckpointSettings(hmac_secret_file=secret_file or "")
     found = find_checkpoints(path, signing_of(settings))
@@ -120,7 +120,7 @@ def describe(
 
     Raises StorageUnusable.
     """
-    from headgate.host.checkpoint_reader import verify
+    from headgate.host.checkpoints.reader import verify
 
     metadata = found.metadata
     if metadata is None:

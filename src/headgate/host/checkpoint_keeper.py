@@ -20,8 +20,8 @@ from headgate.control.checkpoint_figures import CheckpointStatistics
 from headgate.control.checkpoint_history import keeps
 from headgate.control.life import JobState
 from headgate.control.recovery import Recovery
+from headgate.host.checkpoints.job_storage import JobStorage
 from headgate.host.job_figures import JobFigures
-from headgate.host.job_storage import JobStorage
 
 log = logging.getLogger(__name__)
 

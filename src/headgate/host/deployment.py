@@ -18,9 +18,9 @@ from headgate.core.exchange.directory import Address
 from headgate.core.state.backend import Backends
 from headgate.core.task.environment import Environment
 from headgate.core.task.restored import TaskRestored
-from headgate.host.checkpoint_writing import RunWriting
+from headgate.host.checkpoints.restoring import read_restores
+from headgate.host.checkpoints.snapshot_writing import RunWriting
 from headgate.host.net.exchange import Exchange
-from headgate.host.restoring import read_restores
 from headgate.host.task_setup import Deployed, JobInfo, TaskSetup
 from headgate.plan.execution_graph import TaskSpec
 from headgate.plan.job_graph import JobVertex

@@ -8,8 +8,8 @@ import os
 import threading
 from typing import Final
 
+from headgate.host.checkpoints.writing_threads import WRITER_NAMES
 from headgate.host.shipping.tracebacks import where_is
-from headgate.host.writing_threads import WRITER_NAMES
 
 log = logging.getLogger(__name__)
 

@@ -46,7 +46,8 @@ from headgate.base.settings import ExchangeSettings
 from headgate.base.states import TaskState
 from headgate.core.state.backend import Backends
 from headgate.host.backends import open_backends
-from headgate.host.checkpoint_writing import RunWriting
+from headgate.host.checkpoints.snapshot_writing import RunWriting
+from headgate.host.checkpoints.writing_threads import WritingThreads
 from headgate.host.deployment import Deployment
 from headgate.host.files.owned_folder import sweep
 from headgate.host.net.contact import Contact
@@ -57,7 +58,6 @@ from headgate.host.shipping.code import unship
 from headgate.host.shipping.orders import describe, spec_of
 from headgate.host.stuck import SOURCE_THREADS, TASK_THREADS, abandon, threads_of
 from headgate.host.task_setup import JobInfo
-from headgate.host.writing_threads import WritingThreads
 
 log = logging.getLogger(__name__)
 

@@ -13,12 +13,12 @@ from headgate.base.checkpoints import CheckpointKind
 from headgate.base.ids import PartitionId
 from headgate.base.settings import Storage
 from headgate.control.checkpoint_effects import StoreCheckpoint
-from headgate.host.checkpoint_folder import open_folder
-from headgate.host.checkpoint_place import new_savepoint, resolve
-from headgate.host.checkpoint_reader import StateReader, verify
-from headgate.host.checkpoint_storage import CheckpointFolders, discard, open_storage
+from headgate.host.checkpoints.folder import open_folder
+from headgate.host.checkpoints.job_storage import JobStorage
+from headgate.host.checkpoints.location import new_savepoint, resolve
+from headgate.host.checkpoints.reader import StateReader, verify
+from headgate.host.checkpoints.storage import CheckpointFolders, discard, open_storage
 from headgate.host.files.partition_files import FileRoom
-from headgate.host.job_storage import JobStorage
 from tests.host.checkpoint_kit import JOB, metadata_of, names, shared_pieces, take, take_next
 
 

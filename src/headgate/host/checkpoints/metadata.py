@@ -16,7 +16,7 @@ from headgate.base.checkpoint_errors import CheckpointCorrupt
 from headgate.base.checkpoint_settings import HMAC_UNSIGNED
 from headgate.base.checkpoints import METADATA_VERSION, Metadata, pieces_of
 from headgate.base.elements import ByteLike
-from headgate.host.checkpoint_signing import SIGNATURE_BYTES, Signing
+from headgate.host.checkpoints.signing import SIGNATURE_BYTES, Signing
 
 METADATA_FILE: Final = "_metadata"
 

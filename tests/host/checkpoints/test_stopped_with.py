@@ -6,10 +6,10 @@ import pytest
 
 from headgate.base.checkpoint_errors import CheckpointMissing, StorageUnusable
 from headgate.control.checkpoint_effects import Drop, StoreCheckpoint
-from headgate.host import job_storage
-from headgate.host.checkpoint_folder import Folder, open_folder
-from headgate.host.job_storage import JobStorage
-from headgate.host.stopped_with import StoppedWith, find_stop, note_stop
+from headgate.host.checkpoints import job_storage
+from headgate.host.checkpoints.folder import Folder, open_folder
+from headgate.host.checkpoints.job_storage import JobStorage
+from headgate.host.checkpoints.stopped_with import StoppedWith, find_stop, note_stop
 from tests.host.checkpoint_kit import JOB, metadata_of, names
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headgate.base.checkpoint_errors import CheckpointCorrupt
 from headgate.base.checkpoints import CheckpointKind, Metadata, Piece
-from headgate.host.checkpoint_metadata import decode_metadata, encode_metadata
+from headgate.host.checkpoints.metadata import decode_metadata, encode_metadata
 from tests.host.checkpoint_kit import metadata_of, task_of
 
 PIECES = st.builds(

@@ -13,9 +13,9 @@ from urllib.parse import quote
 
 from headgate.base.checkpoint_errors import CheckpointCorrupt, CheckpointMissing
 from headgate.base.checkpoints import CheckpointKind, Metadata, pieces_of
-from headgate.host.checkpoint_folder import Folder, open_folder
-from headgate.host.checkpoint_metadata import METADATA_FILE, decode_metadata
-from headgate.host.checkpoint_signing import Signing
+from headgate.host.checkpoints.folder import Folder, open_folder
+from headgate.host.checkpoints.metadata import METADATA_FILE, decode_metadata
+from headgate.host.checkpoints.signing import Signing
 
 SHARED: Final = "shared"
 _CHECKPOINT: Final = "chk-"

@@ -2,7 +2,7 @@
 
 import threading
 
-from headgate.host.writing_threads import WRITERS, WritingThreads
+from headgate.host.checkpoints.writing_threads import WRITERS, WritingThreads
 from tests.host.conftest import own_threads
 from tests.host.rig import eventually
 

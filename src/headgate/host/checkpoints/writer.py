@@ -18,8 +18,8 @@ from typing import Any, Final
 from headgate.base.checkpoint_errors import CheckpointAbandoned, CheckpointError
 from headgate.base.checkpoints import Piece
 from headgate.base.elements import ByteLike
-from headgate.host.checkpoint_folder import Folder, told
-from headgate.host.checkpoint_place import CheckpointPlace
+from headgate.host.checkpoints.folder import Folder, told
+from headgate.host.checkpoints.location import CheckpointPlace
 
 INLINE_BYTES: Final = 20 * 1024
 """What travels in the metadata for each task, unless set otherwise."""

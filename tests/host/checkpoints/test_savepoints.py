@@ -6,7 +6,7 @@ import pytest
 
 from headgate.base.checkpoint_errors import StorageUnusable
 from headgate.base.errors import SettingsInvalid
-from headgate.host.savepoints import prepare_savepoint
+from headgate.host.checkpoints.savepoints import prepare_savepoint
 
 
 def test_each_savepoint_gets_a_folder_of_its_own(tmp_path: Path) -> None:

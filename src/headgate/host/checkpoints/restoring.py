@@ -15,10 +15,10 @@ from headgate.base.elements import Bundle
 from headgate.base.restores import OperatorRestore, ReassignedStream, TaskRestore
 from headgate.core.chain.snapshots import OperatorRestored
 from headgate.core.task.restored import ChannelParts, TaskRestored
-from headgate.host.checkpoint_folder import open_folder
-from headgate.host.checkpoint_place import CheckpointPlace, resolve
-from headgate.host.checkpoint_reader import StateReader
-from headgate.host.stored_database import StoredFiles
+from headgate.host.checkpoints.folder import open_folder
+from headgate.host.checkpoints.location import CheckpointPlace, resolve
+from headgate.host.checkpoints.reader import StateReader
+from headgate.host.checkpoints.stored_database import StoredFiles
 
 BundlesOf: TypeAlias = Callable[[ReassignedStream, Sequence[bytes]], Iterable[Bundle]]
 """The records of a stray stream, of its bytes."""

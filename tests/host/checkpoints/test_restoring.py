@@ -10,11 +10,11 @@ from headgate.base.checkpoints import ChannelState, CheckpointKind, SubtaskState
 from headgate.base.elements import Bundle
 from headgate.base.restores import DatabaseRestore, OperatorRestore, ReassignedStream, TaskRestore
 from headgate.core.task.restored import TaskRestored
-from headgate.host.checkpoint_place import CheckpointPlace, new_savepoint
-from headgate.host.checkpoint_storage import complete, open_storage
-from headgate.host.checkpoint_writer import StateWriter
-from headgate.host.restoring import read_restores
-from headgate.host.stored_database import StoredFiles
+from headgate.host.checkpoints.location import CheckpointPlace, new_savepoint
+from headgate.host.checkpoints.restoring import read_restores
+from headgate.host.checkpoints.storage import complete, open_storage
+from headgate.host.checkpoints.stored_database import StoredFiles
+from headgate.host.checkpoints.writer import StateWriter
 from tests.host.checkpoint_kit import JOB, LARGE, flip, metadata_of
 
 OTHER = LARGE[::-1]

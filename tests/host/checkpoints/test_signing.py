@@ -18,14 +18,14 @@ from headgate.base.checkpoint_settings import CheckpointSettings
 from headgate.base.checkpoints import METADATA_VERSION, Metadata, Piece
 from headgate.base.errors import SettingsInvalid
 from headgate.control.life import JobState
-from headgate.host import checkpoint_metadata
-from headgate.host.checkpoint_metadata import decode_metadata, encode_metadata
-from headgate.host.checkpoint_reader import StateReader, verify
 from headgate.host.checkpoint_setup import CheckpointSetup
-from headgate.host.checkpoint_signing import Signing, signing_of
-from headgate.host.checkpoint_storage import complete, find_checkpoints, open_storage
-from headgate.host.checkpoint_writer import StateWriter
-from headgate.host.stored_database import StoredFiles
+from headgate.host.checkpoints import metadata as checkpoint_metadata
+from headgate.host.checkpoints.metadata import decode_metadata, encode_metadata
+from headgate.host.checkpoints.reader import StateReader, verify
+from headgate.host.checkpoints.signing import Signing, signing_of
+from headgate.host.checkpoints.storage import complete, find_checkpoints, open_storage
+from headgate.host.checkpoints.stored_database import StoredFiles
+from headgate.host.checkpoints.writer import StateWriter
 from headgate.plan.job_graph import JobGraph
 from headgate.plan.stream_graph import StreamGraph
 from tests.host.checkpoint_kit import JOB, LARGE, metadata_of, task_of

@@ -9,9 +9,9 @@ from typing import Final
 
 from headgate.base.checkpoint_errors import CheckpointCorrupt, CheckpointError, CheckpointMissing
 from headgate.base.checkpoints import Metadata
-from headgate.host.checkpoint_folder import Folder
-from headgate.host.checkpoint_place import CheckpointPlace, resolve
-from headgate.host.checkpoint_signing import Signing
+from headgate.host.checkpoints.folder import Folder
+from headgate.host.checkpoints.location import CheckpointPlace, resolve
+from headgate.host.checkpoints.signing import Signing
 
 STOPPED: Final = "stopped-with-"
 

@@ -9,8 +9,8 @@ import pytest
 from pyarrow import fs
 
 from headgate.base.checkpoint_errors import CheckpointMissing, StorageUnusable
-from headgate.host import checkpoint_folder
-from headgate.host.checkpoint_folder import Folder, open_folder
+from headgate.host.checkpoints import folder as checkpoint_folder
+from headgate.host.checkpoints.folder import Folder, open_folder
 from headgate.host.files.private_files import PrivateFiles
 from tests.host.checkpoint_kit import ObjectStore, folder_of
 

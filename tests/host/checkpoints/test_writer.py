@@ -16,12 +16,12 @@ from headgate.base.checkpoint_errors import (
     StorageUnusable,
 )
 from headgate.base.checkpoints import Piece
-from headgate.host import checkpoint_folder
-from headgate.host.checkpoint_folder import Folder, open_folder
-from headgate.host.checkpoint_place import CheckpointPlace, checkpoint_place, savepoint_place
-from headgate.host.checkpoint_reader import StateReader, verify
-from headgate.host.checkpoint_storage import complete
-from headgate.host.checkpoint_writer import StateWriter, part_name
+from headgate.host.checkpoints import folder as checkpoint_folder
+from headgate.host.checkpoints.folder import Folder, open_folder
+from headgate.host.checkpoints.location import CheckpointPlace, checkpoint_place, savepoint_place
+from headgate.host.checkpoints.reader import StateReader, verify
+from headgate.host.checkpoints.storage import complete
+from headgate.host.checkpoints.writer import StateWriter, part_name
 from headgate.host.files.private_files import PrivateFiles
 from tests.host.checkpoint_kit import (
     LARGE,

@@ -16,19 +16,25 @@ from headgate.base.checkpoint_errors import (
 )
 from headgate.base.checkpoints import Metadata
 from headgate.control.checkpoint_effects import Discard, Drop, StoreCheckpoint
-from headgate.host.checkpoint_folder import Folder, open_folder, told
-from headgate.host.checkpoint_place import CheckpointPlace, job_folder, resolve, savepoint_place
-from headgate.host.checkpoint_reader import missing_files
-from headgate.host.checkpoint_signing import Signing
-from headgate.host.checkpoint_storage import (
+from headgate.host.checkpoints.driver_claim import DriverClaim
+from headgate.host.checkpoints.folder import Folder, open_folder, told
+from headgate.host.checkpoints.location import CheckpointPlace, job_folder, resolve, savepoint_place
+from headgate.host.checkpoints.reader import missing_files
+from headgate.host.checkpoints.signing import Signing
+from headgate.host.checkpoints.stopped_with import (
+    StoppedWith,
+    find_stop,
+    forget_stop,
+    has_stop,
+    note_stop,
+)
+from headgate.host.checkpoints.storage import (
     CheckpointFolders,
     complete,
     discard,
     open_storage,
 )
-from headgate.host.driver_claim import DriverClaim
 from headgate.host.files.owned_folder import OwnedFolder
-from headgate.host.stopped_with import StoppedWith, find_stop, forget_stop, has_stop, note_stop
 
 log = logging.getLogger(__name__)
 

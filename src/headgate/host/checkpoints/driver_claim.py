@@ -16,7 +16,7 @@ from typing import Final
 
 from headgate.base.checkpoint_errors import CheckpointError, CheckpointMissing, StorageUnusable
 from headgate.base.job_errors import JobTakenOver
-from headgate.host.checkpoint_folder import Folder
+from headgate.host.checkpoints.folder import Folder
 
 CLAIM: Final = re.compile(r"owner-(\d{8,20})-([0-9a-f]{16})")
 _FORMER: Final = "driver-"

@@ -34,15 +34,15 @@ from headgate.core.task.writing import (
     StartWriting,
     TaskSnapshot,
 )
-from headgate.host.checkpoint_folder import Folder, open_folder
-from headgate.host.checkpoint_place import (
+from headgate.host.checkpoints.folder import Folder, open_folder
+from headgate.host.checkpoints.location import (
     CheckpointPlace,
     checkpoint_place,
     job_folder,
     savepoint_place,
 )
-from headgate.host.checkpoint_writer import StateWriter, part_name
-from headgate.host.writing_threads import WritingThreads
+from headgate.host.checkpoints.writer import StateWriter, part_name
+from headgate.host.checkpoints.writing_threads import WritingThreads
 
 log = logging.getLogger(__name__)
 

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from headgate.base.checkpoint_errors import CheckpointCorrupt, CheckpointError, CheckpointMissing
 from headgate.base.checkpoints import Metadata, Piece, pieces_of
-from headgate.host.checkpoint_folder import Entry, told
-from headgate.host.checkpoint_place import CheckpointPlace, files_of
+from headgate.host.checkpoints.folder import Entry, told
+from headgate.host.checkpoints.location import CheckpointPlace, files_of
 from headgate.host.files.no_links import private_opener
 
 _CHUNK_BYTES: Final = 1024 * 1024

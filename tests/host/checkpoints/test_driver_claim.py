@@ -17,10 +17,11 @@ from pyarrow import fs
 from headgate.base.checkpoint_errors import StorageUnusable
 from headgate.base.job_errors import JobTakenOver
 from headgate.control.checkpoint_effects import Discard, Drop, StoreCheckpoint
-from headgate.host import checkpoint_folder, job_storage
-from headgate.host.checkpoint_folder import Folder, open_folder
-from headgate.host.driver_claim import DriverClaim
-from headgate.host.job_storage import JobStorage
+from headgate.host.checkpoints import folder as checkpoint_folder
+from headgate.host.checkpoints import job_storage
+from headgate.host.checkpoints.driver_claim import DriverClaim
+from headgate.host.checkpoints.folder import Folder, open_folder
+from headgate.host.checkpoints.job_storage import JobStorage
 from tests.host.checkpoint_kit import ObjectStore, folder_of, metadata_of, names
 
 JOB = "orders"
@@ -59,8 +60,8 @@ DRIVERS = 3
 
 CLAIMER = """
 import sys, time
-from headgate.host.checkpoint_folder import open_folder
-from headgate.host.driver_claim import DriverClaim
+from headgate.host.checkpoints.folder import open_folder
+from headgate.host.checkpoints.driver_claim import DriverClaim
 
 def attempt(act):
     try:

@@ -19,9 +19,8 @@ from headgate.base.checkpoint_errors import (
     StorageUnusable,
 )
 from headgate.base.checkpoints import Metadata
-from headgate.host.checkpoint_folder import Folder, open_folder
-from headgate.host.checkpoint_metadata import METADATA_FILE, encode_metadata, unsigned_files
-from headgate.host.checkpoint_place import (
+from headgate.host.checkpoints.folder import Folder, open_folder
+from headgate.host.checkpoints.location import (
     SHARED,
     CheckpointPlace,
     checkpoint_number,
@@ -31,10 +30,11 @@ from headgate.host.checkpoint_place import (
     read_place,
     savepoint_place,
 )
-from headgate.host.checkpoint_reader import missing_files
-from headgate.host.checkpoint_signing import Signing
-from headgate.host.checkpoint_writer import shared_beginning
-from headgate.host.stopped_with import forget_stops
+from headgate.host.checkpoints.metadata import METADATA_FILE, encode_metadata, unsigned_files
+from headgate.host.checkpoints.reader import missing_files
+from headgate.host.checkpoints.signing import Signing
+from headgate.host.checkpoints.stopped_with import forget_stops
+from headgate.host.checkpoints.writer import shared_beginning
 
 log = logging.getLogger(__name__)
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from headgate.base.checkpoint_errors import CheckpointCorrupt, CheckpointError, StorageUnusable
 from headgate.base.checkpoints import Piece
-from headgate.host.checkpoint_folder import open_folder
-from headgate.host.checkpoint_reader import StateReader
-from headgate.host.checkpoint_storage import open_storage
-from headgate.host.checkpoint_writer import StateWriter
+from headgate.host.checkpoints.folder import open_folder
+from headgate.host.checkpoints.reader import StateReader
+from headgate.host.checkpoints.storage import open_storage
+from headgate.host.checkpoints.writer import StateWriter
 from tests.host.checkpoint_kit import JOB
 
 DATA = bytes(range(256)) * 40

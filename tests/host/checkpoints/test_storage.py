@@ -13,23 +13,23 @@ from headgate.base.checkpoint_errors import (
     StorageUnusable,
 )
 from headgate.base.checkpoints import CheckpointKind, Piece
-from headgate.host.checkpoint_folder import open_folder
-from headgate.host.checkpoint_place import (
+from headgate.host.checkpoints.folder import open_folder
+from headgate.host.checkpoints.location import (
     checkpoint_number,
     job_folder,
     new_savepoint,
     resolve,
     savepoint_place,
 )
-from headgate.host.checkpoint_reader import StateReader, verify
-from headgate.host.checkpoint_storage import (
+from headgate.host.checkpoints.reader import StateReader, verify
+from headgate.host.checkpoints.storage import (
     CheckpointFolders,
     complete,
     discard,
     find_checkpoints,
     open_storage,
 )
-from headgate.host.checkpoint_writer import StateWriter
+from headgate.host.checkpoints.writer import StateWriter
 from tests.host.checkpoint_kit import (
     JOB,
     LARGE,

@@ -13,9 +13,9 @@ from importlib.util import find_spec
 from headgate.base.checkpoint_errors import CheckpointCorrupt
 from headgate.base.checkpoints import Piece
 from headgate.base.errors import StateBroken
-from headgate.host.checkpoint_folder import told
-from headgate.host.checkpoint_place import CheckpointPlace
-from headgate.host.checkpoint_reader import StateReader
+from headgate.host.checkpoints.folder import told
+from headgate.host.checkpoints.location import CheckpointPlace
+from headgate.host.checkpoints.reader import StateReader
 from headgate.host.files.owned_folder import OwnedFolder
 
 

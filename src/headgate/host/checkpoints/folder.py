@@ -26,7 +26,7 @@ from headgate.base.checkpoint_errors import (
     StorageUnusable,
 )
 from headgate.base.elements import ByteLike
-from headgate.host.checkpoint_signing import Signing
+from headgate.host.checkpoints.signing import Signing
 from headgate.host.files.no_links import LinkRefused
 from headgate.host.files.private_files import PrivateFiles
 

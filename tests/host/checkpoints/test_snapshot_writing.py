@@ -22,12 +22,12 @@ from headgate.base.messages import (
 from headgate.core.chain.snapshots import OperatorSnapshot
 from headgate.core.state.backend import SnapshotFiles
 from headgate.core.task.writing import ChannelData, NamedSnapshot, TaskSnapshot
-from headgate.host.checkpoint_folder import open_folder
-from headgate.host.checkpoint_place import CheckpointPlace, savepoint_place
-from headgate.host.checkpoint_reader import StateReader
-from headgate.host.checkpoint_storage import open_storage
-from headgate.host.checkpoint_writing import Author, RunWriting
-from headgate.host.writing_threads import WRITERS, WritingThreads
+from headgate.host.checkpoints.folder import open_folder
+from headgate.host.checkpoints.location import CheckpointPlace, savepoint_place
+from headgate.host.checkpoints.reader import StateReader
+from headgate.host.checkpoints.snapshot_writing import Author, RunWriting
+from headgate.host.checkpoints.storage import open_storage
+from headgate.host.checkpoints.writing_threads import WRITERS, WritingThreads
 from tests.host.checkpoint_kit import LARGE, names
 from tests.host.rig import eventually
 

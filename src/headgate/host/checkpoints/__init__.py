@@ -1,0 +1,1 @@
+"""Checkpoints and savepoints in their storage: written, signed, read, verified, retained."""
