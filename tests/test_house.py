@@ -164,7 +164,7 @@ HABITS: list[tuple[Rule, str, str]] = [
     (house.lengths, MACHINE, "def f():\n" + "    x = 1\n" * (house.FUNCTION_LINES - 1)),
     (house.module_docstring, MACHINE, '"""Why."""\n'),
     (house.module_docstring, "src/headgate/core/__init__.py", ""),
-    (house.banned_names, "src/headgate/host/task_manager.py", "class TaskManager: ...\n"),
+    (house.banned_names, "src/headgate/host/worker/task_manager.py", "class TaskManager: ...\n"),
     (house.banned_names, MACHINE, "class Implicit: ...\n"),
     (house.purity, "src/headgate/host/files.py", "with open('f') as f: print(f)\n"),
     (house.purity, MACHINE, "gate.open()\nfor x in sorted({1, 2}): ...\nx in {1, 2}\n"),

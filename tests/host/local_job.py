@@ -16,9 +16,9 @@ from headgate.core.chain.sinks import SinkFunctionOperator
 from headgate.core.chain.source_operator import SourceOperator
 from headgate.core.exchange.directory import Address
 from headgate.core.state.backend import Backends
-from headgate.host.deployment import Deployment
 from headgate.host.net.exchange import Exchange
-from headgate.host.task_setup import JobInfo
+from headgate.host.worker.deployment import Deployment
+from headgate.host.worker.task_setup import JobInfo
 from headgate.plan import ships
 from headgate.plan.execution_graph import ExecutionGraph, TaskSpec, build_execution_graph
 from headgate.plan.job_graph import JobGraph, build_job_graph

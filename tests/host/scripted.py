@@ -30,7 +30,7 @@ from headgate.host.control_peer import Peer
 from headgate.host.net.contact import Contact
 from headgate.host.shipping.code import ship
 from headgate.host.shipping.orders import order_of
-from headgate.host.task_manager import run_task_manager
+from headgate.host.worker.task_manager import run_task_manager
 from headgate.plan.execution_graph import build_execution_graph
 from headgate.plan.job_graph import JobGraph
 from tests.host.control_rig import SECRET, SETTINGS, TIMES, replace_times

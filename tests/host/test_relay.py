@@ -20,7 +20,7 @@ from headgate.host.net.contact import Contact
 from headgate.host.net.control_client import ControlLine, Lost
 from headgate.host.results import ResultServer, UplinkWriter
 from headgate.host.shipping.code import ship
-from headgate.host.task_manager import run_task_manager
+from headgate.host.worker.task_manager import run_task_manager
 from tests.host.control_rig import TIMES, Launcher, ended, replace_times
 from tests.host.jobs import job_of, vertices_of
 from tests.host.relay import Relay, Tamper, as_it_is

@@ -24,9 +24,9 @@ from headgate.base.messages import (
 from headgate.base.states import TaskState
 from headgate.connectors.function_source import FunctionSource
 from headgate.core.chain.source_operator import SourceOperator
-from headgate.host import task_manager
 from headgate.host.net.exchange import Exchange
-from headgate.host.stuck import SOURCE_THREADS, threads_of
+from headgate.host.worker import task_manager
+from headgate.host.worker.stuck import SOURCE_THREADS, threads_of
 from headgate.plan.job_graph import build_job_graph
 from headgate.plan.stream_graph import NodeKind, StreamGraph, StreamNode
 from tests.host.conftest import descriptors, own_threads

@@ -11,7 +11,7 @@ import pickle
 import sys
 import threading
 
-from headgate.host.task_manager import run_task_manager
+from headgate.host.worker.task_manager import run_task_manager
 from tests.host.conftest import descriptors
 
 

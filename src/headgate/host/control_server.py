@@ -38,7 +38,7 @@ from headgate.host.net.exchange import MIN_SECRET_BYTES
 from headgate.host.net.listener import Accepted, Listener
 from headgate.host.net.loop import now_ms
 from headgate.host.net.transport import Tls
-from headgate.host.worker_exits import exit_words
+from headgate.host.worker.exits import exit_words
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from importlib import import_module
 from types import FrameType
 from typing import Any
 
-from headgate.host.worker_exits import EXITS, note_exit
+from headgate.host.worker.exits import EXITS, note_exit
 
 
 class WatchedSignals:

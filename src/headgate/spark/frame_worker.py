@@ -17,7 +17,7 @@ import pyarrow as pa
 from headgate.base.job_errors import RunFailed
 from headgate.connectors.border import Border
 from headgate.host.net.contact import Contact
-from headgate.host.task_manager import run_task_manager
+from headgate.host.worker.task_manager import run_task_manager
 from headgate.spark.frame_plan import sort_parts
 from headgate.spark.job_secret import PublicContact
 from headgate.spark.luggage import JobFiles

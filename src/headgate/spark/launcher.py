@@ -15,7 +15,6 @@ from headgate.base.recovery_settings import JOB_ID
 from headgate.base.settings import ExchangeSettings, JobSettings, ProgressShown
 from headgate.base.state_settings import StateSettings
 from headgate.control.deployment import RunPlan
-from headgate.host.backends import check_backend
 from headgate.host.checkpoint_keeper import CheckpointKeeper
 from headgate.host.checkpoint_setup import CheckpointSetup
 from headgate.host.control_run import OnEnded, RunKey
@@ -24,6 +23,7 @@ from headgate.host.job_door import JobEndpoint
 from headgate.host.results import Uplink
 from headgate.host.shipping.code import ship
 from headgate.host.shipping.orders import plan_run
+from headgate.host.worker.backends import check_backend
 from headgate.plan.exchange_memory import size_exchange
 from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.placement import place

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate.base.errors import SessionFailed, SparkMissing
-from headgate.host.worker_exits import EXITS, exits_folder
+from headgate.host.worker.exits import EXITS, exits_folder
 from headgate.observe.logs import FORMAT_VARIABLE, LEVEL_VARIABLE
 from headgate.spark.authentication import AUTHENTICATE, is_one_process, protected_options
 from headgate.spark.java import ensure_java

@@ -31,7 +31,7 @@ sys.stdin.read()
 DATABASE = """
 import sys
 from headgate.base.state_settings import StateBackendKind, StateSettings
-from headgate.host.backends import open_backends
+from headgate.host.worker.backends import open_backends
 settings = StateSettings(backend=StateBackendKind.ROCKSDB, rocksdb_folder=sys.argv[2])
 with open_backends(settings) as backends:
     backend = backends.keyed("count", range(128), 128)

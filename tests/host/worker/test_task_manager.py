@@ -16,7 +16,7 @@ from headgate.base.states import TaskState
 from headgate.control.life import JobState
 from headgate.host.control_server import ControlServer
 from headgate.host.shipping.orders import revive
-from headgate.host.stuck import STUCK_EXIT
+from headgate.host.worker.stuck import STUCK_EXIT
 from tests.host.control_rig import (
     SECRET,
     TIMES,

@@ -36,13 +36,13 @@ from headgate.core.task.processors import Clock, InputProcessor, Processor, Sour
 from headgate.core.task.restored import TaskRestored
 from headgate.core.task.task import Task
 from headgate.core.task.writing import CheckpointPlan
-from headgate.host.async_calls import LoopCalls
 from headgate.host.checkpoints.restoring import BundlesOf
 from headgate.host.checkpoints.snapshot_writing import Author, RunWriting
 from headgate.host.net.exchange import Exchange
 from headgate.host.net.loans import BatonLoan, BufferWaits
 from headgate.host.net.loop import now_ms
 from headgate.host.net.runner import Runner, TaskThread
+from headgate.host.worker.async_calls import LoopCalls
 from headgate.plan.execution_graph import ChannelSpec, OutputSpec, TaskSpec
 from headgate.plan.job_graph import JobVertex
 

@@ -20,8 +20,8 @@ from headgate.core.state.descriptors import (
     ValueStateDescriptor,
 )
 from headgate.core.state.memory import MemoryBackends
-from headgate.host.backends import check_backend, open_backends
 from headgate.host.rocksdb.backend import RocksBackends
+from headgate.host.worker.backends import check_backend, open_backends
 from headgate.plan import ships
 from tests.host.conftest import MakeExchange
 from tests.host.local_job import Job, Run, reads

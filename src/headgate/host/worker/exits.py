@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Final
 
 from headgate.host.files.owned_folder import OwnedFolder
-from headgate.host.stuck import STUCK_EXIT
+from headgate.host.worker.stuck import STUCK_EXIT
 
 EXITS: Final = "HEADGATE_WORKER_EXITS"
 """The variable of the environment that names the folder."""

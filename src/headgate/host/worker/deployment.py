@@ -21,7 +21,7 @@ from headgate.core.task.restored import TaskRestored
 from headgate.host.checkpoints.restoring import read_restores
 from headgate.host.checkpoints.snapshot_writing import RunWriting
 from headgate.host.net.exchange import Exchange
-from headgate.host.task_setup import Deployed, JobInfo, TaskSetup
+from headgate.host.worker.task_setup import Deployed, JobInfo, TaskSetup
 from headgate.plan.execution_graph import TaskSpec
 from headgate.plan.job_graph import JobVertex
 

@@ -12,8 +12,8 @@ import pytest
 
 from headgate.core.chain.async_calls import AsyncWork, Retry
 from headgate.core.chain.async_queue import Slot
-from headgate.host import async_calls
-from headgate.host.async_calls import LoopCalls
+from headgate.host.worker import async_calls
+from headgate.host.worker.async_calls import LoopCalls
 from tests.core.chain.test_async_calls import Strategy
 from tests.host.rig import eventually
 

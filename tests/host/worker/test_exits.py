@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from headgate.host import worker_exits
-from headgate.host.stuck import STUCK_EXIT
-from headgate.host.worker_exits import exit_words, note_exit, words_of
+from headgate.host.worker import exits as worker_exits
+from headgate.host.worker.exits import exit_words, note_exit, words_of
+from headgate.host.worker.stuck import STUCK_EXIT
 
 HERE = socket.gethostname()
 

@@ -45,10 +45,8 @@ from headgate.base.messages import (
 from headgate.base.settings import ExchangeSettings
 from headgate.base.states import TaskState
 from headgate.core.state.backend import Backends
-from headgate.host.backends import open_backends
 from headgate.host.checkpoints.snapshot_writing import RunWriting
 from headgate.host.checkpoints.writing_threads import WritingThreads
-from headgate.host.deployment import Deployment
 from headgate.host.files.owned_folder import sweep
 from headgate.host.net.contact import Contact
 from headgate.host.net.control_client import ControlLine, Lost
@@ -56,8 +54,10 @@ from headgate.host.net.exchange import Exchange
 from headgate.host.net.memory import rare_collections
 from headgate.host.shipping.code import unship
 from headgate.host.shipping.orders import describe, spec_of
-from headgate.host.stuck import SOURCE_THREADS, TASK_THREADS, abandon, threads_of
-from headgate.host.task_setup import JobInfo
+from headgate.host.worker.backends import open_backends
+from headgate.host.worker.deployment import Deployment
+from headgate.host.worker.stuck import SOURCE_THREADS, TASK_THREADS, abandon, threads_of
+from headgate.host.worker.task_setup import JobInfo
 
 log = logging.getLogger(__name__)
 
