@@ -13,12 +13,12 @@ from headgate.api.job import JobStatus
 from headgate.base.checkpoints import Stop
 from headgate.base.errors import HeadgateError
 from headgate.cli.savepoint import absolute
-from headgate.host.control_server import ControlServer
-from headgate.host.job_directory import announce
+from headgate.host.driver.control_server import ControlServer
+from headgate.host.driver.job_directory import announce
 from tests.cli.kit import Done, in_process
 from tests.host.control_rig import TIMES
 from tests.host.door_kit import AskedInTest, at_the_door
-from tests.host.test_job_directory import entry_of
+from tests.host.driver.test_job_directory import entry_of
 
 Headgate = Callable[..., Done]
 

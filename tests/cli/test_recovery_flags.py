@@ -16,7 +16,7 @@ from headgate.base.recovery_settings import RecoverySettings
 from headgate.base.restore_errors import ProgramDiffers, StateChanged, StateUnclaimed
 from headgate.cli.ending import code_of
 from headgate.cli.run import flags_of, recovery_flags, run
-from headgate.host.job_visit import JobNotFound
+from headgate.host.driver.job_client import JobNotFound
 from tests.cli.kit import headgate, write
 
 PATH, IGNORES, ID = (

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from headgate.api.job import JobStatus
 from headgate.base.checkpoints import Stop
 from headgate.base.errors import HeadgateError
-from headgate.host.control_server import ControlServer
-from headgate.host.job_door import JobEndpoint
+from headgate.host.driver.control_server import ControlServer
+from headgate.host.driver.job_endpoint import JobEndpoint
 from headgate.host.net.contact import Contact
 from headgate.host.shipping.code import ship
 from headgate.host.shipping.orders import plan_run

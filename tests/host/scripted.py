@@ -26,7 +26,7 @@ from headgate.base.messages import (
 from headgate.base.restores import TaskRestore
 from headgate.base.state_settings import StateSettings
 from headgate.base.states import TaskState
-from headgate.host.control_peer import Peer
+from headgate.host.driver.control_peer import Peer
 from headgate.host.net.contact import Contact
 from headgate.host.shipping.code import ship
 from headgate.host.shipping.orders import order_of

@@ -13,7 +13,7 @@ from headgate.api.watermarks import WatermarkStrategy
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.sinks import SinkFunctionOperator
 from headgate.core.chain.source_operator import SourceOperator
-from headgate.host.control_server import ControlServer
+from headgate.host.driver.control_server import ControlServer
 from headgate.plan import ships
 from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.stream_graph import NodeKind, StreamEdge, StreamGraph, StreamNode

@@ -29,15 +29,15 @@ from headgate.base.restore_errors import RestoreRefused
 from headgate.control.checkpoint_effects import StoreCheckpoint
 from headgate.core.chain import async_state, plain_state, source_state, two_phase
 from headgate.core.state import operator_state, snapshot
-from headgate.host.checkpoint_setup import CheckpointSetup
 from headgate.host.checkpoints.metadata import decode_metadata, encode_metadata
 from headgate.host.checkpoints.reader import StateReader, verify
 from headgate.host.checkpoints.stopped_with import find_stop
 from headgate.host.checkpoints.storage import complete, open_storage
+from headgate.host.driver.checkpoint_setup import CheckpointSetup
 from headgate.host.rocksdb.tables import TABLES_FILE, Tables, read_tables
 from tests.host.checkpoint_kit import JOB, metadata_of, take, task_of
+from tests.host.driver.test_checkpoint_setup import metadata as metadata_of_graph
 from tests.host.jobs import job_of
-from tests.host.test_checkpoint_setup import metadata as metadata_of_graph
 
 QUIET = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None

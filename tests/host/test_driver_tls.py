@@ -26,18 +26,18 @@ from headgate.base.questions import JobAnswer, JobQuestion
 from headgate.base.settings import ExchangeSettings
 from headgate.base.states import TaskState
 from headgate.control.life import JobState
-from headgate.host.control_server import ControlServer
-from headgate.host.job_directory import JobEntry
-from headgate.host.job_visit import JobSilent, ask
+from headgate.host.driver.control_server import ControlServer
+from headgate.host.driver.job_client import JobSilent, ask
+from headgate.host.driver.job_directory import JobEntry
+from headgate.host.driver.results import ResultServer, UplinkWriter
 from headgate.host.net.contact import Contact
 from headgate.host.net.control_client import ControlLine, Lost, introduce
 from headgate.host.net.transport import Tls
-from headgate.host.results import ResultServer, UplinkWriter
 from tests.host.certificates import Authority
 from tests.host.control_rig import SECRET, TIMES, Launcher, ended, replace_times, workers
+from tests.host.driver.test_control_server import is_hung_up
 from tests.host.jobs import job_of
 from tests.host.rig import eventually
-from tests.host.test_control_server import is_hung_up
 from tests.host.test_tls import settings_of
 
 PLAIN = ExchangeSettings(memory_min_bytes=8 << 20, memory_max_bytes=8 << 20)

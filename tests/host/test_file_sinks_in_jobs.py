@@ -27,8 +27,8 @@ from headgate.core.chain.operators import MapOperator
 from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
 from headgate.core.chain.source_operator import SourceOperator
 from headgate.core.chain.two_phase import TwoPhaseSinkOperator
-from headgate.host.control_run import DriverRun
-from headgate.host.control_server import ControlServer
+from headgate.host.driver.control_run import DriverRun
+from headgate.host.driver.control_server import ControlServer
 from headgate.plan import ships
 from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.stream_graph import NodeKind, StreamEdge, StreamGraph, StreamNode

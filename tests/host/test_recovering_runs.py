@@ -38,11 +38,11 @@ from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operators import MapOperator
 from headgate.core.chain.sinks import SinkFunctionOperator
 from headgate.core.chain.source_operator import SourceOperator
-from headgate.host.checkpoint_keeper import CheckpointKeeper
-from headgate.host.checkpoint_setup import CheckpointSetup
 from headgate.host.checkpoints import job_storage
-from headgate.host.control_run import DriverRun
-from headgate.host.control_server import ControlServer
+from headgate.host.driver.checkpoint_keeper import CheckpointKeeper
+from headgate.host.driver.checkpoint_setup import CheckpointSetup
+from headgate.host.driver.control_run import DriverRun
+from headgate.host.driver.control_server import ControlServer
 from headgate.host.net.contact import Contact
 from headgate.host.net.control_client import ControlLine, Lost
 from headgate.host.shipping.code import ship

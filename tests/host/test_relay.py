@@ -15,10 +15,10 @@ from headgate.base.messages import Register, TaskChanged, ToTaskManager
 from headgate.base.states import TaskState
 from headgate.control.life import JobState
 from headgate.control.seal import SEALED_BYTES
-from headgate.host.control_server import ControlServer
+from headgate.host.driver.control_server import ControlServer
+from headgate.host.driver.results import ResultServer, UplinkWriter
 from headgate.host.net.contact import Contact
 from headgate.host.net.control_client import ControlLine, Lost
-from headgate.host.results import ResultServer, UplinkWriter
 from headgate.host.shipping.code import ship
 from headgate.host.worker.task_manager import run_task_manager
 from tests.host.control_rig import TIMES, Launcher, ended, replace_times

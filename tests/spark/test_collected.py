@@ -9,7 +9,7 @@ from hypothesis import given, settings
 
 from headgate.base.elements import Bundle
 from headgate.core.chain.snapshots import OperatorRestored, SnapshotMoment
-from headgate.host.results import ResultServer
+from headgate.host.driver.results import ResultServer
 from headgate.spark import collected, collecting
 from headgate.spark.collected import CollectSink, Lot, Receiver
 from headgate.spark.collecting import CollectedResults

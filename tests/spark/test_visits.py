@@ -14,7 +14,7 @@ from headgate.base.restore_errors import StateUnclaimed
 from headgate.common import JobClient, JobStatus
 from headgate.datastream import StreamExecutionEnvironment
 from headgate.datastream.connectors import DataGeneratorSource, TextFileSink
-from headgate.host.job_directory import entries
+from headgate.host.driver.job_directory import entries
 from tests.cli.kit import Done, in_process
 from tests.spark.cluster import until
 

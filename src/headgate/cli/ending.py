@@ -23,7 +23,7 @@ from headgate.base.errors import (
 from headgate.base.job_errors import JobFailed, SlotsShort
 from headgate.base.restore_errors import RestoreRefused
 from headgate.cli.script import user_part, user_traceback, without_our_frames
-from headgate.host.job_visit import JobNotFound
+from headgate.host.driver.job_client import JobNotFound
 from headgate.spark.job import SparkJob
 
 FAILED: Final = 1

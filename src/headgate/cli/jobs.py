@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 if TYPE_CHECKING:
-    from headgate.host.job_visit import SeenJob
+    from headgate.host.driver.job_client import SeenJob
 
 JOB = click.argument("job")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -22,7 +22,7 @@ _HEADS: Final = ("id", "name", "state", "since", "process")
 @JSON
 def list_jobs(as_json: bool) -> int:
     """List the jobs that run: their ids, names, states, and since when."""
-    from headgate.host.job_visit import running_jobs
+    from headgate.host.driver.job_client import running_jobs
 
     jobs = running_jobs()
     if as_json:
@@ -40,7 +40,7 @@ def list_jobs(as_json: bool) -> int:
 def cancel(job: str, as_json: bool) -> int:
     """End JOB at once, and wait for its end; `headgate stop` keeps its state."""
     from headgate.base.questions import CancelAsked, JobAnswer
-    from headgate.host.job_visit import ask, find_job
+    from headgate.host.driver.job_client import ask, find_job
 
     entry = find_job(job)
     answer = ask(entry, CancelAsked("`headgate cancel` was called"))

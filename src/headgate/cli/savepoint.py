@@ -59,7 +59,7 @@ def stop(job: str, directory: str | None, drain: bool, as_json: bool) -> int:
 def take(job: str, directory: str | None, stop: Stop, as_json: bool) -> int:
     """Ask the driver, wait, and tell; returns the exit code."""
     from headgate.base.questions import SavepointAnswer, SavepointAsked
-    from headgate.host.job_visit import ask, find_job
+    from headgate.host.driver.job_client import ask, find_job
 
     entry = find_job(job)
     ends = " and ends it" if stop.ends else ""

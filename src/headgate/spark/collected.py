@@ -15,7 +15,7 @@ from typing import Any, Final
 from headgate.api.source import Committer, CommittingSinkWriter, TwoPhaseCommittingSink
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.snapshots import SnapshotMoment
-from headgate.host.results import UplinkWriter
+from headgate.host.driver.results import UplinkWriter
 from headgate.spark.collecting import CollectedResults, DriverSink
 
 LOT_BYTES: Final = 64 << 20

@@ -13,7 +13,7 @@ from headgate.base.errors import HeadgateError
 from headgate.connectors.print_sink import format_prefix
 from headgate.connectors.record_text import printed_text
 from headgate.core.chain.context import OperatorContext
-from headgate.host.results import StreamClosed, Take, Uplink, UplinkWriter
+from headgate.host.driver.results import StreamClosed, Take, Uplink, UplinkWriter
 from headgate.spark.job import SparkJob
 
 QUEUED_LISTS: Final = 16

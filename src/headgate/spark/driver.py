@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from headgate.base.errors import SettingsInvalid
 from headgate.base.settings import MAX_PORT, ExchangeSettings, JobSettings
-from headgate.host.control_server import ControlServer
+from headgate.host.driver.control_server import ControlServer
+from headgate.host.driver.results import ResultServer
 from headgate.host.files.owned_folder import sweep
 from headgate.host.net.transport import Tls
-from headgate.host.results import ResultServer
 from headgate.spark.slot_book import SlotBook
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from headgate.base.messages import Failure, TaskFigures
 from headgate.base.restore_errors import RestoreRefused
 from headgate.control.life import JobState
 from headgate.control.run_effects import Outcome
-from headgate.host.control_run import DriverRun
+from headgate.host.driver.control_run import DriverRun
 from headgate.host.shipping.orders import describe, revive
 from headgate.plan.job_graph import JobGraph
 from headgate.spark.job_metrics import job_metrics, task_metrics

@@ -15,12 +15,12 @@ from headgate.base.recovery_settings import JOB_ID
 from headgate.base.settings import ExchangeSettings, JobSettings, ProgressShown
 from headgate.base.state_settings import StateSettings
 from headgate.control.deployment import RunPlan
-from headgate.host.checkpoint_keeper import CheckpointKeeper
-from headgate.host.checkpoint_setup import CheckpointSetup
-from headgate.host.control_run import OnEnded, RunKey
-from headgate.host.control_server import MakePlan
-from headgate.host.job_door import JobEndpoint
-from headgate.host.results import Uplink
+from headgate.host.driver.checkpoint_keeper import CheckpointKeeper
+from headgate.host.driver.checkpoint_setup import CheckpointSetup
+from headgate.host.driver.control_run import OnEnded, RunKey
+from headgate.host.driver.control_server import MakePlan
+from headgate.host.driver.job_endpoint import JobEndpoint
+from headgate.host.driver.results import Uplink
 from headgate.host.shipping.code import ship
 from headgate.host.shipping.orders import plan_run
 from headgate.host.worker.backends import check_backend

@@ -18,7 +18,6 @@ from headgate.base.checkpoint_settings import CheckpointSettings
 from headgate.base.checkpoints import METADATA_VERSION, Metadata, Piece
 from headgate.base.errors import SettingsInvalid
 from headgate.control.life import JobState
-from headgate.host.checkpoint_setup import CheckpointSetup
 from headgate.host.checkpoints import metadata as checkpoint_metadata
 from headgate.host.checkpoints.metadata import decode_metadata, encode_metadata
 from headgate.host.checkpoints.reader import StateReader, verify
@@ -26,12 +25,13 @@ from headgate.host.checkpoints.signing import Signing, signing_of
 from headgate.host.checkpoints.storage import complete, find_checkpoints, open_storage
 from headgate.host.checkpoints.stored_database import StoredFiles
 from headgate.host.checkpoints.writer import StateWriter
+from headgate.host.driver.checkpoint_setup import CheckpointSetup
 from headgate.plan.job_graph import JobGraph
 from headgate.plan.stream_graph import StreamGraph
 from tests.host.checkpoint_kit import JOB, LARGE, metadata_of, task_of
+from tests.host.driver.test_checkpoint_setup import metadata as metadata_of_graph
+from tests.host.driver.test_checkpoint_setup import restored, settings_of
 from tests.host.jobs import job_of
-from tests.host.test_checkpoint_setup import metadata as metadata_of_graph
-from tests.host.test_checkpoint_setup import restored, settings_of
 
 KEY = "0123456789abcdef-the-key"
 SECRET = "execution.checkpointing.hmac.secret"

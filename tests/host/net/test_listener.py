@@ -12,16 +12,16 @@ from contextlib import ExitStack
 import pytest
 
 from headgate.base.messages import Address, ControlTimes
-from headgate.host.control_server import ControlServer
+from headgate.host.driver.control_server import ControlServer
+from headgate.host.driver.results import ResultServer, UplinkWriter
 from headgate.host.net import listener
 from headgate.host.net.contact import Contact
 from headgate.host.net.control_client import introduce
 from headgate.host.net.listener import Accepted, Listener
 from headgate.host.net.rare_log import LINES
-from headgate.host.results import ResultServer, UplinkWriter
 from tests.host.control_rig import SECRET, TIMES, replace_times
+from tests.host.driver.test_control_server import is_hung_up
 from tests.host.rig import eventually
-from tests.host.test_control_server import is_hung_up
 
 MANY = 60
 FEW = 8

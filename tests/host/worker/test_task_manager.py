@@ -14,7 +14,7 @@ import pytest
 from headgate.base.messages import ControlTimes
 from headgate.base.states import TaskState
 from headgate.control.life import JobState
-from headgate.host.control_server import ControlServer
+from headgate.host.driver.control_server import ControlServer
 from headgate.host.shipping.orders import revive
 from headgate.host.worker.stuck import STUCK_EXIT
 from tests.host.control_rig import (
@@ -145,7 +145,7 @@ def test_a_worker_that_freezes_is_given_up_after_the_heartbeat_timeout(
 DRIVER = """
 import pickle, sys, time
 from pathlib import Path
-from headgate.host.control_server import ControlServer
+from headgate.host.driver.control_server import ControlServer
 from tests.host.control_rig import TIMES, Launcher
 from tests.host.jobs import job_of
 with ControlServer(times=TIMES) as server:

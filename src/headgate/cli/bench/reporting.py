@@ -5,7 +5,7 @@ from typing import Any
 
 from headgate.api.source import SinkWriter
 from headgate.core.chain.context import OperatorContext
-from headgate.host.results import UplinkWriter
+from headgate.host.driver.results import UplinkWriter
 from headgate.spark.collecting import DriverSink
 
 

@@ -2,7 +2,7 @@
 
 from headgate.base.messages import TaskFigures, UserFigure
 from headgate.base.states import TaskState
-from headgate.host.job_figures import COUNTS, JobFigures
+from headgate.host.driver.job_figures import COUNTS, JobFigures
 
 
 def figures(task: str, count: int, queued: int = 0, user: int | None = None) -> TaskFigures:

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from headgate.base.job_errors import DriverLost, ResultsRefused
+from headgate.host.driver.results import ResultServer, StreamClosed, UplinkWriter
 from headgate.host.net.contact import Contact, secret_of_job
-from headgate.host.results import ResultServer, StreamClosed, UplinkWriter
+from tests.host.driver.test_control_server import is_hung_up
 from tests.host.rig import eventually
-from tests.host.test_control_server import is_hung_up
 
 
 @pytest.fixture

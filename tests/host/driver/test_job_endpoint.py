@@ -28,11 +28,19 @@ from headgate.base.questions import (
     SavepointAsked,
 )
 from headgate.control.frames import TO_VISITOR
-from headgate.host import job_door, job_visit
-from headgate.host.control_server import ControlServer
-from headgate.host.job_directory import JobEntry, announce, entries, here
-from headgate.host.job_door import JobEndpoint
-from headgate.host.job_visit import JobGone, JobNotFound, JobSilent, ask, find_job, running_jobs
+from headgate.host.driver import job_client as job_visit
+from headgate.host.driver import job_endpoint as job_door
+from headgate.host.driver.control_server import ControlServer
+from headgate.host.driver.job_client import (
+    JobGone,
+    JobNotFound,
+    JobSilent,
+    ask,
+    find_job,
+    running_jobs,
+)
+from headgate.host.driver.job_directory import JobEntry, announce, entries, here
+from headgate.host.driver.job_endpoint import JobEndpoint
 from headgate.host.net.contact import Contact
 from headgate.host.net.control_client import introduce, receive_by
 from tests.host.control_rig import PATIENCE_S, SECRET, TIMES, replace_times

@@ -32,11 +32,11 @@ from headgate.control.deployment import RunPlan
 from headgate.control.job import JobRun
 from headgate.control.life import JobState
 from headgate.control.run_effects import Effect, Outcome, Replan, RunEnded, Send, Warn
-from headgate.host.checkpoint_keeper import CheckpointKeeper
-from headgate.host.control_peer import Peer
-from headgate.host.job_figures import JobFigures
+from headgate.host.driver.checkpoint_keeper import CheckpointKeeper
+from headgate.host.driver.control_peer import Peer
+from headgate.host.driver.job_figures import JobFigures
+from headgate.host.driver.savepoint_futures import SavepointFutures
 from headgate.host.net.loop import now_ms
-from headgate.host.savepoint_futures import SavepointFutures
 from headgate.host.shipping.orders import describe
 
 log = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from headgate.base.messages import CONTROL_VERSION, ControlTimes, Heartbeat, Ref
 from headgate.base.questions import Answer, JobAnswer, JobQuestion, Question
 from headgate.base.settings import ExchangeSettings
 from headgate.control.frames import TO_VISITOR
-from headgate.host.job_directory import JobEntry, entries
+from headgate.host.driver.job_directory import JobEntry, entries
 from headgate.host.net.contact import Contact
 from headgate.host.net.control_client import (
     DriverConnection,

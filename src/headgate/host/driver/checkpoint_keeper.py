@@ -21,7 +21,7 @@ from headgate.control.checkpoint_history import keeps
 from headgate.control.life import JobState
 from headgate.control.recovery import Recovery
 from headgate.host.checkpoints.job_storage import JobStorage
-from headgate.host.job_figures import JobFigures
+from headgate.host.driver.job_figures import JobFigures
 
 log = logging.getLogger(__name__)
 

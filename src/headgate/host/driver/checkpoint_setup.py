@@ -29,13 +29,13 @@ from headgate.control.recovery import Recovery
 from headgate.control.repeated_failures import RepeatedFailures
 from headgate.control.restarts import restart_strategy
 from headgate.core.chain.source import why_not_rewound
-from headgate.host.checkpoint_keeper import CheckpointKeeper
 from headgate.host.checkpoints.folder import shown_uri
 from headgate.host.checkpoints.job_storage import JobStorage
 from headgate.host.checkpoints.location import resolve
 from headgate.host.checkpoints.signing import signing_of
 from headgate.host.checkpoints.stopped_with import StoppedWith
 from headgate.host.checkpoints.storage import FoundCheckpoint, damages_of
+from headgate.host.driver.checkpoint_keeper import CheckpointKeeper
 from headgate.host.shipping.orders import plan_run
 from headgate.plan.inherited_groups import inherit_groups
 from headgate.plan.job_graph import JobGraph, build_job_graph

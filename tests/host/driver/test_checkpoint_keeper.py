@@ -14,10 +14,10 @@ from headgate.control.checkpoint_effects import Discard, Drop, StoreCheckpoint
 from headgate.control.checkpoint_history import CheckpointHistory
 from headgate.control.life import JobState
 from headgate.control.recovery import Recovery
-from headgate.host import checkpoint_keeper
-from headgate.host.checkpoint_keeper import CheckpointKeeper
 from headgate.host.checkpoints.folder import Folder
 from headgate.host.checkpoints.job_storage import JobStorage
+from headgate.host.driver import checkpoint_keeper
+from headgate.host.driver.checkpoint_keeper import CheckpointKeeper
 from tests.host.checkpoint_kit import metadata_of, names, take_next
 
 JOB = "orders"

@@ -24,11 +24,11 @@ from headgate.cli.ending import CONFIGURATION, code_of
 from headgate.control.checkpoint_effects import StoreCheckpoint
 from headgate.control.life import JobState
 from headgate.core.chain.operator import Operator
-from headgate.host.checkpoint_setup import CheckpointSetup
 from headgate.host.checkpoints.job_storage import JobStorage
 from headgate.host.checkpoints.location import savepoint_place
 from headgate.host.checkpoints.storage import CheckpointFolders, complete, open_storage
 from headgate.host.checkpoints.writer import StateWriter
+from headgate.host.driver.checkpoint_setup import CheckpointSetup
 from headgate.host.shipping.orders import describe, plan_run
 from headgate.plan.execution_graph import build_execution_graph
 from headgate.plan.job_graph import JobGraph, build_job_graph

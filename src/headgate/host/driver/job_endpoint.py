@@ -24,7 +24,7 @@ from headgate.base.questions import (
     SavepointAnswer,
     SavepointAsked,
 )
-from headgate.host.job_directory import Announcement, JobEntry, announce, here
+from headgate.host.driver.job_directory import Announcement, JobEntry, announce, here
 from headgate.host.net.contact import Contact
 
 log = logging.getLogger(__name__)

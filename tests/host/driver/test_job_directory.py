@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from headgate.host.job_directory import (
+from headgate.host.driver.job_directory import (
     DirectoryUnsafe,
     JobEntry,
     announce,

@@ -25,7 +25,7 @@ from headgate.base.job_errors import DriverLost, ResultsRefused
 from headgate.base.messages import Address, ControlTimes
 from headgate.base.settings import ExchangeSettings
 from headgate.control.frames import MESSAGE_BYTES
-from headgate.host.control_peer import prove_stranger
+from headgate.host.driver.control_peer import prove_stranger
 from headgate.host.net.contact import Contact, secret_of_job
 from headgate.host.net.control_client import CHUNK_BYTES, DriverConnection, introduce
 from headgate.host.net.listener import Accepted, Listener
