@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.errors import StateBroken
-from headgate.connectors.border import Border
-from headgate.connectors.dataframe_source import DataFrameSource
+from headgate.connectors.dataframe.border import Border
+from headgate.connectors.dataframe.source import DataFrameSource
 from tests.connectors.kit import read_some, task_context
 
 

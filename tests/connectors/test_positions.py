@@ -18,7 +18,7 @@ from headgate.api.collection import collection_source
 from headgate.api.source import Source
 from headgate.base.errors import PlanInvalid
 from headgate.connectors.data_generator import DataGeneratorSource
-from headgate.connectors.dataframe_source import DataFrameSource
+from headgate.connectors.dataframe.source import DataFrameSource
 from headgate.connectors.files import TextFileSource
 from headgate.connectors.function_source import FunctionSource
 from headgate.connectors.number_sequence import NumberSequenceSource

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from headgate.connectors.border import open_tokens
+from headgate.connectors.dataframe.border import open_tokens
 from headgate.datastream import CoMapFunction, MapFunction, RuntimeContext
 
 

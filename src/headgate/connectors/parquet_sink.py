@@ -14,8 +14,8 @@ from pyarrow import parquet
 from headgate.api.types import TypeInformation
 from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
-from headgate.connectors.arrow_columns import ColumnMaker, RowShape
-from headgate.connectors.arrow_types import arrow_schema
+from headgate.connectors.arrow.columns import ColumnMaker, RowShape
+from headgate.connectors.arrow.types import arrow_schema
 from headgate.connectors.buckets import Buckets
 from headgate.connectors.file_sink import PartSink
 from headgate.connectors.files import AnyPath

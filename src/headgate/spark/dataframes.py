@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headgate.api.program import Program
 from headgate.base.frame_errors import FrameInvalid
-from headgate.connectors.dataframe_sink import DataFrameSink
-from headgate.connectors.dataframe_source import DataFrameSource
+from headgate.connectors.dataframe.sink import DataFrameSink
+from headgate.connectors.dataframe.source import DataFrameSource
 from headgate.control.run_effects import Outcome
 from headgate.host.driver.control_run import RunKey
 from headgate.plan.job_graph import JobGraph, build_job_graph

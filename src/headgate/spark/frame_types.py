@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from headgate.base.frame_errors import SchemaInvalid
-from headgate.connectors.arrow_columns import RowShape
+from headgate.connectors.arrow.columns import RowShape
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -73,7 +73,7 @@ class SparkOutside:
         return results
 
     def dataframe_sink(self, schema: object) -> Sink:
-        from headgate.connectors.dataframe_sink import DataFrameSink
+        from headgate.connectors.dataframe.sink import DataFrameSink
 
         return DataFrameSink(schema)
 

@@ -11,7 +11,7 @@ import pytest
 
 from headgate.api.row import Row, named_row
 from headgate.base.frame_errors import RecordUnfit
-from headgate.connectors.arrow_columns import ColumnMaker, RowShape
+from headgate.connectors.arrow.columns import ColumnMaker, RowShape
 
 UTC = datetime.timezone.utc
 WORDS = pa.schema([("word", pa.string()), ("count", pa.int64())])

@@ -4,10 +4,10 @@ import pickle
 
 import pyarrow as pa
 
-from headgate.connectors.arrow_columns import RowShape
-from headgate.connectors.border import Border
-from headgate.connectors.dataframe_sink import BATCH_BYTES, MOST_ROWS, DataFrameSink
-from headgate.connectors.dataframe_source import DataFrameSource
+from headgate.connectors.arrow.columns import RowShape
+from headgate.connectors.dataframe.border import Border
+from headgate.connectors.dataframe.sink import BATCH_BYTES, MOST_ROWS, DataFrameSink
+from headgate.connectors.dataframe.source import DataFrameSource
 from tests.connectors.kit import task_context
 
 

@@ -8,8 +8,8 @@ import secrets
 from typing import Any, Final
 
 from headgate.api.source import Sink, SinkWriter
-from headgate.connectors.arrow_columns import ColumnMaker, RowShape
-from headgate.connectors.border import Border, outlet_of
+from headgate.connectors.arrow.columns import ColumnMaker, RowShape
+from headgate.connectors.dataframe.border import Border, outlet_of
 from headgate.core.chain.context import OperatorContext
 
 MOST_ROWS: Final = 10_000

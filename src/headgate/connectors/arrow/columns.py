@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from headgate.api.row import Row, names_of, values_of
 from headgate.base.frame_errors import RecordUnfit
-from headgate.connectors.arrow_values import Convert, Unfit, value_fitter
+from headgate.connectors.arrow.values import Convert, Unfit, value_fitter
 
 _ERRORS: Final = (pa.ArrowException, TypeError, ValueError, OverflowError, UnicodeError)
 

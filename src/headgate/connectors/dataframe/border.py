@@ -15,7 +15,7 @@ from typing import Final
 import pyarrow as pa
 
 from headgate.base.errors import TaskCancelled
-from headgate.connectors.spill import BatchSpill
+from headgate.connectors.dataframe.spill import BatchSpill
 
 ROOM_BYTES: Final = 8 * 1024 * 1024
 """An inlet or outlet that holds this much is full."""

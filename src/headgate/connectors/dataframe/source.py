@@ -15,8 +15,8 @@ from typing import Any, Final, TypeAlias
 from headgate.api.row import Row
 from headgate.api.source import Source, SplitReader
 from headgate.base.errors import StateBroken
-from headgate.connectors.arrow_rows import RowMaker
-from headgate.connectors.border import Inlet, inlet_of
+from headgate.connectors.arrow.rows import RowMaker
+from headgate.connectors.dataframe.border import Inlet, inlet_of
 from headgate.core.chain.context import OperatorContext
 
 WAIT_MS: Final = 1.0

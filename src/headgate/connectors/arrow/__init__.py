@@ -1,0 +1,1 @@
+"""Records as Arrow batches and back, for connectors that move columns."""

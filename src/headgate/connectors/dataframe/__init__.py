@@ -1,0 +1,1 @@
+"""Spark DataFrames as sources and sinks of a job."""
