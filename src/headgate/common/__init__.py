@@ -10,7 +10,7 @@ from headgate.api.types import TypeInformation, Types
 from headgate.api.watermarks import WatermarkStrategy
 from headgate.base.elements import Watermark
 from headgate.connectors.file_sink_builder import Encoder
-from headgate.connectors.schemas import (
+from headgate.connectors.formats.schemas import (
     ByteArraySchema,
     DeserializationSchema,
     RowFieldExtractorSchema,

@@ -1,9 +1,12 @@
 """How records become bytes, where PyFlink has it."""
 
-from headgate.connectors.csv_rows import CsvRowDeserializationSchema, CsvRowSerializationSchema
 from headgate.connectors.file_sink_builder import Encoder
-from headgate.connectors.json_rows import JsonRowDeserializationSchema, JsonRowSerializationSchema
-from headgate.connectors.schemas import (
+from headgate.connectors.formats.csv import CsvRowDeserializationSchema, CsvRowSerializationSchema
+from headgate.connectors.formats.json import (
+    JsonRowDeserializationSchema,
+    JsonRowSerializationSchema,
+)
+from headgate.connectors.formats.schemas import (
     ByteArraySchema,
     DeserializationSchema,
     RowFieldExtractorSchema,

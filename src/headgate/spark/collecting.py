@@ -10,8 +10,8 @@ from typing import Any, Final, TextIO
 from headgate.api.source import Sink, SinkWriter
 from headgate.api.types import TypeInformation
 from headgate.base.errors import HeadgateError
+from headgate.connectors.formats.record_text import printed_text
 from headgate.connectors.print_sink import format_prefix
-from headgate.connectors.record_text import printed_text
 from headgate.core.chain.context import OperatorContext
 from headgate.host.driver.results import StreamClosed, Take, Uplink, UplinkWriter
 from headgate.spark.job import SparkJob

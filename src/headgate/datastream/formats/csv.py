@@ -1,5 +1,5 @@
 """Rows as CSV, where PyFlink has them."""
 
-from headgate.connectors.csv_rows import CsvRowDeserializationSchema, CsvRowSerializationSchema
+from headgate.connectors.formats.csv import CsvRowDeserializationSchema, CsvRowSerializationSchema
 
 __all__ = ["CsvRowDeserializationSchema", "CsvRowSerializationSchema"]

@@ -1,5 +1,8 @@
 """Rows as JSON, where PyFlink has them."""
 
-from headgate.connectors.json_rows import JsonRowDeserializationSchema, JsonRowSerializationSchema
+from headgate.connectors.formats.json import (
+    JsonRowDeserializationSchema,
+    JsonRowSerializationSchema,
+)
 
 __all__ = ["JsonRowDeserializationSchema", "JsonRowSerializationSchema"]

@@ -22,7 +22,7 @@ from headgate.api.types import (
 )
 from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
-from headgate.connectors.schemas import (
+from headgate.connectors.formats.schemas import (
     DeserializationSchema,
     SerializationSchema,
     check_row_type,

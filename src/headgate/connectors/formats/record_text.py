@@ -7,7 +7,7 @@ a Row by Python's ``str``, ``+I[a,True]``, a file by Java, ``+I[a, true]``.
 
 from headgate.api.row import Row
 from headgate.api.types import RowTypeInfo, TypeInformation
-from headgate.connectors.java_text import Text, java_text
+from headgate.connectors.formats.java_text import Text, java_text
 
 
 def printed_text(type_info: TypeInformation | None) -> Text:

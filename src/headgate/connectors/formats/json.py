@@ -18,8 +18,8 @@ from headgate.api.types import (
 from headgate.api.wires import or_none
 from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
-from headgate.connectors.json_schema import row_type_of
-from headgate.connectors.schemas import (
+from headgate.connectors.formats.json_schema import row_type_of
+from headgate.connectors.formats.schemas import (
     DeserializationSchema,
     SerializationSchema,
     check_row_type,

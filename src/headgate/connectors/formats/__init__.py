@@ -1,0 +1,1 @@
+"""How a value becomes text or bytes and back: CSV, JSON, plain schemas."""
