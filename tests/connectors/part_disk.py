@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from headgate.connectors.part_place import LocalPlace, PartFile
+from headgate.connectors.files.part_folder import LocalPlace, PartFile
 
 
 @dataclass

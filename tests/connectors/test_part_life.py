@@ -30,14 +30,14 @@ from headgate.api.row import Row
 from headgate.base.checkpoints import Stop
 from headgate.base.elements import Bundle
 from headgate.base.errors import HeadgateError
-from headgate.connectors import part_commits, part_files
-from headgate.connectors.part_leftovers import SAVEPOINT_METADATA
-from headgate.connectors.rolling import RollingPolicy
+from headgate.connectors.files.part_leftovers import SAVEPOINT_METADATA
+from headgate.connectors.files.rolling import RollingPolicy
+from headgate.connectors.files.source import part_commits, part_files
 from headgate.core.chain.snapshots import OperatorRestored, SnapshotMoment
 from headgate.core.chain.two_phase import TwoPhaseSinkOperator
 from headgate.host.checkpoints.metadata import METADATA_FILE
+from tests.connectors.files.test_part_files import hidden, make_sink, read_numbers
 from tests.connectors.part_disk import CrashingPlace, Disk
-from tests.connectors.test_part_files import hidden, make_sink, read_numbers
 from tests.core.chain.sink_lab import JUNK, open_sink, sink_context
 
 POLICIES = (

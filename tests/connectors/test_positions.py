@@ -19,7 +19,7 @@ from headgate.api.source import Source
 from headgate.base.errors import PlanInvalid
 from headgate.connectors.data_generator import DataGeneratorSource
 from headgate.connectors.dataframe.source import DataFrameSource
-from headgate.connectors.files import TextFileSource
+from headgate.connectors.files.source import TextFileSource
 from headgate.connectors.function_source import FunctionSource
 from headgate.connectors.number_sequence import NumberSequenceSource
 from headgate.connectors.socket_text import SocketTextSource

@@ -17,10 +17,10 @@ import pytest
 from headgate.base.checkpoints import Stop
 from headgate.base.elements import Record
 from headgate.base.job_errors import SavepointFailed
-from headgate.connectors.file_sink import PartSink, TextFileSink
-from headgate.connectors.file_sink_builder import Encoder, FileSink
-from headgate.connectors.part_commits import PartCommitter
-from headgate.connectors.rolling import RollingPolicy
+from headgate.connectors.files.part_commits import PartCommitter
+from headgate.connectors.files.rolling import RollingPolicy
+from headgate.connectors.files.sink import PartSink, TextFileSink
+from headgate.connectors.files.sink_builder import Encoder, FileSink
 from headgate.control.life import JobState
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operators import MapOperator

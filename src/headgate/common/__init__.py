@@ -9,7 +9,7 @@ from headgate.api.time import Duration, Instant, Time
 from headgate.api.types import TypeInformation, Types
 from headgate.api.watermarks import WatermarkStrategy
 from headgate.base.elements import Watermark
-from headgate.connectors.file_sink_builder import Encoder
+from headgate.connectors.files.sink_builder import Encoder
 from headgate.connectors.formats.schemas import (
     ByteArraySchema,
     DeserializationSchema,

@@ -27,7 +27,7 @@ from headgate.connectors.db_commits import (
     RowsCommitter,
     is_name,
 )
-from headgate.connectors.files import AnyPath, local_path
+from headgate.connectors.files.source import AnyPath, local_path
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.snapshots import SnapshotMoment
 

@@ -19,15 +19,15 @@ from headgate.api.source import (
 from headgate.connectors.blackhole import DiscardSink
 from headgate.connectors.data_generator import DataGeneratorSource
 from headgate.connectors.db_sink import DbApiSink, SqliteSink
-from headgate.connectors.file_sink import CsvSink, JsonLinesSink, TextFileSink
-from headgate.connectors.file_sink_builder import FileSink
-from headgate.connectors.files import FileSource, StreamFormat, TextFileSource
+from headgate.connectors.files.sink import CsvSink, JsonLinesSink, TextFileSink
+from headgate.connectors.files.sink_builder import FileSink
+from headgate.connectors.files.source import FileSource, StreamFormat, TextFileSource
 from headgate.connectors.number_sequence import NumberSequenceSource
 from headgate.connectors.print_sink import PrintSink
 from headgate.connectors.socket_text import SocketTextSource
 
 if TYPE_CHECKING:
-    from headgate.connectors.parquet_sink import ParquetSink
+    from headgate.connectors.files.parquet import ParquetSink
 
 __all__ = [
     "Committer",
@@ -58,5 +58,5 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     if name == "ParquetSink":
-        return import_module("headgate.connectors.parquet_sink").ParquetSink
+        return import_module("headgate.connectors.files.parquet").ParquetSink
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

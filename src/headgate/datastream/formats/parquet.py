@@ -1,5 +1,5 @@
 """Rows as Parquet, where PyFlink has them."""
 
-from headgate.connectors.parquet_sink import ParquetBulkWriters
+from headgate.connectors.files.parquet import ParquetBulkWriters
 
 __all__ = ["ParquetBulkWriters"]

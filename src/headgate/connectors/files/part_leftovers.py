@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headgate.base.errors import ConnectorError
-from headgate.connectors.part_place import PartFolder, open_place, place_uri
+from headgate.connectors.files.part_folder import PartFolder, open_place, place_uri
 from headgate.core.chain.context import OperatorContext
 
 log = logging.getLogger(__name__)

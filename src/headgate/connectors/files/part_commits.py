@@ -15,7 +15,7 @@ from typing import Any
 from headgate.api.source import Committer
 from headgate.base.elements import Record
 from headgate.base.errors import PartLost, PathUnusable
-from headgate.connectors.part_place import PartFolder, open_place, too_short, writing
+from headgate.connectors.files.part_folder import PartFolder, open_place, too_short, writing
 
 log = logging.getLogger(__name__)
 

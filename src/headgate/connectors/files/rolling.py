@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from headgate.base.errors import PlanInvalid
-from headgate.connectors.buckets import Buckets
+from headgate.connectors.files.buckets import Buckets
 
 PART_BYTES: Final = 128 << 20
 PART_MS: Final = 60_000

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import BinaryIO, Protocol, TypeAlias
 
 from headgate.base.errors import PartLost, PathUnusable
-from headgate.connectors.files import AnyPath, local_path
+from headgate.connectors.files.source import AnyPath, local_path
 
 PartFile: TypeAlias = BinaryIO
 
@@ -70,7 +70,7 @@ def open_place(uri: str) -> PartFolder:
     """The folder that ``place_uri`` has named."""
     if not _is_remote(uri):
         return LocalPlace(uri)
-    from headgate.connectors.arrow_place import open_remote  # noqa: PLC0415 - it loads pyarrow
+    from headgate.connectors.files.remote_folder import open_remote  # noqa: PLC0415 - it loads pyarrow
 
     return open_remote(uri)
 

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 from pyarrow import fs
 
 from headgate.base.errors import PathUnusable
-from headgate.connectors.part_place import PartFile
+from headgate.connectors.files.part_folder import PartFile
 
 _BUFFER_BYTES: Final = 1 << 20
 _FLAT: Final = frozenset({"abfs", "gcs", "s3"})

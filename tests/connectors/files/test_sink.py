@@ -13,12 +13,12 @@ from headgate.api.source import Sink
 from headgate.api.types import Types
 from headgate.base.elements import Bundle, Record
 from headgate.base.errors import ConnectorError, PathUnusable, PlanInvalid
-from headgate.connectors.buckets import BucketAssigner
-from headgate.connectors.file_sink import CsvSink, JsonLinesSink, PartSink, TextFileSink
-from headgate.connectors.file_sink_builder import Encoder, FileSink
-from headgate.connectors.files import TextFileSource
-from headgate.connectors.part_place import LocalPlace
-from headgate.connectors.rolling import OutputFileConfig, RollingPolicy
+from headgate.connectors.files.buckets import BucketAssigner
+from headgate.connectors.files.part_folder import LocalPlace
+from headgate.connectors.files.rolling import OutputFileConfig, RollingPolicy
+from headgate.connectors.files.sink import CsvSink, JsonLinesSink, PartSink, TextFileSink
+from headgate.connectors.files.sink_builder import Encoder, FileSink
+from headgate.connectors.files.source import TextFileSource
 from headgate.core.chain.snapshots import OperatorRestored, SnapshotMoment
 from headgate.core.chain.two_phase import TwoPhaseSinkOperator
 from tests.connectors.kit import task_context

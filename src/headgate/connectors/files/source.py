@@ -13,8 +13,8 @@ from typing import TypeAlias
 
 from headgate.api.source import Source
 from headgate.base.errors import PathUnusable, PlanInvalid
-from headgate.connectors.file_lines import TextFormat, TextLineReader
-from headgate.connectors.lines import MAX_LINE_BYTES
+from headgate.connectors.files.line_reader import TextFormat, TextLineReader
+from headgate.connectors.files.lines import MAX_LINE_BYTES
 from headgate.connectors.short_names import short_places
 from headgate.core.chain.context import OperatorContext
 

@@ -16,11 +16,11 @@ from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
 from headgate.connectors.arrow.columns import ColumnMaker, RowShape
 from headgate.connectors.arrow.types import arrow_schema
-from headgate.connectors.buckets import Buckets
-from headgate.connectors.file_sink import PartSink
-from headgate.connectors.files import AnyPath
-from headgate.connectors.part_place import PartFile
-from headgate.connectors.rolling import OutputFileConfig, RollingPolicy
+from headgate.connectors.files.buckets import Buckets
+from headgate.connectors.files.part_folder import PartFile
+from headgate.connectors.files.rolling import OutputFileConfig, RollingPolicy
+from headgate.connectors.files.sink import PartSink
+from headgate.connectors.files.source import AnyPath
 from headgate.core.chain.context import OperatorContext
 
 COMPRESSIONS: Final = ("snappy", "zstd", "gzip", "lz4", "brotli", "none")

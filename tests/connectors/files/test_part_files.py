@@ -19,14 +19,14 @@ from headgate.api.row import Row
 from headgate.api.types import Types
 from headgate.base.elements import Bundle
 from headgate.base.errors import PartLost, PathUnusable
-from headgate.connectors import part_commits, part_files
-from headgate.connectors.arrow_place import ArrowPlace
-from headgate.connectors.file_sink import CsvSink, JsonLinesSink, PartSink, TextFileSink
-from headgate.connectors.file_sink_builder import Encoder, FileSink
-from headgate.connectors.parquet_sink import ParquetSink
-from headgate.connectors.part_commits import PartCommit
-from headgate.connectors.part_place import LocalPlace, PartFolder
-from headgate.connectors.rolling import RollingPolicy
+from headgate.connectors.files.parquet import ParquetSink
+from headgate.connectors.files.part_commits import PartCommit
+from headgate.connectors.files.part_folder import LocalPlace, PartFolder
+from headgate.connectors.files.remote_folder import ArrowPlace
+from headgate.connectors.files.rolling import RollingPolicy
+from headgate.connectors.files.sink import CsvSink, JsonLinesSink, PartSink, TextFileSink
+from headgate.connectors.files.sink_builder import Encoder, FileSink
+from headgate.connectors.files.source import part_commits, part_files
 from headgate.core.chain.context import TaskInfo
 from headgate.core.chain.snapshots import OperatorRestored, SnapshotMoment
 from headgate.core.chain.two_phase import TwoPhaseSinkOperator

@@ -1,0 +1,1 @@
+"""Files as sources and sinks: lines of text, CSV, JSON and Parquet, exactly once."""
