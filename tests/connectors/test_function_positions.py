@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from headgate.api.checkpointed import CheckpointedFunction
 from headgate.api.functions import SourceFunction
 from headgate.base.elements import Bundle, Record, StreamStatus, Watermark
-from headgate.connectors.function_source import FunctionPosition, FunctionReader, FunctionSource
-from headgate.connectors.handover import CheckpointLock, Handover
+from headgate.connectors.function.handover import CheckpointLock, Handover
+from headgate.connectors.function.source import FunctionPosition, FunctionReader, FunctionSource
 from headgate.core.chain.snapshots import SnapshotMoment
 from headgate.core.state.descriptors import ListStateDescriptor
 from tests.connectors.kit import read_to_end, read_until, task_context

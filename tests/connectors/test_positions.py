@@ -17,12 +17,12 @@ from headgate.api.cached import CachedSource
 from headgate.api.collection import collection_source
 from headgate.api.source import Source
 from headgate.base.errors import PlanInvalid
-from headgate.connectors.data_generator import DataGeneratorSource
 from headgate.connectors.dataframe.source import DataFrameSource
 from headgate.connectors.files.source import TextFileSource
-from headgate.connectors.function_source import FunctionSource
-from headgate.connectors.number_sequence import NumberSequenceSource
-from headgate.connectors.socket_text import SocketTextSource
+from headgate.connectors.function.source import FunctionSource
+from headgate.connectors.generator.data_generator import DataGeneratorSource
+from headgate.connectors.generator.number_sequence import NumberSequenceSource
+from headgate.connectors.socket.source import SocketTextSource
 from headgate.core.chain.snapshots import SnapshotMoment
 from headgate.core.chain.source import why_not_rewound
 from headgate.core.chain.source_operator import PollResult, SourceOperator

@@ -22,7 +22,7 @@ from headgate.base.messages import (
     Placed,
 )
 from headgate.base.states import TaskState
-from headgate.connectors.function_source import FunctionSource
+from headgate.connectors.function.source import FunctionSource
 from headgate.core.chain.source_operator import SourceOperator
 from headgate.host.net.exchange import Exchange
 from headgate.host.worker import task_manager

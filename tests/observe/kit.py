@@ -2,7 +2,7 @@
 
 from headgate.base.messages import TaskFigures
 from headgate.base.states import TaskState
-from headgate.connectors.data_generator import DataGeneratorSource
+from headgate.connectors.generator.data_generator import DataGeneratorSource
 from headgate.datastream import StreamExecutionEnvironment
 from headgate.plan.job_graph import JobGraph
 

@@ -12,7 +12,7 @@ from headgate.api.functions import SourceFunction
 from headgate.api.program import Program
 from headgate.api.source import Sink, Source
 from headgate.api.unexecuted import unexecuted
-from headgate.connectors.function_source import FunctionSource
+from headgate.connectors.function.source import FunctionSource
 from headgate.spark.collected import CollectSink
 from headgate.spark.collecting import CollectedResults, DriverPrintSink
 from headgate.spark.configuration import given_settings

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from headgate.api.row import Row
 from headgate.base.elements import Bundle
 from headgate.base.errors import ConnectorError, PlanInvalid
-from headgate.connectors import db_sink
-from headgate.connectors.db_sink import DbApiSink, SqliteSink
+from headgate.connectors.sql import sink as db_sink
+from headgate.connectors.sql.sink import DbApiSink, SqliteSink
 from headgate.core.chain.snapshots import OperatorRestored, SnapshotMoment
 from headgate.core.chain.two_phase import TwoPhaseSinkOperator
 from tests.core.chain.sink_lab import STEPS, TOTAL, SinkJob, open_sink, run_job, sink_context

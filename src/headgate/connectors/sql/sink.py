@@ -18,7 +18,8 @@ from headgate.api.row import Row, values_of
 from headgate.api.source import Committer, CommittingSinkWriter, TwoPhaseCommittingSink
 from headgate.base.elements import Record
 from headgate.base.errors import ConnectorError, PlanInvalid
-from headgate.connectors.db_commits import (
+from headgate.connectors.files.source import AnyPath, local_path
+from headgate.connectors.sql.commits import (
     TIMEOUT_MS,
     Connect,
     Connection,
@@ -27,7 +28,6 @@ from headgate.connectors.db_commits import (
     RowsCommitter,
     is_name,
 )
-from headgate.connectors.files.source import AnyPath, local_path
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.snapshots import SnapshotMoment
 

@@ -8,7 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.errors import PlanInvalid
-from headgate.connectors.data_generator import BURST_S, DataGeneratorReader, DataGeneratorSource
+from headgate.connectors.generator.data_generator import (
+    BURST_S,
+    DataGeneratorReader,
+    DataGeneratorSource,
+)
 from headgate.core.chain.runtime import RuntimeContext
 from tests.connectors.kit import read_some, read_to_end, task_context
 

@@ -17,7 +17,7 @@ from headgate.api.functions import SourceFunction
 from headgate.api.source import Source, SplitReader
 from headgate.base.elements import Record, StreamStatus, Watermark
 from headgate.base.errors import UserFunctionFailed
-from headgate.connectors.handover import CheckpointLock, Handover, Row, Taken, Unwind
+from headgate.connectors.function.handover import CheckpointLock, Handover, Row, Taken, Unwind
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.guest import UserFunction
 from headgate.core.chain.owning import own

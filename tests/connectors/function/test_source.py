@@ -12,7 +12,7 @@ import pytest
 from headgate.api.functions import SourceFunction
 from headgate.base.elements import Bundle, Record, StreamStatus, Watermark
 from headgate.base.errors import UserFunctionFailed
-from headgate.connectors.function_source import FunctionReader, FunctionSource, SourceContext
+from headgate.connectors.function.source import FunctionReader, FunctionSource, SourceContext
 from headgate.core.chain.runtime import RuntimeContext
 from tests.connectors.kit import read_to_end, read_until, task_context
 

@@ -1,0 +1,1 @@
+"""A user's ``SourceFunction`` on a thread of its own."""

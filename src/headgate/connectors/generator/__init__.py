@@ -1,0 +1,1 @@
+"""Sources that make their records: sequences of numbers, functions of an index."""

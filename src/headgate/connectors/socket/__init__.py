@@ -1,0 +1,1 @@
+"""Lines of text from a server's socket."""

@@ -1,0 +1,1 @@
+"""Rows of a database by Python's DB-API, exactly once."""
