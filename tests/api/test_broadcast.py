@@ -7,7 +7,10 @@ import pytest
 
 from headgate.base.errors import PlanInvalid
 from headgate.common import Types
-from headgate.core.chain.broadcast import BroadcastProcessOperator, KeyedBroadcastProcessOperator
+from headgate.core.operators.broadcast import (
+    BroadcastProcessOperator,
+    KeyedBroadcastProcessOperator,
+)
 from headgate.datastream import (
     BroadcastConnectedStream,
     BroadcastProcessFunction,

@@ -9,8 +9,8 @@ from headgate.api.draft import Settled
 from headgate.api.watermarks import WatermarkStrategy
 from headgate.base.errors import PlanInvalid
 from headgate.common import Duration, Time, Types
-from headgate.core.chain.interval_join import IntervalJoinOperator
 from headgate.core.chain.timestamps import TimestampAssigner
+from headgate.core.operators.interval_join import IntervalJoinOperator
 from headgate.datastream import (
     DataStream,
     KeyedStream,

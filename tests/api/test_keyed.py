@@ -6,9 +6,9 @@ import pytest
 
 from headgate.base.errors import PlanInvalid
 from headgate.common import Row, Types
-from headgate.core.chain.keyed_functions import KeyedMapOperator
-from headgate.core.chain.operators import MapOperator
-from headgate.core.chain.process import KeyedProcessOperator
+from headgate.core.operators.basic import MapOperator
+from headgate.core.operators.keyed_functions import KeyedMapOperator
+from headgate.core.operators.process import KeyedProcessOperator
 from headgate.datastream import (
     DataStream,
     FilterFunction,

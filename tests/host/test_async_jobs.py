@@ -13,9 +13,9 @@ from headgate.api.async_retry_predicates import exception_type_predicate
 from headgate.base.elements import Bundle, Watermark
 from headgate.base.errors import TaskCancelled, UserFunctionFailed
 from headgate.base.states import TaskState
-from headgate.core.chain.async_wait import AsyncWaitOperator
 from headgate.core.chain.operator import Operator
-from headgate.core.chain.operators import MapOperator
+from headgate.core.operators.async_wait import AsyncWaitOperator
+from headgate.core.operators.basic import MapOperator
 from headgate.host.net.exchange import Exchange
 from headgate.host.shipping.tracebacks import readable_traceback
 from headgate.plan import ships

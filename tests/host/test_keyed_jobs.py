@@ -18,8 +18,8 @@ from headgate.api.watermarks import WatermarkStrategy
 from headgate.base.elements import MAX_WATERMARK_MS
 from headgate.base.errors import UserFunctionFailed
 from headgate.common import Time
-from headgate.core.chain.process import KeyedProcessOperator
 from headgate.core.chain.timestamps import TimestampAssigner
+from headgate.core.operators.process import KeyedProcessOperator
 from headgate.datastream import (
     BroadcastProcessFunction,
     DataStream,

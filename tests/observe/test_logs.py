@@ -10,7 +10,7 @@ import pytest
 
 from headgate.base.elements import Bundle
 from headgate.core.chain.context import OperatorContext, TaskInfo
-from headgate.core.chain.operators import FlatMapOperator, MapOperator
+from headgate.core.operators.basic import FlatMapOperator, MapOperator
 from headgate.observe.logs import StderrHandler, set_up_logs, set_up_worker_logs
 from tests.api.kit import Kept
 

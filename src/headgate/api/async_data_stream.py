@@ -17,7 +17,7 @@ from headgate.api.datastream import DataStream
 from headgate.api.time import Duration, Time
 from headgate.api.types import TypeInformation
 from headgate.base.errors import PlanInvalid
-from headgate.core.chain.async_wait import AsyncWaitOperator
+from headgate.core.operators.async_wait import AsyncWaitOperator
 
 
 class AsyncDataStream:

@@ -23,7 +23,6 @@ from headgate.api.functions import (
 from headgate.api.keyed import KeyedStream
 from headgate.api.types import TypeInformation
 from headgate.base.errors import PlanInvalid
-from headgate.core.chain.broadcast import BroadcastProcessOperator, KeyedBroadcastProcessOperator
 from headgate.core.chain.guest import UserFunction
 from headgate.core.chain.two_inputs import (
     CoFlatMapOperator,
@@ -31,6 +30,10 @@ from headgate.core.chain.two_inputs import (
     CoProcessOperator,
     KeyedCoProcessOperator,
     TwoInputOperator,
+)
+from headgate.core.operators.broadcast import (
+    BroadcastProcessOperator,
+    KeyedBroadcastProcessOperator,
 )
 from headgate.plan.stream_graph import NodeKind
 

@@ -34,11 +34,11 @@ from headgate.api.types import TupleTypeInfo, TypeInformation, Types
 from headgate.api.watermarks import WatermarkStrategy, check_strategy
 from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
-from headgate.core.chain.operators import FilterOperator, FlatMapOperator, MapOperator
-from headgate.core.chain.process import ProcessOperator
 from headgate.core.chain.spec import Selector
 from headgate.core.chain.tags import OutputTag
 from headgate.core.chain.timestamps_operator import TimestampsOperator
+from headgate.core.operators.basic import FilterOperator, FlatMapOperator, MapOperator
+from headgate.core.operators.process import ProcessOperator
 from headgate.core.window.counts import count_assigner
 from headgate.plan.stream_graph import NodeKind, Ship
 

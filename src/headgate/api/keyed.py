@@ -23,14 +23,14 @@ from headgate.api.types import TypeInformation
 from headgate.api.windowed import WindowedStream
 from headgate.base.errors import PlanInvalid
 from headgate.core.chain.guest import UserFunction
-from headgate.core.chain.keyed import AggregateOperator, Aggregation, ReduceOperator
-from headgate.core.chain.keyed_functions import (
+from headgate.core.chain.operator import Operator
+from headgate.core.operators.keyed import AggregateOperator, Aggregation, ReduceOperator
+from headgate.core.operators.keyed_functions import (
     KeyedFilterOperator,
     KeyedFlatMapOperator,
     KeyedMapOperator,
 )
-from headgate.core.chain.operator import Operator
-from headgate.core.chain.process import KeyedProcessOperator
+from headgate.core.operators.process import KeyedProcessOperator
 from headgate.core.window.assigners import WindowAssigner
 from headgate.core.window.counts import count_assigner
 from headgate.plan import ships

@@ -8,7 +8,7 @@ import pytest
 from headgate.base.elements import Bundle
 from headgate.core.chain.checkpointed import FunctionInitializationContext
 from headgate.core.chain.guest import UserFunction
-from headgate.core.chain.operators import FlatMapOperator
+from headgate.core.operators.basic import FlatMapOperator
 from headgate.core.state.descriptors import (
     ListStateDescriptor,
     MapStateDescriptor,

@@ -7,9 +7,9 @@ import pytest
 
 from headgate.api.types import Types
 from headgate.base.restore_errors import StateChanged
-from headgate.core.chain.keyed import ReduceOperator
 from headgate.core.chain.keyed_room import KeyedContext
 from headgate.core.chain.timer_service import TimeDomain
+from headgate.core.operators.keyed import ReduceOperator
 from headgate.core.state.descriptors import ValueStateDescriptor
 from headgate.core.state.memory import MemoryBackend, MemoryBackends
 from tests.core.chain.kit import NOW_MS, HandClock

@@ -13,23 +13,7 @@ import pytest
 import headgate.core
 from headgate.base.elements import Watermark
 from headgate.base.state_settings import StateSettings
-from headgate.core.chain.broadcast import BroadcastProcessOperator, KeyedBroadcastProcessOperator
-from headgate.core.chain.interval_join import Interval, IntervalJoinOperator
-from headgate.core.chain.keyed import AggregateOperator, ReduceOperator
-from headgate.core.chain.keyed_functions import (
-    AtKeys,
-    KeyedFilterOperator,
-    KeyedFlatMapOperator,
-    KeyedMapOperator,
-)
 from headgate.core.chain.operator import Operator
-from headgate.core.chain.operators import (
-    FilterOperator,
-    FlatMapOperator,
-    FunctionOperator,
-    MapOperator,
-)
-from headgate.core.chain.process import KeyedProcessOperator, ProcessOperator
 from headgate.core.chain.sinks import SinkFunctionOperator
 from headgate.core.chain.sorted_input import SortedInput
 from headgate.core.chain.stateful import StatefulOperator
@@ -43,6 +27,25 @@ from headgate.core.chain.two_inputs import (
     TwoInputOperator,
 )
 from headgate.core.chain.watermarks import TimePlan, silent
+from headgate.core.operators.basic import (
+    FilterOperator,
+    FlatMapOperator,
+    FunctionOperator,
+    MapOperator,
+)
+from headgate.core.operators.broadcast import (
+    BroadcastProcessOperator,
+    KeyedBroadcastProcessOperator,
+)
+from headgate.core.operators.interval_join import Interval, IntervalJoinOperator
+from headgate.core.operators.keyed import AggregateOperator, ReduceOperator
+from headgate.core.operators.keyed_functions import (
+    AtKeys,
+    KeyedFilterOperator,
+    KeyedFlatMapOperator,
+    KeyedMapOperator,
+)
+from headgate.core.operators.process import KeyedProcessOperator, ProcessOperator
 from headgate.core.state.backend import Backends
 from headgate.core.state.descriptors import (
     ListStateDescriptor,

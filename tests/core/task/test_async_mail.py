@@ -8,9 +8,9 @@ import pytest
 from headgate.base.elements import Bundle
 from headgate.base.errors import UserFunctionFailed
 from headgate.core.chain.async_calls import AsyncWork
-from headgate.core.chain.async_wait import AsyncWaitOperator
+from headgate.core.operators.async_wait import AsyncWaitOperator
 from headgate.core.task.task import StepResult, Task
-from tests.core.chain.test_async_wait import Plus, Scripted
+from tests.core.operators.test_async_wait import Plus, Scripted
 from tests.core.task.kit import Lab, live, step_until
 
 

@@ -9,10 +9,10 @@ from headgate.base.elements import Bundle
 from headgate.base.errors import TaskCancelled, UserFunctionFailed
 from headgate.base.events import CancelMarker, CheckpointBarrier
 from headgate.core.chain.operator import Operator
-from headgate.core.chain.operators import MapOperator
 from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
 from headgate.core.ingress.deserializer import Got
 from headgate.core.ingress.gate import Gate
+from headgate.core.operators.basic import MapOperator
 from headgate.core.task import course
 from headgate.core.task.incoming import Incoming
 from headgate.core.task.task import StepResult, Task

@@ -13,7 +13,7 @@ from headgate.base.errors import UserFunctionFailed
 from headgate.base.state_errors import BackendMissing, StateUnstorable
 from headgate.base.state_settings import MIB, StateBackendKind, StateSettings
 from headgate.base.states import TaskState
-from headgate.core.chain.process import KeyedProcessOperator
+from headgate.core.operators.process import KeyedProcessOperator
 from headgate.core.state.descriptors import (
     ListStateDescriptor,
     MapStateDescriptor,

@@ -11,9 +11,9 @@ from typing import Protocol
 from headgate.base.elements import MIN_WATERMARK_MS, Bundle, Record
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
-from headgate.core.chain.operators import FunctionOperator
-from headgate.core.chain.process import timed
 from headgate.core.chain.snapshots import SnapshotMoment
+from headgate.core.operators.basic import FunctionOperator
+from headgate.core.operators.process import timed
 
 
 class SinkContext:

@@ -13,7 +13,6 @@ from enum import Enum
 from typing import Final
 
 from headgate.base.elements import MAX_WATERMARK_MS, Bundle, StreamStatus, Watermark
-from headgate.core.chain.aligning import Aligned
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.owning import own, own_all
@@ -30,6 +29,7 @@ from headgate.core.chain.source_state import (
 from headgate.core.chain.split_times import SplitEventTime, SplitTimes
 from headgate.core.chain.timestamps import Stamper
 from headgate.core.chain.watermarks import OWN_TIME, Marking, TimePlan
+from headgate.core.operators.aligning import Aligned
 
 POLL_RECORDS: Final = 1024
 

@@ -13,16 +13,16 @@ from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.guest import UserFunction
 from headgate.core.chain.key_selection import KeySelection
 from headgate.core.chain.keyed_room import KeyedContext
-from headgate.core.chain.process import (
+from headgate.core.chain.stateful import StatefulOperator
+from headgate.core.chain.tags import Collector
+from headgate.core.chain.timer_service import TimeDomain
+from headgate.core.operators.process import (
     KeyedProcessContext,
     OnTimerContext,
     ProcessContext,
     ReadOnlyTimerService,
     TimerCall,
 )
-from headgate.core.chain.stateful import StatefulOperator
-from headgate.core.chain.tags import Collector
-from headgate.core.chain.timer_service import TimeDomain
 from headgate.core.state.cursor import NO_KEY
 
 KeysOf: TypeAlias = Sequence[Callable[[Record], Key] | None]

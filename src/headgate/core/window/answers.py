@@ -11,9 +11,9 @@ from headgate.base.elements import Record
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.guest import UserFunction
 from headgate.core.chain.keyed_room import KeyedContext
-from headgate.core.chain.operators import iterable
 from headgate.core.chain.runtime import KeyedStateStore
 from headgate.core.chain.tags import Collector
+from headgate.core.operators.basic import iterable
 from headgate.core.state.cursor import Cursor
 from headgate.core.window.assigners import MergingWindowAssigner
 from headgate.core.window.spec import Listed, WindowPlan

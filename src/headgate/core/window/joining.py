@@ -14,10 +14,10 @@ from headgate.core.chain.checkpointed import (
 )
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
-from headgate.core.chain.operators import iterable
 from headgate.core.chain.output import Output
 from headgate.core.chain.runtime import RuntimeContext
 from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
+from headgate.core.operators.basic import iterable
 from headgate.core.window.plan import make_window_operator
 from headgate.core.window.spec import WindowPlan
 from headgate.core.window.window import Window

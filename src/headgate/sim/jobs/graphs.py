@@ -11,15 +11,15 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final, TypeAlias
 
-from headgate.core.chain.async_wait import AsyncWaitOperator
-from headgate.core.chain.keyed import ReduceOperator
 from headgate.core.chain.operator import Operator
-from headgate.core.chain.operators import FilterOperator, FlatMapOperator, MapOperator
-from headgate.core.chain.process import ProcessOperator
 from headgate.core.chain.sinks import SinkOperator
 from headgate.core.chain.source_operator import SourceOperator
 from headgate.core.chain.two_inputs import CoMapOperator
 from headgate.core.chain.two_phase import TwoPhaseSinkOperator
+from headgate.core.operators.async_wait import AsyncWaitOperator
+from headgate.core.operators.basic import FilterOperator, FlatMapOperator, MapOperator
+from headgate.core.operators.keyed import ReduceOperator
+from headgate.core.operators.process import ProcessOperator
 from headgate.plan import ships
 from headgate.plan.stream_graph import (
     Chaining,

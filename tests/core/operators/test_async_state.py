@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headgate.base.elements import StreamStatus, Watermark
 from headgate.base.errors import StateBroken
-from headgate.core.chain.async_state import read_calls, write_calls
+from headgate.core.operators.async_state import read_calls, write_calls
 
 notes = st.one_of(st.integers(0, 9).map(Watermark), st.booleans().map(StreamStatus))
 pairs = st.tuples(st.tuples(st.integers(), st.integers()), st.none() | st.integers())

@@ -1,8 +1,8 @@
 """A source task and its group: what it reports, and how far it may read."""
 
 from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS
-from headgate.core.chain.aligning import Aligned
 from headgate.core.chain.watermarks import AlignmentGroup
+from headgate.core.operators.aligning import Aligned
 from tests.core.chain.time_kit import HandClock
 
 

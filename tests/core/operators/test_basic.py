@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.elements import Bundle
-from headgate.core.chain.operators import (
+from headgate.core.operators.basic import (
     PIECE,
     FilterOperator,
     FlatMapOperator,

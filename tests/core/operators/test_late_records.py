@@ -1,6 +1,6 @@
 """Late records go to the side together, or are counted."""
 
-from headgate.core.chain.late_records import LateRecords
+from headgate.core.operators.late_records import LateRecords
 from tests.core.chain.kit import KeptOutput
 
 

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from headgate.base.elements import Bundle
 from headgate.base.errors import UserFunctionFailed
-from headgate.core.chain.keyed_functions import (
+from headgate.core.operators.basic import FunctionOperator
+from headgate.core.operators.keyed_functions import (
     KeyedFilterOperator,
     KeyedFlatMapOperator,
     KeyedMapOperator,
 )
-from headgate.core.chain.operators import FunctionOperator
 from headgate.core.state.descriptors import ValueStateDescriptor
 from tests.core.chain.kit import cut, open_operator, run
 

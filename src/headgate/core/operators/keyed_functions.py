@@ -10,7 +10,7 @@ from headgate.base.elements import Key, Record
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.key_selection import KeySelection
 from headgate.core.chain.keyed_room import KeyedContext
-from headgate.core.chain.operators import (
+from headgate.core.operators.basic import (
     FilterOperator,
     FlatMapOperator,
     FunctionOperator,

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS, Bundle, Watermark
 from headgate.base.errors import UserFunctionFailed
-from headgate.core.chain.interval_join import Interval, IntervalJoinOperator
 from headgate.core.chain.tags import OutputTag
+from headgate.core.operators.interval_join import Interval, IntervalJoinOperator
 from headgate.core.state.descriptors import ValueStateDescriptor
 from headgate.core.state.memory import MemoryBackend, MemoryBackends
 from tests.core.chain.kit import KeptOutput, context, open_operator

@@ -14,9 +14,9 @@ from headgate.base.values import ATOMS
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.guest import UserFunction
 from headgate.core.chain.keyed_room import KeyedContext
-from headgate.core.chain.operators import PIECE
 from headgate.core.chain.owning import own, own_all
 from headgate.core.chain.stateful import StatefulOperator
+from headgate.core.operators.basic import PIECE
 from headgate.core.state.backend import StateSpec
 from headgate.core.state.cursor import PLAIN, Cursor, seen
 from headgate.core.state.descriptors import ReducingStateDescriptor

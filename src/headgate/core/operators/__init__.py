@@ -1,0 +1,1 @@
+"""Operators: what a chain is made of, one module for each kind."""
