@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headgate.common import Time, WatermarkStrategy
-from headgate.core.chain.sorted_input import SortedInput
+from headgate.core.operators.sorted_input import SortedInput
 from headgate.datastream import (
     DataStream,
     KeyedProcessFunction,

@@ -5,7 +5,7 @@ import pytest
 from headgate.base.elements import MIN_WATERMARK_MS
 from headgate.base.errors import PlanInvalid
 from headgate.common import Types
-from headgate.core.chain.two_inputs import CoProcessOperator, KeyedCoProcessOperator
+from headgate.core.operators.two_inputs import CoProcessOperator, KeyedCoProcessOperator
 from headgate.datastream import (
     CoFlatMapFunction,
     CoMapFunction,

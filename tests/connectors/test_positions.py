@@ -25,7 +25,7 @@ from headgate.connectors.generator.number_sequence import NumberSequenceSource
 from headgate.connectors.socket.source import SocketTextSource
 from headgate.core.chain.snapshots import SnapshotMoment
 from headgate.core.chain.source import why_not_rewound
-from headgate.core.chain.source_operator import PollResult, SourceOperator
+from headgate.core.operators.source_operator import PollResult, SourceOperator
 from tests.core.chain.kit import context, open_operator
 from tests.core.chain.restore_kit import left_of, restored
 

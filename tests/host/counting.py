@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.sinks import SinkFunctionOperator
-from headgate.core.chain.source_operator import SourceOperator
 from headgate.core.operators.basic import MapOperator
 from headgate.core.operators.keyed import ReduceOperator
+from headgate.core.operators.sinks import SinkFunctionOperator
+from headgate.core.operators.source_operator import SourceOperator
 from headgate.host.checkpoints.writing_threads import WRITER_NAMES
 from headgate.plan import ships
 from headgate.plan.job_graph import JobGraph, build_job_graph

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from headgate.base.elements import Record
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.sinks import SinkFunctionOperator
-from headgate.core.chain.source_operator import SourceOperator
 from headgate.core.operators.basic import MapOperator
+from headgate.core.operators.sinks import SinkFunctionOperator
+from headgate.core.operators.source_operator import SourceOperator
 from headgate.plan import ships
 from headgate.plan.job_graph import JobGraph, JobVertex, build_job_graph
 from headgate.plan.stream_graph import NodeKind, StreamEdge, StreamGraph, StreamNode

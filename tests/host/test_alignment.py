@@ -11,8 +11,8 @@ import pytest
 from headgate.api.time import Duration
 from headgate.api.watermarks import WatermarkStrategy
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.sinks import SinkFunctionOperator
-from headgate.core.chain.source_operator import SourceOperator
+from headgate.core.operators.sinks import SinkFunctionOperator
+from headgate.core.operators.source_operator import SourceOperator
 from headgate.host.driver.control_server import ControlServer
 from headgate.plan import ships
 from headgate.plan.job_graph import JobGraph, build_job_graph

@@ -27,8 +27,8 @@ from headgate.base.checkpoints import (
 from headgate.base.errors import StateBroken
 from headgate.base.restore_errors import RestoreRefused
 from headgate.control.checkpoint_effects import StoreCheckpoint
-from headgate.core.chain import plain_state, source_state, two_phase
-from headgate.core.operators import async_state
+from headgate.core.chain import plain_state
+from headgate.core.operators import async_state, source_state, two_phase
 from headgate.core.state import operator_state, snapshot
 from headgate.host.checkpoints.metadata import decode_metadata, encode_metadata
 from headgate.host.checkpoints.reader import StateReader, verify

@@ -12,8 +12,8 @@ import pytest
 
 from headgate.base.elements import Record
 from headgate.base.settings import ExchangeSettings
-from headgate.core.chain.sinks import SinkFunctionOperator
 from headgate.core.operators.basic import MapOperator
+from headgate.core.operators.sinks import SinkFunctionOperator
 from headgate.plan import ships
 from tests.host.conftest import MakeExchange
 from tests.host.local_job import Job, Run, reads

@@ -24,9 +24,9 @@ from headgate.connectors.files.sink_builder import Encoder, FileSink
 from headgate.control.life import JobState
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
-from headgate.core.chain.source_operator import SourceOperator
-from headgate.core.chain.two_phase import TwoPhaseSinkOperator
 from headgate.core.operators.basic import MapOperator
+from headgate.core.operators.source_operator import SourceOperator
+from headgate.core.operators.two_phase import TwoPhaseSinkOperator
 from headgate.host.driver.control_run import DriverRun
 from headgate.host.driver.control_server import ControlServer
 from headgate.plan import ships

@@ -11,11 +11,11 @@ from headgate.base.elements import MAX_WATERMARK_MS, Bundle, Watermark
 from headgate.base.state_settings import StateSettings
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
-from headgate.core.chain.two_inputs import KeyedCoProcessOperator
 from headgate.core.operators.broadcast import KeyedBroadcastProcessOperator
 from headgate.core.operators.interval_join import Interval, IntervalJoinOperator
 from headgate.core.operators.keyed import ReduceOperator
 from headgate.core.operators.process import KeyedProcessOperator
+from headgate.core.operators.two_inputs import KeyedCoProcessOperator
 from headgate.core.state.descriptors import (
     ListStateDescriptor,
     MapStateDescriptor,

@@ -35,9 +35,9 @@ from headgate.base.messages import (
 from headgate.base.states import TaskState
 from headgate.control.life import JobState
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.sinks import SinkFunctionOperator
-from headgate.core.chain.source_operator import SourceOperator
 from headgate.core.operators.basic import MapOperator
+from headgate.core.operators.sinks import SinkFunctionOperator
+from headgate.core.operators.source_operator import SourceOperator
 from headgate.host.checkpoints import job_storage
 from headgate.host.driver.checkpoint_keeper import CheckpointKeeper
 from headgate.host.driver.checkpoint_setup import CheckpointSetup

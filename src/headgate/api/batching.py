@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 from headgate.api.draft import Factory, KeyOf, Settled
-from headgate.core.chain.sorted_input import SortedInput
+from headgate.core.operators.sorted_input import SortedInput
 
 
 def sorted_in_batch(factory: Factory, *keys_of: KeyOf | None) -> Callable[[Settled], Factory]:

@@ -19,9 +19,9 @@ from headgate.api.source import Source, SplitReader
 from headgate.base.elements import MIN_WATERMARK_MS, Bundle, Record
 from headgate.base.errors import PlanInvalid
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.sinks import SinkOperator
-from headgate.core.chain.source_operator import SourceOperator
 from headgate.core.operators.process import ProcessOperator
+from headgate.core.operators.sinks import SinkOperator
+from headgate.core.operators.source_operator import SourceOperator
 from headgate.plan.stream_graph import NodeKind
 
 Kept: TypeAlias = list[tuple[Record, int]]

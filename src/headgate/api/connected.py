@@ -24,16 +24,16 @@ from headgate.api.keyed import KeyedStream
 from headgate.api.types import TypeInformation
 from headgate.base.errors import PlanInvalid
 from headgate.core.chain.guest import UserFunction
-from headgate.core.chain.two_inputs import (
+from headgate.core.operators.broadcast import (
+    BroadcastProcessOperator,
+    KeyedBroadcastProcessOperator,
+)
+from headgate.core.operators.two_inputs import (
     CoFlatMapOperator,
     CoMapOperator,
     CoProcessOperator,
     KeyedCoProcessOperator,
     TwoInputOperator,
-)
-from headgate.core.operators.broadcast import (
-    BroadcastProcessOperator,
-    KeyedBroadcastProcessOperator,
 )
 from headgate.plan.stream_graph import NodeKind
 

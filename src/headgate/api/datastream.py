@@ -36,9 +36,9 @@ from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
 from headgate.core.chain.spec import Selector
 from headgate.core.chain.tags import OutputTag
-from headgate.core.chain.timestamps_operator import TimestampsOperator
 from headgate.core.operators.basic import FilterOperator, FlatMapOperator, MapOperator
 from headgate.core.operators.process import ProcessOperator
+from headgate.core.operators.timestamps import TimestampsOperator
 from headgate.core.window.counts import count_assigner
 from headgate.plan.stream_graph import NodeKind, Ship
 

@@ -16,8 +16,8 @@ from headgate.api.types import TypeInformation
 from headgate.api.unexecuted import unexecuted
 from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
-from headgate.core.chain.sinks import SinkFunctionOperator, SinkOperator
-from headgate.core.chain.two_phase import TwoPhaseSinkOperator
+from headgate.core.operators.sinks import SinkFunctionOperator, SinkOperator
+from headgate.core.operators.two_phase import TwoPhaseSinkOperator
 from headgate.plan.stream_graph import NodeKind
 
 

@@ -29,7 +29,7 @@ from headgate.connectors.files.sink_builder import Encoder, FileSink
 from headgate.connectors.files.source import part_commits, part_files
 from headgate.core.chain.context import TaskInfo
 from headgate.core.chain.snapshots import OperatorRestored, SnapshotMoment
-from headgate.core.chain.two_phase import TwoPhaseSinkOperator
+from headgate.core.operators.two_phase import TwoPhaseSinkOperator
 from tests.core.chain.kit import NOW_MS
 from tests.core.chain.sink_lab import STEPS, TOTAL, SinkJob, open_sink, run_job, sink_context
 

@@ -19,18 +19,18 @@ from headgate.core.buffers.global_pool import GlobalPool
 from headgate.core.chain.chain import Chain
 from headgate.core.chain.context import OperatorContext, TaskInfo
 from headgate.core.chain.operator import Operator
-from headgate.core.chain.sinks import SinkFunctionOperator
 from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
-from headgate.core.chain.source_operator import PollResult, SourceOperator
 from headgate.core.chain.spec import ChainSpec, OperatorSpec, Selector, ToNetwork, ToOperator
 from headgate.core.chain.tags import OutputTag
 from headgate.core.egress.router import RoundRobin
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.operators.basic import FlatMapOperator, MapOperator
 from headgate.core.operators.process import ProcessOperator
+from headgate.core.operators.sinks import SinkFunctionOperator
+from headgate.core.operators.source_operator import PollResult, SourceOperator
 from tests.core.chain.kit import NOW_MS, StrictLoan
-from tests.core.chain.test_source_operator import Script
 from tests.core.egress.kit import make_partition, readers_of
+from tests.core.operators.test_source_operator import Script
 
 INFO = TaskInfo("job", "vertex", 0, 1)
 

@@ -14,18 +14,8 @@ import headgate.core
 from headgate.base.elements import Watermark
 from headgate.base.state_settings import StateSettings
 from headgate.core.chain.operator import Operator
-from headgate.core.chain.sinks import SinkFunctionOperator
-from headgate.core.chain.sorted_input import SortedInput
 from headgate.core.chain.stateful import StatefulOperator
 from headgate.core.chain.tags import OutputTag
-from headgate.core.chain.timestamps_operator import TimestampsOperator
-from headgate.core.chain.two_inputs import (
-    CoFlatMapOperator,
-    CoMapOperator,
-    CoProcessOperator,
-    KeyedCoProcessOperator,
-    TwoInputOperator,
-)
 from headgate.core.chain.watermarks import TimePlan, silent
 from headgate.core.operators.basic import (
     FilterOperator,
@@ -46,6 +36,16 @@ from headgate.core.operators.keyed_functions import (
     KeyedMapOperator,
 )
 from headgate.core.operators.process import KeyedProcessOperator, ProcessOperator
+from headgate.core.operators.sinks import SinkFunctionOperator
+from headgate.core.operators.sorted_input import SortedInput
+from headgate.core.operators.timestamps import TimestampsOperator
+from headgate.core.operators.two_inputs import (
+    CoFlatMapOperator,
+    CoMapOperator,
+    CoProcessOperator,
+    KeyedCoProcessOperator,
+    TwoInputOperator,
+)
 from headgate.core.state.backend import Backends
 from headgate.core.state.descriptors import (
     ListStateDescriptor,

@@ -14,9 +14,8 @@ from headgate.base.elements import (
     StreamStatus,
     Watermark,
 )
-from headgate.core.chain.source_operator import PollResult, SourceOperator
 from headgate.core.chain.watermarks import AlignmentGroup, TimePlan, silent
-from tests.core.chain.test_source_operator import Script
+from headgate.core.operators.source_operator import PollResult, SourceOperator
 from tests.core.chain.time_kit import (
     ACTIVE,
     IDLE,
@@ -27,6 +26,7 @@ from tests.core.chain.time_kit import (
     open_with,
     timed,
 )
+from tests.core.operators.test_source_operator import Script
 
 END = Watermark(MAX_WATERMARK_MS)
 

@@ -15,7 +15,6 @@ from headgate.core.buffers.buffer import Buffer
 from headgate.core.chain.chain import Chain
 from headgate.core.chain.context import TaskInfo
 from headgate.core.chain.operator import Operator
-from headgate.core.chain.source_operator import SourceOperator
 from headgate.core.chain.spec import ChainSpec, OperatorSpec, ToNetwork, ToOperator
 from headgate.core.egress.partition import Partition, PartitionKind, Wait, cannot_wait
 from headgate.core.egress.router import RoundRobin, Router
@@ -23,6 +22,7 @@ from headgate.core.egress.writer import RecordWriter
 from headgate.core.ingress.deserializer import Deserializer
 from headgate.core.ingress.gate import Gate, InputGate
 from headgate.core.ingress.union import UnionGate
+from headgate.core.operators.source_operator import SourceOperator
 from headgate.core.task.environment import Environment, Here, Input
 from headgate.core.task.inputs import NetworkInput
 from headgate.core.task.processors import Clock, InputProcessor, Processor, SourceProcessor

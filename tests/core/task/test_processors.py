@@ -11,10 +11,10 @@ from headgate.base.elements import Bundle, LatencyMarker, StreamStatus, Watermar
 from headgate.core.chain.chain import Chain
 from headgate.core.chain.context import OperatorContext, TaskInfo
 from headgate.core.chain.operator import Operator
-from headgate.core.chain.source_operator import SourceOperator
 from headgate.core.chain.spec import OperatorSpec
 from headgate.core.chain.watermarks import OWN_TIME, AlignmentGroup, TimePlan
 from headgate.core.egress.writer import RecordWriter
+from headgate.core.operators.source_operator import SourceOperator
 from headgate.core.task.pace import FIRST_RECORDS
 from headgate.core.task.processors import (
     FinishedProcessor,
@@ -22,8 +22,8 @@ from headgate.core.task.processors import (
     InputProcessor,
     SourceProcessor,
 )
-from tests.core.chain.test_source_operator import Script
 from tests.core.chain.time_kit import bounded
+from tests.core.operators.test_source_operator import Script
 from tests.core.task.kit import WALL_MS, Lab
 
 

@@ -2,7 +2,7 @@
 
 from headgate.base.elements import MIN_WATERMARK_MS, Watermark
 from headgate.base.states import TaskState
-from headgate.core.chain.sinks import SinkFunctionOperator
+from headgate.core.operators.sinks import SinkFunctionOperator
 from headgate.core.task.buffer_sizes import NO_SIZES
 from headgate.core.task.statistics import statistics_of
 from headgate.core.task.times import Spent

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.core.chain.operator import Operator
-from headgate.core.chain.sinks import SinkFunctionOperator
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.ingress.gate import Gate
 from headgate.core.operators.basic import FlatMapOperator
+from headgate.core.operators.sinks import SinkFunctionOperator
 from headgate.core.task.task import StepResult, Task
 from tests.core.task.kit import Lab
 from tests.core.task.test_task import source

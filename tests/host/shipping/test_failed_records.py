@@ -12,10 +12,10 @@ import pytest
 from headgate.api.types import Types
 from headgate.base.elements import Bundle
 from headgate.core.chain.operator import Operator
-from headgate.core.chain.sinks import SinkFunctionOperator
 from headgate.core.operators.basic import FilterOperator, FlatMapOperator, MapOperator
 from headgate.core.operators.keyed import ReduceOperator
 from headgate.core.operators.process import KeyedProcessOperator, ProcessOperator
+from headgate.core.operators.sinks import SinkFunctionOperator
 from headgate.host.shipping.failed_records import SHOWN_CHARS, record_of, shown
 from headgate.host.shipping.orders import describe
 from tests.core.chain.kit import open_operator

@@ -13,10 +13,10 @@ from headgate.base.errors import InsufficientBuffers, TaskCancelled, UserFunctio
 from headgate.base.states import TaskState
 from headgate.control.error_classes import CONSEQUENCES
 from headgate.core.chain.tags import OutputTag
-from headgate.core.chain.two_inputs import CoMapOperator
 from headgate.core.operators.basic import FilterOperator, FlatMapOperator, MapOperator
 from headgate.core.operators.keyed import ReduceOperator
 from headgate.core.operators.process import ProcessOperator
+from headgate.core.operators.two_inputs import CoMapOperator
 from headgate.host.net.exchange import Exchange
 from headgate.plan import ships
 from tests.host.conftest import MakeExchange

@@ -8,11 +8,11 @@ from headgate.base.elements import Bundle
 from headgate.core.buffers.local_pool import LocalPool
 from headgate.core.chain.chain import Chain
 from headgate.core.chain.outputs import NetworkOutput
-from headgate.core.chain.source_operator import SourceOperator
 from headgate.core.egress.pipelined import PipelinedSubpartition
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.ingress.gate import Gate
 from headgate.core.ingress.valve import WatermarkValve
+from headgate.core.operators.source_operator import SourceOperator
 from headgate.core.task.inputs import NetworkInput
 from headgate.core.task.processors import SourceProcessor
 from headgate.core.task.task import Task

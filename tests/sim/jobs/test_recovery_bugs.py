@@ -10,10 +10,10 @@ import pytest
 
 from headgate.control.checkpoint_history import CheckpointHistory
 from headgate.core.chain.operator import Operator
-from headgate.core.chain.source_operator import SourceOperator
-from headgate.core.chain.two_phase import TwoPhaseSinkOperator
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.ingress.gate import Gate
+from headgate.core.operators.source_operator import SourceOperator
+from headgate.core.operators.two_phase import TwoPhaseSinkOperator
 from headgate.core.task import task as task_module
 from headgate.core.task.course import TaskEnding
 from headgate.core.task.incoming import Incoming

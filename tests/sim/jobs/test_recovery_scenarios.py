@@ -5,8 +5,8 @@ from collections import Counter
 import pytest
 
 from headgate.base.checkpoint_settings import Consistency
-from headgate.core.chain.two_phase import TwoPhaseSinkOperator
 from headgate.core.ingress.gate import Gate
+from headgate.core.operators.two_phase import TwoPhaseSinkOperator
 from headgate.core.task.task import Task
 from headgate.core.task.writing import ChannelData
 from headgate.sim.jobs.recovery_scenario import draw_recovery

@@ -24,10 +24,10 @@ from headgate.core.chain.outputs import (
     with_name,
 )
 from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
-from headgate.core.chain.source_operator import PollResult, SourceOperator
 from headgate.core.chain.spec import ChainSpec, OperatorSpec, ToNetwork, ToOperator
 from headgate.core.chain.typed import typed
 from headgate.core.egress.writer import RecordWriter
+from headgate.core.operators.source_operator import PollResult, SourceOperator
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ from headgate.base.elements import (
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_room import KeyedContext
 from headgate.core.chain.timer_service import TimeDomain, TimerService
-from headgate.core.chain.two_inputs import KeysOf, TwoInputOperator
 from headgate.core.operators.process import TimerCall
+from headgate.core.operators.two_inputs import KeysOf, TwoInputOperator
 from headgate.core.state.backend import StateSpec
 from headgate.core.state.cursor import NO_KEY
 from headgate.core.state.descriptors import MapStateDescriptor, StateDescriptor

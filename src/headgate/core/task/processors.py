@@ -15,8 +15,8 @@ from typing import Final, Protocol
 from headgate.base.elements import Bundle, LatencyMarker, Watermark
 from headgate.core.chain.chain import Chain
 from headgate.core.chain.outputs import Loan
-from headgate.core.chain.source_operator import PollResult, SourceOperator
 from headgate.core.ingress.valve import Outcome
+from headgate.core.operators.source_operator import PollResult, SourceOperator
 from headgate.core.task.event_time import InputTimes
 from headgate.core.task.inputs import (
     InputEnded,

@@ -19,17 +19,17 @@ from headgate.core.chain.owning import own, own_all
 from headgate.core.chain.runtime import RuntimeContext
 from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
 from headgate.core.chain.source import Position, Source, SplitReader, rewinds
-from headgate.core.chain.source_state import (
+from headgate.core.chain.timestamps import Stamper
+from headgate.core.chain.watermarks import OWN_TIME, Marking, TimePlan
+from headgate.core.operators.aligning import Aligned
+from headgate.core.operators.source_state import (
     Marked,
     SplitStanding,
     mark_splits,
     share_splits,
     write_splits,
 )
-from headgate.core.chain.split_times import SplitEventTime, SplitTimes
-from headgate.core.chain.timestamps import Stamper
-from headgate.core.chain.watermarks import OWN_TIME, Marking, TimePlan
-from headgate.core.operators.aligning import Aligned
+from headgate.core.operators.split_times import SplitEventTime, SplitTimes
 
 POLL_RECORDS: Final = 1024
 

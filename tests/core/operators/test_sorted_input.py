@@ -18,10 +18,10 @@ from headgate.base.elements import (
 from headgate.base.errors import UserFunctionFailed
 from headgate.core.chain.context import OperatorContext, TaskInfo
 from headgate.core.chain.operator import Operator
-from headgate.core.chain.sorted_input import PIECE, SortedInput
-from headgate.core.chain.two_inputs import KeyedCoProcessOperator
 from headgate.core.operators.broadcast import KeyedBroadcastProcessOperator
 from headgate.core.operators.process import KeyedProcessOperator
+from headgate.core.operators.sorted_input import PIECE, SortedInput
+from headgate.core.operators.two_inputs import KeyedCoProcessOperator
 from headgate.core.state.descriptors import ListStateDescriptor, MapStateDescriptor
 from headgate.core.state.memory import MemoryBackends
 from headgate.sim.store import MemorySpills

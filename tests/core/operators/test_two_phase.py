@@ -11,7 +11,7 @@ from headgate.base.elements import Bundle
 from headgate.base.errors import StateBroken
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.snapshots import OperatorRestored, SnapshotMoment
-from headgate.core.chain.two_phase import TwoPhaseSinkOperator
+from headgate.core.operators.two_phase import TwoPhaseSinkOperator
 from tests.core.chain.sink_lab import STEPS, TOTAL, SinkJob, open_sink, run_job, sink_context
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from headgate.base.elements import MIN_WATERMARK_MS, Bundle
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.sinks import SinkFunctionOperator, SinkOperator
 from headgate.core.chain.snapshots import SnapshotMoment
+from headgate.core.operators.sinks import SinkFunctionOperator, SinkOperator
 from tests.core.chain.kit import NOW_MS, context, open_operator, run
 
 

@@ -14,8 +14,8 @@ from headgate.base.elements import Bundle, Record
 from headgate.base.errors import StateBroken
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
-from headgate.core.chain.sinks import SinkWriter
 from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
+from headgate.core.operators.sinks import SinkWriter
 
 STATE_VERSION: Final = 1
 

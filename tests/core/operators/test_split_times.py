@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.elements import MIN_WATERMARK_MS, Bundle, Watermark
-from headgate.core.chain.split_times import SplitTimes
+from headgate.core.operators.split_times import SplitTimes
 from tests.core.chain.time_kit import ACTIVE, IDLE, Line
 
 
