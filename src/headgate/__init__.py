@@ -46,8 +46,8 @@ if TYPE_CHECKING:
         WindowFunction,
     )
     from headgate.base.errors import HeadgateError
+    from headgate.core.chain.collector import OutputTag
     from headgate.core.chain.runtime import RuntimeContext
-    from headgate.core.chain.tags import OutputTag
     from headgate.core.chain.timestamps import TimestampAssigner
     from headgate.core.state.descriptors import (
         ListStateDescriptor,

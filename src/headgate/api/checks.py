@@ -8,7 +8,7 @@ from headgate.api.draft import KeyOf
 from headgate.api.functions import Function
 from headgate.api.types import TypeInformation
 from headgate.base.errors import PlanInvalid
-from headgate.core.chain.guest import UserFunction
+from headgate.core.chain.user_function import UserFunction
 
 
 def check_function(function: object, method: str, kind: type[Function], caller: str = "") -> None:

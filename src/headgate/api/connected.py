@@ -23,7 +23,7 @@ from headgate.api.functions import (
 from headgate.api.keyed import KeyedStream
 from headgate.api.types import TypeInformation
 from headgate.base.errors import PlanInvalid
-from headgate.core.chain.guest import UserFunction
+from headgate.core.chain.user_function import UserFunction
 from headgate.core.operators.broadcast import (
     BroadcastProcessOperator,
     KeyedBroadcastProcessOperator,

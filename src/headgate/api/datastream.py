@@ -34,8 +34,8 @@ from headgate.api.types import TupleTypeInfo, TypeInformation, Types
 from headgate.api.watermarks import WatermarkStrategy, check_strategy
 from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
+from headgate.core.chain.collector import OutputTag
 from headgate.core.chain.spec import Selector
-from headgate.core.chain.tags import OutputTag
 from headgate.core.operators.basic import FilterOperator, FlatMapOperator, MapOperator
 from headgate.core.operators.process import ProcessOperator
 from headgate.core.operators.timestamps import TimestampsOperator

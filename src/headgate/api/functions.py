@@ -11,9 +11,9 @@ from types import GenericAlias
 from typing import Any, Generic, Protocol, TypeVar
 
 from headgate.base.elements import Watermark
-from headgate.core.chain.guest import does_nothing
 from headgate.core.chain.runtime import RuntimeContext
 from headgate.core.chain.timer_service import TimeDomain, TimerService
+from headgate.core.chain.user_function import does_nothing
 
 IN = TypeVar("IN")
 IN1 = TypeVar("IN1")

@@ -20,7 +20,7 @@ from headgate.api.event_time import surely_untimed
 from headgate.api.functions import ProcessJoinFunction
 from headgate.api.types import TypeInformation
 from headgate.base.errors import PlanInvalid
-from headgate.core.chain.tags import OutputTag
+from headgate.core.chain.collector import OutputTag
 from headgate.core.operators.interval_join import Interval, IntervalJoinOperator
 from headgate.core.window.spans import whole_ms
 from headgate.plan.stream_graph import NodeKind

@@ -22,8 +22,8 @@ from headgate.api.interval_joined import IntervalJoin
 from headgate.api.types import TypeInformation
 from headgate.api.windowed import WindowedStream
 from headgate.base.errors import PlanInvalid
-from headgate.core.chain.guest import UserFunction
 from headgate.core.chain.operator import Operator
+from headgate.core.chain.user_function import UserFunction
 from headgate.core.operators.keyed import AggregateOperator, Aggregation, ReduceOperator
 from headgate.core.operators.keyed_functions import (
     KeyedFilterOperator,

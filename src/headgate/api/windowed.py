@@ -23,7 +23,7 @@ from headgate.api.window_functions import (
 from headgate.api.windowing import Windowing
 from headgate.base.elements import Key, Record
 from headgate.base.errors import PlanInvalid
-from headgate.core.chain.tags import OutputTag
+from headgate.core.chain.collector import OutputTag
 from headgate.core.operators.keyed import Aggregation, Aggregator
 from headgate.core.window.assigners import WindowAssigner
 from headgate.core.window.plan import make_window_operator

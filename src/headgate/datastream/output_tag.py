@@ -1,5 +1,5 @@
 """Tags of side outputs, where PyFlink has them."""
 
-from headgate.core.chain.tags import OutputTag
+from headgate.core.chain.collector import OutputTag
 
 __all__ = ["OutputTag"]

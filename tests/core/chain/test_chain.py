@@ -17,11 +17,11 @@ from headgate.base.elements import (
 from headgate.base.errors import RecordUncopyable, UserFunctionFailed
 from headgate.core.buffers.global_pool import GlobalPool
 from headgate.core.chain.chain import Chain
+from headgate.core.chain.collector import OutputTag
 from headgate.core.chain.context import OperatorContext, TaskInfo
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
 from headgate.core.chain.spec import ChainSpec, OperatorSpec, Selector, ToNetwork, ToOperator
-from headgate.core.chain.tags import OutputTag
 from headgate.core.egress.router import RoundRobin
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.operators.basic import FlatMapOperator, MapOperator

@@ -7,7 +7,7 @@ import pytest
 
 from headgate.base.elements import Bundle
 from headgate.core.chain.checkpointed import FunctionInitializationContext
-from headgate.core.chain.guest import UserFunction
+from headgate.core.chain.user_function import UserFunction
 from headgate.core.operators.basic import FlatMapOperator
 from headgate.core.state.descriptors import (
     ListStateDescriptor,

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.elements import Bundle
+from headgate.core.chain.collector import OutputTag
 from headgate.core.chain.operator import Operator
-from headgate.core.chain.tags import OutputTag
 from headgate.core.operators.basic import FilterOperator, FlatMapOperator, MapOperator
 from headgate.core.operators.keyed import ReduceOperator
 from headgate.core.operators.process import KeyedProcessOperator, ProcessOperator

@@ -13,9 +13,9 @@ import pytest
 import headgate.core
 from headgate.base.elements import Watermark
 from headgate.base.state_settings import StateSettings
+from headgate.core.chain.collector import OutputTag
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.stateful import StatefulOperator
-from headgate.core.chain.tags import OutputTag
 from headgate.core.chain.watermarks import TimePlan, silent
 from headgate.core.operators.basic import (
     FilterOperator,

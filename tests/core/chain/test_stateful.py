@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from headgate.core.chain.guest import UserFunction
-from headgate.core.chain.keyed_room import KeyedContext
+from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.chain.plain_state import packed
 from headgate.core.chain.snapshots import OperatorRestored
 from headgate.core.chain.stateful import StatefulOperator
+from headgate.core.chain.user_function import UserFunction
 from headgate.core.state.descriptors import ListStateDescriptor
 from headgate.core.state.memory import MemoryBackend, MemorySnapshot
 from headgate.core.state.operator_state import OperatorStateStore

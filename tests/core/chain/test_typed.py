@@ -16,9 +16,9 @@ from headgate.base.elements import (
 )
 from headgate.base.errors import UserFunctionFailed
 from headgate.core.chain.chain import Chain
+from headgate.core.chain.collector import OutputTag
 from headgate.core.chain.context import OperatorContext, TaskInfo
 from headgate.core.chain.spec import ChainSpec, OperatorSpec, ToOperator
-from headgate.core.chain.tags import OutputTag
 from headgate.core.chain.typed import OutputTypes, TypedOutput, typed
 from headgate.core.operators.basic import MapOperator
 from headgate.core.operators.process import ProcessOperator

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS, Bundle, Watermark
 from headgate.base.errors import UserFunctionFailed
-from headgate.core.chain.tags import OutputTag
+from headgate.core.chain.collector import OutputTag
 from headgate.core.operators.interval_join import Interval, IntervalJoinOperator
 from headgate.core.state.descriptors import ValueStateDescriptor
 from headgate.core.state.memory import MemoryBackend, MemoryBackends

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS, Bundle, Watermark
 from headgate.base.errors import UserFunctionFailed
-from headgate.core.chain.tags import OutputTag
+from headgate.core.chain.collector import OutputTag
 from headgate.core.chain.timer_service import TimeDomain
 from headgate.core.operators.process import KeyedProcessOperator, ProcessOperator
 from headgate.core.state.descriptors import ListStateDescriptor, ValueStateDescriptor

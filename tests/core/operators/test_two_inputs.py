@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headgate.base.elements import MIN_WATERMARK_MS, Bundle, Watermark
 from headgate.base.errors import UserFunctionFailed
-from headgate.core.chain.tags import OutputTag
+from headgate.core.chain.collector import OutputTag
 from headgate.core.operators.two_inputs import (
     CoFlatMapOperator,
     CoMapOperator,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from headgate.base.elements import MIN_WATERMARK_MS
-from headgate.core.chain.tags import OutputTag
+from headgate.core.chain.collector import OutputTag
 from headgate.core.state.descriptors import ListStateDescriptor, ValueStateDescriptor
 from headgate.core.window.assigners import GlobalWindows, TumblingEventTimeWindows
 from headgate.core.window.spec import Aggregated, Style, WindowCall

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from headgate.core.chain.context import OperatorContext, TaskInfo
-from headgate.core.chain.keyed_room import KeyedContext
+from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.window.assigners import TumblingEventTimeWindows
 from headgate.core.window.contents import folding_at_once, open_contents, reduce_call
 from headgate.core.window.evictors import CountEvictor

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from headgate.core.chain.context import OperatorContext, TaskInfo
-from headgate.core.chain.keyed_room import KeyedContext
+from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.state.backend import StateSpec
 from headgate.core.state.descriptors import (
     AggregatingStateDescriptor,

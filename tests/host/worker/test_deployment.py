@@ -12,7 +12,7 @@ from headgate.base.elements import PickleSerializer
 from headgate.base.errors import InsufficientBuffers, TaskCancelled, UserFunctionFailed
 from headgate.base.states import TaskState
 from headgate.control.error_classes import CONSEQUENCES
-from headgate.core.chain.tags import OutputTag
+from headgate.core.chain.collector import OutputTag
 from headgate.core.operators.basic import FilterOperator, FlatMapOperator, MapOperator
 from headgate.core.operators.keyed import ReduceOperator
 from headgate.core.operators.process import ProcessOperator

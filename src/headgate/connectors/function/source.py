@@ -19,9 +19,9 @@ from headgate.base.elements import Record, StreamStatus, Watermark
 from headgate.base.errors import UserFunctionFailed
 from headgate.connectors.function.handover import CheckpointLock, Handover, Row, Taken, Unwind
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.guest import UserFunction
-from headgate.core.chain.owning import own
+from headgate.core.chain.copies import own
 from headgate.core.chain.snapshots import SnapshotMoment
+from headgate.core.chain.user_function import UserFunction
 from headgate.core.chain.watermarks import checked_watermark
 
 WAIT_MS: Final = 1.0

@@ -14,8 +14,8 @@ from headgate.api.source import Source, SplitReader
 from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.guest import UserFunction
-from headgate.core.chain.owning import Emission
+from headgate.core.chain.copies import Emission
+from headgate.core.chain.user_function import UserFunction
 
 BURST_S: Final = 0.1
 """What a reader that was held up may make good at once, as a stretch of time."""

@@ -11,7 +11,7 @@ from typing import Protocol, TypeAlias
 
 from headgate.base.elements import Record
 from headgate.core.chain.async_queue import Slot
-from headgate.core.chain.owning import own
+from headgate.core.chain.copies import own
 
 
 class AsyncGuest(Protocol):

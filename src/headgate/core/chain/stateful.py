@@ -6,11 +6,11 @@ left open if one of them fails.
 
 from collections.abc import Iterable, Mapping
 
-from headgate.core.chain.guest import UserFunction
-from headgate.core.chain.keyed_room import KeyedContext
+from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.plain_state import packed
 from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
+from headgate.core.chain.user_function import UserFunction
 
 
 class StatefulOperator(Operator):

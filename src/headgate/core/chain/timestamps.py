@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from operator import index
 
 from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS, Bundle, Record
-from headgate.core.chain.guest import UserFunction
+from headgate.core.chain.user_function import UserFunction
 
 
 class TimestampAssigner(ABC):

@@ -12,10 +12,10 @@ from typing import Final
 from headgate.base.elements import Bundle, Record
 from headgate.base.values import are_immutable
 from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.copies import Emission, own
 from headgate.core.chain.fanout import select
-from headgate.core.chain.guest import UserFunction
-from headgate.core.chain.owning import Emission, own
 from headgate.core.chain.stateful import StatefulOperator
+from headgate.core.chain.user_function import UserFunction
 from headgate.core.state.opening import StateOpener
 
 PIECE: Final = 4096

@@ -17,7 +17,7 @@ from headgate.base.elements import (
     Watermark,
 )
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.keyed_room import KeyedContext
+from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.chain.timer_service import TimeDomain, TimerService
 from headgate.core.operators.process import TimerCall
 from headgate.core.operators.two_inputs import KeysOf, TwoInputOperator

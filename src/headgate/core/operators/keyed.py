@@ -12,10 +12,10 @@ from typing import Final, Literal
 from headgate.base.elements import Bundle, Key, Record
 from headgate.base.values import ATOMS
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.guest import UserFunction
-from headgate.core.chain.keyed_room import KeyedContext
-from headgate.core.chain.owning import own, own_all
+from headgate.core.chain.copies import own, own_all
+from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.chain.stateful import StatefulOperator
+from headgate.core.chain.user_function import UserFunction
 from headgate.core.operators.basic import PIECE
 from headgate.core.state.backend import StateSpec
 from headgate.core.state.cursor import PLAIN, Cursor, seen

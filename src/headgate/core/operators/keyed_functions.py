@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from headgate.base.elements import Key, Record
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.key_selection import KeySelection
-from headgate.core.chain.keyed_room import KeyedContext
+from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.operators.basic import (
     FilterOperator,
     FlatMapOperator,

@@ -10,10 +10,10 @@ from itertools import repeat
 from typing import Protocol
 
 from headgate.base.elements import MIN_WATERMARK_MS, Bundle, Key, Record, Watermark
+from headgate.core.chain.collector import Collector
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.key_selection import KeySelection
-from headgate.core.chain.keyed_room import KeyedContext
-from headgate.core.chain.tags import Collector
+from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.chain.timer_service import TimeDomain, TimerService
 from headgate.core.operators.basic import FunctionOperator, iterable
 from headgate.core.state.cursor import Cursor

@@ -14,8 +14,8 @@ from typing import Final
 
 from headgate.base.elements import MAX_WATERMARK_MS, Bundle, StreamStatus, Watermark
 from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.copies import own, own_all
 from headgate.core.chain.operator import Operator
-from headgate.core.chain.owning import own, own_all
 from headgate.core.chain.runtime import RuntimeContext
 from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
 from headgate.core.chain.source import Position, Source, SplitReader, rewinds

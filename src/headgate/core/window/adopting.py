@@ -8,7 +8,7 @@ round nothing is taken over: whoever finds state of a general keeper goes on wit
 from collections.abc import Iterator
 
 from headgate.base.elements import Record
-from headgate.core.chain.keyed_room import KeyedContext
+from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.state.backend import KeyedBackend, StateSpec
 from headgate.core.window.contents import FOLDED, LISTED
 from headgate.core.window.general import GeneralKeeper

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from typing import Final
 
 from headgate.base.elements import Record
+from headgate.core.chain.collector import Collector
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.guest import UserFunction
-from headgate.core.chain.keyed_room import KeyedContext
+from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.chain.runtime import KeyedStateStore
-from headgate.core.chain.tags import Collector
+from headgate.core.chain.user_function import UserFunction
 from headgate.core.operators.basic import iterable
 from headgate.core.state.cursor import Cursor
 from headgate.core.window.assigners import MergingWindowAssigner

@@ -10,7 +10,7 @@ from typing import Final
 
 from headgate.base.elements import Record
 from headgate.base.state_shapes import OPERATOR, StateShape
-from headgate.core.chain.keyed_room import KeyedContext
+from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.state.backend import StateSpec
 from headgate.core.state.type_changes import Change, converter, shape_of
 from headgate.core.window.assigners import GlobalWindows, MergingWindowAssigner

@@ -9,7 +9,7 @@ from typing import Final, NoReturn, Protocol, TypeAlias
 
 from headgate.base.elements import Record
 from headgate.base.values import own
-from headgate.core.chain.keyed_room import KeyedContext
+from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.state.backend import StateSpec
 from headgate.core.state.cursor import Namespace
 from headgate.core.state.folding import Aggregate

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from headgate.base.elements import MAX_WATERMARK_MS, Record
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.keyed_room import KeyedContext
+from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.chain.metrics import MetricGroup
 from headgate.core.chain.runtime import KeyedStateStore, RuntimeContext
 from headgate.core.state.backend import StateSpec

@@ -6,9 +6,9 @@ from random import Random
 from typing import Final
 
 from headgate.base.elements import Record
+from headgate.core.chain.collector import OutputTag
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.runtime import RuntimeContext
-from headgate.core.chain.tags import OutputTag
 from headgate.sim.jobs.records import (
     ATTEMPT_STEP,
     KEY,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.chain.owning import Emission, is_pure, own, own_all
+from headgate.core.chain.copies import Emission, is_pure, own, own_all
 from tests.core.chain.test_copying import immutables, spoil, values
 
 

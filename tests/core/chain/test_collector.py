@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.chain.tags import Collector, OutputTag
+from headgate.core.chain.collector import Collector, OutputTag
 from tests.core.chain.kit import KeptOutput
 
 

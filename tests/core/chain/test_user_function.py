@@ -3,7 +3,7 @@
 import pytest
 
 from headgate.api.functions import MapFunction
-from headgate.core.chain.guest import UserFunction
+from headgate.core.chain.user_function import UserFunction
 from tests.core.chain.kit import context
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from headgate.api.types import Types
 from headgate.base.restore_errors import StateChanged
-from headgate.core.chain.keyed_room import KeyedContext
+from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.chain.timer_service import TimeDomain
 from headgate.core.operators.keyed import ReduceOperator
 from headgate.core.state.descriptors import ValueStateDescriptor
