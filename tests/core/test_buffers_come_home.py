@@ -19,6 +19,7 @@ from headgate.base.errors import ElementBroken, HeadgateError, PeerLost
 from headgate.base.events import CheckpointBarrier
 from headgate.base.ids import PartitionId, PeerName
 from headgate.core.buffers.buffer import Buffer
+from headgate.core.checkpoint.recording import InFlightRecorder
 from headgate.core.egress.partition import Partition, PartitionKind
 from headgate.core.egress.pipelined import PipelinedSubpartition
 from headgate.core.egress.router import Broadcast, RoundRobin
@@ -27,7 +28,6 @@ from headgate.core.exchange.sender import SenderSession
 from headgate.core.ingress.channel import LocalChannel
 from headgate.core.ingress.deserializer import Deserializer
 from headgate.core.ingress.gate import Gate
-from headgate.core.ingress.recording import InFlightRecorder
 from headgate.core.ingress.remote import RemoteChannel
 from headgate.core.task.environment import Environment, Here, Input
 from headgate.core.task.inputs import ENDED, NOTHING, NetworkInput

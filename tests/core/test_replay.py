@@ -17,12 +17,8 @@ from headgate.base.elements import Bundle
 from headgate.base.events import CancelMarker, CheckpointBarrier
 from headgate.base.ids import PartitionId
 from headgate.core.buffers.buffer import Buffer
-from headgate.core.egress.overtaking import Effect, OutputBarriers, Overtake, Sent
-from headgate.core.egress.partition import PartitionKind
-from headgate.core.egress.router import Broadcast, Forward
-from headgate.core.egress.writer import RecordWriter
-from headgate.core.ingress.alignment import BarrierHandler
-from headgate.core.ingress.barriers import (
+from headgate.core.checkpoint.alignment import BarrierHandler
+from headgate.core.checkpoint.barriers import (
     AlignmentComplete,
     Block,
     ChannelDone,
@@ -33,9 +29,13 @@ from headgate.core.ingress.barriers import (
     TakeSnapshot,
     UnblockChannels,
 )
+from headgate.core.checkpoint.recording import InFlightRecorder
+from headgate.core.egress.overtaking import Effect, OutputBarriers, Overtake, Sent
+from headgate.core.egress.partition import PartitionKind
+from headgate.core.egress.router import Broadcast, Forward
+from headgate.core.egress.writer import RecordWriter
 from headgate.core.ingress.deserializer import Deserializer
 from headgate.core.ingress.metered import MeteredGate
-from headgate.core.ingress.recording import InFlightRecorder
 from headgate.core.ingress.union import UnionGate
 from headgate.core.task.environment import Here, Input, RemoteProducer
 from headgate.core.task.inputs import ENDED, NetworkInput

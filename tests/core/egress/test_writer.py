@@ -29,6 +29,7 @@ from headgate.base.events import (
     Event,
 )
 from headgate.core.buffers.global_pool import GlobalPool
+from headgate.core.checkpoint.reassigned import reassigned_bundles
 from headgate.core.egress.flusher import Flusher
 from headgate.core.egress.partition import Partition, PartitionKind
 from headgate.core.egress.router import (
@@ -47,7 +48,6 @@ from headgate.core.egress.writer import (
     WriterStatistics,
 )
 from headgate.core.ingress.deserializer import Deserializer
-from headgate.core.ingress.strays import reassigned_bundles
 from tests.arena import assert_all_home, plain_pool
 from tests.core.egress.kit import ChannelReader, MemoryStore, make_partition, readers_of
 

@@ -18,8 +18,8 @@ from headgate.base.events import (
     encode_event,
 )
 from headgate.core.buffers.buffer import Buffer
-from headgate.core.ingress.alignment import BarrierHandler
-from headgate.core.ingress.barriers import (
+from headgate.core.checkpoint.alignment import BarrierHandler
+from headgate.core.checkpoint.barriers import (
     AlignmentComplete,
     Block,
     ChannelDone,
@@ -30,7 +30,7 @@ from headgate.core.ingress.barriers import (
     TakeSnapshot,
     UnblockChannels,
 )
-from headgate.core.ingress.recording import InFlightRecorder
+from headgate.core.checkpoint.recording import InFlightRecorder
 
 Item: TypeAlias = bytes | CheckpointBarrier | CancelMarker | EndOfPartition
 

@@ -13,7 +13,7 @@ from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
 from headgate.core.ingress.deserializer import Got
 from headgate.core.ingress.gate import Gate
 from headgate.core.operators.basic import MapOperator
-from headgate.core.task import course
+from headgate.core.task import ending as course
 from headgate.core.task.incoming import Incoming
 from headgate.core.task.task import StepResult, Task
 from tests.core.task.kit import WALL_MS, Lab, Shelf, live, options, read_stream, step_until

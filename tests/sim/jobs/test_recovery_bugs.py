@@ -15,7 +15,7 @@ from headgate.core.ingress.gate import Gate
 from headgate.core.operators.source_operator import SourceOperator
 from headgate.core.operators.two_phase import TwoPhaseSinkOperator
 from headgate.core.task import task as task_module
-from headgate.core.task.course import TaskEnding
+from headgate.core.task.ending import TaskEnding
 from headgate.core.task.incoming import Incoming
 from headgate.core.task.inputs import NetworkInput
 from headgate.sim.jobs.recovery_world import simulate_recovery

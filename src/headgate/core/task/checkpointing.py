@@ -20,8 +20,8 @@ from headgate.base.settings import MIB
 from headgate.core.chain.chain import Chain
 from headgate.core.chain.outputs import Loan
 from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
-from headgate.core.ingress.alignment import BarrierHandler
-from headgate.core.ingress.barriers import (
+from headgate.core.checkpoint.alignment import BarrierHandler
+from headgate.core.checkpoint.barriers import (
     AlignmentComplete,
     Block,
     ChannelDone,
@@ -31,7 +31,7 @@ from headgate.core.ingress.barriers import (
     TakeSnapshot,
     UnblockChannels,
 )
-from headgate.core.ingress.recording import LIMIT_BYTES
+from headgate.core.checkpoint.recording import LIMIT_BYTES
 from headgate.core.task.incoming import Incoming
 from headgate.core.task.mailbox import URGENT, Mailbox
 from headgate.core.task.outgoing import Outgoing

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from headgate.base.elements import ByteLike
 from headgate.base.events import CancelMarker, CheckpointBarrier
 from headgate.core.buffers.buffer import Buffer
+from headgate.core.checkpoint.recording import LIMIT_BYTES, InFlightRecorder
 from headgate.core.ingress.gate import Gate, InputGate
-from headgate.core.ingress.recording import LIMIT_BYTES, InFlightRecorder
 from headgate.core.ingress.union import UnionGate
 from headgate.core.task.inputs import NetworkInput
 from headgate.core.task.restored import TaskRestored

@@ -18,6 +18,7 @@ from headgate.core.chain.outputs import Loan
 from headgate.core.ingress.valve import Outcome
 from headgate.core.operators.source_operator import PollResult, SourceOperator
 from headgate.core.task.event_time import InputTimes
+from headgate.core.task.headroom import OutputHeadroom
 from headgate.core.task.inputs import (
     InputEnded,
     NetworkInput,
@@ -28,7 +29,6 @@ from headgate.core.task.inputs import (
 )
 from headgate.core.task.latency import Latencies
 from headgate.core.task.pace import StepPace
-from headgate.core.task.room import OutputHeadroom
 
 
 @dataclass(frozen=True, slots=True)

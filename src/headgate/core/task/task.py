@@ -28,7 +28,7 @@ from headgate.core.state.backend import Backends
 from headgate.core.state.memory import MemoryBackends
 from headgate.core.task.buffer_sizes import NO_SIZES, BufferSizes
 from headgate.core.task.checkpointing import TaskCheckpoints
-from headgate.core.task.course import StopMode, TaskEnding, take_part
+from headgate.core.task.ending import StopMode, TaskEnding, take_part
 from headgate.core.task.figures import UserFigures
 from headgate.core.task.incoming import give_back
 from headgate.core.task.lifecycle import Lifecycle, TaskState, TaskTransition

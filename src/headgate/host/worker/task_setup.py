@@ -15,12 +15,12 @@ from headgate.base.restores import ReassignedStream
 from headgate.core.chain.chain import Chain
 from headgate.core.chain.context import TaskInfo
 from headgate.core.chain.outputs import Loan
+from headgate.core.checkpoint.reassigned import kept_by, reassigned_bundles
 from headgate.core.egress.partition import Partition
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.exchange.directory import Address
 from headgate.core.ingress.deserializer import Deserializer
 from headgate.core.ingress.gate import Gate, InputGate
-from headgate.core.ingress.strays import kept_by, reassigned_bundles
 from headgate.core.ingress.union import UnionGate
 from headgate.core.state.backend import Backends
 from headgate.core.task.buffer_sizes import sizes_for

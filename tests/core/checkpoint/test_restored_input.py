@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from headgate.base.elements import Bundle, PickleSerializer
 from headgate.core.buffers.in_flight import bundle_bytes
-from headgate.core.ingress.restored import RestoredInput
+from headgate.core.checkpoint.restored_input import RestoredInput
 
 PICKLE = PickleSerializer()
 

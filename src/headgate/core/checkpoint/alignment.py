@@ -17,7 +17,7 @@ import msgspec
 
 from headgate.base.barrier_policy import BarrierPolicy
 from headgate.base.events import CancelMarker, CheckpointBarrier
-from headgate.core.ingress.barriers import (
+from headgate.core.checkpoint.barriers import (
     AlignmentComplete,
     Block,
     ChannelDone,

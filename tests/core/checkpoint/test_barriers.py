@@ -6,8 +6,8 @@ from typing import get_args
 import pytest
 
 from headgate.base.events import CheckpointBarrier
-from headgate.core.ingress import barriers
-from headgate.core.ingress.barriers import Block, Effect, How, TakeSnapshot
+from headgate.core.checkpoint import barriers
+from headgate.core.checkpoint.barriers import Block, Effect, How, TakeSnapshot
 
 
 def test_effect_names_every_kind_of_effect() -> None:
