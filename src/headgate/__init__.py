@@ -35,10 +35,10 @@ if TYPE_CHECKING:
         SourceFunction,
     )
     from headgate.api.keyed import KeyedStream
-    from headgate.api.row import Row
     from headgate.api.source import Sink, SinkWriter, Source, SplitReader
     from headgate.api.time import Duration, Time
-    from headgate.api.types import Types
+    from headgate.api.types.row import Row
+    from headgate.api.types.types import Types
     from headgate.api.watermarks import WatermarkStrategy
     from headgate.api.window_functions import (
         AggregateFunction,

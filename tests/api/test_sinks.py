@@ -6,7 +6,7 @@ import pytest
 
 from headgate.api.program import Program
 from headgate.api.source import Committer, CommittingSinkWriter, TwoPhaseCommittingSink
-from headgate.api.types import Types
+from headgate.api.types.types import Types
 from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
 from headgate.core.chain.context import OperatorContext

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from headgate.api.types import TypeInformation
+from headgate.api.types.types import TypeInformation
 from headgate.common import Instant, Row, Types
 
 NAIVE = st.datetimes()

@@ -10,7 +10,7 @@ from headgate.api.checkpointing import check_recovery
 from headgate.api.draft import Draft, Settled, Step
 from headgate.api.outside import default_parallelism
 from headgate.api.program import Cargo, Program
-from headgate.api.types import Types
+from headgate.api.types.types import Types
 from headgate.base.errors import PlanInvalid
 from headgate.base.settings import ExchangeSettings, JobSettings, RuntimeMode
 from headgate.core.chain.typed import OutputTypes

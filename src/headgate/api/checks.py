@@ -6,7 +6,7 @@ from typing import Any
 
 from headgate.api.draft import KeyOf
 from headgate.api.functions import Function
-from headgate.api.types import TypeInformation
+from headgate.api.types.types import TypeInformation
 from headgate.base.errors import PlanInvalid
 from headgate.core.chain.user_function import UserFunction
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from headgate.api.source import Source, SplitReader
-from headgate.api.types import TypeInformation
+from headgate.api.types.types import TypeInformation
 from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
 from headgate.core.chain.context import OperatorContext

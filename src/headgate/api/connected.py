@@ -21,7 +21,7 @@ from headgate.api.functions import (
     KeySelector,
 )
 from headgate.api.keyed import KeyedStream
-from headgate.api.types import TypeInformation
+from headgate.api.types.types import TypeInformation
 from headgate.base.errors import PlanInvalid
 from headgate.core.chain.user_function import UserFunction
 from headgate.core.operators.broadcast import (

@@ -30,7 +30,7 @@ from headgate.api.functions import (
 )
 from headgate.api.partitioning import Partitioning
 from headgate.api.sinks import Endings
-from headgate.api.types import TupleTypeInfo, TypeInformation, Types
+from headgate.api.types.types import TupleTypeInfo, TypeInformation, Types
 from headgate.api.watermarks import WatermarkStrategy, check_strategy
 from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid

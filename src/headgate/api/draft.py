@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from headgate.api.configuration import Configuration, ExecutionConfig
 from headgate.api.program import Cargo
-from headgate.api.types import TypeInformation
+from headgate.api.types.types import TypeInformation
 from headgate.api.unexecuted import unexecuted
 from headgate.base.elements import Key, Record
 from headgate.base.settings import JobSettings

@@ -26,7 +26,7 @@ from headgate.api.keyed import KeyedStream
 from headgate.api.outside import default_parallelism, outside
 from headgate.api.slots import SlotSharingGroup
 from headgate.api.source import Source
-from headgate.api.types import TypeInformation
+from headgate.api.types.types import TypeInformation
 from headgate.api.unexecuted import unexecuted
 from headgate.api.watermarks import WatermarkStrategy, check_strategy, time_plan
 from headgate.api.windowed import AllWindowedStream

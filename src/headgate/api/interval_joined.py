@@ -18,7 +18,7 @@ from headgate.api.datastream import DataStream
 from headgate.api.draft import Origin
 from headgate.api.event_time import surely_untimed
 from headgate.api.functions import ProcessJoinFunction
-from headgate.api.types import TypeInformation
+from headgate.api.types.types import TypeInformation
 from headgate.base.errors import PlanInvalid
 from headgate.core.chain.collector import OutputTag
 from headgate.core.operators.interval_join import Interval, IntervalJoinOperator

@@ -22,7 +22,7 @@ from headgate.api.datastream import DataStream
 from headgate.api.draft import Factory, Origin, Settled
 from headgate.api.functions import Function, KeySelector
 from headgate.api.keyed import KeyedStream
-from headgate.api.types import TypeInformation
+from headgate.api.types.types import TypeInformation
 from headgate.api.window_functions import CoGroupFunction, FlatJoinFunction, JoinFunction
 from headgate.api.windowing import Windowing
 from headgate.base.errors import PlanInvalid

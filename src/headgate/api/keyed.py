@@ -19,7 +19,7 @@ from headgate.api.functions import (
     ReduceFunction,
 )
 from headgate.api.interval_joined import IntervalJoin
-from headgate.api.types import TypeInformation
+from headgate.api.types.types import TypeInformation
 from headgate.api.windowed import WindowedStream
 from headgate.base.errors import PlanInvalid
 from headgate.core.chain.operator import Operator

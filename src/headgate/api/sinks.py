@@ -12,7 +12,7 @@ from headgate.api.face import OperatorSettings
 from headgate.api.functions import SinkFunction
 from headgate.api.outside import Results, outside
 from headgate.api.source import Sink, TwoPhaseCommittingSink
-from headgate.api.types import TypeInformation
+from headgate.api.types.types import TypeInformation
 from headgate.api.unexecuted import unexecuted
 from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid

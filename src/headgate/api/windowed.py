@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from headgate.api.batching import sorted_in_batch
 from headgate.api.checks import check_function, check_object, check_type
 from headgate.api.functions import ReduceFunction
-from headgate.api.types import TypeInformation
+from headgate.api.types.types import TypeInformation
 from headgate.api.window_functions import (
     AggregateFunction,
     AllWindowFunction,

@@ -4,9 +4,9 @@ from headgate.api.config_options import ConfigOption, ConfigOptions
 from headgate.api.configuration import Configuration, ExecutionConfig
 from headgate.api.job import CompletableFuture, JobClient, JobExecutionResult, JobID, JobStatus
 from headgate.api.restarts import RestartStrategies, RestartStrategyConfiguration
-from headgate.api.row import Row, RowKind
 from headgate.api.time import Duration, Instant, Time
-from headgate.api.types import TypeInformation, Types
+from headgate.api.types.row import Row, RowKind
+from headgate.api.types.types import TypeInformation, Types
 from headgate.api.watermarks import WatermarkStrategy
 from headgate.base.elements import Watermark
 from headgate.connectors.files.sink_builder import Encoder

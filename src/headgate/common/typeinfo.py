@@ -1,7 +1,7 @@
 """Types of records, where PyFlink has them."""
 
-from headgate.api.basic_types import BasicType
-from headgate.api.types import (
+from headgate.api.types.basic_types import BasicType
+from headgate.api.types.types import (
     BasicArrayTypeInfo,
     BasicTypeInfo,
     DateTypeInfo,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TextIO
 
 from headgate.api.source import Sink, SinkWriter
-from headgate.api.types import TypeInformation
+from headgate.api.types.types import TypeInformation
 from headgate.base.elements import Record
 from headgate.connectors.formats.java_text import Text
 from headgate.connectors.formats.record_text import printed_text

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any, Final, TextIO
 
 from headgate.api.source import Sink, SinkWriter
-from headgate.api.types import TypeInformation
+from headgate.api.types.types import TypeInformation
 from headgate.base.errors import HeadgateError
 from headgate.connectors.formats.record_text import printed_text
 from headgate.connectors.print_sink import format_prefix

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headgate.api.row import Row
-from headgate.api.types import Types
+from headgate.api.types.row import Row
+from headgate.api.types.types import Types
 from headgate.base.elements import Bundle
 from headgate.base.errors import PathUnusable, PlanInvalid
 from headgate.base.frame_errors import RecordUnfit

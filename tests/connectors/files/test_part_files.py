@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import fs
 
-from headgate.api.row import Row
-from headgate.api.types import Types
+from headgate.api.types.row import Row
+from headgate.api.types.types import Types
 from headgate.base.elements import Bundle
 from headgate.base.errors import PartLost, PathUnusable
 from headgate.connectors.files.parquet import ParquetSink

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.api.types import TypeInformation
+from headgate.api.types.types import TypeInformation
 from headgate.common import Instant, Row, RowKind, Types
 from headgate.connectors.formats.java_text import double_text, float_text, java_text
 

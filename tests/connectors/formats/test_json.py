@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headgate.api.types import TypeInformation
+from headgate.api.types.types import TypeInformation
 from headgate.base.errors import PlanInvalid
 from headgate.common import Row, Types
 from headgate.common.serialization import (

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from headgate.api.row import RowKind
-from headgate.api.types import Types
+from headgate.api.types.row import RowKind
+from headgate.api.types.types import Types
 from headgate.base.restore_errors import StateChanged
 from headgate.core.state.descriptors import (
     AggregatingStateDescriptor,

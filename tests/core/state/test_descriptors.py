@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headgate.api.types import Types
+from headgate.api.types.types import Types
 from headgate.core.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from headgate.api.time import Time
-from headgate.api.types import Types
+from headgate.api.types.types import Types
 from headgate.core.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,

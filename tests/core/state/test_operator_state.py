@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.api.types import Types
+from headgate.api.types.types import Types
 from headgate.base.errors import StateBroken
 from headgate.base.restore_errors import StateChanged
 from headgate.core.state.descriptors import (

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from headgate.api.types import Types
+from headgate.api.types.types import Types
 from headgate.base.state_shapes import TypeShape
 from headgate.core.state.type_changes import Change, change_of, converter, shape_of
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headgate.api.types import Types
+from headgate.api.types.types import Types
 from headgate.base.elements import Bundle
 from headgate.core.chain.operator import Operator
 from headgate.core.operators.basic import FilterOperator, FlatMapOperator, MapOperator

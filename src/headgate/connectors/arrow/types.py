@@ -8,7 +8,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from headgate.api.types import (
+from headgate.api.types.types import (
     BasicTypeInfo,
     ElementsTypeInfo,
     MapTypeInfo,

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyarrow import parquet
 
-from headgate.api.types import TypeInformation
+from headgate.api.types.types import TypeInformation
 from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
 from headgate.connectors.arrow.columns import ColumnMaker, RowShape

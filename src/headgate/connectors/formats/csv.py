@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Final
 
-from headgate.api.row import Row
-from headgate.api.types import (
+from headgate.api.types.row import Row
+from headgate.api.types.types import (
     BasicTypeInfo,
     ElementsTypeInfo,
     RowTypeInfo,

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Final
 
-from headgate.api.basic_types import round_float
-from headgate.api.row import Row
 from headgate.api.time import Instant
-from headgate.api.types import (
+from headgate.api.types.basic_types import round_float
+from headgate.api.types.row import Row
+from headgate.api.types.types import (
     BasicTypeInfo,
     ElementsTypeInfo,
     MapTypeInfo,

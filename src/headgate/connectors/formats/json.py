@@ -6,8 +6,8 @@ does not have are skipped, texts become dates and decimals, bytes are base64.
 
 import msgspec
 
-from headgate.api.row import Row
-from headgate.api.types import (
+from headgate.api.types.row import Row
+from headgate.api.types.types import (
     BasicTypeInfo,
     ElementsTypeInfo,
     MapTypeInfo,
@@ -15,7 +15,7 @@ from headgate.api.types import (
     TupleTypeInfo,
     TypeInformation,
 )
-from headgate.api.wires import or_none
+from headgate.api.types.wires import or_none
 from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
 from headgate.connectors.formats.json_schema import row_type_of

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
-from headgate.api.types import RowTypeInfo, TypeInformation, Types
+from headgate.api.types.types import RowTypeInfo, TypeInformation, Types
 from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
 

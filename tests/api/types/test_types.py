@@ -5,7 +5,7 @@ import pickle
 
 import pytest
 
-from headgate.api.types import TypeInformation
+from headgate.api.types.types import TypeInformation
 from headgate.base.errors import PlanInvalid
 from headgate.common import Row, RowKind, Types, typeinfo
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from headgate.api.basic_types import BASICS, RARE, BasicType, round_floats
-from headgate.api.coercion import (
+from headgate.api.types.basic_types import BASICS, RARE, BasicType, round_floats
+from headgate.api.types.coercion import (
     Mismatch,
     all_coerced,
     bulk_check,
@@ -18,9 +18,9 @@ from headgate.api.coercion import (
     parts_coerced,
     rows_coerced,
 )
-from headgate.api.row import Row, RowKind, make_row, names_of, rows_with, values_of
-from headgate.api.typed_serializer import TypedSerializer
-from headgate.api.wires import (
+from headgate.api.types.row import Row, RowKind, make_row, names_of, rows_with, values_of
+from headgate.api.types.typed_serializer import TypedSerializer
+from headgate.api.types.wires import (
     Coercer,
     WireType,
     by_column,

@@ -6,7 +6,7 @@ at a time, before the next operator sees it (see ``type_infos``).
 
 from collections.abc import Sequence
 
-from headgate.api.type_infos import (
+from headgate.api.types.type_infos import (
     BasicArrayTypeInfo,
     BasicTypeInfo,
     DateTypeInfo,

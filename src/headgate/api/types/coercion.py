@@ -11,8 +11,8 @@ from contextlib import suppress
 
 from msgspec import convert, defstruct
 
-from headgate.api.row import Row, RowKind, rows_with
-from headgate.api.wires import AS_THEY_ARE, Coercer, WireType
+from headgate.api.types.row import Row, RowKind, rows_with
+from headgate.api.types.wires import AS_THEY_ARE, Coercer, WireType
 from headgate.base.elements import Record
 
 

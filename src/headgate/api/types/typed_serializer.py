@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final, Optional
 
 from msgspec.msgpack import Decoder, Encoder
 
-from headgate.api.row import Row, RowKind
+from headgate.api.types.row import Row, RowKind
 from headgate.base.elements import Record
 
 if TYPE_CHECKING:
-    from headgate.api.type_infos import TypeInformation
+    from headgate.api.types.type_infos import TypeInformation
 
 PLAIN, TIMED, PICKLED = b"\x00", b"\x01", b"\x02"
 """How a body is to be read: its first byte."""

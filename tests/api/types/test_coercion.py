@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.api.types import TypeInformation
+from headgate.api.types.types import TypeInformation
 from headgate.common import Instant, Row, RowKind, Types
 from tests.api.type_samples import alike, typed_values
 

@@ -1,0 +1,1 @@
+"""Types of records: declared, coerced, serialized; rows."""
