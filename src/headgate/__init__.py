@@ -7,7 +7,7 @@ below are loaded when they are first used.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from headgate.api.outside import Runtime, set_outside
+from headgate.api.runtime import Runtime, set_outside
 
 if TYPE_CHECKING:
     from headgate.api.async_data_stream import AsyncDataStream
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
         BroadcastProcessFunction,
         KeyedBroadcastProcessFunction,
     )
-    from headgate.api.configuration import Configuration, RuntimeExecutionMode
     from headgate.api.datastream import DataStream
     from headgate.api.environment import StreamExecutionEnvironment
     from headgate.api.functions import (
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
         SourceFunction,
     )
     from headgate.api.keyed import KeyedStream
+    from headgate.api.settings.configuration import Configuration, RuntimeExecutionMode
     from headgate.api.source import Sink, SinkWriter, Source, SplitReader
     from headgate.api.time import Duration, Time
     from headgate.api.types.row import Row

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 import headgate
-from headgate.api.outside import set_outside
+from headgate.api.runtime import set_outside
 from headgate.datastream import StreamExecutionEnvironment
 from tests.api.kit import OneTaskOutside
 

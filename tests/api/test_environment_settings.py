@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from headgate.api.outside import set_default_parallelism
 from headgate.api.program import Cargo
+from headgate.api.runtime import set_default_parallelism
 from headgate.base.errors import PlanInvalid, SettingsInvalid
 from headgate.common import ConfigOptions, Configuration
 from headgate.datastream import MemorySize, SlotSharingGroup, StreamExecutionEnvironment

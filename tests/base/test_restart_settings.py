@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.api.restarts import RestartStrategies
+from headgate.api.settings.restarts import RestartStrategies
 from headgate.base.errors import SettingsInvalid
 from headgate.base.restart_settings import ENDLESS, RestartKind, RestartSettings
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import headgate
-from headgate.api.outside import set_outside
+from headgate.api.runtime import set_outside
 from headgate.api.unexecuted import unexecuted
 from headgate.observe.logs import FORMAT_VARIABLE, LEVEL_VARIABLE
 from headgate.spark import configuration

@@ -13,7 +13,7 @@ import pytest
 
 import headgate
 from headgate.api.build import build_graph
-from headgate.api.outside import set_outside
+from headgate.api.runtime import set_outside
 from headgate.api.watermarks import WatermarkStrategy
 from headgate.base.elements import MAX_WATERMARK_MS
 from headgate.base.errors import UserFunctionFailed

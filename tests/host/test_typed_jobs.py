@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import headgate
-from headgate.api.outside import set_outside
+from headgate.api.runtime import set_outside
 from headgate.base.errors import UserFunctionFailed
 from headgate.common import Row, Types
 from headgate.datastream import (

@@ -6,10 +6,10 @@ splits of sources. Law: the graph holds the wanted steps and all that they read,
 
 from collections.abc import Iterable
 
-from headgate.api.checkpointing import check_recovery
 from headgate.api.draft import Draft, Settled, Step
-from headgate.api.outside import default_parallelism
 from headgate.api.program import Cargo, Program
+from headgate.api.runtime import default_parallelism
+from headgate.api.settings.checkpointing import check_recovery
 from headgate.api.types.types import Types
 from headgate.base.errors import PlanInvalid
 from headgate.base.settings import ExchangeSettings, JobSettings, RuntimeMode

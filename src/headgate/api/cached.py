@@ -14,7 +14,7 @@ from headgate.api.build import build_program
 from headgate.api.datastream import DataStream
 from headgate.api.draft import Draft, Factory, Origin, Settled, Step, ready
 from headgate.api.functions import ProcessFunction
-from headgate.api.outside import outside
+from headgate.api.runtime import outside
 from headgate.api.source import Source, SplitReader
 from headgate.base.elements import MIN_WATERMARK_MS, Bundle, Record
 from headgate.base.errors import PlanInvalid

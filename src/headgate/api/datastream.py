@@ -17,9 +17,7 @@ from headgate.api.checks import (
     key_function,
     refuse_other_kinds,
 )
-from headgate.api.configuration import ExecutionConfig
 from headgate.api.draft import Draft, Factory, Origin, Settled, Step, ready
-from headgate.api.face import OperatorSettings
 from headgate.api.functions import (
     FilterFunction,
     FlatMapFunction,
@@ -28,7 +26,9 @@ from headgate.api.functions import (
     MapFunction,
     ProcessFunction,
 )
+from headgate.api.operator_settings import OperatorSettings
 from headgate.api.partitioning import Partitioning
+from headgate.api.settings.configuration import ExecutionConfig
 from headgate.api.sinks import Endings
 from headgate.api.types.types import TupleTypeInfo, TypeInformation, Types
 from headgate.api.watermarks import WatermarkStrategy, check_strategy

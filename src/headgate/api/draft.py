@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from headgate.api.configuration import Configuration, ExecutionConfig
 from headgate.api.program import Cargo
+from headgate.api.settings.configuration import Configuration, ExecutionConfig
 from headgate.api.types.types import TypeInformation
 from headgate.api.unexecuted import unexecuted
 from headgate.base.elements import Key, Record

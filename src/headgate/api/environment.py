@@ -13,17 +13,17 @@ from headgate.api.build import build_graph, build_program
 from headgate.api.cached import CachedDataStream
 from headgate.api.checks import check_names, check_object, check_text, check_type
 from headgate.api.collection import collection_source
-from headgate.api.configuration import Configuration, ExecutionConfig, RuntimeExecutionMode
 from headgate.api.connected import BroadcastConnectedStream, ConnectedStreams
 from headgate.api.datastream import DataStream
 from headgate.api.draft import Draft, Factory, Origin, Settled, StreamKinds
 from headgate.api.environment_settings import EnvironmentSettings
-from headgate.api.face import check_timeout
 from headgate.api.functions import SourceFunction
 from headgate.api.job import JobClient, JobExecutionResult, RunningJob
 from headgate.api.joined import CoGroupedStreams, JoinedStreams
 from headgate.api.keyed import KeyedStream
-from headgate.api.outside import default_parallelism, outside
+from headgate.api.operator_settings import check_timeout
+from headgate.api.runtime import default_parallelism, outside
+from headgate.api.settings.configuration import Configuration, ExecutionConfig, RuntimeExecutionMode
 from headgate.api.slots import SlotSharingGroup
 from headgate.api.source import Source
 from headgate.api.types.types import TypeInformation

@@ -6,14 +6,14 @@ program.
 
 from typing import TypeVar
 
-from headgate.api.checkpointing import CheckpointConfig, CheckpointingMode
 from headgate.api.checks import check_text
-from headgate.api.configuration import Configuration, check_parallelism
 from headgate.api.draft import Draft
-from headgate.api.outside import default_parallelism, outside, set_default_parallelism
 from headgate.api.program import Cargo
-from headgate.api.restarts import RestartStrategyConfiguration, strategy_of
-from headgate.api.state_backend import StateBackend, backend_of
+from headgate.api.runtime import default_parallelism, outside, set_default_parallelism
+from headgate.api.settings.checkpointing import CheckpointConfig, CheckpointingMode
+from headgate.api.settings.configuration import Configuration, check_parallelism
+from headgate.api.settings.restarts import RestartStrategyConfiguration, strategy_of
+from headgate.api.settings.state_backend import StateBackend, backend_of
 from headgate.base.checkpoint_settings import SAVEPOINT_FOLDER, CheckpointSettings
 from headgate.base.errors import PlanInvalid
 

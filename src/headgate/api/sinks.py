@@ -8,9 +8,9 @@ from typing import cast, overload
 from headgate.api.build import build_program, refuse_endless
 from headgate.api.checks import check_function, check_object
 from headgate.api.draft import Draft, Factory, Origin, Step, ready
-from headgate.api.face import OperatorSettings
 from headgate.api.functions import SinkFunction
-from headgate.api.outside import Results, outside
+from headgate.api.operator_settings import OperatorSettings
+from headgate.api.runtime import Results, outside
 from headgate.api.source import Sink, TwoPhaseCommittingSink
 from headgate.api.types.types import TypeInformation
 from headgate.api.unexecuted import unexecuted

@@ -11,8 +11,8 @@ from typing import Final
 import click
 from rich.console import Console
 
-from headgate.api.configuration import Configuration
 from headgate.api.environment import StreamExecutionEnvironment
+from headgate.api.settings.configuration import Configuration
 from headgate.base.settings import ProgressShown
 from headgate.cli.ending import Jobs
 from headgate.cli.orders import Size, build_orders

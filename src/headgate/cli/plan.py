@@ -13,8 +13,8 @@ from typing import Final, NoReturn
 
 import click
 
-from headgate.api.outside import set_outside
 from headgate.api.program import Program
+from headgate.api.runtime import set_outside
 from headgate.cli.ending import code_of, tell_trouble
 from headgate.cli.run import ARGUMENTS, DEFINE, PARALLELISM, SCRIPT, flags_of
 from headgate.cli.script import run_script

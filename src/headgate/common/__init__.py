@@ -1,9 +1,9 @@
 """Types, rows, time and configuration, under the names of ``pyflink.common``. Re-exports only."""
 
-from headgate.api.config_options import ConfigOption, ConfigOptions
-from headgate.api.configuration import Configuration, ExecutionConfig
 from headgate.api.job import CompletableFuture, JobClient, JobExecutionResult, JobID, JobStatus
-from headgate.api.restarts import RestartStrategies, RestartStrategyConfiguration
+from headgate.api.settings.config_options import ConfigOption, ConfigOptions
+from headgate.api.settings.configuration import Configuration, ExecutionConfig
+from headgate.api.settings.restarts import RestartStrategies, RestartStrategyConfiguration
 from headgate.api.time import Duration, Instant, Time
 from headgate.api.types.row import Row, RowKind
 from headgate.api.types.types import TypeInformation, Types

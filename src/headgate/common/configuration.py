@@ -1,5 +1,5 @@
 """Configuration, where PyFlink has it."""
 
-from headgate.api.configuration import Configuration
+from headgate.api.settings.configuration import Configuration
 
 __all__ = ["Configuration"]

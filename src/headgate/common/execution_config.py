@@ -1,5 +1,5 @@
 """What concerns all operators, where PyFlink has it."""
 
-from headgate.api.configuration import ExecutionConfig
+from headgate.api.settings.configuration import ExecutionConfig
 
 __all__ = ["ExecutionConfig"]

@@ -1,5 +1,5 @@
 """Restart strategies, where PyFlink has them."""
 
-from headgate.api.restarts import RestartStrategies, RestartStrategyConfiguration
+from headgate.api.settings.restarts import RestartStrategies, RestartStrategyConfiguration
 
 __all__ = ["RestartStrategies", "RestartStrategyConfiguration"]

@@ -7,12 +7,6 @@ from headgate.api.broadcast import BroadcastStream
 from headgate.api.broadcast_functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction
 from headgate.api.cached import CachedDataStream
 from headgate.api.checkpointed import CheckpointedFunction, CheckpointListener
-from headgate.api.checkpointing import (
-    CheckpointConfig,
-    CheckpointingMode,
-    ExternalizedCheckpointRetention,
-)
-from headgate.api.configuration import RuntimeExecutionMode
 from headgate.api.connected import BroadcastConnectedStream, ConnectedStreams
 from headgate.api.datastream import DataStream, SplitStream
 from headgate.api.environment import StreamExecutionEnvironment
@@ -37,10 +31,13 @@ from headgate.api.functions import (
 )
 from headgate.api.joined import CoGroupedStreams, JoinedStreams
 from headgate.api.keyed import KeyedStream
-from headgate.api.sinks import CloseableIterator, DataStreamSink
-from headgate.api.slots import MemorySize, SlotSharingGroup
-from headgate.api.source import Sink, SinkWriter, Source, SplitReader
-from headgate.api.state_backend import (
+from headgate.api.settings.checkpointing import (
+    CheckpointConfig,
+    CheckpointingMode,
+    ExternalizedCheckpointRetention,
+)
+from headgate.api.settings.configuration import RuntimeExecutionMode
+from headgate.api.settings.state_backend import (
     CheckpointStorage,
     EmbeddedRocksDBStateBackend,
     FileSystemCheckpointStorage,
@@ -49,6 +46,9 @@ from headgate.api.state_backend import (
     PredefinedOptions,
     StateBackend,
 )
+from headgate.api.sinks import CloseableIterator, DataStreamSink
+from headgate.api.slots import MemorySize, SlotSharingGroup
+from headgate.api.source import Sink, SinkWriter, Source, SplitReader
 from headgate.api.window_functions import (
     AggregateFunction,
     AllWindowFunction,

@@ -1,6 +1,6 @@
 """Where checkpoints go, where PyFlink has it."""
 
-from headgate.api.state_backend import (
+from headgate.api.settings.state_backend import (
     CheckpointStorage,
     FileSystemCheckpointStorage,
     JobManagerCheckpointStorage,

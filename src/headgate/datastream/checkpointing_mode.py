@@ -1,5 +1,5 @@
 """Exactly or at least once, where PyFlink has it."""
 
-from headgate.api.checkpointing import CheckpointingMode
+from headgate.api.settings.checkpointing import CheckpointingMode
 
 __all__ = ["CheckpointingMode"]

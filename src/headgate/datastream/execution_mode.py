@@ -1,5 +1,5 @@
 """Streaming or batch, where PyFlink has it."""
 
-from headgate.api.configuration import RuntimeExecutionMode
+from headgate.api.settings.configuration import RuntimeExecutionMode
 
 __all__ = ["RuntimeExecutionMode"]

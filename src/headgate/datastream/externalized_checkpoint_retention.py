@@ -1,5 +1,5 @@
 """What becomes of checkpoints, where PyFlink has it."""
 
-from headgate.api.checkpointing import ExternalizedCheckpointRetention
+from headgate.api.settings.checkpointing import ExternalizedCheckpointRetention
 
 __all__ = ["ExternalizedCheckpointRetention"]

@@ -1,6 +1,6 @@
 """Where state lives, where PyFlink has it."""
 
-from headgate.api.state_backend import (
+from headgate.api.settings.state_backend import (
     EmbeddedRocksDBStateBackend,
     HashMapStateBackend,
     PredefinedOptions,

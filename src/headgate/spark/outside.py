@@ -43,7 +43,7 @@ def tell_unexecuted() -> None:
 
 
 class SparkOutside:
-    """See ``headgate.api.outside.Outside``."""
+    """See ``headgate.api.runtime.Outside``."""
 
     def settings(self) -> Mapping[str, str]:
         return given_settings()

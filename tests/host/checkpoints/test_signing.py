@@ -11,8 +11,8 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from headgate.api.configuration import Configuration
 from headgate.api.program import Program
+from headgate.api.settings.configuration import Configuration
 from headgate.base.checkpoint_errors import CheckpointCorrupt, CheckpointsDamaged
 from headgate.base.checkpoint_settings import CheckpointSettings
 from headgate.base.checkpoints import METADATA_VERSION, Metadata, Piece

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from headgate.api.configuration import Configuration
 from headgate.api.environment import StreamExecutionEnvironment
+from headgate.api.settings.configuration import Configuration
 from headgate.api.source import Source, SplitReader
 from headgate.cli.bench.reporting import ReportingSink
 from headgate.core.chain.context import OperatorContext

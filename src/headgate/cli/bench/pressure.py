@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from headgate.api.configuration import Configuration
 from headgate.api.environment import StreamExecutionEnvironment
 from headgate.api.job import JobClient
+from headgate.api.settings.configuration import Configuration
 from headgate.api.source import Sink, SinkWriter, Source, SplitReader
 from headgate.base.settings import KIB, MIB, ExchangeSettings
 from headgate.core.chain.context import OperatorContext

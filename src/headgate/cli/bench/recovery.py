@@ -16,9 +16,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from headgate.api.configuration import Configuration
 from headgate.api.environment import StreamExecutionEnvironment
 from headgate.api.job import JobClient, JobStatus
+from headgate.api.settings.configuration import Configuration
 from headgate.api.source import Sink, SinkWriter, Source, SplitReader
 from headgate.core.chain.context import OperatorContext
 from headgate.host.files.owned_folder import OwnedFolder

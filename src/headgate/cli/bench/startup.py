@@ -39,8 +39,8 @@ def run_startup_bench(rounds: int) -> dict[str, Any]:
 
 def first_record_at() -> tuple[float, float]:
     """Run a small job; when ``execute`` was called, and when its function saw its first record."""
-    from headgate.api.configuration import Configuration
     from headgate.api.environment import StreamExecutionEnvironment
+    from headgate.api.settings.configuration import Configuration
 
     env = StreamExecutionEnvironment.get_execution_environment(Configuration())
     env.set_parallelism(2)

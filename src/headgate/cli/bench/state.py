@@ -16,9 +16,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from headgate.api.configuration import Configuration
 from headgate.api.environment import StreamExecutionEnvironment
 from headgate.api.functions import KeyedProcessFunction
+from headgate.api.settings.configuration import Configuration
 from headgate.api.source import Source, SplitReader
 from headgate.base.state_settings import StateBackendKind
 from headgate.cli.bench.reporting import ReportingSink

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, Final
 
-from headgate.api.configuration import Configuration
 from headgate.api.environment import StreamExecutionEnvironment
+from headgate.api.settings.configuration import Configuration
 from headgate.api.source import Source, SplitReader
 from headgate.api.time import Duration, Time
 from headgate.api.watermarks import WatermarkStrategy

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 
-from headgate.api.configuration import Configuration
+from headgate.api.settings.configuration import Configuration
 from headgate.base.errors import PlanInvalid, SettingsInvalid
 from headgate.base.restart_settings import RestartSettings
 

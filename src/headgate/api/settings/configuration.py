@@ -9,7 +9,7 @@ from contextlib import suppress
 from enum import Enum
 from typing import TypeVar
 
-from headgate.api.config_options import ConfigOption, boolean
+from headgate.api.settings.config_options import ConfigOption, boolean
 from headgate.base.errors import PlanInvalid, SettingsInvalid
 from headgate.base.setting_fields import HIDDEN, is_secret, redacted
 from headgate.base.settings import JobSettings, RuntimeMode

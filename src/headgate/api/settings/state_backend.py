@@ -7,7 +7,7 @@ object says nothing that its configuration does not say.
 from enum import Enum
 from typing import Final
 
-from headgate.api.configuration import Configuration
+from headgate.api.settings.configuration import Configuration
 from headgate.base.checkpoint_settings import CHECKPOINT_FOLDER, CheckpointSettings
 from headgate.base.errors import PlanInvalid
 from headgate.base.recovery_settings import RecoverySettings

@@ -4,8 +4,8 @@ import re
 from typing import TypeVar
 
 from headgate.api.checks import check_text
-from headgate.api.configuration import check_bound, check_parallelism
 from headgate.api.draft import Step
+from headgate.api.settings.configuration import check_bound, check_parallelism
 from headgate.api.slots import SlotSharingGroup, group_name
 from headgate.base.errors import PlanInvalid
 from headgate.plan.stream_graph import Chaining

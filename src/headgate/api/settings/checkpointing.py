@@ -9,8 +9,8 @@ import warnings
 from enum import Enum
 from typing import TypeVar
 
-from headgate.api.configuration import Configuration
-from headgate.api.state_backend import (
+from headgate.api.settings.configuration import Configuration
+from headgate.api.settings.state_backend import (
     CheckpointStorage,
     FileSystemCheckpointStorage,
     JobManagerCheckpointStorage,

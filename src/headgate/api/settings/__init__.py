@@ -1,0 +1,1 @@
+"""Settings as a program writes them: configuration, checkpoints, restarts, state backends."""
