@@ -132,7 +132,7 @@ def __dir__() -> list[str]:
 
 def _open_outside() -> Runtime:
     """Imported when a program first needs it; until then there may be no Spark at all."""
-    opened: Runtime = import_module("headgate.spark.outside").open_outside()
+    opened: Runtime = import_module("headgate.spark.runtime").open_outside()
     return opened
 
 

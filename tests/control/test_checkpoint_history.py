@@ -8,7 +8,7 @@ from headgate.base.checkpoint_settings import Retention
 from headgate.base.checkpoints import METADATA_VERSION, CheckpointKind, Metadata
 from headgate.control.checkpoint_effects import Drop, StoreCheckpoint
 from headgate.control.checkpoint_history import CheckpointHistory, keeps
-from headgate.control.life import JobState
+from headgate.control.life_cycle import JobState
 
 
 def one(number: int, kind: CheckpointKind = CheckpointKind.CHECKPOINT) -> Metadata:

@@ -7,7 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from headgate.base.messages import Cancel, Deploy, Failure, Placed, Shutdown, TimeAnnounced
 from headgate.base.states import TaskState
 from headgate.control.job import JobRun
-from headgate.control.life import JobState
+from headgate.control.life_cycle import JobState
 from headgate.control.run_effects import Effect, Outcome, RunEnded, Send
 from headgate.control.start_watch import FIRST_REMINDER_MS
 from tests.control.kit import BOOM, PEER_LOST, TIMES, address, plan

@@ -25,7 +25,7 @@ from headgate.control.checkpoint_effects import Discard, Drop, SavepointDone, St
 from headgate.control.checkpoint_history import CheckpointHistory
 from headgate.control.deployment import RunPlan
 from headgate.control.job import JobRun
-from headgate.control.life import JobState
+from headgate.control.life_cycle import JobState
 from headgate.control.recovery import Recovery
 from headgate.control.restarts import FixedDelay
 from headgate.control.run_effects import Effect, Outcome, Replan, RunEnded, Send, Warn

@@ -2,7 +2,7 @@
 
 from headgate.base.states import TaskState
 from headgate.control.job import JobRun
-from headgate.control.life import JobState
+from headgate.control.life_cycle import JobState
 from headgate.control.recovery import Recovery
 from headgate.control.restarts import FixedDelay
 from headgate.control.run_effects import Replan, RunEnded, Warn

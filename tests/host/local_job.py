@@ -19,7 +19,7 @@ from headgate.core.state.backend import Backends
 from headgate.host.net.exchange import Exchange
 from headgate.host.worker.deployment import Deployment
 from headgate.host.worker.task_setup import JobInfo
-from headgate.plan import ships
+from headgate.plan import ship_strategies as ships
 from headgate.plan.execution_graph import ExecutionGraph, TaskSpec, build_execution_graph
 from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.stream_graph import NodeKind, Ship, StreamEdge, StreamGraph, StreamNode

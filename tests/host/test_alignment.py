@@ -14,7 +14,7 @@ from headgate.core.chain.context import OperatorContext
 from headgate.core.operators.sinks import SinkFunctionOperator
 from headgate.core.operators.source_operator import SourceOperator
 from headgate.host.driver.control_server import ControlServer
-from headgate.plan import ships
+from headgate.plan import ship_strategies as ships
 from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.stream_graph import NodeKind, StreamEdge, StreamGraph, StreamNode
 from tests.host.control_rig import TIMES, Launcher, ended, workers

@@ -14,7 +14,7 @@ from headgate.base.elements import Record
 from headgate.base.settings import ExchangeSettings
 from headgate.core.operators.basic import MapOperator
 from headgate.core.operators.sinks import SinkFunctionOperator
-from headgate.plan import ships
+from headgate.plan import ship_strategies as ships
 from tests.host.conftest import MakeExchange
 from tests.host.local_job import Job, Run, reads
 from tests.host.rig import eventually

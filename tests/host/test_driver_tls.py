@@ -25,7 +25,7 @@ from headgate.base.messages import (
 from headgate.base.questions import JobAnswer, JobQuestion
 from headgate.base.settings import ExchangeSettings
 from headgate.base.states import TaskState
-from headgate.control.life import JobState
+from headgate.control.life_cycle import JobState
 from headgate.host.driver.control_server import ControlServer
 from headgate.host.driver.job_client import JobSilent, ask
 from headgate.host.driver.job_directory import JobEntry

@@ -21,7 +21,7 @@ from headgate.connectors.files.part_commits import PartCommitter
 from headgate.connectors.files.rolling import RollingPolicy
 from headgate.connectors.files.sink import PartSink, TextFileSink
 from headgate.connectors.files.sink_builder import Encoder, FileSink
-from headgate.control.life import JobState
+from headgate.control.life_cycle import JobState
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
 from headgate.core.operators.basic import MapOperator
@@ -29,7 +29,7 @@ from headgate.core.operators.source_operator import SourceOperator
 from headgate.core.operators.two_phase import TwoPhaseSinkOperator
 from headgate.host.driver.control_run import DriverRun
 from headgate.host.driver.control_server import ControlServer
-from headgate.plan import ships
+from headgate.plan import ship_strategies as ships
 from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.stream_graph import NodeKind, StreamEdge, StreamGraph, StreamNode
 from tests.host.control_rig import TIMES, Worker, ended, replace_times, workers

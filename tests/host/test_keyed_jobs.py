@@ -32,7 +32,7 @@ from headgate.datastream import (
 )
 from headgate.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from headgate.host.net.exchange import Exchange
-from headgate.plan import ships
+from headgate.plan import ship_strategies as ships
 from headgate.plan.stream_graph import NodeKind
 from tests.api.kit import OneTaskOutside
 from tests.host.conftest import MakeExchange

@@ -33,7 +33,7 @@ from headgate.base.messages import (
     ToTaskManager,
 )
 from headgate.base.states import TaskState
-from headgate.control.life import JobState
+from headgate.control.life_cycle import JobState
 from headgate.core.chain.context import OperatorContext
 from headgate.core.operators.basic import MapOperator
 from headgate.core.operators.sinks import SinkFunctionOperator
@@ -46,7 +46,7 @@ from headgate.host.driver.control_server import ControlServer
 from headgate.host.net.contact import Contact
 from headgate.host.net.control_client import ControlLine, Lost
 from headgate.host.shipping.code import ship
-from headgate.plan import ships
+from headgate.plan import ship_strategies as ships
 from headgate.plan.checkpointed import checkpointed_job
 from headgate.plan.execution_graph import build_execution_graph
 from headgate.plan.job_graph import JobGraph, build_job_graph

@@ -13,7 +13,7 @@ import pytest
 from headgate.base.job_errors import DriverLost
 from headgate.base.messages import Register, TaskChanged, ToTaskManager
 from headgate.base.states import TaskState
-from headgate.control.life import JobState
+from headgate.control.life_cycle import JobState
 from headgate.control.seal import SEALED_BYTES
 from headgate.host.driver.control_server import ControlServer
 from headgate.host.driver.results import ResultServer, UplinkWriter

@@ -2,7 +2,7 @@
 
 from headgate.base.settings import ExchangeSettings
 from headgate.core.egress.router import RoundRobin
-from headgate.plan import ships
+from headgate.plan import ship_strategies as ships
 from headgate.plan.exchange_memory import size_exchange
 from headgate.plan.job_graph import build_job_graph
 from tests.host.conftest import MakeExchange

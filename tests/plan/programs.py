@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from headgate.core.chain.operator import Operator
-from headgate.plan import ships
+from headgate.plan import ship_strategies as ships
 from headgate.plan.stream_graph import Chaining, NodeKind, Ship, StreamEdge, StreamGraph, StreamNode
 
 

@@ -13,7 +13,7 @@ from headgate.base.checkpoints import ChannelState, EdgeShape, Piece
 from headgate.base.restore_errors import ChannelsDiffer, CheckpointUnsound
 from headgate.base.restores import TaskRestore
 from headgate.core.state.key_groups import groups_of, key_group
-from headgate.plan import ships
+from headgate.plan import ship_strategies as ships
 from headgate.plan.job_graph import JobGraph
 from headgate.plan.restoring import restore
 from headgate.plan.stream_graph import Chaining, Ship

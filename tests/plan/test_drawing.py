@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.plan import ships
+from headgate.plan import ship_strategies as ships
 from headgate.plan.drawing import draw_svg
 from headgate.plan.job_graph import build_job_graph
 from headgate.plan.stream_graph import StreamGraph

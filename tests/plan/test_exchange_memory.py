@@ -12,7 +12,7 @@ from headgate.base.errors import InsufficientBuffers, JobExceedsMemory
 from headgate.base.ids import PeerName
 from headgate.base.settings import MIB, ExchangeSettings, FlowControl
 from headgate.core.task.environment import Environment, Here, Input, RemoteProducer
-from headgate.plan import ships
+from headgate.plan import ship_strategies as ships
 from headgate.plan.exchange_memory import size_exchange
 from headgate.plan.execution_graph import TaskSpec, build_execution_graph
 from headgate.plan.job_graph import JobGraph, build_job_graph

@@ -6,7 +6,7 @@ from collections import Counter
 from hypothesis import given
 
 from headgate.core.egress.partition import PartitionKind
-from headgate.plan import ships
+from headgate.plan import ship_strategies as ships
 from headgate.plan.execution_graph import ChannelSpec, OutputSpec, build_execution_graph
 from headgate.plan.job_graph import build_job_graph
 from headgate.plan.stream_graph import StreamGraph

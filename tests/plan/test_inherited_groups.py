@@ -3,7 +3,7 @@
 import pytest
 
 from headgate.base.restore_errors import KeyGroupsDiffer
-from headgate.plan import ships
+from headgate.plan import ship_strategies as ships
 from headgate.plan.inherited_groups import inherit_groups
 from headgate.plan.restoring import restore
 from headgate.plan.stream_graph import StreamGraph, default_max_parallelism

@@ -11,7 +11,7 @@ from headgate.base.elements import PickleSerializer
 from headgate.base.errors import PlanInvalid
 from headgate.core.chain.spec import ToNetwork, ToOperator
 from headgate.core.egress.partition import PartitionKind
-from headgate.plan import ships
+from headgate.plan import ship_strategies as ships
 from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.stream_graph import Chaining, StreamGraph
 from tests.plan.programs import Program, key_of, programs, reads

@@ -23,7 +23,7 @@ from headgate.base.restore_errors import (
 )
 from headgate.base.restores import OperatorRestore, TaskRestore
 from headgate.core.state.key_groups import groups_of
-from headgate.plan import ships
+from headgate.plan import ship_strategies as ships
 from headgate.plan.execution_graph import task_id
 from headgate.plan.job_graph import JobGraph
 from headgate.plan.restoring import restore

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 
-from headgate.plan import ships
+from headgate.plan import ship_strategies as ships
 from headgate.plan.stream_graph import StreamEdge, StreamGraph, default_max_parallelism
 from tests.plan.programs import Program, programs, reads
 

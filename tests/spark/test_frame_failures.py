@@ -1,7 +1,7 @@
 """Which errors of Spark's are about a job of ours."""
 
 from headgate.base.messages import Failure
-from headgate.control.life import JobState
+from headgate.control.life_cycle import JobState
 from headgate.control.run_effects import Outcome
 from headgate.spark.frame_failures import MOST_KEPT, error_of, note_failure
 

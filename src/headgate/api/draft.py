@@ -20,7 +20,7 @@ from headgate.base.settings import JobSettings
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.spec import Selector
 from headgate.core.state.sorting import SORT_BYTES
-from headgate.plan.ships import unchosen
+from headgate.plan.ship_strategies import unchosen
 from headgate.plan.stream_graph import Chaining, NodeKind, Ship
 
 if TYPE_CHECKING:

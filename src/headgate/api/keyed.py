@@ -33,7 +33,7 @@ from headgate.core.operators.keyed_functions import (
 from headgate.core.operators.process import KeyedProcessOperator
 from headgate.core.window.assigners import WindowAssigner
 from headgate.core.window.counts import count_assigner
-from headgate.plan import ships
+from headgate.plan import ship_strategies as ships
 from headgate.plan.stream_graph import Ship
 
 

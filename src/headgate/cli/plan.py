@@ -27,7 +27,7 @@ from headgate.plan.stream_graph import StreamGraph
 from headgate.plan.table import aligned
 from headgate.plan.uids import stable_uids
 from headgate.spark.configuration import check_known, given_settings, set_flags
-from headgate.spark.outside import SparkOutside
+from headgate.spark.runtime import SparkOutside
 
 STAGES: Final = ("stream", "job", "tasks", "slots")
 UIDS: Final = "uids"

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from headgate.base.checkpoint_settings import Retention
 from headgate.base.checkpoints import Metadata
 from headgate.control.checkpoint_effects import Drop, StoreCheckpoint
-from headgate.control.life import JobState
+from headgate.control.life_cycle import JobState
 
 
 class CheckpointHistory:

@@ -39,9 +39,8 @@ from headgate.control.checkpoint_effects import (
     StoreCheckpoint,
 )
 from headgate.control.checkpoints import Checkpoints
-from headgate.control.crew import TaskManagers
 from headgate.control.deployment import RunPlan
-from headgate.control.life import LIFE, JobState, RunTransition
+from headgate.control.life_cycle import LIFE, JobState, RunTransition
 from headgate.control.recovery import Recovery
 from headgate.control.run_effects import (
     Effect,
@@ -55,6 +54,7 @@ from headgate.control.run_effects import (
     rank_of,
 )
 from headgate.control.start_watch import StartWatch
+from headgate.control.task_managers import TaskManagers
 
 AWAITED_SHOWN: Final = 5
 """So many tasks that have not opened are named."""

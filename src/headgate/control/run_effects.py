@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from headgate.base.messages import Failure, OfRun, Shutdown
 from headgate.control.checkpoint_effects import Discard, Drop, SavepointDone, StoreCheckpoint
-from headgate.control.life import JobState
+from headgate.control.life_cycle import JobState
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from headgate.core.chain.spec import (
 from headgate.core.egress.partition import PartitionKind
 from headgate.plan.chaining import chain_name, chained_edges, members_of
 from headgate.plan.checks import check_program
-from headgate.plan.ships import settled
+from headgate.plan.ship_strategies import settled
 from headgate.plan.stream_graph import StreamEdge, StreamGraph, describe_filter
 from headgate.plan.table import aligned
 from headgate.plan.uids import stable_uids

@@ -19,8 +19,8 @@ from headgate.connectors.dataframe.border import Border
 from headgate.host.net.contact import Contact
 from headgate.host.worker.task_manager import run_task_manager
 from headgate.spark.frame_plan import sort_parts
+from headgate.spark.job_files import JobFiles
 from headgate.spark.job_secret import PublicContact
-from headgate.spark.luggage import JobFiles
 from headgate.spark.worker import at_stage, spark_place
 
 JOIN_S: Final = 60.0

@@ -22,7 +22,7 @@ from headgate.base.checkpoints import Stop
 from headgate.base.job_errors import CodeUnloadable, JobCancelled, JobFailed
 from headgate.base.messages import Failure, TaskFigures
 from headgate.base.restore_errors import RestoreRefused
-from headgate.control.life import JobState
+from headgate.control.life_cycle import JobState
 from headgate.control.run_effects import Outcome
 from headgate.host.driver.control_run import DriverRun
 from headgate.host.shipping.orders import describe, revive

@@ -32,8 +32,8 @@ from headgate.spark.collecting import DriverSink
 from headgate.spark.configuration import check_known
 from headgate.spark.driver import Driver, driver_for
 from headgate.spark.job import SparkJob, end_jobs
+from headgate.spark.job_files import pack
 from headgate.spark.job_secret import SecretDelivery
-from headgate.spark.luggage import pack
 from headgate.spark.prepared import Prepared
 from headgate.spark.python_files import add_python_files
 from headgate.spark.session import Slots, await_slots, check_python, find_session, slots

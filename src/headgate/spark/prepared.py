@@ -16,7 +16,7 @@ from headgate.base.errors import SessionFailed
 from headgate.base.job_errors import SlotsShort
 from headgate.base.messages import Failure
 from headgate.base.state_settings import StateSettings
-from headgate.control.life import JobState
+from headgate.control.life_cycle import JobState
 from headgate.host.checkpoints.folder import open_folder
 from headgate.host.checkpoints.location import savepoint_place
 from headgate.host.checkpoints.savepoints import prepare_savepoint
@@ -30,8 +30,8 @@ from headgate.host.net.loop import now_ms
 from headgate.plan.exchange_memory import ExchangeMemory
 from headgate.plan.job_graph import JobGraph
 from headgate.spark.driver import Driver
+from headgate.spark.job_files import JobFiles
 from headgate.spark.job_secret import PublicContact, SecretDelivery
-from headgate.spark.luggage import JobFiles
 from headgate.spark.session import is_stopped, slots
 
 if TYPE_CHECKING:

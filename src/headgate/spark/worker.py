@@ -9,8 +9,8 @@ from headgate.base.job_errors import RunRefused
 from headgate.host.net.contact import Contact
 from headgate.host.worker.task_manager import run_task_manager
 from headgate.observe.logs import set_up_worker_logs
+from headgate.spark.job_files import JobFiles
 from headgate.spark.job_secret import PublicContact
-from headgate.spark.luggage import JobFiles
 
 
 @dataclass(frozen=True, slots=True)

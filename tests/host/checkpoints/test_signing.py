@@ -17,7 +17,7 @@ from headgate.base.checkpoint_errors import CheckpointCorrupt, CheckpointsDamage
 from headgate.base.checkpoint_settings import CheckpointSettings
 from headgate.base.checkpoints import METADATA_VERSION, Metadata, Piece
 from headgate.base.errors import SettingsInvalid
-from headgate.control.life import JobState
+from headgate.control.life_cycle import JobState
 from headgate.host.checkpoints import metadata as checkpoint_metadata
 from headgate.host.checkpoints.metadata import decode_metadata, encode_metadata
 from headgate.host.checkpoints.reader import StateReader, verify

@@ -12,7 +12,7 @@ from headgate.base.checkpoint_errors import CheckpointMissing, StorageUnusable
 from headgate.base.checkpoint_settings import CheckpointSettings, Retention
 from headgate.control.checkpoint_effects import Discard, Drop, StoreCheckpoint
 from headgate.control.checkpoint_history import CheckpointHistory
-from headgate.control.life import JobState
+from headgate.control.life_cycle import JobState
 from headgate.control.recovery import Recovery
 from headgate.host.checkpoints.folder import Folder
 from headgate.host.checkpoints.job_storage import JobStorage

@@ -22,7 +22,7 @@ from headgate.base.restore_errors import ProgramDiffers
 from headgate.base.settings import ExchangeSettings, FlowControl
 from headgate.cli.ending import CONFIGURATION, code_of
 from headgate.control.checkpoint_effects import StoreCheckpoint
-from headgate.control.life import JobState
+from headgate.control.life_cycle import JobState
 from headgate.core.chain.operator import Operator
 from headgate.host.checkpoints.job_storage import JobStorage
 from headgate.host.checkpoints.location import savepoint_place

@@ -23,7 +23,7 @@ from headgate.base.messages import (
 )
 from headgate.base.states import TaskState
 from headgate.control.frames import TO_TASK_MANAGER, encode
-from headgate.control.life import JobState
+from headgate.control.life_cycle import JobState
 from headgate.host.driver.control_server import ControlServer
 from headgate.host.net import listener
 from headgate.host.net.contact import Contact

@@ -22,7 +22,7 @@ from headgate.core.state.descriptors import (
 from headgate.core.state.memory import MemoryBackends
 from headgate.host.rocksdb.backend import RocksBackends
 from headgate.host.worker.backends import check_backend, open_backends
-from headgate.plan import ships
+from headgate.plan import ship_strategies as ships
 from tests.host.conftest import MakeExchange
 from tests.host.local_job import Job, Run, reads
 

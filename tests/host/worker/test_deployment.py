@@ -18,7 +18,7 @@ from headgate.core.operators.keyed import ReduceOperator
 from headgate.core.operators.process import ProcessOperator
 from headgate.core.operators.two_inputs import CoMapOperator
 from headgate.host.net.exchange import Exchange
-from headgate.plan import ships
+from headgate.plan import ship_strategies as ships
 from tests.host.conftest import MakeExchange
 from tests.host.local_job import Job, Run, reads
 from tests.host.rig import blobs, eventually, pool_of, quick

@@ -13,7 +13,7 @@ import pytest
 
 from headgate.base.messages import ControlTimes
 from headgate.base.states import TaskState
-from headgate.control.life import JobState
+from headgate.control.life_cycle import JobState
 from headgate.host.driver.control_server import ControlServer
 from headgate.host.shipping.orders import revive
 from headgate.host.worker.stuck import STUCK_EXIT

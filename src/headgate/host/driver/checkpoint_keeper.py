@@ -18,7 +18,7 @@ from headgate.base.job_errors import JobTakenOver
 from headgate.control.checkpoint_effects import StoreCheckpoint
 from headgate.control.checkpoint_figures import CheckpointStatistics
 from headgate.control.checkpoint_history import keeps
-from headgate.control.life import JobState
+from headgate.control.life_cycle import JobState
 from headgate.control.recovery import Recovery
 from headgate.host.checkpoints.job_storage import JobStorage
 from headgate.host.driver.job_figures import JobFigures

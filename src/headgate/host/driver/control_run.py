@@ -30,7 +30,7 @@ from headgate.base.states import TaskState
 from headgate.control.checkpoint_effects import Discard, Drop, SavepointDone, StoreCheckpoint
 from headgate.control.deployment import RunPlan
 from headgate.control.job import JobRun
-from headgate.control.life import JobState
+from headgate.control.life_cycle import JobState
 from headgate.control.run_effects import Effect, Outcome, Replan, RunEnded, Send, Warn
 from headgate.host.driver.checkpoint_keeper import CheckpointKeeper
 from headgate.host.driver.control_peer import Peer

@@ -20,7 +20,7 @@ from headgate.core.operators.sinks import SinkOperator
 from headgate.core.operators.source_operator import SourceOperator
 from headgate.core.operators.two_inputs import CoMapOperator
 from headgate.core.operators.two_phase import TwoPhaseSinkOperator
-from headgate.plan import ships
+from headgate.plan import ship_strategies as ships
 from headgate.plan.stream_graph import (
     Chaining,
     NodeKind,

@@ -12,7 +12,7 @@ from typing import Final
 
 from headgate.base.checkpoints import Stop
 from headgate.base.states import TaskState
-from headgate.control.life import JobState
+from headgate.control.life_cycle import JobState
 from headgate.sim.clock import Clock
 from headgate.sim.faults import Faults
 from headgate.sim.jobs.deployment import Deployed

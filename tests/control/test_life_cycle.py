@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate.control.life import LIFE, JobState, RunTransition
+from headgate.control.life_cycle import LIFE, JobState, RunTransition
 
 
 @pytest.mark.parametrize("state", [state for state in JobState if not state.has_ended])
