@@ -7,7 +7,7 @@ import pytest
 
 from headgate.api.environment import StreamExecutionEnvironment
 from headgate.common import Encoder, Types
-from headgate.connectors.short_names import short_folder, short_place
+from headgate.connectors.paths import short_folder, short_place
 from headgate.datastream.connectors import (
     CsvSink,
     DataGeneratorSource,

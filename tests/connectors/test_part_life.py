@@ -30,9 +30,9 @@ from headgate.api.types.row import Row
 from headgate.base.checkpoints import Stop
 from headgate.base.elements import Bundle
 from headgate.base.errors import HeadgateError
+from headgate.connectors.files import part_commits, part_files
 from headgate.connectors.files.part_leftovers import SAVEPOINT_METADATA
 from headgate.connectors.files.rolling import RollingPolicy
-from headgate.connectors.files.source import part_commits, part_files
 from headgate.core.chain.snapshots import OperatorRestored, SnapshotMoment
 from headgate.core.operators.two_phase import TwoPhaseSinkOperator
 from headgate.host.checkpoints.metadata import METADATA_FILE

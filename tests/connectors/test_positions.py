@@ -23,9 +23,10 @@ from headgate.connectors.function.source import FunctionSource
 from headgate.connectors.generator.data_generator import DataGeneratorSource
 from headgate.connectors.generator.number_sequence import NumberSequenceSource
 from headgate.connectors.socket.source import SocketTextSource
+from headgate.core.chain.operator import PollResult
 from headgate.core.chain.snapshots import SnapshotMoment
 from headgate.core.chain.source import why_not_rewound
-from headgate.core.operators.source_operator import PollResult, SourceOperator
+from headgate.core.operators.source_operator import SourceOperator
 from tests.core.chain.kit import context, open_operator
 from tests.core.chain.restore_kit import left_of, restored
 

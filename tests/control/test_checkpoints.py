@@ -74,7 +74,7 @@ def test_the_next_one_waits_until_the_last_is_stored_and_then_begins_at_once() -
     assert only(StoreCheckpoint, ack(checkpoints, 1, *ALL, now_ms=2_600))
     assert checkpoints.tick(2_700) == []
     effects = checkpoints.stored(1, 2_800)
-    assert kinds(effects) == ["CompleteCheckpoint", "Trigger", "Trigger"]
+    assert kinds(effects) == ["CompleteCheckpoint", "TriggerCheckpoint", "TriggerCheckpoint"]
     assert triggered(effects) == [("0.0", 2), ("0.1", 2)]
 
 

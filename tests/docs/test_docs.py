@@ -148,12 +148,16 @@ def test_documents_name_only_modules_that_exist() -> None:
 
 
 def test_rooms_are_drawn_as_the_import_contract_has_them() -> None:
-    contracts = re.findall(r"^layers = \[\n(.*?)^\]", text_of("pyproject.toml"), flags=re.M | re.S)
-    whole, core = (" > ".join(re.findall(r'"([^"]+)"', one)) for one in contracts)
+    contracts = re.findall(
+        r'^containers = \["headgate\.?(\w*)"\]\nlayers = \[\n(.*?)^\]',
+        text_of("pyproject.toml"),
+        flags=re.M | re.S,
+    )
+    assert [room for room, _ in contracts] == ["", "core", "host", "connectors"]
     for document in ("docs/architecture.md", "CONTRIBUTING.md"):
-        text = text_of(document)
-        assert f"\n{re.sub(r'[()]', '', whole)}\n" in text
-        assert f"\ncore:  {re.sub(r'[()]', '', core)}\n" in text
+        for room, layers in contracts:
+            drawn = " > ".join(re.findall(r'"([^"]+)"', layers))
+            assert f"\n{f'{room}: ' if room else ''}{drawn}\n" in text_of(document)
 
 
 def test_every_decision_is_listed_and_has_its_form() -> None:
@@ -197,7 +201,8 @@ def vectors() -> dict[str, str]:
 
 def _describe(message: msgspec.Struct) -> str:
     values = [(name, getattr(message, name)) for name in message.__struct_fields__]
-    return " ".join([type(message).__name__, *(f"{name}={_value(it)}" for name, it in values)])
+    kind = type(message).__name__.removeprefix("Link").replace("CancelReceiver", "Cancel")
+    return " ".join([kind, *(f"{name}={_value(it)}" for name, it in values)])
 
 
 def _value(value: object) -> str:
@@ -312,11 +317,11 @@ def sealed_vectors() -> dict[str, str]:
     driver = DriverProof({"orders": secret}.get, nonces[1], PeerName("worker"))
     hello = worker.first_word()
     challenge = driver.received(hello)
-    found = {"Hello": control_frame(hello), "LinkChallenge": control_frame(challenge)}
+    found = {"Hello": control_frame(hello), "Challenge": control_frame(challenge)}
     proof = worker.received(challenge)
     assert proof is not None
     welcome = driver.received(proof)
-    found |= {"LinkProof": control_frame(proof), "Welcome": control_frame(welcome)}
+    found |= {"Proof": control_frame(proof), "Welcome": control_frame(welcome)}
     assert worker.received(welcome) is None
     found |= {"key to driver": worker.keys.sending, "key to worker": driver.keys.sending}
     to_worker, to_driver = FrameWriter(driver.keys.sending), FrameWriter(worker.keys.sending)

@@ -15,10 +15,10 @@ from headgate.api.types.types import Types
 from headgate.base.elements import Bundle
 from headgate.base.errors import PathUnusable, PlanInvalid
 from headgate.base.frame_errors import RecordUnfit
+from headgate.connectors.files import parquet as parquet_sink
 from headgate.connectors.files.parquet import ParquetBulkWriters, ParquetSink
 from headgate.connectors.files.rolling import OutputFileConfig
 from headgate.connectors.files.sink_builder import FileSink
-from headgate.connectors.files.source import parquet as parquet_sink
 from tests.core.chain.sink_lab import open_sink, sink_context
 
 PAIR = Types.ROW_NAMED(["n", "word"], [Types.LONG(), Types.STRING()])

@@ -19,7 +19,7 @@ from headgate.core.buffers.global_pool import GlobalPool
 from headgate.core.chain.chain import Chain
 from headgate.core.chain.collector import OutputTag
 from headgate.core.chain.context import OperatorContext, TaskInfo
-from headgate.core.chain.operator import Operator
+from headgate.core.chain.operator import Operator, PollResult
 from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
 from headgate.core.chain.spec import ChainSpec, OperatorSpec, Selector, ToNetwork, ToOperator
 from headgate.core.egress.router import RoundRobin
@@ -27,7 +27,7 @@ from headgate.core.egress.writer import RecordWriter
 from headgate.core.operators.basic import FlatMapOperator, MapOperator
 from headgate.core.operators.process import ProcessOperator
 from headgate.core.operators.sinks import SinkFunctionOperator
-from headgate.core.operators.source_operator import PollResult, SourceOperator
+from headgate.core.operators.source_operator import SourceOperator
 from tests.core.chain.kit import NOW_MS, StrictLoan
 from tests.core.egress.kit import make_partition, readers_of
 from tests.core.operators.test_source_operator import Script

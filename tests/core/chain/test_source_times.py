@@ -14,8 +14,9 @@ from headgate.base.elements import (
     StreamStatus,
     Watermark,
 )
+from headgate.core.chain.operator import PollResult
 from headgate.core.chain.watermarks import AlignmentGroup, TimePlan, silent
-from headgate.core.operators.source_operator import PollResult, SourceOperator
+from headgate.core.operators.source_operator import SourceOperator
 from tests.core.chain.time_kit import (
     ACTIVE,
     IDLE,

@@ -14,8 +14,8 @@ from headgate.core.chain.async_calls import AsyncWork
 from headgate.core.chain.async_queue import Slot
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.runtime import RuntimeContext
+from headgate.core.chain.user_function import PIECE
 from headgate.core.operators.async_wait import AsyncWaitOperator
-from headgate.core.operators.basic import PIECE
 from headgate.core.state.descriptors import ValueStateDescriptor
 from tests.core.chain.kit import KeptOutput, context, run
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.elements import Bundle
+from headgate.core.chain.user_function import PIECE
 from headgate.core.operators.basic import (
-    PIECE,
     FilterOperator,
     FlatMapOperator,
     FunctionOperator,

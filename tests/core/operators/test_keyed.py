@@ -16,7 +16,7 @@ from headgate.api.types.row import Row
 from headgate.base.elements import Bundle
 from headgate.base.state_settings import StateSettings
 from headgate.core.chain.context import OperatorContext
-from headgate.core.operators.basic import PIECE
+from headgate.core.chain.user_function import PIECE
 from headgate.core.operators.keyed import AggregateOperator, ReduceOperator, field_of, with_field
 from headgate.core.state.backend import Backends, StateSpec
 from headgate.core.state.descriptors import ValueStateDescriptor

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from headgate.base.elements import MAX_WATERMARK_MS, Bundle, Watermark
 from headgate.core.chain.context import OperatorContext
-from headgate.core.operators.source_operator import PollResult, SourceOperator
+from headgate.core.chain.operator import PollResult
+from headgate.core.operators.source_operator import SourceOperator
 from tests.core.chain.kit import KeptOutput, context, open_operator
 
 

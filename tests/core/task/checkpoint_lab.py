@@ -34,7 +34,7 @@ from headgate.control.checkpoints import Checkpoints
 from headgate.control.pending_checkpoint import CheckpointedJob, Member
 from headgate.core.chain.chain import Chain
 from headgate.core.chain.context import OperatorContext, TaskInfo
-from headgate.core.chain.operator import Operator
+from headgate.core.chain.operator import Operator, PollResult
 from headgate.core.chain.snapshots import OperatorRestored, OperatorSnapshot, SnapshotMoment
 from headgate.core.chain.spec import ChainSpec, OperatorSpec, ToNetwork
 from headgate.core.egress.partition import PartitionKind
@@ -42,7 +42,7 @@ from headgate.core.egress.router import CustomPartitioner
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.ingress.gate import Gate, InputGate
 from headgate.core.ingress.union import UnionGate
-from headgate.core.operators.source_operator import PollResult, SourceOperator
+from headgate.core.operators.source_operator import SourceOperator
 from headgate.core.task.environment import Environment, Here, Input, RemoteProducer
 from headgate.core.task.inputs import NetworkInput
 from headgate.core.task.processors import Clock, InputProcessor, Processor, SourceProcessor

@@ -13,7 +13,7 @@ from typing import BinaryIO, Final, cast
 
 from headgate.api.source import SplitReader
 from headgate.base.errors import LineTooLong, LineUndecodable, PathUnusable
-from headgate.connectors.files.lines import MAX_LINE_BYTES, check_text, encoding_name
+from headgate.connectors.formats.lines import MAX_LINE_BYTES, check_text, encoding_name
 
 BLOCK_BYTES: Final = 64 * 1024
 

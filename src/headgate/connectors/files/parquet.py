@@ -20,7 +20,7 @@ from headgate.connectors.files.buckets import Buckets
 from headgate.connectors.files.part_folder import PartFile
 from headgate.connectors.files.rolling import OutputFileConfig, RollingPolicy
 from headgate.connectors.files.sink import PartSink
-from headgate.connectors.files.source import AnyPath
+from headgate.connectors.paths import AnyPath
 from headgate.core.chain.context import OperatorContext
 
 COMPRESSIONS: Final = ("snappy", "zstd", "gzip", "lz4", "brotli", "none")

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import BinaryIO, Protocol, TypeAlias
 
 from headgate.base.errors import PartLost, PathUnusable
-from headgate.connectors.files.source import AnyPath, local_path
+from headgate.connectors.paths import AnyPath, local_path
 
 PartFile: TypeAlias = BinaryIO
 

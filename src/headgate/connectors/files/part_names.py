@@ -15,7 +15,7 @@ from headgate.base.errors import PathUnusable, PlanInvalid
 from headgate.connectors.files.part_commits import PartCommit
 from headgate.connectors.files.part_folder import PartFolder, place_uri
 from headgate.connectors.files.part_leftovers import PartOwner, kept_marker
-from headgate.connectors.files.source import AnyPath
+from headgate.connectors.paths import AnyPath
 from headgate.core.chain.context import OperatorContext
 
 

@@ -20,14 +20,13 @@ from headgate.api.types.types import TypeInformation
 from headgate.base.elements import Record
 from headgate.base.errors import ConnectorError, PlanInvalid
 from headgate.connectors.files.buckets import read_buckets
-from headgate.connectors.files.lines import MAX_LINE_BYTES, check_text
 from headgate.connectors.files.part_commits import PartCommitter
 from headgate.connectors.files.part_files import Lines, PartFormat, PartsWriter
 from headgate.connectors.files.part_names import PartNames, part_names
 from headgate.connectors.files.rolling import PartPlan, RollingPolicy
-from headgate.connectors.files.source import AnyPath
+from headgate.connectors.formats.lines import MAX_LINE_BYTES, check_text
 from headgate.connectors.formats.record_text import written_text
-from headgate.connectors.short_names import short_folder
+from headgate.connectors.paths import AnyPath, short_folder
 from headgate.core.chain.context import OperatorContext
 
 

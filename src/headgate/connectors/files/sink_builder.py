@@ -8,7 +8,7 @@ from headgate.base.errors import PlanInvalid
 from headgate.connectors.files.buckets import Buckets, read_buckets
 from headgate.connectors.files.rolling import OutputFileConfig, RollingPolicy
 from headgate.connectors.files.sink import PartSink, TextEncoder, TextFileSink
-from headgate.connectors.files.source import AnyPath
+from headgate.connectors.paths import AnyPath
 
 BulkFactory = Callable[[AnyPath, OutputFileConfig, RollingPolicy, "Buckets | None"], PartSink]
 """Makes the sink of a format whose parts end with each checkpoint."""

@@ -9,16 +9,13 @@ import glob
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from headgate.api.source import Source
 from headgate.base.errors import PathUnusable, PlanInvalid
 from headgate.connectors.files.line_reader import TextFormat, TextLineReader
-from headgate.connectors.files.lines import MAX_LINE_BYTES
-from headgate.connectors.short_names import short_places
+from headgate.connectors.formats.lines import MAX_LINE_BYTES
+from headgate.connectors.paths import AnyPath, local_path, short_places
 from headgate.core.chain.context import OperatorContext
-
-AnyPath: TypeAlias = "str | os.PathLike[str]"
 
 
 @dataclass(frozen=True, init=False)
@@ -94,16 +91,6 @@ class FileSourceBuilder:
             errors=form.errors,
             max_line_bytes=form.max_line_bytes,
         )
-
-
-def local_path(path: AnyPath) -> str:
-    """The path without ``file://``; other file systems are refused."""
-    text = os.fspath(path)
-    if text.startswith("file:"):
-        text = text.removeprefix("file:").removeprefix("//")
-    if "://" in text:
-        raise PlanInvalid(f"path {text!r} is on no local file system; give a path of this machine")
-    return text
 
 
 def find_files(paths: Sequence[str]) -> list[str]:

@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 
 from headgate.api.source import Source, SplitReader
 from headgate.base.errors import LineTooLong, LineUndecodable, PlanInvalid, ServerUnreachable
-from headgate.connectors.files.lines import MAX_LINE_BYTES, check_text
+from headgate.connectors.formats.lines import MAX_LINE_BYTES, check_text
 from headgate.core.chain.context import OperatorContext
 
 WAIT_MS: Final = 5.0

@@ -18,7 +18,7 @@ from headgate.api.source import Committer, CommittingSinkWriter, TwoPhaseCommitt
 from headgate.api.types.row import Row, values_of
 from headgate.base.elements import Record
 from headgate.base.errors import ConnectorError, PlanInvalid
-from headgate.connectors.files.source import AnyPath, local_path
+from headgate.connectors.paths import AnyPath, local_path
 from headgate.connectors.sql.commits import (
     TIMEOUT_MS,
     Connect,

@@ -12,7 +12,7 @@ from headgate.base.elements import Bundle, LatencyMarker, StreamStatus, Watermar
 from headgate.base.errors import HeadgateError, UserFunctionFailed
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.fanout import choose_output
-from headgate.core.chain.operator import Operator
+from headgate.core.chain.operator import Operator, PolledOperator, PollResult
 from headgate.core.chain.output import Output
 from headgate.core.chain.outputs import (
     ChainedOutput,
@@ -27,7 +27,6 @@ from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
 from headgate.core.chain.spec import ChainSpec, OperatorSpec, ToNetwork, ToOperator
 from headgate.core.chain.typed import typed
 from headgate.core.egress.writer import RecordWriter
-from headgate.core.operators.source_operator import PollResult, SourceOperator
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +82,7 @@ class Chain:
 
     def poll_source(self, limit: int) -> PollResult:
         """Let the source at the head send what it has."""
-        assert isinstance(self.head, SourceOperator)
+        assert isinstance(self.head, PolledOperator)
         try:
             return self.head.poll(limit)
         except HeadgateError as error:

@@ -8,7 +8,7 @@ from typing import Final
 from headgate.base.elements import Bundle, Record
 from headgate.base.values import ATOMS, own
 from headgate.core.chain.output import Output
-from headgate.core.operators.basic import iterable
+from headgate.core.chain.user_function import iterable
 
 
 class OutputTag:

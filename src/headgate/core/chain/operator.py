@@ -6,11 +6,21 @@ Life: ``set_up`` (knows its output), ``open``, then elements, ``end_input`` for 
 """
 
 from collections.abc import Collection
+from enum import Enum
 
 from headgate.base.elements import Bundle, LatencyMarker, StreamStatus, Watermark
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.output import Output
 from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
+
+
+class PollResult(Enum):
+    """How a poll ended."""
+
+    RECORDS = "some records went out"
+    NOTHING = "nothing now; see wait_ms"
+    PAUSED = "nothing until the other sources of its group have come nearer"
+    ENDED = "all splits are read"
 
 
 class Operator:
@@ -92,3 +102,13 @@ class Operator:
 
     def close(self) -> None:
         """Give back everything; idempotent."""
+
+
+class PolledOperator(Operator):
+    """The head of a source task: it has no input and is polled for records."""
+
+    inputs = 0
+
+    def poll(self, limit: int) -> PollResult:
+        """Send on at most about ``limit`` records; never blocks."""
+        raise NotImplementedError

@@ -6,8 +6,8 @@ A function may be a plain callable or an object with a method (``map``, ``filter
 function of an earlier run had when the checkpoint was taken.
 """
 
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Iterable
+from typing import Final, TypeVar
 
 from headgate.base.elements import Record
 from headgate.base.state_shapes import FUNCTION
@@ -21,6 +21,9 @@ from headgate.core.chain.runtime import RuntimeContext
 from headgate.core.chain.snapshots import SnapshotMoment
 from headgate.core.state.opening import StateOpener
 from headgate.core.state.operator_state import OperatorStateStore
+
+PIECE: Final = 4096
+"""A function that makes many records out of one sends them on in pieces of this many."""
 
 
 class UserFunction:
@@ -112,3 +115,12 @@ def does_nothing(method: _Method) -> _Method:
     """Marks the ``open`` of a base class: a function that only inherits it needs no state."""
     method.does_nothing = True  # type: ignore[attr-defined] # a note on the function object
     return method
+
+
+def iterable(found: Record, who: str) -> Iterable[Record]:
+    """What a function returned, if it can be iterated; otherwise an error that says so."""
+    if found is None or not hasattr(found, "__iter__"):
+        raise TypeError(
+            f"{who} must return an iterable (a list, or use yield), not {type(found).__name__}"
+        )
+    return found  # type: ignore[no-any-return]

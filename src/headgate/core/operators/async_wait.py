@@ -25,9 +25,8 @@ from headgate.core.chain.plain_state import left_by
 from headgate.core.chain.runtime import RuntimeContext
 from headgate.core.chain.snapshots import SnapshotMoment
 from headgate.core.chain.stateful import StatefulOperator
-from headgate.core.chain.user_function import UserFunction
+from headgate.core.chain.user_function import PIECE, UserFunction
 from headgate.core.operators.async_state import Waiting, read_calls, write_calls
-from headgate.core.operators.basic import PIECE
 
 CALLS: Final = "calls"
 """The name of the part of the state that holds the records on their way."""

@@ -7,7 +7,6 @@ would end the list silently.
 
 from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import Final
 
 from headgate.base.elements import Bundle, Record
 from headgate.base.values import are_immutable
@@ -15,11 +14,8 @@ from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.copies import Emission, own
 from headgate.core.chain.fanout import select
 from headgate.core.chain.stateful import StatefulOperator
-from headgate.core.chain.user_function import UserFunction
+from headgate.core.chain.user_function import PIECE, UserFunction, iterable
 from headgate.core.state.opening import StateOpener
-
-PIECE: Final = 4096
-"""A function that makes many records out of one sends them on in pieces of this many."""
 
 
 class FunctionOperator(StatefulOperator):
@@ -115,12 +111,3 @@ class FlatMapOperator(FunctionOperator):
                 results, times = [], None if times is None else []
         if results:
             self.output.collect(Bundle(results, times))
-
-
-def iterable(found: Record, who: str) -> Iterable[Record]:
-    """What a function returned, if it can be iterated; otherwise an error that says so."""
-    if found is None or not hasattr(found, "__iter__"):
-        raise TypeError(
-            f"{who} must return an iterable (a list, or use yield), not {type(found).__name__}"
-        )
-    return found  # type: ignore[no-any-return]

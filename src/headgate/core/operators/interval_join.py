@@ -16,8 +16,7 @@ from headgate.core.chain.key_selection import KeySelection
 from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.chain.stateful import StatefulOperator
 from headgate.core.chain.timer_service import TimeDomain
-from headgate.core.chain.user_function import UserFunction
-from headgate.core.operators.basic import iterable
+from headgate.core.chain.user_function import UserFunction, iterable
 from headgate.core.operators.late_records import LateRecords
 from headgate.core.state.backend import StateSpec
 

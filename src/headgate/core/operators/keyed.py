@@ -15,8 +15,7 @@ from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.copies import own, own_all
 from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.chain.stateful import StatefulOperator
-from headgate.core.chain.user_function import UserFunction
-from headgate.core.operators.basic import PIECE
+from headgate.core.chain.user_function import PIECE, UserFunction
 from headgate.core.state.backend import StateSpec
 from headgate.core.state.cursor import PLAIN, Cursor, seen
 from headgate.core.state.descriptors import ReducingStateDescriptor

@@ -15,7 +15,8 @@ from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.key_selection import KeySelection
 from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.chain.timer_service import TimeDomain, TimerService
-from headgate.core.operators.basic import FunctionOperator, iterable
+from headgate.core.chain.user_function import iterable
+from headgate.core.operators.basic import FunctionOperator
 from headgate.core.state.cursor import Cursor
 
 

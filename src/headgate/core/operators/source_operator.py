@@ -9,13 +9,12 @@ splits go on from their positions, and event time from what was told of it.
 from collections import deque
 from contextlib import ExitStack
 from dataclasses import dataclass
-from enum import Enum
 from typing import Final
 
 from headgate.base.elements import MAX_WATERMARK_MS, Bundle, StreamStatus, Watermark
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.copies import own, own_all
-from headgate.core.chain.operator import Operator
+from headgate.core.chain.operator import PolledOperator, PollResult
 from headgate.core.chain.runtime import RuntimeContext
 from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
 from headgate.core.chain.source import Position, Source, SplitReader, rewinds
@@ -32,15 +31,6 @@ from headgate.core.operators.source_state import (
 from headgate.core.operators.split_times import SplitEventTime, SplitTimes
 
 POLL_RECORDS: Final = 1024
-
-
-class PollResult(Enum):
-    """How a poll ended."""
-
-    RECORDS = "some records went out"
-    NOTHING = "nothing now; see wait_ms"
-    PAUSED = "nothing until the other sources of its group have come nearer"
-    ENDED = "all splits are read"
 
 
 @dataclass(slots=True, eq=False)
@@ -64,10 +54,8 @@ class _Split:
         return max(self.marking.current_ms, self.share.watermark_ms)
 
 
-class SourceOperator(Operator):
+class SourceOperator(PolledOperator):
     """``splits`` holds the splits of all tasks; this one takes its share."""
-
-    inputs = 0
 
     def __init__(
         self, source: Source, splits: tuple[object, ...], plan: TimePlan = OWN_TIME

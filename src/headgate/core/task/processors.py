@@ -14,9 +14,10 @@ from typing import Final, Protocol
 
 from headgate.base.elements import Bundle, LatencyMarker, Watermark
 from headgate.core.chain.chain import Chain
+from headgate.core.chain.operator import PollResult
 from headgate.core.chain.outputs import Loan
 from headgate.core.ingress.valve import Outcome
-from headgate.core.operators.source_operator import PollResult, SourceOperator
+from headgate.core.operators.source_operator import SourceOperator
 from headgate.core.task.event_time import InputTimes
 from headgate.core.task.headroom import OutputHeadroom
 from headgate.core.task.inputs import (

@@ -12,8 +12,7 @@ from headgate.core.chain.collector import Collector
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.chain.runtime import KeyedStateStore
-from headgate.core.chain.user_function import UserFunction
-from headgate.core.operators.basic import iterable
+from headgate.core.chain.user_function import UserFunction, iterable
 from headgate.core.state.cursor import Cursor
 from headgate.core.window.assigners import MergingWindowAssigner
 from headgate.core.window.spec import Listed, WindowPlan

@@ -17,7 +17,7 @@ from headgate.core.chain.operator import Operator
 from headgate.core.chain.output import Output
 from headgate.core.chain.runtime import RuntimeContext
 from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
-from headgate.core.operators.basic import iterable
+from headgate.core.chain.user_function import iterable
 from headgate.core.window.plan import make_window_operator
 from headgate.core.window.spec import WindowPlan
 from headgate.core.window.window import Window

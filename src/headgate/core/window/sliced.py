@@ -17,7 +17,7 @@ from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS, Bundle, K
 from headgate.base.values import own
 from headgate.core.chain.output import Output
 from headgate.core.chain.timer_service import TimeDomain
-from headgate.core.operators.basic import PIECE
+from headgate.core.chain.user_function import PIECE
 from headgate.core.state.backend import KeyedBackend, StateSpec
 from headgate.core.state.cursor import Namespace
 from headgate.core.window.answers import NO_TIMESTAMP

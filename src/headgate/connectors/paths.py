@@ -3,7 +3,12 @@
 import os
 import re
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeAlias
+
+from headgate.base.errors import PlanInvalid
+
+AnyPath: TypeAlias = "str | os.PathLike[str]"
+
 
 MOST_CHARS: Final = 40
 
@@ -31,3 +36,13 @@ def short_places(places: Sequence[str]) -> str:
     """The first of them, and how many more there are."""
     more = f" and {len(places) - 1} more" if len(places) > 1 else ""
     return short_place(places[0]) + more
+
+
+def local_path(path: AnyPath) -> str:
+    """The path without ``file://``; other file systems are refused."""
+    text = os.fspath(path)
+    if text.startswith("file:"):
+        text = text.removeprefix("file:").removeprefix("//")
+    if "://" in text:
+        raise PlanInvalid(f"path {text!r} is on no local file system; give a path of this machine")
+    return text
