@@ -1,0 +1,62 @@
+"""Breaches from before the rules of the whole tree, for `test_house.py`; these lists only shrink.
+
+A set holds the keys of findings that are known. A number is how many findings there may be: files
+move, so they are counted for all of src or of tests. Lower it when you have paid some.
+"""
+
+DEBTS: dict[str, set[str] | dict[str, int]] = {
+    "unique_classes": {
+        "Committer",
+        "RetryPredicate",
+        "Sink",
+        "SinkWriter",
+        "Source",
+        "SpillFile",
+        "SplitReader",
+    },
+    "vague_names": {"src": 393, "tests": 834},
+    "used": {
+        "_entries_left",
+        "events_in",
+        "frames_received",
+        "frames_sent",
+        "handed_on",
+        "key_groups",
+        "open_tokens",
+        "polls",
+        "rewind",
+        "run_urgent",
+        "size_bytes",
+        "task_states",
+        "was_opened",
+        "written_bytes",
+    },
+    "constructors": {
+        "RemoteChannel",
+        "Task",
+    },
+    "class_changes": {"src": 6},
+    "several_bases": {
+        "BroadcastState",
+        "CollectSink",
+        "DataStream",
+        "DynamicEventTimeSessionWindows",
+        "DynamicProcessingTimeSessionWindows",
+        "EventTimeSessionWindows",
+        "GuardedSpaces",
+        "GuardedTable",
+        "HeldBroadcast",
+        "KeyedFilterOperator",
+        "KeyedFlatMapOperator",
+        "KeyedMapOperator",
+        "ProcessingTimeSessionWindows",
+        "RocksList",
+        "RocksMap",
+        "SlidingEventTimeWindows",
+        "SlidingProcessingTimeWindows",
+        "TumblingEventTimeWindows",
+        "TumblingProcessingTimeWindows",
+    },
+    "small_modules": {"src": 21},
+    "helpers_in_kits": {"tests": 63},
+}
