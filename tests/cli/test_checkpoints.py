@@ -11,15 +11,15 @@ import pytest
 from headgate.base.checkpoint_settings import CheckpointSettings
 from headgate.base.checkpoints import CheckpointKind, pieces_of
 from headgate.cli.checkpoints import CheckpointLine, ProgressLine, _size, describe, show
-from headgate.host.checkpoints.location import new_savepoint
-from headgate.host.checkpoints.signing import signing_of
-from headgate.host.checkpoints.storage import (
-    CheckpointFolders,
+from headgate.host.checkpoints.checkpoint_store import (
+    CheckpointStore,
     complete,
     find_checkpoints,
-    open_storage,
+    open_store,
 )
-from headgate.host.checkpoints.writer import StateWriter
+from headgate.host.checkpoints.location import new_savepoint
+from headgate.host.checkpoints.part_writer import PartWriter
+from headgate.host.checkpoints.signing import checkpoint_key
 from tests.cli.kit import Done, in_process
 from tests.host.checkpoint_kit import JOB, LARGE, flip, metadata_of, take, take_next
 
@@ -32,12 +32,12 @@ def headgate(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 
 
 @pytest.fixture
-def storage(tmp_path: Path) -> CheckpointFolders:
+def storage(tmp_path: Path) -> CheckpointStore:
     """Two complete checkpoints, an unfinished one, another job, and a savepoint."""
-    storage = open_storage(str(tmp_path / "all"))
+    storage = open_store(str(tmp_path / "all"))
     take_next(storage)
     take_next(storage)
-    with StateWriter(storage.place(JOB, 3), "t-0-0-0", 0) as writer:
+    with PartWriter(storage.place(JOB, 3), "t-0-0-0", 0) as writer:
         writer.append(LARGE)
     take_next(storage, job="other")
     place = new_savepoint(str(tmp_path / "all"), JOB)
@@ -45,7 +45,7 @@ def storage(tmp_path: Path) -> CheckpointFolders:
     return storage
 
 
-def lines_of(storage: CheckpointFolders, *, deep: bool = True) -> list[CheckpointLine]:
+def lines_of(storage: CheckpointStore, *, deep: bool = True) -> list[CheckpointLine]:
     told = [describe(found, deep=deep) for found in find_checkpoints(storage.folder.path)]
     return [line for line in told if line is not None]
 
@@ -55,8 +55,8 @@ def test_signatures_are_checked_with_a_key(headgate: Headgate, tmp_path: Path) -
     for key in keys:
         key.write_text(f"the {key.name} key of checkpoints")
         key.chmod(0o600)
-    signing = signing_of(CheckpointSettings(hmac_secret_file=str(keys[0])))
-    place = open_storage(str(tmp_path / "all"), signing).place(JOB, 1)
+    signing = checkpoint_key(CheckpointSettings(hmac_secret_file=str(keys[0])))
+    place = open_store(str(tmp_path / "all"), signing).place(JOB, 1)
     complete(place, metadata_of(1))
     path = str(tmp_path / "all")
     assert headgate(path).returncode == 0
@@ -67,7 +67,7 @@ def test_signatures_are_checked_with_a_key(headgate: Headgate, tmp_path: Path) -
 
 
 def test_everything_below_the_path_is_listed_and_verified(
-    headgate: Headgate, storage: CheckpointFolders
+    headgate: Headgate, storage: CheckpointStore
 ) -> None:
     done = headgate(storage.folder.path, "--json")
     assert done.returncode == 0, done.stderr
@@ -90,7 +90,7 @@ def test_everything_below_the_path_is_listed_and_verified(
     assert first["name"] == "count orders"
 
 
-def test_people_get_a_table(headgate: Headgate, storage: CheckpointFolders) -> None:
+def test_people_get_a_table(headgate: Headgate, storage: CheckpointStore) -> None:
     done = headgate(storage.folder.path)
     assert done.returncode == 0, done.stderr
     head, first, *_ = done.stdout.splitlines()
@@ -104,7 +104,7 @@ def test_people_get_a_table(headgate: Headgate, storage: CheckpointFolders) -> N
 
 
 def test_a_damaged_state_is_told_and_exits_with_1(
-    headgate: Headgate, storage: CheckpointFolders
+    headgate: Headgate, storage: CheckpointStore
 ) -> None:
     folder = Path(storage.folder.path) / JOB
     state = next((folder / "chk-2").glob("t-*"))
@@ -122,7 +122,7 @@ def test_a_damaged_state_is_told_and_exits_with_1(
 
 
 def test_damaged_metadata_and_missing_files_are_found_without_reading(
-    storage: CheckpointFolders, capsys: pytest.CaptureFixture[str]
+    storage: CheckpointStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = Path(storage.folder.path) / JOB
     flip(folder / "chk-1" / "_metadata", 30, 1)
@@ -142,7 +142,7 @@ def test_damaged_metadata_and_missing_files_are_found_without_reading(
     assert ".state: is not there" in told
 
 
-def test_one_checkpoint_or_its_metadata_can_be_named(storage: CheckpointFolders) -> None:
+def test_one_checkpoint_or_its_metadata_can_be_named(storage: CheckpointStore) -> None:
     folder = Path(storage.folder.path) / JOB / "chk-2"
     for where in (str(folder), str(folder / "_metadata"), f"file://{folder}"):
         (found,) = find_checkpoints(where)
@@ -151,7 +151,7 @@ def test_one_checkpoint_or_its_metadata_can_be_named(storage: CheckpointFolders)
 
 
 def test_a_checkpoint_that_its_job_drops_meanwhile_is_not_damaged(
-    storage: CheckpointFolders,
+    storage: CheckpointStore,
 ) -> None:
     found = find_checkpoints(f"{storage.folder.path}/{JOB}")[:2]
     storage.drop(found[0].place)
@@ -195,7 +195,7 @@ def test_nothing_is_said_about_a_check_where_no_terminal_is(
     assert capsys.readouterr().err == ""
 
 
-def test_every_byte_that_is_checked_is_counted(storage: CheckpointFolders) -> None:
+def test_every_byte_that_is_checked_is_counted(storage: CheckpointStore) -> None:
     (found,) = find_checkpoints(f"{storage.folder.path}/{JOB}/chk-2")
     counts: list[int] = []
     assert describe(found, deep=True, on_read=counts.append)

@@ -15,10 +15,10 @@ from typing import Any
 
 from headgate.base.checkpoint_errors import CheckpointError
 from headgate.base.checkpoints import SubtaskState
+from headgate.host.checkpoints.checkpoint_store import CheckpointStore, complete, open_store
 from headgate.host.checkpoints.folder import Folder
-from headgate.host.checkpoints.location import CheckpointPlace
-from headgate.host.checkpoints.storage import CheckpointFolders, complete, open_storage
-from headgate.host.checkpoints.writer import StateWriter
+from headgate.host.checkpoints.location import CheckpointLocation
+from headgate.host.checkpoints.part_writer import PartWriter
 from headgate.host.files.private_files import PrivateFiles
 from tests.host.checkpoint_kit import JOB, metadata_of, shared_pieces, take_next, write_task
 
@@ -28,7 +28,7 @@ DIED = 9
 STEPS = ("make", "create", "settle", "_write", "_give_name", "remove", "remove_all", "put")
 
 
-def take_and_drop(storage: CheckpointFolders, source: Path) -> None:
+def take_and_drop(storage: CheckpointStore, source: Path) -> None:
     """The newest complete one is followed by another, and dropped."""
     before = storage.survey(JOB).latest
     assert before is not None
@@ -38,7 +38,7 @@ def take_and_drop(storage: CheckpointFolders, source: Path) -> None:
 
 
 def steps(folder: Path, source: Path) -> None:
-    storage = open_storage(str(folder))
+    storage = open_store(str(folder))
     take_next(storage, shared=(source,))
     step = 0
     while True:
@@ -77,7 +77,7 @@ def die_at(step: int) -> None:
 
 
 def endless(folder: Path) -> None:
-    storage = open_storage(str(folder))
+    storage = open_store(str(folder))
     data = os.urandom(200_000)
     while True:
         number = storage.next_id(JOB)
@@ -88,11 +88,11 @@ def endless(folder: Path) -> None:
 
 
 def full(folder: Path) -> None:
-    storage = open_storage(str(folder))
+    storage = open_store(str(folder))
     resource.setrlimit(resource.RLIMIT_FSIZE, (LIMIT_BYTES, LIMIT_BYTES))
     place = storage.place(JOB, 50)
     source = folder.parent / "table.sst"
-    writers = [StateWriter(place, "t") for _ in range(2)]  # nobody ends them
+    writers = [PartWriter(place, "t") for _ in range(2)]  # nobody ends them
     attempts: dict[str, Callable[[], object]] = {
         "large piece": lambda: write_task(place, 0, {0: bytes(100 * LIMIT_BYTES)}),
         "many pieces": lambda: write_task(place, 0, dict.fromkeys(range(100), bytes(30_000))),
@@ -108,7 +108,7 @@ def full(folder: Path) -> None:
             print(f"{name}: {type(error).__name__}: {error}", flush=True)
 
 
-def inline_tasks(place: CheckpointPlace) -> tuple[SubtaskState, ...]:
+def inline_tasks(place: CheckpointLocation) -> tuple[SubtaskState, ...]:
     """More in the metadata than a file may hold."""
     return tuple(
         write_task(place, subtask, {0: bytes(18_000)}, inline_bytes=20_000) for subtask in range(8)
@@ -119,9 +119,9 @@ def stranger(folder: Path) -> None:
     if os.getuid() == 0:  # whom no right is denied
         os.setuid(NOBODY)
     for attempt in (
-        lambda: open_storage(str(folder / "new")),
-        lambda: open_storage(str(folder)).probe(),
-        lambda: StateWriter(open_storage(str(folder)).place(JOB, 1), "t").append(bytes(50_000)),
+        lambda: open_store(str(folder / "new")),
+        lambda: open_store(str(folder)).probe(),
+        lambda: PartWriter(open_store(str(folder)).place(JOB, 1), "t").append(bytes(50_000)),
     ):
         try:
             attempt()

@@ -17,10 +17,10 @@ from headgate.base.checkpoints import (
     Piece,
     SubtaskState,
 )
+from headgate.host.checkpoints.checkpoint_store import CheckpointStore, complete
 from headgate.host.checkpoints.folder import Folder
-from headgate.host.checkpoints.location import CheckpointPlace
-from headgate.host.checkpoints.storage import CheckpointFolders, complete
-from headgate.host.checkpoints.writer import INLINE_BYTES, StateWriter, part_name
+from headgate.host.checkpoints.location import CheckpointLocation
+from headgate.host.checkpoints.part_writer import INLINE_BYTES, PartWriter, part_name
 
 JOB = "orders"
 LARGE = bytes(range(256)) * 256
@@ -51,7 +51,7 @@ def task_of(
 
 
 def write_task(
-    place: CheckpointPlace,
+    place: CheckpointLocation,
     subtask: int,
     groups: Mapping[int, bytes],
     shared: tuple[Path, ...] = (),
@@ -59,7 +59,7 @@ def write_task(
     inline_bytes: int = INLINE_BYTES,
 ) -> SubtaskState:
     """One task's part, written and closed."""
-    with StateWriter(place, part_name(3, subtask, 0), inline_bytes) as writer:
+    with PartWriter(place, part_name(3, subtask, 0), inline_bytes) as writer:
         pieces = {group: writer.append(data) for group, data in groups.items()}
         channel = (writer.append(b"in flight"),)
         files = tuple(writer.share(str(path)) for path in shared)
@@ -67,7 +67,7 @@ def write_task(
 
 
 def take(
-    place: CheckpointPlace,
+    place: CheckpointLocation,
     checkpoint: int,
     kind: CheckpointKind = CheckpointKind.CHECKPOINT,
     *,
@@ -91,7 +91,7 @@ def take(
     return metadata
 
 
-def take_next(storage: CheckpointFolders, job: str = JOB, **more: Any) -> Metadata:
+def take_next(storage: CheckpointStore, job: str = JOB, **more: Any) -> Metadata:
     number = storage.next_id(job)
     return take(storage.place(job, number), number, job=job, **more)
 

@@ -6,11 +6,11 @@ from pathlib import Path
 from headgate.base.checkpoints import Metadata, OperatorState, SubtaskState, pieces_of
 from headgate.core.state.backend import KeyedBackend, Snapshot, StoredDatabase
 from headgate.core.state.key_groups import groups_of
+from headgate.host.checkpoints.checkpoint_store import complete, discard, open_store
 from headgate.host.checkpoints.location import files_of
-from headgate.host.checkpoints.reader import StateReader
-from headgate.host.checkpoints.storage import complete, discard, open_storage
-from headgate.host.checkpoints.stored_database import StoredFiles
-from headgate.host.checkpoints.writer import StateWriter, part_name
+from headgate.host.checkpoints.part_writer import PartWriter, part_name
+from headgate.host.checkpoints.piece_reader import PieceReader
+from headgate.host.checkpoints.stored_database import StoredDatabaseFiles
 from tests.core.state.conformance import GROUPS
 from tests.host.checkpoint_kit import JOB, metadata_of
 
@@ -20,7 +20,7 @@ class Shelf:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.storage = open_storage(str(folder))
+        self.storage = open_store(str(folder))
         self.written: dict[int, Metadata] = {}
         self.bytes_of: dict[int, int] = {}
 
@@ -30,7 +30,7 @@ class Shelf:
         tasks = []
         self.bytes_of[checkpoint] = 0
         for subtask, snapshot in enumerate(snapshots):
-            with StateWriter(place, part_name(3, subtask, 0), 0) as writer:
+            with PartWriter(place, part_name(3, subtask, 0), 0) as writer:
                 keyed = {group: writer.append(data) for group, data in snapshot.groups()}
                 operator = OperatorState("op", "Op", keyed=keyed, files=snapshot.files(writer))
             snapshot.close()
@@ -64,7 +64,7 @@ class Shelf:
         for task in place.read_metadata().tasks:
             held = groups_of(task.subtask, task.parallelism, GROUPS)
             if set(held) & set(owned):
-                found.append(StoredFiles(place, held, task.operators[0].files, is_shared))
+                found.append(StoredDatabaseFiles(place, held, task.operators[0].files, is_shared))
         return found
 
     def restore(
@@ -73,7 +73,7 @@ class Shelf:
         """As ``OperatorContext.keyed_backend`` does it."""
         backend.restore_files(self.databases(checkpoint, owned, is_shared))
         place = self.storage.place(JOB, checkpoint)
-        with StateReader(place) as reader:
+        with PieceReader(place) as reader:
             for task in place.read_metadata().tasks:
                 keyed = task.operators[0].keyed
                 backend.restore((group, reader.read(piece)) for group, piece in keyed.items())

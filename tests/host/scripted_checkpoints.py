@@ -12,8 +12,8 @@ from headgate.base.messages import (
     CheckpointOrder,
 )
 from headgate.base.states import TaskState
-from headgate.host.checkpoints.location import CheckpointPlace
-from headgate.host.checkpoints.storage import complete, open_storage
+from headgate.host.checkpoints.checkpoint_store import complete, open_store
+from headgate.host.checkpoints.location import CheckpointLocation
 from headgate.plan.checkpointed import checkpointed_job
 from headgate.plan.execution_graph import build_execution_graph
 from headgate.plan.job_graph import JobGraph
@@ -28,8 +28,8 @@ from tests.host.rig import eventually
 from tests.host.scripted import Scripted
 
 
-def place_of(order: CheckpointOrder, checkpoint: int) -> CheckpointPlace:
-    return open_storage(order.folder).place(order.job, checkpoint)
+def place_of(order: CheckpointOrder, checkpoint: int) -> CheckpointLocation:
+    return open_store(order.folder).place(order.job, checkpoint)
 
 
 def acks_of(driver: Scripted, run: str, checkpoint: int) -> list[CheckpointAcked]:
@@ -42,7 +42,7 @@ def take(
     run: str,
     graph: JobGraph,
     checkpoint: int,
-    place: CheckpointPlace,
+    place: CheckpointLocation,
     kind: CheckpointKind = CheckpointKind.CHECKPOINT,
 ) -> Metadata:
     """Let all tasks take it, and complete it, as a driver would."""

@@ -4,8 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from headgate.host.checkpoints.reader import verify
-from headgate.host.checkpoints.storage import CheckpointFolders, open_storage
+from headgate.host.checkpoints.checkpoint_store import CheckpointStore, open_store
+from headgate.host.checkpoints.piece_reader import verify
 from tests.host.checkpoint_kit import JOB, LARGE, names, take_next
 from tests.host.processes import ROOT
 
@@ -24,7 +24,7 @@ def run(*words: object) -> list[str]:
     return done.stdout.splitlines()
 
 
-def check_all_complete(storage: CheckpointFolders) -> int:
+def check_all_complete(storage: CheckpointStore) -> int:
     """Every checkpoint with metadata can be read to the last byte; how many there are."""
     complete = [found for found in storage.list_checkpoints(JOB) if found.is_complete]
     for found in complete:
@@ -44,7 +44,7 @@ def test_a_process_that_dies_at_any_step_harms_no_complete_checkpoint(tmp_path: 
     assert newest == sorted(newest)
     assert len({*newest}) > 2, "it died before and after the end of a checkpoint"
 
-    storage = open_storage(str(folder))
+    storage = open_store(str(folder))
     assert check_all_complete(storage) >= 1
     assert not [found for found in storage.list_checkpoints(JOB) if found.problem]
     storage.clean_abandoned(JOB, LATER_MS)
@@ -64,7 +64,7 @@ def test_a_killed_process_leaves_only_whole_checkpoints(tmp_path: Path) -> None:
             told = [int(child.stdout.readline()) for _ in range(3)]
         finally:
             child.kill()
-    storage = open_storage(str(folder))
+    storage = open_store(str(folder))
     latest = storage.survey(JOB).latest
     assert latest is not None and latest.checkpoint is not None
     assert latest.checkpoint >= told[-1] == 3
@@ -73,7 +73,7 @@ def test_a_killed_process_leaves_only_whole_checkpoints(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_told_and_older_checkpoints_stay(tmp_path: Path) -> None:
     folder = tmp_path / "checkpoints"
-    storage = open_storage(str(folder))
+    storage = open_store(str(folder))
     take_next(storage)
     (tmp_path / "table.sst").write_bytes(LARGE)
     before = names(folder)

@@ -30,10 +30,10 @@ from headgate.control.checkpoint_effects import StoreCheckpoint
 from headgate.core.chain import plain_state
 from headgate.core.operators import async_state, source_state, two_phase
 from headgate.core.state import operator_state, snapshot
+from headgate.host.checkpoints.checkpoint_store import complete, open_store
 from headgate.host.checkpoints.metadata import decode_metadata, encode_metadata
-from headgate.host.checkpoints.reader import StateReader, verify
+from headgate.host.checkpoints.piece_reader import PieceReader, verify
 from headgate.host.checkpoints.stopped_with import find_stop
-from headgate.host.checkpoints.storage import complete, open_storage
 from headgate.host.driver.checkpoint_setup import CheckpointSetup
 from headgate.host.rocksdb.tables import TABLES_FILE, Tables, read_tables
 from tests.host.checkpoint_kit import JOB, metadata_of, take, task_of
@@ -161,10 +161,10 @@ def test_metadata_that_cannot_be_is_refused_with_a_reason(
 def test_any_piece_is_read_or_damage(
     tmp_path_factory: pytest.TempPathFactory, piece: Piece
 ) -> None:
-    place = open_storage(str(tmp_path_factory.mktemp("pieces"))).place(JOB, 1)
+    place = open_store(str(tmp_path_factory.mktemp("pieces"))).place(JOB, 1)
     place.own.make()
     place.own.put("t", b"state")
-    with StateReader(place) as reader:
+    with PieceReader(place) as reader:
         for act in (reader.read, reader.check):
             try:
                 act(piece)
@@ -174,16 +174,16 @@ def test_any_piece_is_read_or_damage(
 
 
 def test_a_number_beyond_all_memory_is_damage(tmp_path: Path) -> None:
-    place = open_storage(str(tmp_path)).place(JOB, 1)
+    place = open_store(str(tmp_path)).place(JOB, 1)
     metadata = take(place, 1)
     piece = next(one for one in metadata.tasks[0].operators[0].keyed.values() if one.path)
     for changed in ({"length": 1 << 62}, {"offset": 1 << 62}, {"offset": -1}, {"length": -1}):
-        with StateReader(place) as reader, pytest.raises(CheckpointCorrupt):
+        with PieceReader(place) as reader, pytest.raises(CheckpointCorrupt):
             reader.read(structs.replace(piece, **changed))
 
 
 def test_a_name_that_cannot_be_one_is_damage(tmp_path: Path) -> None:
-    place = open_storage(str(tmp_path)).place(JOB, 1)
+    place = open_store(str(tmp_path)).place(JOB, 1)
     complete(place, metadata_of(1))
     for name in ("a\0b", "a" * 300, "a\udcff", "a\nb"):
         with pytest.raises(CheckpointCorrupt, match="cannot be its own"):
@@ -193,7 +193,7 @@ def test_a_name_that_cannot_be_one_is_damage(tmp_path: Path) -> None:
 def test_a_note_of_a_stop_that_is_no_text_is_damage(tmp_path: Path) -> None:
     (tmp_path / "stopped-with-4").write_bytes(b"/\xff\xfe")
     with pytest.raises(CheckpointCorrupt, match="stopped-with-4"):
-        find_stop(open_storage(str(tmp_path)).folder)
+        find_stop(open_store(str(tmp_path)).folder)
 
 
 # State, as tasks unpickle it.

@@ -10,9 +10,9 @@ from headgate.base.checkpoints import CheckpointKind, Metadata, Piece
 from headgate.base.messages import CheckpointOrder
 from headgate.base.state_settings import StateBackendKind, StateSettings
 from headgate.base.states import TaskState
+from headgate.host.checkpoints.checkpoint_store import open_store
 from headgate.host.checkpoints.location import new_savepoint
 from headgate.host.checkpoints.metadata import unsigned_files
-from headgate.host.checkpoints.storage import open_storage
 from headgate.plan.job_graph import JobGraph
 from headgate.plan.restoring import restore
 from tests.host.counting import COUNT, EXPECTED, count_job, counts_of, flood, may_write, slow
@@ -88,7 +88,7 @@ def test_a_job_goes_on_from_files_of_several_checkpoints(
         ]
         assert bytes_of[1] < bytes_of[0] - sum(piece.length for piece in data_of(first)) + 100
         for old in range(1, number):
-            open_storage(order.folder).drop(place_of(order, old))
+            open_store(order.folder).drop(place_of(order, old))
         driver.cancel("a", tasks)
         tasks = driver.deploy(
             "b",
@@ -99,7 +99,7 @@ def test_a_job_goes_on_from_files_of_several_checkpoints(
         driver.await_all("b", tasks, TaskState.RUNNING)
         third = take(driver, "b", graph, number + 1, place_of(order, number + 1))
         assert data_of(third) == data_of(second), "the next run goes on with them, too"
-        open_storage(order.folder).drop(place_of(order, number))
+        open_store(order.folder).drop(place_of(order, number))
         driver.cancel("b", tasks)
         go_on(driver, "c", graph, order, third, place_of(order, number + 1).own.uri)
     assert counts_of(folder) == EXPECTED
@@ -135,6 +135,6 @@ def test_a_savepoint_names_no_file_of_others(
         savepoint = take(driver, "a", graph, 2, place, CheckpointKind.SAVEPOINT)
         assert files_of(savepoint) == []
         driver.cancel("a", tasks)
-        open_storage(order.folder).drop(place_of(order, 1))
+        open_store(order.folder).drop(place_of(order, 1))
         go_on(driver, "b", graph, order, savepoint, place.own.uri)
     assert counts_of(folder) == EXPECTED

@@ -38,7 +38,7 @@ from headgate.core.chain.context import OperatorContext
 from headgate.core.operators.basic import MapOperator
 from headgate.core.operators.sinks import SinkFunctionOperator
 from headgate.core.operators.source_operator import SourceOperator
-from headgate.host.checkpoints import job_storage
+from headgate.host.checkpoints import job_checkpoints
 from headgate.host.driver.checkpoint_keeper import CheckpointKeeper
 from headgate.host.driver.checkpoint_setup import CheckpointSetup
 from headgate.host.driver.control_run import DriverRun
@@ -233,14 +233,14 @@ def test_a_failed_task_is_restarted_in_the_same_task_manager(
 def test_a_checkpoint_that_is_being_stored_counts_for_the_next_attempt(
     job: Job, opened: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    go, waits, store = threading.Event(), threading.Event(), job_storage.complete
+    go, waits, store = threading.Event(), threading.Event(), job_checkpoints.complete
 
     def slow(*given: object) -> None:
         waits.set()
         assert go.wait(20)
         store(*given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(job_storage, "complete", slow)
+    monkeypatch.setattr(job_checkpoints, "complete", slow)
     run, one = started(opened, job)
     assert waits.wait(20)
     one.report(TaskState.FAILED, BOOM, one.tasks[0])

@@ -18,7 +18,7 @@ import click
 from headgate.cli.ending import FAILED
 
 if TYPE_CHECKING:  # it loads pyarrow, which other commands do without
-    from headgate.host.checkpoints.storage import FoundCheckpoint
+    from headgate.host.checkpoints.checkpoint_store import FoundCheckpoint
 
 WHOLE: Final = "ok"
 FILES_THERE: Final = "files there"
@@ -65,11 +65,11 @@ def checkpoints(path: str, as_json: bool, secret_file: str | None, no_verify: bo
     on this machine, or a URI such as s3://bucket/folder.
     """
     from headgate.base.checkpoint_settings import CheckpointSettings
-    from headgate.host.checkpoints.signing import signing_of
-    from headgate.host.checkpoints.storage import find_checkpoints
+    from headgate.host.checkpoints.checkpoint_store import find_checkpoints
+    from headgate.host.checkpoints.signing import checkpoint_key
 
     settings = CheckpointSettings(hmac_secret_file=secret_file or "")
-    found = find_checkpoints(path, signing_of(settings))
+    found = find_checkpoints(path, checkpoint_key(settings))
     sizes = [one.metadata.state_bytes for one in found if one.metadata is not None]
     with ProgressLine(sum(sizes), sys.stderr.isatty() and not no_verify) as meter:
         told = [describe(one, deep=not no_verify, on_read=meter.read) for one in found]
@@ -120,7 +120,7 @@ def describe(
 
     Raises StorageUnusable.
     """
-    from headgate.host.checkpoints.reader import verify
+    from headgate.host.checkpoints.piece_reader import verify
 
     metadata = found.metadata
     if metadata is None:

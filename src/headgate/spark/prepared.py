@@ -17,10 +17,10 @@ from headgate.base.job_errors import SlotsShort
 from headgate.base.messages import Failure
 from headgate.base.state_settings import StateSettings
 from headgate.control.life_cycle import JobState
+from headgate.host.checkpoints.checkpoint_store import discard
 from headgate.host.checkpoints.folder import open_folder
-from headgate.host.checkpoints.location import savepoint_place
+from headgate.host.checkpoints.location import savepoint_location
 from headgate.host.checkpoints.savepoints import prepare_savepoint
-from headgate.host.checkpoints.storage import discard
 from headgate.host.driver.checkpoint_keeper import CheckpointKeeper
 from headgate.host.driver.control_run import DriverRun
 from headgate.host.driver.job_endpoint import JobEndpoint
@@ -115,7 +115,7 @@ class Prepared:
         default = keeper.recovery.settings.savepoint_folder
         where = prepare_savepoint(directory, default, self.job_id)
         future = run.savepoint(where, stop)
-        place = savepoint_place(open_folder(where))
+        place = savepoint_location(open_folder(where))
 
         def clear(done: "Future[str]") -> None:
             if done.exception() is not None:

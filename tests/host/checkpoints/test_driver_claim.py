@@ -18,10 +18,10 @@ from headgate.base.checkpoint_errors import StorageUnusable
 from headgate.base.job_errors import JobTakenOver
 from headgate.control.checkpoint_effects import Discard, Drop, StoreCheckpoint
 from headgate.host.checkpoints import folder as checkpoint_folder
-from headgate.host.checkpoints import job_storage
+from headgate.host.checkpoints import job_checkpoints
 from headgate.host.checkpoints.driver_claim import DriverClaim
 from headgate.host.checkpoints.folder import Folder, open_folder
-from headgate.host.checkpoints.job_storage import JobStorage
+from headgate.host.checkpoints.job_checkpoints import JobCheckpoints
 from tests.host.checkpoint_kit import ObjectStore, folder_of, metadata_of, names
 
 JOB = "orders"
@@ -35,8 +35,8 @@ def jobs(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     return folder_of(fs.PyFileSystem(ObjectStore()), f"bucket/{JOB}")
 
 
-def storage_of(folder: Path, *, claims: bool = True) -> JobStorage:
-    one = JobStorage(JOB, str(folder))
+def storage_of(folder: Path, *, claims: bool = True) -> JobCheckpoints:
+    one = JobCheckpoints(JOB, str(folder))
     if claims:
         one.claim()
     return one
@@ -245,7 +245,7 @@ def test_a_storage_that_comes_back_between_two_looks_is_not_another_driver(
     ],
 )
 def test_a_driver_that_was_frozen_changes_nothing_of_its_successor(
-    tmp_path: Path, act: Callable[[JobStorage], None]
+    tmp_path: Path, act: Callable[[JobCheckpoints], None]
 ) -> None:
     old = storage_of(tmp_path)
     old.store(StoreCheckpoint(metadata_of(3)))
@@ -263,13 +263,13 @@ def test_a_driver_that_was_frozen_changes_nothing_of_its_successor(
 def test_what_is_stored_while_another_one_claims_the_job_is_told_to_nobody_and_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    old, complete, new = storage_of(tmp_path), job_storage.complete, []
+    old, complete, new = storage_of(tmp_path), job_checkpoints.complete, []
 
     def slow(*given: object) -> None:
         new.append(storage_of(tmp_path))
         complete(*given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(job_storage, "complete", slow)
+    monkeypatch.setattr(job_checkpoints, "complete", slow)
     with pytest.raises(JobTakenOver):
         old.store(StoreCheckpoint(metadata_of(3)))
     with pytest.raises(JobTakenOver):
@@ -289,7 +289,7 @@ def test_the_claim_goes_with_the_job_and_its_checkpoints_may_stay(tmp_path: Path
 
 
 def test_who_has_no_lasting_folder_needs_no_claim(tmp_path: Path) -> None:
-    for one in (JobStorage(JOB), JobStorage.temporary(JOB)):
+    for one in (JobCheckpoints(JOB), JobCheckpoints.temporary(JOB)):
         one.claim()
         one.check_claim()
         one.store(StoreCheckpoint(metadata_of(3), str(tmp_path / one.uri.strip("/") / "savepoint")))

@@ -10,11 +10,11 @@ from headgate.base.checkpoints import ChannelState, CheckpointKind, SubtaskState
 from headgate.base.elements import Bundle
 from headgate.base.restores import DatabaseRestore, OperatorRestore, ReassignedStream, TaskRestore
 from headgate.core.task.restored import TaskRestored
-from headgate.host.checkpoints.location import CheckpointPlace, new_savepoint
+from headgate.host.checkpoints.checkpoint_store import complete, open_store
+from headgate.host.checkpoints.location import CheckpointLocation, new_savepoint
+from headgate.host.checkpoints.part_writer import PartWriter
 from headgate.host.checkpoints.restoring import read_restores
-from headgate.host.checkpoints.storage import complete, open_storage
-from headgate.host.checkpoints.stored_database import StoredFiles
-from headgate.host.checkpoints.writer import StateWriter
+from headgate.host.checkpoints.stored_database import StoredDatabaseFiles
 from tests.host.checkpoint_kit import JOB, LARGE, flip, metadata_of
 
 OTHER = LARGE[::-1]
@@ -24,9 +24,9 @@ def whole(stray: ReassignedStream, pieces: Sequence[bytes]) -> list[Bundle]:
     return [Bundle([stray.gate, *pieces])]
 
 
-def write(place: CheckpointPlace, kind: CheckpointKind) -> TaskRestore:
+def write(place: CheckpointLocation, kind: CheckpointKind) -> TaskRestore:
     """A complete checkpoint; a task that gets back everything that there is."""
-    with StateWriter(place, "t", 0) as writer:
+    with PartWriter(place, "t", 0) as writer:
         piece = writer.append
         restore = TaskRestore(
             "3.0",
@@ -53,21 +53,23 @@ def write(place: CheckpointPlace, kind: CheckpointKind) -> TaskRestore:
 
 
 @pytest.fixture(params=[CheckpointKind.CHECKPOINT, CheckpointKind.SAVEPOINT])
-def stored(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[CheckpointPlace, TaskRestore]:
+def stored(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> tuple[CheckpointLocation, TaskRestore]:
     folder = str(tmp_path / "chk")
     if request.param is CheckpointKind.CHECKPOINT:
-        place = open_storage(folder).place(JOB, 4)
+        place = open_store(folder).place(JOB, 4)
     else:
         place = new_savepoint(folder, JOB)
     return place, write(place, request.param)
 
 
-def restored(place: CheckpointPlace, restore: TaskRestore) -> TaskRestored:
+def restored(place: CheckpointLocation, restore: TaskRestore) -> TaskRestored:
     return read_restores(place.own.uri, {"3.0": restore}, {"3.0": whole})["3.0"]
 
 
 def test_everything_comes_back_as_it_was_written(
-    stored: tuple[CheckpointPlace, TaskRestore],
+    stored: tuple[CheckpointLocation, TaskRestore],
 ) -> None:
     found = restored(*stored)
     assert not found.finished
@@ -89,7 +91,7 @@ def test_everything_comes_back_as_it_was_written(
 
 
 def test_a_folder_that_was_moved_is_read_where_it_is_now(
-    stored: tuple[CheckpointPlace, TaskRestore], tmp_path: Path
+    stored: tuple[CheckpointLocation, TaskRestore], tmp_path: Path
 ) -> None:
     place, restore = stored
     moved = tmp_path / "archive"
@@ -98,7 +100,9 @@ def test_a_folder_that_was_moved_is_read_where_it_is_now(
     assert dict(found.operators["count"].keyed()) == {7: LARGE, 3: OTHER}
 
 
-def test_a_task_that_had_finished_is_told_so(stored: tuple[CheckpointPlace, TaskRestore]) -> None:
+def test_a_task_that_had_finished_is_told_so(
+    stored: tuple[CheckpointLocation, TaskRestore],
+) -> None:
     place, _ = stored
     assert restored(place, TaskRestore("3.0", 4, finished=True)).finished
 
@@ -107,7 +111,7 @@ def test_who_gets_nothing_back_needs_no_storage() -> None:
     assert read_restores("nonsense://there", {}, {}) == {}
 
 
-def _file(place: CheckpointPlace) -> Path:
+def _file(place: CheckpointLocation) -> Path:
     (found,) = Path(place.own.path).glob("t-*.state")
     return found
 
@@ -128,7 +132,7 @@ def _spoil_group(file: Path) -> None:
     ],
 )
 def test_what_is_small_is_checked_before_a_task_begins(
-    stored: tuple[CheckpointPlace, TaskRestore],
+    stored: tuple[CheckpointLocation, TaskRestore],
     harm: Callable[[Path], None],
     error: type[Exception],
 ) -> None:
@@ -140,7 +144,7 @@ def test_what_is_small_is_checked_before_a_task_begins(
 
 
 def test_a_key_group_is_checked_when_its_operator_reads_it(
-    stored: tuple[CheckpointPlace, TaskRestore],
+    stored: tuple[CheckpointLocation, TaskRestore],
 ) -> None:
     place, restore = stored
     _spoil_group(_file(place))
@@ -164,10 +168,10 @@ def test_a_storage_that_is_away_is_no_damage_of_what_is_in_it(tmp_path: Path) ->
 def test_files_of_a_database_are_named_again_only_by_the_job_that_shares_them(
     tmp_path: Path,
 ) -> None:
-    place = open_storage(str(tmp_path / "chk")).place(JOB, 4)
+    place = open_store(str(tmp_path / "chk")).place(JOB, 4)
     table = tmp_path / "1.sst"
     table.write_bytes(LARGE)
-    with StateWriter(place, "t", 0) as writer:
+    with PartWriter(place, "t", 0) as writer:
         files = {"1.sst": writer.share(str(table)), "CURRENT": writer.append(b"MANIFEST-1")}
     complete(place, metadata_of(4))
     database = OperatorRestore("count", databases=(DatabaseRestore(3, 128, files),))
@@ -182,11 +186,11 @@ def test_files_of_a_database_are_named_again_only_by_the_job_that_shares_them(
 
 
 def test_a_file_of_a_database_stands_in_its_folder_and_nowhere_else(tmp_path: Path) -> None:
-    place = open_storage(str(tmp_path / "chk")).place(JOB, 4)
-    with StateWriter(place, "t") as writer:
+    place = open_store(str(tmp_path / "chk")).place(JOB, 4)
+    with PartWriter(place, "t") as writer:
         piece = writer.append(b"evil")
     for number, name in enumerate(("../out", "/out", "..", "")):
-        stored = StoredFiles(place, range(8), {name: piece}, False)
+        stored = StoredDatabaseFiles(place, range(8), {name: piece}, False)
         with pytest.raises(CheckpointCorrupt, match="leads elsewhere"):
             stored.fetch(str(tmp_path / str(number)))
     assert not (tmp_path / "out").exists()

@@ -19,12 +19,12 @@ from headgate.base.checkpoints import METADATA_VERSION, Metadata, Piece
 from headgate.base.errors import SettingsInvalid
 from headgate.control.life_cycle import JobState
 from headgate.host.checkpoints import metadata as checkpoint_metadata
+from headgate.host.checkpoints.checkpoint_store import complete, find_checkpoints, open_store
 from headgate.host.checkpoints.metadata import decode_metadata, encode_metadata
-from headgate.host.checkpoints.reader import StateReader, verify
-from headgate.host.checkpoints.signing import Signing, signing_of
-from headgate.host.checkpoints.storage import complete, find_checkpoints, open_storage
-from headgate.host.checkpoints.stored_database import StoredFiles
-from headgate.host.checkpoints.writer import StateWriter
+from headgate.host.checkpoints.part_writer import PartWriter
+from headgate.host.checkpoints.piece_reader import PieceReader, verify
+from headgate.host.checkpoints.signing import CheckpointKey, checkpoint_key
+from headgate.host.checkpoints.stored_database import StoredDatabaseFiles
 from headgate.host.driver.checkpoint_setup import CheckpointSetup
 from headgate.plan.job_graph import JobGraph
 from headgate.plan.stream_graph import StreamGraph
@@ -37,12 +37,12 @@ KEY = "0123456789abcdef-the-key"
 SECRET = "execution.checkpointing.hmac.secret"
 FILE = "execution.checkpointing.hmac.secret-file"
 UNSIGNED = "execution.checkpointing.hmac.allow-unsigned"
-SIGNING = Signing(KEY.encode())
+SIGNING = CheckpointKey(KEY.encode())
 
 
 def take_signed(folder: Path, number: int, data: bytes = LARGE) -> Metadata:
-    place = open_storage(str(folder), SIGNING).place(JOB, number)
-    with StateWriter(place, "t-0-0-0", 10, digests=True) as writer:
+    place = open_store(str(folder), SIGNING).place(JOB, number)
+    with PartWriter(place, "t-0-0-0", 10, digests=True) as writer:
         pieces = {0: writer.append(data), 1: writer.append(b"small"), 2: writer.append(data[1:])}
     metadata = metadata_of(number, (task_of(0, pieces),))
     complete(place, metadata)
@@ -52,7 +52,7 @@ def take_signed(folder: Path, number: int, data: bytes = LARGE) -> Metadata:
 def forged(data: bytes, change: Callable[[Metadata], Metadata]) -> bytes:
     """By somebody who knows all but the key: every length and checksum is right."""
     signed = decode_metadata("m", data)
-    whole = encode_metadata(change(signed), Signing(b"another key than that"))
+    whole = encode_metadata(change(signed), CheckpointKey(b"another key than that"))
     assert decode_metadata("m", whole) == change(signed)
     return whole
 
@@ -65,8 +65,8 @@ def test_a_key_comes_from_a_setting_or_a_file(tmp_path: Path) -> None:
     file.write_text(f"{KEY}\n")
     file.chmod(0o600)
     for given in ({SECRET: KEY}, {FILE: str(file)}):
-        assert signing_of(CheckpointSettings.parse(given)) == SIGNING
-    assert signing_of(CheckpointSettings()) is None
+        assert checkpoint_key(CheckpointSettings.parse(given)) == SIGNING
+    assert checkpoint_key(CheckpointSettings()) is None
 
 
 @pytest.mark.parametrize(
@@ -85,21 +85,21 @@ def test_a_file_that_keeps_no_secret_is_refused(
         file.write_text(content)
         file.chmod(mode)
     with pytest.raises(SettingsInvalid, match=complaint):
-        signing_of(CheckpointSettings(hmac_secret_file=str(file)))
+        checkpoint_key(CheckpointSettings(hmac_secret_file=str(file)))
 
 
 def test_one_key_is_enough_and_a_folder_is_none(tmp_path: Path) -> None:
     with pytest.raises(SettingsInvalid, match="set one of them"):
-        signing_of(CheckpointSettings(hmac_secret=KEY, hmac_secret_file="x"))
+        checkpoint_key(CheckpointSettings(hmac_secret=KEY, hmac_secret_file="x"))
     for path in (str(tmp_path), "a\0b"):
         with pytest.raises(SettingsInvalid, match="secret-file"):
-            signing_of(CheckpointSettings(hmac_secret_file=path))
+            checkpoint_key(CheckpointSettings(hmac_secret_file=path))
 
 
 def test_the_key_is_neither_shown_nor_pickled(tmp_path: Path) -> None:
     configuration = Configuration().set_string(SECRET, KEY).set_string("parallelism.default", "2")
     program = Program(StreamGraph(), "p", configuration.to_dict())
-    folder = open_storage(str(tmp_path / "c"), SIGNING).folder
+    folder = open_store(str(tmp_path / "c"), SIGNING).folder
     held = (configuration, program, CheckpointSettings(hmac_secret=KEY), SIGNING, folder)
     for shown in map(repr, held):
         assert KEY not in shown, shown
@@ -124,12 +124,12 @@ def test_the_key_is_in_nothing_that_goes_to_workers(tmp_path: Path) -> None:
 
 def test_what_was_signed_is_read(tmp_path: Path) -> None:
     metadata = take_signed(tmp_path, 1)
-    place = open_storage(str(tmp_path), SIGNING).place(JOB, 1)
+    place = open_store(str(tmp_path), SIGNING).place(JOB, 1)
     assert place.read_metadata() == metadata
     assert verify(place, metadata).is_whole
     (found,) = find_checkpoints(str(tmp_path), SIGNING)
     assert found.metadata == metadata
-    without_key = open_storage(str(tmp_path)).place(JOB, 1)
+    without_key = open_store(str(tmp_path)).place(JOB, 1)
     assert without_key.read_metadata() == metadata, "who has no key checks none"
 
 
@@ -178,13 +178,13 @@ def test_a_state_file_that_was_changed_with_its_checksum_is_not_handed_over(
     tmp_path: Path,
 ) -> None:
     metadata = take_signed(tmp_path, 1)
-    place = open_storage(str(tmp_path)).place(JOB, 1)
+    place = open_store(str(tmp_path)).place(JOB, 1)
     piece = metadata.tasks[0].operators[0].keyed[0]
     path = tmp_path / JOB / piece.path
     evil = b"x" * piece.length
     path.write_bytes(evil + path.read_bytes()[piece.length :])
     collided = structs.replace(piece, crc=zlib.crc32(evil))  # crc32 can be made to fit
-    with StateReader(place) as reader:
+    with PieceReader(place) as reader:
         with pytest.raises(CheckpointCorrupt, match="not those that were signed"):
             reader.read(collided)
         with pytest.raises(CheckpointCorrupt, match="not those that were signed"):
@@ -197,7 +197,7 @@ def test_files_of_two_checkpoints_cannot_be_swapped(tmp_path: Path) -> None:
     swapped = [path.read_bytes() for path in reversed(paths)]
     for path, data in zip(paths, swapped, strict=True):
         path.write_bytes(data)
-    storage = open_storage(str(tmp_path), SIGNING)
+    storage = open_store(str(tmp_path), SIGNING)
     for number, metadata in ((1, first), (2, second)):
         assert not verify(storage.place(JOB, number), metadata).is_whole
     shutil.copy(tmp_path / JOB / "chk-1" / "_metadata", tmp_path / JOB / "chk-2" / "_metadata")
@@ -207,15 +207,17 @@ def test_files_of_two_checkpoints_cannot_be_swapped(tmp_path: Path) -> None:
 def test_shared_files_have_digests_and_those_without_are_not_named_again(tmp_path: Path) -> None:
     table = tmp_path / "table.sst"
     table.write_bytes(LARGE)
-    place = open_storage(str(tmp_path / "c")).place(JOB, 1)
-    with StateWriter(place, "t", 0, digests=True) as writer:
+    place = open_store(str(tmp_path / "c")).place(JOB, 1)
+    with PartWriter(place, "t", 0, digests=True) as writer:
         known = writer.share(str(table))
-    with StateWriter(place, "t", 0) as writer:
+    with PartWriter(place, "t", 0) as writer:
         unknown = writer.share(str(table))
     assert len(known.digest) == 32 and not unknown.digest
     files = {"1.sst": known, "2.sst": unknown}
-    assert StoredFiles(place, range(1), files, True, needs_digests=True).shared == {"1.sst": known}
-    assert StoredFiles(place, range(1), files, True).shared == files
+    assert StoredDatabaseFiles(place, range(1), files, True, needs_digests=True).shared == {
+        "1.sst": known
+    }
+    assert StoredDatabaseFiles(place, range(1), files, True).shared == files
 
 
 # Jobs.
@@ -226,8 +228,8 @@ def graph(tmp_path: Path) -> JobGraph:
     return job_of(tmp_path)
 
 
-def leave(folder: Path, graph: JobGraph, signing: Signing | None) -> None:
-    place = open_storage(str(folder), signing).place("x", 4)
+def leave(folder: Path, graph: JobGraph, signing: CheckpointKey | None) -> None:
+    place = open_store(str(folder), signing).place("x", 4)
     complete(place, metadata_of_graph(graph, 4))
 
 

@@ -6,16 +6,16 @@ import pytest
 
 from headgate.base.checkpoint_errors import CheckpointMissing, StorageUnusable
 from headgate.control.checkpoint_effects import Drop, StoreCheckpoint
-from headgate.host.checkpoints import job_storage
+from headgate.host.checkpoints import job_checkpoints
 from headgate.host.checkpoints.folder import Folder, open_folder
-from headgate.host.checkpoints.job_storage import JobStorage
+from headgate.host.checkpoints.job_checkpoints import JobCheckpoints
 from headgate.host.checkpoints.stopped_with import StoppedWith, find_stop, note_stop
 from tests.host.checkpoint_kit import JOB, metadata_of, names
 
 
 @pytest.fixture
-def storage(tmp_path: Path) -> JobStorage:
-    return JobStorage(JOB, str(tmp_path / "checkpoints"))
+def storage(tmp_path: Path) -> JobCheckpoints:
+    return JobCheckpoints(JOB, str(tmp_path / "checkpoints"))
 
 
 @pytest.fixture
@@ -23,30 +23,30 @@ def own(tmp_path: Path) -> Path:
     return tmp_path / "savepoint"
 
 
-def test_only_a_savepoint_that_ends_the_job_is_noted(storage: JobStorage, own: Path) -> None:
+def test_only_a_savepoint_that_ends_the_job_is_noted(storage: JobCheckpoints, own: Path) -> None:
     storage.store(StoreCheckpoint(metadata_of(2), f"{own}-2"))
     assert storage.stopped_with() is None
     storage.store(StoreCheckpoint(metadata_of(9), f"{own}-9", ends_job=True))
     storage.store(StoreCheckpoint(metadata_of(10), f"{own}-10", ends_job=True))
     assert storage.stopped_with() == StoppedWith(10, f"{own}-10"), "the newest one"
-    JobStorage(JOB).store(StoreCheckpoint(metadata_of(3), f"{own}-3", ends_job=True))
+    JobCheckpoints(JOB).store(StoreCheckpoint(metadata_of(3), f"{own}-3", ends_job=True))
 
 
 def test_it_is_noted_behind_its_metadata(
-    storage: JobStorage, own: Path, monkeypatch: pytest.MonkeyPatch
+    storage: JobCheckpoints, own: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def note(jobs: Folder, number: int, savepoint: Folder) -> None:
         assert names(own) == ["_metadata"]
         noted.append(number)
 
     noted: list[int] = []
-    monkeypatch.setattr(job_storage, "note_stop", note)
+    monkeypatch.setattr(job_checkpoints, "note_stop", note)
     storage.store(StoreCheckpoint(metadata_of(4), str(own), ends_job=True))
     assert noted == [4]
 
 
 def test_it_goes_with_the_savepoint_or_with_the_job(
-    storage: JobStorage, own: Path, tmp_path: Path
+    storage: JobCheckpoints, own: Path, tmp_path: Path
 ) -> None:
     storage.store(StoreCheckpoint(metadata_of(4), str(own), ends_job=True))
     storage.drop(Drop(metadata_of(4), str(own)))
@@ -59,7 +59,7 @@ def test_it_goes_with_the_savepoint_or_with_the_job(
 
 
 def test_no_attempt_begins_from_an_older_one_while_it_cannot_be_taken_back(
-    storage: JobStorage, own: Path, monkeypatch: pytest.MonkeyPatch
+    storage: JobCheckpoints, own: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(folder: Folder, name: str) -> None:
         raise StorageUnusable(folder.at(name), "Input/output error", "look")
@@ -75,7 +75,7 @@ def test_no_attempt_begins_from_an_older_one_while_it_cannot_be_taken_back(
     assert storage.stopped_with() is None
 
 
-def test_a_savepoint_that_is_not_there_any_more_is_told(storage: JobStorage, own: Path) -> None:
+def test_a_savepoint_that_is_not_there_any_more_is_told(storage: JobCheckpoints, own: Path) -> None:
     storage.store(StoreCheckpoint(metadata_of(4), str(own), ends_job=True))
     found = storage.stopped_with()
     assert found is not None

@@ -2,7 +2,7 @@
 
 import threading
 
-from headgate.host.checkpoints.writing_threads import WRITERS, WritingThreads
+from headgate.host.checkpoints.writing_threads import WRITERS, WriterPool
 from tests.host.conftest import own_threads
 from tests.host.rig import eventually
 
@@ -10,13 +10,13 @@ SOON_S = 20.0
 
 
 def test_there_is_no_thread_without_work() -> None:
-    threads = WritingThreads()
+    threads = WriterPool()
     assert not own_threads()
     assert threads.close(SOON_S)
 
 
 def test_one_thread_does_what_comes_one_after_the_other() -> None:
-    threads, done, came = WritingThreads(), [], threading.Event()
+    threads, done, came = WriterPool(), [], threading.Event()
     for number in range(20):
         came.clear()
         assert threads.submit(lambda number=number: (done.append(number), came.set()))  # type: ignore[misc]
@@ -28,7 +28,7 @@ def test_one_thread_does_what_comes_one_after_the_other() -> None:
 
 
 def test_work_that_hangs_holds_up_only_its_thread_until_all_are_held_up() -> None:
-    threads, hold, done = WritingThreads(), threading.Event(), threading.Event()
+    threads, hold, done = WriterPool(), threading.Event(), threading.Event()
     for _ in range(WRITERS - 1):
         threads.submit(lambda: assert_true(hold.wait(SOON_S)))
     threads.submit(done.set)
@@ -46,7 +46,7 @@ def test_work_that_hangs_holds_up_only_its_thread_until_all_are_held_up() -> Non
 
 
 def test_what_was_not_begun_can_be_withdrawn() -> None:
-    threads, hold, begun, done = WritingThreads(), threading.Event(), threading.Event(), []
+    threads, hold, begun, done = WriterPool(), threading.Event(), threading.Event(), []
 
     def hang() -> None:
         begun.set()
@@ -69,7 +69,7 @@ def test_what_was_not_begun_can_be_withdrawn() -> None:
 
 
 def test_work_that_fails_ends_no_thread() -> None:
-    threads, done = WritingThreads(), threading.Event()
+    threads, done = WriterPool(), threading.Event()
 
     def fail() -> None:
         raise SystemExit(3)

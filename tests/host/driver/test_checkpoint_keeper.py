@@ -15,7 +15,7 @@ from headgate.control.checkpoint_history import CheckpointHistory
 from headgate.control.life_cycle import JobState
 from headgate.control.recovery import Recovery
 from headgate.host.checkpoints.folder import Folder
-from headgate.host.checkpoints.job_storage import JobStorage
+from headgate.host.checkpoints.job_checkpoints import JobCheckpoints
 from headgate.host.driver import checkpoint_keeper
 from headgate.host.driver.checkpoint_keeper import CheckpointKeeper
 from tests.host.checkpoint_kit import metadata_of, names, take_next
@@ -29,17 +29,17 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def storage(folder: Path) -> JobStorage:
-    return JobStorage(JOB, str(folder))
+def storage(folder: Path) -> JobCheckpoints:
+    return JobCheckpoints(JOB, str(folder))
 
 
-def keeper_of(storage: JobStorage, *found: int, **settings: object) -> CheckpointKeeper:
+def keeper_of(storage: JobCheckpoints, *found: int, **settings: object) -> CheckpointKeeper:
     history = CheckpointHistory(9, [metadata_of(one) for one in found])
     return CheckpointKeeper(Recovery(CheckpointSettings(**settings), history=history), storage)  # type: ignore[arg-type]
 
 
 @pytest.fixture
-def keeper(storage: JobStorage) -> Iterator[CheckpointKeeper]:
+def keeper(storage: JobCheckpoints) -> Iterator[CheckpointKeeper]:
     one = keeper_of(storage)
     yield one
     one.close(JobState.FAILED)
@@ -49,7 +49,7 @@ def keeper(storage: JobStorage) -> Iterator[CheckpointKeeper]:
 
 
 def test_checkpoints_are_stored_and_dropped_in_the_folder_of_the_job(
-    storage: JobStorage, folder: Path
+    storage: JobCheckpoints, folder: Path
 ) -> None:
     storage.store(StoreCheckpoint(metadata_of(3)))
     assert names(folder) == [f"{JOB}/chk-3/_metadata"]
@@ -59,7 +59,7 @@ def test_checkpoints_are_stored_and_dropped_in_the_folder_of_the_job(
 
 def test_savepoints_have_their_own_directory_also_without_a_storage(tmp_path: Path) -> None:
     own = tmp_path / "savepoint"
-    nowhere = JobStorage(JOB)
+    nowhere = JobCheckpoints(JOB)
     assert nowhere.uri == ""
     nowhere.store(StoreCheckpoint(metadata_of(3), str(own)))
     assert names(own) == ["_metadata"]
@@ -71,7 +71,7 @@ def test_savepoints_have_their_own_directory_also_without_a_storage(tmp_path: Pa
     nowhere.close(keeps=False)
 
 
-def test_what_belongs_to_no_checkpoint_is_cleaned_up(storage: JobStorage, folder: Path) -> None:
+def test_what_belongs_to_no_checkpoint_is_cleaned_up(storage: JobCheckpoints, folder: Path) -> None:
     assert storage.storage is not None
     take_next(storage.storage, JOB)
     (folder / JOB / "chk-9").mkdir()
@@ -84,11 +84,11 @@ def test_a_folder_that_cannot_be_used_is_told_at_once(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("here")
     with pytest.raises(StorageUnusable, match="file"):
-        JobStorage(JOB, str(file))
+        JobCheckpoints(JOB, str(file))
 
 
 def test_a_temporary_storage_goes_with_its_job() -> None:
-    storage = JobStorage.temporary(JOB)
+    storage = JobCheckpoints.temporary(JOB)
     storage.store(StoreCheckpoint(metadata_of(1)))
     assert Path(storage.uri).exists()
     storage.close(keeps=True)
@@ -96,7 +96,7 @@ def test_a_temporary_storage_goes_with_its_job() -> None:
 
 
 def test_at_the_end_nothing_stays_but_what_is_not_the_job_s(
-    storage: JobStorage, folder: Path
+    storage: JobCheckpoints, folder: Path
 ) -> None:
     assert storage.storage is not None
     file = folder / "file"
@@ -109,7 +109,7 @@ def test_at_the_end_nothing_stays_but_what_is_not_the_job_s(
 
 
 def test_storage_that_cannot_be_cleaned_now_is_cleaned_later(
-    storage: JobStorage, folder: Path, caplog: pytest.LogCaptureFixture
+    storage: JobCheckpoints, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (folder / JOB).write_text("in the way")
     storage.clean()
@@ -117,7 +117,7 @@ def test_storage_that_cannot_be_cleaned_now_is_cleaned_later(
 
 
 def test_what_could_not_be_dropped_is_gone_before_a_run_goes_on_from_an_older_one(
-    storage: JobStorage, folder: Path, monkeypatch: pytest.MonkeyPatch
+    storage: JobCheckpoints, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in (1, 2, 3):
         storage.store(StoreCheckpoint(metadata_of(number)))
@@ -134,7 +134,7 @@ def test_what_could_not_be_dropped_is_gone_before_a_run_goes_on_from_an_older_on
 
 
 def test_what_was_never_complete_need_not_be_dropped(
-    storage: JobStorage, monkeypatch: pytest.MonkeyPatch
+    storage: JobCheckpoints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Folder, "remove", refuse)
     with pytest.raises(StorageUnusable):
@@ -143,9 +143,9 @@ def test_what_was_never_complete_need_not_be_dropped(
 
 
 def test_a_driver_that_was_thought_dead_drops_nothing_of_its_successor(
-    storage: JobStorage, folder: Path, caplog: pytest.LogCaptureFixture
+    storage: JobCheckpoints, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    other = JobStorage(JOB, str(folder))
+    other = JobCheckpoints(JOB, str(folder))
     other.store(StoreCheckpoint(metadata_of(3)))
     late = structs.replace(metadata_of(3), completed_ms=-1)
     with pytest.raises(StorageUnusable, match="is complete already, by another run"):
@@ -221,7 +221,7 @@ def test_nobody_begins_anew_while_the_storage_is_silent(keeper: CheckpointKeeper
     ],
 )
 def test_the_end_of_the_job_says_which_checkpoints_stay(
-    storage: JobStorage, folder: Path, state: JobState, retention: Retention, stays: bool
+    storage: JobCheckpoints, folder: Path, state: JobState, retention: Retention, stays: bool
 ) -> None:
     storage.store(StoreCheckpoint(metadata_of(1)))
     keeper = keeper_of(storage, 1, retention=retention)
@@ -232,7 +232,7 @@ def test_the_end_of_the_job_says_which_checkpoints_stay(
 
 
 def test_what_is_under_way_at_the_end_of_the_job_is_done_and_then_dropped(
-    storage: JobStorage, folder: Path
+    storage: JobCheckpoints, folder: Path
 ) -> None:
     keeper = keeper_of(storage)
 
@@ -252,7 +252,7 @@ def test_what_is_under_way_at_the_end_of_the_job_is_done_and_then_dropped(
 
 
 def test_a_storage_that_hangs_at_the_end_is_left_alone(
-    storage: JobStorage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    storage: JobCheckpoints, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(checkpoint_keeper, "CLOSE_S", 0.01)
     keeper, go = keeper_of(storage), threading.Event()

@@ -24,10 +24,10 @@ from headgate.cli.ending import CONFIGURATION, code_of
 from headgate.control.checkpoint_effects import StoreCheckpoint
 from headgate.control.life_cycle import JobState
 from headgate.core.chain.operator import Operator
-from headgate.host.checkpoints.job_storage import JobStorage
-from headgate.host.checkpoints.location import savepoint_place
-from headgate.host.checkpoints.storage import CheckpointFolders, complete, open_storage
-from headgate.host.checkpoints.writer import StateWriter
+from headgate.host.checkpoints.checkpoint_store import CheckpointStore, complete, open_store
+from headgate.host.checkpoints.job_checkpoints import JobCheckpoints
+from headgate.host.checkpoints.location import savepoint_location
+from headgate.host.checkpoints.part_writer import PartWriter
 from headgate.host.driver.checkpoint_setup import CheckpointSetup
 from headgate.host.shipping.orders import describe, plan_run
 from headgate.plan.execution_graph import build_execution_graph
@@ -80,12 +80,12 @@ def metadata(graph: JobGraph, checkpoint: int, job: str = "x", text: bytes = b"s
 def leave(folder: Path, graph: JobGraph, *numbers: int, job: str = "x") -> None:
     """What an earlier driver has left."""
     for number in numbers:
-        place = open_storage(str(folder)).place(job, number)
+        place = open_store(str(folder)).place(job, number)
         complete(place, metadata(graph, number, job))
 
 
 def savepoint(folder: Path, graph: JobGraph, number: int, job: str = "x") -> str:
-    place = savepoint_place(open_storage(str(folder)).folder)
+    place = savepoint_location(open_store(str(folder)).folder)
     complete(place, metadata(graph, number, job))
     return str(folder)
 
@@ -241,8 +241,8 @@ def test_a_damaged_checkpoint_of_an_earlier_driver_is_passed_over(
 
 def leave_with_file(folder: Path, graph: JobGraph, number: int) -> Path:
     """One whose state stands in a file; returns that."""
-    place = open_storage(str(folder)).place("x", number)
-    with StateWriter(place, "t-0-0-0", 0) as writer:
+    place = open_store(str(folder)).place("x", number)
+    with PartWriter(place, "t-0-0-0", 0) as writer:
         piece = writer.append(b"state of a task")
     whole = metadata(graph, number)
     first, *others = whole.tasks
@@ -430,7 +430,7 @@ def test_a_newer_savepoint_of_the_job_itself_comes_first(
 def lost_while_it_stopped(folder: Path, graph: JobGraph, where: Path, number: int) -> None:
     """A driver has told its sinks to commit, and was killed before it dropped its checkpoints."""
     last = structs.replace(metadata(graph, number), kind=CheckpointKind.SAVEPOINT)
-    JobStorage("x", str(folder)).store(StoreCheckpoint(last, str(where), ends_job=True))
+    JobCheckpoints("x", str(folder)).store(StoreCheckpoint(last, str(where), ends_job=True))
 
 
 def test_a_job_that_was_stopped_goes_on_from_its_savepoint_and_not_from_before(
@@ -510,7 +510,7 @@ def test_a_job_that_cannot_start_leaves_no_claim(
     def refuse(*given: object) -> int:
         raise StorageUnusable("there", "Input/output error", "look")
 
-    monkeypatch.setattr(CheckpointFolders, "next_id", refuse)
+    monkeypatch.setattr(CheckpointStore, "next_id", refuse)
     with pytest.raises(StorageUnusable):
         setup.open(is_local=True)
     assert names(folder) == []
@@ -537,7 +537,7 @@ def test_what_does_not_fit_is_told_before_anything_runs(
 ) -> None:
     with pytest.raises(CheckpointMissing):
         CheckpointSetup({"execution.state-recovery.path": str(tmp_path / "no")}, graph)
-    place = open_storage(str(folder)).place("x", 1)
+    place = open_store(str(folder)).place("x", 1)
     other = OperatorState("another", "Another", plain=Piece("", 0, 1, 0, b"x"))
     task = SubtaskState("0.0", 0, 0, 1, 128, (other,))
     complete(place, metadata_of(1, (task,), job="x"))

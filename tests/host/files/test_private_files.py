@@ -13,11 +13,11 @@ from headgate.base.checkpoints import CheckpointKind
 from headgate.base.ids import PartitionId
 from headgate.base.settings import Storage
 from headgate.control.checkpoint_effects import StoreCheckpoint
+from headgate.host.checkpoints.checkpoint_store import CheckpointStore, discard, open_store
 from headgate.host.checkpoints.folder import open_folder
-from headgate.host.checkpoints.job_storage import JobStorage
+from headgate.host.checkpoints.job_checkpoints import JobCheckpoints
 from headgate.host.checkpoints.location import new_savepoint, resolve
-from headgate.host.checkpoints.reader import StateReader, verify
-from headgate.host.checkpoints.storage import CheckpointFolders, discard, open_storage
+from headgate.host.checkpoints.piece_reader import PieceReader, verify
 from headgate.host.files.partition_files import FileRoom
 from tests.host.checkpoint_kit import JOB, metadata_of, names, shared_pieces, take, take_next
 
@@ -35,8 +35,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def storage(folder: Path) -> CheckpointFolders:
-    return open_storage(str(folder))
+def storage(folder: Path) -> CheckpointStore:
+    return open_store(str(folder))
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def modes(top: Path) -> dict[str, int]:
 def test_folders_and_files_of_checkpoints_are_the_users_alone(tmp_path: Path, folder: Path) -> None:
     table = tmp_path / "table.sst"
     table.write_bytes(b"rows")
-    job = JobStorage(JOB, str(folder))
+    job = JobCheckpoints(JOB, str(folder))
     job.claim()
     take_next(job.storage, shared=(table,))  # type: ignore[arg-type]
     place = new_savepoint(str(tmp_path / "saved"), JOB)
@@ -85,7 +85,7 @@ def test_spilled_data_is_the_users_alone(tmp_path: Path) -> None:
 def test_what_a_user_names_may_be_a_link(tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "disk")
-    storage = open_storage(str(tmp_path / "link"))
+    storage = open_store(str(tmp_path / "link"))
     metadata = take_next(storage)
     assert storage.survey(JOB).latest is not None
     (tmp_path / "one").symlink_to(tmp_path / "disk" / JOB / "chk-1")
@@ -98,7 +98,7 @@ def test_a_job_and_its_savepoints_may_have_folders_that_are_links(tmp_path: Path
     for name in ("disk", "saved"):
         (tmp_path / name).mkdir()
         (tmp_path / f"{name}-link").symlink_to(tmp_path / name)
-    job = JobStorage(JOB, str(tmp_path / "disk-link"))
+    job = JobCheckpoints(JOB, str(tmp_path / "disk-link"))
     job.claim()
     job.store(StoreCheckpoint(metadata_of(3), str(tmp_path / "saved-link"), ends_job=True))
     job.check_claim()
@@ -109,7 +109,7 @@ def test_a_job_and_its_savepoints_may_have_folders_that_are_links(tmp_path: Path
 
 
 def test_a_link_in_place_of_a_file_of_a_checkpoint_is_damage(
-    storage: CheckpointFolders, folder: Path, elsewhere: Path
+    storage: CheckpointStore, folder: Path, elsewhere: Path
 ) -> None:
     metadata = take_next(storage)
     place = storage.place(JOB, 1)
@@ -126,7 +126,7 @@ def test_a_link_in_place_of_a_file_of_a_checkpoint_is_damage(
 
 
 def test_a_state_file_that_became_a_link_is_not_read(
-    storage: CheckpointFolders, folder: Path, elsewhere: Path
+    storage: CheckpointStore, folder: Path, elsewhere: Path
 ) -> None:
     metadata = take_next(storage)
     piece = next(one for one in metadata.tasks[0].operators[0].keyed.values() if one.path)
@@ -134,13 +134,13 @@ def test_a_state_file_that_became_a_link_is_not_read(
     path.rename(elsewhere / path.name)
     path.symlink_to(elsewhere / path.name)
     refused = pytest.raises(CheckpointCorrupt, match="is a symbolic link, which is not followed")
-    with StateReader(storage.place(JOB, 1)) as reader, refused:
+    with PieceReader(storage.place(JOB, 1)) as reader, refused:
         reader.read(piece)
 
 
 @pytest.mark.parametrize("linked", ["chk-1", "shared", ""])
 def test_a_link_in_place_of_a_folder_is_neither_followed_nor_taken_for_nothing(
-    storage: CheckpointFolders, folder: Path, elsewhere: Path, tmp_path: Path, linked: str
+    storage: CheckpointStore, folder: Path, elsewhere: Path, tmp_path: Path, linked: str
 ) -> None:
     table = tmp_path / "table.sst"
     table.write_bytes(b"rows")
@@ -157,7 +157,7 @@ def test_a_link_in_place_of_a_folder_is_neither_followed_nor_taken_for_nothing(
 
 
 def test_nothing_is_deleted_through_a_link(
-    storage: CheckpointFolders, folder: Path, elsewhere: Path, tmp_path: Path
+    storage: CheckpointStore, folder: Path, elsewhere: Path, tmp_path: Path
 ) -> None:
     table = tmp_path / "table.sst"
     table.write_bytes(b"rows")
@@ -216,7 +216,7 @@ def test_a_link_that_comes_while_a_folder_is_deleted_is_not_followed(
 
 
 def test_a_pipe_in_place_of_metadata_does_not_make_the_driver_wait(
-    storage: CheckpointFolders, folder: Path
+    storage: CheckpointStore, folder: Path
 ) -> None:
     take_next(storage)
     path = folder / JOB / "chk-1" / "_metadata"

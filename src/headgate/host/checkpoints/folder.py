@@ -26,7 +26,7 @@ from headgate.base.checkpoint_errors import (
     StorageUnusable,
 )
 from headgate.base.elements import ByteLike
-from headgate.host.checkpoints.signing import Signing
+from headgate.host.checkpoints.signing import CheckpointKey
 from headgate.host.files.no_links import LinkRefused
 from headgate.host.files.private_files import PrivateFiles
 
@@ -65,7 +65,7 @@ class Folder:
     """As the file system calls it."""
     uri: str
     """As a user may give it: a path of this machine, or a URI; another process can open it."""
-    signing: Signing | None = field(default=None, compare=False)
+    signing: CheckpointKey | None = field(default=None, compare=False)
     """What metadata in it is signed and checked with, in a driver that has a key."""
 
     @property
@@ -98,19 +98,19 @@ class Folder:
     def make(self) -> None:
         """With all above it; nothing happens if it is there."""
         if not self.is_flat:
-            with told(self.shown):
+            with storage_errors(self.shown):
                 self.system.create_dir(self.path, recursive=True)
 
     def entries(self) -> list[Entry]:
         """By name; none if the folder is not there."""
-        with told(self.shown):
+        with storage_errors(self.shown):
             selector = fs.FileSelector(self.path, allow_not_found=True)
             found = self.system.get_file_info(selector)
         return sorted(map(_entry, found), key=lambda entry: entry.name)
 
     def look(self) -> Entry | None:
         """What stands at its path: a folder, a file, nothing."""
-        with told(self.shown):
+        with storage_errors(self.shown):
             found = self.system.get_file_info(self.path)
         return None if found.type == fs.FileType.NotFound else _entry(found)
 
@@ -121,17 +121,17 @@ class Folder:
 
     def create(self, name: str) -> Any:
         """A stream to a new file; whoever opens it closes it."""
-        with told(self.at(name)):
+        with storage_errors(self.at(name)):
             return self.system.open_output_stream(self._in(name), buffer_size=BUFFER_BYTES)
 
     def open(self, name: str) -> Any:
         """A file to read from anywhere; whoever opens it closes it."""
-        with told(self.at(name)):
+        with storage_errors(self.at(name)):
             return self.system.open_input_file(self._in(name))
 
     def read(self, name: str) -> bytes:
         """The whole of a file."""
-        with self.open(name) as file, told(self.at(name)):
+        with self.open(name) as file, storage_errors(self.at(name)):
             return bytes(file.read())
 
     def settle(self, name: str = "") -> None:
@@ -140,7 +140,7 @@ class Folder:
         Other file systems have done it when a file is closed.
         """
         if isinstance(self.system, PrivateFiles):
-            with told(self.at(name) if name else self.shown):
+            with storage_errors(self.at(name) if name else self.shown):
                 self.system.sync(self._in(name))
 
     def put(self, name: str, data: ByteLike) -> bool:
@@ -165,12 +165,12 @@ class Folder:
 
     def remove(self, name: str) -> None:
         """A file, if it is there."""
-        with suppress(CheckpointMissing), told(self.at(name)):
+        with suppress(CheckpointMissing), storage_errors(self.at(name)):
             self.system.delete_file(self._in(name))
 
     def remove_all(self) -> None:
         """The folder with everything in it, if it is there."""
-        with suppress(CheckpointMissing), told(self.shown):
+        with suppress(CheckpointMissing), storage_errors(self.shown):
             self.system.delete_dir(self.path)
 
     def remove_if_empty(self) -> None:
@@ -189,7 +189,7 @@ class Folder:
     def _write(self, name: str, data: ByteLike) -> None:
         stream = self.create(name)
         try:
-            with told(self.at(name)):
+            with storage_errors(self.at(name)):
                 stream.write(data)
                 stream.close()
         except BaseException:
@@ -200,7 +200,7 @@ class Folder:
             raise
 
     def _give_name(self, temporary: str, name: str) -> bool:
-        with told(self.at(name)):
+        with storage_errors(self.at(name)):
             if isinstance(self.system, PrivateFiles):
                 try:
                     self.system.link(self._in(temporary), self._in(name))
@@ -221,7 +221,7 @@ def shown_uri(uri: str) -> str:
     return _PASSWORD.sub(r"\1:***@", uri)
 
 
-def open_folder(where: str, below: str = "", signing: Signing | None = None) -> Folder:
+def open_folder(where: str, below: str = "", signing: CheckpointKey | None = None) -> Folder:
     """The folder that a user names by a path or a URI; nothing is made or looked up there.
 
     ``below``: the folder that the user has named, if this one was found in it: symbolic links
@@ -248,7 +248,7 @@ def open_folder(where: str, below: str = "", signing: Signing | None = None) -> 
     return Folder(system, path, _trimmed(where), signing)
 
 
-def _local(path: str, below: str, signing: Signing | None) -> Folder:
+def _local(path: str, below: str, signing: CheckpointKey | None) -> Folder:
     root = path
     if below:
         above = open_folder(below)
@@ -258,7 +258,7 @@ def _local(path: str, below: str, signing: Signing | None) -> Folder:
 
 
 @contextmanager
-def told(shown: str) -> Iterator[None]:
+def storage_errors(shown: str) -> Iterator[None]:
     """Errors of a file system become ours, with the path and what to do."""
     try:
         yield

@@ -15,7 +15,7 @@ from headgate.base.checkpoint_errors import CheckpointCorrupt, CheckpointMissing
 from headgate.base.checkpoints import CheckpointKind, Metadata, pieces_of
 from headgate.host.checkpoints.folder import Folder, open_folder
 from headgate.host.checkpoints.metadata import METADATA_FILE, decode_metadata
-from headgate.host.checkpoints.signing import Signing
+from headgate.host.checkpoints.signing import CheckpointKey
 
 SHARED: Final = "shared"
 _CHECKPOINT: Final = "chk-"
@@ -25,7 +25,7 @@ _JOB_CHARS: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointPlace:
+class CheckpointLocation:
     """Where a checkpoint is, or will be."""
 
     own: Folder
@@ -69,13 +69,13 @@ class CheckpointPlace:
         return decode_metadata(self.own.at(METADATA_FILE), data, self.own.signing)
 
 
-def job_folder(storage: Folder, job: str) -> Folder:
+def folder_of_job(storage: Folder, job: str) -> Folder:
     """Of the checkpoints of a job; any id makes a name of its own."""
     name = quote(job, safe=" ")
     return storage.child(name.replace(".", "%2E") if not name.strip(".") else name)
 
 
-def checkpoint_place(jobs: Folder, checkpoint: int) -> CheckpointPlace:
+def checkpoint_location(jobs: Folder, checkpoint: int) -> CheckpointLocation:
     """Of a checkpoint in a job's folder."""
     return _checkpoint(jobs.child(f"{_CHECKPOINT}{checkpoint}"), checkpoint)
 
@@ -86,20 +86,20 @@ def checkpoint_number(name: str) -> int | None:
     return int(digits) if digits != name and digits.isascii() and digits.isdecimal() else None
 
 
-def savepoint_place(folder: Folder) -> CheckpointPlace:
+def savepoint_location(folder: Folder) -> CheckpointLocation:
     """Of a savepoint: everything stands in its folder."""
-    return CheckpointPlace(folder, folder, "", "")
+    return CheckpointLocation(folder, folder, "", "")
 
 
-def new_savepoint(where: str, job: str) -> CheckpointPlace:
+def new_savepoint(where: str, job: str) -> CheckpointLocation:
     """A folder of its own for a savepoint, below the one that a user names."""
     name = f"savepoint-{quote(job[:_JOB_CHARS], safe='')}-{secrets.token_hex(6)}"
-    return savepoint_place(open_folder(where).child(name))
+    return savepoint_location(open_folder(where).child(name))
 
 
 def resolve(
-    where: str, below: str = "", signing: Signing | None = None
-) -> tuple[CheckpointPlace, Metadata]:
+    where: str, below: str = "", signing: CheckpointKey | None = None
+) -> tuple[CheckpointLocation, Metadata]:
     """The checkpoint or savepoint that a user names: by its folder, or the metadata file in it.
 
     ``below``: the storage that the user has named, if it is in there. Raises CheckpointMissing,
@@ -114,17 +114,17 @@ def resolve(
             folder.shown, "is no checkpoint but a file", "name the folder of a checkpoint"
         )
     try:
-        return read_place(folder)
+        return read_location(folder)
     except CheckpointMissing as error:
         raise _no_checkpoint(folder) from error
 
 
-def read_place(folder: Folder) -> tuple[CheckpointPlace, Metadata]:
+def read_location(folder: Folder) -> tuple[CheckpointLocation, Metadata]:
     """The checkpoint that stands in this folder, by its metadata."""
-    metadata = savepoint_place(folder).read_metadata()
+    metadata = savepoint_location(folder).read_metadata()
     match metadata.kind:
         case CheckpointKind.SAVEPOINT:
-            return savepoint_place(folder), metadata
+            return savepoint_location(folder), metadata
         case CheckpointKind.CHECKPOINT:
             return _checkpoint(folder, metadata.checkpoint), metadata
 
@@ -144,9 +144,9 @@ def _can_be_a_name(name: str) -> bool:
     return "\0" not in name and len(encoded) <= _LONGEST_NAME and name.isprintable()
 
 
-def _checkpoint(folder: Folder, checkpoint: int) -> CheckpointPlace:
+def _checkpoint(folder: Folder, checkpoint: int) -> CheckpointLocation:
     shared = folder.parent().child(SHARED)
-    return CheckpointPlace(folder, shared, f"{_CHECKPOINT}{checkpoint}/", f"{SHARED}/")
+    return CheckpointLocation(folder, shared, f"{_CHECKPOINT}{checkpoint}/", f"{SHARED}/")
 
 
 def _no_checkpoint(folder: Folder) -> CheckpointMissing:

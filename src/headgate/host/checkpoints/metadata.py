@@ -16,7 +16,7 @@ from headgate.base.checkpoint_errors import CheckpointCorrupt
 from headgate.base.checkpoint_settings import HMAC_UNSIGNED
 from headgate.base.checkpoints import METADATA_VERSION, Metadata, pieces_of
 from headgate.base.elements import ByteLike
-from headgate.host.checkpoints.signing import SIGNATURE_BYTES, Signing
+from headgate.host.checkpoints.signing import SIGNATURE_BYTES, CheckpointKey
 
 METADATA_FILE: Final = "_metadata"
 
@@ -29,7 +29,7 @@ _CHECKSUM: Final = struct.Struct("<I")
 _DECODER: Final = msgspec.msgpack.Decoder(Metadata)
 
 
-def encode_metadata(metadata: Metadata, signing: Signing | None = None) -> bytes:
+def encode_metadata(metadata: Metadata, signing: CheckpointKey | None = None) -> bytes:
     """The bytes of the file."""
     body = msgspec.msgpack.encode(metadata)
     version = METADATA_VERSION if signing is None else SIGNED_VERSION
@@ -38,7 +38,7 @@ def encode_metadata(metadata: Metadata, signing: Signing | None = None) -> bytes
     return b"".join([header, _checksum(header, signature, body), signature, body])
 
 
-def decode_metadata(path: str, data: bytes, signing: Signing | None = None) -> Metadata:
+def decode_metadata(path: str, data: bytes, signing: CheckpointKey | None = None) -> Metadata:
     """What the bytes stand for; raises CheckpointCorrupt with the path."""
     start = _HEADER.size + _CHECKSUM.size
     if len(data) < start:
@@ -81,7 +81,7 @@ def _decode(path: str, body: memoryview) -> Metadata:
 
 
 def _check_signature(
-    path: str, signing: Signing, signature: bytes, header: bytes, body: memoryview
+    path: str, signing: CheckpointKey, signature: bytes, header: bytes, body: memoryview
 ) -> None:
     if signature and not signing.fits(signature, header, body):
         raise CheckpointCorrupt(

@@ -16,9 +16,9 @@ from headgate.base.restores import OperatorRestore, ReassignedStream, TaskRestor
 from headgate.core.chain.snapshots import OperatorRestored
 from headgate.core.task.restored import ChannelParts, TaskRestored
 from headgate.host.checkpoints.folder import open_folder
-from headgate.host.checkpoints.location import CheckpointPlace, resolve
-from headgate.host.checkpoints.reader import StateReader
-from headgate.host.checkpoints.stored_database import StoredFiles
+from headgate.host.checkpoints.location import CheckpointLocation, resolve
+from headgate.host.checkpoints.piece_reader import PieceReader
+from headgate.host.checkpoints.stored_database import StoredDatabaseFiles
 
 BundlesOf: TypeAlias = Callable[[ReassignedStream, Sequence[bytes]], Iterable[Bundle]]
 """The records of a stray stream, of its bytes."""
@@ -42,14 +42,14 @@ def read_restores(
     if not restores:
         return {}
     place = _place_of(restored_from, storage)
-    with StateReader(place) as reader:
+    with PieceReader(place) as reader:
         return {
             task: _read_task(place, reader, restore, bundles_of[task], shared_uri, needs_digests)
             for task, restore in restores.items()
         }
 
 
-def _place_of(where: str, storage: str) -> CheckpointPlace:
+def _place_of(where: str, storage: str) -> CheckpointLocation:
     """Where the checkpoint stands. A storage that is away is no damage of what is in it."""
     try:
         return resolve(where, storage)[0]
@@ -62,8 +62,8 @@ def _place_of(where: str, storage: str) -> CheckpointPlace:
 
 
 def _read_task(
-    place: CheckpointPlace,
-    reader: StateReader,
+    place: CheckpointLocation,
+    reader: PieceReader,
     restore: TaskRestore,
     bundles_of: BundlesOf,
     shared_uri: str,
@@ -87,8 +87,8 @@ def _read_task(
 
 
 def _read_operator(
-    place: CheckpointPlace,
-    reader: StateReader,
+    place: CheckpointLocation,
+    reader: PieceReader,
     restore: OperatorRestore,
     checkpoint: int,
     is_shared: bool,
@@ -101,20 +101,22 @@ def _read_operator(
         tuple(None if piece is None else reader.read(piece) for piece in restore.source),
         tuple(map(reader.read, restore.sinks)),
         tuple(
-            StoredFiles(place, range(one.first, one.end), one.files, is_shared, needs_digests)
+            StoredDatabaseFiles(
+                place, range(one.first, one.end), one.files, is_shared, needs_digests
+            )
             for one in restore.databases
         ),
         restore.shapes,
     )
 
 
-def _read_channel(reader: StateReader, channel: ChannelState) -> ChannelParts:
+def _read_channel(reader: PieceReader, channel: ChannelState) -> ChannelParts:
     return channel.index, channel.channel, [reader.read(piece) for piece in channel.pieces]
 
 
-def _groups(place: CheckpointPlace, keyed: Mapping[int, Piece]) -> Iterator[tuple[int, bytes]]:
+def _groups(place: CheckpointLocation, keyed: Mapping[int, Piece]) -> Iterator[tuple[int, bytes]]:
     """Key groups in the order in which they stand in their files."""
     ordered = sorted(keyed.items(), key=lambda item: (item[1].path, item[1].offset))
-    with StateReader(place) as reader:
+    with PieceReader(place) as reader:
         for group, piece in ordered:
             yield group, reader.read(piece)

@@ -5,8 +5,8 @@ Law: a folder that nobody named, or that cannot be written, disturbs no job.
 
 from headgate.base.checkpoint_settings import SAVEPOINT_FOLDER
 from headgate.base.errors import SettingsInvalid
+from headgate.host.checkpoints.checkpoint_store import CheckpointStore
 from headgate.host.checkpoints.location import new_savepoint
-from headgate.host.checkpoints.storage import CheckpointFolders
 
 
 def prepare_savepoint(directory: str | None, default: str, job: str) -> str:
@@ -23,5 +23,5 @@ def prepare_savepoint(directory: str | None, default: str, job: str) -> str:
         )
     place = new_savepoint(where, job)
     place.own.make()
-    CheckpointFolders(place.own).probe()
+    CheckpointStore(place.own).probe()
     return place.own.uri

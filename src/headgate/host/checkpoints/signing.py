@@ -30,7 +30,7 @@ _DOMAIN: Final = b"headgate checkpoint metadata\0"
 
 
 @dataclass(frozen=True, slots=True)
-class Signing:
+class CheckpointKey:
     """What a job's checkpoints are signed and checked with."""
 
     key: bytes = field(repr=False)
@@ -51,7 +51,7 @@ class Signing:
         raise TypeError("the key of checkpoints stays in the driver, and is not pickled")
 
 
-def signing_of(settings: CheckpointSettings) -> Signing | None:
+def checkpoint_key(settings: CheckpointSettings) -> CheckpointKey | None:
     """By the settings; None: there is no key. Raises SettingsInvalid."""
     if settings.hmac_secret and settings.hmac_secret_file:
         raise SettingsInvalid(HMAC_SECRET_FILE, f"is set, and so is {HMAC_SECRET}; set one of them")
@@ -65,7 +65,7 @@ def signing_of(settings: CheckpointSettings) -> Signing | None:
         raise SettingsInvalid(
             name, f"the key has less than {SHORTEST_KEY} bytes; make a longer one"
         )
-    return Signing(key, settings.hmac_allows_unsigned)
+    return CheckpointKey(key, settings.hmac_allows_unsigned)
 
 
 def read_key(path: str) -> bytes:

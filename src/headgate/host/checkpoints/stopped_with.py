@@ -10,8 +10,8 @@ from typing import Final
 from headgate.base.checkpoint_errors import CheckpointCorrupt, CheckpointError, CheckpointMissing
 from headgate.base.checkpoints import Metadata
 from headgate.host.checkpoints.folder import Folder
-from headgate.host.checkpoints.location import CheckpointPlace, resolve
-from headgate.host.checkpoints.signing import Signing
+from headgate.host.checkpoints.location import CheckpointLocation, resolve
+from headgate.host.checkpoints.signing import CheckpointKey
 
 STOPPED: Final = "stopped-with-"
 
@@ -23,7 +23,9 @@ class StoppedWith:
     number: int
     where: str
 
-    def resolve(self, job: str, signing: Signing | None = None) -> tuple[CheckpointPlace, Metadata]:
+    def resolve(
+        self, job: str, signing: CheckpointKey | None = None
+    ) -> tuple[CheckpointLocation, Metadata]:
         """The savepoint itself; raises CheckpointError if it is not what and where it was."""
         try:
             place, metadata = resolve(self.where, signing=signing)

@@ -13,17 +13,17 @@ from importlib.util import find_spec
 from headgate.base.checkpoint_errors import CheckpointCorrupt
 from headgate.base.checkpoints import Piece
 from headgate.base.errors import StateBroken
-from headgate.host.checkpoints.folder import told
-from headgate.host.checkpoints.location import CheckpointPlace
-from headgate.host.checkpoints.reader import StateReader
+from headgate.host.checkpoints.folder import storage_errors
+from headgate.host.checkpoints.location import CheckpointLocation
+from headgate.host.checkpoints.piece_reader import PieceReader
 from headgate.host.files.owned_folder import OwnedFolder
 
 
 @dataclass(frozen=True, slots=True)
-class StoredFiles:
+class StoredDatabaseFiles:
     """See ``StoredDatabase``; for the thread of its task."""
 
-    place: CheckpointPlace
+    place: CheckpointLocation
     groups: range
     files: Mapping[str, Piece]
     is_shared: bool
@@ -45,9 +45,9 @@ class StoredFiles:
 
     def fetch(self, folder: str) -> None:
         """See ``StoredDatabase``; raises CheckpointMissing, CheckpointCorrupt, StorageUnusable."""
-        with told(folder):
+        with storage_errors(folder):
             os.mkdir(folder)
-        with StateReader(self.place) as reader:
+        with PieceReader(self.place) as reader:
             for name, piece in self.files.items():
                 if os.path.basename(name) != name or name in ("", ".", ".."):
                     problem = f"names {name!r} as a file of a database, which leads elsewhere"
@@ -64,7 +64,7 @@ class StoredFiles:
         # Imported here: who keeps state in memory needs no RocksDB, unless it reads of one.
         from headgate.host.rocksdb.fetched import groups_in, settle  # noqa: PLC0415
 
-        with told(tempfile.gettempdir()):
+        with storage_errors(tempfile.gettempdir()):
             folder = OwnedFolder("fetched")
         with folder as path:
             database = path / "database"

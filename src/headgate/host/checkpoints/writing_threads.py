@@ -23,7 +23,7 @@ WRITER_NAMES: Final = tuple(f"headgate-checkpoint-writer-{number}" for number in
 Work: TypeAlias = Callable[[], None]
 
 
-class WritingThreads:
+class WriterPool:
     """Started one by one as there is work for them; those that take no checkpoints have none."""
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ from headgate.control.checkpoint_figures import CheckpointStatistics
 from headgate.control.checkpoint_history import keeps
 from headgate.control.life_cycle import JobState
 from headgate.control.recovery import Recovery
-from headgate.host.checkpoints.job_storage import JobStorage
+from headgate.host.checkpoints.job_checkpoints import JobCheckpoints
 from headgate.host.driver.job_figures import JobFigures
 
 log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ LOOK_S: Final = 0.1
 class CheckpointKeeper:
     """Every method may be called from any thread; whoever opens it closes it."""
 
-    def __init__(self, recovery: Recovery, storage: JobStorage) -> None:
+    def __init__(self, recovery: Recovery, storage: JobCheckpoints) -> None:
         self.recovery = recovery
         self.storage = storage
         self.lock = threading.Lock()

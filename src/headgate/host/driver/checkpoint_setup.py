@@ -29,12 +29,12 @@ from headgate.control.recovery import Recovery
 from headgate.control.repeated_failures import RepeatedFailures
 from headgate.control.restarts import restart_strategy
 from headgate.core.chain.source import why_not_rewound
+from headgate.host.checkpoints.checkpoint_store import FoundCheckpoint, damages_of
 from headgate.host.checkpoints.folder import shown_uri
-from headgate.host.checkpoints.job_storage import JobStorage
+from headgate.host.checkpoints.job_checkpoints import JobCheckpoints
 from headgate.host.checkpoints.location import resolve
-from headgate.host.checkpoints.signing import signing_of
+from headgate.host.checkpoints.signing import checkpoint_key
 from headgate.host.checkpoints.stopped_with import StoppedWith
-from headgate.host.checkpoints.storage import FoundCheckpoint, damages_of
 from headgate.host.driver.checkpoint_keeper import CheckpointKeeper
 from headgate.host.shipping.orders import plan_run
 from headgate.plan.inherited_groups import inherit_groups
@@ -63,7 +63,7 @@ class CheckpointSetup:
         """
         self.settings = CheckpointSettings.parse(configuration)
         self.recovery = RecoverySettings.parse(configuration)
-        self._signing = signing_of(self.settings)
+        self._signing = checkpoint_key(self.settings)
         self.graph = graph
         """What is run."""
         self.takes_any = not graph.batch
@@ -80,7 +80,7 @@ class CheckpointSetup:
                     raise PlanInvalid(problem)
         has_folder = self.takes_any and self.settings.folder
         where = self.settings.folder if has_folder else ""
-        self._storage = JobStorage(self.job_id, where, signing=self._signing) if where else None
+        self._storage = JobCheckpoints(self.job_id, where, signing=self._signing) if where else None
         self._found: list[Metadata] = []
         self._origin: StoreCheckpoint | None = None
         start = self._look_around()
@@ -116,8 +116,8 @@ class CheckpointSetup:
                     self.job_id,
                     CHECKPOINT_FOLDER,
                 )
-            storage = JobStorage.temporary(self.job_id, self._signing)
-        storage = storage or JobStorage(self.job_id, signing=self._signing)
+            storage = JobCheckpoints.temporary(self.job_id, self._signing)
+        storage = storage or JobCheckpoints(self.job_id, signing=self._signing)
         storage.claim()
         try:
             return self._open(storage, in_place)
@@ -126,7 +126,7 @@ class CheckpointSetup:
                 storage.release()
             raise
 
-    def _open(self, storage: JobStorage, in_place: bool) -> CheckpointKeeper:
+    def _open(self, storage: JobCheckpoints, in_place: bool) -> CheckpointKeeper:
         # A driver that is not dead may have completed one more before the job was claimed.
         if self.is_known and (start := self._look_around()) is not None:
             self.restores(start)

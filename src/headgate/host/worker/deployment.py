@@ -19,7 +19,7 @@ from headgate.core.state.backend import Backends
 from headgate.core.task.environment import Environment
 from headgate.core.task.restored import TaskRestored
 from headgate.host.checkpoints.restoring import read_restores
-from headgate.host.checkpoints.snapshot_writing import RunWriting
+from headgate.host.checkpoints.snapshot_writer import SnapshotWriters
 from headgate.host.net.exchange import Exchange
 from headgate.host.worker.task_setup import Deployed, JobInfo, TaskSetup
 from headgate.plan.execution_graph import TaskSpec
@@ -40,7 +40,7 @@ class Deployment:
         report: Report,
         again: Callable[[], Mapping[int, JobVertex]] | None = None,
         backends: Backends | None = None,
-        writing: RunWriting | None = None,
+        writing: SnapshotWriters | None = None,
     ) -> None:
         """``again`` makes the vertices anew: tasks of the same vertex share no function.
 

@@ -45,8 +45,8 @@ from headgate.base.messages import (
 from headgate.base.settings import ExchangeSettings
 from headgate.base.states import TaskState
 from headgate.core.state.backend import Backends
-from headgate.host.checkpoints.snapshot_writing import RunWriting
-from headgate.host.checkpoints.writing_threads import WritingThreads
+from headgate.host.checkpoints.snapshot_writer import SnapshotWriters
+from headgate.host.checkpoints.writing_threads import WriterPool
 from headgate.host.files.owned_folder import sweep
 from headgate.host.net.contact import Contact
 from headgate.host.net.control_client import ControlLine, Lost
@@ -103,7 +103,7 @@ def run_task_manager(
         try:
             sweep()
             backends = end.enter_context(open_backends(contact.state))
-            threads = WritingThreads()
+            threads = WriterPool()
             end.callback(threads.close)
             settings = replace(contact.settings, bind_host=_data_host(contact.settings, line))
             exchange = Exchange(
@@ -136,7 +136,7 @@ class TaskManager:
         inbox: "queue.SimpleQueue[Mail]",
         may_exit: bool,
         backends: Backends,
-        threads: WritingThreads,
+        threads: WriterPool,
     ) -> None:
         self._contact = contact
         self._times = contact.times
@@ -301,10 +301,10 @@ class TaskManager:
         deployment.on_time = partial(self._tell_time, run)
         return deployment
 
-    def _writing(self, order: Deploy) -> RunWriting | None:
+    def _writing(self, order: Deploy) -> SnapshotWriters | None:
         if order.checkpoints is None:
             return None
-        return RunWriting(
+        return SnapshotWriters(
             order.run,
             order.attempt,
             order.checkpoints,

@@ -37,7 +37,7 @@ from headgate.core.task.restored import TaskRestored
 from headgate.core.task.task import Task
 from headgate.core.task.writing import CheckpointPlan
 from headgate.host.checkpoints.restoring import BundlesOf
-from headgate.host.checkpoints.snapshot_writing import Author, RunWriting
+from headgate.host.checkpoints.snapshot_writer import SnapshotTask, SnapshotWriters
 from headgate.host.net.exchange import Exchange
 from headgate.host.net.loans import BatonLoan, BufferWaits
 from headgate.host.net.loop import now_ms
@@ -79,7 +79,7 @@ class TaskSetup:
         info: JobInfo,
         again: Callable[[], Mapping[int, JobVertex]] | None,
         backends: Backends | None,
-        writing: RunWriting | None = None,
+        writing: SnapshotWriters | None = None,
     ) -> None:
         """``writing``: where checkpoints go; None: none are taken."""
         self._exchange = exchange
@@ -165,7 +165,7 @@ class TaskSetup:
         writing = self._writing
         if writing is None:
             return None
-        author = Author(
+        author = SnapshotTask(
             spec.id, spec.vertex, spec.subtask, vertex.parallelism, vertex.max_parallelism
         )
         order = writing.order

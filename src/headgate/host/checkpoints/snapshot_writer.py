@@ -36,13 +36,13 @@ from headgate.core.task.writing import (
 )
 from headgate.host.checkpoints.folder import Folder, open_folder
 from headgate.host.checkpoints.location import (
-    CheckpointPlace,
-    checkpoint_place,
-    job_folder,
-    savepoint_place,
+    CheckpointLocation,
+    checkpoint_location,
+    folder_of_job,
+    savepoint_location,
 )
-from headgate.host.checkpoints.writer import StateWriter, part_name
-from headgate.host.checkpoints.writing_threads import WritingThreads
+from headgate.host.checkpoints.part_writer import PartWriter, part_name
+from headgate.host.checkpoints.writing_threads import WriterPool
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ Post: TypeAlias = Callable[[Callable[[], None]], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Author:
+class SnapshotTask:
     """The task that a snapshot is of."""
 
     task: str
@@ -64,7 +64,7 @@ class Author:
     max_parallelism: int
 
 
-class RunWriting:
+class SnapshotWriters:
     """What the tasks of one run write here. ``send`` never waits; ``post`` calls in the baton."""
 
     def __init__(
@@ -72,7 +72,7 @@ class RunWriting:
         run: str,
         attempt: int,
         order: CheckpointOrder,
-        threads: WritingThreads,
+        threads: WriterPool,
         send: Send,
         post: Post,
     ) -> None:
@@ -84,21 +84,21 @@ class RunWriting:
         self.post = post
         self._jobs: Folder | None = None
         self._closed = False
-        self._open: dict[StateWriting, None] = {}
+        self._open: dict[SnapshotWriter, None] = {}
         self._changed = threading.Condition(threading.Lock())
 
-    def starter(self, author: Author) -> StartWriting:
+    def starter(self, author: SnapshotTask) -> StartWriting:
         """What a task begins to write with."""
         return partial(self._start, author)
 
-    def place(self, barrier: CheckpointBarrier) -> CheckpointPlace:
+    def place(self, barrier: CheckpointBarrier) -> CheckpointLocation:
         """Where a checkpoint is written; raises StorageUnusable."""
         if barrier.directory:
-            return savepoint_place(open_folder(barrier.directory))
+            return savepoint_location(open_folder(barrier.directory))
         with self._changed:
             if self._jobs is None:  # once: a client of an object store is slow to make
-                self._jobs = job_folder(open_folder(self.order.folder), self.order.job)
-        return checkpoint_place(self._jobs, barrier.checkpoint)
+                self._jobs = folder_of_job(open_folder(self.order.folder), self.order.job)
+        return checkpoint_location(self._jobs, barrier.checkpoint)
 
     @property
     def shared_uri(self) -> str:
@@ -115,7 +115,7 @@ class RunWriting:
         """A task waits for a complete checkpoint before it can finish."""
         self.send(CheckpointWanted(self.run, task))
 
-    def ended(self, writing: "StateWriting") -> None:
+    def ended(self, writing: "SnapshotWriter") -> None:
         with self._changed:
             self._open.pop(writing, None)
             self._changed.notify_all()
@@ -137,9 +137,9 @@ class RunWriting:
         return gone
 
     def _start(
-        self, author: Author, snapshot: TaskSnapshot, done: Callable[[], None]
+        self, author: SnapshotTask, snapshot: TaskSnapshot, done: Callable[[], None]
     ) -> SnapshotWriting:
-        writing = StateWriting(self, author, snapshot, done)
+        writing = SnapshotWriter(self, author, snapshot, done)
         with self._changed:
             wanted = not self._closed
             if wanted:
@@ -161,11 +161,15 @@ class _InFlight:
     align_ms: float
 
 
-class StateWriting:
+class SnapshotWriter:
     """One snapshot of one task; see ``SnapshotWriting``."""
 
     def __init__(
-        self, run: RunWriting, author: Author, snapshot: TaskSnapshot, done: Callable[[], None]
+        self,
+        run: SnapshotWriters,
+        author: SnapshotTask,
+        snapshot: TaskSnapshot,
+        done: Callable[[], None],
     ) -> None:
         self._run = run
         self._author = author
@@ -176,7 +180,7 @@ class StateWriting:
         self._snapshots: tuple[NamedSnapshot, ...] = snapshot.operators
         self._since_s = time.monotonic()
         self._spent_ms = 0.0
-        self._writer: StateWriter | None = None
+        self._writer: PartWriter | None = None
         self._operators: tuple[OperatorState, ...] = ()
         self._in_flight: _InFlight | None = None
         self._given_up = False
@@ -232,7 +236,7 @@ class StateWriting:
             author, run = self._author, self._run
             name = part_name(author.vertex, author.subtask, run.attempt)
             order = run.order
-            writer = StateWriter(place, name, order.inline_bytes, digests=order.digests)
+            writer = PartWriter(place, name, order.inline_bytes, digests=order.digests)
             self._writer = writer
             self._operators = tuple(self._operator(writer, one) for one in self._snapshots)
             self._snapshots = ()
@@ -262,7 +266,7 @@ class StateWriting:
                 self._run.send(ack)
             self._end()
 
-    def _operator(self, writer: StateWriter, one: NamedSnapshot) -> OperatorState:
+    def _operator(self, writer: PartWriter, one: NamedSnapshot) -> OperatorState:
         taken = one.taken
         keyed: dict[int, Piece] = {}
         files: dict[str, Piece] = {}

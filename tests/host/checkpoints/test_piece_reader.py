@@ -10,21 +10,21 @@ from hypothesis import strategies as st
 
 from headgate.base.checkpoint_errors import CheckpointCorrupt, CheckpointError, StorageUnusable
 from headgate.base.checkpoints import Piece
+from headgate.host.checkpoints.checkpoint_store import open_store
 from headgate.host.checkpoints.folder import open_folder
-from headgate.host.checkpoints.reader import StateReader
-from headgate.host.checkpoints.storage import open_storage
-from headgate.host.checkpoints.writer import StateWriter
+from headgate.host.checkpoints.part_writer import PartWriter
+from headgate.host.checkpoints.piece_reader import PieceReader
 from tests.host.checkpoint_kit import JOB
 
 DATA = bytes(range(256)) * 40
 
 
 @pytest.fixture
-def piece(tmp_path: Path) -> tuple[StateReader, Piece]:
-    place = open_storage(str(tmp_path)).place(JOB, 1)
-    with StateWriter(place, "t-0-0-0", 0) as writer:
+def piece(tmp_path: Path) -> tuple[PieceReader, Piece]:
+    place = open_store(str(tmp_path)).place(JOB, 1)
+    with PartWriter(place, "t-0-0-0", 0) as writer:
         written = writer.append(DATA)
-    reader = StateReader(place)
+    reader = PieceReader(place)
     assert reader.read(written) == DATA
     return reader, written
 
@@ -49,7 +49,7 @@ DAMAGE = [
 
 @pytest.mark.parametrize("changes", DAMAGE, ids=str)
 def test_a_damaged_piece_is_corrupt(
-    piece: tuple[StateReader, Piece], changes: dict[str, object], tmp_path: Path
+    piece: tuple[PieceReader, Piece], changes: dict[str, object], tmp_path: Path
 ) -> None:
     reader, written = piece
     damaged = msgspec.structs.replace(written, **changes)
@@ -63,7 +63,7 @@ def test_a_damaged_piece_is_corrupt(
                 read(damaged)
 
 
-def test_no_numbers_raise_anything_else(piece: tuple[StateReader, Piece]) -> None:
+def test_no_numbers_raise_anything_else(piece: tuple[PieceReader, Piece]) -> None:
     reader, written = piece
     integers = st.integers(-(2**64), 2**64) | st.integers(-5, len(DATA) + 5)
 

@@ -16,11 +16,22 @@ from headgate.base.checkpoint_errors import (
 )
 from headgate.base.checkpoints import Metadata
 from headgate.control.checkpoint_effects import Discard, Drop, StoreCheckpoint
+from headgate.host.checkpoints.checkpoint_store import (
+    CheckpointStore,
+    complete,
+    discard,
+    open_store,
+)
 from headgate.host.checkpoints.driver_claim import DriverClaim
-from headgate.host.checkpoints.folder import Folder, open_folder, told
-from headgate.host.checkpoints.location import CheckpointPlace, job_folder, resolve, savepoint_place
-from headgate.host.checkpoints.reader import missing_files
-from headgate.host.checkpoints.signing import Signing
+from headgate.host.checkpoints.folder import Folder, open_folder, storage_errors
+from headgate.host.checkpoints.location import (
+    CheckpointLocation,
+    folder_of_job,
+    resolve,
+    savepoint_location,
+)
+from headgate.host.checkpoints.piece_reader import missing_files
+from headgate.host.checkpoints.signing import CheckpointKey
 from headgate.host.checkpoints.stopped_with import (
     StoppedWith,
     find_stop,
@@ -28,18 +39,12 @@ from headgate.host.checkpoints.stopped_with import (
     has_stop,
     note_stop,
 )
-from headgate.host.checkpoints.storage import (
-    CheckpointFolders,
-    complete,
-    discard,
-    open_storage,
-)
 from headgate.host.files.owned_folder import OwnedFolder
 
 log = logging.getLogger(__name__)
 
 
-class JobStorage:
+class JobCheckpoints:
     """Where one job keeps its checkpoints; it may be used by any thread."""
 
     def __init__(
@@ -48,7 +53,7 @@ class JobStorage:
         where: str = "",
         *,
         temporary: OwnedFolder | None = None,
-        signing: Signing | None = None,
+        signing: CheckpointKey | None = None,
     ) -> None:
         """Nowhere: the job has savepoints alone, each in a directory of its own.
 
@@ -59,15 +64,15 @@ class JobStorage:
         self._temporary = temporary
         self._undropped: dict[int, Drop] = {}
         self._claim: DriverClaim | None = None
-        self.storage: CheckpointFolders | None = None
+        self.storage: CheckpointStore | None = None
         if where:
-            self.storage = open_storage(where, signing)
+            self.storage = open_store(where, signing)
             self.storage.probe()
 
     @classmethod
-    def temporary(cls, job: str, signing: Signing | None = None) -> "JobStorage":
+    def temporary(cls, job: str, signing: CheckpointKey | None = None) -> "JobCheckpoints":
         """In a folder of this machine that goes with the job."""
-        with told(tempfile.gettempdir()):
+        with storage_errors(tempfile.gettempdir()):
             folder = OwnedFolder("checkpoints")
         return cls(job, str(folder.path), temporary=folder, signing=signing)
 
@@ -89,7 +94,7 @@ class JobStorage:
     @property
     def jobs(self) -> Folder | None:
         """The folder of the job's checkpoints in the storage."""
-        return None if self.storage is None else job_folder(self.storage.folder, self.job)
+        return None if self.storage is None else folder_of_job(self.storage.folder, self.job)
 
     def claim(self) -> None:
         """The job is this driver's from here on, and no other's.
@@ -118,10 +123,10 @@ class JobStorage:
         """The savepoint that an earlier driver has stopped the job with, or was about to."""
         return None if self.jobs is None else find_stop(self.jobs)
 
-    def place(self, checkpoint: int, directory: str) -> CheckpointPlace:
+    def place(self, checkpoint: int, directory: str) -> CheckpointLocation:
         """Of a savepoint its directory, of a checkpoint one in the job's folder."""
         if directory:
-            return savepoint_place(open_folder(directory, signing=self.signing))
+            return savepoint_location(open_folder(directory, signing=self.signing))
         assert self.storage is not None, f"checkpoint {checkpoint} without a storage"
         return self.storage.place(self.job, checkpoint)
 
@@ -167,7 +172,7 @@ class JobStorage:
         elif self.storage is not None:
             self.storage.drop(place)
         else:
-            CheckpointFolders(place.own.parent()).drop(place)
+            CheckpointStore(place.own.parent()).drop(place)
         self._undropped.pop(number, None)
 
     def drop_above(self, checkpoint: int) -> None:
@@ -226,7 +231,7 @@ class JobStorage:
         self.release()
 
 
-def _is_of_another(place: CheckpointPlace, metadata: Metadata) -> bool:
+def _is_of_another(place: CheckpointLocation, metadata: Metadata) -> bool:
     """Two drivers of a job, one of which was thought to be dead, may use the same number."""
     try:
         return place.read_metadata() != metadata

@@ -17,11 +17,15 @@ from headgate.base.checkpoint_errors import (
 )
 from headgate.base.checkpoints import Piece
 from headgate.host.checkpoints import folder as checkpoint_folder
+from headgate.host.checkpoints.checkpoint_store import complete
 from headgate.host.checkpoints.folder import Folder, open_folder
-from headgate.host.checkpoints.location import CheckpointPlace, checkpoint_place, savepoint_place
-from headgate.host.checkpoints.reader import StateReader, verify
-from headgate.host.checkpoints.storage import complete
-from headgate.host.checkpoints.writer import StateWriter, part_name
+from headgate.host.checkpoints.location import (
+    CheckpointLocation,
+    checkpoint_location,
+    savepoint_location,
+)
+from headgate.host.checkpoints.part_writer import PartWriter, part_name
+from headgate.host.checkpoints.piece_reader import PieceReader, verify
 from headgate.host.files.private_files import PrivateFiles
 from tests.host.checkpoint_kit import (
     LARGE,
@@ -44,13 +48,13 @@ def job(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def place(job: Path) -> CheckpointPlace:
-    return checkpoint_place(open_folder(str(job)), 7)
+def place(job: Path) -> CheckpointLocation:
+    return checkpoint_location(open_folder(str(job)), 7)
 
 
-def memory_place() -> CheckpointPlace:
+def memory_place() -> CheckpointLocation:
     system = fs._MockFileSystem()
-    return checkpoint_place(folder_of(system, "job"), 7)
+    return checkpoint_location(folder_of(system, "job"), 7)
 
 
 @given(
@@ -59,9 +63,9 @@ def memory_place() -> CheckpointPlace:
 )
 def test_pieces_come_back_in_any_order(pieces: list[list[bytes]], inline_bytes: int) -> None:
     place = memory_place()
-    with StateWriter(place, NAME, inline_bytes) as writer:
+    with PartWriter(place, NAME, inline_bytes) as writer:
         written = [(writer.append(*parts), b"".join(parts)) for parts in pieces]
-    with StateReader(place) as reader:
+    with PieceReader(place) as reader:
         for piece, data in reversed(written):
             assert reader.read(piece) == data
             assert b"".join(reader.chunks(piece)) == data
@@ -70,26 +74,26 @@ def test_pieces_come_back_in_any_order(pieces: list[list[bytes]], inline_bytes: 
     assert all(len(piece.inline) == (0 if piece.path else piece.length) for piece, _ in written)
 
 
-def test_a_small_task_makes_no_file(place: CheckpointPlace, job: Path) -> None:
-    with StateWriter(place, NAME) as writer:
+def test_a_small_task_makes_no_file(place: CheckpointLocation, job: Path) -> None:
+    with PartWriter(place, NAME) as writer:
         assert writer.append(b"little").inline == b"little"
         assert writer.append().length == 0
     assert not job.exists()
 
 
-def test_buffers_of_any_kind_are_counted_in_bytes(place: CheckpointPlace) -> None:
+def test_buffers_of_any_kind_are_counted_in_bytes(place: CheckpointLocation) -> None:
     numbers = memoryview(bytes(range(16))).cast("I")
-    with StateWriter(place, NAME, 0) as writer:
+    with PartWriter(place, NAME, 0) as writer:
         piece = writer.append(numbers, bytearray(b"x"))
         after = writer.append(b"y")
     assert (piece.length, after.offset) == (17, 17)
-    with StateReader(place) as reader:
+    with PieceReader(place) as reader:
         assert reader.read(piece) == bytes(range(16)) + b"x"
 
 
-def test_one_file_for_each_task_and_never_the_same(place: CheckpointPlace, job: Path) -> None:
+def test_one_file_for_each_task_and_never_the_same(place: CheckpointLocation, job: Path) -> None:
     for _ in range(2):
-        with StateWriter(place, NAME, 0) as writer:
+        with PartWriter(place, NAME, 0) as writer:
             writer.append(b"a")
             writer.append(b"b")
     files = names(job)
@@ -97,14 +101,14 @@ def test_one_file_for_each_task_and_never_the_same(place: CheckpointPlace, job: 
     assert all(file.startswith("chk-7/t-3-0-1-") and file.endswith(".state") for file in files)
 
 
-def test_tasks_write_at_the_same_time(place: CheckpointPlace) -> None:
+def test_tasks_write_at_the_same_time(place: CheckpointLocation) -> None:
     def write(subtask: int) -> list[tuple[Piece, bytes]]:
-        with StateWriter(place, part_name(0, subtask, 0), 10) as writer:
+        with PartWriter(place, part_name(0, subtask, 0), 10) as writer:
             return [(writer.append(data), data) for data in (bytes([subtask]) * 5000,) * 20]
 
     with ThreadPoolExecutor(8) as pool:
         written = [pair for pairs in pool.map(write, range(16)) for pair in pairs]
-    with StateReader(place) as reader:
+    with PieceReader(place) as reader:
         assert all(reader.read(piece) == data for piece, data in written)
 
 
@@ -113,7 +117,7 @@ def test_a_flipped_bit_anywhere_in_a_state_is_found(
     tmp_path_factory: pytest.TempPathFactory, position: int, bit: int, data: st.DataObject
 ) -> None:
     folder = tmp_path_factory.mktemp("flip")
-    place = checkpoint_place(open_folder(str(folder)), 7)
+    place = checkpoint_location(open_folder(str(folder)), 7)
     states = tuple(
         write_task(
             place, n, {g: bytes(data.draw(st.integers(1, 400))) for g in range(3)}, (), (), 0
@@ -130,61 +134,61 @@ def test_a_flipped_bit_anywhere_in_a_state_is_found(
     assert "was changed" in verdict.problems[0]
 
 
-def test_a_file_that_is_cut_or_gone_is_told_with_its_path(place: CheckpointPlace) -> None:
-    with StateWriter(place, NAME, 0) as writer:
+def test_a_file_that_is_cut_or_gone_is_told_with_its_path(place: CheckpointLocation) -> None:
+    with PartWriter(place, NAME, 0) as writer:
         first, second = writer.append(LARGE), writer.append(LARGE)
     path = Path(place.show_file(first.path))
     path.write_bytes(path.read_bytes()[:-1])
-    with StateReader(place) as reader:
+    with PieceReader(place) as reader:
         assert reader.read(first) == LARGE
         with pytest.raises(CheckpointCorrupt, match=f"{path}: is cut: .* only 65535 are there"):
             reader.read(second)
         with pytest.raises(CheckpointCorrupt, match="is cut"):
             reader.check(second)
     path.unlink()
-    with StateReader(place) as reader, pytest.raises(CheckpointMissing, match=str(path)):
+    with PieceReader(place) as reader, pytest.raises(CheckpointMissing, match=str(path)):
         reader.read(first)
 
 
-def test_inline_bytes_are_checked_like_others(place: CheckpointPlace) -> None:
-    with StateWriter(place, NAME) as writer:
+def test_inline_bytes_are_checked_like_others(place: CheckpointLocation) -> None:
+    with PartWriter(place, NAME) as writer:
         piece = writer.append(b"little")
-    with StateReader(place) as reader:
+    with PieceReader(place) as reader:
         with pytest.raises(CheckpointCorrupt, match="was changed"):
             reader.read(Piece("", 0, 6, piece.crc, b"Little"))
         with pytest.raises(CheckpointCorrupt, match="is cut"):
             reader.read(Piece("", 0, 6, piece.crc, b"litt"))
 
 
-def test_a_piece_leads_nowhere_but_to_its_own_folders(place: CheckpointPlace) -> None:
+def test_a_piece_leads_nowhere_but_to_its_own_folders(place: CheckpointLocation) -> None:
     outside = ("../x", "chk-8/x", "/etc/passwd", "chk-7/../x", "shared/..", "chk-7/", "x", "a/b/c")
     for path in outside:
         piece = Piece(path, 0, 1, 0)
-        with StateReader(place) as reader, pytest.raises(CheckpointCorrupt, match="be its own"):
+        with PieceReader(place) as reader, pytest.raises(CheckpointCorrupt, match="be its own"):
             reader.read(piece)
         assert not verify(place, metadata_of(7, (task_of(0, {0: piece}),))).is_whole
 
 
-def test_a_reader_keeps_few_files_open(place: CheckpointPlace) -> None:
+def test_a_reader_keeps_few_files_open(place: CheckpointLocation) -> None:
     pieces = []
     for subtask in range(20):
-        with StateWriter(place, part_name(0, subtask, 0), 0) as writer:
+        with PartWriter(place, part_name(0, subtask, 0), 0) as writer:
             pieces.append(writer.append(bytes([subtask])))
-    with StateReader(place) as reader:
+    with PieceReader(place) as reader:
         for _ in range(2):
             assert [reader.read(piece)[0] for piece in pieces] == list(range(20))
             assert len(reader._files) == 8
 
 
 def test_a_shared_file_is_copied_and_fetched(
-    place: CheckpointPlace, tmp_path: Path, job: Path
+    place: CheckpointLocation, tmp_path: Path, job: Path
 ) -> None:
     source = tmp_path / "000012.sst"
     source.write_bytes(LARGE * 40)
-    with StateWriter(place, NAME) as writer:
+    with PartWriter(place, NAME) as writer:
         piece = writer.share(str(source))
     assert piece.path.startswith("shared/chk-7-t-3-0-1-")
-    with StateReader(place) as reader:
+    with PieceReader(place) as reader:
         reader.fetch(piece, str(tmp_path / "back"))
         assert (tmp_path / "back").read_bytes() == LARGE * 40
         flip(job / piece.path, 1_500_000, 3)
@@ -195,18 +199,18 @@ def test_a_shared_file_is_copied_and_fetched(
 def test_a_savepoint_shares_nothing(tmp_path: Path) -> None:
     source = tmp_path / "000012.sst"
     source.write_bytes(LARGE)
-    place = savepoint_place(open_folder(str(tmp_path / "save")))
-    with StateWriter(place, NAME, 0) as writer:
+    place = savepoint_location(open_folder(str(tmp_path / "save")))
+    with PartWriter(place, NAME, 0) as writer:
         pieces = [writer.share(str(source)), writer.append(b"x")]
     assert sorted(piece.path for piece in pieces) == names(tmp_path / "save")
 
 
 def test_an_aborted_writer_leaves_nothing(
-    place: CheckpointPlace, job: Path, tmp_path: Path
+    place: CheckpointLocation, job: Path, tmp_path: Path
 ) -> None:
     source = tmp_path / "000012.sst"
     source.write_bytes(LARGE)
-    writer = StateWriter(place, NAME, 0)
+    writer = PartWriter(place, NAME, 0)
     writer.append(LARGE)
     writer.share(str(source))
     assert len(names(job)) == 2
@@ -219,9 +223,9 @@ def test_an_aborted_writer_leaves_nothing(
     assert names(job) == []
 
 
-def test_an_error_inside_the_context_leaves_nothing(place: CheckpointPlace, job: Path) -> None:
+def test_an_error_inside_the_context_leaves_nothing(place: CheckpointLocation, job: Path) -> None:
     def write() -> None:
-        with StateWriter(place, NAME, 0) as writer:
+        with PartWriter(place, NAME, 0) as writer:
             writer.append(LARGE)
             raise KeyError("the state cannot be pickled")
 
@@ -231,9 +235,9 @@ def test_an_error_inside_the_context_leaves_nothing(place: CheckpointPlace, job:
 
 
 def test_a_closed_part_can_be_taken_back_until_its_checkpoint_is_complete(
-    place: CheckpointPlace, job: Path
+    place: CheckpointLocation, job: Path
 ) -> None:
-    early, late = StateWriter(place, NAME, 0), StateWriter(place, NAME, 0)
+    early, late = PartWriter(place, NAME, 0), PartWriter(place, NAME, 0)
     early.append(LARGE)
     early.close()
     early.close()
@@ -247,11 +251,11 @@ def test_a_closed_part_can_be_taken_back_until_its_checkpoint_is_complete(
 
 
 def test_a_long_copy_ends_soon_after_an_abort(
-    place: CheckpointPlace, job: Path, tmp_path: Path
+    place: CheckpointLocation, job: Path, tmp_path: Path
 ) -> None:
     source = tmp_path / "endless"
     os.mkfifo(source)
-    writer = StateWriter(place, NAME, 0)
+    writer = PartWriter(place, NAME, 0)
     with ThreadPoolExecutor(2) as pool:
         copying = pool.submit(writer.share, str(source))
         with open(source, "wb", buffering=0) as pipe:
@@ -266,12 +270,12 @@ def test_a_long_copy_ends_soon_after_an_abort(
 
 
 def test_a_part_that_cannot_be_settled_is_not_there(
-    place: CheckpointPlace, job: Path, monkeypatch: pytest.MonkeyPatch
+    place: CheckpointLocation, job: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(self: PrivateFiles, path: str) -> None:
         raise OSError(5, "Input/output error")
 
-    writer = StateWriter(place, NAME, 0)
+    writer = PartWriter(place, NAME, 0)
     writer.append(LARGE)
     monkeypatch.setattr(PrivateFiles, "sync", broken)
     with pytest.raises(StorageUnusable, match="Input/output error; check that the storage"):
@@ -279,8 +283,8 @@ def test_a_part_that_cannot_be_settled_is_not_there(
     assert names(job) == []
 
 
-def test_a_local_file_that_is_gone_is_told(place: CheckpointPlace, job: Path) -> None:
-    writer = StateWriter(place, NAME, 0)
+def test_a_local_file_that_is_gone_is_told(place: CheckpointLocation, job: Path) -> None:
+    writer = PartWriter(place, NAME, 0)
     with pytest.raises(CheckpointMissing, match=r"000099\.sst"):
         writer.share("nowhere/000099.sst")
     assert names(job) == []
@@ -290,13 +294,13 @@ def test_an_object_store_holds_nothing_after_an_abort(monkeypatch: pytest.Monkey
     monkeypatch.setattr(checkpoint_folder, "FLAT", frozenset({"py::objects"}))
     store = ObjectStore()
     job: Folder = folder_of(fs.PyFileSystem(store), "bucket/job")
-    place = checkpoint_place(job, 7)
-    writer = StateWriter(place, NAME, 0)
+    place = checkpoint_location(job, 7)
+    writer = PartWriter(place, NAME, 0)
     writer.append(LARGE)
     assert store.objects == {}
     writer.abort()
     assert store.objects == {}
-    with StateWriter(place, NAME, 0) as writer:
+    with PartWriter(place, NAME, 0) as writer:
         piece = writer.append(LARGE)
     complete(place, metadata_of(7, (task_of(0, {0: piece}),)))
     assert sorted(store.objects) == ["bucket/job/chk-7/_metadata", f"bucket/job/{piece.path}"]

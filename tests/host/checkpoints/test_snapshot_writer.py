@@ -22,17 +22,17 @@ from headgate.base.messages import (
 from headgate.core.chain.snapshots import OperatorSnapshot
 from headgate.core.state.backend import SnapshotFiles
 from headgate.core.task.writing import ChannelData, NamedSnapshot, TaskSnapshot
+from headgate.host.checkpoints.checkpoint_store import open_store
 from headgate.host.checkpoints.folder import open_folder
-from headgate.host.checkpoints.location import CheckpointPlace, savepoint_place
-from headgate.host.checkpoints.reader import StateReader
-from headgate.host.checkpoints.snapshot_writing import Author, RunWriting
-from headgate.host.checkpoints.storage import open_storage
-from headgate.host.checkpoints.writing_threads import WRITERS, WritingThreads
+from headgate.host.checkpoints.location import CheckpointLocation, savepoint_location
+from headgate.host.checkpoints.piece_reader import PieceReader
+from headgate.host.checkpoints.snapshot_writer import SnapshotTask, SnapshotWriters
+from headgate.host.checkpoints.writing_threads import WRITERS, WriterPool
 from tests.host.checkpoint_kit import LARGE, names
 from tests.host.rig import eventually
 
 SOON_S = 20.0
-AUTHOR = Author("3.1", 3, 1, 2, 128)
+AUTHOR = SnapshotTask("3.1", 3, 1, 2, 128)
 
 
 class Groups:
@@ -65,16 +65,16 @@ class Desk:
     """A run with its threads; keeps what is said to the driver and to the task, in order."""
 
     def __init__(self, folder: Path | str, **order: Any) -> None:
-        self.threads = WritingThreads()
+        self.threads = WriterPool()
         self.said: list[CheckpointAcked | CheckpointDeclined | CheckpointWanted | str] = []
         made = CheckpointOrder(str(folder), "orders", **order)
-        self.run = RunWriting("r/1", 7, made, self.threads, self.said.append, self._post)
+        self.run = SnapshotWriters("r/1", 7, made, self.threads, self.said.append, self._post)
 
     def start(
         self,
         *operators: tuple[str, OperatorSnapshot],
         checkpoint: int = 5,
-        author: Author = AUTHOR,
+        author: SnapshotTask = AUTHOR,
         finished: bool = False,
         **barrier: Any,
     ) -> Any:
@@ -114,10 +114,10 @@ def desk(tmp_path: Path, make_desk: Callable[..., Desk]) -> Desk:
     return make_desk(tmp_path / "chk")
 
 
-def read(place: CheckpointPlace, piece: Piece | None) -> bytes | None:
+def read(place: CheckpointLocation, piece: Piece | None) -> bytes | None:
     if piece is None:
         return None
-    with StateReader(place) as reader:
+    with PieceReader(place) as reader:
         return reader.read(piece)
 
 
@@ -172,7 +172,7 @@ def test_all_that_operators_and_channels_hold_is_written_and_acknowledged(
         ("map", "Map"),
         ("sink", "Sink"),
     ]
-    place = open_storage(str(tmp_path / "chk")).place("orders", 5)
+    place = open_store(str(tmp_path / "chk")).place("orders", 5)
     source, counted, mapped, sink = state.operators
     assert read(place, source.source) == b"at 17"
     assert {group: read(place, one) for group, one in counted.keyed.items()} == {
@@ -221,7 +221,7 @@ def test_a_savepoint_stands_in_a_folder_of_its_own(desk: Desk, tmp_path: Path) -
     )
     writing.complete([], 0)
     ack, _ = desk.await_said(2)
-    place = savepoint_place(open_folder(directory))
+    place = savepoint_location(open_folder(directory))
     assert read(place, ack.state.operators[0].plain) == LARGE
     assert not (tmp_path / "chk").exists()
 

@@ -22,19 +22,19 @@ from headgate.base.checkpoints import Metadata
 from headgate.host.checkpoints.folder import Folder, open_folder
 from headgate.host.checkpoints.location import (
     SHARED,
-    CheckpointPlace,
+    CheckpointLocation,
+    checkpoint_location,
     checkpoint_number,
-    checkpoint_place,
     files_of,
-    job_folder,
-    read_place,
-    savepoint_place,
+    folder_of_job,
+    read_location,
+    savepoint_location,
 )
 from headgate.host.checkpoints.metadata import METADATA_FILE, encode_metadata, unsigned_files
-from headgate.host.checkpoints.reader import missing_files
-from headgate.host.checkpoints.signing import Signing
+from headgate.host.checkpoints.part_writer import shared_beginning
+from headgate.host.checkpoints.piece_reader import missing_files
+from headgate.host.checkpoints.signing import CheckpointKey
 from headgate.host.checkpoints.stopped_with import forget_stops
-from headgate.host.checkpoints.writer import shared_beginning
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ _DEPTH: Final = 2
 class FoundCheckpoint:
     """A folder of a checkpoint: complete, damaged (``error`` says why) or unfinished."""
 
-    place: CheckpointPlace
+    place: CheckpointLocation
     checkpoint: int | None
     """By the metadata; by the folder's name if there is none."""
     metadata: Metadata | None = None
@@ -63,7 +63,7 @@ class FoundCheckpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class RestoreCandidates:
     """What a job has: the newest checkpoint that is whole, and damaged ones that are newer."""
 
     latest: FoundCheckpoint | None
@@ -71,17 +71,17 @@ class Survey:
     """The newest first."""
 
 
-def open_storage(where: str, signing: Signing | None = None) -> "CheckpointFolders":
+def open_store(where: str, signing: CheckpointKey | None = None) -> "CheckpointStore":
     """The storage in a folder, which is made if need be; raises StorageUnusable.
 
     ``where`` is a path of this machine or a URI that pyarrow knows.
     """
     folder = open_folder(where, signing=signing)
     folder.make()
-    return CheckpointFolders(folder)
+    return CheckpointStore(folder)
 
 
-class CheckpointFolders:
+class CheckpointStore:
     """All checkpoints below one folder. It holds nothing open and may be used by any thread."""
 
     def __init__(self, folder: Folder) -> None:
@@ -93,9 +93,9 @@ class CheckpointFolders:
         self.folder.put(_PROBE, b"")
         self.folder.remove(_PROBE)
 
-    def place(self, job: str, checkpoint: int) -> CheckpointPlace:
+    def place(self, job: str, checkpoint: int) -> CheckpointLocation:
         """Of a checkpoint that is there, or is about to be taken."""
-        return checkpoint_place(job_folder(self.folder, job), checkpoint)
+        return checkpoint_location(folder_of_job(self.folder, job), checkpoint)
 
     def next_id(self, job: str) -> int:
         """Above that of every checkpoint of the job, complete or not. Ask before cleaning."""
@@ -106,7 +106,7 @@ class CheckpointFolders:
         """Of a job, the oldest first; savepoints stand elsewhere."""
         return [_look_in_job(place, job, number) for number, place in self._places(job)]
 
-    def survey(self, job: str) -> "Survey":
+    def survey(self, job: str) -> "RestoreCandidates":
         """The newest that is complete and has all its files, and those that are damaged above it.
 
         Raises StorageUnusable if the storage does not answer: an older one is no answer then.
@@ -117,14 +117,14 @@ class CheckpointFolders:
             if found.metadata is not None:
                 wrong = missing_files(found.place, found.metadata)
                 if not wrong:
-                    return Survey(found, tuple(damaged))
+                    return RestoreCandidates(found, tuple(damaged))
                 found = FoundCheckpoint(place, number, error=next(iter(wrong.values())))
             if found.error is not None:
                 log.warning("checkpoint %d of job %s is damaged: %s", number, job, found.problem)
                 damaged.append(found)
-        return Survey(None, tuple(damaged))
+        return RestoreCandidates(None, tuple(damaged))
 
-    def drop(self, place: CheckpointPlace, keep: Collection[str] = ()) -> None:
+    def drop(self, place: CheckpointLocation, keep: Collection[str] = ()) -> None:
         """Delete a checkpoint, with the shared files that no other complete one names.
 
         ``keep``: paths of pieces in ``shared/`` that checkpoints under way may name.
@@ -151,7 +151,7 @@ class CheckpointFolders:
             with suppress(CheckpointCorrupt):  # a link, which goes itself
                 place.own.remove(METADATA_FILE)
             place.own.remove_all()
-        jobs = job_folder(self.folder, job)
+        jobs = folder_of_job(self.folder, job)
         jobs.child(SHARED).remove_all()
         forget_stops(jobs)
         jobs.remove_if_empty()
@@ -170,7 +170,7 @@ class CheckpointFolders:
                 if not place.is_complete() and _last_change(place.own) < before_ms:
                     place.own.remove_all()
                     removed.append(place.shown)
-        jobs = job_folder(self.folder, job)
+        jobs = folder_of_job(self.folder, job)
         shared = jobs.child(SHARED)
         old = [one for one in shared.entries() if one.modified_ms < before_ms]
         named = self._named_by_all(jobs) if old else None
@@ -181,13 +181,13 @@ class CheckpointFolders:
                 removed.append(shared.at(one.name))
         return tuple(removed)
 
-    def _places(self, job: str) -> Iterator[tuple[int, CheckpointPlace]]:
+    def _places(self, job: str) -> Iterator[tuple[int, CheckpointLocation]]:
         """By number, the lowest first."""
-        jobs = job_folder(self.folder, job)
+        jobs = folder_of_job(self.folder, job)
         found = [one for one in jobs.entries() if one.is_folder or one.is_strange]
         numbers = [checkpoint_number(one.name) for one in found]
         for number in sorted(number for number in numbers if number is not None):
-            yield number, checkpoint_place(jobs, number)
+            yield number, checkpoint_location(jobs, number)
 
     def _named_by_all(self, jobs: Folder) -> set[str] | None:
         """Files that complete checkpoints of a job name; None: one of them cannot be read."""
@@ -196,7 +196,7 @@ class CheckpointFolders:
             number = checkpoint_number(one.name)
             if number is None or not (one.is_folder or one.is_strange):
                 continue
-            found = _look(checkpoint_place(jobs, number), number)
+            found = _look(checkpoint_location(jobs, number), number)
             if found.problem:
                 log.warning("all shared files in %s stay: %s", jobs.shown, found.problem)
                 return None
@@ -205,7 +205,7 @@ class CheckpointFolders:
         return named
 
 
-def complete(place: CheckpointPlace, metadata: Metadata) -> None:
+def complete(place: CheckpointLocation, metadata: Metadata) -> None:
     """Write the metadata; when this returns the checkpoint is there, and outlives a crash.
 
     Raises CheckpointMissing if a file that it names is not to be seen from here, CheckpointCorrupt
@@ -229,7 +229,7 @@ def complete(place: CheckpointPlace, metadata: Metadata) -> None:
         )
 
 
-def discard(place: CheckpointPlace) -> None:
+def discard(place: CheckpointLocation) -> None:
     """Delete a checkpoint or savepoint that was given up; a complete one stays. Never raises.
 
     With it go shared files that came with it, which nobody else has named yet; those that are
@@ -251,7 +251,7 @@ def damages_of(damaged: Iterable[FoundCheckpoint]) -> tuple[str, ...]:
     return tuple(f"{error.path}: {error.problem}" for error in errors)
 
 
-def find_checkpoints(where: str, signing: Signing | None = None) -> list[FoundCheckpoint]:
+def find_checkpoints(where: str, signing: CheckpointKey | None = None) -> list[FoundCheckpoint]:
     """Checkpoints and savepoints at a path and below, as a person asks for them.
 
     Raises CheckpointMissing if there is nothing at the path, or StorageUnusable.
@@ -268,18 +268,18 @@ def _walk(folder: Folder, depth: int) -> Iterator[FoundCheckpoint]:
     number = checkpoint_number(folder.name)
     below = [one.name for one in entries if one.is_folder]
     if any(one.name == METADATA_FILE for one in entries):
-        yield _look(savepoint_place(folder), number)
+        yield _look(savepoint_location(folder), number)
     elif number is not None and not below:  # a job may be called like a checkpoint
-        yield FoundCheckpoint(checkpoint_place(folder.parent(), number), number)
+        yield FoundCheckpoint(checkpoint_location(folder.parent(), number), number)
     elif depth:
         for name in sorted(below, key=lambda name: (checkpoint_number(name) or 0, name)):
             yield from _walk(folder.child(name), depth - 1)
 
 
-def _look(place: CheckpointPlace, number: int | None) -> FoundCheckpoint:
+def _look(place: CheckpointLocation, number: int | None) -> FoundCheckpoint:
     """What stands there; raises StorageUnusable."""
     try:
-        known, metadata = read_place(place.own)
+        known, metadata = read_location(place.own)
     except CheckpointMissing:
         return FoundCheckpoint(place, number)
     except CheckpointCorrupt as error:
@@ -287,7 +287,7 @@ def _look(place: CheckpointPlace, number: int | None) -> FoundCheckpoint:
     return FoundCheckpoint(known, metadata.checkpoint, metadata)
 
 
-def _look_in_job(place: CheckpointPlace, job: str, number: int) -> FoundCheckpoint:
+def _look_in_job(place: CheckpointLocation, job: str, number: int) -> FoundCheckpoint:
     """The same in a job's own folder, where another one's metadata is out of place."""
     found = _look(place, number)
     known = found.metadata

@@ -13,23 +13,23 @@ from headgate.base.checkpoint_errors import (
     StorageUnusable,
 )
 from headgate.base.checkpoints import CheckpointKind, Piece
-from headgate.host.checkpoints.folder import open_folder
-from headgate.host.checkpoints.location import (
-    checkpoint_number,
-    job_folder,
-    new_savepoint,
-    resolve,
-    savepoint_place,
-)
-from headgate.host.checkpoints.reader import StateReader, verify
-from headgate.host.checkpoints.storage import (
-    CheckpointFolders,
+from headgate.host.checkpoints.checkpoint_store import (
+    CheckpointStore,
     complete,
     discard,
     find_checkpoints,
-    open_storage,
+    open_store,
 )
-from headgate.host.checkpoints.writer import StateWriter
+from headgate.host.checkpoints.folder import open_folder
+from headgate.host.checkpoints.location import (
+    checkpoint_number,
+    folder_of_job,
+    new_savepoint,
+    resolve,
+    savepoint_location,
+)
+from headgate.host.checkpoints.part_writer import PartWriter
+from headgate.host.checkpoints.piece_reader import PieceReader, verify
 from tests.host.checkpoint_kit import (
     JOB,
     LARGE,
@@ -51,8 +51,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def storage(folder: Path) -> CheckpointFolders:
-    return open_storage(str(folder))
+def storage(folder: Path) -> CheckpointStore:
+    return open_store(str(folder))
 
 
 @pytest.fixture
@@ -63,16 +63,16 @@ def table(tmp_path: Path) -> Path:
     return path
 
 
-def numbers(storage: CheckpointFolders) -> list[int | None]:
+def numbers(storage: CheckpointStore) -> list[int | None]:
     return [found.checkpoint for found in storage.list_checkpoints(JOB) if found.is_complete]
 
 
-def newest(storage: CheckpointFolders) -> int | None:
+def newest(storage: CheckpointStore) -> int | None:
     found = storage.survey(JOB).latest
     return found.checkpoint if found else None
 
 
-def test_a_checkpoint_is_found_again_with_all_its_bytes(storage: CheckpointFolders) -> None:
+def test_a_checkpoint_is_found_again_with_all_its_bytes(storage: CheckpointStore) -> None:
     assert storage.survey(JOB).latest is None
     assert storage.next_id(JOB) == 1
     taken = [take_next(storage) for _ in range(3)]
@@ -81,7 +81,7 @@ def test_a_checkpoint_is_found_again_with_all_its_bytes(storage: CheckpointFolde
     assert found.metadata == taken[-1]
     assert numbers(storage) == [1, 2, 3]
     assert storage.next_id(JOB) == 4
-    with StateReader(found.place) as reader:
+    with PieceReader(found.place) as reader:
         data = reader.read(taken[-1].tasks[1].operators[0].keyed[64])
     assert data == LARGE + b"\3"
     verdict = verify(found.place, taken[-1])
@@ -89,7 +89,7 @@ def test_a_checkpoint_is_found_again_with_all_its_bytes(storage: CheckpointFolde
     assert verdict.state_bytes == taken[-1].state_bytes == 2 * (len(LARGE) + 1 + 5 + 9)
 
 
-def test_numbers_are_sorted_as_numbers(storage: CheckpointFolders) -> None:
+def test_numbers_are_sorted_as_numbers(storage: CheckpointStore) -> None:
     for number in (9, 10, 8):
         take(storage.place(JOB, number), number)
     assert newest(storage) == 10
@@ -99,9 +99,9 @@ def test_numbers_are_sorted_as_numbers(storage: CheckpointFolders) -> None:
     ]  # fmt: skip
 
 
-def test_without_metadata_there_is_no_checkpoint(storage: CheckpointFolders) -> None:
+def test_without_metadata_there_is_no_checkpoint(storage: CheckpointStore) -> None:
     take_next(storage)
-    with StateWriter(storage.place(JOB, 2), "t-0-0-0", 0) as writer:
+    with PartWriter(storage.place(JOB, 2), "t-0-0-0", 0) as writer:
         writer.append(LARGE)
     assert newest(storage) == 1
     assert [found.is_complete for found in storage.list_checkpoints(JOB)] == [True, False]
@@ -109,7 +109,7 @@ def test_without_metadata_there_is_no_checkpoint(storage: CheckpointFolders) -> 
 
 
 def test_damaged_ones_are_passed_over_with_a_warning(
-    storage: CheckpointFolders, folder: Path, caplog: pytest.LogCaptureFixture
+    storage: CheckpointStore, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(4):
         take_next(storage)
@@ -128,7 +128,7 @@ def test_damaged_ones_are_passed_over_with_a_warning(
 
 
 def test_what_is_damaged_above_the_newest_whole_one_is_told(
-    storage: CheckpointFolders, folder: Path
+    storage: CheckpointStore, folder: Path
 ) -> None:
     for _ in range(3):
         take_next(storage)
@@ -143,9 +143,7 @@ def test_what_is_damaged_above_the_newest_whole_one_is_told(
     assert [found.checkpoint for found in survey.damaged] == [3, 2, 1]
 
 
-def test_bytes_behind_the_end_of_a_file_are_damage(
-    storage: CheckpointFolders, folder: Path
-) -> None:
+def test_bytes_behind_the_end_of_a_file_are_damage(storage: CheckpointStore, folder: Path) -> None:
     metadata = take_next(storage)
     for path in sorted((folder / JOB / "chk-1").iterdir()):
         whole = path.read_bytes()
@@ -161,7 +159,7 @@ def test_bytes_behind_the_end_of_a_file_are_damage(
 
 
 def test_a_checkpoint_in_the_place_of_another_is_damage(
-    storage: CheckpointFolders, folder: Path
+    storage: CheckpointStore, folder: Path
 ) -> None:
     for _ in range(2):
         take_next(storage)
@@ -172,7 +170,7 @@ def test_a_checkpoint_in_the_place_of_another_is_damage(
 
 
 def test_a_storage_that_does_not_answer_is_no_reason_to_take_an_older_one(
-    storage: CheckpointFolders, folder: Path
+    storage: CheckpointStore, folder: Path
 ) -> None:
     take_next(storage)
     (folder / JOB / "chk-2" / "_metadata").mkdir(parents=True)
@@ -180,9 +178,9 @@ def test_a_storage_that_does_not_answer_is_no_reason_to_take_an_older_one(
         storage.survey(JOB)
 
 
-def test_metadata_names_no_file_that_is_not_there_whole(storage: CheckpointFolders) -> None:
+def test_metadata_names_no_file_that_is_not_there_whole(storage: CheckpointStore) -> None:
     place = storage.place(JOB, 1)
-    with StateWriter(place, "t-0-0-0", 0) as writer:
+    with PartWriter(place, "t-0-0-0", 0) as writer:
         piece = writer.append(LARGE)
     lost = Piece("chk-1/t-9-9-9.state", 0, 1, 0)
     with pytest.raises(CheckpointMissing, match=r"t-9-9-9.*all hosts and the driver share"):
@@ -193,7 +191,7 @@ def test_metadata_names_no_file_that_is_not_there_whole(storage: CheckpointFolde
     assert not place.is_complete()
 
 
-def test_a_second_run_cannot_complete_the_same_checkpoint(storage: CheckpointFolders) -> None:
+def test_a_second_run_cannot_complete_the_same_checkpoint(storage: CheckpointStore) -> None:
     metadata = take_next(storage)
     place = storage.place(JOB, 1)
     with pytest.raises(StorageUnusable, match="complete already, by another run of the job"):
@@ -204,7 +202,7 @@ def test_a_second_run_cannot_complete_the_same_checkpoint(storage: CheckpointFol
 
 
 def test_a_dropped_checkpoint_is_gone_and_others_stay(
-    storage: CheckpointFolders, folder: Path
+    storage: CheckpointStore, folder: Path
 ) -> None:
     for _ in range(2):
         take_next(storage)
@@ -217,7 +215,7 @@ def test_a_dropped_checkpoint_is_gone_and_others_stay(
 
 
 def test_a_shared_file_lives_as_long_as_a_checkpoint_that_names_it(
-    storage: CheckpointFolders, folder: Path, table: Path
+    storage: CheckpointStore, folder: Path, table: Path
 ) -> None:
     first = take_next(storage, shared=(table,))
     second = take_next(storage, shared=(table,), reused=shared_pieces(first))
@@ -235,7 +233,7 @@ def test_a_shared_file_lives_as_long_as_a_checkpoint_that_names_it(
 
 
 def test_shared_files_of_checkpoints_under_way_are_kept(
-    storage: CheckpointFolders, folder: Path, table: Path
+    storage: CheckpointStore, folder: Path, table: Path
 ) -> None:
     first = take_next(storage, shared=(table,))
     take_next(storage)
@@ -248,7 +246,7 @@ def test_shared_files_of_checkpoints_under_way_are_kept(
 
 
 def test_beside_a_damaged_checkpoint_no_shared_file_is_deleted(
-    storage: CheckpointFolders, folder: Path, table: Path, caplog: pytest.LogCaptureFixture
+    storage: CheckpointStore, folder: Path, table: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     first = take_next(storage, shared=(table,))
     take_next(storage, reused=shared_pieces(first))
@@ -266,10 +264,10 @@ def test_beside_a_damaged_checkpoint_no_shared_file_is_deleted(
 
 
 def test_what_was_abandoned_is_cleaned_by_age_and_nothing_else(
-    storage: CheckpointFolders, folder: Path, table: Path
+    storage: CheckpointStore, folder: Path, table: Path
 ) -> None:
     kept = take_next(storage, shared=(table,))
-    with StateWriter(storage.place(JOB, 2), "t-0-0-0", 0) as writer:
+    with PartWriter(storage.place(JOB, 2), "t-0-0-0", 0) as writer:
         writer.append(LARGE)
         writer.share(str(table))
     (folder / JOB / "chk-3").mkdir()
@@ -283,9 +281,9 @@ def test_what_was_abandoned_is_cleaned_by_age_and_nothing_else(
     assert verify(storage.place(JOB, 1), kept).is_whole
 
 
-def test_a_given_up_checkpoint_is_discarded(storage: CheckpointFolders, folder: Path) -> None:
+def test_a_given_up_checkpoint_is_discarded(storage: CheckpointStore, folder: Path) -> None:
     place = storage.place(JOB, 1)
-    with StateWriter(place, "t-0-0-0", 0) as writer:
+    with PartWriter(place, "t-0-0-0", 0) as writer:
         writer.append(LARGE)
     discard(place)
     discard(place)
@@ -296,7 +294,7 @@ def test_a_savepoint_stands_alone_and_can_be_moved(tmp_path: Path, table: Path) 
     place = new_savepoint(str(tmp_path / "saved"), "my/job")
     assert place.own.name.startswith("savepoint-my%2Fjob-")
     assert new_savepoint(str(tmp_path / "saved"), "my/job").own.name != place.own.name
-    again = savepoint_place(open_folder(place.own.uri))
+    again = savepoint_location(open_folder(place.own.uri))
     metadata = take(again, 12, CheckpointKind.SAVEPOINT, shared=(table,))
     shutil.move(place.own.path, tmp_path / "moved")
     for where in ("moved", "moved/", "moved/_metadata"):
@@ -307,7 +305,7 @@ def test_a_savepoint_stands_alone_and_can_be_moved(tmp_path: Path, table: Path) 
 
 
 def test_a_folder_of_a_job_or_a_checkpoint_can_be_moved_and_renamed(
-    storage: CheckpointFolders, folder: Path, tmp_path: Path, table: Path
+    storage: CheckpointStore, folder: Path, tmp_path: Path, table: Path
 ) -> None:
     take_next(storage)
     take_next(storage, shared=(table,))
@@ -321,7 +319,7 @@ def test_a_folder_of_a_job_or_a_checkpoint_can_be_moved_and_renamed(
 
 
 def test_a_path_without_a_checkpoint_is_told_with_what_is_there(
-    storage: CheckpointFolders, folder: Path
+    storage: CheckpointStore, folder: Path
 ) -> None:
     take_next(storage)
     (folder / JOB / "chk-2").mkdir()
@@ -337,7 +335,7 @@ def test_a_path_without_a_checkpoint_is_told_with_what_is_there(
 
 
 def test_every_job_id_has_a_folder_of_its_own_inside_the_storage(
-    storage: CheckpointFolders, folder: Path
+    storage: CheckpointStore, folder: Path
 ) -> None:
     ids = [JOB, "..", ".", "a/b", "a%2Fb", "ü b", "chk-1", "shared", "../orders", "%2E"]
     for job in ids:
@@ -346,7 +344,7 @@ def test_every_job_id_has_a_folder_of_its_own_inside_the_storage(
         found = storage.survey(job).latest
         assert found is not None and found.metadata is not None
         assert found.metadata.job == job
-        assert job_folder(storage.folder, job).parent().path == str(folder)
+        assert folder_of_job(storage.folder, job).parent().path == str(folder)
     assert len(list(folder.iterdir())) == len(ids)
     listed = find_checkpoints(str(folder))
     assert sorted(found.metadata.job for found in listed if found.metadata) == sorted(ids)
@@ -354,10 +352,10 @@ def test_every_job_id_has_a_folder_of_its_own_inside_the_storage(
 
 
 def test_a_storage_is_made_and_probed(tmp_path: Path) -> None:
-    storage = open_storage(f"file://{tmp_path}/new/deep")
+    storage = open_store(f"file://{tmp_path}/new/deep")
     storage.probe()
     assert (tmp_path / "new" / "deep").is_dir()
     assert names(tmp_path / "new") == []
     (tmp_path / "file").touch()
     with pytest.raises(StorageUnusable, match="a file stands where a folder must be"):
-        open_storage(str(tmp_path / "file"))
+        open_store(str(tmp_path / "file"))

@@ -16,18 +16,18 @@ from typing import Any, Final
 
 from headgate.base.checkpoint_errors import CheckpointCorrupt, CheckpointError, CheckpointMissing
 from headgate.base.checkpoints import Metadata, Piece, pieces_of
-from headgate.host.checkpoints.folder import Entry, told
-from headgate.host.checkpoints.location import CheckpointPlace, files_of
+from headgate.host.checkpoints.folder import Entry, storage_errors
+from headgate.host.checkpoints.location import CheckpointLocation, files_of
 from headgate.host.files.no_links import private_opener
 
 _CHUNK_BYTES: Final = 1024 * 1024
 _OPEN_FILES: Final = 8
 
 
-class StateReader:
+class PieceReader:
     """Reads pieces; keeps a few files open until ``close``. For one thread at a time."""
 
-    def __init__(self, place: CheckpointPlace) -> None:
+    def __init__(self, place: CheckpointLocation) -> None:
         self._place = place
         self._files: OrderedDict[str, Any] = OrderedDict()
 
@@ -39,14 +39,14 @@ class StateReader:
         shown = self._place.show_file(piece.path)
         file = self._open(piece.path)
         _check_range(shown, piece, file)
-        with told(shown):
+        with storage_errors(shown):
             data = bytes(file.read_at(piece.length, piece.offset))
         _check(shown, piece, len(data), zlib.crc32(data), sha256(data) if piece.digest else None)
         return data
 
     def fetch(self, piece: Piece, path: str) -> None:
         """Copy a piece to a new local file; on trouble the file stays half-written."""
-        with told(path), open(path, "wb", opener=private_opener) as target:
+        with storage_errors(path), open(path, "wb", opener=private_opener) as target:
             for chunk in self.chunks(piece):
                 target.write(chunk)
 
@@ -66,7 +66,7 @@ class StateReader:
         crc = done = 0
         digest = sha256() if piece.digest else None
         while done < piece.length:
-            with told(shown):
+            with storage_errors(shown):
                 size = min(_CHUNK_BYTES, piece.length - done)
                 chunk = bytes(file.read_at(size, piece.offset + done))
             if not chunk:
@@ -84,7 +84,7 @@ class StateReader:
             with suppress(OSError):
                 self._files.popitem()[1].close()
 
-    def __enter__(self) -> "StateReader":
+    def __enter__(self) -> "PieceReader":
         return self
 
     def __exit__(
@@ -107,7 +107,7 @@ class StateReader:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Verification:
     """What a check has found; no problem: everything is there as it was written."""
 
     problems: tuple[str, ...]
@@ -120,12 +120,12 @@ class Verdict:
 
 
 def verify(
-    place: CheckpointPlace,
+    place: CheckpointLocation,
     metadata: Metadata,
     *,
     deep: bool = True,
     on_read: Callable[[int], None] = lambda count: None,
-) -> Verdict:
+) -> Verification:
     """Look for the files that the metadata names; if deep, read every byte that it names.
 
     ``on_read`` is told how many bytes were read since it was told last.
@@ -134,7 +134,7 @@ def verify(
     problems = [str(error) for error in missing.values()]
     if deep:
         pieces = {piece for task in metadata.tasks for piece in pieces_of(task)}
-        with StateReader(place) as reader:
+        with PieceReader(place) as reader:
             for piece in sorted(pieces, key=lambda piece: (piece.path, piece.offset)):
                 if piece.path in missing:
                     continue
@@ -142,10 +142,10 @@ def verify(
                     reader.check(piece, on_read)
                 except CheckpointError as error:
                     problems.append(str(error))
-    return Verdict(tuple(problems), len(files_of(metadata)), metadata.state_bytes)
+    return Verification(tuple(problems), len(files_of(metadata)), metadata.state_bytes)
 
 
-def missing_files(place: CheckpointPlace, metadata: Metadata) -> dict[str, CheckpointError]:
+def missing_files(place: CheckpointLocation, metadata: Metadata) -> dict[str, CheckpointError]:
     """Files that are not there, have another length or cannot be its own, by path.
 
     A listing tells; a file is as long as the pieces in it.
@@ -178,7 +178,7 @@ def missing_files(place: CheckpointPlace, metadata: Metadata) -> dict[str, Check
 
 def _check_range(shown: str, piece: Piece, file: Any) -> None:
     """Before memory is asked for: numbers in damaged metadata can be anything."""
-    with told(shown):
+    with storage_errors(shown):
         size = file.size()
     where = f"{piece.length} bytes from {piece.offset} on"
     if piece.offset < 0 or piece.length < 0:

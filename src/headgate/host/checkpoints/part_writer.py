@@ -18,8 +18,8 @@ from typing import Any, Final
 from headgate.base.checkpoint_errors import CheckpointAbandoned, CheckpointError
 from headgate.base.checkpoints import Piece
 from headgate.base.elements import ByteLike
-from headgate.host.checkpoints.folder import Folder, told
-from headgate.host.checkpoints.location import CheckpointPlace
+from headgate.host.checkpoints.folder import Folder, storage_errors
+from headgate.host.checkpoints.location import CheckpointLocation
 
 INLINE_BYTES: Final = 20 * 1024
 """What travels in the metadata for each task, unless set otherwise."""
@@ -27,12 +27,12 @@ INLINE_BYTES: Final = 20 * 1024
 _CHUNK_BYTES: Final = 1024 * 1024
 
 
-class StateWriter:
+class PartWriter:
     """Writes the part of one task; ends with ``close`` or ``abort``, or as a context."""
 
     def __init__(
         self,
-        place: CheckpointPlace,
+        place: CheckpointLocation,
         task: str,
         inline_bytes: int = INLINE_BYTES,
         *,
@@ -112,7 +112,7 @@ class StateWriter:
             self._check_open()
             try:
                 if self._stream is not None:
-                    with told(self._place.own.at(self._name)):
+                    with storage_errors(self._place.own.at(self._name)):
                         self._stream.close()
                     self._place.own.settle(self._name)
                     self._stream = None
@@ -133,7 +133,7 @@ class StateWriter:
                 return
             self._discard()
 
-    def __enter__(self) -> "StateWriter":
+    def __enter__(self) -> "PartWriter":
         return self
 
     def __exit__(
@@ -159,19 +159,19 @@ class StateWriter:
             own.make()
             self._made.append((own, self._name))
             self._stream = own.create(self._name)
-        with told(self._place.own.at(self._name)):
+        with storage_errors(self._place.own.at(self._name)):
             for part in parts:
                 self._stream.write(part)
 
     def _copy(self, path: str, folder: Folder, name: str) -> tuple[int, int, bytes]:
         length = crc = 0
         digest = sha256() if self._digests else None
-        with told(path):
+        with storage_errors(path):
             source = open(path, "rb", buffering=0)  # noqa: SIM115 - the next line closes it
         # Around the stream's own end, too, which tries once more to write.
-        with source, told(folder.at(name)), folder.create(name) as target:
+        with source, storage_errors(folder.at(name)), folder.create(name) as target:
             while True:
-                with told(path):
+                with storage_errors(path):
                     chunk = source.read(_CHUNK_BYTES)
                 if not chunk:
                     break
@@ -197,7 +197,7 @@ class StateWriter:
                 folder.remove(name)
 
 
-def shared_beginning(place: CheckpointPlace) -> str:
+def shared_beginning(place: CheckpointLocation) -> str:
     """How the names of shared files begin that came with this checkpoint; no other's do."""
     return place.own_prefix.replace("/", "-")
 
