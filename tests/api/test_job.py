@@ -7,8 +7,7 @@ import pytest
 
 from headgate.api.job import JobClient
 from headgate.base.checkpoints import Stop
-from headgate.base.errors import HeadgateError, PlanInvalid
-from headgate.base.job_errors import FutureCancelled
+from headgate.base.errors import FutureCancelled, HeadgateError, PlanInvalid
 from headgate.common import JobExecutionResult, JobID, JobStatus
 
 

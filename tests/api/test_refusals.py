@@ -6,17 +6,18 @@ from typing import Any
 import pytest
 
 from headgate.api.unexecuted import Unexecuted, unexecuted
-from headgate.base.checkpoint_errors import StorageUnusable
 from headgate.base.errors import (
+    FunctionUnpicklable,
     JavaMissing,
     PlanInvalid,
+    ProgramDiffers,
     SessionFailed,
     SettingsInvalid,
+    SlotsShort,
     SparkMissing,
+    StorageUnusable,
     UserFunctionFailed,
 )
-from headgate.base.job_errors import FunctionUnpicklable, SlotsShort
-from headgate.base.restore_errors import ProgramDiffers
 from headgate.datastream import DataStream, RuntimeExecutionMode, StreamExecutionEnvironment
 from tests.api.kit import ListSource, OneTaskOutside
 

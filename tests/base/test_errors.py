@@ -2,6 +2,7 @@
 
 import inspect
 import pickle
+import re
 
 import pytest
 
@@ -19,8 +20,8 @@ def error_types() -> list[type[Exception]]:
 
 def test_the_tree_in_the_docstring_names_every_error() -> None:
     assert errors.__doc__
-    missing = [kind.__name__ for kind in error_types() if kind.__name__ not in errors.__doc__]
-    assert not missing
+    named = set(re.findall(r"\w+", errors.__doc__))
+    assert not [kind.__name__ for kind in error_types() if kind.__name__ not in named]
 
 
 def test_every_error_is_a_headgate_error() -> None:
@@ -103,3 +104,54 @@ def test_an_error_can_be_sent_to_another_process(error: Exception) -> None:
     assert type(copied) is type(error)
     assert str(copied) == str(error)
     assert vars(copied) == vars(error)
+
+
+ADVICE = [
+    (
+        errors.FunctionUnpicklable("map", "map function", "x", "TypeError: no"),
+        "create it in open()",
+    ),
+    (errors.CodeUnloadable("No module named 'm'", "m"), "module 'm' is not there"),
+    (errors.CodeUnloadable("AttributeError: f"), "same Python and packages"),
+    (errors.DriverUnreachable("h:1", "refused"), "set spark.driver.host"),
+    (errors.DriverLost("h:1", "reset"), "the driver at h:1 is gone: reset"),
+    (errors.RunRefused("over"), "refuses this task manager: over"),
+    (errors.TaskStuck("1.0"), "with a time-out"),
+    (errors.RunSuperseded(3), "slot 3"),
+    (errors.TaskManagerLost("slot 1", "reset"), "slot 1 is lost: reset"),
+    (
+        errors.RestoreRefused(7, "it is wrong"),
+        "the job cannot go on from checkpoint 7: it is wrong",
+    ),
+    (errors.ProgramDiffers(7, "words"), "it is of job 'words'"),
+    (
+        errors.StateUnclaimed(7, ("operator 'a'", "operator 'b'")),
+        "state of operator 'a', operator 'b'",
+    ),
+    (errors.KeyGroupsDiffer(7, "sum", 128, 256), "call set_max_parallelism(128)"),
+    (
+        errors.ChannelsDiffer(7, "from 'a' to 'b'", "b is gone"),
+        "take a savepoint with the old program",
+    ),
+    (
+        errors.FinishedAlready(7, "sum", "'a' had not"),
+        "operator 'sum' had finished there, and 'a' had",
+    ),
+    (errors.CheckpointUnsound(7, "it has task 0.0 twice"), "go on from another checkpoint"),
+    (
+        errors.StateUnstorable("f", "disk full", "sum"),
+        "the state of operator 'sum' cannot be kept in f",
+    ),
+    (
+        errors.StateUnstorable("f", "read-only"),
+        "name another folder with state.backend.rocksdb.localdir",
+    ),
+    (errors.BackendMissing("in a worker"), "pip install 'headgate[rocksdb]'"),
+]
+
+
+@pytest.mark.parametrize(("error", "words"), ADVICE, ids=lambda value: type(value).__name__)
+def test_an_error_says_what_to_do_and_travels(error: errors.HeadgateError, words: str) -> None:
+    assert words in str(error)
+    copied = pickle.loads(pickle.dumps(error))
+    assert (type(copied), str(copied), vars(copied)) == (type(error), str(error), vars(error))

@@ -5,15 +5,18 @@ from pathlib import Path
 import click
 import pytest
 
-from headgate.base.checkpoint_errors import (
+from headgate.base.errors import (
     CheckpointMissing,
     CheckpointsDamaged,
+    HeadgateError,
+    JobFailed,
+    ProgramDiffers,
+    SettingsInvalid,
+    StateChanged,
+    StateUnclaimed,
     StorageUnusable,
 )
-from headgate.base.errors import HeadgateError, SettingsInvalid
-from headgate.base.job_errors import JobFailed
 from headgate.base.recovery_settings import RecoverySettings
-from headgate.base.restore_errors import ProgramDiffers, StateChanged, StateUnclaimed
 from headgate.cli.ending import code_of
 from headgate.cli.run import flags_of, recovery_flags, run
 from headgate.host.driver.job_client import JobNotFound

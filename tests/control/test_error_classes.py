@@ -4,26 +4,26 @@ import errno
 
 import pytest
 
-from headgate.base.checkpoint_errors import (
+from headgate.base.errors import (
+    BackendMissing,
     CheckpointCorrupt,
     CheckpointMissing,
-    StorageUnusable,
-)
-from headgate.base.errors import (
+    CodeUnloadable,
     DatabaseUnready,
     ElementBroken,
+    FunctionUnpicklable,
     InsufficientBuffers,
     PathUnusable,
     PeerLost,
     ProducerFailed,
+    RestoreRefused,
     SettingsInvalid,
+    SlotsShort,
+    StorageUnusable,
     UserFunctionFailed,
     WrongVersion,
 )
 from headgate.base.ids import PartitionId, PeerName
-from headgate.base.job_errors import CodeUnloadable, FunctionUnpicklable, SlotsShort
-from headgate.base.restore_errors import RestoreRefused
-from headgate.base.state_errors import BackendMissing
 from headgate.control.error_classes import is_consequence, is_damage, is_final, is_outside
 
 PEER = PeerName("worker 2")

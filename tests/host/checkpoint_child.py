@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from headgate.base.checkpoint_errors import CheckpointError
 from headgate.base.checkpoints import SubtaskState
+from headgate.base.errors import CheckpointError
 from headgate.host.checkpoints.checkpoint_store import CheckpointStore, complete, open_store
 from headgate.host.checkpoints.folder import Folder
 from headgate.host.checkpoints.location import CheckpointLocation

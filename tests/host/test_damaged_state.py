@@ -15,7 +15,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from headgate.base.checkpoint_errors import CheckpointCorrupt, CheckpointError
 from headgate.base.checkpoints import (
     ChannelState,
     EdgeShape,
@@ -24,8 +23,7 @@ from headgate.base.checkpoints import (
     Piece,
     SubtaskState,
 )
-from headgate.base.errors import StateBroken
-from headgate.base.restore_errors import RestoreRefused
+from headgate.base.errors import CheckpointCorrupt, CheckpointError, RestoreRefused, StateBroken
 from headgate.control.checkpoint_effects import StoreCheckpoint
 from headgate.core.chain import plain_state
 from headgate.core.operators import async_state, source_state, two_phase

@@ -12,8 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from headgate.base.errors import PeerUnproven
-from headgate.base.job_errors import DriverLost
+from headgate.base.errors import DriverLost, PeerUnproven
 from headgate.base.messages import (
     CONTROL_VERSION,
     Cancel,

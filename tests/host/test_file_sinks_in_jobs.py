@@ -16,7 +16,7 @@ import pytest
 
 from headgate.base.checkpoints import Stop
 from headgate.base.elements import Record
-from headgate.base.job_errors import SavepointFailed
+from headgate.base.errors import SavepointFailed
 from headgate.connectors.files.part_commits import PartCommitter
 from headgate.connectors.files.rolling import RollingPolicy
 from headgate.connectors.files.sink import PartSink, TextFileSink

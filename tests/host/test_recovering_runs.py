@@ -17,8 +17,7 @@ import pytest
 from headgate.base.checkpoints import CheckpointFigures, Stop
 from headgate.base.checkpoints import SubtaskState as WrittenState
 from headgate.base.elements import Record
-from headgate.base.errors import HeadgateError
-from headgate.base.job_errors import SavepointFailed
+from headgate.base.errors import HeadgateError, SavepointFailed
 from headgate.base.messages import (
     Cancel,
     CheckpointAcked,

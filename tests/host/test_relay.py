@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headgate.base.job_errors import DriverLost
+from headgate.base.errors import DriverLost
 from headgate.base.messages import Register, TaskChanged, ToTaskManager
 from headgate.base.states import TaskState
 from headgate.control.life_cycle import JobState

@@ -10,7 +10,7 @@ import pytest
 
 from headgate.api.functions import SourceFunction
 from headgate.base.checkpoints import CheckpointOptions
-from headgate.base.job_errors import TaskStuck
+from headgate.base.errors import TaskStuck
 from headgate.base.messages import (
     Cancel,
     CheckpointAborted,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.checkpoints import ChannelState, EdgeShape, Piece
-from headgate.base.restore_errors import ChannelsDiffer, CheckpointUnsound
+from headgate.base.errors import ChannelsDiffer, CheckpointUnsound
 from headgate.base.restores import TaskRestore
 from headgate.core.state.key_groups import groups_of, key_group
 from headgate.plan import ship_strategies as ships

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate.base.restore_errors import KeyGroupsDiffer
+from headgate.base.errors import KeyGroupsDiffer
 from headgate.plan import ship_strategies as ships
 from headgate.plan.inherited_groups import inherit_groups
 from headgate.plan.restoring import restore

@@ -11,12 +11,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from headgate.base.checkpoints import Metadata, OperatorState
-from headgate.base.errors import PlanInvalid
-from headgate.base.restore_errors import (
+from headgate.base.errors import (
     CheckpointUnsound,
     FinishedAlready,
     KeyGroupsDiffer,
     PlacesMoved,
+    PlanInvalid,
     ProgramDiffers,
     RestoreRefused,
     StateUnclaimed,

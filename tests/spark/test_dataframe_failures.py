@@ -7,9 +7,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headgate.api.job import JobStatus
-from headgate.base.errors import PlanInvalid
-from headgate.base.frame_errors import FrameInvalid, SchemaInvalid
-from headgate.base.job_errors import FunctionUnpicklable, JobCancelled, JobFailed, SlotsShort
+from headgate.base.errors import (
+    FrameInvalid,
+    FunctionUnpicklable,
+    JobCancelled,
+    JobFailed,
+    PlanInvalid,
+    SchemaInvalid,
+    SlotsShort,
+)
 from tests.spark.frames import DieOnce, FailAt
 from tests.spark.programs import environment
 

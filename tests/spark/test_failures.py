@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headgate.base.errors import JobExceedsMemory, PathUnusable, PlanInvalid
-from headgate.base.job_errors import (
+from headgate.base.errors import (
     CodeUnloadable,
     FunctionUnpicklable,
     JobCancelled,
+    JobExceedsMemory,
     JobFailed,
+    PathUnusable,
+    PlanInvalid,
     SlotsShort,
 )
 from headgate.common import Configuration

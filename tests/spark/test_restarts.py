@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headgate.base.errors import PlanInvalid, SettingsInvalid
-from headgate.base.job_errors import JobCancelled, JobFailed
-from headgate.base.restore_errors import RestoreRefused
+from headgate.base.errors import (
+    JobCancelled,
+    JobFailed,
+    PlanInvalid,
+    RestoreRefused,
+    SettingsInvalid,
+)
 from headgate.common import Configuration, Types
 from headgate.datastream import (
     KeyedProcessFunction,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headgate.base.job_errors import JobFailed
+from headgate.base.errors import JobFailed
 from headgate.common import WatermarkStrategy
 from headgate.datastream import KeyedProcessFunction, MapFunction, RuntimeContext
 from headgate.datastream import RuntimeExecutionMode as Mode

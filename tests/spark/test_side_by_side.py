@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headgate.api.job import JobStatus
-from headgate.base.job_errors import JobCancelled, JobFailed
+from headgate.base.errors import JobCancelled, JobFailed
 from headgate.datastream import MapFunction, RuntimeContext
 from headgate.spark.driver import driver_for
 from headgate.spark.session import slots

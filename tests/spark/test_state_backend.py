@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from headgate.base.errors import HeadgateError, SettingsInvalid
-from headgate.base.state_errors import BackendMissing
+from headgate.base.errors import BackendMissing, HeadgateError, SettingsInvalid
 from headgate.common import Configuration
 from headgate.datastream import KeyedProcessFunction, StreamExecutionEnvironment
 from headgate.datastream.state import (

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headgate.base.errors import SessionFailed
-from headgate.base.job_errors import RunRefused
+from headgate.base.errors import RunRefused, SessionFailed
 from headgate.base.messages import Address
 from headgate.base.settings import JobSettings
 from headgate.host.net.contact import Contact

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headgate.base.errors import SettingsInvalid
-from headgate.base.restore_errors import StateUnclaimed
+from headgate.base.errors import SettingsInvalid, StateUnclaimed
 from headgate.common import JobClient, JobStatus
 from headgate.datastream import StreamExecutionEnvironment
 from headgate.datastream.connectors import DataGeneratorSource, TextFileSink

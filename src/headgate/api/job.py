@@ -6,8 +6,7 @@ from enum import Enum
 from typing import Generic, Protocol, TypeVar
 
 from headgate.base.checkpoints import Stop
-from headgate.base.errors import PlanInvalid
-from headgate.base.job_errors import FutureCancelled
+from headgate.base.errors import FutureCancelled, PlanInvalid
 
 _Value = TypeVar("_Value")
 _Answer = TypeVar("_Answer", covariant=True)

@@ -1,52 +1,43 @@
 """Every error Headgate raises on purpose. The type says who is guilty, the fields hold the facts.
 
 HeadgateError
-├── SettingsInvalid            a setting or a file it names is wrong
-│   └── SettingsUnknown        nobody knows a setting, and headgate.strict is true
-├── SparkUnready               the place where tasks run …
-│   ├── SparkMissing           … PySpark is not installed, or not one that is known to work
-│   ├── JavaMissing            … there is no Java for it
-│   └── SessionFailed          … no session came about
-├── PlanInvalid                a program that cannot become a job
-├── MemoryShort                the arena is smaller than what was asked for
-│   ├── InsufficientBuffers    a pool or channel asks for more than is left
-│   └── JobExceedsMemory       the tasks of a slot need more than a task manager may have
-├── PoolDestroyed              a request after the end of a pool
-├── TaskCancelled              the reader or writer was closed by its own task
-├── FlushFailed                a flush by time failed; told at the next emit
-├── UserFunctionFailed         a user's function raised an exception
-├── RecordUncopyable           a record that cannot be copied between two operators
-├── StateBroken                state that cannot be written to a snapshot, or read from one
-├── ConnectorError             a source or sink …
-│   ├── PathUnusable           … names a file or folder that cannot be read or written
-│   │   └── PartLost           … has lost a part file that a checkpoint names
-│   ├── DatabaseUnready        … finds its database away, locked or too slow
-│   ├── ServerUnreachable      … has no connection to its server
-│   ├── LineTooLong            … got a line above the limit
-│   └── LineUndecodable        … got bytes that are no text in its encoding
-├── PartitionError             a task's output …
-│   ├── PartitionNotFound      … is not (yet) there
-│   ├── PartitionTaken         … is registered or read twice
-│   ├── PartitionFinished      … takes no more data
-│   └── ProducerFailed         … ended because its task failed
-├── ElementBroken              bytes of a channel that are no element
-│   └── ElementTooLarge        an element above the limit
-├── EventUnclaimed             a task event that nobody receives
-├── EventTooLarge              an event above the limit
-├── EventsUnsent               more task events than a channel keeps for a producer to come
-├── EventUnsendable            a task event that holds what cannot travel
-└── TransportError             between two task managers …
-    ├── ConnectFailed          … no connection came about
-    ├── PeerLost               … the other side died, hung up or reset
-    ├── PeerSilent             … the other side hangs
-    ├── PeerUnproven           … the other side does not know the job's secret
-    ├── PeerBusy               … the other side has no room for one more that is not proven
-    ├── PeerReported           … the other side sent an error
-    └── PeerBrokeProtocol      … the other side sent what it must not
-        ├── FrameTooLong, FrameTruncated, FrameMalformed, FrameForged
-        ├── WrongVersion, UnknownMessage, BeforeHandshake
-        ├── UnknownReceiver, TooManyReceivers
-        └── SequenceGap, CreditOverdrawn, EventsOverdrawn
+├── SettingsInvalid            a setting, or a file that it names, cannot be used
+│   └── SettingsUnknown
+├── PlanInvalid                a program cannot become a job
+├── SparkUnready               tasks cannot run on Spark here and now
+│   └── SparkMissing, JavaMissing, SessionFailed
+├── SlotsShort
+├── MemoryShort                the exchange has too little memory
+│   └── InsufficientBuffers, JobExceedsMemory
+├── PoolDestroyed, TaskCancelled, FlushFailed
+├── UserFunctionFailed, FunctionUnpicklable, CodeUnloadable, RecordUncopyable, TaskStuck
+├── ConnectorError             a source or sink fails at what it reads or writes
+│   ├── PathUnusable
+│   │   └── PartLost
+│   └── DatabaseUnready, ServerUnreachable, LineTooLong, LineUndecodable
+├── FrameInvalid, SchemaInvalid, RecordUnfit
+├── StateBroken, StateUnwritable, StateUnstorable, BackendMissing
+├── CheckpointError            a stored checkpoint cannot be read or written
+│   └── CheckpointCorrupt, CheckpointMissing, CheckpointsDamaged, StorageUnusable
+├── CheckpointAbandoned, CheckpointsFailed, SavepointFailed, CommitOverdue
+├── RestoreRefused             a checkpoint does not fit the program
+│   ├── ProgramDiffers, StateUnclaimed, PlacesMoved, StateChanged
+│   └── KeyGroupsDiffer, ChannelsDiffer, FinishedAlready, CheckpointUnsound
+├── PartitionError             a task's output is not there, taken, finished or incomplete
+│   └── PartitionNotFound, PartitionTaken, PartitionFinished, ProducerFailed
+├── ElementBroken              bytes of a channel are no element
+│   └── ElementTooLarge
+├── EventUnclaimed, EventTooLarge, EventsUnsent, EventUnsendable
+├── TransportError             between two task managers
+│   ├── ConnectFailed, PeerLost, PeerSilent, PeerUnproven, PeerBusy, PeerReported
+│   └── PeerBrokeProtocol      the other side sent what it must not
+│       ├── FrameTooLong, FrameTruncated, FrameMalformed, FrameForged
+│       ├── WrongVersion, UnknownMessage, BeforeHandshake
+│       ├── UnknownReceiver, TooManyReceivers
+│       └── SequenceGap, CreditOverdrawn, EventsOverdrawn
+├── DriverUnreachable, DriverLost, ResultsRefused, TaskManagerLost, StartTimedOut
+├── RunRefused, RunSuperseded, RunFailed
+└── JobFailed, JobCancelled, JobTakenOver, FutureCancelled
 """
 
 from collections.abc import Sequence
@@ -84,6 +75,15 @@ class SettingsUnknown(SettingsInvalid):
         self.keys = tuple(keys)
 
 
+class PlanInvalid(HeadgateError):
+    """A program cannot be run as it was written; ``operator`` names the culprit if there is one."""
+
+    def __init__(self, problem: str, operator: str | None = None) -> None:
+        super().__init__(problem if operator is None else f"operator {operator!r} {problem}")
+        self.problem = problem
+        self.operator = operator
+
+
 class SparkUnready(HeadgateError):
     """Tasks cannot run on Spark here and now; the message says what to change."""
 
@@ -112,13 +112,20 @@ class SessionFailed(SparkUnready):
     """Spark did not start, or cannot be used in the way it was started."""
 
 
-class PlanInvalid(HeadgateError):
-    """A program cannot be run as it was written; ``operator`` names the culprit if there is one."""
+class SlotsShort(HeadgateError):
+    """Spark cannot run as many tasks at the same time as the job needs."""
 
-    def __init__(self, problem: str, operator: str | None = None) -> None:
-        super().__init__(problem if operator is None else f"operator {operator!r} {problem}")
-        self.problem = problem
-        self.operator = operator
+    def __init__(self, needed: int, total: int, busy: int) -> None:
+        free = max(0, total - busy)
+        super().__init__(
+            f"the job needs {needed} slots and Spark has {free} free ({total} in total, {busy} "
+            f"busy); lower the parallelism, end other jobs, or give Spark more cores (local: "
+            f"master local[{max(needed + busy, needed)}], cluster: more executors or cores)"
+        )
+        self.needed = needed
+        self.total = total
+        self.busy = busy
+        self.free = free
 
 
 class MemoryShort(HeadgateError):
@@ -192,6 +199,44 @@ class UserFunctionFailed(HeadgateError):
         self.operator = operator
 
 
+class FunctionUnpicklable(HeadgateError):
+    """A user's function, or something that it holds, cannot be pickled."""
+
+    def __init__(self, operator: str, role: str, culprit: str, problem: str) -> None:
+        super().__init__(
+            f"operator {operator!r}: its {role} cannot be sent to the workers, because {culprit} "
+            f"cannot be pickled ({problem}); create it in open(), or inside of the function"
+        )
+        self.operator = operator
+        self.role = role
+        self.culprit = culprit
+        self.problem = problem
+
+
+class CodeUnloadable(HeadgateError):
+    """The worker cannot load the functions of the job; ``module`` is the one that it misses."""
+
+    def __init__(self, problem: str, module: str = "") -> None:
+        if module.partition(".")[0] == "headgate":
+            advice = (
+                "Headgate itself is not there: install the same Headgate in the Python of every "
+                "worker, which spark.pyspark.python names"
+            )
+        elif module:
+            advice = (
+                f"module {module!r} is not there: ship it with env.add_python_file(…) or "
+                f"spark-submit --py-files, or install it on every worker"
+            )
+        else:
+            advice = (
+                "let driver and workers have the same Python and packages, and ship your own "
+                "modules with env.add_python_file(…) or spark-submit --py-files"
+            )
+        super().__init__(f"the worker cannot load the job's functions ({problem}); {advice}")
+        self.problem = problem
+        self.module = module
+
+
 class RecordUncopyable(HeadgateError):
     """A mutable record is handed from operator to operator, and pickle cannot copy it."""
 
@@ -203,8 +248,15 @@ class RecordUncopyable(HeadgateError):
         self.operator = operator
 
 
-class StateBroken(HeadgateError):
-    """State cannot be written to a snapshot, or what was written cannot be read again."""
+class TaskStuck(HeadgateError):
+    """A user's function did not come back in time after its task was cancelled."""
+
+    def __init__(self, tasks: str) -> None:
+        super().__init__(
+            f"task {tasks} did not come back from its user's code after its cancellation; "
+            f"let functions that wait do so with a time-out"
+        )
+        self.tasks = tasks
 
 
 class ConnectorError(HeadgateError):
@@ -267,6 +319,277 @@ class LineUndecodable(ConnectorError):
         self.where = where
         self.line = line
         self.encoding = encoding
+
+
+class FrameInvalid(HeadgateError):
+    """A DataFrame that cannot be the source of a stream."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"from_dataframe() {problem}")
+        self.problem = problem
+
+
+class SchemaInvalid(HeadgateError):
+    """A schema that the rows of a stream cannot have."""
+
+    def __init__(self, schema: object, problem: str) -> None:
+        super().__init__(f"to_dataframe(): the schema {shown(schema)} {problem}")
+        self.schema = schema
+        self.problem = problem
+
+
+class RecordUnfit(HeadgateError):
+    """A record that is no row of the declared schema; ``column`` is empty if all of it is wrong."""
+
+    def __init__(self, operator: str, column: str, value: object, problem: str) -> None:
+        where = f"column {column!r}: " if column else ""
+        super().__init__(f"operator {operator!r}: {where}{shown(value)} {problem}")
+        self.operator = operator
+        self.column = column
+        self.problem = problem
+
+
+def shown(value: object, limit: int = 200) -> str:
+    """A value as an error shows it."""
+    try:
+        text = repr(value)
+    except Exception as error:
+        text = f"a {type(value).__name__} whose repr fails ({error})"
+    return text if len(text) <= limit else f"{text[:limit]}…"
+
+
+class StateBroken(HeadgateError):
+    """State cannot be written to a snapshot, or what was written cannot be read again."""
+
+
+class StateUnwritable(HeadgateError):
+    """What an operator holds cannot be pickled, or changed while it was written."""
+
+    def __init__(self, operator: str, problem: str) -> None:
+        super().__init__(
+            f"the state of operator {operator!r} cannot be written: {problem}; "
+            f"keep only what can be pickled in state"
+        )
+        self.operator = operator
+        self.problem = problem
+
+
+class StateUnstorable(HeadgateError):
+    """RocksDB cannot open, write or read its files: the disk is full, the folder read-only."""
+
+    def __init__(self, folder: str, problem: str, operator: str = "") -> None:
+        whose = f"the state of operator {operator!r}" if operator else "state"
+        super().__init__(
+            f"{whose} cannot be kept in {folder}: {problem}; make room there, or name another "
+            f"folder with state.backend.rocksdb.localdir"
+        )
+        self.folder = folder
+        self.problem = problem
+        self.operator = operator
+
+
+class BackendMissing(HeadgateError):
+    """The setting of the state backend asks for a package that is not there."""
+
+    def __init__(self, where: str = "here") -> None:
+        super().__init__(
+            f"state.backend.type is rocksdb, and rocksdict is not installed {where}; "
+            f"run pip install 'headgate[rocksdb]', or set it to hashmap"
+        )
+
+
+class CheckpointError(HeadgateError):
+    """Trouble with what is stored at ``path``."""
+
+    def __init__(self, path: str, problem: str, advice: str) -> None:
+        super().__init__(f"{path}: {problem}; {advice}")
+        self.path = path
+        self.problem = problem
+        self.advice = advice
+
+
+class CheckpointCorrupt(CheckpointError):
+    """A file is there, but cut, changed, or of something else."""
+
+    def __init__(
+        self, path: str, problem: str, advice: str = "restore from another checkpoint"
+    ) -> None:
+        super().__init__(path, problem, advice)
+
+
+class CheckpointMissing(CheckpointError):
+    """There is no checkpoint at this path, or a file that it names is gone."""
+
+
+class CheckpointsDamaged(CheckpointError):
+    """All that the job could go on from is damaged, and nobody has said that it may begin anew."""
+
+    def __init__(self, path: str, job: str, damages: tuple[str, ...]) -> None:
+        super().__init__(
+            path,
+            f"job {job!r} has no checkpoint here that is whole ({'; '.join(damages)})",
+            "bring the files back, or begin without them: headgate run "
+            "--ignore-damaged-checkpoints (execution.state-recovery.ignore-damaged-checkpoints: "
+            "true) begins anew, or with --from goes on from a savepoint; what sinks have "
+            "committed since then is written again",
+        )
+        self.job = job
+        self.damages = damages
+
+
+class StorageUnusable(CheckpointError):
+    """The file system refuses, or does not answer."""
+
+
+class CheckpointAbandoned(HeadgateError):
+    """The checkpoint was given up while a task still wrote its part; nothing of it is left."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path} was given up; nothing more is written to it")
+        self.path = path
+
+
+class CheckpointsFailed(HeadgateError):
+    """The job cannot take checkpoints, so it would lose what it does."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"the job's checkpoints fail: {problem}")
+        self.problem = problem
+
+
+class SavepointFailed(HeadgateError):
+    """Somebody wanted a savepoint, and perhaps the job to end with it."""
+
+    def __init__(self, directory: str, problem: str) -> None:
+        super().__init__(f"savepoint {directory}: {problem}")
+        self.directory = directory
+        self.problem = problem
+
+
+class CommitOverdue(HeadgateError):
+    """What was prepared for a complete checkpoint is not committed in time."""
+
+    def __init__(self, task: str, checkpoint: int, timeout_ms: int) -> None:
+        super().__init__(
+            f"task {task} has been committing checkpoint {checkpoint} for more than {timeout_ms} "
+            f"ms: a sink waits for the system it writes to, or notify_checkpoint_complete() of a "
+            f"function has not returned; the log of its worker shows where, "
+            f"execution.checkpointing.timeout is how long it may take"
+        )
+        self.task = task
+        self.checkpoint = checkpoint
+        self.timeout_ms = timeout_ms
+
+
+class RestoreRefused(HeadgateError):
+    """The job cannot go on from this checkpoint as it is written now."""
+
+    def __init__(self, checkpoint: int, problem: str) -> None:
+        super().__init__(f"the job cannot go on from checkpoint {checkpoint}: {problem}")
+        self.checkpoint = checkpoint
+        self.problem = problem
+
+
+class ProgramDiffers(RestoreRefused):
+    """The checkpoint is of another program, or all uids have changed."""
+
+    def __init__(self, checkpoint: int, job: str) -> None:
+        super().__init__(
+            checkpoint,
+            f"it is of job {job!r} and has state of none of this program's operators; give the "
+            f"path of a checkpoint of this program, or give the operators the uids they had",
+        )
+        self.job = job
+
+
+class StateUnclaimed(RestoreRefused):
+    """Operators that have left state are not in the program."""
+
+    def __init__(self, checkpoint: int, operators: tuple[str, ...]) -> None:
+        super().__init__(
+            checkpoint,
+            f"it has state of {', '.join(operators)}, which this program does not have; give the "
+            f"operator its old uid, or leave that state behind with --allow-non-restored-state or "
+            f"execution.state-recovery.ignore-unclaimed-state: true",
+        )
+        self.operators = operators
+
+
+class PlacesMoved(RestoreRefused):
+    """Operators without a uid go by their place, and others stand there now."""
+
+    def __init__(self, checkpoint: int, operator: str, other: str, uid: str) -> None:
+        super().__init__(
+            checkpoint,
+            f"where operator {operator!r} was there is {other!r} now, which would get its state: "
+            f"operators were added or taken away before it; call uid({uid!r}) on {operator!r}, "
+            f"which is what it went by, and give the others uids too",
+        )
+        self.operator = operator
+        self.other = other
+
+
+class KeyGroupsDiffer(RestoreRefused):
+    """Keyed state is cut into another number of groups."""
+
+    def __init__(self, checkpoint: int, operator: str, had: int, has: int) -> None:
+        super().__init__(
+            checkpoint,
+            f"operator {operator!r} had a maximum parallelism of {had} and has {has}; "
+            f"call set_max_parallelism({had})",
+        )
+        self.operator = operator
+        self.had = had
+        self.has = has
+
+
+class ChannelsDiffer(RestoreRefused):
+    """The checkpoint was unaligned, and its records in flight fit into no channel."""
+
+    def __init__(self, checkpoint: int, edge: str, problem: str) -> None:
+        super().__init__(
+            checkpoint,
+            f"it holds records in flight {edge}, and {problem}; take a savepoint with the old "
+            f"program and go on from that, or leave the two operators as they were",
+        )
+        self.edge = edge
+
+
+class FinishedAlready(RestoreRefused):
+    """What has finished gets no more input, so nothing that runs may stand before it."""
+
+    def __init__(self, checkpoint: int, operator: str, problem: str) -> None:
+        super().__init__(
+            checkpoint,
+            f"operator {operator!r} had finished there, and {problem}; go on from an earlier "
+            f"checkpoint, or leave what stands before it as it was",
+        )
+        self.operator = operator
+
+
+class StateChanged(RestoreRefused):
+    """A state is opened as another kind, or with a type that its values do not have."""
+
+    def __init__(
+        self, checkpoint: int, operator: str, state: str, had: str, has: str, why: str = ""
+    ) -> None:
+        reason = f" ({why})" if why else ""
+        super().__init__(
+            checkpoint,
+            f"{state} of operator {operator!r} was {had} there and is {has} now{reason}; give it "
+            f"the kind and type it had, or another name, under which it begins empty",
+        )
+        self.operator = operator
+        self.state = state
+        self.had = had
+        self.has = has
+
+
+class CheckpointUnsound(RestoreRefused):
+    """What the metadata says cannot be."""
+
+    def __init__(self, checkpoint: int, problem: str) -> None:
+        super().__init__(checkpoint, f"{problem}; go on from another checkpoint")
 
 
 class PartitionError(HeadgateError):
@@ -489,3 +812,126 @@ class EventsOverdrawn(PeerBrokeProtocol):
         )
         self.channel = channel
         self.waiting = waiting
+
+
+class DriverUnreachable(HeadgateError):
+    """No connection from a worker to the driver came about."""
+
+    def __init__(self, address: str, problem: str) -> None:
+        super().__init__(
+            f"cannot reach the driver at {address}: {problem}; set spark.driver.host to an "
+            f"address of the driver that the workers can connect to, and let firewalls pass it"
+        )
+        self.address = address
+        self.problem = problem
+
+
+class DriverLost(HeadgateError):
+    """The control connection to the driver has ended; the tasks of this worker end with it."""
+
+    def __init__(self, address: str, problem: str) -> None:
+        super().__init__(f"the driver at {address} is gone: {problem}; see its log for the reason")
+        self.address = address
+        self.problem = problem
+
+
+class RunRefused(HeadgateError):
+    """The driver does not want this task manager, for instance because the job is over."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the driver refuses this task manager: {reason}")
+        self.reason = reason
+
+
+class RunSuperseded(HeadgateError):
+    """A task manager of a new attempt has registered for a slot of this one."""
+
+    def __init__(self, slot: int) -> None:
+        super().__init__(f"a new attempt has begun: slot {slot} has registered once more")
+        self.slot = slot
+
+
+class RunFailed(HeadgateError):
+    """Told to Spark, so that it does not take what has come for the whole."""
+
+
+class ResultsRefused(HeadgateError):
+    """Records that end in the driver cannot be read there, or whatever takes them has failed."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(
+            f"records have reached the driver, which {problem}; let their classes be importable "
+            f"in the driver, too, and let whatever takes them there not raise"
+        )
+        self.problem = problem
+
+
+class TaskManagerLost(HeadgateError):
+    """A task manager of the job is gone."""
+
+    def __init__(self, who: str, problem: str) -> None:
+        super().__init__(
+            f"{who} is lost: {problem}; see the log of its Spark executor, and give the workers "
+            f"more memory if it was killed"
+        )
+        self.who = who
+        self.problem = problem
+
+
+class StartTimedOut(HeadgateError):
+    """Task managers have not come, or tasks have not restored their state and opened."""
+
+    def __init__(self, awaited: str, timeout_ms: float) -> None:
+        super().__init__(
+            f"the job has not started within {timeout_ms / 1000:g} s: it waits for {awaited}; see "
+            f"the logs of the Spark executors, or raise task.start.timeout"
+        )
+        self.awaited = awaited
+        self.timeout_ms = timeout_ms
+
+
+class JobFailed(HeadgateError):
+    """A job has failed; the traceback of the root cause comes first."""
+
+    def __init__(self, job: str, message: str, operator: str = "", traceback: str = "") -> None:
+        where = f" in operator {operator!r}" if operator else ""
+        what = message.removeprefix(f"operator {operator!r} failed: ") if operator else message
+        text = f"job {job!r} failed{where}: {what}"
+        super().__init__(f"{traceback.rstrip()}\n\n{text}" if traceback else text)
+        self.job = job
+        self.operator = operator
+        self.summary = text
+
+
+class JobCancelled(HeadgateError):
+    """A job was cancelled before it had finished."""
+
+    def __init__(self, job: str, reason: str) -> None:
+        super().__init__(f"job {job!r} was cancelled: {reason}")
+        self.job = job
+        self.reason = reason
+
+
+class JobTakenOver(HeadgateError):
+    """A job with the same id and folder was started elsewhere: this driver counts as dead."""
+
+    def __init__(self, job: str, claim: str, who: str = "", *, at_once: bool = False) -> None:
+        """``claim``: of the other driver; ``at_once``: both have begun at the same moment."""
+        what = "has claimed" if at_once else "has taken over"
+        when = " at the same moment" if at_once else ""
+        super().__init__(
+            f"another driver {what} job {job!r}{when} ({f'{who}, ' if who else ''}{claim}), so "
+            f"this one ends; let one driver at a time run a job id"
+        )
+        self.job = job
+        self.claim = claim
+        self.who = who
+
+
+class FutureCancelled(HeadgateError):
+    """The answer of a future was asked for after its ``cancel()``."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this future was cancelled, so it has no result; the job goes on: ask its client again"
+        )

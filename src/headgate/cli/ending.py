@@ -13,15 +13,16 @@ from typing import Final
 
 import click
 
-from headgate.base.checkpoint_errors import CheckpointError
 from headgate.base.errors import (
+    CheckpointError,
     HeadgateError,
     JobExceedsMemory,
+    JobFailed,
+    RestoreRefused,
     SettingsInvalid,
+    SlotsShort,
     SparkUnready,
 )
-from headgate.base.job_errors import JobFailed, SlotsShort
-from headgate.base.restore_errors import RestoreRefused
 from headgate.cli.script import user_part, user_traceback, without_our_frames
 from headgate.host.driver.job_client import JobNotFound
 from headgate.spark.job import SparkJob

@@ -9,36 +9,33 @@ import errno
 from collections.abc import Iterator
 from typing import Final
 
-from headgate.base.checkpoint_errors import (
+from headgate.base.errors import (
+    BackendMissing,
     CheckpointCorrupt,
     CheckpointMissing,
     CheckpointsDamaged,
-    StorageUnusable,
-)
-from headgate.base.errors import (
+    CodeUnloadable,
     DatabaseUnready,
+    DriverLost,
+    FunctionUnpicklable,
     InsufficientBuffers,
+    JobTakenOver,
     PartitionNotFound,
     PartLost,
     PlanInvalid,
     PoolDestroyed,
     ProducerFailed,
+    RestoreRefused,
     ServerUnreachable,
     SettingsInvalid,
+    SlotsShort,
     SparkUnready,
+    StateUnstorable,
+    StorageUnusable,
     TaskCancelled,
     TransportError,
     WrongVersion,
 )
-from headgate.base.job_errors import (
-    CodeUnloadable,
-    DriverLost,
-    FunctionUnpicklable,
-    JobTakenOver,
-    SlotsShort,
-)
-from headgate.base.restore_errors import RestoreRefused
-from headgate.base.state_errors import BackendMissing, StateUnstorable
 
 CONSEQUENCES: Final = (
     DriverLost,

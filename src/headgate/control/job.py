@@ -14,7 +14,7 @@ from typing import Final
 from msgspec import structs
 
 from headgate.base.checkpoints import Stop
-from headgate.base.job_errors import (
+from headgate.base.errors import (
     CheckpointsFailed,
     RunSuperseded,
     StartTimedOut,

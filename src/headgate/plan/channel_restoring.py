@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from headgate.base.checkpoints import ChannelState, EdgeShape, Piece
-from headgate.base.restore_errors import ChannelsDiffer, CheckpointUnsound
+from headgate.base.errors import ChannelsDiffer, CheckpointUnsound
 from headgate.base.restores import ReassignedStream
 from headgate.core.state.key_groups import groups_of
 from headgate.plan.execution_graph import task_id

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from headgate.base.checkpoints import Metadata, OperatorState, SubtaskState
-from headgate.base.restore_errors import CheckpointUnsound
+from headgate.base.errors import CheckpointUnsound
 from headgate.base.state_shapes import StateShape
 
 

@@ -9,7 +9,7 @@ as it was, and then without the tasks that had finished.
 from collections.abc import Mapping
 
 from headgate.base.checkpoints import Metadata, Piece
-from headgate.base.restore_errors import (
+from headgate.base.errors import (
     CheckpointUnsound,
     FinishedAlready,
     KeyGroupsDiffer,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate.api.program import Program
-from headgate.base.frame_errors import FrameInvalid
+from headgate.base.errors import FrameInvalid
 from headgate.connectors.dataframe.sink import DataFrameSink
 from headgate.connectors.dataframe.source import DataFrameSource
 from headgate.control.run_effects import Outcome

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Final
 
-from headgate.base.job_errors import JobFailed
+from headgate.base.errors import JobFailed
 from headgate.control.run_effects import Outcome
 from headgate.spark.job import failure_error
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from headgate.base.frame_errors import SchemaInvalid
+from headgate.base.errors import SchemaInvalid
 from headgate.connectors.arrow.columns import RowShape
 
 if TYPE_CHECKING:

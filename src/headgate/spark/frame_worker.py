@@ -14,7 +14,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from headgate.base.job_errors import RunFailed
+from headgate.base.errors import RunFailed
 from headgate.connectors.dataframe.border import Border
 from headgate.host.net.contact import Contact
 from headgate.host.worker.task_manager import run_task_manager

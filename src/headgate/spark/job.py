@@ -19,9 +19,8 @@ from msgspec import structs
 
 from headgate.api.job import JobExecutionResult, JobStatus
 from headgate.base.checkpoints import Stop
-from headgate.base.job_errors import CodeUnloadable, JobCancelled, JobFailed
+from headgate.base.errors import CodeUnloadable, JobCancelled, JobFailed, RestoreRefused
 from headgate.base.messages import Failure, TaskFigures
-from headgate.base.restore_errors import RestoreRefused
 from headgate.control.life_cycle import JobState
 from headgate.control.run_effects import Outcome
 from headgate.host.driver.control_run import DriverRun

@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from headgate.base.errors import PathUnusable, SessionFailed
-from headgate.base.job_errors import RunRefused
+from headgate.base.errors import PathUnusable, RunRefused, SessionFailed
 from headgate.host.net.contact import Contact
 from headgate.spark.python_files import scratch_folder
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headgate.api.program import Program
 from headgate.base.checkpoint_settings import CheckpointSettings
-from headgate.base.errors import SessionFailed, SettingsInvalid
-from headgate.base.job_errors import SlotsShort
+from headgate.base.errors import SessionFailed, SettingsInvalid, SlotsShort
 from headgate.base.messages import ControlTimes
 from headgate.base.recovery_settings import JOB_ID
 from headgate.base.settings import ExchangeSettings, JobSettings, ProgressShown

@@ -12,8 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from headgate.base.checkpoints import Stop
-from headgate.base.errors import SessionFailed
-from headgate.base.job_errors import SlotsShort
+from headgate.base.errors import SessionFailed, SlotsShort
 from headgate.base.messages import Failure
 from headgate.base.state_settings import StateSettings
 from headgate.control.life_cycle import JobState

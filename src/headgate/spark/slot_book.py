@@ -8,7 +8,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
-from headgate.base.job_errors import SlotsShort
+from headgate.base.errors import SlotsShort
 from headgate.spark.session import slots
 
 if TYPE_CHECKING:

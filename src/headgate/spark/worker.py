@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from headgate.base.job_errors import RunRefused
+from headgate.base.errors import RunRefused
 from headgate.host.net.contact import Contact
 from headgate.host.worker.task_manager import run_task_manager
 from headgate.observe.logs import set_up_worker_logs

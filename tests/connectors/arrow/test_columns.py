@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from headgate.api.types.row import Row, named_row
-from headgate.base.frame_errors import RecordUnfit
+from headgate.base.errors import RecordUnfit
 from headgate.connectors.arrow.columns import ColumnMaker, RowShape
 
 UTC = datetime.timezone.utc

@@ -13,8 +13,7 @@ import pytest
 from headgate.api.types.row import Row
 from headgate.api.types.types import Types
 from headgate.base.elements import Bundle
-from headgate.base.errors import PathUnusable, PlanInvalid
-from headgate.base.frame_errors import RecordUnfit
+from headgate.base.errors import PathUnusable, PlanInvalid, RecordUnfit
 from headgate.connectors.files import parquet as parquet_sink
 from headgate.connectors.files.parquet import ParquetBulkWriters, ParquetSink
 from headgate.connectors.files.rolling import OutputFileConfig

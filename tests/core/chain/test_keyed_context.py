@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from headgate.api.types.types import Types
-from headgate.base.restore_errors import StateChanged
+from headgate.base.errors import StateChanged
 from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.chain.timer_service import TimeDomain
 from headgate.core.operators.keyed import ReduceOperator

@@ -6,7 +6,7 @@ import pytest
 
 from headgate.api.types.row import RowKind
 from headgate.api.types.types import Types
-from headgate.base.restore_errors import StateChanged
+from headgate.base.errors import StateChanged
 from headgate.core.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,

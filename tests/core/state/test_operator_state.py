@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.api.types.types import Types
-from headgate.base.errors import StateBroken
-from headgate.base.restore_errors import StateChanged
+from headgate.base.errors import StateBroken, StateChanged
 from headgate.core.state.descriptors import (
     ListStateDescriptor,
     MapStateDescriptor,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate.base.restore_errors import RestoreRefused, StateChanged
+from headgate.base.errors import RestoreRefused, StateChanged
 from headgate.base.state_shapes import WINDOWED, StateShape, TypeShape
 from headgate.core.state.shapes import StateShapes
 from headgate.core.state.type_changes import Change

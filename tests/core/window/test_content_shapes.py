@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from headgate.api.types.types import Types
-from headgate.base.restore_errors import StateChanged
+from headgate.base.errors import StateChanged
 from headgate.core.window.assigners import (
     GlobalWindows,
     SlidingEventTimeWindows,

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from headgate.base.checkpoint_errors import (
+from headgate.base.checkpoints import CheckpointKind, Piece
+from headgate.base.errors import (
     CheckpointCorrupt,
     CheckpointMissing,
     StorageUnusable,
 )
-from headgate.base.checkpoints import CheckpointKind, Piece
 from headgate.host.checkpoints.checkpoint_store import (
     CheckpointStore,
     complete,

@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 from pyarrow import fs
 
-from headgate.base.checkpoint_errors import StorageUnusable
-from headgate.base.job_errors import JobTakenOver
+from headgate.base.errors import JobTakenOver, StorageUnusable
 from headgate.control.checkpoint_effects import Discard, Drop, StoreCheckpoint
 from headgate.host.checkpoints import folder as checkpoint_folder
 from headgate.host.checkpoints import job_checkpoints

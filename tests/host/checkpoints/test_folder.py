@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyarrow import fs
 
-from headgate.base.checkpoint_errors import CheckpointMissing, StorageUnusable
+from headgate.base.errors import CheckpointMissing, StorageUnusable
 from headgate.host.checkpoints import folder as checkpoint_folder
 from headgate.host.checkpoints.folder import Folder, open_folder
 from headgate.host.files.private_files import PrivateFiles

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.base.checkpoint_errors import CheckpointCorrupt
 from headgate.base.checkpoints import CheckpointKind, Metadata, Piece
+from headgate.base.errors import CheckpointCorrupt
 from headgate.host.checkpoints.metadata import decode_metadata, encode_metadata
 from tests.host.checkpoint_kit import metadata_of, task_of
 

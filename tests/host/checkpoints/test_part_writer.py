@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import fs
 
-from headgate.base.checkpoint_errors import (
+from headgate.base.checkpoints import Piece
+from headgate.base.errors import (
     CheckpointAbandoned,
     CheckpointCorrupt,
     CheckpointMissing,
     StorageUnusable,
 )
-from headgate.base.checkpoints import Piece
 from headgate.host.checkpoints import folder as checkpoint_folder
 from headgate.host.checkpoints.checkpoint_store import complete
 from headgate.host.checkpoints.folder import Folder, open_folder

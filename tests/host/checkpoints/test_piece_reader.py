@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.base.checkpoint_errors import CheckpointCorrupt, CheckpointError, StorageUnusable
 from headgate.base.checkpoints import Piece
+from headgate.base.errors import CheckpointCorrupt, CheckpointError, StorageUnusable
 from headgate.host.checkpoints.checkpoint_store import open_store
 from headgate.host.checkpoints.folder import open_folder
 from headgate.host.checkpoints.part_writer import PartWriter

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from headgate.base.checkpoint_errors import CheckpointCorrupt, CheckpointMissing, StorageUnusable
 from headgate.base.checkpoints import ChannelState, CheckpointKind, SubtaskState
 from headgate.base.elements import Bundle
+from headgate.base.errors import CheckpointCorrupt, CheckpointMissing, StorageUnusable
 from headgate.base.restores import DatabaseRestore, OperatorRestore, ReassignedStream, TaskRestore
 from headgate.core.task.restored import TaskRestored
 from headgate.host.checkpoints.checkpoint_store import complete, open_store

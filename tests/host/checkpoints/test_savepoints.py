@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.base.checkpoint_errors import StorageUnusable
-from headgate.base.errors import SettingsInvalid
+from headgate.base.errors import SettingsInvalid, StorageUnusable
 from headgate.host.checkpoints.savepoints import prepare_savepoint
 
 

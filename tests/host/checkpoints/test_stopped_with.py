@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.base.checkpoint_errors import CheckpointMissing, StorageUnusable
+from headgate.base.errors import CheckpointMissing, StorageUnusable
 from headgate.control.checkpoint_effects import Drop, StoreCheckpoint
 from headgate.host.checkpoints import job_checkpoints
 from headgate.host.checkpoints.folder import Folder, open_folder

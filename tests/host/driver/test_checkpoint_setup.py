@@ -8,17 +8,18 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from headgate.base.checkpoint_errors import (
+from headgate.base.checkpoints import CheckpointKind, Metadata, OperatorState, Piece, SubtaskState
+from headgate.base.errors import (
     CheckpointError,
     CheckpointMissing,
     CheckpointsDamaged,
+    JobTakenOver,
+    PlanInvalid,
+    ProgramDiffers,
+    SettingsInvalid,
     StorageUnusable,
 )
-from headgate.base.checkpoints import CheckpointKind, Metadata, OperatorState, Piece, SubtaskState
-from headgate.base.errors import PlanInvalid, SettingsInvalid
-from headgate.base.job_errors import JobTakenOver
 from headgate.base.messages import Failure
-from headgate.base.restore_errors import ProgramDiffers
 from headgate.base.settings import ExchangeSettings, FlowControl
 from headgate.cli.ending import CONFIGURATION, code_of
 from headgate.control.checkpoint_effects import StoreCheckpoint

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headgate.base.job_errors import DriverLost, ResultsRefused
+from headgate.base.errors import DriverLost, ResultsRefused
 from headgate.host.driver.results import ResultServer, StreamClosed, UplinkWriter
 from headgate.host.net.contact import Contact, secret_of_job
 from tests.host.driver.test_control_server import is_hung_up

@@ -3,7 +3,7 @@
 import pytest
 
 from headgate.base.checkpoints import Stop
-from headgate.base.job_errors import SavepointFailed
+from headgate.base.errors import SavepointFailed
 from headgate.control.checkpoint_effects import SavepointDone
 from headgate.host.driver.savepoint_futures import SavepointFutures
 

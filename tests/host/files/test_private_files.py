@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from headgate.base.checkpoint_errors import CheckpointCorrupt, CheckpointError, StorageUnusable
 from headgate.base.checkpoints import CheckpointKind
+from headgate.base.errors import CheckpointCorrupt, CheckpointError, StorageUnusable
 from headgate.base.ids import PartitionId
 from headgate.base.settings import Storage
 from headgate.control.checkpoint_effects import StoreCheckpoint

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.base.job_errors import CodeUnloadable, FunctionUnpicklable
+from headgate.base.errors import CodeUnloadable, FunctionUnpicklable
 from headgate.host.shipping.code import ship, unship
 from tests.host.jobs import job_of, vertices_of
 from tests.host.processes import ROOT

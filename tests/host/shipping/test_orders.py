@@ -7,19 +7,21 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from headgate.base.checkpoint_errors import CheckpointCorrupt, CheckpointMissing, StorageUnusable
 from headgate.base.checkpoints import Piece
 from headgate.base.errors import (
+    CheckpointCorrupt,
+    CheckpointMissing,
+    CodeUnloadable,
     PeerLost,
     ProducerFailed,
     SettingsInvalid,
+    StateUnclaimed,
+    StorageUnusable,
     TaskCancelled,
     UserFunctionFailed,
 )
 from headgate.base.ids import PartitionId, PeerName
-from headgate.base.job_errors import CodeUnloadable
 from headgate.base.messages import CheckpointOrder, Deploy
-from headgate.base.restore_errors import StateUnclaimed
 from headgate.base.restores import OperatorRestore, TaskRestore
 from headgate.control.frames import TO_TASK_MANAGER
 from headgate.core.chain.outputs import with_name

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from headgate.base.errors import UserFunctionFailed
-from headgate.base.state_errors import BackendMissing, StateUnstorable
+from headgate.base.errors import BackendMissing, StateUnstorable, UserFunctionFailed
 from headgate.base.state_settings import MIB, StateBackendKind, StateSettings
 from headgate.base.states import TaskState
 from headgate.core.operators.process import KeyedProcessOperator

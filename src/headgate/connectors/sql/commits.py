@@ -18,8 +18,7 @@ from typing import Any, Final, TypeAlias
 
 from headgate.api.source import Committer
 from headgate.base.elements import Record
-from headgate.base.errors import ConnectorError, DatabaseUnready
-from headgate.base.frame_errors import shown
+from headgate.base.errors import ConnectorError, DatabaseUnready, shown
 
 Connection: TypeAlias = Any
 """Of the DB-API, whose modules have no types in common."""

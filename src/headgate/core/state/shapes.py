@@ -8,7 +8,7 @@ before the first value is read. What nobody has opened yet is noted again as it 
 from collections.abc import Iterable
 from typing import NoReturn
 
-from headgate.base.restore_errors import StateChanged
+from headgate.base.errors import StateChanged
 from headgate.base.state_shapes import KEYED, StateShape
 from headgate.core.state.type_changes import Change, change_of
 

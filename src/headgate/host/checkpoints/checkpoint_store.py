@@ -12,13 +12,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from headgate.base.checkpoint_errors import (
+from headgate.base.checkpoints import Metadata
+from headgate.base.errors import (
     CheckpointCorrupt,
     CheckpointError,
     CheckpointMissing,
     StorageUnusable,
 )
-from headgate.base.checkpoints import Metadata
 from headgate.host.checkpoints.folder import Folder, open_folder
 from headgate.host.checkpoints.location import (
     SHARED,

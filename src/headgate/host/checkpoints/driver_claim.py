@@ -14,8 +14,7 @@ import secrets
 import socket
 from typing import Final
 
-from headgate.base.checkpoint_errors import CheckpointError, CheckpointMissing, StorageUnusable
-from headgate.base.job_errors import JobTakenOver
+from headgate.base.errors import CheckpointError, CheckpointMissing, JobTakenOver, StorageUnusable
 from headgate.host.checkpoints.folder import Folder
 
 CLAIM: Final = re.compile(r"owner-(\d{8,20})-([0-9a-f]{16})")

@@ -19,13 +19,13 @@ from urllib.parse import quote
 
 from pyarrow import fs
 
-from headgate.base.checkpoint_errors import (
+from headgate.base.elements import ByteLike
+from headgate.base.errors import (
     CheckpointCorrupt,
     CheckpointError,
     CheckpointMissing,
     StorageUnusable,
 )
-from headgate.base.elements import ByteLike
 from headgate.host.checkpoints.signing import CheckpointKey
 from headgate.host.files.no_links import LinkRefused
 from headgate.host.files.private_files import PrivateFiles

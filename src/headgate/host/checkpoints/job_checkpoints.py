@@ -9,12 +9,12 @@ import logging
 import tempfile
 import time
 
-from headgate.base.checkpoint_errors import (
+from headgate.base.checkpoints import Metadata
+from headgate.base.errors import (
     CheckpointCorrupt,
     CheckpointError,
     CheckpointMissing,
 )
-from headgate.base.checkpoints import Metadata
 from headgate.control.checkpoint_effects import Discard, Drop, StoreCheckpoint
 from headgate.host.checkpoints.checkpoint_store import (
     CheckpointStore,

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
 
-from headgate.base.checkpoint_errors import CheckpointCorrupt, CheckpointMissing
 from headgate.base.checkpoints import CheckpointKind, Metadata, pieces_of
+from headgate.base.errors import CheckpointCorrupt, CheckpointMissing
 from headgate.host.checkpoints.folder import Folder, open_folder
 from headgate.host.checkpoints.metadata import METADATA_FILE, decode_metadata
 from headgate.host.checkpoints.signing import CheckpointKey

@@ -15,9 +15,9 @@ from hashlib import sha256
 from types import TracebackType
 from typing import Any, Final
 
-from headgate.base.checkpoint_errors import CheckpointAbandoned, CheckpointError
 from headgate.base.checkpoints import Piece
 from headgate.base.elements import ByteLike
+from headgate.base.errors import CheckpointAbandoned, CheckpointError
 from headgate.host.checkpoints.folder import Folder, storage_errors
 from headgate.host.checkpoints.location import CheckpointLocation
 

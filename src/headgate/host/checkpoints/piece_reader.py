@@ -14,8 +14,8 @@ from hmac import compare_digest
 from types import TracebackType
 from typing import Any, Final
 
-from headgate.base.checkpoint_errors import CheckpointCorrupt, CheckpointError, CheckpointMissing
 from headgate.base.checkpoints import Metadata, Piece, pieces_of
+from headgate.base.errors import CheckpointCorrupt, CheckpointError, CheckpointMissing
 from headgate.host.checkpoints.folder import Entry, storage_errors
 from headgate.host.checkpoints.location import CheckpointLocation, files_of
 from headgate.host.files.no_links import private_opener

@@ -16,10 +16,14 @@ from enum import Enum
 from functools import partial
 from typing import Final, TypeAlias
 
-from headgate.base.checkpoint_errors import CheckpointAbandoned, CheckpointError, StateUnwritable
 from headgate.base.checkpoints import ChannelState, CheckpointFigures, OperatorState, Piece
 from headgate.base.checkpoints import SubtaskState as WrittenState
-from headgate.base.errors import HeadgateError
+from headgate.base.errors import (
+    CheckpointAbandoned,
+    CheckpointError,
+    HeadgateError,
+    StateUnwritable,
+)
 from headgate.base.events import CheckpointBarrier
 from headgate.base.messages import (
     CheckpointAcked,

@@ -7,8 +7,8 @@ that comes after one which was lost meanwhile finds it, and does not go on from 
 from dataclasses import dataclass
 from typing import Final
 
-from headgate.base.checkpoint_errors import CheckpointCorrupt, CheckpointError, CheckpointMissing
 from headgate.base.checkpoints import Metadata
+from headgate.base.errors import CheckpointCorrupt, CheckpointError, CheckpointMissing
 from headgate.host.checkpoints.folder import Folder
 from headgate.host.checkpoints.location import CheckpointLocation, resolve
 from headgate.host.checkpoints.signing import CheckpointKey

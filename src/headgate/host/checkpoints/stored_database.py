@@ -10,9 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 
-from headgate.base.checkpoint_errors import CheckpointCorrupt
 from headgate.base.checkpoints import Piece
-from headgate.base.errors import StateBroken
+from headgate.base.errors import CheckpointCorrupt, StateBroken
 from headgate.host.checkpoints.folder import storage_errors
 from headgate.host.checkpoints.location import CheckpointLocation
 from headgate.host.checkpoints.piece_reader import PieceReader

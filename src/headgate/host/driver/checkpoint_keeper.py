@@ -13,8 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from headgate.base.checkpoint_errors import CheckpointError, StorageUnusable
-from headgate.base.job_errors import JobTakenOver
+from headgate.base.errors import CheckpointError, JobTakenOver, StorageUnusable
 from headgate.control.checkpoint_effects import StoreCheckpoint
 from headgate.control.checkpoint_figures import CheckpointStatistics
 from headgate.control.checkpoint_history import keeps

@@ -10,9 +10,8 @@ from typing import Protocol, TypeAlias
 
 from msgspec import structs
 
-from headgate.base.checkpoint_errors import StorageUnusable
 from headgate.base.checkpoints import Stop
-from headgate.base.job_errors import JobTakenOver
+from headgate.base.errors import JobTakenOver, StorageUnusable
 from headgate.base.messages import (
     Address,
     CheckpointAcked,

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final
 
-from headgate.base.errors import HeadgateError, SettingsInvalid
-from headgate.base.job_errors import RunRefused
+from headgate.base.errors import HeadgateError, RunRefused, SettingsInvalid
 from headgate.base.messages import (
     Address,
     ControlTimes,

@@ -12,8 +12,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from headgate.api.job import JobStatus
-from headgate.base.errors import HeadgateError, PeerBrokeProtocol, PeerUnproven, SettingsInvalid
-from headgate.base.job_errors import DriverUnreachable
+from headgate.base.errors import (
+    DriverUnreachable,
+    HeadgateError,
+    PeerBrokeProtocol,
+    PeerUnproven,
+    SettingsInvalid,
+)
 from headgate.base.messages import CONTROL_VERSION, ControlTimes, Heartbeat, Refused
 from headgate.base.questions import Answer, JobAnswer, JobQuestion, Question
 from headgate.base.settings import ExchangeSettings

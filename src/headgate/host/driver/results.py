@@ -20,8 +20,7 @@ from traceback import format_exception_only
 from typing import Any, Final
 
 from headgate.api.source import SinkWriter
-from headgate.base.errors import HeadgateError
-from headgate.base.job_errors import DriverLost, ResultsRefused
+from headgate.base.errors import DriverLost, HeadgateError, ResultsRefused
 from headgate.base.messages import Address, ControlTimes
 from headgate.base.settings import ExchangeSettings
 from headgate.control.frames import MESSAGE_BYTES

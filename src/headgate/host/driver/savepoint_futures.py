@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 
 from headgate.base.checkpoints import Stop
-from headgate.base.job_errors import SavepointFailed
+from headgate.base.errors import SavepointFailed
 from headgate.control.checkpoint_effects import SavepointDone
 
 

@@ -20,9 +20,8 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from headgate.base.errors import PeerBrokeProtocol, PeerUnproven
+from headgate.base.errors import DriverUnreachable, PeerBrokeProtocol, PeerUnproven
 from headgate.base.ids import PeerName
-from headgate.base.job_errors import DriverUnreachable
 from headgate.base.messages import NONCE_BYTES, Heartbeat, ToDriver, ToTaskManager
 from headgate.control.frames import (
     GREETINGS,

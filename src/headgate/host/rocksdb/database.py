@@ -28,7 +28,7 @@ from rocksdict import (
     WriteOptions,
 )
 
-from headgate.base.state_errors import StateUnstorable
+from headgate.base.errors import StateUnstorable
 from headgate.base.state_settings import MIB, StateCompression, StateSettings
 from headgate.host.files.owned_folder import OwnedFolder, sweep
 from headgate.host.rocksdb.codec import BEHIND

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 
 import cloudpickle
 
-from headgate.base.job_errors import CodeUnloadable, FunctionUnpicklable
+from headgate.base.errors import CodeUnloadable, FunctionUnpicklable
 from headgate.host.shipping.unpicklable import find_culprit
 from headgate.plan.job_graph import JobVertex
 

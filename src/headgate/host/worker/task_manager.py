@@ -19,8 +19,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeAlias
 
-from headgate.base.errors import HeadgateError, TaskCancelled
-from headgate.base.job_errors import CommitOverdue, DriverLost, RunRefused, TaskStuck
+from headgate.base.errors import (
+    CommitOverdue,
+    DriverLost,
+    HeadgateError,
+    RunRefused,
+    TaskCancelled,
+    TaskStuck,
+)
 from headgate.base.messages import (
     Address,
     Cancel,

@@ -12,7 +12,7 @@ from random import Random
 from typing import Final
 
 from headgate.base.checkpoints import Stop
-from headgate.base.job_errors import TaskManagerLost
+from headgate.base.errors import TaskManagerLost
 from headgate.base.messages import Cancel, CheckpointAborted, ControlTimes, TaskChanged
 from headgate.control.checkpoint_effects import Discard, Drop, SavepointDone, StoreCheckpoint
 from headgate.control.job import JobRun
