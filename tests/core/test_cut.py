@@ -23,9 +23,9 @@ from headgate.base.events import (
 )
 from headgate.base.ids import PartitionId
 from headgate.core.buffers.buffer import Buffer, BufferConsumer
-from headgate.core.checkpoint.barriers import How
-from headgate.core.egress.overtaking import Effect, OutputBarriers, Overtake, Sent, overtake
-from headgate.core.egress.pipelined import PipelinedSubpartition
+from headgate.core.checkpoint.alignment import How
+from headgate.core.checkpoint.outputs import Effect, OutputBarriers, Overtake, Sent
+from headgate.core.egress.pipelined import PipelinedSubpartition, overtake
 from tests.core.ingress.barrier_lab import Inputs
 
 ROOM = 3

@@ -17,9 +17,9 @@ from headgate.base.elements import Bundle
 from headgate.base.events import CancelMarker, CheckpointBarrier
 from headgate.base.ids import PartitionId
 from headgate.core.buffers.buffer import Buffer
-from headgate.core.checkpoint.alignment import BarrierHandler
-from headgate.core.checkpoint.barriers import (
+from headgate.core.checkpoint.alignment import (
     AlignmentComplete,
+    BarrierHandler,
     Block,
     ChannelDone,
     DeclineCheckpoint,
@@ -29,8 +29,8 @@ from headgate.core.checkpoint.barriers import (
     TakeSnapshot,
     UnblockChannels,
 )
+from headgate.core.checkpoint.outputs import Effect, OutputBarriers, Overtake, Sent
 from headgate.core.checkpoint.recording import InFlightRecorder
-from headgate.core.egress.overtaking import Effect, OutputBarriers, Overtake, Sent
 from headgate.core.egress.partition import PartitionKind
 from headgate.core.egress.router import Broadcast, Forward
 from headgate.core.egress.writer import RecordWriter

@@ -10,8 +10,11 @@ from headgate.base.elements import (
     Watermark,
     encode_element,
 )
-from headgate.core.buffers.buffer import Buffer, BufferBuilder, BufferConsumer, Lease
-from headgate.core.buffers.in_flight import (
+from headgate.core.buffers.buffer import (
+    Buffer,
+    BufferBuilder,
+    BufferConsumer,
+    Lease,
     begun_bytes,
     buffer_bytes,
     bundle_bytes,

@@ -7,9 +7,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from headgate.base.barrier_policy import BarrierPolicy
 from headgate.base.events import END_OF_PARTITION, CancelMarker, CheckpointBarrier
-from headgate.core.checkpoint.alignment import MAX_PENDING, BarrierHandler
-from headgate.core.checkpoint.barriers import (
+from headgate.core.checkpoint.alignment import (
+    MAX_PENDING,
     AlignmentComplete,
+    BarrierHandler,
     Block,
     ChannelDone,
     DeclineCheckpoint,

@@ -6,12 +6,18 @@ from typing import get_args
 import pytest
 
 from headgate.base.events import CheckpointBarrier
-from headgate.core.checkpoint import barriers
-from headgate.core.checkpoint.barriers import Block, Effect, How, TakeSnapshot
+from headgate.core.checkpoint import alignment
+from headgate.core.checkpoint.alignment import Block, Effect, How, TakeSnapshot
 
 
 def test_effect_names_every_kind_of_effect() -> None:
-    kinds = {kind for kind in vars(barriers).values() if dataclasses.is_dataclass(kind)}
+    kinds = {
+        kind
+        for name, kind in vars(alignment).items()
+        if dataclasses.is_dataclass(kind)
+        and kind.__module__ == alignment.__name__
+        and not name.startswith("_")
+    }
     assert set(get_args(Effect)) == kinds
 
 

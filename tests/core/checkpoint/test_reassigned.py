@@ -15,7 +15,7 @@ from headgate.base.elements import (
     encode_element,
 )
 from headgate.base.errors import ElementBroken
-from headgate.core.checkpoint.reassigned import kept_by, reassigned_bundles
+from headgate.core.checkpoint.restored import kept_by, reassigned_bundles
 from headgate.core.egress.router import CustomPartitioner, KeyGroupPartitioner, Router
 from headgate.core.ingress.deserializer import Deserializer
 

@@ -2,8 +2,7 @@
 
 from headgate.base.elements import Bundle, PickleSerializer
 from headgate.base.events import END_OF_PARTITION, CancelMarker, CheckpointBarrier, encode_event
-from headgate.core.buffers.buffer import Buffer
-from headgate.core.buffers.in_flight import bundle_bytes
+from headgate.core.buffers.buffer import Buffer, bundle_bytes
 from headgate.core.checkpoint.recording import InFlightRecorder
 
 PICKLE = PickleSerializer()

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from headgate.base.elements import Bundle, PickleSerializer
-from headgate.core.buffers.in_flight import bundle_bytes
-from headgate.core.checkpoint.restored_input import RestoredInput
+from headgate.core.buffers.buffer import bundle_bytes
+from headgate.core.checkpoint.restored import RestoredInput
 
 PICKLE = PickleSerializer()
 

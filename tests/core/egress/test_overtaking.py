@@ -14,18 +14,15 @@ from headgate.base.events import (
     decode_event,
     encode_event,
 )
-from headgate.core.buffers.buffer import Buffer, BufferConsumer
-from headgate.core.buffers.in_flight import begun_bytes, bundle_bytes
-from headgate.core.egress.overtaking import (
-    OutputBarriers,
-    Overtake,
-    Sent,
+from headgate.core.buffers.buffer import Buffer, BufferConsumer, begun_bytes, bundle_bytes
+from headgate.core.checkpoint.outputs import OutputBarriers, Overtake, Sent
+from headgate.core.egress.partition import Partition
+from headgate.core.egress.pipelined import (
+    PipelinedSubpartition,
     event_of,
     overtake,
-    restored,
+    restored_consumers,
 )
-from headgate.core.egress.partition import Partition
-from headgate.core.egress.pipelined import PipelinedSubpartition
 from headgate.core.egress.router import Forward
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.ingress.deserializer import Deserializer, Got
@@ -139,7 +136,7 @@ def read_again(parts: list[bytes]) -> list[bytes]:
     """What comes out of a subpartition that begins with these."""
     shelf = plain_pool(4)
     partition = make_partition(shelf)
-    for consumer in restored(parts, 64):
+    for consumer in restored_consumers(parts, 64):
         partition.add(consumer, 0)
     reader = Reader(partition)
     while reader.step():
@@ -205,9 +202,9 @@ def test_barrier_in_front_needs_no_credit_and_gets_the_next_sequence_number() ->
 
 
 def test_restored_buffers_are_no_longer_than_a_segment() -> None:
-    sizes = [one.ready.size for one in restored([b"x" * 100, b"y" * 60], 64) if one.ready]
+    sizes = [one.ready.size for one in restored_consumers([b"x" * 100, b"y" * 60], 64) if one.ready]
     assert sizes == [64, 64, 32]
-    assert list(restored([], 64)) == []
+    assert list(restored_consumers([], 64)) == []
 
 
 # In time.

@@ -29,7 +29,7 @@ from headgate.base.events import (
     Event,
 )
 from headgate.core.buffers.global_pool import GlobalPool
-from headgate.core.checkpoint.reassigned import reassigned_bundles
+from headgate.core.checkpoint.restored import reassigned_bundles
 from headgate.core.egress.flusher import Flusher
 from headgate.core.egress.partition import Partition, PartitionKind
 from headgate.core.egress.router import (

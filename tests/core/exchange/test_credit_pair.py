@@ -21,8 +21,7 @@ from headgate.base.events import END_OF_PARTITION, CheckpointBarrier, Event, dec
 from headgate.base.settings import ExchangeSettings, FlowControl
 from headgate.core.buffers.buffer import Buffer, BufferBuilder
 from headgate.core.buffers.segment import Segment
-from headgate.core.egress.overtaking import event_of
-from headgate.core.egress.pipelined import PipelinedSubpartition
+from headgate.core.egress.pipelined import PipelinedSubpartition, event_of
 from headgate.core.ingress.gate import Arrival
 from tests.core.pair import (
     Pair,

@@ -18,9 +18,9 @@ from headgate.base.events import (
     encode_event,
 )
 from headgate.core.buffers.buffer import Buffer
-from headgate.core.checkpoint.alignment import BarrierHandler
-from headgate.core.checkpoint.barriers import (
+from headgate.core.checkpoint.alignment import (
     AlignmentComplete,
+    BarrierHandler,
     Block,
     ChannelDone,
     DeclineCheckpoint,

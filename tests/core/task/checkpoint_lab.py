@@ -33,10 +33,12 @@ from headgate.control.checkpoint_history import CheckpointHistory
 from headgate.control.checkpoints import Checkpoints
 from headgate.control.pending_checkpoint import CheckpointedJob, Member
 from headgate.core.chain.chain import Chain
-from headgate.core.chain.context import OperatorContext, TaskInfo
+from headgate.core.chain.context import Clock, OperatorContext, TaskInfo
 from headgate.core.chain.operator import Operator, PollResult
 from headgate.core.chain.snapshots import OperatorRestored, OperatorSnapshot, SnapshotMoment
 from headgate.core.chain.spec import ChainSpec, OperatorSpec, ToNetwork
+from headgate.core.checkpoint.restored import TaskRestored
+from headgate.core.checkpoint.snapshot import ChannelData, CheckpointPlan, TaskSnapshot
 from headgate.core.egress.partition import PartitionKind
 from headgate.core.egress.router import CustomPartitioner
 from headgate.core.egress.writer import RecordWriter
@@ -45,10 +47,8 @@ from headgate.core.ingress.union import UnionGate
 from headgate.core.operators.source_operator import SourceOperator
 from headgate.core.task.environment import Environment, Here, Input, RemoteProducer
 from headgate.core.task.inputs import NetworkInput
-from headgate.core.task.processors import Clock, InputProcessor, Processor, SourceProcessor
-from headgate.core.task.restored import TaskRestored
+from headgate.core.task.processors import InputProcessor, Processor, SourceProcessor
 from headgate.core.task.task import StepResult, Task
-from headgate.core.task.writing import ChannelData, CheckpointPlan, TaskSnapshot
 from tests.core.chain.kit import StrictLoan
 from tests.core.exchange.test_compression import Deflate
 from tests.core.pair import ADDRESS, Pair, with_settings

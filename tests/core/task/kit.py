@@ -13,9 +13,11 @@ from headgate.base.ids import PartitionId
 from headgate.base.settings import ExchangeSettings
 from headgate.core.buffers.buffer import Buffer
 from headgate.core.chain.chain import Chain
-from headgate.core.chain.context import TaskInfo
+from headgate.core.chain.context import Clock, TaskInfo
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.spec import ChainSpec, OperatorSpec, ToNetwork, ToOperator
+from headgate.core.checkpoint.restored import TaskRestored
+from headgate.core.checkpoint.snapshot import ChannelData, CheckpointPlan, TaskSnapshot
 from headgate.core.egress.partition import Partition, PartitionKind, Wait, cannot_wait
 from headgate.core.egress.router import RoundRobin, Router
 from headgate.core.egress.writer import RecordWriter
@@ -25,10 +27,8 @@ from headgate.core.ingress.union import UnionGate
 from headgate.core.operators.source_operator import SourceOperator
 from headgate.core.task.environment import Environment, Here, Input
 from headgate.core.task.inputs import NetworkInput
-from headgate.core.task.processors import Clock, InputProcessor, Processor, SourceProcessor
-from headgate.core.task.restored import TaskRestored
+from headgate.core.task.processors import InputProcessor, Processor, SourceProcessor
 from headgate.core.task.task import StepResult, Task
-from headgate.core.task.writing import ChannelData, CheckpointPlan, TaskSnapshot
 from tests.arena import assert_all_home, plain_segments
 from tests.core.chain.kit import StrictLoan
 from tests.core.pair import SECRET, SMALL, Timers

@@ -15,7 +15,7 @@ from headgate.base.elements import (
 )
 from headgate.base.errors import ElementBroken
 from headgate.base.events import CancelMarker, CheckpointBarrier, EndOfSuperstep
-from headgate.core.buffers.in_flight import bundle_bytes
+from headgate.core.buffers.buffer import bundle_bytes
 from headgate.core.egress.router import Forward
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.ingress.gate import Gate

@@ -9,7 +9,7 @@ from headgate.base.checkpoints import ChannelState, CheckpointKind, SubtaskState
 from headgate.base.elements import Bundle
 from headgate.base.errors import CheckpointCorrupt, CheckpointMissing, StorageUnusable
 from headgate.base.restores import DatabaseRestore, OperatorRestore, ReassignedStream, TaskRestore
-from headgate.core.task.restored import TaskRestored
+from headgate.core.checkpoint.restored import TaskRestored
 from headgate.host.checkpoints.checkpoint_store import complete, open_store
 from headgate.host.checkpoints.location import CheckpointLocation, new_savepoint
 from headgate.host.checkpoints.part_writer import PartWriter

@@ -20,8 +20,8 @@ from headgate.base.messages import (
     CheckpointWanted,
 )
 from headgate.core.chain.snapshots import OperatorSnapshot
+from headgate.core.checkpoint.snapshot import ChannelData, NamedSnapshot, TaskSnapshot
 from headgate.core.state.backend import SnapshotFiles
-from headgate.core.task.writing import ChannelData, NamedSnapshot, TaskSnapshot
 from headgate.host.checkpoints.checkpoint_store import open_store
 from headgate.host.checkpoints.folder import open_folder
 from headgate.host.checkpoints.location import CheckpointLocation, savepoint_location

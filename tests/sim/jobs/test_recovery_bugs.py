@@ -10,13 +10,13 @@ import pytest
 
 from headgate.control.checkpoint_history import CheckpointHistory
 from headgate.core.chain.operator import Operator
+from headgate.core.checkpoint.inputs import Incoming
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.ingress.gate import Gate
 from headgate.core.operators.source_operator import SourceOperator
 from headgate.core.operators.two_phase import TwoPhaseSinkOperator
 from headgate.core.task import task as task_module
 from headgate.core.task.ending import TaskEnding
-from headgate.core.task.incoming import Incoming
 from headgate.core.task.inputs import NetworkInput
 from headgate.sim.jobs.recovery_world import simulate_recovery
 from headgate.sim.world import RunFailed

@@ -5,10 +5,10 @@ from collections import Counter
 import pytest
 
 from headgate.base.checkpoint_settings import Consistency
+from headgate.core.checkpoint.snapshot import ChannelData
 from headgate.core.ingress.gate import Gate
 from headgate.core.operators.two_phase import TwoPhaseSinkOperator
 from headgate.core.task.task import Task
-from headgate.core.task.writing import ChannelData
 from headgate.sim.jobs.recovery_scenario import draw_recovery
 from headgate.sim.jobs.recovery_world import RecoveryWorld, simulate_recovery
 from headgate.sim.jobs.writing import SimWriting

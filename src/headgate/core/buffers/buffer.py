@@ -2,13 +2,17 @@
 
 Law: a lease starts with one reader; when the last reader lets go the segment goes home, once.
 A buffer without a lease is unpooled memory (events, replies) and needs no home.
+
+For unaligned checkpoints the bytes in flight are copied at once, as a deserializer would read them:
+slow storage then holds no segment, and records handed over by reference are encoded before their
+consumer can change them.
 """
 
 from typing import Protocol
 
 import msgspec
 
-from headgate.base.elements import Bundle, ByteLike
+from headgate.base.elements import LENGTH, Bundle, ByteLike, Serializer, encode_element
 from headgate.core.buffers.segment import Segment
 
 
@@ -198,3 +202,34 @@ class BufferConsumer(msgspec.Struct, eq=False):
         ready, self.ready = self.ready, None
         if ready is not None:
             ready.release()
+
+
+def bundle_bytes(bundle: Bundle, serializer: Serializer) -> bytes:
+    """A bundle as it would have been written into buffers."""
+    return b"".join(encode_element(bundle, serializer))
+
+
+def buffer_bytes(buffer: Buffer, serializer: Serializer) -> bytes:
+    """All of a data buffer."""
+    if buffer.bundle is not None:
+        return bundle_bytes(buffer.bundle, serializer)
+    return bytes(buffer.view)
+
+
+def waiting_bytes(consumer: BufferConsumer, serializer: Serializer) -> bytes:
+    """What was written and not read yet; the consumer stays where it is."""
+    builder = consumer.builder
+    if builder is not None:
+        return bytes(builder.memory[consumer.position : builder.committed])
+    return b"" if consumer.ready is None else buffer_bytes(consumer.ready, serializer)
+
+
+def begun_bytes(length: ByteLike, gathered: ByteLike | None, missing: int) -> bytes:
+    """What a deserializer has taken of an element that spans buffers.
+
+    ``length``: the bytes of its length as long as that is not complete; then ``gathered`` holds
+    what follows it, and ``missing`` bytes are still to come.
+    """
+    if gathered is None:
+        return bytes(length)
+    return LENGTH.pack(len(gathered) + missing) + bytes(gathered)

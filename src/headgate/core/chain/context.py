@@ -95,3 +95,15 @@ class OperatorContext:
                 backend.close()
                 raise
         return backend
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Time as the driver brings it."""
+
+    now_ms: Callable[[], float]
+    """Only good for differences."""
+    wall_ms: Callable[[], int]
+    """Since 1970."""
+    later: Callable[[float, Callable[[], None]], object]
+    """Call back inside the baton after so many milliseconds."""

@@ -10,24 +10,94 @@ The task calls on its own thread. Sources have no channels: their triggers are t
 """
 
 from dataclasses import dataclass, field
+from enum import Enum
 from itertools import combinations
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
 from headgate.base.barrier_policy import BarrierPolicy
 from headgate.base.events import CancelMarker, CheckpointBarrier
-from headgate.core.checkpoint.barriers import (
-    AlignmentComplete,
-    Block,
-    ChannelDone,
-    DeclineCheckpoint,
-    Effects,
-    How,
-    Persist,
-    TakeSnapshot,
-    UnblockChannels,
+
+
+class How(Enum):
+    """How the barrier of a snapshot goes on to the consumers."""
+
+    ALIGNED = "behind all that was sent before"
+    UNALIGNED = "before what waits in the outputs; that belongs to the checkpoint"
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Read nothing more of the channel: what follows belongs after the snapshot."""
+
+    channel: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnblockChannels:
+    """Read these channels again."""
+
+    channels: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TakeSnapshot:
+    """Take the snapshot now, and send ``barrier`` on to all consumers."""
+
+    barrier: CheckpointBarrier
+    how: How
+
+
+@dataclass(frozen=True, slots=True)
+class Persist:
+    """What these channels hold before their barrier, and get until it comes, is in flight.
+
+    It comes behind the ``TakeSnapshot`` of its checkpoint, and belongs to it.
+    """
+
+    checkpoint: int
+    channels: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelDone:
+    """The barrier of a persisted channel is here, or its end: nothing more of it belongs."""
+
+    checkpoint: int
+    channel: int
+
+
+@dataclass(frozen=True, slots=True)
+class AlignmentComplete:
+    """The inputs have given all that belongs to a checkpoint that was taken."""
+
+    checkpoint: int
+    align_ms: float
+    """Since its first barrier was seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeclineCheckpoint:
+    """It will not be complete here: drop what there is of it, and decline it."""
+
+    checkpoint: int
+    reason: str
+    forward: bool
+    """Whether consumers are to be told by a cancel marker: they got no barrier."""
+
+
+Effect: TypeAlias = (
+    Block
+    | UnblockChannels
+    | TakeSnapshot
+    | Persist
+    | ChannelDone
+    | AlignmentComplete
+    | DeclineCheckpoint
 )
+Effects: TypeAlias = list[Effect]
+
 
 MAX_PENDING: Final = 64
 """Checkpoints that one task has begun and not ended; the coordinator allows far fewer."""

@@ -13,8 +13,7 @@ from typing import Final
 from headgate.base.elements import ByteLike, Serializer
 from headgate.base.events import CheckpointBarrier, EndOfPartition, decode_event
 from headgate.base.settings import MIB
-from headgate.core.buffers.buffer import Buffer
-from headgate.core.buffers.in_flight import buffer_bytes
+from headgate.core.buffers.buffer import Buffer, buffer_bytes
 
 LIMIT_BYTES: Final = 256 * MIB
 

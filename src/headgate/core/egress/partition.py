@@ -21,8 +21,11 @@ from headgate.base.settings import KIB, MIB
 from headgate.core.buffers.buffer import Buffer, BufferBuilder, BufferConsumer, Lease
 from headgate.core.buffers.local_pool import LocalPool
 from headgate.core.egress.blocking import BlockingSubpartition, EntryStore
-from headgate.core.egress.overtaking import restored
-from headgate.core.egress.pipelined import PipelinedSubpartition, SubpartitionStatistics
+from headgate.core.egress.pipelined import (
+    PipelinedSubpartition,
+    SubpartitionStatistics,
+    restored_consumers,
+)
 from headgate.core.exchange.view import View
 
 
@@ -183,7 +186,7 @@ class Partition:
         """Let a subpartition begin with what was overtaken in it; that is memory of its own."""
         subpartition = self.subpartitions[index]
         assert isinstance(subpartition, PipelinedSubpartition), "what is stored is not in flight"
-        if subpartition.restore(restored(parts, self.segment_bytes)):
+        if subpartition.restore(restored_consumers(parts, self.segment_bytes)):
             self._restored[index] = None
             self._tell_consumable()
 

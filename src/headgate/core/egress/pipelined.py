@@ -7,15 +7,21 @@ after a flush, so that a reader never runs after single bytes.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from headgate.base.elements import Serializer
 from headgate.base.errors import PartitionTaken
-from headgate.base.events import END_OF_PARTITION, CheckpointBarrier, barrier_in, encode_event
+from headgate.base.events import (
+    END_OF_PARTITION,
+    CheckpointBarrier,
+    Event,
+    barrier_in,
+    decode_event,
+    encode_event,
+)
 from headgate.base.ids import PartitionId
-from headgate.core.buffers.buffer import Buffer, BufferConsumer
-from headgate.core.egress.overtaking import overtake
+from headgate.core.buffers.buffer import Buffer, BufferConsumer, waiting_bytes
 from headgate.core.exchange.view import NO_LIMIT, PolledBuffer
 
 
@@ -307,6 +313,45 @@ class PipelinedView:
         if not self._released:
             self._released = True
             self._parent.view_released()
+
+
+def overtake(
+    queue: deque[BufferConsumer], barrier: CheckpointBarrier, serializer: Serializer
+) -> list[bytes]:
+    """Put an unaligned barrier before the data of a subpartition; answers with what it overtakes.
+
+    If the barrier waits in the queue, it is moved from there: what is behind it comes after it.
+    """
+    assert barrier.unaligned, "a barrier that overtakes says so, for the receiver's sake"
+    overtaken: list[bytes] = []
+    first, at = 0, None
+    for number, consumer in enumerate(queue):
+        event = event_of(consumer)
+        if isinstance(event, CheckpointBarrier) and event.checkpoint == barrier.checkpoint:
+            at = number
+            break
+        if first == number and isinstance(event, CheckpointBarrier) and event.unaligned:
+            first += 1
+        if not consumer.is_event:
+            overtaken.append(waiting_bytes(consumer, serializer))
+    if at is not None:
+        queue[at].close()
+        del queue[at]
+    queue.insert(first, BufferConsumer.of(Buffer(encode_event(barrier), is_event=True)))
+    return [data for data in overtaken if data]
+
+
+def event_of(consumer: BufferConsumer) -> Event | None:
+    """The event that a consumer holds, if it does."""
+    ready = consumer.ready
+    return decode_event(ready.view) if consumer.is_event and ready is not None else None
+
+
+def restored_consumers(parts: Iterable[bytes], segment_bytes: int) -> Iterator[BufferConsumer]:
+    """What a subpartition begins with after a restore: buffers as long as segments may be."""
+    data = memoryview(b"".join(parts))
+    for start in range(0, len(data), segment_bytes):
+        yield BufferConsumer.of(Buffer(data[start : start + segment_bytes]))
 
 
 def _ignore() -> None:

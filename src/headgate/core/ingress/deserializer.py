@@ -21,8 +21,7 @@ from headgate.base.elements import (
 from headgate.base.errors import ElementBroken, ElementTooLarge
 from headgate.base.settings import GIB, MIB
 from headgate.base.spilling import SpillFile, SpillRoom
-from headgate.core.buffers.buffer import Buffer
-from headgate.core.buffers.in_flight import begun_bytes, bundle_bytes
+from headgate.core.buffers.buffer import Buffer, begun_bytes, bundle_bytes
 
 
 class Got(Enum):

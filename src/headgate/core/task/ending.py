@@ -7,20 +7,22 @@ it is held nothing reaches its operators; once it is stopped nothing ever does.
 
 from collections.abc import Callable, Sequence
 from enum import Enum
+from functools import partial
 
 from headgate.base.errors import SettingsInvalid
 from headgate.core.chain.chain import Chain
+from headgate.core.chain.context import Clock
 from headgate.core.chain.outputs import Loan
+from headgate.core.checkpoint.inputs import Incoming
+from headgate.core.checkpoint.outputs import Outgoing
+from headgate.core.checkpoint.snapshot import CheckpointPlan
+from headgate.core.checkpoint.task_checkpoints import SavepointPhase, TaskCheckpoints
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.ingress.gate import Gate
-from headgate.core.task.checkpointing import SavepointPhase, TaskCheckpoints
-from headgate.core.task.incoming import Incoming
 from headgate.core.task.inputs import NetworkInput
-from headgate.core.task.mailbox import Mailbox
+from headgate.core.task.mailbox import URGENT, Mailbox
 from headgate.core.task.operator_mail import OperatorMail
-from headgate.core.task.outgoing import Outgoing
-from headgate.core.task.processors import Clock, InputProcessor, Processor
-from headgate.core.task.writing import CheckpointPlan
+from headgate.core.task.processors import InputProcessor, Processor
 
 
 class StopMode(Enum):
@@ -141,4 +143,5 @@ def take_part(
             f"barriers in the others would wait; use AT_LEAST_ONCE, or take no checkpoints",
         )
     incoming, outgoing = Incoming(inputs, gates), Outgoing(writers, plan.policy)
-    return TaskCheckpoints(plan, chain, incoming, outgoing, loan, clock, mailbox)
+    urgent = partial(mailbox.put, priority=URGENT)
+    return TaskCheckpoints(plan, chain, incoming, outgoing, loan, clock, urgent)

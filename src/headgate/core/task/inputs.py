@@ -15,8 +15,8 @@ from typing import Final, TypeAlias
 from headgate.base.elements import Bundle, LatencyMarker, Serializer, StreamStatus, Watermark
 from headgate.base.errors import ElementBroken
 from headgate.base.events import CancelMarker, CheckpointBarrier, EndOfPartition, Event
-from headgate.core.buffers.in_flight import bundle_bytes
-from headgate.core.checkpoint.restored_input import RestoredInput
+from headgate.core.buffers.buffer import bundle_bytes
+from headgate.core.checkpoint.restored import RestoredInput
 from headgate.core.ingress.deserializer import Deserializer, Got
 from headgate.core.ingress.gate import InputGate
 from headgate.core.ingress.valve import Outcome, WatermarkValve

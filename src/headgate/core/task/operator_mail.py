@@ -9,10 +9,10 @@ from functools import partial
 
 from headgate.core.chain.async_calls import AsyncCalls, AsyncWork, StartCalls
 from headgate.core.chain.chain import Chain
+from headgate.core.chain.context import Clock
 from headgate.core.chain.outputs import Loan, with_name
 from headgate.core.egress.partition import Wait
 from headgate.core.task.mailbox import NORMAL, Mailbox
-from headgate.core.task.processors import Clock
 
 
 class OperatorMail:

@@ -8,12 +8,12 @@ that was stopped by a savepoint only that its inputs have ended, and its operato
 
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol
 
 from headgate.base.elements import Bundle, LatencyMarker, Watermark
 from headgate.core.chain.chain import Chain
+from headgate.core.chain.context import Clock
 from headgate.core.chain.operator import PollResult
 from headgate.core.chain.outputs import Loan
 from headgate.core.ingress.valve import Outcome
@@ -30,18 +30,6 @@ from headgate.core.task.inputs import (
 )
 from headgate.core.task.latency import Latencies
 from headgate.core.task.pace import StepPace
-
-
-@dataclass(frozen=True, slots=True)
-class Clock:
-    """Time as the driver brings it."""
-
-    now_ms: Callable[[], float]
-    """Only good for differences."""
-    wall_ms: Callable[[], int]
-    """Since 1970."""
-    later: Callable[[float, Callable[[], None]], object]
-    """Call back inside the baton after so many milliseconds."""
 
 
 class Flow(Enum):

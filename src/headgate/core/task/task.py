@@ -18,34 +18,33 @@ from headgate.base.messages import UserFigure
 from headgate.base.spilling import SpillRoom
 from headgate.core.chain.async_calls import ImmediateCalls, StartCalls
 from headgate.core.chain.chain import Chain
-from headgate.core.chain.context import OperatorContext, TaskInfo
+from headgate.core.chain.context import Clock, OperatorContext, TaskInfo
 from headgate.core.chain.outputs import Loan
 from headgate.core.chain.spec import OperatorSpec
+from headgate.core.checkpoint.inputs import give_back
+from headgate.core.checkpoint.restored import FRESH, TaskRestored
+from headgate.core.checkpoint.snapshot import CheckpointPlan
+from headgate.core.checkpoint.task_checkpoints import TaskCheckpoints
 from headgate.core.egress.partition import Wait, cannot_wait
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.ingress.gate import Gate
 from headgate.core.state.backend import Backends
 from headgate.core.state.memory import MemoryBackends
 from headgate.core.task.buffer_sizes import NO_SIZES, BufferSizes
-from headgate.core.task.checkpointing import TaskCheckpoints
 from headgate.core.task.ending import StopMode, TaskEnding, take_part
 from headgate.core.task.figures import UserFigures
-from headgate.core.task.incoming import give_back
 from headgate.core.task.lifecycle import Lifecycle, TaskState, TaskTransition
 from headgate.core.task.mailbox import NORMAL, URGENT, Lap, Mailbox, MailboxLoop
 from headgate.core.task.operator_mail import OperatorMail
 from headgate.core.task.processors import (
-    Clock,
     FinishedProcessor,
     Flow,
     InputProcessor,
     Processor,
     SourceProcessor,
 )
-from headgate.core.task.restored import FRESH, TaskRestored
 from headgate.core.task.statistics import TaskStatistics, statistics_of
 from headgate.core.task.times import Doing, TaskTimes
-from headgate.core.task.writing import CheckpointPlan
 
 
 class StepResult(Enum):

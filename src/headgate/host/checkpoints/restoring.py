@@ -14,7 +14,7 @@ from headgate.base.elements import Bundle
 from headgate.base.errors import CheckpointMissing, StorageUnusable
 from headgate.base.restores import OperatorRestore, ReassignedStream, TaskRestore
 from headgate.core.chain.snapshots import OperatorRestored
-from headgate.core.task.restored import ChannelParts, TaskRestored
+from headgate.core.checkpoint.restored import ChannelParts, TaskRestored
 from headgate.host.checkpoints.folder import open_folder
 from headgate.host.checkpoints.location import CheckpointLocation, resolve
 from headgate.host.checkpoints.piece_reader import PieceReader

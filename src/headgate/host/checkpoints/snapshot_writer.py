@@ -31,7 +31,7 @@ from headgate.base.messages import (
     CheckpointOrder,
     CheckpointWanted,
 )
-from headgate.core.task.writing import (
+from headgate.core.checkpoint.snapshot import (
     ChannelData,
     NamedSnapshot,
     SnapshotWriting,

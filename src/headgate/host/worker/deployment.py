@@ -14,10 +14,10 @@ from headgate.base.errors import TaskCancelled
 from headgate.base.messages import TaskFigures
 from headgate.base.restores import TaskRestore
 from headgate.base.states import TaskState
+from headgate.core.checkpoint.restored import TaskRestored
 from headgate.core.exchange.directory import Address
 from headgate.core.state.backend import Backends
 from headgate.core.task.environment import Environment
-from headgate.core.task.restored import TaskRestored
 from headgate.host.checkpoints.restoring import read_restores
 from headgate.host.checkpoints.snapshot_writer import SnapshotWriters
 from headgate.host.net.exchange import Exchange

@@ -13,9 +13,10 @@ from headgate.base.barrier_policy import BarrierPolicy
 from headgate.base.elements import Bundle
 from headgate.base.restores import ReassignedStream
 from headgate.core.chain.chain import Chain
-from headgate.core.chain.context import TaskInfo
+from headgate.core.chain.context import Clock, TaskInfo
 from headgate.core.chain.outputs import Loan
-from headgate.core.checkpoint.reassigned import kept_by, reassigned_bundles
+from headgate.core.checkpoint.restored import TaskRestored, kept_by, reassigned_bundles
+from headgate.core.checkpoint.snapshot import CheckpointPlan
 from headgate.core.egress.partition import Partition
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.exchange.directory import Address
@@ -32,10 +33,8 @@ from headgate.core.task.environment import (
     UnplacedProducer,
 )
 from headgate.core.task.inputs import NetworkInput
-from headgate.core.task.processors import Clock, InputProcessor, Processor, SourceProcessor
-from headgate.core.task.restored import TaskRestored
+from headgate.core.task.processors import InputProcessor, Processor, SourceProcessor
 from headgate.core.task.task import Task
-from headgate.core.task.writing import CheckpointPlan
 from headgate.host.checkpoints.restoring import BundlesOf
 from headgate.host.checkpoints.snapshot_writer import SnapshotTask, SnapshotWriters
 from headgate.host.net.exchange import Exchange

@@ -12,7 +12,9 @@ from random import Random
 from headgate.base.barrier_policy import BarrierPolicy
 from headgate.base.states import TaskState
 from headgate.core.chain.chain import Chain
-from headgate.core.chain.context import TaskInfo
+from headgate.core.chain.context import Clock, TaskInfo
+from headgate.core.checkpoint.restored import TaskRestored
+from headgate.core.checkpoint.snapshot import CheckpointPlan
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.exchange.directory import Address
 from headgate.core.ingress.deserializer import Deserializer
@@ -21,10 +23,8 @@ from headgate.core.ingress.union import UnionGate
 from headgate.core.task.buffer_sizes import sizes_for
 from headgate.core.task.environment import Here, Input, RemoteProducer, UnplacedProducer
 from headgate.core.task.inputs import NetworkInput
-from headgate.core.task.processors import Clock, InputProcessor, Processor, SourceProcessor
-from headgate.core.task.restored import TaskRestored
+from headgate.core.task.processors import InputProcessor, Processor, SourceProcessor
 from headgate.core.task.task import Task
-from headgate.core.task.writing import CheckpointPlan
 from headgate.plan.execution_graph import ChannelSpec, OutputSpec, TaskSpec
 from headgate.plan.job_graph import JobVertex
 from headgate.sim.jobs.calls import SimCalls

@@ -6,9 +6,13 @@ from headgate.base.checkpoints import ChannelState, Piece
 from headgate.base.elements import Bundle
 from headgate.base.restores import OperatorRestore, ReassignedStream, TaskRestore
 from headgate.core.chain.snapshots import OperatorRestored
-from headgate.core.checkpoint.reassigned import kept_by, reassigned_bundles
+from headgate.core.checkpoint.restored import (
+    ChannelParts,
+    TaskRestored,
+    kept_by,
+    reassigned_bundles,
+)
 from headgate.core.ingress.deserializer import Deserializer
-from headgate.core.task.restored import ChannelParts, TaskRestored
 from headgate.plan.execution_graph import TaskSpec
 from headgate.plan.job_graph import JobGraph
 from headgate.sim.jobs.storage import SimStorage

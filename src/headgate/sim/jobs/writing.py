@@ -20,7 +20,7 @@ from headgate.base.checkpoints import (
     pieces_of,
 )
 from headgate.base.messages import CheckpointAcked, CheckpointDeclined, CheckpointWanted
-from headgate.core.task.writing import ChannelData, NamedSnapshot, TaskSnapshot
+from headgate.core.checkpoint.snapshot import ChannelData, NamedSnapshot, TaskSnapshot
 from headgate.plan.execution_graph import TaskSpec
 from headgate.plan.job_graph import JobVertex
 from headgate.sim.jobs.storage import SimStorage

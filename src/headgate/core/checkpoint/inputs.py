@@ -5,25 +5,41 @@ recorded names the gate of the task and the channel within it, so that unions do
 channel tells of the buffers that arrive only while a checkpoint records it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
-from headgate.base.elements import ByteLike
+from headgate.base.elements import Bundle, ByteLike, Serializer
 from headgate.base.events import CancelMarker, CheckpointBarrier
 from headgate.core.buffers.buffer import Buffer
 from headgate.core.checkpoint.recording import LIMIT_BYTES, InFlightRecorder
+from headgate.core.checkpoint.restored import TaskRestored
+from headgate.core.checkpoint.snapshot import ChannelData
 from headgate.core.ingress.gate import Gate, InputGate
 from headgate.core.ingress.union import UnionGate
-from headgate.core.task.inputs import NetworkInput
-from headgate.core.task.restored import TaskRestored
-from headgate.core.task.writing import ChannelData
+
+
+class CheckpointInput(Protocol):
+    """What checkpoints need of an input of a task."""
+
+    gate: InputGate
+    on_barrier: Callable[[int, CheckpointBarrier | CancelMarker], None]
+    on_channel_ended: Callable[[int], None]
+
+    def unread(self, channel: int) -> bytes: ...
+
+    def serializer_of(self, channel: int) -> Serializer: ...
+
+    def restore(self, channel: int, parts: Iterable[bytes]) -> None: ...
+
+    def restore_strays(self, channel: int, bundles: Iterable[Bundle]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Numbered:
     """One channel: where it is read, and where the plan of the task has it."""
 
-    source: NetworkInput
+    source: CheckpointInput
     index: int
     """As the input's gate counts."""
     gate: int
@@ -37,7 +53,7 @@ class Incoming:
 
     def __init__(
         self,
-        inputs: Sequence[NetworkInput],
+        inputs: Sequence[CheckpointInput],
         gates: Sequence[Gate],
         limit_bytes: int = LIMIT_BYTES,
     ) -> None:
@@ -132,7 +148,7 @@ class Incoming:
         """Assert the law's part that can be seen from here."""
         self._recorded.check()
 
-    def _attach(self, offset: int, source: NetworkInput) -> None:
+    def _attach(self, offset: int, source: CheckpointInput) -> None:
         source.on_barrier = lambda index, event: self.on_barrier(offset + index, event)
         source.on_channel_ended = lambda index: self.on_ended(offset + index)
         source.gate.on_announced = lambda index, barrier: self.on_announced(offset + index, barrier)
@@ -158,7 +174,7 @@ class Incoming:
         return self._inputs[0].gate.expand(data)  # all gates of a process compress alike
 
 
-def number_channels(inputs: Sequence[NetworkInput], gates: Sequence[Gate]) -> list[Numbered]:
+def number_channels(inputs: Sequence[CheckpointInput], gates: Sequence[Gate]) -> list[Numbered]:
     """All channels of a task, counted through."""
     found: list[Numbered] = []
     for source in inputs:
@@ -179,7 +195,7 @@ def single_gates(gate: InputGate) -> list[InputGate]:
 
 
 def give_back(
-    restored: TaskRestored, inputs: Sequence[NetworkInput], gates: Sequence[Gate]
+    restored: TaskRestored, inputs: Sequence[CheckpointInput], gates: Sequence[Gate]
 ) -> None:
     """Let the channels of a task begin with what was on its way in them."""
     found = {(one.gate, one.channel): one for one in number_channels(inputs, gates)}

@@ -10,11 +10,11 @@ from headgate.base.errors import TaskCancelled, UserFunctionFailed
 from headgate.base.events import CancelMarker, CheckpointBarrier
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
+from headgate.core.checkpoint.inputs import Incoming
 from headgate.core.ingress.deserializer import Got
 from headgate.core.ingress.gate import Gate
 from headgate.core.operators.basic import MapOperator
 from headgate.core.task import ending as course
-from headgate.core.task.incoming import Incoming
 from headgate.core.task.task import StepResult, Task
 from tests.core.task.kit import WALL_MS, Lab, Shelf, live, options, read_stream, step_until
 from tests.core.task.test_inputs import take_all

@@ -11,18 +11,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 from headgate.base.checkpoints import CheckpointOptions, Stop
 from headgate.base.errors import HeadgateError, TaskCancelled
 from headgate.base.events import CancelMarker, CheckpointBarrier
 from headgate.base.settings import MIB
 from headgate.core.chain.chain import Chain
+from headgate.core.chain.context import Clock
 from headgate.core.chain.outputs import Loan
 from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
-from headgate.core.checkpoint.alignment import BarrierHandler
-from headgate.core.checkpoint.barriers import (
+from headgate.core.checkpoint.alignment import (
     AlignmentComplete,
+    BarrierHandler,
     Block,
     ChannelDone,
     DeclineCheckpoint,
@@ -31,18 +32,19 @@ from headgate.core.checkpoint.barriers import (
     TakeSnapshot,
     UnblockChannels,
 )
+from headgate.core.checkpoint.inputs import Incoming
+from headgate.core.checkpoint.outputs import Outgoing
 from headgate.core.checkpoint.recording import LIMIT_BYTES
-from headgate.core.task.incoming import Incoming
-from headgate.core.task.mailbox import URGENT, Mailbox
-from headgate.core.task.outgoing import Outgoing
-from headgate.core.task.processors import Clock
-from headgate.core.task.writing import (
+from headgate.core.checkpoint.snapshot import (
     ChannelData,
     CheckpointPlan,
     NamedSnapshot,
     SnapshotWriting,
     TaskSnapshot,
 )
+
+PostMail: TypeAlias = Callable[[str, Callable[[], None]], object]
+"""Sends the task an urgent mail: its name, and what to do on the task's thread."""
 
 
 class SavepointPhase(Enum):
@@ -91,7 +93,7 @@ class TaskCheckpoints:
         outgoing: Outgoing,
         loan: Loan,
         clock: Clock,
-        mailbox: Mailbox,
+        post: PostMail,
     ) -> None:
         self.on_declined: Callable[[int, str, bool], None] = lambda checkpoint, why, subsumed: None
         """Told of checkpoints that come to nothing here, while the baton is lent."""
@@ -112,7 +114,7 @@ class TaskCheckpoints:
         self._out = outgoing
         self._loan = loan
         self._clock = clock
-        self._mailbox = mailbox
+        self._post = post
         self._handler = BarrierHandler(incoming.count, plan.policy)
         self._taken: dict[int, _Taken] = {}
         self._stops_with: CheckpointBarrier | None = None
@@ -200,7 +202,7 @@ class TaskCheckpoints:
             now_ms = self._clock.wall_ms()
             self._carry_out(self._handler.barrier_announced(channel, barrier, now_ms))
 
-        self._mailbox.put("barrier announced", tell, URGENT)
+        self._post("barrier announced", tell)
 
     def _too_much(self, checkpoint: int) -> None:
         self._mail("too much in flight", self._give_up, checkpoint, _TOO_MUCH)
@@ -363,7 +365,7 @@ class TaskCheckpoints:
         self._clock.later(delay_ms, partial(self._mail, "barriers wait too long", self._tick))
 
     def _mail(self, what: str, action: Callable[..., None], *told: object) -> None:
-        self._mailbox.put(what, partial(action, *told), URGENT)
+        self._post(what, partial(action, *told))
 
     def _lent(self, action: Callable[[], None]) -> None:
         self._loan.lend()

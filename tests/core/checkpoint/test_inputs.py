@@ -4,12 +4,11 @@ from typing import Any
 
 from headgate.base.elements import Bundle, PickleSerializer
 from headgate.base.events import CancelMarker, CheckpointBarrier, encode_event
-from headgate.core.buffers.buffer import Buffer
-from headgate.core.buffers.in_flight import bundle_bytes
+from headgate.core.buffers.buffer import Buffer, bundle_bytes
+from headgate.core.checkpoint.inputs import Incoming, give_back, number_channels, single_gates
+from headgate.core.checkpoint.restored import TaskRestored
 from headgate.core.ingress.gate import Gate
-from headgate.core.task.incoming import Incoming, give_back, number_channels, single_gates
 from headgate.core.task.inputs import NetworkInput
-from headgate.core.task.restored import TaskRestored
 from tests.core.task.kit import WALL_MS, Lab, read_stream
 from tests.core.task.test_inputs import take_all
 

@@ -10,12 +10,12 @@ from headgate.base.elements import (
     Watermark,
 )
 from headgate.base.events import CheckpointBarrier
-from headgate.core.buffers.in_flight import bundle_bytes
+from headgate.core.buffers.buffer import bundle_bytes
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.snapshots import OperatorRestored
 from headgate.core.chain.spec import OperatorSpec
-from headgate.core.task.restored import TaskRestored
+from headgate.core.checkpoint.restored import TaskRestored
 from headgate.core.task.task import StepResult
 from tests.core.task.kit import Lab, Shelf, live, options, read_stream, step_until
 from tests.core.task.test_inputs import take_all

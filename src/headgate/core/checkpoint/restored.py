@@ -1,0 +1,171 @@
+"""What a task begins with after a restore: the state of its operators, and records in flight.
+
+The driver of the task has read it from the storage, all but keyed state, which operators read
+themselves. Law: in an input, reassigned records (those of channels that no longer exist) come
+first, then what was in flight in each channel, in order, each buffer once; what was not read yet is
+kept with its channel by the next checkpoint. If several tasks get the same reassigned stream, each
+keeps what the router of the edge sends to it now: every record is read by exactly one of them. A
+task that had finished opens only the operators that have something to commit.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+from headgate.base.elements import Bundle, Record, Serializer
+from headgate.base.errors import ElementBroken
+from headgate.core.buffers.buffer import Buffer, buffer_bytes
+from headgate.core.chain.snapshots import OperatorRestored
+from headgate.core.chain.spec import OperatorSpec
+from headgate.core.ingress.deserializer import Deserializer, Got
+
+ChannelParts: TypeAlias = tuple[int, int, Sequence[bytes]]
+"""Gate and channel in it, or partition and subpartition, and the bytes it begins with."""
+
+
+Strays: TypeAlias = tuple[int, Iterable[Bundle]]
+"""A gate, and records that were on their way to it in channels that there are not any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRestored:
+    """For one task."""
+
+    operators: Mapping[str, OperatorRestored] = field(default_factory=dict)
+    """By uid."""
+    inputs: Sequence[ChannelParts] = ()
+    """By the gates of the task, not of its inputs: a union has several."""
+    outputs: Sequence[ChannelParts] = ()
+    strays: Sequence[Strays] = ()
+    """Read before all other input."""
+    finished: bool = False
+    """It had finished: it reads its inputs to their ends, and ends its outputs."""
+
+    def opens(self, spec: OperatorSpec) -> bool:
+        """Whether an operator is to be opened."""
+        if not self.finished:
+            return True
+        known = self.operators.get(spec.uid)
+        return known is not None and bool(known.sinks)
+
+
+FRESH = TaskRestored()
+"""Of a task that goes on from nowhere; one that goes on may have kept nothing, but is not this."""
+
+
+class RestoredInput:
+    """Buffers for one input; true as long as there may be some."""
+
+    def __init__(
+        self,
+        hold: Callable[[int], None] = lambda channel: None,
+        let_go: Callable[[int], None] = lambda channel: None,
+    ) -> None:
+        """``hold`` is called with a channel that begins with something, ``let_go`` when all of that
+        has been read."""
+        self._hold = hold
+        self._let_go = let_go
+        self._left: dict[int, int] = {}
+        self._strays: deque[tuple[int, Iterator[Buffer]]] = deque()
+        self._channels: deque[tuple[int, Iterator[Buffer]]] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._strays or self._channels)
+
+    def add_bytes(self, channel: int, parts: Iterable[bytes]) -> None:
+        """A part of the stream of a channel; it may begin and end in the middle of an element."""
+        buffers = [Buffer(part) for part in parts if part]
+        if buffers:
+            self._add(self._channels, channel, iter(buffers))
+
+    def add_strays(self, channel: int, bundles: Iterable[Bundle]) -> None:
+        """Records that belong before all else; they are made when they are read."""
+        buffers = (Buffer(b"", bundle=bundle) for bundle in bundles if bundle.records)
+        self._add(self._strays, channel, buffers)
+
+    def next(self) -> tuple[int, Buffer] | None:
+        """The next buffer and its channel; None: that was all."""
+        for waiting in (self._strays, self._channels):
+            while waiting:
+                channel, buffers = waiting[0]
+                buffer = next(buffers, None)
+                if buffer is not None:
+                    return channel, buffer
+                waiting.popleft()
+                self._used_up(channel)
+        return None
+
+    def unread(self, channel: int, serializer: Serializer) -> bytes:
+        """All that is still to come of a channel."""
+        unread = b""
+        for waiting in (self._strays, self._channels):
+            for at, (whose, buffers) in enumerate(waiting):
+                if whose == channel:
+                    kept = list(buffers)
+                    waiting[at] = whose, iter(kept)
+                    unread += b"".join(buffer_bytes(buffer, serializer) for buffer in kept)
+        return unread
+
+    def _add(
+        self, waiting: deque[tuple[int, Iterator[Buffer]]], channel: int, buffers: Iterator[Buffer]
+    ) -> None:
+        waiting.append((channel, buffers))
+        self._left[channel] = self._left.get(channel, 0) + 1
+        self._hold(channel)
+
+    def _used_up(self, channel: int) -> None:
+        self._left[channel] -= 1
+        if not self._left[channel]:
+            self._let_go(channel)
+
+
+Keep: TypeAlias = Callable[[Bundle], Bundle]
+"""What of a bundle belongs to the task that reads it; perhaps no record."""
+
+
+class Splits(Protocol):
+    """The half of a router that is needed here; it was told how many consumers there are."""
+
+    def split(
+        self, records: list[Record], timestamps: list[int | None] | None
+    ) -> list[tuple[int, list[Record], list[int | None] | None]]: ...
+
+
+def kept_by(router: Splits, subtask: int) -> Keep:
+    """Keep what the router sends to the consumer with this index."""
+
+    def keep(bundle: Bundle) -> Bundle:
+        for channel, records, timestamps in router.split(bundle.records, bundle.timestamps):
+            if channel == subtask:
+                return Bundle(records, timestamps)
+        return Bundle([])
+
+    return keep
+
+
+def reassigned_bundles(
+    pieces: Iterable[bytes], deserializer: Deserializer, keep: Keep | None = None
+) -> Iterator[Bundle]:
+    """The records of one stream. The deserializer is its own, and closed at the end."""
+    try:
+        for piece in pieces:
+            for bundle in _bundles_of(piece, deserializer):
+                kept = bundle if keep is None else keep(bundle)
+                if kept.records:
+                    yield kept
+        if not deserializer.is_between_elements:
+            raise ElementBroken("restored records on their way end in the middle of an element")
+    finally:
+        deserializer.close()
+
+
+def _bundles_of(piece: bytes, deserializer: Deserializer) -> Iterator[Bundle]:
+    if not piece:
+        return
+    deserializer.feed(Buffer(piece))
+    got = Got.MIDDLE
+    while got is Got.MIDDLE:
+        got, element = deserializer.next()
+        if isinstance(element, Bundle):
+            yield element
