@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from headgate.api.keyed import KeyedStream
     from headgate.api.settings.configuration import Configuration, RuntimeExecutionMode
     from headgate.api.source import Sink, SinkWriter, Source, SplitReader
-    from headgate.api.time import Duration, Time
     from headgate.api.types.row import Row
     from headgate.api.types.types import Types
     from headgate.api.watermarks import WatermarkStrategy
@@ -49,13 +48,14 @@ if TYPE_CHECKING:
     from headgate.core.chain.collector import OutputTag
     from headgate.core.chain.runtime import RuntimeContext
     from headgate.core.chain.timestamps import TimestampAssigner
-    from headgate.core.state.descriptors import (
+    from headgate.core.window.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
+    from headgate.core.window.sessions import EventTimeSessionWindows
+    from headgate.functions.state import (
         ListStateDescriptor,
         MapStateDescriptor,
         ValueStateDescriptor,
     )
-    from headgate.core.window.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
-    from headgate.core.window.sessions import EventTimeSessionWindows
+    from headgate.functions.time import Duration, Time
 
 __version__ = "0.1.0"
 

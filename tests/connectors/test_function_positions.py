@@ -15,7 +15,7 @@ from headgate.base.elements import Bundle, Record, StreamStatus, Watermark
 from headgate.connectors.function.handover import CheckpointLock, Handover
 from headgate.connectors.function.source import FunctionPosition, FunctionReader, FunctionSource
 from headgate.core.chain.snapshots import SnapshotMoment
-from headgate.core.state.descriptors import ListStateDescriptor
+from headgate.functions.state import ListStateDescriptor
 from tests.connectors.kit import read_to_end, read_until, task_context
 
 MOMENT = SnapshotMoment(7, 1000)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from headgate.api.time import Duration
 from headgate.api.watermarks import WatermarkStrategy
 from headgate.core.chain.context import OperatorContext
 from headgate.core.operators.sinks import SinkFunctionOperator
 from headgate.core.operators.source_operator import SourceOperator
+from headgate.functions.time import Duration
 from headgate.host.driver.control_server import ControlServer
 from headgate.plan import ship_strategies as ships
 from headgate.plan.job_graph import JobGraph, build_job_graph

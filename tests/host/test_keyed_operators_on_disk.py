@@ -16,12 +16,12 @@ from headgate.core.operators.interval_join import Interval, IntervalJoinOperator
 from headgate.core.operators.keyed import ReduceOperator
 from headgate.core.operators.process import KeyedProcessOperator
 from headgate.core.operators.two_inputs import KeyedCoProcessOperator
-from headgate.core.state.descriptors import (
+from headgate.core.state.memory import MemoryBackends
+from headgate.functions.state import (
     ListStateDescriptor,
     MapStateDescriptor,
     ValueStateDescriptor,
 )
-from headgate.core.state.memory import MemoryBackends
 from headgate.host.rocksdb.backend import RocksBackends
 from tests.core.chain.kit import KeptOutput, context, open_operator
 

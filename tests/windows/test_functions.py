@@ -7,7 +7,6 @@ import pytest
 
 from headgate.base.errors import UserFunctionFailed
 from headgate.common import Row
-from headgate.core.state.descriptors import ValueStateDescriptor
 from headgate.datastream import (
     AggregateFunction,
     OutputTag,
@@ -16,6 +15,7 @@ from headgate.datastream import (
     RuntimeContext,
 )
 from headgate.datastream.window import EventTimeSessionWindows, TumblingEventTimeWindows
+from headgate.functions.state import ValueStateDescriptor
 from tests.windows.jobs import Program, at, keyed
 from tests.windows.reference import Mark, Timed
 

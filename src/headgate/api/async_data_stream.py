@@ -14,10 +14,10 @@ from headgate.api.async_functions import (
 )
 from headgate.api.checks import check_object
 from headgate.api.datastream import DataStream
-from headgate.api.time import Duration, Time
 from headgate.api.types.types import TypeInformation
 from headgate.base.errors import PlanInvalid
 from headgate.core.operators.async_wait import AsyncWaitOperator
+from headgate.functions.time import Duration, Time
 
 
 class AsyncDataStream:

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from headgate.base.errors import PlanInvalid
-from headgate.core.state.descriptors import MapStateDescriptor
+from headgate.functions.state import MapStateDescriptor
 
 if TYPE_CHECKING:
     from headgate.api.datastream import DataStream

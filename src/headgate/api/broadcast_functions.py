@@ -9,8 +9,12 @@ from collections.abc import Callable, Iterable
 from typing import Any, Generic, Protocol
 
 from headgate.api.functions import IN1, IN2, KEY, OUT, Function, Keyed, OnTimer, Timed
-from headgate.core.state.descriptors import MapStateDescriptor, StateDescriptor
-from headgate.core.state.states import BroadcastState, ReadOnlyBroadcastState
+from headgate.functions.state import (
+    BroadcastState,
+    MapStateDescriptor,
+    ReadOnlyBroadcastState,
+    StateDescriptor,
+)
 
 
 class Side(Timed, Protocol):

@@ -22,7 +22,7 @@ from headgate.api.types.types import TypeInformation
 from headgate.base.errors import PlanInvalid
 from headgate.core.chain.collector import OutputTag
 from headgate.core.operators.interval_join import Interval, IntervalJoinOperator
-from headgate.core.window.spans import whole_ms
+from headgate.functions.time import whole_ms
 from headgate.plan.stream_graph import NodeKind
 
 if TYPE_CHECKING:

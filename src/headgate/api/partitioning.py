@@ -7,7 +7,7 @@ from headgate.api.broadcast import BroadcastStream
 from headgate.api.checks import key_function, partition_function
 from headgate.api.draft import Origin
 from headgate.api.functions import KeySelector, Partitioner
-from headgate.core.state.descriptors import MapStateDescriptor
+from headgate.functions.state import MapStateDescriptor
 from headgate.plan import ship_strategies as ships
 from headgate.plan.stream_graph import Ship
 

@@ -13,7 +13,6 @@ from inspect import Parameter, signature
 from typing import Any
 
 from headgate.api.checks import check_text
-from headgate.api.time import Duration, Time
 from headgate.base.errors import PlanInvalid
 from headgate.core.chain.runtime import RuntimeContext
 from headgate.core.chain.timestamps import TimestampAssigner
@@ -27,6 +26,7 @@ from headgate.core.chain.watermarks import (
     WatermarkGenerator,
     silent,
 )
+from headgate.functions.time import Duration, Time
 
 
 @dataclass(frozen=True, slots=True)

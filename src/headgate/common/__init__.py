@@ -4,7 +4,6 @@ from headgate.api.job import CompletableFuture, JobClient, JobExecutionResult, J
 from headgate.api.settings.config_options import ConfigOption, ConfigOptions
 from headgate.api.settings.configuration import Configuration, ExecutionConfig
 from headgate.api.settings.restarts import RestartStrategies, RestartStrategyConfiguration
-from headgate.api.time import Duration, Instant, Time
 from headgate.api.types.row import Row, RowKind
 from headgate.api.types.types import TypeInformation, Types
 from headgate.api.watermarks import WatermarkStrategy
@@ -20,6 +19,7 @@ from headgate.connectors.formats.schemas import (
 from headgate.core.chain.timestamps import TimestampAssigner
 from headgate.core.chain.watermarks import WatermarkGenerator, WatermarkOutput
 from headgate.core.window.window import TypeSerializer
+from headgate.functions.time import Duration, Instant, Time
 
 __all__ = [
     "ByteArraySchema",

@@ -1,5 +1,5 @@
 """Spans and points of time, where PyFlink has them."""
 
-from headgate.api.time import Duration, Instant, Time
+from headgate.functions.time import Duration, Instant, Time
 
 __all__ = ["Duration", "Instant", "Time"]

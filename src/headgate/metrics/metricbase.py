@@ -1,5 +1,5 @@
 """Figures of functions, where PyFlink has them."""
 
-from headgate.core.chain.metrics import Counter, Distribution, Meter, Metric, MetricGroup
+from headgate.functions.metrics import Counter, Distribution, Meter, Metric, MetricGroup
 
 __all__ = ["Counter", "Distribution", "Meter", "Metric", "MetricGroup"]

@@ -13,7 +13,7 @@ from headgate.core.chain.plain_state import left_by
 from headgate.core.chain.snapshots import OperatorRestored
 from headgate.core.operators.async_state import read_calls
 from headgate.core.operators.async_wait import CALLS, AsyncWaitOperator
-from headgate.core.state.descriptors import ListStateDescriptor
+from headgate.functions.state import ListStateDescriptor
 from tests.core.chain.kit import context, open_operator
 from tests.core.chain.restore_kit import Left, left_of, restored
 from tests.core.operators.test_async_wait import BOTH, Bench, Plus

@@ -9,7 +9,7 @@ from headgate.base.elements import Bundle
 from headgate.core.chain.checkpointed import FunctionInitializationContext
 from headgate.core.chain.user_function import UserFunction
 from headgate.core.operators.basic import FlatMapOperator
-from headgate.core.state.descriptors import (
+from headgate.functions.state import (
     ListStateDescriptor,
     MapStateDescriptor,
     ValueStateDescriptor,

@@ -10,8 +10,8 @@ from headgate.base.errors import StateChanged
 from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.chain.timer_service import TimeDomain
 from headgate.core.operators.keyed import ReduceOperator
-from headgate.core.state.descriptors import ValueStateDescriptor
 from headgate.core.state.memory import MemoryBackend, MemoryBackends
+from headgate.functions.state import ValueStateDescriptor
 from tests.core.chain.kit import NOW_MS, HandClock
 from tests.core.chain.restore_kit import Crew, Left, Send
 

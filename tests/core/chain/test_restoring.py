@@ -47,12 +47,6 @@ from headgate.core.operators.two_inputs import (
     TwoInputOperator,
 )
 from headgate.core.state.backend import Backends
-from headgate.core.state.descriptors import (
-    ListStateDescriptor,
-    MapStateDescriptor,
-    ReducingStateDescriptor,
-    ValueStateDescriptor,
-)
 from headgate.core.window.assigners import (
     GlobalWindows,
     SlidingEventTimeWindows,
@@ -69,6 +63,12 @@ from headgate.core.window.triggers import (
     ContinuousEventTimeTrigger,
     CountTrigger,
     EventTimeTrigger,
+)
+from headgate.functions.state import (
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    ValueStateDescriptor,
 )
 from headgate.host.rocksdb.backend import RocksBackends
 from tests.core.chain.restore_kit import ALL, END, MOMENT, Clock, Crew, Send, left_of

@@ -8,19 +8,17 @@ import pytest
 from headgate.core.chain.context import OperatorContext, TaskInfo
 from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.chain.runtime import RuntimeContext
-from headgate.core.state.descriptors import (
-    AggregatingStateDescriptor,
-    ListStateDescriptor,
-    MapStateDescriptor,
-    ReducingStateDescriptor,
-    ValueStateDescriptor,
-)
-from headgate.core.state.states import (
+from headgate.functions.state import (
     AggregatingState,
+    AggregatingStateDescriptor,
     ListState,
+    ListStateDescriptor,
     MapState,
+    MapStateDescriptor,
     ReducingState,
+    ReducingStateDescriptor,
     ValueState,
+    ValueStateDescriptor,
 )
 from tests.core.state.kit import Sum
 

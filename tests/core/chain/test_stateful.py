@@ -11,9 +11,9 @@ from headgate.core.chain.plain_state import packed
 from headgate.core.chain.snapshots import OperatorRestored
 from headgate.core.chain.stateful import StatefulOperator
 from headgate.core.chain.user_function import UserFunction
-from headgate.core.state.descriptors import ListStateDescriptor
 from headgate.core.state.memory import MemoryBackend, MemorySnapshot
 from headgate.core.state.operator_state import OperatorStateStore
+from headgate.functions.state import ListStateDescriptor
 from tests.core.chain.kit import context, open_operator
 from tests.core.chain.restore_kit import MOMENT, left_of, restored
 

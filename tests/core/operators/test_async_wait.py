@@ -16,7 +16,7 @@ from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.runtime import RuntimeContext
 from headgate.core.chain.user_function import PIECE
 from headgate.core.operators.async_wait import AsyncWaitOperator
-from headgate.core.state.descriptors import ValueStateDescriptor
+from headgate.functions.state import ValueStateDescriptor
 from tests.core.chain.kit import KeptOutput, context, run
 
 BOTH = pytest.mark.parametrize("ordered", [True, False])

@@ -13,7 +13,7 @@ from headgate.core.operators.broadcast import (
     BroadcastProcessOperator,
     KeyedBroadcastProcessOperator,
 )
-from headgate.core.state.descriptors import (
+from headgate.functions.state import (
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,

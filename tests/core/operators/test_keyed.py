@@ -19,9 +19,9 @@ from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.user_function import PIECE
 from headgate.core.operators.keyed import AggregateOperator, ReduceOperator, field_of, with_field
 from headgate.core.state.backend import Backends, StateSpec
-from headgate.core.state.descriptors import ValueStateDescriptor
 from headgate.core.state.memory import MemoryBackend, MemoryBackends
 from headgate.core.state.memory_states import PlainValue
+from headgate.functions.state import ValueStateDescriptor
 from headgate.host.rocksdb.backend import RocksBackends
 from tests.core.chain.kit import KeptOutput, context, cut, open_operator, run
 from tests.core.chain.restore_kit import Crew, Left, Send

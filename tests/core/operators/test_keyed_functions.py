@@ -15,7 +15,7 @@ from headgate.core.operators.keyed_functions import (
     KeyedFlatMapOperator,
     KeyedMapOperator,
 )
-from headgate.core.state.descriptors import ValueStateDescriptor
+from headgate.functions.state import ValueStateDescriptor
 from tests.core.chain.kit import cut, open_operator, run
 
 KINDS: list[Callable[[object, Callable[[Any], Any]], FunctionOperator]] = [

@@ -13,7 +13,7 @@ from headgate.base.errors import UserFunctionFailed
 from headgate.core.chain.collector import OutputTag
 from headgate.core.chain.timer_service import TimeDomain
 from headgate.core.operators.process import KeyedProcessOperator, ProcessOperator
-from headgate.core.state.descriptors import ListStateDescriptor, ValueStateDescriptor
+from headgate.functions.state import ListStateDescriptor, ValueStateDescriptor
 from tests.core.chain.kit import NOW_MS, HandClock, cut, open_operator, run
 
 

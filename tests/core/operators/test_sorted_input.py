@@ -22,8 +22,8 @@ from headgate.core.operators.broadcast import KeyedBroadcastProcessOperator
 from headgate.core.operators.process import KeyedProcessOperator
 from headgate.core.operators.sorted_input import PIECE, SortedInput
 from headgate.core.operators.two_inputs import KeyedCoProcessOperator
-from headgate.core.state.descriptors import ListStateDescriptor, MapStateDescriptor
 from headgate.core.state.memory import MemoryBackends
+from headgate.functions.state import ListStateDescriptor, MapStateDescriptor
 from headgate.sim.store import MemorySpills
 from tests.core.chain.kit import NOW_MS, KeptOutput, context, open_operator, run
 

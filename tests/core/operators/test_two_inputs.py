@@ -17,7 +17,7 @@ from headgate.core.operators.two_inputs import (
     KeyedCoProcessOperator,
     TwoInputOperator,
 )
-from headgate.core.state.descriptors import ListStateDescriptor, ValueStateDescriptor
+from headgate.functions.state import ListStateDescriptor, ValueStateDescriptor
 from tests.core.chain.kit import NOW_MS, HandClock, KeptOutput, open_operator
 
 

@@ -7,7 +7,8 @@ import pytest
 from headgate.api.types.row import RowKind
 from headgate.api.types.types import Types
 from headgate.base.errors import StateChanged
-from headgate.core.state.descriptors import (
+from headgate.core.state.migration import SAMPLED
+from headgate.functions.state import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
@@ -15,7 +16,6 @@ from headgate.core.state.descriptors import (
     StateDescriptor,
     ValueStateDescriptor,
 )
-from headgate.core.state.migration import SAMPLED
 from tests.core.state.conformance import Make
 from tests.core.state.kit import Lab, Sum
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from headgate.core.state.descriptors import (
+from headgate.functions.state import (
     AggregatingStateDescriptor,
     ReducingStateDescriptor,
 )

@@ -5,26 +5,24 @@ from typing import Any
 
 import pytest
 
-from headgate.api.time import Time
 from headgate.api.types.types import Types
-from headgate.core.state.descriptors import (
+from headgate.core.state.memory_states import PlainList, PlainMap, PlainValue
+from headgate.core.state.ttl import TtlValue
+from headgate.functions.state import (
+    AggregatingState,
     AggregatingStateDescriptor,
+    ListState,
     ListStateDescriptor,
+    MapState,
     MapStateDescriptor,
+    ReducingState,
     ReducingStateDescriptor,
     StateDescriptor,
+    StateTtlConfig,
+    ValueState,
     ValueStateDescriptor,
 )
-from headgate.core.state.memory_states import PlainList, PlainMap, PlainValue
-from headgate.core.state.states import (
-    AggregatingState,
-    ListState,
-    MapState,
-    ReducingState,
-    ValueState,
-)
-from headgate.core.state.ttl import TtlValue
-from headgate.core.state.ttl_config import StateTtlConfig
+from headgate.functions.time import Time
 from tests.core.state.kit import Lab, Sum, Whole
 
 DESCRIPTORS: list[tuple[StateDescriptor, type]] = [

@@ -8,14 +8,15 @@ from hypothesis import strategies as st
 
 from headgate.api.types.types import Types
 from headgate.base.errors import StateBroken, StateChanged
-from headgate.core.state.descriptors import (
-    ListStateDescriptor,
-    MapStateDescriptor,
-    ValueStateDescriptor,
-)
 from headgate.core.state.operator_state import OperatorStateStore
 from headgate.core.state.shapes import StateShapes
-from headgate.core.state.states import BroadcastState, ReadOnlyBroadcastState
+from headgate.functions.state import (
+    BroadcastState,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReadOnlyBroadcastState,
+    ValueStateDescriptor,
+)
 from tests.core.state.kit import Whole
 
 SPLITS, UNION = ListStateDescriptor("splits"), ListStateDescriptor("all")

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from headgate.core.state.backend import StateSpec
-from headgate.core.state.descriptors import ValueStateDescriptor
 from headgate.core.state.memory import MemoryBackend
+from headgate.functions.state import ValueStateDescriptor
 from tests.core.state.conformance import Make
 from tests.core.state.kit import Lab
 from tests.core.state.ttl_conformance import TTL_MS, TtlConformance, living

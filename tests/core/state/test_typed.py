@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from headgate.api.types.types import Types
-from headgate.core.state.descriptors import (
+from headgate.core.state.typed import TypedValue, check_for
+from headgate.functions.state import (
     ListStateDescriptor,
     MapStateDescriptor,
     ValueStateDescriptor,
 )
-from headgate.core.state.typed import TypedValue, check_for
 from tests.core.state.kit import Lab, Named, Whole
 
 

@@ -5,17 +5,17 @@ from typing import Any
 
 import pytest
 
-from headgate.api.time import Time
 from headgate.core.state.backend import StateSpec
-from headgate.core.state.descriptors import (
+from headgate.functions.state import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
     StateDescriptor,
+    StateTtlConfig,
     ValueStateDescriptor,
 )
-from headgate.core.state.ttl_config import StateTtlConfig
+from headgate.functions.time import Time
 from tests.core.state.conformance import Make
 from tests.core.state.kit import Lab, Sum
 

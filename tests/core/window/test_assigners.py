@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.api.time import Time
 from headgate.base.errors import PlanInvalid
 from headgate.core.window.assigners import (
     GlobalWindows,
@@ -18,6 +17,7 @@ from headgate.core.window.assigners import (
 )
 from headgate.core.window.triggers import EventTimeTrigger, NeverTrigger, ProcessingTimeTrigger
 from headgate.core.window.window import GlobalWindow, TimeWindow
+from headgate.functions.time import Time
 
 ms = Time.milliseconds
 

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from headgate.api.time import Time
 from headgate.base.elements import MIN_WATERMARK_MS
 from headgate.base.errors import PlanInvalid
 from headgate.core.window.assigners import GlobalWindows, TumblingEventTimeWindows
@@ -17,6 +16,7 @@ from headgate.core.window.evictors import (
 )
 from headgate.core.window.spec import Aggregated, Reduced
 from headgate.core.window.triggers import CountTrigger
+from headgate.functions.time import Time
 from tests.core.window.kit import LISTED, Lab, plan
 
 EVERY = CountTrigger(1)

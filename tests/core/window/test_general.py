@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS
-from headgate.core.state.descriptors import ReducingStateDescriptor, ValueStateDescriptor
 from headgate.core.window.assigners import (
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
@@ -17,6 +16,7 @@ from headgate.core.window.general import check_times
 from headgate.core.window.spec import Aggregated, Reduced
 from headgate.core.window.triggers import EventTimeTrigger, Trigger, TriggerResult
 from headgate.core.window.window import TimeWindow
+from headgate.functions.state import ReducingStateDescriptor, ValueStateDescriptor
 from tests.core.window.kit import LISTED, SUMS, Lab, plan
 
 TEN = TumblingEventTimeWindows(10)

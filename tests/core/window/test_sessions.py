@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from headgate.api.time import Time
 from headgate.base.errors import PlanInvalid
 from headgate.core.window.sessions import (
     DynamicEventTimeSessionWindows,
@@ -16,6 +15,7 @@ from headgate.core.window.sessions import (
 )
 from headgate.core.window.triggers import EventTimeTrigger, ProcessingTimeTrigger
 from headgate.core.window.window import TimeWindow
+from headgate.functions.time import Time
 
 NOW: Any = SimpleNamespace(get_current_processing_time=lambda: 100)
 EVENT = [EventTimeSessionWindows, DynamicEventTimeSessionWindows]

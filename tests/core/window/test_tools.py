@@ -7,7 +7,8 @@ import pytest
 from headgate.core.chain.context import OperatorContext, TaskInfo
 from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.state.backend import StateSpec
-from headgate.core.state.descriptors import (
+from headgate.core.window.tools import Compartment, WindowStateStore, WindowTools, merge_values
+from headgate.functions.state import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
@@ -15,7 +16,6 @@ from headgate.core.state.descriptors import (
     StateDescriptor,
     ValueStateDescriptor,
 )
-from headgate.core.window.tools import Compartment, WindowStateStore, WindowTools, merge_values
 from tests.core.window.test_general import Bag
 
 CONTEXT = OperatorContext("windows", TaskInfo("job", "vertex", 0, 1), lambda: 42)

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from headgate.api.time import Time
 from headgate.base.elements import MAX_WATERMARK_MS
 from headgate.base.errors import PlanInvalid
 from headgate.core.window.assigners import (
@@ -25,6 +24,7 @@ from headgate.core.window.triggers import (
     Trigger,
     TriggerResult,
 )
+from headgate.functions.time import Time
 from tests.core.window.kit import Lab, plan
 
 TEN = TumblingEventTimeWindows(10)

@@ -13,12 +13,12 @@ from headgate.base.errors import BackendMissing, StateUnstorable, UserFunctionFa
 from headgate.base.state_settings import MIB, StateBackendKind, StateSettings
 from headgate.base.states import TaskState
 from headgate.core.operators.process import KeyedProcessOperator
-from headgate.core.state.descriptors import (
+from headgate.core.state.memory import MemoryBackends
+from headgate.functions.state import (
     ListStateDescriptor,
     MapStateDescriptor,
     ValueStateDescriptor,
 )
-from headgate.core.state.memory import MemoryBackends
 from headgate.host.rocksdb.backend import RocksBackends
 from headgate.host.worker.backends import check_backend, open_backends
 from headgate.plan import ship_strategies as ships

@@ -16,8 +16,8 @@ from typing import Annotated, Final, NamedTuple
 
 from msgspec import Meta
 
-from headgate.api.time import Instant
 from headgate.base.elements import Record
+from headgate.functions.time import Instant
 
 
 class BasicType(Enum):

@@ -24,7 +24,7 @@ from headgate.base.state_settings import StateBackendKind
 from headgate.cli.bench.reporting import ReportingSink
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.runtime import RuntimeContext
-from headgate.core.state.descriptors import ValueStateDescriptor
+from headgate.functions.state import ValueStateDescriptor
 
 STRIDE: Final = 1_000_003
 """Between the numbers of two users that follow each other; a prime."""

@@ -18,12 +18,12 @@ from typing import Any, Final
 from headgate.api.environment import StreamExecutionEnvironment
 from headgate.api.settings.configuration import Configuration
 from headgate.api.source import Source, SplitReader
-from headgate.api.time import Duration, Time
 from headgate.api.watermarks import WatermarkStrategy
 from headgate.base.elements import Bundle
 from headgate.cli.bench.reporting import ReportingSink
 from headgate.core.chain.context import OperatorContext
 from headgate.core.window.assigners import TumblingEventTimeWindows
+from headgate.functions.time import Duration, Time
 
 SENSORS: Final = 10_000
 PICKED: Final = 1 << 17

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Final
 
-from headgate.api.time import Instant
 from headgate.api.types.basic_types import round_float
 from headgate.api.types.row import Row
 from headgate.api.types.types import (
@@ -24,6 +23,7 @@ from headgate.api.types.types import (
     TypeInformation,
 )
 from headgate.base.elements import Record
+from headgate.functions.time import Instant
 
 Text = Callable[[Record], str]
 

@@ -7,9 +7,13 @@ holds is the task's; another number of tasks shares lists out anew.
 
 from headgate.base.elements import Record
 from headgate.core.chain.runtime import KeyedStateStore
-from headgate.core.state.descriptors import ListStateDescriptor, MapStateDescriptor
 from headgate.core.state.operator_state import OperatorStateStore
-from headgate.core.state.states import BroadcastState, ListState
+from headgate.functions.state import (
+    BroadcastState,
+    ListState,
+    ListStateDescriptor,
+    MapStateDescriptor,
+)
 
 
 class FunctionStateStore:

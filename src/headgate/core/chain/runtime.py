@@ -7,23 +7,21 @@ from typing import NoReturn
 
 from headgate.base.elements import Record
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.metrics import MetricGroup
-from headgate.core.state.descriptors import (
-    AggregatingStateDescriptor,
-    ListStateDescriptor,
-    MapStateDescriptor,
-    ReducingStateDescriptor,
-    StateDescriptor,
-    ValueStateDescriptor,
-)
 from headgate.core.state.opening import StateOpener
-from headgate.core.state.states import (
+from headgate.functions.metrics import MetricGroup
+from headgate.functions.state import (
     AggregatingState,
+    AggregatingStateDescriptor,
     ListState,
+    ListStateDescriptor,
     MapState,
+    MapStateDescriptor,
     ReducingState,
+    ReducingStateDescriptor,
     State,
+    StateDescriptor,
     ValueState,
+    ValueStateDescriptor,
 )
 
 

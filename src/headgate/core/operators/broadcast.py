@@ -23,9 +23,14 @@ from headgate.core.operators.process import TimerCall
 from headgate.core.operators.two_inputs import KeysOf, TwoInputOperator
 from headgate.core.state.backend import StateSpec
 from headgate.core.state.cursor import NO_KEY
-from headgate.core.state.descriptors import MapStateDescriptor, StateDescriptor
 from headgate.core.state.operator_state import OperatorStateStore
-from headgate.core.state.states import BroadcastState, ReadOnlyBroadcastState, State
+from headgate.functions.state import (
+    BroadcastState,
+    MapStateDescriptor,
+    ReadOnlyBroadcastState,
+    State,
+    StateDescriptor,
+)
 
 BROADCAST: Final = 1
 """The number of the broadcast side."""

@@ -18,13 +18,12 @@ from headgate.core.chain.stateful import StatefulOperator
 from headgate.core.chain.user_function import PIECE, UserFunction
 from headgate.core.state.backend import StateSpec
 from headgate.core.state.cursor import PLAIN, Cursor, seen
-from headgate.core.state.descriptors import ReducingStateDescriptor
 from headgate.core.state.folding import NONE
 from headgate.core.state.freezing import freeze
 from headgate.core.state.memory_states import PlainValue
 from headgate.core.state.migration import settle
-from headgate.core.state.states import ValueState
 from headgate.core.state.tables import Table
+from headgate.functions.state import ReducingStateDescriptor, ValueState
 
 Aggregation = Literal["sum", "min", "max", "min_by", "max_by"]
 _ABSENT: Final = object()

@@ -15,8 +15,8 @@ from headgate.base.elements import ByteLike, Key, Record
 from headgate.base.errors import StateBroken
 from headgate.core.state.cursor import Cursor, Namespace
 from headgate.core.state.snapshot import TTL
-from headgate.core.state.states import ListState, MapState, ValueState
 from headgate.core.state.timers import TimerQueue
+from headgate.functions.state import ListState, MapState, ValueState
 
 Sieve: TypeAlias = Callable[[Record], Record]
 """Takes what a state holds at a key, answers with what is left of it; None: nothing."""

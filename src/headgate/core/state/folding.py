@@ -6,24 +6,12 @@ like any other: what was folded into it counts.
 
 from collections.abc import Callable
 from enum import Enum
-from typing import Final, Protocol
+from typing import Final
 
 from headgate.base.elements import Record
 from headgate.base.values import own
-from headgate.core.state.states import AggregatingState, ReducingState, ValueState
 from headgate.core.state.typed import Check
-
-
-class Aggregate(Protocol):
-    """What an aggregate function has; the user's class follows it."""
-
-    def create_accumulator(self) -> Record: ...
-
-    def add(self, value: Record, accumulator: Record) -> Record: ...
-
-    def get_result(self, accumulator: Record) -> Record: ...
-
-    def merge(self, acc_a: Record, acc_b: Record) -> Record: ...
+from headgate.functions.state import Aggregate, AggregatingState, ReducingState, ValueState
 
 
 class Folded(Enum):

@@ -28,9 +28,9 @@ from headgate.core.state.snapshot import (
     GroupWriter,
     read_group,
 )
-from headgate.core.state.states import ListState, MapState, ValueState
 from headgate.core.state.tables import Spaces
 from headgate.core.state.timers import TimerQueue
+from headgate.functions.state import ListState, MapState, ValueState
 
 
 class MemoryBackend:

@@ -10,8 +10,8 @@ from typing import Final
 
 from headgate.base.elements import Key, Record
 from headgate.core.state.cursor import Cursor
-from headgate.core.state.states import ListState, MapState, ValueState
 from headgate.core.state.tables import Spaces, Table
+from headgate.functions.state import ListState, MapState, ValueState
 
 
 class PlainValue(ValueState[Record]):

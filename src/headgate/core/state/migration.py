@@ -13,11 +13,11 @@ from typing import Final
 from headgate.base.elements import Record
 from headgate.base.state_shapes import KEYED, WINDOWED, StateShape
 from headgate.core.state.backend import KeyedBackend, StateSpec
-from headgate.core.state.descriptors import MapStateDescriptor, StateDescriptor
 from headgate.core.state.folding import NONE
 from headgate.core.state.shapes import StateShapes
 from headgate.core.state.snapshot import TTL
 from headgate.core.state.type_changes import Change, converter, shape_of
+from headgate.functions.state import MapStateDescriptor, StateDescriptor
 
 SAMPLED: Final = 1000
 """Places of a state of unknown type that are looked at; on disk each costs a read."""

@@ -8,18 +8,18 @@ ask for is not put around the state, and costs nothing.
 from collections.abc import Callable
 
 from headgate.core.state.backend import KeyedBackend, StateSpec
-from headgate.core.state.descriptors import (
-    AggregatingStateDescriptor,
-    MapStateDescriptor,
-    ReducingStateDescriptor,
-    StateDescriptor,
-)
 from headgate.core.state.folding import FoldedByAggregate, FoldedByReduce
 from headgate.core.state.migration import has_ttl, settle, types_of
 from headgate.core.state.shapes import StateShapes
-from headgate.core.state.states import State
 from headgate.core.state.ttl import with_ttl
 from headgate.core.state.typed import Check, TypedList, TypedMap, TypedValue, check_for
+from headgate.functions.state import (
+    AggregatingStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    State,
+    StateDescriptor,
+)
 
 
 class StateOpener:

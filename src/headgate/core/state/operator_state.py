@@ -14,16 +14,18 @@ from typing import Final, NoReturn
 from headgate.base.elements import Record
 from headgate.base.errors import StateBroken
 from headgate.base.state_shapes import FUNCTION, StateShape
-from headgate.core.state.descriptors import (
-    ListStateDescriptor,
-    MapStateDescriptor,
-    StateDescriptor,
-)
 from headgate.core.state.migration import SAMPLED, Convert, types_of
 from headgate.core.state.shapes import StateShapes
-from headgate.core.state.states import BroadcastState, ListState, ReadOnlyBroadcastState
 from headgate.core.state.type_changes import Change, converter, shape_of
 from headgate.core.state.typed import Check, TypedList, as_it_is, check_for
+from headgate.functions.state import (
+    BroadcastState,
+    ListState,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReadOnlyBroadcastState,
+    StateDescriptor,
+)
 
 SPLIT: Final = "split list"
 UNION: Final = "union list"

@@ -12,8 +12,15 @@ from dataclasses import replace
 from headgate.base.elements import Key, Record
 from headgate.core.state.backend import KeyedBackend, Sieve, StateSpec
 from headgate.core.state.cursor import Namespace
-from headgate.core.state.states import ListState, MapState, State, ValueState
-from headgate.core.state.ttl_config import StateTtlConfig, StateVisibility, UpdateType
+from headgate.functions.state import (
+    ListState,
+    MapState,
+    State,
+    StateTtlConfig,
+    StateVisibility,
+    UpdateType,
+    ValueState,
+)
 
 
 class Lifetime:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from headgate.base.elements import Record
-from headgate.core.state.states import ListState, MapState, ValueState
+from headgate.functions.state import ListState, MapState, ValueState
 
 Check: TypeAlias = Callable[[Record], Record]
 """Gives the value in the form of the type; raises TypeError if it will not do."""

@@ -6,7 +6,7 @@ Law: gauges run on the task's thread only; whoever asks gets what was read last.
 from collections.abc import Callable
 
 from headgate.base.messages import UserFigure
-from headgate.core.chain.metrics import MetricGroup
+from headgate.functions.metrics import MetricGroup
 
 
 class UserFigures:

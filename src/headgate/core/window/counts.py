@@ -9,10 +9,10 @@ from typing import Final, TypeVar
 
 from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
-from headgate.core.state.descriptors import ValueStateDescriptor
 from headgate.core.window.assigners import AssignerContext, WindowAssigner
 from headgate.core.window.triggers import CountTrigger, PurgingTrigger, Trigger
 from headgate.core.window.window import CountWindow
+from headgate.functions.state import ValueStateDescriptor
 
 T = TypeVar("T")
 

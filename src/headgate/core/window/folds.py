@@ -10,9 +10,9 @@ from typing import Protocol, TypeAlias
 from headgate.base.elements import Key, Record
 from headgate.base.values import are_immutable, own
 from headgate.core.chain.copies import Emission, own_all
-from headgate.core.state.folding import Aggregate
 from headgate.core.window.contents import fresh, reduce_call, refuse_none, refuse_none_reduced
 from headgate.core.window.spec import Aggregated, Contents, Listed, Reduced
+from headgate.functions.state import Aggregate
 
 Entries: TypeAlias = dict[Key, Record]
 """The values of one window by key."""

@@ -16,8 +16,8 @@ from headgate.core.window.assigners import (
     ByTimestamp,
     MergingWindowAssigner,
 )
-from headgate.core.window.spans import positive_ms
 from headgate.core.window.window import MergeCallback, TimeWindow
+from headgate.functions.time import positive_ms
 
 T = TypeVar("T")
 _GAP = TypeVar("_GAP", bound="_WithGap[Record]")

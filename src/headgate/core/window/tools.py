@@ -11,17 +11,20 @@ from typing import Protocol
 from headgate.base.elements import MAX_WATERMARK_MS, Record
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeyedContext
-from headgate.core.chain.metrics import MetricGroup
 from headgate.core.chain.runtime import KeyedStateStore, RuntimeContext
 from headgate.core.state.backend import StateSpec
 from headgate.core.state.cursor import Namespace
-from headgate.core.state.descriptors import (
-    AggregatingStateDescriptor,
-    ReducingStateDescriptor,
-    StateDescriptor,
-)
 from headgate.core.state.opening import StateOpener
-from headgate.core.state.states import ListState, ReducingState, State, ValueState
+from headgate.functions.metrics import MetricGroup
+from headgate.functions.state import (
+    AggregatingStateDescriptor,
+    ListState,
+    ReducingState,
+    ReducingStateDescriptor,
+    State,
+    StateDescriptor,
+    ValueState,
+)
 
 
 class WindowTools:

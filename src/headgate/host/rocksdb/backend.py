@@ -23,8 +23,8 @@ from headgate.core.state.snapshot import (
     Entry,
     read_group,
 )
-from headgate.core.state.states import ListState, MapState, ValueState
 from headgate.core.state.timers import TimerQueue
+from headgate.functions.state import ListState, MapState, ValueState
 from headgate.host.rocksdb.cache import Budget
 from headgate.host.rocksdb.codec import AddressCodec, entry_key, pack, state_prefix
 from headgate.host.rocksdb.database import Database, SharedMemory, StateFolder, Written

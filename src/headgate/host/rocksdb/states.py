@@ -13,7 +13,7 @@ from typing import Final
 from headgate.base.elements import Key, Record
 from headgate.base.values import ATOMS
 from headgate.core.state.cursor import PLAIN, Cursor, Namespace
-from headgate.core.state.states import ListState, MapState, ValueState
+from headgate.functions.state import ListState, MapState, ValueState
 from headgate.host.rocksdb.cache import (
     ABSENT,
     FIXED,

@@ -2,9 +2,8 @@
 
 import pytest
 
-from headgate.api.time import Duration, Time
 from headgate.base.errors import PlanInvalid
-from headgate.core.window.spans import positive_ms, whole_ms
+from headgate.functions.time import Duration, Time, positive_ms, whole_ms
 
 
 @pytest.mark.parametrize("span", [Time.seconds(5), Duration.of_seconds(5)])

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from headgate.api.types.types import Types
-from headgate.core.state.descriptors import (
+from headgate.functions.state import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,

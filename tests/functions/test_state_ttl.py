@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from headgate.api.time import Duration, Time
-from headgate.core.state.descriptors import ValueStateDescriptor
-from headgate.core.state.ttl_config import CleanupStrategies, StateTtlConfig
+from headgate.functions.state import CleanupStrategies, StateTtlConfig, ValueStateDescriptor
+from headgate.functions.time import Duration, Time
 
 
 def test_without_more_words_writing_counts_and_expired_entries_are_gone() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headgate.core.state.states import (
+from headgate.functions.state import (
     AggregatingState,
     AppendingState,
     BroadcastState,

@@ -3,7 +3,7 @@
 import pytest
 
 from headgate.base.messages import UserFigure
-from headgate.core.chain.metrics import MetricGroup
+from headgate.functions.metrics import MetricGroup
 
 
 class Clock:

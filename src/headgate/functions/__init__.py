@@ -1,0 +1,1 @@
+"""What users implement and are handed: functions, contexts, state, windows, time, metrics."""
