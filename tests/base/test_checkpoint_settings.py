@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.base.checkpoint_settings import CheckpointSettings, Consistency
 from headgate.base.errors import SettingsInvalid
+from headgate.base.recovery_settings import CheckpointSettings, Consistency
 
 UNALIGNED = "execution.checkpointing.unaligned.enabled"
 TIMEOUT = "execution.checkpointing.aligned-checkpoint-timeout"

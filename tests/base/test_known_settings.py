@@ -2,11 +2,10 @@
 
 import pytest
 
-from headgate.base.checkpoint_settings import _FORMER as FORMER_OF_CHECKPOINTS
-from headgate.base.flink_keys import FORMER, KEYS, SECTIONS
-from headgate.base.known_settings import is_known, unknown_settings
-from headgate.base.recovery_settings import _FORMER as FORMER_OF_RECOVERY
-from headgate.base.restart_settings import _FORMER as FORMER_OF_RESTARTS
+from headgate.base.known_settings import FORMER, KEYS, SECTIONS, is_known, unknown_settings
+from headgate.base.recovery_settings import _FORMER_CHECKPOINT_KEYS as FORMER_OF_CHECKPOINTS
+from headgate.base.recovery_settings import _FORMER_RECOVERY_KEYS as FORMER_OF_RECOVERY
+from headgate.base.recovery_settings import _FORMER_RESTART_KEYS as FORMER_OF_RESTARTS
 from headgate.base.settings import describe_settings
 
 OURS = [key for key, _, _ in describe_settings()]

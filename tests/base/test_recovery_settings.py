@@ -7,12 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.base.checkpoint_settings import CheckpointSettings
 from headgate.base.errors import SettingsInvalid
-from headgate.base.recovery_settings import RecoverySettings
-from headgate.base.restart_settings import RestartSettings
-from headgate.base.settings import ExchangeSettings, JobSettings
-from headgate.base.state_settings import StateSettings
+from headgate.base.recovery_settings import CheckpointSettings, RecoverySettings, RestartSettings
+from headgate.base.settings import ExchangeSettings, JobSettings, StateSettings
 
 KEYS = [f.metadata["key"] for f in fields(RecoverySettings)]
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headgate.api.settings.restarts import RestartStrategies
 from headgate.base.errors import SettingsInvalid
-from headgate.base.restart_settings import ENDLESS, RestartKind, RestartSettings
+from headgate.base.recovery_settings import ENDLESS, RestartKind, RestartSettings
 
 KEYS = [f.metadata["key"] for f in fields(RestartSettings)]
 

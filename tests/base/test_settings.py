@@ -11,10 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.base.checkpoint_settings import CheckpointSettings
 from headgate.base.errors import SettingsInvalid
-from headgate.base.recovery_settings import RecoverySettings
-from headgate.base.restart_settings import RestartSettings
+from headgate.base.recovery_settings import CheckpointSettings, RecoverySettings, RestartSettings
 from headgate.base.settings import (
     GIB,
     KIB,
@@ -24,11 +22,11 @@ from headgate.base.settings import (
     FlowControl,
     JobSettings,
     RuntimeMode,
+    StateSettings,
     Storage,
     TransportKind,
     describe_settings,
 )
-from headgate.base.state_settings import StateSettings
 
 
 def test_the_defaults_are_those_of_the_inventory() -> None:

@@ -9,8 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.errors import SettingsInvalid
-from headgate.base.settings import ExchangeSettings, JobSettings
-from headgate.base.state_settings import MIB, StateBackendKind, StateCompression, StateSettings
+from headgate.base.settings import (
+    MIB,
+    ExchangeSettings,
+    JobSettings,
+    StateBackendKind,
+    StateCompression,
+    StateSettings,
+)
 
 KEYS = [f.metadata["key"] for f in fields(StateSettings)]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from headgate.base.checkpoint_settings import CheckpointSettings
 from headgate.base.checkpoints import CheckpointKind, pieces_of
+from headgate.base.recovery_settings import CheckpointSettings
 from headgate.cli.checkpoints import CheckpointLine, ProgressLine, _size, describe, show
 from headgate.host.checkpoints.checkpoint_store import (
     CheckpointStore,

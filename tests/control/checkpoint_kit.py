@@ -2,7 +2,6 @@
 
 from typing import TypeVar
 
-from headgate.base.checkpoint_settings import CheckpointSettings
 from headgate.base.checkpoints import (
     CheckpointFigures,
     EdgeShape,
@@ -10,6 +9,7 @@ from headgate.base.checkpoints import (
     Piece,
     SubtaskState,
 )
+from headgate.base.recovery_settings import CheckpointSettings
 from headgate.control.checkpoint_effects import CheckpointEffect, StoreCheckpoint, TriggerCheckpoint
 from headgate.control.checkpoint_history import CheckpointHistory
 from headgate.control.checkpoints import Checkpoints

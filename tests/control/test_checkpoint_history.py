@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.base.checkpoint_settings import Retention
 from headgate.base.checkpoints import METADATA_VERSION, CheckpointKind, Metadata
+from headgate.base.recovery_settings import Retention
 from headgate.control.checkpoint_effects import Drop, StoreCheckpoint
 from headgate.control.checkpoint_history import CheckpointHistory, keeps
 from headgate.control.life_cycle import JobState

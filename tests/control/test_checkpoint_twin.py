@@ -4,8 +4,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from headgate.base.checkpoint_settings import CheckpointSettings
 from headgate.base.checkpoints import CheckpointKind, CheckpointOptions, Metadata, Stop
+from headgate.base.recovery_settings import CheckpointSettings
 from headgate.control.checkpoint_effects import (
     AbortCheckpoint,
     CheckpointEffect,

@@ -2,7 +2,6 @@
 
 import pytest
 
-from headgate.base.checkpoint_settings import CheckpointSettings, Consistency
 from headgate.base.checkpoints import (
     CheckpointFigures,
     CheckpointKind,
@@ -12,6 +11,7 @@ from headgate.base.checkpoints import (
     Stop,
     SubtaskState,
 )
+from headgate.base.recovery_settings import CheckpointSettings, Consistency
 from headgate.control.checkpoint_effects import (
     AbortCheckpoint,
     CheckpointEffect,

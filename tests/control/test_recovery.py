@@ -2,9 +2,9 @@
 
 import pytest
 
-from headgate.base.checkpoint_settings import CheckpointSettings
 from headgate.base.checkpoints import CheckpointKind, Metadata
 from headgate.base.messages import Failure
+from headgate.base.recovery_settings import CheckpointSettings
 from headgate.control.checkpoint_effects import StoreCheckpoint
 from headgate.control.checkpoint_history import CheckpointHistory
 from headgate.control.recovery import Recovery

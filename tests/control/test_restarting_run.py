@@ -6,7 +6,6 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from headgate.base.checkpoint_settings import CheckpointSettings
 from headgate.base.checkpoints import CheckpointOptions, Stop
 from headgate.base.messages import (
     Cancel,
@@ -20,6 +19,7 @@ from headgate.base.messages import (
     Failure,
     Shutdown,
 )
+from headgate.base.recovery_settings import CheckpointSettings
 from headgate.base.states import TaskState
 from headgate.control.checkpoint_effects import Discard, Drop, SavepointDone, StoreCheckpoint
 from headgate.control.checkpoint_history import CheckpointHistory

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.base.restart_settings import ENDLESS, RestartKind, RestartSettings
+from headgate.base.recovery_settings import ENDLESS, RestartKind, RestartSettings
 from headgate.control.restarts import (
     ExponentialDelay,
     FailureRate,

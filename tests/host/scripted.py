@@ -24,7 +24,7 @@ from headgate.base.messages import (
     ToTaskManager,
 )
 from headgate.base.restores import TaskRestore
-from headgate.base.state_settings import StateSettings
+from headgate.base.settings import StateSettings
 from headgate.base.states import TaskState
 from headgate.host.driver.control_peer import Peer
 from headgate.host.net.contact import Contact

@@ -16,7 +16,7 @@ from headgate.base.messages import (
     CheckpointOrder,
     TaskChanged,
 )
-from headgate.base.state_settings import StateBackendKind, StateSettings
+from headgate.base.settings import StateBackendKind, StateSettings
 from headgate.base.states import TaskState
 from headgate.host.checkpoints.location import new_savepoint
 from headgate.host.checkpoints.writing_threads import WRITERS

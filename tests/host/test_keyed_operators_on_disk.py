@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headgate.base.elements import MAX_WATERMARK_MS, Bundle, Watermark
-from headgate.base.state_settings import StateSettings
+from headgate.base.settings import StateSettings
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
 from headgate.core.operators.broadcast import KeyedBroadcastProcessOperator

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from headgate.base.errors import StateUnstorable
-from headgate.base.state_settings import MIB, StateBackendKind, StateCompression, StateSettings
+from headgate.base.settings import MIB, StateBackendKind, StateCompression, StateSettings
 from headgate.core.state.backend import StateSpec
 from headgate.core.state.memory import MemoryBackend
 from headgate.host.rocksdb.backend import RocksBackend, RocksBackends
@@ -318,7 +318,7 @@ def test_a_database_that_cannot_be_opened_leaves_nothing(backends: RocksBackends
 FULL = """
 import resource, sys
 from headgate.base.errors import StateUnstorable
-from headgate.base.state_settings import StateSettings
+from headgate.base.settings import StateSettings
 from headgate.core.state.backend import StateSpec
 from headgate.host.rocksdb.backend import RocksBackends
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headgate.base.state_settings import StateSettings
+from headgate.base.settings import StateSettings
 from headgate.core.state.memory import MemoryBackend
 from headgate.core.window.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
 from headgate.core.window.counts import CountSlidingWindowAssigner

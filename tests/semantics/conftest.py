@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.base.state_settings import StateSettings
+from headgate.base.settings import StateSettings
 from headgate.core.state.backend import Backends
 from headgate.datastream import StreamExecutionEnvironment
 from tests.api.conftest import env, outside

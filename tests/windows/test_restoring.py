@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headgate.base.state_settings import MIB, StateBackendKind, StateSettings
+from headgate.base.settings import MIB, StateBackendKind, StateSettings
 from headgate.core.chain.context import OperatorContext
 from headgate.core.state.backend import Backends, KeyedBackend
 from headgate.core.state.memory import MemoryBackends

@@ -14,8 +14,8 @@ from headgate.api.settings.checkpointing import CheckpointConfig, CheckpointingM
 from headgate.api.settings.configuration import Configuration, check_parallelism
 from headgate.api.settings.restarts import RestartStrategyConfiguration, strategy_of
 from headgate.api.settings.state_backend import StateBackend, backend_of
-from headgate.base.checkpoint_settings import SAVEPOINT_FOLDER, CheckpointSettings
 from headgate.base.errors import PlanInvalid
+from headgate.base.recovery_settings import SAVEPOINT_FOLDER, CheckpointSettings
 
 _Self = TypeVar("_Self", bound="EnvironmentSettings")
 

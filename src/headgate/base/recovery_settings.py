@@ -1,30 +1,214 @@
-"""Settings of recovery: how much is kept of a job, and what a new one goes on from.
+"""Settings of recovery: when checkpoints are taken, what a job starts from, how it is restarted.
 
-The keys are those of Flink 2; the ones they had before are understood too. Law: where both are
-given, the new one counts.
+Keys and defaults are those of Flink 2; former keys are understood too. Law: where both are given,
+the new one counts. If nothing is said of barriers, checkpoints are aligned and barriers begin to
+overtake after a while; ``unaligned.enabled: true`` without a timeout makes them overtake at once.
+If nothing is said of restarts, a job with checkpoints is restarted with growing pauses, one
+without is not.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Final
 
 from headgate.base.errors import SettingsInvalid
 from headgate.base.setting_fields import check_bounds, parse_settings, setting, with_new_keys
 
+SHORTEST_MS: Final = 10
+"""Of intervals and timeouts of checkpoints."""
+UNALIGNED: Final = "execution.checkpointing.unaligned.enabled"
+ALIGNED_TIMEOUT: Final = "execution.checkpointing.aligned-checkpoint-timeout"
+CHECKPOINT_FOLDER: Final = "execution.checkpointing.dir"
+SAVEPOINT_FOLDER: Final = "execution.checkpointing.savepoint-dir"
+HMAC_SECRET: Final = "execution.checkpointing.hmac.secret"
+HMAC_SECRET_FILE: Final = "execution.checkpointing.hmac.secret-file"
+HMAC_UNSIGNED: Final = "execution.checkpointing.hmac.allow-unsigned"
 JOB_ID: Final = "pipeline.job-id"
 RESTORE_PATH: Final = "execution.state-recovery.path"
 IGNORE_UNCLAIMED: Final = "execution.state-recovery.ignore-unclaimed-state"
 IGNORE_DAMAGED: Final = "execution.state-recovery.ignore-damaged-checkpoints"
-
+STRATEGY_TYPE: Final = "restart-strategy.type"
+ENDLESS: Final = 2**31 - 1
+"""Attempts without an end."""
 _LONGEST_ID: Final = 64
 _IN_IDS: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
-_FORMER: Final = {
+# Keys as they were, and as they are.
+_FORMER_CHECKPOINT_KEYS: Final = {
+    "execution.checkpointing.unaligned": UNALIGNED,
+    "execution.checkpointing.alignment-timeout": ALIGNED_TIMEOUT,
+    "state.checkpoint-storage": "execution.checkpointing.storage",
+    "state.checkpoints.dir": CHECKPOINT_FOLDER,
+    "state.savepoints.dir": SAVEPOINT_FOLDER,
+    "state.storage.fs.memory-threshold": "execution.checkpointing.data-inline-threshold",
+}
+_FORMER_RECOVERY_KEYS: Final = {
     "execution.savepoint.path": RESTORE_PATH,
     "execution.savepoint.ignore-unclaimed-state": IGNORE_UNCLAIMED,
     "state.checkpoints.num-retained": "execution.checkpointing.num-retained",
     "state.backend.incremental": "execution.checkpointing.incremental",
 }
-"""Keys as they were, and as they are."""
+_FORMER_RESTART_KEYS: Final = {"restart-strategy": STRATEGY_TYPE}
+_STRATEGY_SPELLINGS: Final = {
+    "": "default",
+    "off": "none",
+    "disable": "none",
+    "fixeddelay": "fixed-delay",
+    "exponentialdelay": "exponential-delay",
+    "failurerate": "failure-rate",
+}
+
+
+class Consistency(str, Enum):
+    """How often a record may count after a failure."""
+
+    EXACTLY_ONCE = "exactly_once"
+    AT_LEAST_ONCE = "at_least_once"
+
+
+class Retention(str, Enum):
+    """What becomes of checkpoints when their job is cancelled."""
+
+    DELETE_ON_CANCELLATION = "delete_on_cancellation"
+    RETAIN_ON_CANCELLATION = "retain_on_cancellation"
+    NO_EXTERNALIZED_CHECKPOINTS = "no_externalized_checkpoints"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointSettings:
+    """Checkpoints of one job. Every field knows its key, meaning and lower bound."""
+
+    interval_ms: int = setting(
+        "execution.checkpointing.interval",
+        -1,
+        "Milliseconds between two checkpoints; -1: none are taken, but savepoints can be.",
+        -1,
+    )
+    mode: Consistency = setting(
+        "execution.checkpointing.mode",
+        Consistency.EXACTLY_ONCE,
+        "`exactly_once`, or `at_least_once`: barriers block no channel, so that some records may "
+        "count twice after a failure.",
+    )
+    timeout_ms: int = setting(
+        "execution.checkpointing.timeout",
+        600_000,
+        "Milliseconds after which a checkpoint that is not complete is given up.",
+        SHORTEST_MS,
+    )
+    min_pause_ms: int = setting(
+        "execution.checkpointing.min-pause",
+        0,
+        "Milliseconds from the end of a checkpoint to the next one, at least.",
+        0,
+    )
+    max_concurrent: int = setting(
+        "execution.checkpointing.max-concurrent-checkpoints",
+        1,
+        "So many may be on their way at a time; with a pause, or barriers that overtake, 1.",
+        1,
+    )
+    tolerable_failures: int = setting(
+        "execution.checkpointing.tolerable-failed-checkpoints",
+        0,
+        "So many may fail in a row before the job does.",
+        0,
+    )
+    retention: Retention = setting(
+        "execution.checkpointing.externalized-checkpoint-retention",
+        Retention.NO_EXTERNALIZED_CHECKPOINTS,
+        "Checkpoints of a job that is cancelled stay with `retain_on_cancellation`. Those of a "
+        "job that has failed stay always, those of one that has finished never.",
+    )
+    unaligned: bool = setting(
+        UNALIGNED,
+        True,
+        "Whether barriers may overtake records, which then become part of the checkpoint. `true`, "
+        "if it is said, means at once, unless a timeout is set; `false`: never.",
+    )
+    forced_unaligned: bool = setting(
+        "execution.checkpointing.unaligned.forced",
+        False,
+        "Kept for programs that set it; barriers may overtake everywhere in any case.",
+    )
+    aligned_timeout_ms: int = setting(
+        ALIGNED_TIMEOUT,
+        5_000,
+        "Milliseconds for which barriers stay in line before they overtake; 0: they do at once.",
+        0,
+    )
+    ignored_in_flight: int = setting(
+        "execution.checkpointing.recover-without-channel-state.checkpoint-id",
+        -1,
+        "If the job goes on from the checkpoint of this number, the records that were on their "
+        "way in it are left out, and lost.",
+        -1,
+    )
+    storage: str = setting(
+        "execution.checkpointing.storage",
+        "",
+        "`filesystem` or `jobmanager`: both write to `execution.checkpointing.dir`.",
+    )
+    folder: str = setting(
+        CHECKPOINT_FOLDER,
+        "",
+        "Folder that driver and workers share: a path or a URI (`s3://`, `gs://`, `hdfs://` …). "
+        "None: on a local master, a temporary folder that goes with the job.",
+    )
+    savepoint_folder: str = setting(
+        SAVEPOINT_FOLDER, "", "Folder in which savepoints get one of their own each."
+    )
+    inline_bytes: int = setting(
+        "execution.checkpointing.data-inline-threshold",
+        20 * 1024,
+        "Bytes of state of a task that go into the metadata instead of a file.",
+        0,
+    )
+    hmac_secret: str = setting(
+        HMAC_SECRET,
+        "",
+        "Key that checkpoints and savepoints are signed with; the job goes on only from those "
+        "that are. Of 16 bytes or more. A file keeps it out of command lines and variables.",
+    )
+    hmac_secret_file: str = setting(
+        HMAC_SECRET_FILE,
+        "",
+        "File with that key, on the machine of the driver, which nobody else may read.",
+    )
+    hmac_allows_unsigned: bool = setting(
+        HMAC_UNSIGNED,
+        False,
+        "Whether a job with a key may go on from a checkpoint without a signature, once, to "
+        "begin with signing.",
+    )
+    changelog: bool = setting(
+        "state.changelog.enabled", False, "Kept for programs that set it: there is no such log."
+    )
+
+    def __post_init__(self) -> None:
+        check_bounds(self)
+
+    @classmethod
+    def parse(cls, texts: Mapping[str, str]) -> "CheckpointSettings":
+        """Settings from keys and texts; keys of other rooms are left alone."""
+        given = with_new_keys(texts, _FORMER_CHECKPOINT_KEYS)
+        if given.get(UNALIGNED, "").strip().lower() == "true":
+            given.setdefault(ALIGNED_TIMEOUT, "0")
+        return parse_settings(cls, given)
+
+    @property
+    def is_enabled(self) -> bool:
+        """Whether the clock triggers any."""
+        return self.interval_ms > 0
+
+    @property
+    def is_exact(self) -> bool:
+        return self.mode is Consistency.EXACTLY_ONCE
+
+    @property
+    def overtake_after_ms(self) -> int | None:
+        """When barriers begin to overtake records; 0: at once; None: never."""
+        return self.aligned_timeout_ms if self.unaligned and self.is_exact else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,4 +262,117 @@ class RecoverySettings:
     @classmethod
     def parse(cls, texts: Mapping[str, str]) -> "RecoverySettings":
         """Settings from keys and texts; keys of other rooms are left alone."""
-        return parse_settings(cls, with_new_keys(texts, _FORMER))
+        return parse_settings(cls, with_new_keys(texts, _FORMER_RECOVERY_KEYS))
+
+
+class RestartKind(str, Enum):
+    """When a job that has failed is started again."""
+
+    DEFAULT = "default"
+    """``exponential-delay`` with checkpoints, ``none`` without."""
+    NONE = "none"
+    FIXED_DELAY = "fixed-delay"
+    EXPONENTIAL_DELAY = "exponential-delay"
+    FAILURE_RATE = "failure-rate"
+
+
+@dataclass(frozen=True, slots=True)
+class RestartSettings:
+    """Restarts of one job. Every field knows its key, meaning and lower bound."""
+
+    kind: RestartKind = setting(
+        STRATEGY_TYPE,
+        RestartKind.DEFAULT,
+        "What happens after a failure: `none`, `fixed-delay`, `exponential-delay`, `failure-rate`, "
+        "or `default`: exponential-delay with checkpoints, none without.",
+    )
+    fixed_attempts: int = setting(
+        "restart-strategy.fixed-delay.attempts", 1, "Restarts before the job has failed.", 0
+    )
+    fixed_delay_ms: int = setting(
+        "restart-strategy.fixed-delay.delay", 1_000, "Pause before each restart.", 0
+    )
+    exponential_initial_ms: int = setting(
+        "restart-strategy.exponential-delay.initial-backoff", 1_000, "The first pause.", 1
+    )
+    exponential_max_ms: int = setting(
+        "restart-strategy.exponential-delay.max-backoff", 60_000, "The longest pause.", 1
+    )
+    exponential_multiplier: float = setting(
+        "restart-strategy.exponential-delay.backoff-multiplier",
+        1.5,
+        "How much longer than the last one a pause is.",
+        1,
+    )
+    exponential_reset_ms: int = setting(
+        "restart-strategy.exponential-delay.reset-backoff-threshold",
+        3_600_000,
+        "After so long without a failure all begins anew with the first pause.",
+        1,
+    )
+    exponential_jitter: float = setting(
+        "restart-strategy.exponential-delay.jitter-factor",
+        0.1,
+        "Share of a pause by which chance makes it longer or shorter.",
+        0,
+    )
+    exponential_attempts: int = setting(
+        "restart-strategy.exponential-delay.attempts-before-reset-backoff",
+        ENDLESS,
+        "Restarts, without a quiet time between them, before the job has failed.",
+        0,
+    )
+    rate_failures: int = setting(
+        "restart-strategy.failure-rate.max-failures-per-interval",
+        1,
+        "Failures within the interval that are followed by a restart.",
+        0,
+    )
+    rate_interval_ms: int = setting(
+        "restart-strategy.failure-rate.failure-rate-interval", 60_000, "The interval.", 1
+    )
+    rate_delay_ms: int = setting(
+        "restart-strategy.failure-rate.delay", 1_000, "Pause before each restart.", 0
+    )
+
+    identical_failures: int = setting(
+        "restart-strategy.max-identical-failures",
+        10,
+        "With `restart-strategy.type` at `default`: the job has failed when its code has failed so "
+        "many times in the same way, at the same record or without a checkpoint in between. A "
+        "strategy that you choose holds as it is.",
+        1,
+    )
+
+    def __post_init__(self) -> None:
+        check_bounds(self)
+        if self.exponential_max_ms < self.exponential_initial_ms:
+            raise SettingsInvalid(
+                "restart-strategy.exponential-delay.max-backoff",
+                f"{self.exponential_max_ms} is below the first pause of "
+                f"{self.exponential_initial_ms}",
+            )
+        for key, value, most in (
+            ("jitter-factor", self.exponential_jitter, 1.0),
+            ("backoff-multiplier", self.exponential_multiplier, 1e6),
+        ):
+            if value > most:
+                raise SettingsInvalid(
+                    f"restart-strategy.exponential-delay.{key}", f"{value} is above {most:g}"
+                )
+
+    @classmethod
+    def parse(cls, texts: Mapping[str, str]) -> "RestartSettings":
+        """Settings from keys and texts; keys of other rooms are left alone."""
+        given = with_new_keys(texts, _FORMER_RESTART_KEYS)
+        chosen = given.get(STRATEGY_TYPE, "").strip().lower()
+        if chosen in _STRATEGY_SPELLINGS:
+            given[STRATEGY_TYPE] = _STRATEGY_SPELLINGS[chosen]
+        return parse_settings(cls, given)
+
+    def settled(self, has_checkpoints: bool) -> "RestartSettings":
+        """With the kind that the default stands for; only that one counts identical failures."""
+        if self.kind is not RestartKind.DEFAULT:
+            return replace(self, identical_failures=ENDLESS)
+        kind = RestartKind.EXPONENTIAL_DELAY if has_checkpoints else RestartKind.NONE
+        return replace(self, kind=kind)

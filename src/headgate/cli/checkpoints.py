@@ -64,7 +64,7 @@ def checkpoints(path: str, as_json: bool, secret_file: str | None, no_verify: bo
     PATH is a folder of checkpoints, of a job, of one checkpoint or savepoint, or its metadata file;
     on this machine, or a URI such as s3://bucket/folder.
     """
-    from headgate.base.checkpoint_settings import CheckpointSettings
+    from headgate.base.recovery_settings import CheckpointSettings
     from headgate.host.checkpoints.checkpoint_store import find_checkpoints
     from headgate.host.checkpoints.signing import checkpoint_key
 

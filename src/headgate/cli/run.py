@@ -14,15 +14,15 @@ from typing import Final
 import click
 
 from headgate.api.unexecuted import unexecuted
-from headgate.base.checkpoint_settings import CheckpointSettings
 from headgate.base.recovery_settings import (
     IGNORE_DAMAGED,
     IGNORE_UNCLAIMED,
     JOB_ID,
     RESTORE_PATH,
+    CheckpointSettings,
     RecoverySettings,
+    RestartSettings,
 )
-from headgate.base.restart_settings import RestartSettings
 from headgate.base.settings import JobSettings, ProgressShown
 from headgate.cli.ending import CONFIGURATION, Jobs, code_of, take_interrupts, tell_trouble
 from headgate.cli.script import run_script

@@ -7,8 +7,8 @@ savepoint that it was started from or stopped with, if that is newer.
 
 from collections.abc import Iterable
 
-from headgate.base.checkpoint_settings import Retention
 from headgate.base.checkpoints import Metadata
+from headgate.base.recovery_settings import Retention
 from headgate.control.checkpoint_effects import Drop, StoreCheckpoint
 from headgate.control.life_cycle import JobState
 

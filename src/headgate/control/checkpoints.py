@@ -10,7 +10,6 @@ are not overtaken. What is handed to the storage is answered by the storage, in 
 from collections.abc import Callable
 from typing import Final
 
-from headgate.base.checkpoint_settings import CheckpointSettings, Consistency
 from headgate.base.checkpoints import (
     CheckpointFigures,
     CheckpointKind,
@@ -19,6 +18,7 @@ from headgate.base.checkpoints import (
     SubtaskState,
     pieces_of,
 )
+from headgate.base.recovery_settings import CheckpointSettings, Consistency
 from headgate.control.checkpoint_effects import (
     AbortCheckpoint,
     CheckpointEffect,

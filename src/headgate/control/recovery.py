@@ -9,8 +9,8 @@ next older checkpoint, or by none if there is no older one, unless the job may b
 from collections.abc import Callable
 from typing import Final
 
-from headgate.base.checkpoint_settings import CheckpointSettings
 from headgate.base.messages import Failure
+from headgate.base.recovery_settings import CheckpointSettings
 from headgate.control.checkpoint_figures import CheckpointStatistics
 from headgate.control.checkpoint_history import CheckpointHistory
 from headgate.control.checkpoints import Checkpoints

@@ -8,7 +8,7 @@ and chances give the same answers.
 from collections import deque
 from typing import Protocol
 
-from headgate.base.restart_settings import RestartKind, RestartSettings
+from headgate.base.recovery_settings import RestartKind, RestartSettings
 
 
 class RestartStrategy(Protocol):

@@ -7,12 +7,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate.api.program import Program
-from headgate.base.checkpoint_settings import CheckpointSettings
 from headgate.base.errors import SessionFailed, SettingsInvalid, SlotsShort
 from headgate.base.messages import ControlTimes
-from headgate.base.recovery_settings import JOB_ID
-from headgate.base.settings import ExchangeSettings, JobSettings, ProgressShown
-from headgate.base.state_settings import StateSettings
+from headgate.base.recovery_settings import JOB_ID, CheckpointSettings
+from headgate.base.settings import ExchangeSettings, JobSettings, ProgressShown, StateSettings
 from headgate.control.deployment import RunPlan
 from headgate.host.driver.checkpoint_keeper import CheckpointKeeper
 from headgate.host.driver.checkpoint_setup import CheckpointSetup

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from headgate.base.checkpoints import Stop
 from headgate.base.errors import SessionFailed, SlotsShort
 from headgate.base.messages import Failure
-from headgate.base.state_settings import StateSettings
+from headgate.base.settings import StateSettings
 from headgate.control.life_cycle import JobState
 from headgate.host.checkpoints.checkpoint_store import discard
 from headgate.host.checkpoints.folder import open_folder

@@ -12,7 +12,7 @@ import pytest
 
 import headgate.core
 from headgate.base.elements import Watermark
-from headgate.base.state_settings import StateSettings
+from headgate.base.settings import StateSettings
 from headgate.core.chain.collector import OutputTag
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.stateful import StatefulOperator

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from headgate.api.types.row import Row
 from headgate.base.elements import Bundle
-from headgate.base.state_settings import StateSettings
+from headgate.base.settings import StateSettings
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.user_function import PIECE
 from headgate.core.operators.keyed import AggregateOperator, ReduceOperator, field_of, with_field

@@ -14,11 +14,11 @@ from random import Random
 from typing import Any
 
 from headgate.base.barrier_policy import BarrierPolicy
-from headgate.base.checkpoint_settings import CheckpointSettings, Consistency
 from headgate.base.checkpoints import CheckpointFigures, OperatorState, Stop, SubtaskState
 from headgate.base.elements import MAX_WATERMARK_MS, Bundle, Watermark
 from headgate.base.errors import TaskCancelled
 from headgate.base.ids import PartitionId
+from headgate.base.recovery_settings import CheckpointSettings, Consistency
 from headgate.base.states import TaskState as Life
 from headgate.control.checkpoint_effects import (
     AbortCheckpoint,

@@ -13,9 +13,9 @@ from msgspec import structs
 
 from headgate.api.program import Program
 from headgate.api.settings.configuration import Configuration
-from headgate.base.checkpoint_settings import CheckpointSettings
 from headgate.base.checkpoints import METADATA_VERSION, Metadata, Piece
 from headgate.base.errors import CheckpointCorrupt, CheckpointsDamaged, SettingsInvalid
+from headgate.base.recovery_settings import CheckpointSettings
 from headgate.control.life_cycle import JobState
 from headgate.host.checkpoints import metadata as checkpoint_metadata
 from headgate.host.checkpoints.checkpoint_store import complete, find_checkpoints, open_store

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from headgate.base.checkpoint_settings import CheckpointSettings, Retention
 from headgate.base.errors import CheckpointMissing, StorageUnusable
+from headgate.base.recovery_settings import CheckpointSettings, Retention
 from headgate.control.checkpoint_effects import Discard, Drop, StoreCheckpoint
 from headgate.control.checkpoint_history import CheckpointHistory
 from headgate.control.life_cycle import JobState

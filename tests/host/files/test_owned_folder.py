@@ -30,7 +30,7 @@ sys.stdin.read()
 
 DATABASE = """
 import sys
-from headgate.base.state_settings import StateBackendKind, StateSettings
+from headgate.base.settings import StateBackendKind, StateSettings
 from headgate.host.worker.backends import open_backends
 settings = StateSettings(backend=StateBackendKind.ROCKSDB, rocksdb_folder=sys.argv[2])
 with open_backends(settings) as backends:

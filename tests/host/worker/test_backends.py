@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headgate.base.errors import BackendMissing, StateUnstorable, UserFunctionFailed
-from headgate.base.state_settings import MIB, StateBackendKind, StateSettings
+from headgate.base.settings import MIB, StateBackendKind, StateSettings
 from headgate.base.states import TaskState
 from headgate.core.operators.process import KeyedProcessOperator
 from headgate.core.state.memory import MemoryBackends

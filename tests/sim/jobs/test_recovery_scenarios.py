@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from headgate.base.checkpoint_settings import Consistency
+from headgate.base.recovery_settings import Consistency
 from headgate.core.checkpoint.snapshot import ChannelData
 from headgate.core.ingress.gate import Gate
 from headgate.core.operators.two_phase import TwoPhaseSinkOperator

@@ -15,15 +15,15 @@ from headgate.api.settings.state_backend import (
     FileSystemCheckpointStorage,
     JobManagerCheckpointStorage,
 )
-from headgate.base.checkpoint_settings import (
+from headgate.base.errors import PlanInvalid
+from headgate.base.recovery_settings import (
     SHORTEST_MS,
     CheckpointSettings,
     Consistency,
+    RecoverySettings,
+    RestartSettings,
     Retention,
 )
-from headgate.base.errors import PlanInvalid
-from headgate.base.recovery_settings import RecoverySettings
-from headgate.base.restart_settings import RestartSettings
 from headgate.functions.time import Duration
 
 _Choice = TypeVar("_Choice", bound=Enum)

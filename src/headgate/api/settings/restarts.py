@@ -10,7 +10,7 @@ from typing import Final
 
 from headgate.api.settings.configuration import Configuration
 from headgate.base.errors import PlanInvalid, SettingsInvalid
-from headgate.base.restart_settings import RestartSettings
+from headgate.base.recovery_settings import RestartSettings
 
 _PREFIX: Final = "restart-strategy"
 

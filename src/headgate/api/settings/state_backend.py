@@ -8,10 +8,9 @@ from enum import Enum
 from typing import Final
 
 from headgate.api.settings.configuration import Configuration
-from headgate.base.checkpoint_settings import CHECKPOINT_FOLDER, CheckpointSettings
 from headgate.base.errors import PlanInvalid
-from headgate.base.recovery_settings import RecoverySettings
-from headgate.base.state_settings import StateBackendKind
+from headgate.base.recovery_settings import CHECKPOINT_FOLDER, CheckpointSettings, RecoverySettings
+from headgate.base.settings import StateBackendKind
 
 BACKEND: Final = "state.backend.type"
 STORAGE: Final = "execution.checkpointing.storage"

@@ -20,7 +20,7 @@ from headgate.api.environment import StreamExecutionEnvironment
 from headgate.api.functions import KeyedProcessFunction
 from headgate.api.settings.configuration import Configuration
 from headgate.api.source import Source, SplitReader
-from headgate.base.state_settings import StateBackendKind
+from headgate.base.settings import StateBackendKind
 from headgate.cli.bench.reporting import ReportingSink
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.runtime import RuntimeContext

@@ -12,10 +12,10 @@ from typing import Final
 
 import msgspec
 
-from headgate.base.checkpoint_settings import HMAC_UNSIGNED
 from headgate.base.checkpoints import METADATA_VERSION, Metadata, pieces_of
 from headgate.base.elements import ByteLike
 from headgate.base.errors import CheckpointCorrupt
+from headgate.base.recovery_settings import HMAC_UNSIGNED
 from headgate.host.checkpoints.signing import SIGNATURE_BYTES, CheckpointKey
 
 METADATA_FILE: Final = "_metadata"

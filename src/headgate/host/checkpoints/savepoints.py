@@ -3,8 +3,8 @@
 Law: a folder that nobody named, or that cannot be written, disturbs no job.
 """
 
-from headgate.base.checkpoint_settings import SAVEPOINT_FOLDER
 from headgate.base.errors import SettingsInvalid
+from headgate.base.recovery_settings import SAVEPOINT_FOLDER
 from headgate.host.checkpoints.checkpoint_store import CheckpointStore
 from headgate.host.checkpoints.location import new_savepoint
 

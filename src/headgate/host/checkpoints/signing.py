@@ -14,13 +14,13 @@ import stat
 from dataclasses import dataclass, field
 from typing import Final, NoReturn
 
-from headgate.base.checkpoint_settings import (
+from headgate.base.elements import ByteLike
+from headgate.base.errors import SettingsInvalid
+from headgate.base.recovery_settings import (
     HMAC_SECRET,
     HMAC_SECRET_FILE,
     CheckpointSettings,
 )
-from headgate.base.elements import ByteLike
-from headgate.base.errors import SettingsInvalid
 
 SIGNATURE_BYTES: Final = 32
 SHORTEST_KEY: Final = 16

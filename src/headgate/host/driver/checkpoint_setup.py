@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
-from headgate.base.checkpoint_settings import CHECKPOINT_FOLDER, CheckpointSettings
 from headgate.base.checkpoints import Metadata
 from headgate.base.errors import (
     CheckpointError,
@@ -23,8 +22,13 @@ from headgate.base.errors import (
     SettingsInvalid,
 )
 from headgate.base.messages import CheckpointOrder
-from headgate.base.recovery_settings import RESTORE_PATH, RecoverySettings
-from headgate.base.restart_settings import RestartSettings
+from headgate.base.recovery_settings import (
+    CHECKPOINT_FOLDER,
+    RESTORE_PATH,
+    CheckpointSettings,
+    RecoverySettings,
+    RestartSettings,
+)
 from headgate.base.restores import TaskRestore
 from headgate.base.settings import ExchangeSettings, FlowControl
 from headgate.control.checkpoint_effects import StoreCheckpoint

@@ -24,8 +24,7 @@ from headgate.base.messages import (
     TaskManagerFailed,
 )
 from headgate.base.questions import Question
-from headgate.base.settings import ExchangeSettings
-from headgate.base.state_settings import StateSettings
+from headgate.base.settings import ExchangeSettings, StateSettings
 from headgate.control.deployment import RunPlan
 from headgate.control.run_effects import Outcome
 from headgate.host.driver.checkpoint_keeper import CheckpointKeeper

@@ -16,8 +16,7 @@ from typing import Final
 from headgate.base.errors import PeerUnproven
 from headgate.base.ids import PeerName
 from headgate.base.messages import Address, ControlTimes
-from headgate.base.settings import ExchangeSettings
-from headgate.base.state_settings import StateSettings
+from headgate.base.settings import ExchangeSettings, StateSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Final
 
 from headgate.base.elements import Key, Record
 from headgate.base.errors import StateBroken
-from headgate.base.state_settings import StateSettings
+from headgate.base.settings import StateSettings
 from headgate.core.state.backend import Catalog, Snapshot, StateSpec, StoredDatabase
 from headgate.core.state.cursor import Cursor, Namespace, seen
 from headgate.core.state.snapshot import (

@@ -29,7 +29,7 @@ from rocksdict import (
 )
 
 from headgate.base.errors import StateUnstorable
-from headgate.base.state_settings import MIB, StateCompression, StateSettings
+from headgate.base.settings import MIB, StateCompression, StateSettings
 from headgate.host.files.owned_folder import OwnedFolder, sweep
 from headgate.host.rocksdb.codec import BEHIND
 

@@ -4,7 +4,7 @@ from contextlib import AbstractContextManager, closing, nullcontext
 from importlib.util import find_spec
 
 from headgate.base.errors import BackendMissing
-from headgate.base.state_settings import StateBackendKind, StateSettings
+from headgate.base.settings import StateBackendKind, StateSettings
 from headgate.core.state.backend import Backends
 from headgate.core.state.memory import MemoryBackends
 
