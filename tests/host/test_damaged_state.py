@@ -25,7 +25,7 @@ from headgate.base.checkpoints import (
 )
 from headgate.base.errors import CheckpointCorrupt, CheckpointError, RestoreRefused, StateBroken
 from headgate.control.checkpoint_effects import StoreCheckpoint
-from headgate.core.chain import plain_state
+from headgate.core.chain import snapshots as plain_state
 from headgate.core.operators import async_state, source_state, two_phase
 from headgate.core.state import operator_state, snapshot
 from headgate.host.checkpoints.checkpoint_store import complete, open_store

@@ -12,8 +12,7 @@ from typing import Final
 
 from headgate.base.elements import Key, Record, Serializer
 from headgate.core.chain.operator import Operator
-from headgate.core.chain.spec import Selector
-from headgate.core.chain.typed import OutputTypes
+from headgate.core.chain.spec import OutputTypes, Selector
 from headgate.core.egress.router import Router
 from headgate.plan.table import aligned
 

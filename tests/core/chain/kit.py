@@ -7,6 +7,8 @@ insists on its law.
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from hypothesis import strategies as st
+
 from headgate.base.elements import (
     MIN_WATERMARK_MS,
     Bundle,
@@ -18,6 +20,21 @@ from headgate.core.chain.context import OperatorContext, TaskInfo
 from headgate.core.chain.operator import Operator
 
 NOW_MS = 1_700_000_000_000
+
+atoms = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(), st.binary()
+)
+immutables = st.recursive(atoms, lambda inner: st.lists(inner, max_size=3).map(tuple), max_leaves=8)
+values = st.recursive(
+    atoms,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.lists(inner, max_size=3).map(tuple),
+        st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    ),
+    max_leaves=10,
+)
+"""Records as users make them, mutable ones too."""
 
 
 class KeptOutput:
@@ -148,3 +165,18 @@ def cut(
             bundles.append(Bundle(part, None if times is None else times[start : start + size]))
         start += size
     return bundles
+
+
+def spoil(value: Any) -> None:
+    """Change everything in the value that can be changed."""
+    if isinstance(value, list):
+        for item in value:
+            spoil(item)
+        value.append("spoiled")
+    elif isinstance(value, dict):
+        for item in value.values():
+            spoil(item)
+        value["spoiled"] = True
+    elif isinstance(value, tuple):
+        for item in value:
+            spoil(item)

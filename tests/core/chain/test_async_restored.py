@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from headgate.base.elements import Bundle, Watermark
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.plain_state import left_by
-from headgate.core.chain.snapshots import OperatorRestored
+from headgate.core.chain.snapshots import OperatorRestored, left_by
 from headgate.core.operators.async_state import read_calls
 from headgate.core.operators.async_wait import CALLS, AsyncWaitOperator
 from headgate.functions.state import ListStateDescriptor

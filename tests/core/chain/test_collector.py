@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.chain.collector import Collector, OutputTag
+from headgate.core.chain.collector import Collector, LateRecords, OutputTag
 from tests.core.chain.kit import KeptOutput
 
 
@@ -195,3 +195,15 @@ def test_with_object_reuse_values_are_handed_on_as_they_are() -> None:
 def test_what_cannot_be_iterated_is_told_with_the_method(found: object) -> None:
     with pytest.raises(TypeError, match="process_element must return an iterable"):
         Collector(KeptOutput()).sweep([found], None, "process_element")
+
+
+def test_late_records_are_sent_in_one_bundle_or_counted() -> None:
+    output = KeptOutput()
+    aside, dropped = LateRecords("late", output), LateRecords(None, output)
+    for late in (aside, dropped):
+        late.take("a", 1)
+        late.take("b", 2)
+        late.flush()
+        late.flush()
+    assert [(tag, bundle.records) for tag, bundle in output.side] == [("late", ["a", "b"])]
+    assert (aside.dropped, dropped.dropped) == (0, 2)

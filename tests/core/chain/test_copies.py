@@ -1,15 +1,19 @@
-"""Emission by value: what a function keeps and changes later was sent as it was then."""
+"""Emission by value: what a function keeps and changes later was sent as it was then. Row 7."""
 
+import datetime
+import decimal
 import enum
+import uuid
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.chain.copies import Emission, is_pure, own, own_all
-from tests.core.chain.test_copying import immutables, spoil, values
+from headgate.base.errors import RecordUncopyable
+from headgate.core.chain.copies import Copier, Emission, are_immutable, is_pure, own, own_all
+from tests.core.chain.kit import immutables, spoil, values
 
 
 @dataclass
@@ -135,3 +139,78 @@ def test_a_function_of_immutables_is_swept_and_its_results_passed_as_they_are() 
 def test_with_object_reuse_results_are_passed_as_they_are() -> None:
     growing = Growing()
     assert Emission(growing.map, free=True).results([1, 2]) == [[1, 2], [1, 2]]
+
+
+class Point(NamedTuple):
+    x: Any
+    y: Any
+
+
+@dataclass
+class Box:
+    content: Any
+
+
+def has_mutable(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return any(map(has_mutable, value))
+    return isinstance(value, list | dict)
+
+
+@given(st.lists(values, max_size=8))
+def test_immutable_means_that_there_is_nothing_to_change(records: list[Any]) -> None:
+    assert are_immutable(records) == (not any(map(has_mutable, records)))
+
+
+@given(st.lists(immutables, max_size=8))
+def test_what_nobody_can_change_is_passed_as_it_is(records: list[Any]) -> None:
+    assert Copier("map").copy(records) is records
+
+
+@given(st.lists(values, min_size=1, max_size=8))
+def test_a_copy_is_equal_and_shares_nothing_that_can_be_changed(records: list[Any]) -> None:
+    before = repr(records)
+    copied = Copier("map").copy(records)
+    assert copied == records
+    if copied is not records:
+        spoil(copied)
+    assert repr(records) == before
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        datetime.datetime(2024, 1, 1),
+        datetime.timedelta(1),
+        decimal.Decimal("1.5"),
+        uuid.UUID(int=3),
+        range(3),
+        frozenset({(2, "x")}),
+        ((), ((),)),
+    ],
+    ids=repr,
+)
+def test_values_of_the_library_are_known_to_be_immutable(value: Any) -> None:
+    assert are_immutable([value, 1])
+
+
+@pytest.mark.parametrize("value", [Box([1]), Point(1, []), {1}, bytearray(b"x"), ([],)], ids=repr)
+def test_everything_else_is_copied(value: Any) -> None:
+    records = [1, value]
+    copied = Copier("map").copy(records)
+    assert copied is not records
+    assert copied == records
+    assert copied[1] is not value
+
+
+def test_identity_within_a_bundle_survives_the_copy() -> None:
+    shared = [1]
+    one, two = Copier("map").copy([shared, shared])
+    assert one is two
+
+
+def test_a_record_that_cannot_be_copied_names_who_would_have_read_it() -> None:
+    with pytest.raises(RecordUncopyable, match="operator 'double'.*object-reuse") as caught:
+        Copier("double").copy([lambda: None])
+    assert caught.value.operator == "double"
+    assert caught.value.__cause__ is not None

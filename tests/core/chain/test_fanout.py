@@ -7,18 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.elements import Bundle, LatencyMarker, StreamStatus, Watermark
-from headgate.core.chain.fanout import (
+from headgate.core.chain.operator import Operator
+from headgate.core.chain.outputs import (
     BroadcastingOutput,
     CopyingBroadcastingOutput,
+    CopyingChainedOutput,
     CopyingDirectedOutput,
     DirectedOutput,
     choose_output,
     select,
 )
-from headgate.core.chain.operator import Operator
-from headgate.core.chain.outputs import CopyingChainedOutput
-from tests.core.chain.kit import KeptOutput
-from tests.core.chain.test_copying import spoil, values
+from tests.core.chain.kit import KeptOutput, spoil, values
 
 
 @given(

@@ -23,8 +23,7 @@ from headgate.core.chain.outputs import (
 from headgate.core.egress.router import CustomPartitioner, RoundRobin, Router
 from headgate.core.egress.writer import RecordWriter
 from tests.arena import assert_all_home, plain_pool
-from tests.core.chain.kit import KeptOutput, StrictLoan
-from tests.core.chain.test_copying import spoil, values
+from tests.core.chain.kit import KeptOutput, StrictLoan, spoil, values
 from tests.core.egress.kit import ChannelReader, make_partition, readers_of
 
 

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from headgate.core.chain.keyed_context import KeyedContext
-from headgate.core.chain.plain_state import packed
-from headgate.core.chain.snapshots import OperatorRestored
+from headgate.core.chain.snapshots import OperatorRestored, packed
 from headgate.core.chain.stateful import StatefulOperator
 from headgate.core.chain.user_function import UserFunction
 from headgate.core.state.memory import MemoryBackend, MemorySnapshot

@@ -18,8 +18,8 @@ from headgate.base.errors import UserFunctionFailed
 from headgate.core.chain.chain import Chain
 from headgate.core.chain.collector import OutputTag
 from headgate.core.chain.context import OperatorContext, TaskInfo
-from headgate.core.chain.spec import ChainSpec, OperatorSpec, ToOperator
-from headgate.core.chain.typed import OutputTypes, TypedOutput, typed
+from headgate.core.chain.outputs import TypedOutput, typed
+from headgate.core.chain.spec import ChainSpec, OperatorSpec, OutputTypes, ToOperator
 from headgate.core.operators.basic import MapOperator
 from headgate.core.operators.process import ProcessOperator
 from headgate.core.operators.sinks import SinkFunctionOperator

@@ -11,21 +11,20 @@ from dataclasses import dataclass
 from headgate.base.elements import Bundle, LatencyMarker, StreamStatus, Watermark
 from headgate.base.errors import HeadgateError, UserFunctionFailed
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.fanout import choose_output
-from headgate.core.chain.operator import Operator, PolledOperator, PollResult
-from headgate.core.chain.output import Output
+from headgate.core.chain.operator import Operator, Output, PolledOperator, PollResult
 from headgate.core.chain.outputs import (
     ChainedOutput,
     CopyingChainedOutput,
     CountingOutput,
     Loan,
     NetworkOutput,
+    choose_output,
     tell_whose,
+    typed,
     with_name,
 )
 from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
 from headgate.core.chain.spec import ChainSpec, OperatorSpec, ToNetwork, ToOperator
-from headgate.core.chain.typed import typed
 from headgate.core.egress.writer import RecordWriter
 
 

@@ -1,4 +1,8 @@
-"""Output tags: the name of a side output, and the sorting of what a process function yields."""
+"""The collector of what process functions yield, output tags, and the records that came too late.
+
+Law: every value goes where its tag says. A late record goes to the side output or is counted and
+dropped; the late records of a bundle leave together, with their times.
+"""
 
 from collections.abc import Iterable, Sequence
 from itertools import repeat
@@ -7,7 +11,7 @@ from typing import Final
 
 from headgate.base.elements import Bundle, Record
 from headgate.base.values import ATOMS, own
-from headgate.core.chain.output import Output
+from headgate.core.chain.operator import Output
 from headgate.core.chain.user_function import iterable
 
 
@@ -149,3 +153,29 @@ def sort(records: list[Record], times: list[int | None] | None) -> tuple[Bundle,
 
 _ITERABLE: Final = frozenset({GeneratorType, list, tuple})
 """Kinds of results that need no closer look."""
+
+
+class LateRecords:
+    """Of one input; ``tag`` is the id of their side output, None: they are dropped."""
+
+    def __init__(self, tag: str | None, output: Output) -> None:
+        self.dropped = 0
+        self._tag = tag
+        self._output = output
+        self._records: list[Record] = []
+        self._times: list[int | None] = []
+
+    def take(self, record: Record, timestamp: int) -> None:
+        """One of them."""
+        if self._tag is None:
+            self.dropped += 1
+        else:
+            self._records.append(record)
+            self._times.append(timestamp)
+
+    def flush(self) -> None:
+        """Send on what was collected."""
+        if self._records and self._tag is not None:
+            late = Bundle(self._records, self._times)
+            self._records, self._times = [], []
+            self._output.collect_side(self._tag, late)

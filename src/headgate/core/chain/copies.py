@@ -1,9 +1,10 @@
-"""Emission by value: a record that was sent belongs to its receiver, nobody else can change it.
+"""Emission by value: a record belongs to its receiver once it was sent; nobody else can change it.
 
-Functions may keep what they return and change it later, also within the same bundle. So what they
-return is made the receiver's own before the function is called again: immutable values stay as they
-are, flat collections get a shallow copy, the rest goes through pickle. Law: ``own(value)`` equals
-``value`` and shares nothing with it that can be changed.
+A function may keep what it returns and change it later, even within the same bundle. So its results
+become the receiver's own before the function is called again: immutable values stay as they are,
+flat collections get a shallow copy, the rest goes through pickle. Law: ``own(value)`` equals
+``value`` and shares nothing mutable with it. Copies for several receivers of the same records are
+made a bundle at a time, by the serializer.
 """
 
 import builtins
@@ -12,8 +13,10 @@ from collections.abc import Callable, Iterable
 from types import CodeType, FunctionType
 from typing import Final
 
-from headgate.base.elements import Record
+from headgate.base.elements import PickleSerializer, Record, Serializer
+from headgate.base.errors import RecordUncopyable
 from headgate.base.values import ATOMS
+from headgate.base.values import are_immutable as are_immutable
 from headgate.base.values import own as own
 from headgate.base.values import own_all as own_all
 
@@ -55,6 +58,7 @@ _HARMLESS: Final = frozenset(
     {"abs", "bool", "bytes", "chr", "divmod", "float", "format", "int", "len", "max", "min"}
     | {"ord", "repr", "round", "str", "sum", "tuple"}
 )
+
 _CARRYING: Final = frozenset(
     {"RESUME", "NOP", "LOAD_CONST", "RETURN_CONST", "RETURN_VALUE", "STORE_FAST", "LOAD_FAST"}
     | {"LOAD_FAST_LOAD_FAST", "STORE_FAST_LOAD_FAST", "STORE_FAST_STORE_FAST"}
@@ -97,3 +101,21 @@ class Emission:
 def _are_atoms(records: Iterable[Record]) -> bool:
     """Whether no operator of a user's class can run when these are computed with."""
     return isinstance(records, list | range) and ATOMS.issuperset(map(type, records))
+
+
+class Copier:
+    """Copies bundles of one output; ``operator`` is who reads the copies."""
+
+    def __init__(self, operator: str, serializer: Serializer | None = None) -> None:
+        self._operator = operator
+        self._serializer = serializer or PickleSerializer()
+
+    def copy(self, records: list[Record]) -> list[Record]:
+        """The same records, safe to be changed; the list itself if nothing can be."""
+        if are_immutable(records):
+            return records
+        try:
+            data = self._serializer.dumps(records)
+            return self._serializer.loads(memoryview(data))  # type: ignore[no-any-return]
+        except Exception as error:
+            raise RecordUncopyable(self._operator, error) from error

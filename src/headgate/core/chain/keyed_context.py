@@ -1,24 +1,31 @@
-"""What every operator on a keyed stream has beside its function: state, cursor and timers.
+"""What every operator on a keyed stream has beside its function: keys, state, cursor and timers.
 
-Law: a restored room goes on where the old ones stood, in event time too. Windows that had fired and
-are gone would come back to life with a late record otherwise. Of several old tasks the one that was
-furthest behind counts.
+Law: a restored context continues where the old ones were, in event time too; otherwise a late
+record would revive windows that had fired and are gone. Of several old tasks the one that was
+furthest behind counts. Every key is hashable (one that is not is frozen), and equal keys stay
+equal. An error of a key selector names the operator on the keyed stream and the selector.
 """
 
 import struct
+from collections import deque
 from collections.abc import Callable
+from itertools import chain
 from typing import Final
 
-from headgate.base.elements import MAX_WATERMARK_MS
+from headgate.base.elements import MAX_WATERMARK_MS, Key, Record
+from headgate.base.errors import HeadgateError, UserFunctionFailed
 from headgate.base.state_shapes import OPERATOR, StateShape
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.plain_state import left_by
+from headgate.core.chain.snapshots import left_by
 from headgate.core.chain.timer_service import Fire, TimeDomain, TimerService
+from headgate.core.state.cursor import PLAIN, seen
+from headgate.core.state.freezing import go_by_identity
 from headgate.core.state.opening import StateOpener
 from headgate.core.state.type_changes import Change, shape_of
 
 KEYS: Final = "keys"
 """Under which a checkpoint notes the type of the keys."""
+
 EVENT_TIME: Final = "event time"
 """The name of a room's part of the state without keys."""
 
@@ -91,3 +98,40 @@ def _time_left(context: OperatorContext) -> int | None:
 
 def _no_timers(time_ms: int, domain: TimeDomain) -> None:
     raise AssertionError("a timer fired in an operator that registers none")
+
+
+class KeySelection:
+    """Of one input of one operator; the loop over records only sets ``cursor.key``."""
+
+    __slots__ = ("_key_of", "_operator")
+
+    def __init__(self, key_of: Callable[[Record], Key], operator: str) -> None:
+        self._key_of = key_of
+        self._operator = operator
+
+    def keys(self, records: list[Record]) -> list[Key]:
+        """A key for each record."""
+        key_of = self._key_of
+        try:
+            return hashable([key_of(record) for record in records])
+        except HeadgateError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise UserFunctionFailed(
+                self._operator, error, "when the key of a record was selected"
+            ) from error
+
+
+def hashable(keys: list[Key]) -> list[Key]:
+    """The same keys, those that are not hashable by what they hold frozen."""
+    kinds = set(map(type, keys))
+    if kinds <= PLAIN:
+        has_nan = float in kinds and any(key != key for key in keys)
+        return [seen(key) for key in keys] if has_nan else keys
+    if kinds == {tuple} and PLAIN.issuperset(map(type, chain.from_iterable(keys))):
+        return keys
+    try:
+        deque(map(hash, keys), maxlen=0)  # whether they can be hashed, not what comes out
+    except TypeError:
+        return [seen(key) for key in keys]
+    return [seen(key) for key in keys] if go_by_identity(keys) else keys

@@ -1,17 +1,40 @@
-"""The operator: takes bundles, watermarks and the end of its input, and writes to its output.
+"""The operator contract: bundles, watermarks and ends of input come in, an output takes the rest.
 
-Life: ``set_up`` (knows its output), ``open``, then elements, ``end_input`` for each input,
-``finish`` (the last records), ``close``. ``close`` is always called, also after a failure and when
-``open`` was never reached. All of it happens on the task's own thread.
+Life of an operator: ``set_up`` (knows its output), ``open``, elements, ``end_input`` for each
+input, ``finish`` (the last records), ``close``. ``close`` is always called, also after a failure
+and when ``open`` was never reached. All of it happens on the task's own thread.
 """
 
 from collections.abc import Collection
 from enum import Enum
+from typing import Protocol
 
 from headgate.base.elements import Bundle, LatencyMarker, StreamStatus, Watermark
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.output import Output
 from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
+
+
+class Output(Protocol):
+    """What an operator writes to, a bundle at a time. Nobody changes a bundle that was handed on.
+
+    Law: an output without a tag takes only the main records, one with a tag only those emitted for
+    an equal tag; it drops the rest. Watermarks, statuses and latency markers go to all.
+    """
+
+    watermark_ms: int
+    """The last watermark that passed."""
+
+    def collect(self, bundle: Bundle) -> None:
+        """Records of the main output."""
+
+    def collect_side(self, tag: str, bundle: Bundle) -> None:
+        """Records of the side output with this tag."""
+
+    def emit_watermark(self, watermark: Watermark) -> None: ...
+
+    def emit_status(self, status: StreamStatus) -> None: ...
+
+    def emit_marker(self, marker: LatencyMarker) -> None: ...
 
 
 class PollResult(Enum):

@@ -1,10 +1,12 @@
-"""The outputs of a chain: to the next operator (with or without a copy) and to the network.
+"""The outputs of a chain: to the next operator, to the network, to several of these, and wrappers.
 
-Chained outputs call the next operator directly, on the same thread, a bundle at a time. An error of
-the user's function is wrapped once, by the output that leads to the failing operator.
+Chained outputs call the next operator directly, on the same thread, one bundle at a time; the
+output that leads to an operator wraps the errors of its user function. With object reuse off, an
+output to one of several receivers copies the records; with object reuse on the receivers share
+the values, and only the bundle around them is copied, as in Flink.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from headgate.base.elements import (
@@ -16,9 +18,9 @@ from headgate.base.elements import (
     Watermark,
 )
 from headgate.base.errors import ConnectorError, HeadgateError, UserFunctionFailed
-from headgate.core.chain.copying import Copier
-from headgate.core.chain.operator import Operator
-from headgate.core.chain.output import Output
+from headgate.core.chain.copies import Copier
+from headgate.core.chain.operator import Operator, Output
+from headgate.core.chain.spec import OutputTypes, Selector
 from headgate.core.egress.writer import RecordWriter
 
 
@@ -164,6 +166,126 @@ class NetworkOutput:
         )
 
 
+class BroadcastingOutput:
+    """Every record to every inner output, also to none."""
+
+    def __init__(self, outputs: Sequence[Output]) -> None:
+        self.watermark_ms = MIN_WATERMARK_MS
+        self.outputs = list(outputs)
+
+    def collect(self, bundle: Bundle) -> None:
+        for output in self.outputs:
+            output.collect(bundle)
+
+    def collect_side(self, tag: str, bundle: Bundle) -> None:
+        for output in self.outputs:
+            output.collect_side(tag, bundle)
+
+    def emit_watermark(self, watermark: Watermark) -> None:
+        self.watermark_ms = watermark.timestamp_ms
+        for output in self.outputs:
+            output.emit_watermark(watermark)
+
+    def emit_status(self, status: StreamStatus) -> None:
+        for output in self.outputs:
+            output.emit_status(status)
+
+    def emit_marker(self, marker: LatencyMarker) -> None:
+        """To all: every way is measured."""
+        for output in self.outputs:
+            output.emit_marker(marker)
+
+
+class CopyingBroadcastingOutput(BroadcastingOutput):
+    """The same with object reuse on: an envelope of its own for each but the last."""
+
+    def collect(self, bundle: Bundle) -> None:
+        for output in self.outputs[:-1]:
+            output.collect(envelope_of(bundle))
+        for output in self.outputs[-1:]:
+            output.collect(bundle)
+
+    def collect_side(self, tag: str, bundle: Bundle) -> None:
+        for output in self.outputs[:-1]:
+            output.collect_side(tag, envelope_of(bundle))
+        for output in self.outputs[-1:]:
+            output.collect_side(tag, bundle)
+
+
+class DirectedOutput(BroadcastingOutput):
+    """Each record to the outputs that were selected by one of the names its selectors give it.
+
+    Outputs without a selection get every record.
+    """
+
+    def __init__(
+        self,
+        outputs: Sequence[tuple[Output, frozenset[str] | None]],
+        selectors: Sequence[Selector],
+    ) -> None:
+        super().__init__([output for output, _ in outputs])
+        self._selections = [selected for _, selected in outputs]
+        self._selectors = list(selectors)
+
+    def collect(self, bundle: Bundle) -> None:
+        names = [self._names_of(record) for record in bundle.records]
+        for output, selected in zip(self.outputs, self._selections, strict=True):
+            if selected is None:
+                self._hand_on(output, bundle)
+                continue
+            chosen = [not selected.isdisjoint(some) for some in names]
+            if all(chosen):
+                self._hand_on(output, bundle)
+            elif any(chosen):
+                output.collect(select(bundle, chosen))
+
+    def _hand_on(self, output: Output, bundle: Bundle) -> None:
+        output.collect(bundle)
+
+    def _names_of(self, record: Record) -> set[str]:
+        names: set[str] = set()
+        for selector in self._selectors:
+            names.update(selector(record))
+        return names
+
+
+class CopyingDirectedOutput(DirectedOutput):
+    """The same with object reuse on: a whole bundle that goes on gets an envelope of its own."""
+
+    def _hand_on(self, output: Output, bundle: Bundle) -> None:
+        output.collect(envelope_of(bundle))
+
+
+def choose_output(
+    outputs: Sequence[tuple[Output, frozenset[str] | None]],
+    selectors: Sequence[Selector],
+    object_reuse: bool,
+) -> Output:
+    """One output without selector: itself. Otherwise broadcasting, or directed by the selectors."""
+    if selectors:
+        directed: Callable[..., Output] = CopyingDirectedOutput if object_reuse else DirectedOutput
+        return directed(outputs, selectors)
+    if len(outputs) == 1:
+        return outputs[0][0]
+    inner = [output for output, _ in outputs]
+    return CopyingBroadcastingOutput(inner) if object_reuse else BroadcastingOutput(inner)
+
+
+def envelope_of(bundle: Bundle) -> Bundle:
+    """The same records in a bundle of its own."""
+    timestamps = bundle.timestamps
+    return Bundle(list(bundle.records), None if timestamps is None else list(timestamps))
+
+
+def select(bundle: Bundle, chosen: Sequence[bool]) -> Bundle:
+    """Those records of a bundle that were chosen, with their timestamps."""
+    records = [record for record, wanted in zip(bundle.records, chosen, strict=True) if wanted]
+    if bundle.timestamps is None:
+        return Bundle(records)
+    times = [time for time, wanted in zip(bundle.timestamps, chosen, strict=True) if wanted]
+    return Bundle(records, times)
+
+
 class CountingOutput:
     """Wraps any output and counts the records of the main output and of all side outputs."""
 
@@ -195,6 +317,55 @@ class CountingOutput:
 
     def emit_marker(self, marker: LatencyMarker) -> None:
         self._inner.emit_marker(marker)
+
+
+class TypedOutput:
+    """Coerces records to the declared types before any receiver, chained or remote, sees them.
+
+    Law: a record that does not fit raises TypeError inside the operator that emits it; an output
+    without a type is not checked.
+    """
+
+    def __init__(self, inner: Output, types: OutputTypes) -> None:
+        self._inner = inner
+        main = None if types.is_kept else types.main
+        self._coerce = None if main is None else main.coercer()
+        self._side_coercers = {tag: declared.coercer() for tag, declared in types.sides}
+
+    @property
+    def watermark_ms(self) -> int:
+        return self._inner.watermark_ms
+
+    @watermark_ms.setter
+    def watermark_ms(self, watermark_ms: int) -> None:
+        self._inner.watermark_ms = watermark_ms
+
+    def collect(self, bundle: Bundle) -> None:
+        if self._coerce is not None:
+            bundle = Bundle(self._coerce(bundle.records), bundle.timestamps)
+        self._inner.collect(bundle)
+
+    def collect_side(self, tag: str, bundle: Bundle) -> None:
+        coerce = self._side_coercers.get(tag)
+        if coerce is not None:
+            bundle = Bundle(coerce(bundle.records), bundle.timestamps)
+        self._inner.collect_side(tag, bundle)
+
+    def emit_watermark(self, watermark: Watermark) -> None:
+        self._inner.emit_watermark(watermark)
+
+    def emit_status(self, status: StreamStatus) -> None:
+        self._inner.emit_status(status)
+
+    def emit_marker(self, marker: LatencyMarker) -> None:
+        self._inner.emit_marker(marker)
+
+
+def typed(output: Output, types: OutputTypes | None) -> Output:
+    """What an operator with these types writes to: the output itself if nothing is to be done."""
+    if types is None or (not types.sides and (types.main is None or types.is_kept)):
+        return output
+    return TypedOutput(output, types)
 
 
 def with_name(operator: str, action: Callable[[], None], doing: str = "") -> None:

@@ -1,14 +1,19 @@
-"""What operators leave at a checkpoint, and what they get back of one.
+"""What operators leave at a checkpoint, and what they get back from one.
 
-A snapshot is taken on the task's thread, between two steps, and is short: keyed state is written
-out later, beside the task's work. Law: what is restored is what was there at the snapshot; lists
-and positions that only the operator can share out come from all old tasks, by their subtask.
+A snapshot is taken on the task's thread between two steps, and is short: keyed state is written
+later, beside the task's work. Law: what is restored is what was there at the snapshot; lists and
+positions that only the operator can redistribute come from all old tasks, in the order of their
+subtasks. State without keys consists of named parts (functions, waiting records, event time); each
+part gets back what was left under its name, and parts that no longer exist are ignored.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+import msgspec
+
 from headgate.base.checkpoints import Stop
+from headgate.base.errors import StateBroken
 from headgate.base.state_shapes import StateShape
 from headgate.core.state.backend import Snapshot, StoredDatabase
 
@@ -73,3 +78,27 @@ class OperatorRestored:
     """With keyed state of the task's key groups, and perhaps of others."""
     shapes: tuple[StateShape, ...] = ()
     """Kinds and types of the states of all old tasks; none: an older version has not noted them."""
+
+
+def packed(parts: Mapping[str, bytes]) -> bytes | None:
+    """All parts in one; None: there are none."""
+    return _ENCODER.encode(dict(parts)) if parts else None
+
+
+def left_by(restored: OperatorRestored | None, name: str) -> tuple[bytes | None, ...]:
+    """What the part of this name has left in each old task; raises StateBroken."""
+    if restored is None:
+        return ()
+    return tuple(None if one is None else _unpacked(one).get(name) for one in restored.plain)
+
+
+def _unpacked(data: bytes) -> dict[str, bytes]:
+    try:
+        return _DECODER.decode(data)
+    except Exception as error:
+        raise StateBroken(f"an operator's state without keys cannot be read: {error}") from error
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+
+_DECODER = msgspec.msgpack.Decoder(dict[str, bytes])

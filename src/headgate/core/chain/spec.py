@@ -2,15 +2,47 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
-from headgate.base.elements import Record, Serializer
+from headgate.base.elements import (
+    Record,
+    Serializer,
+)
 from headgate.core.chain.operator import Operator
-from headgate.core.chain.typed import OutputTypes
 from headgate.core.egress.router import Router
 
 Selector: TypeAlias = Callable[[Record], "list[str]"]
 """A user's function that names the outputs for a record (split and select)."""
+
+
+class DeclaredType(Protocol):
+    """What a program has said about records."""
+
+    def coercer(self) -> Callable[[list[Record]], list[Record]]:
+        """From the records of a bundle to what the type makes of them; raises TypeError."""
+
+    def serializer(self) -> Serializer | None:
+        """What writes such records to other tasks; None: pickle."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputTypes:
+    """The types of one operator's outputs. It travels with the plan."""
+
+    main: DeclaredType | None = None
+    sides: tuple[tuple[str, DeclaredType], ...] = ()
+    """By the ids of their tags."""
+    is_kept: bool = False
+    """The main records came in with this type and nobody could change them: no need to look."""
+
+    def serializer(self, tag: str | None) -> Serializer | None:
+        """What writes the records of one output; ``tag`` None: of the main one."""
+        declared = self.of(tag)
+        return None if declared is None else declared.serializer()
+
+    def of(self, tag: str | None) -> DeclaredType | None:
+        """The type of one output; ``tag`` None: of the main one."""
+        return self.main if tag is None else dict(self.sides).get(tag)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.chain.operator import Operator
-from headgate.core.chain.plain_state import packed
-from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
+from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment, packed
 from headgate.core.chain.user_function import UserFunction
 
 

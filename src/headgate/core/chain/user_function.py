@@ -16,9 +16,8 @@ from headgate.core.chain.checkpointed import (
     FunctionSnapshotContext,
 )
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.plain_state import left_by
 from headgate.core.chain.runtime import RuntimeContext
-from headgate.core.chain.snapshots import SnapshotMoment
+from headgate.core.chain.snapshots import SnapshotMoment, left_by
 from headgate.core.state.opening import StateOpener
 from headgate.core.state.operator_state import OperatorStateStore
 

@@ -18,7 +18,7 @@ from headgate.base.elements import (
     StreamStatus,
     Watermark,
 )
-from headgate.core.chain.output import Output
+from headgate.core.chain.operator import Output
 from headgate.core.chain.runtime import RuntimeContext
 from headgate.core.chain.timestamps import highest_of
 

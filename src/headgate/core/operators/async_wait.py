@@ -21,9 +21,8 @@ from headgate.core.chain.async_calls import (
 )
 from headgate.core.chain.async_queue import AsyncQueue, Note, OrderedQueue, UnorderedQueue
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.plain_state import left_by
 from headgate.core.chain.runtime import RuntimeContext
-from headgate.core.chain.snapshots import SnapshotMoment
+from headgate.core.chain.snapshots import SnapshotMoment, left_by
 from headgate.core.chain.stateful import StatefulOperator
 from headgate.core.chain.user_function import PIECE, UserFunction
 from headgate.core.operators.async_state import Waiting, read_calls, write_calls

@@ -12,7 +12,7 @@ from headgate.base.elements import Bundle, Record
 from headgate.base.values import are_immutable
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.copies import Emission, own
-from headgate.core.chain.fanout import select
+from headgate.core.chain.outputs import select
 from headgate.core.chain.stateful import StatefulOperator
 from headgate.core.chain.user_function import PIECE, UserFunction, iterable
 from headgate.core.state.opening import StateOpener

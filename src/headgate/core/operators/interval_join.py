@@ -10,14 +10,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from headgate.base.elements import MIN_WATERMARK_MS, Bundle, Key, Record, Watermark
-from headgate.core.chain.collector import Collector
+from headgate.core.chain.collector import Collector, LateRecords
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.key_selection import KeySelection
-from headgate.core.chain.keyed_context import KeyedContext
+from headgate.core.chain.keyed_context import KeyedContext, KeySelection
 from headgate.core.chain.stateful import StatefulOperator
 from headgate.core.chain.timer_service import TimeDomain
 from headgate.core.chain.user_function import UserFunction, iterable
-from headgate.core.operators.late_records import LateRecords
 from headgate.core.state.backend import StateSpec
 
 LEFT, RIGHT = 0, 1

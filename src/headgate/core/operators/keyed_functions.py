@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable
 
 from headgate.base.elements import Key, Record
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.key_selection import KeySelection
-from headgate.core.chain.keyed_context import KeyedContext
+from headgate.core.chain.keyed_context import KeyedContext, KeySelection
 from headgate.core.operators.basic import (
     FilterOperator,
     FlatMapOperator,

@@ -12,8 +12,7 @@ from typing import Protocol
 from headgate.base.elements import MIN_WATERMARK_MS, Bundle, Key, Record, Watermark
 from headgate.core.chain.collector import Collector
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.key_selection import KeySelection
-from headgate.core.chain.keyed_context import KeyedContext
+from headgate.core.chain.keyed_context import KeyedContext, KeySelection
 from headgate.core.chain.timer_service import TimeDomain, TimerService
 from headgate.core.chain.user_function import iterable
 from headgate.core.operators.basic import FunctionOperator

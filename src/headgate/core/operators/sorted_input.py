@@ -23,9 +23,8 @@ from headgate.base.elements import (
     Watermark,
 )
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.key_selection import KeySelection
-from headgate.core.chain.operator import Operator
-from headgate.core.chain.output import Output
+from headgate.core.chain.keyed_context import KeySelection
+from headgate.core.chain.operator import Operator, Output
 from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
 from headgate.core.state.memory import MemoryBackends
 from headgate.core.state.sorting import SORT_BYTES, KeySorter, SortedRow

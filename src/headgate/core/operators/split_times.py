@@ -6,7 +6,7 @@ its end. When all that are left are idle, the furthest comes out first: nobody w
 """
 
 from headgate.base.elements import MIN_WATERMARK_MS, Bundle
-from headgate.core.chain.output import Output
+from headgate.core.chain.operator import Output
 from headgate.core.chain.watermarks import TimedOutput
 
 

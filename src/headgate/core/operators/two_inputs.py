@@ -11,8 +11,7 @@ from typing import TypeAlias
 from headgate.base.elements import Bundle, Key, Record, Watermark
 from headgate.core.chain.collector import Collector
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.key_selection import KeySelection
-from headgate.core.chain.keyed_context import KeyedContext
+from headgate.core.chain.keyed_context import KeyedContext, KeySelection
 from headgate.core.chain.stateful import StatefulOperator
 from headgate.core.chain.timer_service import TimeDomain
 from headgate.core.chain.user_function import UserFunction

@@ -10,7 +10,7 @@ from functools import partial
 from itertools import repeat
 
 from headgate.base.elements import Bundle, Key
-from headgate.core.chain.output import Output
+from headgate.core.chain.operator import Output
 from headgate.core.state.backend import KeyedBackend
 from headgate.core.window.assigners import (
     SlidingProcessingTimeWindows,

@@ -9,11 +9,11 @@ from itertools import repeat
 from typing import Protocol
 
 from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS, Bundle, Key, Record
+from headgate.core.chain.collector import LateRecords
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.copies import own
 from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.chain.timer_service import TimeDomain
-from headgate.core.operators.late_records import LateRecords
 from headgate.core.window.answers import NO_TIMESTAMP, Answers
 from headgate.core.window.contents import open_contents
 from headgate.core.window.spec import WindowPlan

@@ -13,8 +13,7 @@ from headgate.core.chain.checkpointed import (
     FunctionSnapshotContext,
 )
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.operator import Operator
-from headgate.core.chain.output import Output
+from headgate.core.chain.operator import Operator, Output
 from headgate.core.chain.runtime import RuntimeContext
 from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
 from headgate.core.chain.user_function import iterable

@@ -8,14 +8,12 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 
 from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS, Bundle, Watermark
-from headgate.core.chain.collector import Collector
+from headgate.core.chain.collector import Collector, LateRecords
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.key_selection import KeySelection
-from headgate.core.chain.keyed_context import KeyedContext
+from headgate.core.chain.keyed_context import KeyedContext, KeySelection
 from headgate.core.chain.stateful import StatefulOperator
 from headgate.core.chain.timer_service import TimeDomain
 from headgate.core.chain.user_function import UserFunction
-from headgate.core.operators.late_records import LateRecords
 from headgate.core.window.adopting import adopt, holds_general_state
 from headgate.core.window.answers import Answers
 from headgate.core.window.assigners import MergingWindowAssigner

@@ -15,7 +15,7 @@ from typing import Final, TypeVar, cast
 
 from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS, Bundle, Key, Record
 from headgate.base.values import own
-from headgate.core.chain.output import Output
+from headgate.core.chain.operator import Output
 from headgate.core.chain.timer_service import TimeDomain
 from headgate.core.chain.user_function import PIECE
 from headgate.core.state.backend import KeyedBackend, StateSpec
