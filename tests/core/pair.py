@@ -13,8 +13,7 @@ from headgate.base.settings import ExchangeSettings
 from headgate.core.buffers.buffer import Buffer, BufferConsumer
 from headgate.core.egress.partition import Partition, PartitionKind
 from headgate.core.exchange.compression import CompressionCodec
-from headgate.core.exchange.directory import Address
-from headgate.core.exchange.ends import ConsumerEnd, ProducerEnd
+from headgate.core.exchange.ends import Address, ConsumerEnd, ProducerEnd
 from headgate.core.exchange.frames import (
     BUFFER_HEAD,
     PREFIX,

@@ -12,7 +12,7 @@ from typing import Any
 from headgate.base.states import TaskState
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
-from headgate.core.exchange.directory import Address
+from headgate.core.exchange.ends import Address
 from headgate.core.operators.sinks import SinkFunctionOperator
 from headgate.core.operators.source_operator import SourceOperator
 from headgate.core.state.backend import Backends

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from headgate.base.ids import ChannelId, PeerName
 from headgate.base.settings import ExchangeSettings
-from headgate.core.exchange.directory import Address
+from headgate.core.exchange.ends import Address
 from headgate.core.exchange.frames import (
     NONCE_BYTES,
     PREFIX,

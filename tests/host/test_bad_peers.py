@@ -31,7 +31,7 @@ from headgate.base.errors import (
 from headgate.base.events import CheckpointBarrier, encode_event
 from headgate.base.ids import ChannelId, PartitionId
 from headgate.base.settings import Compression, FlowControl, TransportKind
-from headgate.core.exchange.directory import Address
+from headgate.core.exchange.ends import Address
 from headgate.core.exchange.frames import (
     FLAG_COMPRESSED,
     FLAG_EVENT,

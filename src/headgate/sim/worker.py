@@ -12,11 +12,9 @@ from headgate.base.errors import ConnectFailed
 from headgate.base.ids import PartitionId, PeerName
 from headgate.base.settings import Compression, ExchangeSettings
 from headgate.core.buffers.segment import cut_arena, stride_bytes
-from headgate.core.egress.flusher import Flusher
 from headgate.core.egress.pipelined import PipelinedSubpartition
-from headgate.core.egress.writer import RecordWriter
-from headgate.core.exchange.directory import Address
-from headgate.core.exchange.ends import ConsumerEnd
+from headgate.core.egress.writer import Flusher, RecordWriter
+from headgate.core.exchange.ends import Address, ConsumerEnd
 from headgate.core.exchange.frames import NONCE_BYTES
 from headgate.core.task.environment import Environment
 from headgate.sim.clock import Clock

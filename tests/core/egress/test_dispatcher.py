@@ -5,7 +5,7 @@ import pytest
 from headgate.base.errors import PartitionTaken
 from headgate.base.events import TaskEvent
 from headgate.base.ids import PartitionId
-from headgate.core.egress.dispatcher import EventDispatcher
+from headgate.core.egress.registry import EventDispatcher
 
 HERE, THERE = PartitionId("here"), PartitionId("there")
 

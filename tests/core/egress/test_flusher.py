@@ -7,10 +7,9 @@ import pytest
 from headgate.base.elements import Bundle, Watermark
 from headgate.base.errors import FlushFailed
 from headgate.core.buffers.global_pool import GlobalPool
-from headgate.core.egress.flusher import Flusher
 from headgate.core.egress.partition import PartitionKind
 from headgate.core.egress.router import RoundRobin
-from headgate.core.egress.writer import RecordWriter
+from headgate.core.egress.writer import Flusher, RecordWriter
 from tests.core.egress.kit import MemoryStore, make_partition, readers_of
 
 MakePool = Callable[..., GlobalPool]

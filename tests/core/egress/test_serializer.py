@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from headgate.core.buffers.buffer import BufferBuilder, Lease
 from headgate.core.buffers.segment import Segment
-from headgate.core.egress.serializer import Copied, SpanningSerializer
+from headgate.core.egress.writer import Copied, SpanningSerializer
 from tests.arena import plain_segments
 
 

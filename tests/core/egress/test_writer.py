@@ -30,7 +30,6 @@ from headgate.base.events import (
 )
 from headgate.core.buffers.global_pool import GlobalPool
 from headgate.core.checkpoint.restored import reassigned_bundles
-from headgate.core.egress.flusher import Flusher
 from headgate.core.egress.partition import Partition, PartitionKind
 from headgate.core.egress.router import (
     Broadcast,
@@ -44,6 +43,7 @@ from headgate.core.egress.writer import (
     BUNDLE_BYTES,
     BUNDLE_MAX_BYTES,
     BUNDLE_RECORDS,
+    Flusher,
     RecordWriter,
     WriterStatistics,
 )

@@ -18,7 +18,7 @@ from headgate.base.errors import (
 from headgate.base.ids import ChannelId, PeerName
 from headgate.core.buffers.buffer import Buffer, Lease
 from headgate.core.buffers.segment import Segment
-from headgate.core.exchange.decoder import Decoder, NoLease
+from headgate.core.exchange.decoder import Decoder, Landing, NoLease
 from headgate.core.exchange.frames import (
     MAGIC,
     PREFIX,
@@ -30,7 +30,6 @@ from headgate.core.exchange.frames import (
     encode,
     encode_buffer_head,
 )
-from headgate.core.exchange.landing import Landing
 from tests.arena import plain_segments
 
 PEER = PeerName("peer:1")

@@ -11,6 +11,7 @@ from headgate.base.errors import HeadgateError, PeerBrokeProtocol, PeerReported
 from headgate.base.events import END_OF_PARTITION, CheckpointBarrier, TaskEvent, encode_event
 from headgate.base.ids import ChannelId, PartitionId
 from headgate.base.settings import FlowControl
+from headgate.core.exchange.decoder import CONTROL_BYTES
 from headgate.core.exchange.frames import (
     AddCredit,
     Alive,
@@ -23,7 +24,6 @@ from headgate.core.exchange.frames import (
     encode,
     encode_buffer_head,
 )
-from headgate.core.exchange.landing import CONTROL_BYTES
 from headgate.core.exchange.link import Link
 from tests.core.pair import PARTITION, SMALL, Pair, read_all, scatter, with_settings
 

@@ -2,7 +2,7 @@
 
 from headgate.core.buffers.buffer import Lease
 from headgate.core.buffers.segment import Segment
-from headgate.core.exchange.landing import (
+from headgate.core.exchange.decoder import (
     CONTROL_BYTES,
     GREETING_BYTES,
     HEAD_BYTES,

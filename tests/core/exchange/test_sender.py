@@ -17,7 +17,7 @@ from headgate.base.errors import (
 from headgate.base.events import END_OF_PARTITION, TaskEvent, encode_event
 from headgate.base.ids import ChannelId, PartitionId, PeerName
 from headgate.core.buffers.buffer import Buffer
-from headgate.core.egress.dispatcher import EventDispatcher
+from headgate.core.egress.registry import EventDispatcher
 from headgate.core.exchange.frames import (
     BUFFER_HEAD,
     PREFIX,

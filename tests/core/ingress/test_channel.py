@@ -15,7 +15,7 @@ from headgate.base.errors import (
 from headgate.base.events import CheckpointBarrier, TaskEvent
 from headgate.base.ids import PartitionId
 from headgate.core.buffers.buffer import Buffer
-from headgate.core.egress.dispatcher import EventDispatcher
+from headgate.core.egress.registry import EventDispatcher
 from headgate.core.exchange.view import PolledBuffer
 from headgate.core.ingress.channel import (
     MAX_KEPT_EVENTS,

@@ -1,7 +1,7 @@
 """Figures of user's functions, read on the task's thread."""
 
 from headgate.base.messages import UserFigure
-from headgate.core.task.figures import UserFigures
+from headgate.core.task.statistics import UserFigures
 
 
 def test_nothing_is_asked_where_nothing_is_registered() -> None:

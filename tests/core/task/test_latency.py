@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.task.latency import KEPT, Latencies
+from headgate.core.task.statistics import KEPT, Latencies
 
 
 def test_without_markers_all_is_zero() -> None:

@@ -3,9 +3,7 @@
 from headgate.base.elements import MIN_WATERMARK_MS, Watermark
 from headgate.base.states import TaskState
 from headgate.core.operators.sinks import SinkFunctionOperator
-from headgate.core.task.buffer_sizes import NO_SIZES
-from headgate.core.task.statistics import statistics_of
-from headgate.core.task.times import Spent
+from headgate.core.task.statistics import NO_SIZES, Spent, statistics_of
 from tests.core.task.kit import Lab
 from tests.core.task.test_inputs import take_all
 

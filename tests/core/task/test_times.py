@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.task.times import Doing, TaskTimes
+from headgate.core.task.statistics import Doing, TaskTimes
 
 turns = st.lists(st.tuples(st.sampled_from(Doing), st.integers(0, 1000)), max_size=30)
 

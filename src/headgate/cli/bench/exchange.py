@@ -17,7 +17,7 @@ from headgate.base.settings import ExchangeSettings
 from headgate.cli.bench.processes import Child, CpuWatch, child_process
 from headgate.cli.bench.tasks import RawConsumer, RawProducer
 from headgate.core.egress.partition import Partition, PartitionKind
-from headgate.core.exchange.directory import Address
+from headgate.core.exchange.ends import Address
 from headgate.core.ingress.gate import Gate
 from headgate.core.task.environment import Input, RemoteProducer
 from headgate.host.net.exchange import Exchange

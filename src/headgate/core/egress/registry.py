@@ -1,9 +1,15 @@
-"""The registry: every partition of a task manager by its id, from set-up to release."""
+"""How consumers reach the partitions of a task manager, and how their task events come back.
+
+Law: the registry holds every partition from set-up to release. A subscriber of a class gets the
+events of exactly that class; the classes subscribed for at a partition are also the only ones that
+an event from another process may have.
+"""
 
 from collections.abc import Callable
 from contextlib import ExitStack
 
 from headgate.base.errors import PartitionNotFound, PartitionTaken, TaskCancelled
+from headgate.base.events import TaskEvent, event_class_name
 from headgate.base.ids import PartitionId
 from headgate.core.egress.partition import Partition
 from headgate.core.exchange.view import View
@@ -62,3 +68,47 @@ class PartitionRegistry:
 
     def _forget(self, partition: Partition) -> None:
         self._partitions.pop(partition.id, None)
+
+
+Subscriber = Callable[[TaskEvent], None]
+
+
+class EventDispatcher:
+    """Producers register their partitions; subscribers of a partition get its events."""
+
+    def __init__(self) -> None:
+        self._subscribers: dict[PartitionId, dict[type[TaskEvent], list[Subscriber]]] = {}
+
+    def register(self, partition: PartitionId) -> None:
+        """Make a partition known; twice is an error."""
+        if partition in self._subscribers:
+            raise PartitionTaken(partition, "is already registered for task events")
+        self._subscribers[partition] = {}
+
+    def unregister(self, partition: PartitionId) -> None:
+        self._subscribers.pop(partition, None)
+
+    def subscribe(
+        self, partition: PartitionId, kind: type[TaskEvent], subscriber: Subscriber
+    ) -> None:
+        """Call ``subscriber`` for every event of class ``kind`` that comes back to ``partition``.
+
+        Events of its subclasses are not for it. Two classes of the same name, as a notebook makes
+        them by running a cell again, share what comes from other processes: the later one gets it.
+        """
+        assert partition in self._subscribers, f"partition {partition!r} is not registered"
+        self._subscribers[partition].setdefault(kind, []).append(subscriber)
+
+    def publish(self, partition: PartitionId, event: TaskEvent) -> bool:
+        """Hand an event to its subscribers; says whether there was one."""
+        subscribers = self._subscribers.get(partition, {}).get(type(event), ())
+        for subscriber in list(subscribers):
+            subscriber(event)
+        return bool(subscribers)
+
+    def class_named(self, partition: PartitionId, name: str) -> type[TaskEvent] | None:
+        """The class that the wire calls so, if somebody at the partition has subscribed for it."""
+        for kind in reversed(self._subscribers.get(partition, {})):
+            if event_class_name(kind) == name:
+                return kind
+        return None

@@ -7,6 +7,7 @@ enough for a bundle to each channel, or until ``seal``; only then are user objec
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final
 
 from headgate.base.elements import (
@@ -20,13 +21,64 @@ from headgate.base.elements import (
     Watermark,
     encode_element,
 )
-from headgate.base.errors import SettingsInvalid
+from headgate.base.errors import FlushFailed, SettingsInvalid
 from headgate.base.events import CheckpointBarrier, Event
 from headgate.core.buffers.buffer import Buffer, BufferBuilder, BufferConsumer
 from headgate.core.egress.partition import Partition
 from headgate.core.egress.router import Router
-from headgate.core.egress.serializer import Copied, SpanningSerializer
 from headgate.core.exchange.view import NO_LIMIT
+
+
+class Copied(Enum):
+    """How far a copy into a buffer came."""
+
+    WHOLE = "the element is complete, the buffer has room"
+    WHOLE_AND_FULL = "the element is complete, the buffer is full"
+    PART_AND_FULL = "the buffer is full, the element is not complete"
+
+
+_NOTHING = memoryview(b"")
+
+
+class SpanningSerializer:
+    """Holds the bytes of the element that is being written."""
+
+    __slots__ = ("_body", "_body_at", "_prefix", "_prefix_at")
+
+    def __init__(self) -> None:
+        self._prefix = self._body = _NOTHING
+        self._prefix_at = self._body_at = 0
+
+    def begin(self, prefix: ByteLike, body: ByteLike) -> None:
+        """Take a new element; the one before must have been copied whole."""
+        assert not self.has_rest, "an element was begun before the last one was complete"
+        self._prefix, self._body = memoryview(prefix), memoryview(body).cast("B")
+        self._prefix_at = self._body_at = 0
+
+    def rewind(self) -> None:
+        """Start over with the same element, for the next channel."""
+        self._prefix_at = self._body_at = 0
+
+    def copy_to(self, builder: BufferBuilder) -> Copied:
+        """Move on into ``builder`` until it is full or the element is complete."""
+        if self._prefix_at < len(self._prefix):
+            self._prefix_at += builder.append(self._prefix[self._prefix_at :])
+        if self._body_at < len(self._body) and not builder.is_full:
+            at = self._body_at
+            self._body_at += builder.append(self._body[at:] if at else self._body)
+        if self.has_rest:
+            return Copied.PART_AND_FULL
+        return Copied.WHOLE_AND_FULL if builder.is_full else Copied.WHOLE
+
+    @property
+    def has_rest(self) -> bool:
+        return self._body_at < len(self._body) or self._prefix_at < len(self._prefix)
+
+    def prune(self) -> None:
+        """Let go of the bytes; a large element must not outlive its writing."""
+        self._prefix = self._body = _NOTHING
+        self._prefix_at = self._body_at = 0
+
 
 BUNDLE_RECORDS: Final = 512
 STAGED_RECORDS: Final = 4096
@@ -366,3 +418,35 @@ class RecordWriter:
     def _finished(self, builder: BufferBuilder) -> None:
         self.bytes_out += builder.finish()
         self.buffers_out += 1
+
+
+class Flusher:
+    """Flushes one writer by time; named after its task."""
+
+    def __init__(self, name: str, writer: RecordWriter, now_ms: float) -> None:
+        self.name = f"flusher of {name}"
+        self.error: Exception | None = None
+        self._writer = writer
+        self._period_ms = writer.timeout_ms
+        self._next_ms = now_ms + self._period_ms
+        writer.flush_error = self.raise_error
+
+    @property
+    def next_deadline_ms(self) -> float | None:
+        """When to tick next; None: never (the writer flushes itself, or only full buffers go)."""
+        return self._next_ms if self._period_ms > 0 and self.error is None else None
+
+    def tick(self, now_ms: float) -> None:
+        """Flush if it is time to."""
+        if self.next_deadline_ms is None or now_ms < self._next_ms:
+            return
+        self._next_ms = now_ms + self._period_ms
+        try:
+            self._writer.flush_all()
+        except Exception as error:
+            self.error = error
+
+    def raise_error(self) -> None:
+        """Raise what a tick has met, if anything."""
+        if self.error is not None:
+            raise FlushFailed(f"{self.name} failed: {self.error}") from self.error

@@ -1,9 +1,11 @@
 """The decoder: bytes in, frames out, wherever the bytes were cut.
 
-The driver reads into ``targets()`` and says ``received(n)``. Buffers go straight to where their
-channel wants them; all else is handed to the sink as a frame. Law: how the stream was cut makes no
-difference, and every payload byte is in exactly one place. A sink may say "not now" (``LATER``) for
-a buffer; then the decoder keeps what it has and reads no more until ``resume``.
+The driver reads into ``targets()`` and says ``received(n)``. The landing, a row of heads and
+segments for one scattered read, expects frames with full payloads; if they come, nothing is copied:
+the landed segment changes places with the one that the channel had promised. All else is handed to
+the sink as a frame. Law: how the stream was cut makes no difference, and every payload byte is in
+exactly one place. A sink may say "not now" (``LATER``) for a buffer; then the decoder keeps what it
+has and reads no more until ``resume``.
 """
 
 from enum import Enum
@@ -18,6 +20,7 @@ from headgate.base.errors import (
 )
 from headgate.base.ids import ChannelId, PeerName
 from headgate.core.buffers.buffer import Buffer, Lease
+from headgate.core.buffers.segment import Segment
 from headgate.core.exchange.frames import (
     BUFFER_HEAD,
     BUFFER_HEAD_REST,
@@ -30,7 +33,61 @@ from headgate.core.exchange.frames import (
     VERSION,
     Kind,
 )
-from headgate.core.exchange.landing import HEAD_BYTES, Landing
+
+HEAD_BYTES: Final = BUFFER_HEAD.size
+CONTROL_BYTES: Final = 64 * 1024
+GREETING_BYTES: Final = 256
+"""Room for what a peer may say before it is proven."""
+
+
+class Landing:
+    """The segments of one connection that bytes are read into (a claim on the global pool)."""
+
+    def __init__(self, segment_bytes: int) -> None:
+        self.segment_bytes = segment_bytes
+        self.segments: list[Segment] = []
+        self.heads: list[memoryview] = [memoryview(bytearray(HEAD_BYTES))]
+        self._row: list[memoryview] = list(self.heads)
+
+    def segment_returned(self, segment: Segment) -> None:
+        """The global pool hands over a segment of the claim."""
+        self.segments.append(segment)
+        self.heads.append(memoryview(bytearray(HEAD_BYTES)))
+        self._row += (segment.memory, self.heads[-1])
+
+    def row(self) -> list[memoryview]:
+        """Head, segment, head, segment, … , head: the targets of one read."""
+        return list(self._row)
+
+    def swap(self, index: int, lease: Lease) -> None:
+        """The segment at ``index`` goes with the lease; the lease's own takes its place."""
+        spare = lease.segment
+        lease.segment = self.segments[index]
+        self.segments[index] = spare
+        self._row[2 * index + 1] = spare.memory
+
+    def surrender(self) -> list[Segment]:
+        """Give up all segments, to return them."""
+        segments, self.segments = self.segments, []
+        self.heads = self.heads[:1]
+        self._row = list(self.heads)
+        return segments
+
+
+class ControlLanding(Landing):
+    """For the side that receives no buffers: one plain area, no segments.
+
+    It is small until the peer is proven, so that strangers cost little.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self._row = [self.heads[0], memoryview(bytearray(GREETING_BYTES))]
+
+    def widen(self) -> None:
+        """The peer is proven: many of its messages shall be read at once."""
+        self._row = [self.heads[0], memoryview(bytearray(CONTROL_BYTES))]
+
 
 Head: TypeAlias = tuple[ChannelId, int, int, int, int]
 """Receiver, sequence number, backlog, flags, payload size of a buffer frame."""

@@ -1,14 +1,22 @@
-"""The two ends of a connection: the consumer's side connects and receives, the producer's accepts
-and sends. Both are links; this file joins each to its session."""
+"""The two ends of a connection, and the directory of a consumer's connections.
+
+The consumer's side connects and receives, the producer's accepts and sends. Both are links; this
+file joins each to its session. Law of the directory: there is at most one usable link for an
+address, shared by all channels that read from it and closed with the last; a link that has ended is
+replaced at the next request.
+"""
+
+from collections.abc import Callable
+from typing import TypeAlias
 
 from headgate.base.errors import HeadgateError
 from headgate.base.ids import PeerName
 from headgate.base.settings import ExchangeSettings
 from headgate.core.buffers.global_pool import GlobalPool
 from headgate.core.exchange.compression import CompressionCodec
+from headgate.core.exchange.decoder import ControlLanding, Landing
 from headgate.core.exchange.frames import BUFFER_HEAD_REST, Close, Kind
 from headgate.core.exchange.handshake import HandshakeStep
-from headgate.core.exchange.landing import ControlLanding, Landing
 from headgate.core.exchange.link import Link, LinkState, make_handshake
 from headgate.core.exchange.receiver import ReceiverSession
 from headgate.core.exchange.sender import SenderSession
@@ -140,3 +148,33 @@ class ProducerEnd(Link):
 
     def _end_session(self, error: HeadgateError) -> None:
         self.session.close()
+
+
+Address: TypeAlias = tuple[str, int]
+"""Host and port of a task manager's data server."""
+
+
+class Directory:
+    """``dial`` makes a link and starts to connect it; it may fail later, through the link."""
+
+    def __init__(self, dial: Callable[[Address], ConsumerEnd]) -> None:
+        self._dial = dial
+        self._links: dict[Address, ConsumerEnd] = {}
+
+    def attach(self, address: Address) -> ConsumerEnd:
+        """The link to ``address``; callers that come while it connects share it."""
+        link = self._links.get(address)
+        if link is None or not link.is_alive:
+            link = self._links[address] = self._dial(address)
+        link.users += 1
+        return link
+
+    def detach(self, link: ConsumerEnd) -> None:
+        """One channel needs the link no more."""
+        if link.detach():
+            for address, known in list(self._links.items()):
+                if known is link:
+                    del self._links[address]
+
+    def links(self) -> list[ConsumerEnd]:
+        return list(self._links.values())

@@ -27,7 +27,7 @@ from headgate.base.errors import (
 )
 from headgate.base.ids import PartitionId, PeerName
 from headgate.base.settings import ExchangeSettings, FlowControl
-from headgate.core.exchange.decoder import Decoder
+from headgate.core.exchange.decoder import Decoder, Landing
 from headgate.core.exchange.frames import (
     BODY_LIMITS,
     BUFFER_HEAD_REST,
@@ -42,7 +42,6 @@ from headgate.core.exchange.frames import (
     encode,
 )
 from headgate.core.exchange.handshake import Handshake
-from headgate.core.exchange.landing import Landing
 from headgate.core.exchange.outbox import Outbox
 from headgate.core.exchange.receiver import ReceiverSession
 from headgate.core.exchange.sender import SenderSession

@@ -18,8 +18,7 @@ from headgate.core.buffers.buffer import Buffer, Lease
 from headgate.core.buffers.global_pool import GlobalPool
 from headgate.core.buffers.local_pool import LocalPool, OfferAnswer
 from headgate.core.buffers.segment import Segment
-from headgate.core.exchange.directory import Address, Directory
-from headgate.core.exchange.ends import ConsumerEnd
+from headgate.core.exchange.ends import Address, ConsumerEnd, Directory
 from headgate.core.exchange.view import NO_LIMIT
 from headgate.core.ingress.channel import (
     Backoff,

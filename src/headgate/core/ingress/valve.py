@@ -1,10 +1,10 @@
-"""The watermark valve: one event time out of the watermarks of many channels.
+"""Event time of a task: one watermark out of those of many channels, then of several inputs.
 
 Law: what comes out never goes back, and is the minimum over the channels that count. A channel does
 not count while it is idle, nor after that until its watermark has caught up with what came out.
 When the last channel falls idle, the maximum of all comes out first: nobody waits for anybody then.
-The end of event time comes out when all channels have reached it; before that, who has does not
-count, so that a channel that is merely idle is not taken for one that has ended.
+The end of event time comes out when all channels (inputs) have reached it; until then those that
+have do not count, so that a channel that is merely idle is not taken for one that has ended.
 """
 
 from collections.abc import Iterable
@@ -113,3 +113,52 @@ def slowest_input(watermarks: Iterable[tuple[int, bool]]) -> int | None:
         return MAX_WATERMARK_MS
     live = [one_ms for one_ms, active in known if active and one_ms != MAX_WATERMARK_MS]
     return min(live, default=None)
+
+
+class InputTimes:
+    """Told what the valves of the inputs send on; answers with what the operator is told."""
+
+    def __init__(self, inputs: int) -> None:
+        self.watermark_ms = MIN_WATERMARK_MS
+        self.active = True
+        self._watermarks = [MIN_WATERMARK_MS] * inputs
+        self._active = [True] * inputs
+
+    def told(self, number: int, outcome: Outcome) -> Outcome:
+        """Input ``number`` has moved on, fallen idle or become active."""
+        if len(self._active) == 1:
+            for element in outcome:
+                if isinstance(element, Watermark):
+                    self.watermark_ms = element.timestamp_ms
+                else:
+                    self.active = element.active
+            return outcome
+        result: Outcome = []
+        for element in outcome:
+            if isinstance(element, Watermark):
+                self._watermarks[number] = element.timestamp_ms
+            else:
+                self._active[number] = element.active
+            result += self._look()
+        return result
+
+    def _advance(self) -> Outcome:
+        slowest = slowest_input(zip(self._watermarks, self._active, strict=True))
+        if slowest is None or slowest <= self.watermark_ms:
+            return []
+        self.watermark_ms = slowest
+        return [Watermark(slowest)]
+
+    def _look(self) -> Outcome:
+        advanced = self._advance()
+        live = [
+            active
+            for watermark_ms, active in zip(self._watermarks, self._active, strict=True)
+            if watermark_ms != MAX_WATERMARK_MS
+        ]
+        active = any(live) if live else True  # the last of all watermarks is never idle
+        if active == self.active:
+            return advanced
+        self.active = active
+        status = StreamStatus(active)
+        return [status, *advanced] if active else [*advanced, status]

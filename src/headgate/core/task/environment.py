@@ -18,12 +18,10 @@ from headgate.core.buffers.global_pool import GlobalPool
 from headgate.core.buffers.segment import Segment
 from headgate.core.buffers.sizing import gate_bounds, partition_bounds
 from headgate.core.egress.blocking import EntryStore
-from headgate.core.egress.dispatcher import EventDispatcher
 from headgate.core.egress.partition import Partition, PartitionKind, Wait, cannot_wait
-from headgate.core.egress.registry import PartitionRegistry
+from headgate.core.egress.registry import EventDispatcher, PartitionRegistry
 from headgate.core.exchange.compression import CompressionCodec
-from headgate.core.exchange.directory import Address, Directory
-from headgate.core.exchange.ends import ConsumerEnd, ProducerEnd
+from headgate.core.exchange.ends import Address, ConsumerEnd, Directory, ProducerEnd
 from headgate.core.exchange.frames import MAX_RUNTIME_EVENT_BYTES
 from headgate.core.ingress.channel import Backoff, Channel, Later, LocalChannel, UnknownChannel
 from headgate.core.ingress.deserializer import Deserializer

@@ -1,12 +1,15 @@
-"""The pace: how many records a step may take, so that a slow function does not hold up the rest.
+"""How many records a step may take, so that neither a slow function nor full outputs hold it up.
 
-A bundle of a fast function takes microseconds, one of a slow function may take minutes; until it is
-through nothing is sent, no mail is read, no checkpoint is taken. The same holds for a step that
-must wait for buffers in its middle. Law: a step takes about ``target_ms`` or one record, and rarely
-waits longer than ``WAIT_MS`` for buffers: beyond what has once made it wait it grows slowly.
+Until a step is over nothing is sent, no mail is read, no checkpoint is taken. Law: a step takes
+about ``target_ms`` or one record, and no more than the free buffers of each output hold, going by
+the records that a buffer has held lately. It rarely waits longer than ``WAIT_MS`` for buffers:
+beyond what has once made it wait the pace grows slowly.
 """
 
+from collections.abc import Sequence
 from typing import Final
+
+from headgate.core.egress.writer import RecordWriter
 
 STEP_MS: Final = 5.0
 WAIT_MS: Final = 20.0
@@ -46,3 +49,54 @@ class StepPace:
         elif self.limit < MOST_RECORDS:
             grown = self.limit + 1 + self.limit // 16
             self.limit = self._held_up_at = min(MOST_RECORDS, grown)
+
+
+class OutputHeadroom:
+    """Of all outputs of a task. Asked before each step, told after it."""
+
+    def __init__(self, writers: Sequence[RecordWriter]) -> None:
+        self._outputs = [
+            _Output(writer) for writer in writers if writer.partition.kind.has_back_pressure
+        ]
+        self._taken = 0
+
+    def fit(self, limit: int) -> int:
+        """As many records of ``limit`` as there is room for."""
+        for output in self._outputs:
+            limit = output.fit(limit, self._taken)
+        return limit
+
+    def step_took(self, records: int) -> None:
+        """A step has taken so many records."""
+        self._taken += records
+
+
+class _Output:
+    def __init__(self, writer: RecordWriter) -> None:
+        self._writer = writer
+        self._pool = writer.partition.pool
+        self._size = writer.partition.segment_bytes
+        self._resizes = 0
+        self._taken = 0
+        self._buffers = 0
+        self._per_buffer = 0.0  # nobody knows
+
+    def fit(self, limit: int, taken: int) -> int:
+        made = self._writer.buffers_out - self._buffers
+        if made:  # and one may be begun
+            self._per_buffer = (taken - self._taken) / (made + 1)
+            self._taken, self._buffers = taken, self._writer.buffers_out
+        if self._resizes != self._writer.resizes:
+            self._look_at_sizes()
+        if not self._per_buffer:
+            return limit
+        pool = self._pool
+        free = pool.size + pool.overdraft - pool.lent
+        return max(1, min(limit, int(free * self._per_buffer)))
+
+    def _look_at_sizes(self) -> None:
+        """Buffers are shorter or longer from now on."""
+        self._resizes = self._writer.resizes
+        size = min(self._writer.partition.segment_bytes, *self._writer.sizes)
+        self._per_buffer *= size / self._size
+        self._size = size

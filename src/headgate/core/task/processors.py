@@ -16,10 +16,8 @@ from headgate.core.chain.chain import Chain
 from headgate.core.chain.context import Clock
 from headgate.core.chain.operator import PollResult
 from headgate.core.chain.outputs import Loan
-from headgate.core.ingress.valve import Outcome
+from headgate.core.ingress.valve import InputTimes, Outcome
 from headgate.core.operators.source_operator import SourceOperator
-from headgate.core.task.event_time import InputTimes
-from headgate.core.task.headroom import OutputHeadroom
 from headgate.core.task.inputs import (
     InputEnded,
     NetworkInput,
@@ -28,8 +26,8 @@ from headgate.core.task.inputs import (
     Taken,
     TimeAdvanced,
 )
-from headgate.core.task.latency import Latencies
-from headgate.core.task.pace import StepPace
+from headgate.core.task.pace import OutputHeadroom, StepPace
+from headgate.core.task.statistics import Latencies
 
 
 class Flow(Enum):

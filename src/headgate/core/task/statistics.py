@@ -1,7 +1,14 @@
-"""A moment of a task in figures, put together from its parts."""
+"""The figures of a task: where its time goes, latencies, the user's metrics, and all in one moment.
 
-from collections.abc import Sequence
+Law: busy, back-pressured and idle time add up to the time since the start. Gauges of the user's
+functions run on the task's thread only; whoever asks gets what was read last.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum
+from typing import Final
 
 from headgate.base.elements import MIN_WATERMARK_MS
 from headgate.base.messages import UserFigure
@@ -9,10 +16,125 @@ from headgate.base.states import TaskState
 from headgate.core.chain.chain import Chain, OperatorStatistics
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.ingress.gate import Gate
-from headgate.core.task.buffer_sizes import NO_SIZES, SizeStatistics
 from headgate.core.task.inputs import NetworkInput
-from headgate.core.task.latency import Latencies, LatencyStatistics
-from headgate.core.task.times import Spent
+from headgate.functions.metrics import MetricGroup
+
+
+class Doing(Enum):
+    """What a task's time is spent on."""
+
+    BUSY = 0
+    BACKPRESSURED = 1
+    IDLE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Milliseconds since the start."""
+
+    busy_ms: float
+    backpressured_ms: float
+    idle_ms: float
+
+
+class TaskTimes:
+    """Adds up the time between turns."""
+
+    def __init__(self, now_ms: float) -> None:
+        self.doing = Doing.IDLE
+        self._since_ms = now_ms
+        self._spent_ms = [0.0, 0.0, 0.0]
+
+    def turn_to(self, doing: Doing, now_ms: float) -> None:
+        """From now on time is spent on this."""
+        self._spent_ms[self.doing.value] += now_ms - self._since_ms
+        self._since_ms = now_ms
+        self.doing = doing
+
+    def spent(self, now_ms: float) -> Spent:
+        """With what is going on now counted in."""
+        spent = list(self._spent_ms)
+        spent[self.doing.value] += now_ms - self._since_ms
+        return Spent(*spent)
+
+
+KEPT: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyStatistics:
+    """Over the last markers; zero if none came."""
+
+    markers: int
+    p50_ms: float
+    p99_ms: float
+    max_ms: float
+
+
+class Latencies:
+    """How long markers took from their source to here."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._last: deque[float] = deque(maxlen=KEPT)
+
+    def measured(self, latency_ms: float) -> None:
+        self._count += 1
+        self._last.append(max(0.0, latency_ms))
+
+    def statistics(self) -> LatencyStatistics:
+        if not self._last:
+            return LatencyStatistics(0, 0.0, 0.0, 0.0)
+        ordered = sorted(self._last)
+        last = len(ordered) - 1
+        return LatencyStatistics(
+            self._count, ordered[last // 2], ordered[round(last * 0.99)], ordered[-1]
+        )
+
+
+class UserFigures:
+    """Of one task."""
+
+    def __init__(self) -> None:
+        self.last: tuple[UserFigure, ...] = ()
+        """What was read last."""
+        self._groups: list[tuple[str, MetricGroup]] = []
+        self._asked = False
+
+    def group_of(self, operator: str, now_ms: Callable[[], int]) -> MetricGroup:
+        """A new group for an operator; a second one of the same name is numbered."""
+        group = MetricGroup(now_ms)
+        taken = sum(name.partition(" #")[0] == operator for name, _ in self._groups)
+        self._groups.append((f"{operator} #{taken + 1}" if taken else operator, group))
+        return group
+
+    def ask(self) -> bool:
+        """Somebody wants new figures; says whether the task must be told to read them."""
+        if self._asked or not any(group.has_figures for _, group in self._groups):
+            return False
+        self._asked = True
+        return True
+
+    def read(self) -> None:
+        """Read all of them, on the task's thread."""
+        self._asked = False
+        self.last = tuple(
+            UserFigure(operator, figure.scope, figure.name, figure.kind, figure.values)
+            for operator, group in self._groups
+            for figure in group.read()
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SizeStatistics:
+    """The present size of the buffers to a task, and in what time it consumes what waits."""
+
+    buffer_size: int
+    in_flight_ms: float
+
+
+NO_SIZES: Final = SizeStatistics(0, 0.0)
+"""Of a task that reads from nobody, or has no say in the size of buffers."""
 
 
 @dataclass(frozen=True, slots=True)

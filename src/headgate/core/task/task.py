@@ -30,9 +30,8 @@ from headgate.core.egress.writer import RecordWriter
 from headgate.core.ingress.gate import Gate
 from headgate.core.state.backend import Backends
 from headgate.core.state.memory import MemoryBackends
-from headgate.core.task.buffer_sizes import NO_SIZES, BufferSizes
+from headgate.core.task.debloating import BufferSizes
 from headgate.core.task.ending import StopMode, TaskEnding, take_part
-from headgate.core.task.figures import UserFigures
 from headgate.core.task.lifecycle import Lifecycle, TaskState, TaskTransition
 from headgate.core.task.mailbox import NORMAL, URGENT, Lap, Mailbox, MailboxLoop
 from headgate.core.task.operator_mail import OperatorMail
@@ -43,8 +42,14 @@ from headgate.core.task.processors import (
     Processor,
     SourceProcessor,
 )
-from headgate.core.task.statistics import TaskStatistics, statistics_of
-from headgate.core.task.times import Doing, TaskTimes
+from headgate.core.task.statistics import (
+    NO_SIZES,
+    Doing,
+    TaskStatistics,
+    TaskTimes,
+    UserFigures,
+    statistics_of,
+)
 
 
 class StepResult(Enum):

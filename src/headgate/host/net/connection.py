@@ -15,7 +15,7 @@ from typing import Final
 from headgate.base.errors import ConnectFailed, PeerLost, SettingsInvalid
 from headgate.base.ids import PeerName
 from headgate.base.settings import ExchangeSettings
-from headgate.core.exchange.directory import Address
+from headgate.core.exchange.ends import Address
 from headgate.core.exchange.link import Link, LinkState
 from headgate.host.net.loop import READ, WRITE, Loop, now_ms
 from headgate.host.net.rare_log import RareLog

@@ -25,10 +25,8 @@ from headgate.base.errors import (
 from headgate.base.ids import PeerName
 from headgate.base.settings import ExchangeSettings
 from headgate.core.buffers.sizing import segment_count
-from headgate.core.egress.flusher import Flusher
-from headgate.core.egress.writer import RecordWriter
-from headgate.core.exchange.directory import Address
-from headgate.core.exchange.ends import ConsumerEnd
+from headgate.core.egress.writer import Flusher, RecordWriter
+from headgate.core.exchange.ends import Address, ConsumerEnd
 from headgate.core.exchange.frames import NONCE_BYTES
 from headgate.core.exchange.link import Link
 from headgate.core.task.environment import Environment

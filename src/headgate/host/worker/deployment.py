@@ -15,7 +15,7 @@ from headgate.base.messages import TaskFigures
 from headgate.base.restores import TaskRestore
 from headgate.base.states import TaskState
 from headgate.core.checkpoint.restored import TaskRestored
-from headgate.core.exchange.directory import Address
+from headgate.core.exchange.ends import Address
 from headgate.core.state.backend import Backends
 from headgate.core.task.environment import Environment
 from headgate.host.checkpoints.restoring import read_restores

@@ -19,12 +19,12 @@ from headgate.core.checkpoint.restored import TaskRestored, kept_by, reassigned_
 from headgate.core.checkpoint.snapshot import CheckpointPlan
 from headgate.core.egress.partition import Partition
 from headgate.core.egress.writer import RecordWriter
-from headgate.core.exchange.directory import Address
+from headgate.core.exchange.ends import Address
 from headgate.core.ingress.deserializer import Deserializer
 from headgate.core.ingress.gate import Gate, InputGate
 from headgate.core.ingress.union import UnionGate
 from headgate.core.state.backend import Backends
-from headgate.core.task.buffer_sizes import sizes_for
+from headgate.core.task.debloating import sizes_for
 from headgate.core.task.environment import (
     Environment,
     Here,

@@ -16,11 +16,11 @@ from headgate.core.chain.context import Clock, TaskInfo
 from headgate.core.checkpoint.restored import TaskRestored
 from headgate.core.checkpoint.snapshot import CheckpointPlan
 from headgate.core.egress.writer import RecordWriter
-from headgate.core.exchange.directory import Address
+from headgate.core.exchange.ends import Address
 from headgate.core.ingress.deserializer import Deserializer
 from headgate.core.ingress.gate import Gate, InputGate
 from headgate.core.ingress.union import UnionGate
-from headgate.core.task.buffer_sizes import sizes_for
+from headgate.core.task.debloating import sizes_for
 from headgate.core.task.environment import Here, Input, RemoteProducer, UnplacedProducer
 from headgate.core.task.inputs import NetworkInput
 from headgate.core.task.processors import InputProcessor, Processor, SourceProcessor

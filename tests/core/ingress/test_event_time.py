@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS, StreamStatus, Watermark
-from headgate.core.task.event_time import InputTimes
+from headgate.core.ingress.valve import InputTimes
 
 
 @st.composite

@@ -1,17 +1,22 @@
-"""How long buffers should be, so that what is in flight to a task is bounded in time.
+"""Buffer debloating: how long buffers should be, so that what is in flight is bounded in time.
 
-Told at every look how much was consumed, in how much time with something to consume, and how many
-buffers wait. Law: the size is never above the segment or below the least of the settings; between,
-the buffers that wait hold what is consumed in the target time. It shrinks only on evidence: while
-something waits, and when the looks cover enough time. It answers only when the change is worth it.
+The task looks at its inputs at the settings' period, inside the baton, and tells each debloater
+what was consumed, in how much time with something to consume, and how many buffers wait. Law: the
+size is never above the segment or below the least of the settings; between, the buffers that wait
+hold what is consumed in the target time. It shrinks only on evidence: while something waits, and
+when the looks cover enough time. Producers are told only when the change is worth it.
 """
 
 from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
 from headgate.base.settings import ExchangeSettings
+from headgate.core.task.inputs import NetworkInput
+from headgate.core.task.processors import InputProcessor, Processor
+from headgate.core.task.statistics import SizeStatistics
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,3 +121,62 @@ class Debloater:
         spent_ms = sum(look.with_data_ms for look in self._looks)
         buffers = sum(look.buffers for look in self._looks)
         return waiting / max(1, buffers) * spent_ms
+
+
+class BufferSizes:
+    """Of one task. ``later`` calls back inside the baton."""
+
+    def __init__(
+        self,
+        inputs: Sequence[NetworkInput],
+        settings: ExchangeSettings,
+        later: Callable[[float, Callable[[], None]], object],
+    ) -> None:
+        self._inputs = [(source, Debloater(settings)) for source in inputs]
+        self._period_ms = settings.debloat_period_ms
+        self._later = later
+        self._with_data_ms: Callable[[], float] = lambda: 0.0
+        self._closed = False
+
+    def start(self, with_data_ms: Callable[[], float]) -> None:
+        """The task runs; ``with_data_ms`` tells for how long it was not idle so far."""
+        self._with_data_ms = with_data_ms
+        for source, debloater in self._inputs:
+            debloater.started(self._told(source))
+        self._later(self._period_ms, self._look)
+
+    def statistics(self) -> SizeStatistics:
+        """The shortest buffers and the longest time of all inputs."""
+        debloaters = [debloater for _, debloater in self._inputs]
+        return SizeStatistics(
+            min(one.size for one in debloaters), max(one.in_flight_ms for one in debloaters)
+        )
+
+    def close(self) -> None:
+        """The task ends. Idempotent."""
+        self._closed = True
+
+    def _look(self) -> None:
+        if self._closed:
+            return
+        for source, debloater in self._inputs:
+            if not source.ended:
+                size = debloater.looked(self._told(source), source.gate.waiting())
+                if size is not None:
+                    source.gate.resize(size)
+        self._later(self._period_ms, self._look)
+
+    def _told(self, source: NetworkInput) -> InputTotals:
+        consumed_bytes, buffers = source.consumed()
+        return InputTotals(consumed_bytes, buffers, self._with_data_ms())
+
+
+def sizes_for(
+    processor: Processor,
+    settings: ExchangeSettings,
+    later: Callable[[float, Callable[[], None]], object],
+) -> "BufferSizes | None":
+    """What looks at the inputs of a task; None: it has none, or the settings do not want it."""
+    if not settings.debloat or not isinstance(processor, InputProcessor):
+        return None
+    return BufferSizes(processor.inputs, settings, later)

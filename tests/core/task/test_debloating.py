@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from headgate.base.settings import KIB, ExchangeSettings
-from headgate.core.ingress.debloating import Debloater, InputTotals
+from headgate.core.task.debloating import Debloater, InputTotals
 
 SETTINGS = ExchangeSettings()
 PERIOD_MS = float(SETTINGS.debloat_period_ms)
