@@ -7,14 +7,17 @@ before the environment executes.
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, overload
 
 from headgate.api.broadcast import BroadcastStream
+from headgate.api.build import build_program, refuse_endless
 from headgate.api.checks import (
     check_function,
     check_object,
     check_type,
     key_function,
+    partition_function,
     refuse_other_kinds,
 )
 from headgate.api.draft import Draft, Factory, Origin, Settled, Step, ready
@@ -24,13 +27,17 @@ from headgate.api.functions import (
     KeyedProcessFunction,
     KeySelector,
     MapFunction,
+    Partitioner,
     ProcessFunction,
+    SinkFunction,
 )
 from headgate.api.operator_settings import OperatorSettings
-from headgate.api.partitioning import Partitioning
+from headgate.api.runtime import outside
 from headgate.api.settings.configuration import ExecutionConfig
-from headgate.api.sinks import Endings
+from headgate.api.sinks import CloseableIterator, DataStreamSink, sink_operator
+from headgate.api.source import Sink
 from headgate.api.types.types import TupleTypeInfo, TypeInformation, Types
+from headgate.api.unexecuted import unexecuted
 from headgate.api.watermarks import WatermarkStrategy, check_strategy
 from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
@@ -38,8 +45,11 @@ from headgate.core.chain.collector import OutputTag
 from headgate.core.chain.spec import Selector
 from headgate.core.operators.basic import FilterOperator, FlatMapOperator, MapOperator
 from headgate.core.operators.process import ProcessOperator
+from headgate.core.operators.sinks import SinkFunctionOperator, SinkOperator
 from headgate.core.operators.timestamps import TimestampsOperator
+from headgate.core.state.descriptors import MapStateDescriptor
 from headgate.core.window.counts import count_assigner
+from headgate.plan import ship_strategies
 from headgate.plan.stream_graph import NodeKind, Ship
 
 if TYPE_CHECKING:
@@ -52,7 +62,7 @@ if TYPE_CHECKING:
     from headgate.core.window.assigners import WindowAssigner
 
 
-class DataStream(OperatorSettings, Partitioning, Endings):
+class DataStream(OperatorSettings):
     """A stream of records; made by an environment and by the methods of other streams."""
 
     def __init__(
@@ -143,7 +153,9 @@ class DataStream(OperatorSettings, Partitioning, Endings):
     ) -> "KeyedStream":
         """Records with equal keys to the same task: ``stream.key_by(lambda record: record[0])``."""
         key_of = key_function(key_selector, "key_by")
-        return self._draft.kinds.keyed(self, key_of, check_type(key_type, "key_by"))
+        from headgate.api.keyed import KeyedStream
+
+        return KeyedStream(self, key_of, check_type(key_type, "key_by"))
 
     def union(self, *streams: "DataStream") -> "DataStream":
         """The records of all these streams, in no given order between them."""
@@ -172,13 +184,19 @@ class DataStream(OperatorSettings, Partitioning, Endings):
         """Both streams, each with its own type, for a function with a method for each."""
         if isinstance(ds, BroadcastStream):
             self._check_neighbour(ds.input_stream, "connect")
-            return self._draft.kinds.broadcast_connected(self, ds)
+            from headgate.api.connected import BroadcastConnectedStream
+
+            return BroadcastConnectedStream(self, ds)
         self._check_neighbour(ds, "connect")
-        return self._draft.kinds.connected(self, ds)
+        from headgate.api.connected import ConnectedStreams
+
+        return ConnectedStreams(self, ds)
 
     def window_all(self, window_assigner: "WindowAssigner[Any, Any]") -> "AllWindowedStream":
         """All records that belong together in time, whatever their key: in one task."""
-        return self._draft.kinds.all_windowed(self, window_assigner)
+        from headgate.api.windowed import AllWindowedStream
+
+        return AllWindowedStream(self, window_assigner)
 
     def count_window_all(self, size: int, slide: int | None = None) -> "AllWindowedStream":
         """Each ``size`` records, beginning every ``slide``; only full windows fire."""
@@ -192,12 +210,16 @@ class DataStream(OperatorSettings, Partitioning, Endings):
             clicks.join(orders).where(user_of).equal_to(user_of).window(windows).apply(function)
         """
         self._check_neighbour(other_stream, "join")
-        return self._draft.kinds.joined(self, other_stream)
+        from headgate.api.joined import JoinedStreams
+
+        return JoinedStreams(self, other_stream)
 
     def co_group(self, other_stream: "DataStream") -> "CoGroupedStreams":
         """All records of both streams that have the same key and the same window, in two lists."""
         self._check_neighbour(other_stream, "co_group")
-        return self._draft.kinds.co_grouped(self, other_stream)
+        from headgate.api.joined import CoGroupedStreams
+
+        return CoGroupedStreams(self, other_stream)
 
     def split(self, selector: Selector) -> "SplitStream":
         """Name the outputs for each record; ``select`` then takes those with a name.
@@ -250,7 +272,160 @@ class DataStream(OperatorSettings, Partitioning, Endings):
             env.execute()  # reads the logs, once
             print(list(parsed.execute_and_collect()))  # does not
         """
-        return self._draft.kinds.cached(self)
+        from headgate.api.cached import CachedDataStream
+
+        return CachedDataStream(self)
+
+    def rebalance(self) -> "DataStream":
+        """Records to all tasks of the next operator in turn."""
+        return self._shipped(ship_strategies.rebalance())
+
+    def rescale(self) -> "DataStream":
+        """In turn, but each task only to its own share of the next operator's tasks."""
+        return self._shipped(ship_strategies.rescale())
+
+    def shuffle(self) -> "DataStream":
+        """Each record to any task, by chance."""
+        return self._shipped(ship_strategies.shuffle())
+
+    def forward(self) -> "DataStream":
+        """Each task to the one with the same number; both operators need the same parallelism."""
+        return self._shipped(ship_strategies.forward())
+
+    @overload
+    def broadcast(self) -> "DataStream": ...
+
+    @overload
+    def broadcast(
+        self, broadcast_state_descriptor: MapStateDescriptor, *others: MapStateDescriptor
+    ) -> BroadcastStream: ...
+
+    def broadcast(
+        self,
+        broadcast_state_descriptor: MapStateDescriptor | None = None,
+        *others: MapStateDescriptor,
+    ) -> "DataStream | BroadcastStream":
+        """Every record to every task; with descriptors, to be remembered there (``connect``)."""
+        stream = self._shipped(ship_strategies.broadcast())
+        if broadcast_state_descriptor is None:
+            return stream
+        return BroadcastStream(stream, (broadcast_state_descriptor, *others))
+
+    def global_(self) -> "DataStream":
+        """Everything to the first task."""
+        return self._shipped(ship_strategies.global_())
+
+    def partition_custom(
+        self,
+        partitioner: Callable[[Any, int], int] | Partitioner[Any],
+        key_selector: Callable[[Any], Any] | KeySelector[Any, Any],
+    ) -> "DataStream":
+        """The partitioner says which task gets the records of a key.
+
+        ::
+
+            stream.partition_custom(lambda key, tasks: key % tasks, lambda record: record[0])
+        """
+        key_of = key_function(key_selector, "partition_custom")
+        return self._shipped(ship_strategies.custom(partition_function(partitioner), key_of))
+
+    def add_sink(
+        self, sink_func: SinkFunction[Record] | Callable[[Record], object]
+    ) -> DataStreamSink:
+        """Call ``invoke(value, context)`` for each record; a plain callable gets the value.
+
+        ::
+
+            stream.add_sink(lambda value: requests.post(url, json=value))
+        """
+        check_function(sink_func, "invoke", SinkFunction, "add_sink")
+        name = getattr(sink_func, "__name__", type(sink_func).__name__)
+        factory = partial(SinkFunctionOperator, sink_func)
+        name = "function" if name == "<lambda>" else name
+        return DataStreamSink(self._end(name, factory, "sink function", sink_func))
+
+    def sink_to(self, sink: Sink) -> DataStreamSink:
+        """Write all records to a sink: ``stream.sink_to(TextFileSink("out"))``."""
+        check_object(sink, "sink_to", ("create_writer",), Sink)
+        for_type = getattr(sink, "for_type", None)
+        if for_type is not None:
+            sink = for_type(self._type)
+        name = str(getattr(sink, "default_name", type(sink).__name__))
+        return DataStreamSink(self._end(name, sink_operator(sink), "sink", sink))
+
+    def print(self, sink_identifier: str | None = None) -> DataStreamSink:
+        """Print each record; with several tasks behind the number of its task: ``2> hello``."""
+        sink = outside().print_sink(sink_identifier)
+        return self.sink_to(sink).name("Print to Std. Out")
+
+    @overload
+    def execute_and_collect(
+        self, job_execution_name: str | None = None, limit: None = None
+    ) -> CloseableIterator: ...
+
+    @overload
+    def execute_and_collect(self, job_execution_name: str | None, limit: int) -> list[Record]: ...
+
+    @overload
+    def execute_and_collect(
+        self, job_execution_name: str | None = None, *, limit: int
+    ) -> list[Record]: ...
+
+    def execute_and_collect(
+        self, job_execution_name: str | None = None, limit: int | None = None
+    ) -> CloseableIterator | list[Record]:
+        """Run the program and bring the records of this stream here, in order of arrival.
+
+        With ``limit`` a list of at most so many; then the job is cancelled.
+
+        ::
+
+            with env.from_collection([1, 2]).map(lambda x: x + 1).execute_and_collect() as found:
+                print(list(found))
+        """
+        if limit is not None and (type(limit) is not int or limit < 1):
+            raise PlanInvalid(
+                f"execute_and_collect(): the limit is {limit!r}; give a whole number above 0"
+            )
+        sink = outside().collect_sink()
+        step = self._end("Collect Stream Sink", sink_operator(sink), "sink", sink)
+        step.parallelism = step.max_parallelism = 1
+        step.uid = "collect"
+        draft = self._draft
+        try:
+            program = build_program(draft, job_execution_name, draft.pending)
+            found = CloseableIterator(outside().collect(program, step.id))
+        finally:
+            draft.forget()
+        unexecuted.has_executed = True
+        if limit is None:
+            return found
+        with found:
+            return list(islice(found, limit))
+
+    def to_dataframe(self, schema: object) -> object:
+        """The records as a lazy Spark DataFrame; an action on it runs what leads to this stream.
+
+        ``schema`` is what Spark takes, for instance ``"word string, count long"``. A record is a
+        Row, tuple, list or dict with a value for each column, or the value of a single column.
+        Each action runs the program again: ``cache()`` the result if there will be several. An
+        action on it, or on what is derived from it, raises JobFailed if the program fails.
+        """
+        sink = outside().dataframe_sink(schema)
+        step = self._draft.new_step(
+            "DataFrame",
+            NodeKind.SINK,
+            ready(partial(SinkOperator, sink)),
+            (self._origins,),
+            (("sink", sink),),
+        )
+        step.parallelism = self._origins[0].step.parallelism
+        step.uid = "dataframe"
+        refuse_endless([step], "to_dataframe")
+        program = build_program(self._draft, None, [step])
+        frame = outside().to_dataframe(program, step.id, schema)
+        unexecuted.has_executed = True
+        return frame
 
     def get_type(self) -> TypeInformation:
         """What was declared; any Python object if nothing was."""
@@ -286,6 +461,11 @@ class DataStream(OperatorSettings, Partitioning, Endings):
         step = self._draft.add(name, NodeKind.OPERATOR, make, (self._origins,), functions)
         step.output_type = output_type
         return DataStream(self._draft, [Origin(step)], output_type)
+
+    def _end(self, name: str, factory: Factory, role: str, function: object) -> Step:
+        return self._draft.add(
+            name, NodeKind.SINK, ready(factory), (self._origins,), ((role, function),)
+        )
 
     def _shipped(self, ship: Ship) -> "DataStream":
         origins = [origin.shipped(ship) for origin in self._origins]

@@ -24,17 +24,8 @@ from headgate.plan.ship_strategies import unchosen
 from headgate.plan.stream_graph import Chaining, NodeKind, Ship
 
 if TYPE_CHECKING:
-    from headgate.api.broadcast import BroadcastStream
-    from headgate.api.cached import CachedDataStream
-    from headgate.api.connected import BroadcastConnectedStream, ConnectedStreams
-    from headgate.api.datastream import DataStream
     from headgate.api.environment import StreamExecutionEnvironment
-    from headgate.api.joined import CoGroupedStreams, JoinedStreams
-    from headgate.api.keyed import KeyedStream
     from headgate.api.source import Source
-    from headgate.api.windowed import AllWindowedStream
-    from headgate.core.window.assigners import WindowAssigner
-    from headgate.core.window.window import Window
 
 KeyOf: TypeAlias = Callable[[Record], Key]
 Factory: TypeAlias = Callable[[], Operator]
@@ -98,18 +89,6 @@ class Origin:
         return replace(self, ship=ship)
 
 
-class StreamKinds(NamedTuple):
-    """How to make the streams that a plain stream leads to; their modules import that one."""
-
-    keyed: "Callable[[DataStream, KeyOf, TypeInformation | None], KeyedStream]"
-    connected: "Callable[[DataStream, DataStream], ConnectedStreams]"
-    broadcast_connected: "Callable[[DataStream, BroadcastStream], BroadcastConnectedStream]"
-    all_windowed: "Callable[[DataStream, WindowAssigner[Record, Window]], AllWindowedStream]"
-    joined: "Callable[[DataStream, DataStream], JoinedStreams]"
-    co_grouped: "Callable[[DataStream, DataStream], CoGroupedStreams]"
-    cached: "Callable[[DataStream], CachedDataStream]"
-
-
 _numbers = count(1)
 
 
@@ -120,7 +99,6 @@ class Draft:
     environment: "StreamExecutionEnvironment"
     configuration: Configuration
     config: ExecutionConfig
-    kinds: StreamKinds
     python_files: list[str] = field(default_factory=list)
     cargo: list[Cargo] = field(default_factory=list)
     requirements: tuple[str, str | None] | None = None

@@ -10,17 +10,13 @@ from functools import partial
 from typing import Any
 
 from headgate.api.build import build_graph, build_program
-from headgate.api.cached import CachedDataStream
 from headgate.api.checks import check_names, check_object, check_text, check_type
 from headgate.api.collection import collection_source
-from headgate.api.connected import BroadcastConnectedStream, ConnectedStreams
 from headgate.api.datastream import DataStream
-from headgate.api.draft import Draft, Factory, Origin, Settled, StreamKinds
+from headgate.api.draft import Draft, Factory, Origin, Settled
 from headgate.api.environment_settings import EnvironmentSettings
 from headgate.api.functions import SourceFunction
 from headgate.api.job import JobClient, JobExecutionResult, RunningJob
-from headgate.api.joined import CoGroupedStreams, JoinedStreams
-from headgate.api.keyed import KeyedStream
 from headgate.api.operator_settings import check_timeout
 from headgate.api.runtime import default_parallelism, outside
 from headgate.api.settings.configuration import Configuration, ExecutionConfig, RuntimeExecutionMode
@@ -29,7 +25,6 @@ from headgate.api.source import Source
 from headgate.api.types.types import TypeInformation
 from headgate.api.unexecuted import unexecuted
 from headgate.api.watermarks import WatermarkStrategy, check_strategy, time_plan
-from headgate.api.windowed import AllWindowedStream
 from headgate.base.errors import HeadgateError, PlanInvalid, UserFunctionFailed
 from headgate.base.settings import ExchangeSettings, JobSettings
 from headgate.core.operators.source_operator import SourceOperator
@@ -56,16 +51,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
             self._configuration.set_string(key, text)
         JobSettings.parse(self._configuration.to_dict())
         self._config = ExecutionConfig(self._configuration)
-        kinds = StreamKinds(
-            keyed=KeyedStream,
-            connected=ConnectedStreams,
-            broadcast_connected=BroadcastConnectedStream,
-            all_windowed=AllWindowedStream,
-            joined=JoinedStreams,
-            co_grouped=CoGroupedStreams,
-            cached=CachedDataStream,
-        )
-        self._draft = Draft(self, self._configuration, self._config, kinds)
+        self._draft = Draft(self, self._configuration, self._config)
         self._groups: dict[str, SlotSharingGroup] = {}
         if configuration is not None:
             self.configure(configuration)
