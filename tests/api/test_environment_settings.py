@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headgate.api.program import Cargo
+from headgate.api.draft import JobFile
 from headgate.api.runtime import set_default_parallelism
 from headgate.base.errors import PlanInvalid, SettingsInvalid
 from headgate.common import ConfigOptions, Configuration
@@ -51,12 +51,12 @@ def test_program_carries_archives_files_and_requirements(
     env.from_collection([1])
     env.execute()
     program = outside.programs[0]
-    assert program.cargo == (
-        Cargo("data/words.zip", "words.zip", unpack=True),
-        Cargo("hdfs://host/model.tar.gz", "model", unpack=True),
-        Cargo("run.sh", "tools/run", executable=True),
-        Cargo("a.zip", "b", unpack=True),
-        Cargo("c.zip", "c.zip", unpack=True),
+    assert program.job_files == (
+        JobFile("data/words.zip", "words.zip", unpack=True),
+        JobFile("hdfs://host/model.tar.gz", "model", unpack=True),
+        JobFile("run.sh", "tools/run", executable=True),
+        JobFile("a.zip", "b", unpack=True),
+        JobFile("c.zip", "c.zip", unpack=True),
     )
     assert program.requirements == ("packages.txt", "wheels")
 
@@ -71,7 +71,7 @@ def test_requirements_may_stand_in_the_configuration(
 
 
 @pytest.mark.parametrize("name", ["/etc/x", "../x", "a/../x", "a//b"])
-def test_cargo_stays_within_the_working_directory(
+def test_a_job_file_stays_within_the_working_directory(
     env: StreamExecutionEnvironment, name: str
 ) -> None:
     with pytest.raises(PlanInvalid, match="within the working directory"):

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import headgate
-from headgate.api.build import build_graph
+from headgate.api.program import build_graph
 from headgate.api.runtime import set_outside
 from headgate.api.watermarks import WatermarkStrategy
 from headgate.base.elements import MAX_WATERMARK_MS

@@ -8,7 +8,7 @@ import copy
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from headgate.api.build import build_graph
+from headgate.api.program import build_graph
 from headgate.base.errors import UserFunctionFailed
 from headgate.common import Watermark, WatermarkGenerator, WatermarkOutput, WatermarkStrategy
 from headgate.core.chain.operator import Operator

@@ -7,7 +7,7 @@ are shared by all tasks, so that a sink can be a list.
 from collections.abc import Callable
 from typing import Any
 
-from headgate.api.build import build_graph
+from headgate.api.program import build_graph
 from headgate.common import Watermark, WatermarkGenerator, WatermarkOutput, WatermarkStrategy
 from headgate.datastream import DataStream, KeyedStream, ProcessFunction, StreamExecutionEnvironment
 from headgate.host.net.exchange import Exchange

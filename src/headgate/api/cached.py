@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TypeAlias, cast
 
-from headgate.api.build import build_program
 from headgate.api.datastream import DataStream
 from headgate.api.draft import Draft, Factory, Origin, Settled, Step, ready
 from headgate.api.functions import ProcessFunction
+from headgate.api.program import build_program
 from headgate.api.runtime import outside
 from headgate.api.source import Source, SplitReader
 from headgate.base.elements import MIN_WATERMARK_MS, Bundle, Record

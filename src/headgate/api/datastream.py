@@ -11,7 +11,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, overload
 
 from headgate.api.broadcast import BroadcastStream
-from headgate.api.build import build_program, refuse_endless
 from headgate.api.checks import (
     check_function,
     check_object,
@@ -32,6 +31,7 @@ from headgate.api.functions import (
     SinkFunction,
 )
 from headgate.api.operator_settings import OperatorSettings
+from headgate.api.program import build_program, refuse_endless
 from headgate.api.runtime import outside
 from headgate.api.settings.configuration import ExecutionConfig
 from headgate.api.sinks import CloseableIterator, DataStreamSink, sink_operator

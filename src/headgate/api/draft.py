@@ -8,24 +8,26 @@ it can be built upon again.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from headgate.api.program import Cargo
 from headgate.api.settings.configuration import Configuration, ExecutionConfig
 from headgate.api.types.types import TypeInformation
 from headgate.api.unexecuted import unexecuted
 from headgate.base.elements import Key, Record
+from headgate.base.errors import PlanInvalid
 from headgate.base.settings import JobSettings
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.spec import Selector
+from headgate.core.operators.sorted_input import SortedInput
 from headgate.core.state.sorting import SORT_BYTES
 from headgate.plan.ship_strategies import unchosen
-from headgate.plan.stream_graph import Chaining, NodeKind, Ship
-
-if TYPE_CHECKING:
-    from headgate.api.environment import StreamExecutionEnvironment
-    from headgate.api.source import Source
+from headgate.plan.stream_graph import (
+    Chaining,
+    NodeKind,
+    Ship,
+)
 
 KeyOf: TypeAlias = Callable[[Record], Key]
 Factory: TypeAlias = Callable[[], Operator]
@@ -89,6 +91,32 @@ class Origin:
         return replace(self, ship=ship)
 
 
+@dataclass(frozen=True, slots=True)
+class JobFile:
+    """A file or folder that functions find in their working directory."""
+
+    path: str
+    """In the driver."""
+    name: str
+    """In the workers, within the working directory."""
+    unpack: bool = False
+    """It is an archive, and ``name`` becomes a folder of what is in it."""
+    executable: bool = False
+
+    def __post_init__(self) -> None:
+        parts = self.name.split("/")
+        if not all(parts) or ".." in parts:
+            raise PlanInvalid(
+                f"{self.path!r} shall be called {self.name!r} in the workers; give a name within "
+                f"the working directory, without / in front and without .."
+            )
+
+    @classmethod
+    def archive(cls, path: str, target: str | None = None) -> "JobFile":
+        """An archive, unpacked into a folder with the target's or its own name."""
+        return cls(path, target or path.rstrip("/").rpartition("/")[2], unpack=True)
+
+
 _numbers = count(1)
 
 
@@ -100,7 +128,7 @@ class Draft:
     configuration: Configuration
     config: ExecutionConfig
     python_files: list[str] = field(default_factory=list)
-    cargo: list[Cargo] = field(default_factory=list)
+    job_files: list[JobFile] = field(default_factory=list)
     requirements: tuple[str, str | None] | None = None
     pending: list[Step] = field(default_factory=list)
     """Written since the last execution."""
@@ -149,3 +177,19 @@ class Draft:
 def ready(factory: Factory) -> Callable[[Settled], Factory]:
     """For a step that depends on no setting."""
     return lambda settled: factory
+
+
+def sorted_in_batch(factory: Factory, *keys_of: KeyOf | None) -> Callable[[Settled], Factory]:
+    """For an operator on keyed streams; ``keys_of``: the selector of each input, None: no keys."""
+
+    def make(settled: Settled) -> Factory:
+        if not settled.batch:
+            return factory
+        return partial(SortedInput, factory, keys_of, settled.sort_bytes)
+
+    return make
+
+
+if TYPE_CHECKING:
+    from headgate.api.environment import StreamExecutionEnvironment
+    from headgate.api.source import Source

@@ -9,15 +9,14 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from headgate.api.build import build_graph, build_program
 from headgate.api.checks import check_names, check_object, check_text, check_type
 from headgate.api.collection import collection_source
 from headgate.api.datastream import DataStream
-from headgate.api.draft import Draft, Factory, Origin, Settled
+from headgate.api.draft import Draft, Factory, JobFile, Origin, Settled
 from headgate.api.functions import SourceFunction
 from headgate.api.job import JobClient, JobExecutionResult, RunningJob
 from headgate.api.operator_settings import check_timeout
-from headgate.api.program import Cargo
+from headgate.api.program import build_graph, build_program
 from headgate.api.runtime import default_parallelism, outside, set_default_parallelism
 from headgate.api.settings.checkpointing import CheckpointConfig, CheckpointingMode
 from headgate.api.settings.configuration import (
@@ -282,13 +281,13 @@ class StreamExecutionEnvironment:
         path = check_text(archive_path, "add_python_archive")
         if target_dir is not None:
             check_text(target_dir, "add_python_archive")
-        self._draft.cargo.append(Cargo.archive(path, target_dir))
+        self._draft.job_files.append(JobFile.archive(path, target_dir))
 
     def register_cached_file(self, file_path: str, name: str, executable: bool = False) -> None:
         """A file or folder that the functions find in their working directory by this name."""
         path = check_text(file_path, "register_cached_file")
         check_text(name, "register_cached_file")
-        self._draft.cargo.append(Cargo(path, name, executable=executable))
+        self._draft.job_files.append(JobFile(path, name, executable=executable))
 
     def set_python_executable(self, python_exec: str) -> None:
         """Which Python runs the functions; it must have Headgate and fit the driver's version."""

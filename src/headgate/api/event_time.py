@@ -42,7 +42,7 @@ def _brings_none(step: Step) -> bool:
 
 
 def _keeps_none(step: Step, untimed: dict[int, bool]) -> bool:
-    if not step.inputs or not all(_keeps_times(*one) for one in step.functions):
+    if not step.inputs or not all(_keeps_times(*function) for function in step.functions):
         return False
     return all(untimed[origin.step.id] for origins in step.inputs for origin in origins)
 

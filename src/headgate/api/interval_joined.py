@@ -12,10 +12,9 @@ Law: a pair is found if ``left + lower <= right <= left + upper``; a bound may b
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from headgate.api.batching import sorted_in_batch
 from headgate.api.checks import check_object, check_type, refuse_other_kinds
 from headgate.api.datastream import DataStream
-from headgate.api.draft import Origin
+from headgate.api.draft import Origin, sorted_in_batch
 from headgate.api.event_time import surely_untimed
 from headgate.api.functions import ProcessJoinFunction
 from headgate.api.types.types import TypeInformation

@@ -16,15 +16,14 @@ from functools import partial
 from inspect import iscoroutinefunction, isgeneratorfunction
 from typing import Any, Generic, TypeVar
 
-from headgate.api.batching import sorted_in_batch
 from headgate.api.checks import check_object, check_type, key_function
 from headgate.api.datastream import DataStream
-from headgate.api.draft import Factory, Origin, Settled
+from headgate.api.draft import Factory, Origin, Settled, sorted_in_batch
 from headgate.api.functions import Function, KeySelector
 from headgate.api.keyed import KeyedStream
 from headgate.api.types.types import TypeInformation
 from headgate.api.window_functions import CoGroupFunction, FlatJoinFunction, JoinFunction
-from headgate.api.windowing import Windowing
+from headgate.api.windowed import Windowing
 from headgate.base.errors import PlanInvalid
 from headgate.core.window.assigners import WindowAssigner
 from headgate.core.window.joining import (

@@ -4,10 +4,9 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, NoReturn
 
-from headgate.api.batching import sorted_in_batch
 from headgate.api.checks import check_function, check_object, refuse_other_kinds
 from headgate.api.datastream import DataStream
-from headgate.api.draft import Factory, KeyOf, Settled, Step
+from headgate.api.draft import Factory, KeyOf, Settled, Step, sorted_in_batch
 from headgate.api.event_time import surely_untimed
 from headgate.api.functions import (
     FilterFunction,

@@ -108,7 +108,7 @@ def barrier_plan(
     """The barrier stage with the task managers of a job, and its DataFrames as input."""
     inputs = list(_inputs(program, ready.graph))
     tokens = tuple(source.token for source, _ in inputs)
-    process = FrameProcess(ready.public_contact(stage), tokens, outlet, ready.luggage)
+    process = FrameProcess(ready.public_contact(stage), tokens, outlet, ready.job_files)
     frames = [frame for _, frame in inputs]
     session = frames[0].dataframe.sparkSession if frames else ready.session
 

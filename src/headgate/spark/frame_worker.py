@@ -37,14 +37,14 @@ class FrameProcess:
     inlets: tuple[str, ...]
     outlet: str | None = None
     """None: nothing but the job's own sinks gets its records, and its coordinator its failure."""
-    luggage: JobFiles = JobFiles()
+    job_files: JobFiles = JobFiles()
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         slot, stage = spark_place()
         contact = self.contact.complete()
         if self.outlet is not None:
             contact = at_stage(contact, stage)
-        with self.luggage.unpacked(), Border(self.inlets, self.outlet) as border:
+        with self.job_files.unpacked(), Border(self.inlets, self.outlet) as border:
             sort = partial(sort_parts, len(self.inlets))
             feeder = _start("headgate-feeder", lambda: border.feed(batches, sort))
             manager = _TaskManager(contact, slot, border.end)

@@ -3,7 +3,7 @@
 Spark sends files; each is named after its bytes, so that a changed one is another. A worker unpacks
 everything into a new folder, which is the working directory as long as the job runs there, as in
 PyFlink. Law: the folder is gone and the old directory back when the job has ended, however. A job
-without luggage stays where it is.
+without such files stays where it is.
 """
 
 import hashlib
@@ -20,7 +20,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from headgate.api.program import Cargo, Program
+from headgate.api.draft import JobFile
+from headgate.api.program import Program
 from headgate.base.errors import PathUnusable
 from headgate.host.files.owned_folder import OwnedFolder
 from headgate.spark.python_files import scratch_folder
@@ -36,7 +37,7 @@ _TOLD_CHARS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class JobFile:
+class PackedFile:
     """One file that Spark has for all workers."""
 
     file: str
@@ -51,12 +52,12 @@ class JobFile:
 class JobFiles:
     """All that travels with a job."""
 
-    parcels: tuple[JobFile, ...] = ()
+    files: tuple[PackedFile, ...] = ()
 
     @contextmanager
     def unpacked(self) -> Iterator[None]:
         """In a worker: the working directory is a folder with everything in it."""
-        if not self.parcels:
+        if not self.files:
             yield
             return
         from pyspark import SparkFiles
@@ -66,8 +67,8 @@ class JobFiles:
         folder = owned.path / "work"
         try:
             folder.mkdir()
-            for parcel in self.parcels:
-                _unpack(Path(SparkFiles.get(parcel.file)), Path(folder, parcel.name), parcel)
+            for file in self.files:
+                _unpack(Path(SparkFiles.get(file.file)), Path(folder, file.name), file)
             os.chdir(folder)
             # What workers have already comes first: parts of it may be loaded.
             sys.path.append(str(Path(folder, PACKAGES)))
@@ -80,15 +81,15 @@ class JobFiles:
 
 def pack(session: "SparkSession", program: Program) -> JobFiles:
     """In the driver: hand everything to Spark; raises PathUnusable."""
-    parcels = [_parcel(session, cargo) for cargo in program.cargo]
+    files = [_packed(session, job_file) for job_file in program.job_files]
     if program.requirements is not None:
         archive = _installed(*_described(*program.requirements))
-        parcels.append(_parcel(session, Cargo(archive, PACKAGES, unpack=True)))
-    return JobFiles(tuple(parcels))
+        files.append(_packed(session, JobFile(archive, PACKAGES, unpack=True)))
+    return JobFiles(tuple(files))
 
 
-def _parcel(session: "SparkSession", cargo: Cargo) -> JobFile:
-    path, unpack = cargo.path, cargo.unpack
+def _packed(session: "SparkSession", job_file: JobFile) -> PackedFile:
+    path, unpack = job_file.path, job_file.unpack
     if unpack and not path.endswith((*ZIPS, *TARS)):
         raise PathUnusable(path, f"is no archive; give one that ends in {', '.join(ZIPS + TARS)}")
     if "://" not in path:
@@ -101,7 +102,7 @@ def _parcel(session: "SparkSession", cargo: Cargo) -> JobFile:
         path = _named_by_content(str(found.resolve()))
     context: Any = session.sparkContext
     context.addFile(path)
-    return JobFile(path.rpartition("/")[2], cargo.name, unpack, cargo.executable)
+    return PackedFile(path.rpartition("/")[2], job_file.name, unpack, job_file.executable)
 
 
 def _named_by_content(path: str) -> str:
@@ -146,15 +147,15 @@ def _installed(requirements: str, text: str, folder: str | None) -> str:
     return shutil.make_archive(os.path.join(scratch, "packages"), "zip", target)
 
 
-def _unpack(source: Path, target: Path, parcel: JobFile) -> None:
+def _unpack(source: Path, target: Path, file: PackedFile) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    if not parcel.unpack:
+    if not file.unpack:
         shutil.copy(source, target)
-        if parcel.executable:
+        if file.executable:
             target.chmod(target.stat().st_mode | 0o111)
         return
     target.mkdir(exist_ok=True)
-    if parcel.file.endswith(ZIPS):
+    if file.file.endswith(ZIPS):
         with zipfile.ZipFile(source) as archive:
             for entry in archive.infolist():
                 made = archive.extract(entry, target)

@@ -77,7 +77,7 @@ def prepare(
     check_authentication(session, required=job.spark_authentication)
     check_session(session, needed)
     add_python_files(session, program.python_files)
-    luggage = pack(session, program)
+    job_files = pack(session, program)
     check_python(session, job.python_executable)
     driver = driver_for(session, job, settings)
     job_id = setup.job_id if setup is not None else secrets.token_hex(8)
@@ -96,7 +96,7 @@ def prepare(
         times=control_times(job, settings),
         keeper=keeper,
     )
-    held = (session, driver, job_id, graph, needed, memory, uplinks, state, luggage, door)
+    held = (session, driver, job_id, graph, needed, memory, uplinks, state, job_files, door)
     ready = Prepared(*held, delivery, keeper, is_known=setup is not None and setup.is_known)
     if not lazy:
         reserve_slots(ready)
@@ -225,7 +225,7 @@ def _submission(program: Program, ready: Prepared) -> Callable[[str], Any]:
         return collect
 
     def submit(stage: str) -> Any:
-        process = TaskManagerProcess(ready.public_contact(stage), ready.luggage)
+        process = TaskManagerProcess(ready.public_contact(stage), ready.job_files)
         context = ready.session.sparkContext
         ready.secret.attach(ready.session)
         barrier = context.parallelize(range(ready.slots), ready.slots).barrier()

@@ -56,7 +56,7 @@ class Prepared:
     """Of the exchange in its task managers."""
     uplinks: tuple[Uplink, ...]
     state: StateSettings
-    luggage: JobFiles
+    job_files: JobFiles
     door: JobEndpoint
     secret: SecretDelivery
     keeper: CheckpointKeeper | None = None

@@ -18,12 +18,12 @@ class TaskManagerProcess:
     """Called by Spark with the rows of one partition, of which it needs none."""
 
     contact: PublicContact
-    luggage: JobFiles = JobFiles()
+    job_files: JobFiles = JobFiles()
 
     def __call__(self, rows: Iterable[Any]) -> Iterator[Any]:
         slot, _ = spark_place()
         # A job that is over wants no task manager: the driver knows why, Spark need not complain.
-        with suppress(RunRefused), self.luggage.unpacked():
+        with suppress(RunRefused), self.job_files.unpacked():
             run_task_manager(self.contact.complete(), slot, may_exit=True)
         return iter(())
 
