@@ -47,8 +47,8 @@ from headgate.core.operators.basic import FilterOperator, FlatMapOperator, MapOp
 from headgate.core.operators.process import ProcessOperator
 from headgate.core.operators.sinks import SinkFunctionOperator, SinkOperator
 from headgate.core.operators.timestamps import TimestampsOperator
-from headgate.core.state.descriptors import MapStateDescriptor
 from headgate.core.window.counts import count_assigner
+from headgate.functions.state import MapStateDescriptor
 from headgate.plan import ship_strategies
 from headgate.plan.stream_graph import NodeKind, Ship
 

@@ -32,8 +32,8 @@ from headgate.api.source import Source
 from headgate.api.types.types import TypeInformation
 from headgate.api.unexecuted import unexecuted
 from headgate.api.watermarks import WatermarkStrategy, check_strategy, time_plan
-from headgate.base.checkpoint_settings import SAVEPOINT_FOLDER, CheckpointSettings
 from headgate.base.errors import HeadgateError, PlanInvalid, UserFunctionFailed
+from headgate.base.recovery_settings import SAVEPOINT_FOLDER, CheckpointSettings
 from headgate.base.settings import ExchangeSettings, JobSettings
 from headgate.core.operators.source_operator import SourceOperator
 from headgate.plan.job_graph import JobGraph, build_job_graph

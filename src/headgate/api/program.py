@@ -13,7 +13,7 @@ from headgate.api.settings.checkpointing import check_recovery
 from headgate.api.types.types import Types
 from headgate.base.errors import PlanInvalid
 from headgate.base.settings import ExchangeSettings, JobSettings, RuntimeMode
-from headgate.core.chain.typed import OutputTypes
+from headgate.core.chain.spec import OutputTypes
 from headgate.plan.stream_graph import (
     DEFAULT_GROUP,
     StreamEdge,
