@@ -19,7 +19,7 @@ OLDEST_INSTALL := $(OLDEST)/bin/python -m pip install --quiet --disable-pip-vers
 	--constraint $(OLDEST)/constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test oldest run check format sim faults bench all clean
+.PHONY: help setup test oldest run check format sim faults bench picture all clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,6 +72,9 @@ faults: $(READY) ## every fault on Spark in every mode, SEEDS=n times (1), or on
 
 bench: $(READY) ## run every benchmark (about six minutes)
 	set -e; for name in $(BENCHES); do $(BIN)/python -m headgate bench $$name; done
+
+picture: $(READY) ## draw docs/running-job.svg, the README's picture, from a real run
+	$(BIN)/python docs/make_picture.py
 
 all: check test oldest ## everything that CI runs
 

@@ -39,7 +39,7 @@ APART = {
     f"tests/{name}.py"
     for name in (
         *("spark/test_cluster", "spark/test_dataframe_docs", "spark/test_demo"),
-        *("spark/test_endings", "spark/test_on_cluster", "spark/test_run"),
+        *("spark/test_endings", "spark/test_on_cluster", "spark/test_picture", "spark/test_run"),
         *("faults/test_lost_driver", "faults/test_lost_executor"),
     )
 }
