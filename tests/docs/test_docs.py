@@ -42,7 +42,9 @@ from tests.core.exchange.vectors import BUFFER_VECTORS, SAVEPOINT, VECTORS
 
 ROOT = Path(__file__).parent.parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+BENCHMARKS = "docs/benchmarks.md"
 FIRST = "examples/first_program.py"
+FIRST_SCREEN = 65  # lines of the source
 EXAMPLE = "examples/two_task_managers.py"
 SOURCE = ROOT / "src/headgate"
 ROOMS = sorted(path.name for path in SOURCE.iterdir() if (path / "__init__.py").exists())
@@ -63,6 +65,31 @@ def test_readme_shows_the_first_program_as_it_is() -> None:
 
 def test_first_program_is_short() -> None:
     assert len(text_of(FIRST).splitlines()) <= 10
+
+
+def test_readme_leads_from_the_picture_to_the_output_on_its_first_screen() -> None:
+    screen = "\n".join(text_of("README.md").splitlines()[:FIRST_SCREEN])
+    parts = ("![", "\n- **", "## Install", "```python", "```text", "('question', 1)")
+    places = [screen.find(part) for part in parts]
+    assert -1 not in places
+    assert places == sorted(places)
+
+
+def test_readme_shows_three_figures_of_the_benchmarks() -> None:
+    row = r"^\| (.+?) \| .+ \| (`headgate bench .+?`) \|$"
+    figures = re.findall(row, text_of("README.md"), flags=re.MULTILINE)
+    assert len(figures) == 3
+    for figure, name in figures:
+        (measured,) = re.findall(rf"^\| {name} \| (.+)$", text_of(BENCHMARKS), flags=re.MULTILINE)
+        missing = [part for part in re.findall(r"[\d.]+", figure) if part not in measured]
+        assert not missing, f"{name} in {BENCHMARKS} has other figures than the README"
+
+
+def test_every_benchmark_has_its_figure() -> None:
+    benches = command.commands["bench"]
+    assert isinstance(benches, click.Group)
+    shown = set(re.findall(r"^\| `headgate bench ([a-z-]+)` \|", text_of(BENCHMARKS), flags=re.M))
+    assert shown == set(benches.commands)
 
 
 def test_example_without_spark_runs() -> None:

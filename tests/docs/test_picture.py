@@ -50,6 +50,11 @@ def test_colours_become_styles_and_no_font_is_downloaded() -> None:
     assert "http" not in re.sub(r'xmlns="[^"]*"|<!--.*?-->', "", svg)
 
 
+def test_the_readme_shows_the_stored_picture() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert re.search(r"!\[[^\]]{40,}\]\(docs/running-job\.svg\)", readme), "with an alt text"
+
+
 def test_the_stored_picture_is_small_self_contained_and_of_the_demo() -> None:
     svg = PICTURE.read_text(encoding="utf-8")
     assert len(svg.encode()) < MAX_BYTES

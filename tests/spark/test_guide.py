@@ -65,7 +65,7 @@ def test_a_page_prints_what_it_shows(program: ModuleType, page: str) -> None:
 
 def test_the_readme_shows_what_its_program_prints(program: ModuleType) -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    shown = next(blocks_of(readme))
+    (shown,) = blocks_of(readme)
     printed = run(program, shown, "README.md")
     assert sorted(printed.splitlines()) == sorted(shown.output.splitlines()), printed
 
