@@ -152,13 +152,22 @@ def commands() -> Iterator[str]:
 @pytest.mark.parametrize("line", sorted(set(commands())))
 def test_command_exists(line: str) -> None:
     found: click.Command = command
-    words = shlex.split(line)
+    words = shlex.split(line.partition(" -- ")[0])  # what follows is for the program
     while words and isinstance(found, click.Group):
         name = words.pop(0)
         assert name in found.commands, f"there is no `headgate{line}`"
         found = found.commands[name]
     known = [option for one in found.params for option in one.opts]
     assert [word for word in words if word.startswith("-") and word not in known] == []
+
+
+def test_every_command_and_option_of_run_is_in_the_reference() -> None:
+    page = text_of("docs/command-line.md")
+    shown = set(re.findall(r"^\| `headgate ([a-z]+)[^|]*` \|", page, flags=re.MULTILINE))
+    assert shown == set(command.commands)
+    options = {name for option in command.commands["run"].params for name in option.opts}
+    missing = [name for name in options if name.startswith("-") and f"`{name} " not in page]
+    assert [name for name in missing if f"`{name}`" not in page] == []
 
 
 def test_documents_name_only_modules_that_exist() -> None:
@@ -185,6 +194,22 @@ def test_rooms_are_drawn_as_the_import_contract_has_them() -> None:
         for room, layers in contracts:
             drawn = " > ".join(re.findall(r'"([^"]+)"', layers))
             assert f"\n{f'{room}: ' if room else ''}{drawn}\n" in text_of(document)
+
+
+def test_every_document_is_listed_in_the_table_of_contents() -> None:
+    contents = ROOT / "docs/README.md"
+    linked = re.findall(r"^\| \[[^\]]+\]\(([^)#]+)\)", contents.read_text("utf-8"), flags=re.M)
+    listed = {(contents.parent / target).resolve() for target in linked}
+    records = set((ROOT / "docs/design").glob("0*.md"))  # the page of decisions lists them
+    own_front = {ROOT / "README.md", contents}
+    assert set(DOCUMENTS) - records - own_front == listed
+
+
+def test_table_of_contents_calls_documents_by_their_titles() -> None:
+    rows = re.findall(r"^\| \[([^\]]+)\]\(([^)#]+)\)", text_of("docs/README.md"), flags=re.M)
+    for title, target in rows:
+        heading = (ROOT / "docs" / target).read_text("utf-8").splitlines()[0]
+        assert heading.removeprefix("# ").split(":")[0] == title, target
 
 
 def test_every_decision_is_listed_and_has_its_form() -> None:
