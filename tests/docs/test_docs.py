@@ -67,6 +67,11 @@ def test_first_program_is_short() -> None:
     assert len(text_of(FIRST).splitlines()) <= 10
 
 
+def test_readme_and_package_say_the_same_in_one_sentence() -> None:
+    (sentence,) = re.findall(r'^description = "(.+)"$', text_of("pyproject.toml"), flags=re.M)
+    assert text_of("README.md").startswith(f"# Headgate\n\n**{sentence}.**\n")
+
+
 def test_readme_leads_from_the_picture_to_the_output_on_its_first_screen() -> None:
     screen = "\n".join(text_of("README.md").splitlines()[:FIRST_SCREEN])
     parts = ("![", "\n- **", "## Install", "```python", "```text", "('question', 1)")
