@@ -7,15 +7,18 @@ from headgate.base.checkpoints import (
     ChannelState,
     CheckpointKind,
     CheckpointOptions,
+    DatabaseRestore,
     EdgeShape,
     Metadata,
+    OperatorRestore,
     OperatorState,
     Piece,
+    ReassignedStream,
     Stop,
     SubtaskState,
+    TaskRestore,
     pieces_of,
 )
-from headgate.base.restores import DatabaseRestore, OperatorRestore, ReassignedStream, TaskRestore
 
 
 def piece(length: int) -> Piece:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.errors import ElementBroken, EventUnsendable
-from headgate.base.event_values import pack_values, unpack_values
+from headgate.base.events import pack_values, unpack_values
 
 ATOMS = (
     st.none()

@@ -11,6 +11,7 @@ from headgate.base.checkpoints import (
     OperatorState,
     Piece,
     Stop,
+    TaskRestore,
 )
 from headgate.base.checkpoints import SubtaskState as WrittenState
 from headgate.base.messages import (
@@ -45,12 +46,11 @@ from headgate.base.messages import (
     TaskFigures,
     TaskManagerFailed,
     TaskOrder,
+    TaskState,
     TimeAnnounced,
     TimeReported,
     Welcome,
 )
-from headgate.base.restores import TaskRestore
-from headgate.base.states import TaskState
 
 TASK = TaskOrder(
     "1.0",

@@ -7,8 +7,15 @@ from hypothesis import strategies as st
 
 from headgate.base.errors import FrameMalformed, FrameTooLong
 from headgate.base.ids import PeerName
-from headgate.base.messages import Cancel, Heartbeat, Hello, Shutdown, TaskChanged, ToTaskManager
-from headgate.base.states import TaskState
+from headgate.base.messages import (
+    Cancel,
+    Heartbeat,
+    Hello,
+    Shutdown,
+    TaskChanged,
+    TaskState,
+    ToTaskManager,
+)
 from headgate.control.frames import (
     GREETING_BYTES,
     GREETINGS,

@@ -4,8 +4,15 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from headgate.base.messages import Cancel, Deploy, Failure, Placed, Shutdown, TimeAnnounced
-from headgate.base.states import TaskState
+from headgate.base.messages import (
+    Cancel,
+    Deploy,
+    Failure,
+    Placed,
+    Shutdown,
+    TaskState,
+    TimeAnnounced,
+)
 from headgate.control.job import JobRun
 from headgate.control.life_cycle import JobState
 from headgate.control.run_effects import Effect, Outcome, RunEnded, Send

@@ -18,9 +18,9 @@ from headgate.base.messages import (
     Deploy,
     Failure,
     Shutdown,
+    TaskState,
 )
 from headgate.base.recovery_settings import CheckpointSettings
-from headgate.base.states import TaskState
 from headgate.control.checkpoint_effects import Discard, Drop, SavepointDone, StoreCheckpoint
 from headgate.control.checkpoint_history import CheckpointHistory
 from headgate.control.deployment import RunPlan

@@ -1,6 +1,6 @@
 """A start has a deadline, and people learn who is waited for."""
 
-from headgate.base.states import TaskState
+from headgate.base.messages import TaskState
 from headgate.control.job import JobRun
 from headgate.control.life_cycle import JobState
 from headgate.control.recovery import Recovery

@@ -11,7 +11,6 @@ from random import Random
 
 import pytest
 
-from headgate.base.barrier_policy import BarrierPolicy
 from headgate.base.elements import PickleSerializer
 from headgate.base.events import (
     END_OF_PARTITION,
@@ -24,6 +23,7 @@ from headgate.base.events import (
 from headgate.base.ids import PartitionId
 from headgate.core.buffers.buffer import Buffer, BufferConsumer
 from headgate.core.checkpoint.alignment import How
+from headgate.core.checkpoint.barrier_policy import BarrierPolicy
 from headgate.core.checkpoint.outputs import Effect, OutputBarriers, Overtake, Sent
 from headgate.core.egress.pipelined import PipelinedSubpartition, overtake
 from tests.core.ingress.barrier_lab import Inputs

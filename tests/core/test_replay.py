@@ -12,7 +12,6 @@ from random import Random
 
 import pytest
 
-from headgate.base.barrier_policy import BarrierPolicy
 from headgate.base.elements import Bundle
 from headgate.base.events import CancelMarker, CheckpointBarrier
 from headgate.base.ids import PartitionId
@@ -29,6 +28,7 @@ from headgate.core.checkpoint.alignment import (
     TakeSnapshot,
     UnblockChannels,
 )
+from headgate.core.checkpoint.barrier_policy import BarrierPolicy
 from headgate.core.checkpoint.outputs import Effect, OutputBarriers, Overtake, Sent
 from headgate.core.checkpoint.recording import InFlightRecorder
 from headgate.core.egress.partition import PartitionKind

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
 
-from headgate.base.checkpoints import CheckpointOptions
+from headgate.base.checkpoints import CheckpointOptions, TaskRestore
 from headgate.base.messages import (
     Cancel,
     CheckpointDeclined,
@@ -20,12 +20,11 @@ from headgate.base.messages import (
     Register,
     Shutdown,
     TaskChanged,
+    TaskState,
     ToDriver,
     ToTaskManager,
 )
-from headgate.base.restores import TaskRestore
 from headgate.base.settings import StateSettings
-from headgate.base.states import TaskState
 from headgate.host.driver.control_peer import Peer
 from headgate.host.net.contact import Contact
 from headgate.host.shipping.code import ship

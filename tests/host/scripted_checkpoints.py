@@ -10,8 +10,8 @@ from headgate.base.messages import (
     CheckpointCompleted,
     CheckpointDeclined,
     CheckpointOrder,
+    TaskState,
 )
-from headgate.base.states import TaskState
 from headgate.host.checkpoints.checkpoint_store import complete, open_store
 from headgate.host.checkpoints.location import CheckpointLocation
 from headgate.plan.checkpointed import checkpointed_job

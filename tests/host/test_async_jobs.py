@@ -12,7 +12,7 @@ from headgate.api.async_functions import AsyncFunction, AsyncRetryStrategy
 from headgate.api.async_retry_predicates import exception_type_predicate
 from headgate.base.elements import Bundle, Watermark
 from headgate.base.errors import TaskCancelled, UserFunctionFailed
-from headgate.base.states import TaskState
+from headgate.base.messages import TaskState
 from headgate.core.chain.operator import Operator
 from headgate.core.operators.async_wait import AsyncWaitOperator
 from headgate.core.operators.basic import MapOperator

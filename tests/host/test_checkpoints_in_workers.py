@@ -15,9 +15,9 @@ from headgate.base.messages import (
     CheckpointDeclined,
     CheckpointOrder,
     TaskChanged,
+    TaskState,
 )
 from headgate.base.settings import StateBackendKind, StateSettings
-from headgate.base.states import TaskState
 from headgate.host.checkpoints.location import new_savepoint
 from headgate.host.checkpoints.writing_threads import WRITERS
 from headgate.host.shipping.orders import revive

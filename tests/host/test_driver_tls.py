@@ -17,13 +17,14 @@ from headgate.base.messages import (
     CONTROL_VERSION,
     Cancel,
     ControlTimes,
+    JobAnswer,
+    JobQuestion,
     Register,
     TaskChanged,
+    TaskState,
     ToTaskManager,
 )
-from headgate.base.questions import JobAnswer, JobQuestion
 from headgate.base.settings import ExchangeSettings
-from headgate.base.states import TaskState
 from headgate.control.life_cycle import JobState
 from headgate.host.driver.control_server import ControlServer
 from headgate.host.driver.job_client import JobSilent, ask

@@ -7,9 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from headgate.base.checkpoints import CheckpointKind, Metadata, Piece
-from headgate.base.messages import CheckpointOrder
+from headgate.base.messages import CheckpointOrder, TaskState
 from headgate.base.settings import StateBackendKind, StateSettings
-from headgate.base.states import TaskState
 from headgate.host.checkpoints.checkpoint_store import open_store
 from headgate.host.checkpoints.location import new_savepoint
 from headgate.host.checkpoints.metadata import unsigned_files

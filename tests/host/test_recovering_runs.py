@@ -29,9 +29,9 @@ from headgate.base.messages import (
     Refused,
     Register,
     TaskChanged,
+    TaskState,
     ToTaskManager,
 )
-from headgate.base.states import TaskState
 from headgate.control.life_cycle import JobState
 from headgate.core.chain.context import OperatorContext
 from headgate.core.operators.basic import MapOperator

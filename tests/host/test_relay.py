@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from headgate.base.errors import DriverLost
-from headgate.base.messages import Register, TaskChanged, ToTaskManager
-from headgate.base.states import TaskState
+from headgate.base.messages import Register, TaskChanged, TaskState, ToTaskManager
 from headgate.control.life_cycle import JobState
 from headgate.control.seal import SEALED_BYTES
 from headgate.host.driver.control_server import ControlServer

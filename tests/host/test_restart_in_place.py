@@ -20,8 +20,8 @@ from headgate.base.messages import (
     CheckpointTriggered,
     Metrics,
     Placed,
+    TaskState,
 )
-from headgate.base.states import TaskState
 from headgate.connectors.function.source import FunctionSource
 from headgate.core.operators.source_operator import SourceOperator
 from headgate.host.net.exchange import Exchange

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from headgate.base.messages import TaskFigures
-from headgate.base.states import TaskState
+from headgate.base.messages import TaskFigures, TaskState
 from headgate.observe.pictures import (
     BAR,
     JobView,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.base.states import TaskState
+from headgate.base.messages import TaskState
 from headgate.observe.progress import Gain, JobProgress, Shares, VertexRow, bottlenecks, shares_of
 from tests.observe.kit import END, MIDDLE, SOURCE, figures, three_vertices
 

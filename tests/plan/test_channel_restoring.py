@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.base.checkpoints import ChannelState, EdgeShape, Piece
+from headgate.base.checkpoints import ChannelState, EdgeShape, Piece, TaskRestore
 from headgate.base.errors import ChannelsDiffer, CheckpointUnsound
-from headgate.base.restores import TaskRestore
 from headgate.core.state.key_groups import groups_of, key_group
 from headgate.plan import ship_strategies as ships
 from headgate.plan.job_graph import JobGraph

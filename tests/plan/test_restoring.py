@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from headgate.base.checkpoints import Metadata, OperatorState
+from headgate.base.checkpoints import Metadata, OperatorRestore, OperatorState, TaskRestore
 from headgate.base.errors import (
     CheckpointUnsound,
     FinishedAlready,
@@ -21,7 +21,6 @@ from headgate.base.errors import (
     RestoreRefused,
     StateUnclaimed,
 )
-from headgate.base.restores import OperatorRestore, TaskRestore
 from headgate.core.state.key_groups import groups_of
 from headgate.plan import ship_strategies as ships
 from headgate.plan.execution_graph import task_id

@@ -3,10 +3,14 @@
 A checkpoint is a folder: files with state that tasks have written, and a metadata file that the
 driver writes last. Law: what the metadata names is there, whole, and has the checksum it says; a
 folder without metadata is no checkpoint.
+
+A ``TaskRestore`` is what a task gets back when it is deployed. Law: a key group goes to one task,
+and so does what a sink has prepared. What only the operator can redistribute, its lists and the
+positions of a source, goes to all its tasks, with the subtask it came from.
 """
 
 from enum import Enum
-from typing import Final, TypeAlias
+from typing import Final
 
 import msgspec
 
@@ -38,7 +42,7 @@ class Stop(str, Enum):
 
 
 class CheckpointOptions(msgspec.Struct, frozen=True):
-    """How one is to be taken; told to the tasks that begin it, and by barriers to the others."""
+    """How a checkpoint is taken; sent to the tasks that begin it, and in barriers to the others."""
 
     triggered_ms: int
     """Milliseconds since 1970."""
@@ -158,16 +162,70 @@ class Metadata(msgspec.Struct, frozen=True):
         return sum(piece.length for task in self.tasks for piece in pieces_of(task))
 
 
-Pieces: TypeAlias = list[Piece]
-
-
-def pieces_of(task: SubtaskState) -> Pieces:
+def pieces_of(task: SubtaskState) -> list[Piece]:
     """All pieces of a task."""
-    found: Pieces = []
+    found: list[Piece] = []
     for operator in task.operators:
         found += operator.keyed.values()
-        found += [one for one in (operator.plain, operator.source, operator.sink) if one]
+        found += filter(None, (operator.plain, operator.source, operator.sink))
         found += operator.files.values()
     for channel in task.channels:
         found += channel.pieces
     return found
+
+
+class DatabaseRestore(msgspec.Struct, frozen=True, array_like=True):
+    """Files of a database that held the key groups from ``first`` to before ``end``."""
+
+    first: int
+    end: int
+    files: dict[str, Piece]
+    """By their local names."""
+
+
+class OperatorRestore(msgspec.Struct, frozen=True):
+    """What one operator of a task gets."""
+
+    uid: str
+    keyed: dict[int, Piece] = msgspec.field(default_factory=dict)
+    """The key groups that the task owns."""
+    databases: tuple[DatabaseRestore, ...] = ()
+    """All that hold one of these groups; they may hold groups of other tasks too."""
+    plain: tuple[Piece | None, ...] = ()
+    """Of each old task, by its subtask; None: it left nothing."""
+    source: tuple[Piece | None, ...] = ()
+    """The same."""
+    sinks: tuple[Piece, ...] = ()
+    """What this task is to commit."""
+    shapes: tuple[StateShape, ...] = ()
+    """Kinds and types of the states of all old tasks."""
+
+
+class ReassignedStream(msgspec.Struct, frozen=True):
+    """What was in flight in a channel that has been removed; read before all other input.
+
+    The pieces are one stream of elements, of which only the records count.
+    """
+
+    gate: int
+    """Whose input the records are."""
+    source: int
+    """The vertex that writes to the gate now."""
+    output: int
+    """To which of its partitions."""
+    routed: bool
+    """Several tasks get this: keep only records that the partition's router sends to this one."""
+    pieces: tuple[Piece, ...]
+
+
+class TaskRestore(msgspec.Struct, frozen=True):
+    """What one task gets; operators in the order of its chain."""
+
+    task: str
+    checkpoint: int
+    operators: tuple[OperatorRestore, ...] = ()
+    channels: tuple[ChannelState, ...] = ()
+    """Of its own channels and subpartitions, which are as they were."""
+    strays: tuple[ReassignedStream, ...] = ()
+    finished: bool = False
+    """It had finished: nothing is run, its outputs end at once."""

@@ -70,8 +70,8 @@ class SettingsUnknown(SettingsInvalid):
     """Settings that have no effect, where ``headgate.strict`` wants none such."""
 
     def __init__(self, keys: Sequence[str], problems: Sequence[str]) -> None:
-        told = "; ".join(problems)
-        super().__init__(keys[0], f"{told} (refused, because headgate.strict is true)")
+        problem = "; ".join(problems)
+        super().__init__(keys[0], f"{problem} (refused, because headgate.strict is true)")
         self.keys = tuple(keys)
 
 

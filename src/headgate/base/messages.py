@@ -6,22 +6,19 @@ job names its *run*, so that nothing of an earlier attempt is taken for the pres
 here is pickled, except what is bytes already: the job's code and an exception.
 """
 
+from enum import Enum
 from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
-from headgate.base.checkpoints import CheckpointFigures, CheckpointOptions
-from headgate.base.checkpoints import SubtaskState as WrittenState
-from headgate.base.elements import MIN_WATERMARK_MS
-from headgate.base.questions import (
-    CancelAsked,
-    JobAnswer,
-    JobQuestion,
-    SavepointAnswer,
-    SavepointAsked,
+from headgate.base.checkpoints import (
+    CheckpointFigures,
+    CheckpointOptions,
+    Stop,
+    SubtaskState,
+    TaskRestore,
 )
-from headgate.base.restores import TaskRestore
-from headgate.base.states import TaskState
+from headgate.base.elements import MIN_WATERMARK_MS
 
 CONTROL_VERSION: Final = 3
 NONCE_BYTES: Final = 32
@@ -65,6 +62,22 @@ class Welcome(msgspec.Struct, frozen=True, tag=True):
 
 
 # Parts of messages.
+
+
+class TaskState(Enum):
+    """How far a task has come; the table of its steps is in ``core/task/lifecycle``."""
+
+    CREATED = "created"
+    DEPLOYING = "deploying"
+    RUNNING = "running"
+    FINISHED = "finished"
+    CANCELLING = "cancelling"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+
+    @property
+    def has_ended(self) -> bool:
+        return self in (TaskState.FINISHED, TaskState.CANCELLED, TaskState.FAILED)
 
 
 class ChannelOrder(msgspec.Struct, frozen=True, array_like=True):
@@ -123,7 +136,7 @@ class CheckpointOrder(msgspec.Struct, frozen=True):
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """An exception, told to another process."""
+    """An exception, reported to another process."""
 
     kind: str
     """The class of the exception, with its module."""
@@ -245,7 +258,7 @@ class CheckpointAcked(msgspec.Struct, frozen=True, tag=True):
 
     run: str
     checkpoint: int
-    state: WrittenState
+    state: SubtaskState
     figures: CheckpointFigures
 
 
@@ -318,7 +331,7 @@ class CheckpointCompleted(msgspec.Struct, frozen=True, tag=True):
 
 
 class CheckpointAborted(msgspec.Struct, frozen=True, tag=True):
-    """It comes to nothing."""
+    """The checkpoint is aborted."""
 
     run: str
     checkpoint: int
@@ -350,6 +363,50 @@ class Heartbeat(msgspec.Struct, frozen=True, tag=True):
     """Both ways: I live."""
 
 
+# Whoever knows the job's secret may ask instead of registering, and gets an answer. An answer says
+# in ``problem`` why there is no other one.
+
+
+class JobQuestion(msgspec.Struct, frozen=True, tag=True):
+    """How is the job?"""
+
+
+class SavepointAsked(msgspec.Struct, frozen=True, tag=True):
+    """Take a savepoint, and perhaps end the job with it."""
+
+    directory: str | None = None
+    """It gets a folder of its own in there; None: where the job's settings say."""
+    stop: Stop = Stop.NO
+
+
+class CancelAsked(msgspec.Struct, frozen=True, tag=True):
+    """End the job now."""
+
+    reason: str
+
+
+class JobAnswer(msgspec.Struct, frozen=True, tag=True):
+    """How it is; after ``CancelAsked``, how it has ended."""
+
+    job: str
+    name: str
+    state: str
+    """The name of a JobStatus."""
+    since_ms: int
+    """When it was started, in milliseconds since 1970."""
+    problem: str = ""
+
+
+class SavepointAnswer(msgspec.Struct, frozen=True, tag=True):
+    """Where the savepoint is, and how the job is now."""
+
+    path: str
+    state: str
+    problem: str = ""
+
+
+Question: TypeAlias = JobQuestion | SavepointAsked | CancelAsked
+Answer: TypeAlias = JobAnswer | SavepointAnswer
 Greeting: TypeAlias = Hello | Challenge | Proof | Welcome
 ToDriver: TypeAlias = (
     Register
@@ -361,9 +418,7 @@ ToDriver: TypeAlias = (
     | CheckpointDeclined
     | CheckpointWanted
     | Heartbeat
-    | JobQuestion
-    | SavepointAsked
-    | CancelAsked
+    | Question
 )
 OfRun: TypeAlias = (
     Deploy
@@ -376,13 +431,13 @@ OfRun: TypeAlias = (
 )
 """Orders to the tasks of one run."""
 ToTaskManager: TypeAlias = OfRun | Shutdown | Refused | Heartbeat
-ToVisitor: TypeAlias = JobAnswer | SavepointAnswer | Refused | Heartbeat
+ToVisitor: TypeAlias = Answer | Refused | Heartbeat
 """To somebody who has only a question."""
 ControlMessage: TypeAlias = Greeting | ToDriver | ToTaskManager | ToVisitor
 
 
 class ControlTimes(msgspec.Struct, frozen=True):
-    """How long the two sides wait for each other, and how often they tell how it goes."""
+    """How long the two sides wait for each other, and how often they report."""
 
     prove_ms: int = 5_000
     """For a stranger to prove itself and to register."""

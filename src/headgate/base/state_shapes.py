@@ -58,5 +58,5 @@ class StateShape(msgspec.Struct, frozen=True):
     scope: str = KEYED
 
     def __str__(self) -> str:
-        declared = [str(one) for one in self.types if one is not None]
+        declared = [str(shape) for shape in self.types if shape is not None]
         return f"{self.kind} of {', '.join(declared)}" if declared else self.kind

@@ -39,7 +39,7 @@ def list_jobs(as_json: bool) -> int:
 @JSON
 def cancel(job: str, as_json: bool) -> int:
     """End JOB at once, and wait for its end; `headgate stop` keeps its state."""
-    from headgate.base.questions import CancelAsked, JobAnswer
+    from headgate.base.messages import CancelAsked, JobAnswer
     from headgate.host.driver.job_client import ask, find_job
 
     entry = find_job(job)

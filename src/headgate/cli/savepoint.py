@@ -58,7 +58,7 @@ def stop(job: str, directory: str | None, drain: bool, as_json: bool) -> int:
 
 def take(job: str, directory: str | None, stop: Stop, as_json: bool) -> int:
     """Ask the driver, wait, and tell; returns the exit code."""
-    from headgate.base.questions import SavepointAnswer, SavepointAsked
+    from headgate.base.messages import SavepointAnswer, SavepointAsked
     from headgate.host.driver.job_client import ask, find_job
 
     entry = find_job(job)

@@ -18,8 +18,8 @@ from headgate.base.messages import (
     CheckpointWanted,
     Deploy,
     Placed,
+    TaskState,
 )
-from headgate.base.states import TaskState
 from headgate.control.alignment import WatermarkAlignment
 from headgate.control.checkpoint_effects import (
     AbortCheckpoint,

@@ -28,9 +28,9 @@ from headgate.base.messages import (
     Failure,
     Placed,
     Shutdown,
+    TaskState,
     TimeAnnounced,
 )
-from headgate.base.states import TaskState
 from headgate.control.attempt import Attempt, CheckpointReport
 from headgate.control.checkpoint_effects import (
     CheckpointEffect,

@@ -10,9 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from headgate.base.checkpoints import ChannelState, EdgeShape, Piece
+from headgate.base.checkpoints import ChannelState, EdgeShape, Piece, ReassignedStream
 from headgate.base.errors import ChannelsDiffer, CheckpointUnsound
-from headgate.base.restores import ReassignedStream
 from headgate.core.state.key_groups import groups_of
 from headgate.plan.execution_graph import task_id
 from headgate.plan.job_graph import JobEdge, JobGraph

@@ -8,7 +8,7 @@ as it was, and then without the tasks that had finished.
 
 from collections.abc import Mapping
 
-from headgate.base.checkpoints import Metadata, Piece
+from headgate.base.checkpoints import DatabaseRestore, Metadata, OperatorRestore, Piece, TaskRestore
 from headgate.base.errors import (
     CheckpointUnsound,
     FinishedAlready,
@@ -18,7 +18,6 @@ from headgate.base.errors import (
     RestoreRefused,
     StateUnclaimed,
 )
-from headgate.base.restores import DatabaseRestore, OperatorRestore, TaskRestore
 from headgate.core.state.key_groups import groups_of
 from headgate.plan.channel_restoring import InFlightAssignment, restore_in_flight
 from headgate.plan.execution_graph import task_id

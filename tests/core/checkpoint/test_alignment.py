@@ -5,7 +5,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from headgate.base.barrier_policy import BarrierPolicy
 from headgate.base.events import END_OF_PARTITION, CancelMarker, CheckpointBarrier
 from headgate.core.checkpoint.alignment import (
     MAX_PENDING,
@@ -20,6 +19,7 @@ from headgate.core.checkpoint.alignment import (
     TakeSnapshot,
     UnblockChannels,
 )
+from headgate.core.checkpoint.barrier_policy import BarrierPolicy
 from tests.core.ingress.barrier_lab import Inputs, Item
 
 ALIGNED = BarrierPolicy()

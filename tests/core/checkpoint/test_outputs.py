@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from headgate.base.barrier_policy import BarrierPolicy
 from headgate.base.events import CancelMarker, CheckpointBarrier
+from headgate.core.checkpoint.barrier_policy import BarrierPolicy
 from headgate.core.checkpoint.outputs import Outgoing
 from headgate.core.task.inputs import NetworkInput
 from tests.core.task.kit import WALL_MS, Lab, read_stream

@@ -5,7 +5,6 @@ from collections import deque
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.base.barrier_policy import BarrierPolicy
 from headgate.base.elements import Bundle, PickleSerializer
 from headgate.base.events import (
     CancelMarker,
@@ -15,6 +14,7 @@ from headgate.base.events import (
     encode_event,
 )
 from headgate.core.buffers.buffer import Buffer, BufferConsumer, begun_bytes, bundle_bytes
+from headgate.core.checkpoint.barrier_policy import BarrierPolicy
 from headgate.core.checkpoint.outputs import OutputBarriers, Overtake, Sent
 from headgate.core.egress.partition import Partition
 from headgate.core.egress.pipelined import (

@@ -8,7 +8,6 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from headgate.base.barrier_policy import BarrierPolicy
 from headgate.base.elements import PickleSerializer
 from headgate.base.events import (
     CancelMarker,
@@ -30,6 +29,7 @@ from headgate.core.checkpoint.alignment import (
     TakeSnapshot,
     UnblockChannels,
 )
+from headgate.core.checkpoint.barrier_policy import BarrierPolicy
 from headgate.core.checkpoint.recording import InFlightRecorder
 
 Item: TypeAlias = bytes | CheckpointBarrier | CancelMarker | EndOfPartition

@@ -13,13 +13,12 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from headgate.base.barrier_policy import BarrierPolicy
 from headgate.base.checkpoints import CheckpointFigures, OperatorState, Stop, SubtaskState
 from headgate.base.elements import MAX_WATERMARK_MS, Bundle, Watermark
 from headgate.base.errors import TaskCancelled
 from headgate.base.ids import PartitionId
+from headgate.base.messages import TaskState as Life
 from headgate.base.recovery_settings import CheckpointSettings, Consistency
-from headgate.base.states import TaskState as Life
 from headgate.control.checkpoint_effects import (
     AbortCheckpoint,
     CheckpointEffect,
@@ -37,6 +36,7 @@ from headgate.core.chain.context import Clock, OperatorContext, TaskInfo
 from headgate.core.chain.operator import Operator, PollResult
 from headgate.core.chain.snapshots import OperatorRestored, OperatorSnapshot, SnapshotMoment
 from headgate.core.chain.spec import ChainSpec, OperatorSpec, ToNetwork
+from headgate.core.checkpoint.barrier_policy import BarrierPolicy
 from headgate.core.checkpoint.restored import TaskRestored
 from headgate.core.checkpoint.snapshot import ChannelData, CheckpointPlan, TaskSnapshot
 from headgate.core.egress.partition import PartitionKind

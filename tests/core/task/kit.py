@@ -7,7 +7,6 @@ ends with the question whether every segment has come home.
 from collections.abc import Callable
 from typing import Any
 
-from headgate.base.barrier_policy import BarrierPolicy
 from headgate.base.checkpoints import CheckpointKind, CheckpointOptions, Stop
 from headgate.base.ids import PartitionId
 from headgate.base.settings import ExchangeSettings
@@ -16,6 +15,7 @@ from headgate.core.chain.chain import Chain
 from headgate.core.chain.context import Clock, TaskInfo
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.spec import ChainSpec, OperatorSpec, ToNetwork, ToOperator
+from headgate.core.checkpoint.barrier_policy import BarrierPolicy
 from headgate.core.checkpoint.restored import TaskRestored
 from headgate.core.checkpoint.snapshot import ChannelData, CheckpointPlan, TaskSnapshot
 from headgate.core.egress.partition import Partition, PartitionKind, Wait, cannot_wait

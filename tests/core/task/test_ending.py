@@ -9,7 +9,7 @@ from headgate.base.checkpoints import Stop
 from headgate.base.elements import MAX_WATERMARK_MS, Bundle, Watermark
 from headgate.base.errors import SettingsInvalid
 from headgate.base.events import CheckpointBarrier
-from headgate.base.states import TaskState
+from headgate.base.messages import TaskState
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment

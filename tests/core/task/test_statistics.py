@@ -1,7 +1,7 @@
 """A moment of a task in figures: sums over its gates and writers, the least of its times."""
 
 from headgate.base.elements import MIN_WATERMARK_MS, Watermark
-from headgate.base.states import TaskState
+from headgate.base.messages import TaskState
 from headgate.core.operators.sinks import SinkFunctionOperator
 from headgate.core.task.statistics import NO_SIZES, Spent, statistics_of
 from tests.core.task.kit import Lab

@@ -10,7 +10,7 @@ import pytest
 
 from headgate.base.elements import MAX_WATERMARK_MS, Bundle, LatencyMarker, Watermark
 from headgate.base.errors import ProducerFailed, TaskCancelled, UserFunctionFailed
-from headgate.base.states import TaskState
+from headgate.base.messages import TaskState
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
 from headgate.core.operators.basic import MapOperator

@@ -5,10 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from headgate.base.checkpoints import ChannelState, CheckpointKind, SubtaskState
+from headgate.base.checkpoints import (
+    ChannelState,
+    CheckpointKind,
+    DatabaseRestore,
+    OperatorRestore,
+    ReassignedStream,
+    SubtaskState,
+    TaskRestore,
+)
 from headgate.base.elements import Bundle
 from headgate.base.errors import CheckpointCorrupt, CheckpointMissing, StorageUnusable
-from headgate.base.restores import DatabaseRestore, OperatorRestore, ReassignedStream, TaskRestore
 from headgate.core.checkpoint.restored import TaskRestored
 from headgate.host.checkpoints.checkpoint_store import complete, open_store
 from headgate.host.checkpoints.location import CheckpointLocation, new_savepoint

@@ -18,10 +18,10 @@ from headgate.base.messages import (
     Register,
     TaskChanged,
     TaskManagerFailed,
+    TaskState,
     ToDriver,
     ToTaskManager,
 )
-from headgate.base.states import TaskState
 from headgate.control.frames import TO_TASK_MANAGER, encode
 from headgate.control.life_cycle import JobState
 from headgate.host.driver.control_server import ControlServer

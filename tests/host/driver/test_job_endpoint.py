@@ -18,10 +18,11 @@ import pytest
 from headgate.api.job import JobStatus
 from headgate.base.checkpoints import Stop
 from headgate.base.errors import HeadgateError
-from headgate.base.messages import CONTROL_VERSION, Heartbeat
-from headgate.base.questions import (
+from headgate.base.messages import (
+    CONTROL_VERSION,
     Answer,
     CancelAsked,
+    Heartbeat,
     JobAnswer,
     JobQuestion,
     SavepointAnswer,

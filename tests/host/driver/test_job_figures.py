@@ -1,7 +1,6 @@
 """Counts of a job go on over its attempts."""
 
-from headgate.base.messages import TaskFigures, UserFigure
-from headgate.base.states import TaskState
+from headgate.base.messages import TaskFigures, TaskState, UserFigure
 from headgate.host.driver.job_figures import COUNTS, JobFigures
 
 

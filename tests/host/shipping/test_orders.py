@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from headgate.base.checkpoints import Piece
+from headgate.base.checkpoints import OperatorRestore, Piece, TaskRestore
 from headgate.base.errors import (
     CheckpointCorrupt,
     CheckpointMissing,
@@ -22,7 +22,6 @@ from headgate.base.errors import (
 )
 from headgate.base.ids import PartitionId, PeerName
 from headgate.base.messages import CheckpointOrder, Deploy
-from headgate.base.restores import OperatorRestore, TaskRestore
 from headgate.control.frames import TO_TASK_MANAGER
 from headgate.core.chain.outputs import with_name
 from headgate.host.shipping.orders import describe, order_of, plan_run, revive, spec_of

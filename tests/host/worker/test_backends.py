@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from headgate.base.errors import BackendMissing, StateUnstorable, UserFunctionFailed
+from headgate.base.messages import TaskState
 from headgate.base.settings import MIB, StateBackendKind, StateSettings
-from headgate.base.states import TaskState
 from headgate.core.operators.process import KeyedProcessOperator
 from headgate.core.state.memory import MemoryBackends
 from headgate.functions.state import (

@@ -10,7 +10,7 @@ import pytest
 
 from headgate.base.elements import PickleSerializer
 from headgate.base.errors import InsufficientBuffers, TaskCancelled, UserFunctionFailed
-from headgate.base.states import TaskState
+from headgate.base.messages import TaskState
 from headgate.control.error_classes import CONSEQUENCES
 from headgate.core.chain.collector import OutputTag
 from headgate.core.operators.basic import FilterOperator, FlatMapOperator, MapOperator

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.base.messages import ControlTimes
-from headgate.base.states import TaskState
+from headgate.base.messages import ControlTimes, TaskState
 from headgate.control.life_cycle import JobState
 from headgate.host.driver.control_server import ControlServer
 from headgate.host.shipping.orders import revive

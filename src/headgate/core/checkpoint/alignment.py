@@ -16,8 +16,8 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from headgate.base.barrier_policy import BarrierPolicy
 from headgate.base.events import CancelMarker, CheckpointBarrier
+from headgate.core.checkpoint.barrier_policy import BarrierPolicy
 
 
 class How(Enum):

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from headgate.base.barrier_policy import BarrierPolicy
 from headgate.base.events import CheckpointBarrier
 from headgate.core.chain.snapshots import OperatorSnapshot
+from headgate.core.checkpoint.barrier_policy import BarrierPolicy
 
 
 @dataclass(frozen=True, slots=True)

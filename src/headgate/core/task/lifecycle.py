@@ -7,7 +7,7 @@ counts as cancelled, because what is torn down may well fail; the first failure 
 from enum import Enum
 from typing import Final
 
-from headgate.base.states import TaskState as TaskState
+from headgate.base.messages import TaskState as TaskState
 
 
 class TaskTransition(Enum):

@@ -11,8 +11,7 @@ from enum import Enum
 from typing import Final
 
 from headgate.base.elements import MIN_WATERMARK_MS
-from headgate.base.messages import UserFigure
-from headgate.base.states import TaskState
+from headgate.base.messages import TaskState, UserFigure
 from headgate.core.chain.chain import Chain, OperatorStatistics
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.ingress.gate import Gate

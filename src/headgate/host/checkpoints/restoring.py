@@ -9,10 +9,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TypeAlias
 
-from headgate.base.checkpoints import ChannelState, Piece
+from headgate.base.checkpoints import (
+    ChannelState,
+    OperatorRestore,
+    Piece,
+    ReassignedStream,
+    TaskRestore,
+)
 from headgate.base.elements import Bundle
 from headgate.base.errors import CheckpointMissing, StorageUnusable
-from headgate.base.restores import OperatorRestore, ReassignedStream, TaskRestore
 from headgate.core.chain.snapshots import OperatorRestored
 from headgate.core.checkpoint.restored import ChannelParts, TaskRestored
 from headgate.host.checkpoints.folder import open_folder

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
-from headgate.base.checkpoints import Metadata
+from headgate.base.checkpoints import Metadata, TaskRestore
 from headgate.base.errors import (
     CheckpointError,
     CheckpointsDamaged,
@@ -29,7 +29,6 @@ from headgate.base.recovery_settings import (
     RecoverySettings,
     RestartSettings,
 )
-from headgate.base.restores import TaskRestore
 from headgate.base.settings import ExchangeSettings, FlowControl
 from headgate.control.checkpoint_effects import StoreCheckpoint
 from headgate.control.checkpoint_history import CheckpointHistory

@@ -20,13 +20,13 @@ from headgate.base.messages import (
     NONCE_BYTES,
     ControlTimes,
     Heartbeat,
+    Question,
     Register,
     TaskManagerFailed,
     ToDriver,
     ToTaskManager,
     ToVisitor,
 )
-from headgate.base.questions import Question
 from headgate.control.frames import GREETINGS, TO_DRIVER, FrameReader, FrameWriter, encode
 from headgate.control.proof import DriverProof
 from headgate.host.net.control_client import CHUNK_BYTES, DriverConnection, receive_by

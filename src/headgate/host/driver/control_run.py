@@ -22,10 +22,10 @@ from headgate.base.messages import (
     Metrics,
     TaskChanged,
     TaskFigures,
+    TaskState,
     TimeReported,
     ToDriver,
 )
-from headgate.base.states import TaskState
 from headgate.control.checkpoint_effects import Discard, Drop, SavepointDone, StoreCheckpoint
 from headgate.control.deployment import RunPlan
 from headgate.control.job import JobRun

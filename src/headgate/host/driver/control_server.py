@@ -18,12 +18,12 @@ from headgate.base.errors import HeadgateError, RunRefused, SettingsInvalid
 from headgate.base.messages import (
     Address,
     ControlTimes,
+    Question,
     Refused,
     Register,
     TaskFigures,
     TaskManagerFailed,
 )
-from headgate.base.questions import Question
 from headgate.base.settings import ExchangeSettings, StateSettings
 from headgate.control.deployment import RunPlan
 from headgate.control.run_effects import Outcome

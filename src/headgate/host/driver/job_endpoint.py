@@ -14,8 +14,8 @@ from typing import Final, Protocol, TypeAlias
 from headgate.api.job import JobStatus, Promise
 from headgate.base.checkpoints import Stop
 from headgate.base.errors import HeadgateError
-from headgate.base.messages import CONTROL_VERSION
-from headgate.base.questions import (
+from headgate.base.messages import (
+    CONTROL_VERSION,
     Answer,
     CancelAsked,
     JobAnswer,

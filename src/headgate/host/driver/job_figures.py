@@ -10,8 +10,7 @@ from typing import Final
 
 from msgspec import structs
 
-from headgate.base.messages import TaskFigures, UserFigure
-from headgate.base.states import TaskState
+from headgate.base.messages import TaskFigures, TaskState, UserFigure
 
 COUNTS: Final = (
     "records_in",

@@ -6,9 +6,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
+from headgate.base.checkpoints import TaskRestore
 from headgate.base.ids import PartitionId
 from headgate.base.messages import ChannelOrder, CheckpointOrder, Failure, OutputOrder, TaskOrder
-from headgate.base.restores import TaskRestore
 from headgate.control.deployment import RunPlan
 from headgate.control.error_classes import is_consequence, is_damage, is_final, is_outside
 from headgate.core.egress.partition import PartitionKind

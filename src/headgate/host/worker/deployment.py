@@ -9,11 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 
-from headgate.base.checkpoints import CheckpointOptions
+from headgate.base.checkpoints import CheckpointOptions, TaskRestore
 from headgate.base.errors import TaskCancelled
-from headgate.base.messages import TaskFigures
-from headgate.base.restores import TaskRestore
-from headgate.base.states import TaskState
+from headgate.base.messages import TaskFigures, TaskState
 from headgate.core.checkpoint.restored import TaskRestored
 from headgate.core.exchange.ends import Address
 from headgate.core.state.backend import Backends

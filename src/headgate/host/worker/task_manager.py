@@ -44,12 +44,12 @@ from headgate.base.messages import (
     Shutdown,
     TaskChanged,
     TaskManagerFailed,
+    TaskState,
     TimeAnnounced,
     TimeReported,
     ToTaskManager,
 )
 from headgate.base.settings import ExchangeSettings
-from headgate.base.states import TaskState
 from headgate.core.state.backend import Backends
 from headgate.host.checkpoints.snapshot_writer import SnapshotWriters
 from headgate.host.checkpoints.writing_threads import WriterPool

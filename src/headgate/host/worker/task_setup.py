@@ -9,12 +9,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 
-from headgate.base.barrier_policy import BarrierPolicy
+from headgate.base.checkpoints import ReassignedStream
 from headgate.base.elements import Bundle
-from headgate.base.restores import ReassignedStream
 from headgate.core.chain.chain import Chain
 from headgate.core.chain.context import Clock, TaskInfo
 from headgate.core.chain.outputs import Loan
+from headgate.core.checkpoint.barrier_policy import BarrierPolicy
 from headgate.core.checkpoint.restored import TaskRestored, kept_by, reassigned_bundles
 from headgate.core.checkpoint.snapshot import CheckpointPlan
 from headgate.core.egress.partition import Partition

@@ -8,8 +8,7 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from headgate.base.messages import Deploy, Placed
-from headgate.base.states import TaskState
+from headgate.base.messages import Deploy, Placed, TaskState
 from headgate.control.deployment import RunPlan, TaskPlaces
 from headgate.sim.jobs.deployment import Deployed, Deployment
 from headgate.sim.jobs.orders import order_of, spec_of

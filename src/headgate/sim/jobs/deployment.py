@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 
-from headgate.base.barrier_policy import BarrierPolicy
-from headgate.base.states import TaskState
+from headgate.base.messages import TaskState
 from headgate.core.chain.chain import Chain
 from headgate.core.chain.context import Clock, TaskInfo
+from headgate.core.checkpoint.barrier_policy import BarrierPolicy
 from headgate.core.checkpoint.restored import TaskRestored
 from headgate.core.checkpoint.snapshot import CheckpointPlan
 from headgate.core.egress.writer import RecordWriter

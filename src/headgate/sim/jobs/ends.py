@@ -11,7 +11,7 @@ from headgate.base.errors import (
     TransportError,
     UserFunctionFailed,
 )
-from headgate.base.states import TaskState
+from headgate.base.messages import TaskState
 from headgate.sim.clock import Clock
 from headgate.sim.jobs.deployment import Deployed
 from headgate.sim.jobs.graphs import Items

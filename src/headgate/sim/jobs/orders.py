@@ -1,8 +1,8 @@
 """Between the plan's tasks and the orders of a simulated driver."""
 
+from headgate.base.checkpoints import TaskRestore
 from headgate.base.ids import PartitionId
 from headgate.base.messages import ChannelOrder, OutputOrder, TaskOrder
-from headgate.base.restores import TaskRestore
 from headgate.core.egress.partition import PartitionKind
 from headgate.plan.execution_graph import ChannelSpec, OutputSpec, TaskSpec
 

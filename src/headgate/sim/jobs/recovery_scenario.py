@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final
 
-from headgate.base.barrier_policy import BarrierPolicy
 from headgate.base.recovery_settings import CheckpointSettings, Consistency
 from headgate.base.settings import FlowControl
+from headgate.core.checkpoint.barrier_policy import BarrierPolicy
 from headgate.plan.execution_graph import build_execution_graph
 from headgate.plan.job_graph import build_job_graph
 from headgate.plan.stream_graph import StreamGraph

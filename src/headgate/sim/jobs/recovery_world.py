@@ -11,7 +11,7 @@ from random import Random
 from typing import Final
 
 from headgate.base.checkpoints import Stop
-from headgate.base.states import TaskState
+from headgate.base.messages import TaskState
 from headgate.control.life_cycle import JobState
 from headgate.sim.clock import Clock
 from headgate.sim.faults import Faults

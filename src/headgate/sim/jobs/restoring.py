@@ -2,9 +2,14 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from headgate.base.checkpoints import ChannelState, Piece
+from headgate.base.checkpoints import (
+    ChannelState,
+    OperatorRestore,
+    Piece,
+    ReassignedStream,
+    TaskRestore,
+)
 from headgate.base.elements import Bundle
-from headgate.base.restores import OperatorRestore, ReassignedStream, TaskRestore
 from headgate.core.chain.snapshots import OperatorRestored
 from headgate.core.checkpoint.restored import (
     ChannelParts,

@@ -7,9 +7,9 @@ storage holds.
 from random import Random
 from typing import Final
 
+from headgate.base.checkpoints import TaskRestore
 from headgate.base.errors import ChannelsDiffer
 from headgate.base.messages import CheckpointOrder
-from headgate.base.restores import TaskRestore
 from headgate.control.checkpoint_effects import StoreCheckpoint
 from headgate.control.checkpoint_history import CheckpointHistory
 from headgate.control.deployment import RunPlan

@@ -26,9 +26,9 @@ from headgate.base.messages import (
     Placed,
     Shutdown,
     TaskChanged,
+    TaskState,
     TimeAnnounced,
 )
-from headgate.base.states import TaskState
 from headgate.control.run_effects import Send
 from headgate.sim.jobs.deployment import Deployed, Deployment
 from headgate.sim.jobs.orders import spec_of

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from headgate.base.states import TaskState
+from headgate.base.messages import TaskState
 from headgate.sim.clock import Clock
 from headgate.sim.faults import Faults
 from headgate.sim.jobs.coordinator import JobCoordinator

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.base.barrier_policy import AT_ONCE, BarrierPolicy
 from headgate.base.events import CheckpointBarrier
+from headgate.core.checkpoint.barrier_policy import AT_ONCE, BarrierPolicy
 
 BARRIER = CheckpointBarrier(1, 1_000)
 
