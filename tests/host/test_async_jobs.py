@@ -17,7 +17,7 @@ from headgate.core.chain.operator import Operator
 from headgate.core.operators.async_wait import AsyncWaitOperator
 from headgate.core.operators.basic import MapOperator
 from headgate.host.net.exchange import Exchange
-from headgate.host.shipping.tracebacks import readable_traceback
+from headgate.host.shipping.failures import readable_traceback
 from headgate.plan import ship_strategies as ships
 from tests.host.conftest import MakeExchange
 from tests.host.local_job import Job, Run, reads

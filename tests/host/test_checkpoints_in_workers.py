@@ -20,7 +20,7 @@ from headgate.base.messages import (
 from headgate.base.settings import StateBackendKind, StateSettings
 from headgate.host.checkpoints.location import new_savepoint
 from headgate.host.checkpoints.writing_threads import WRITERS
-from headgate.host.shipping.orders import revive
+from headgate.host.shipping.failures import revive
 from headgate.plan.restoring import restore
 from tests.host.checkpoint_kit import flip, names
 from tests.host.conftest import descriptors, own_threads

@@ -28,7 +28,7 @@ from headgate.base.settings import Compression
 from headgate.core.buffers.buffer import Buffer
 from headgate.core.exchange.compression import decompress, try_compress
 from headgate.core.ingress.deserializer import Deserializer, Got
-from headgate.host.net.compression import make_codec
+from headgate.host.net.exchange import make_codec
 
 ROOM_BYTES = 1 << 30
 """Damaged pickles may ask for any amount of memory: more than this is refused to them."""

@@ -30,7 +30,8 @@ from headgate.host.checkpoints.job_checkpoints import JobCheckpoints
 from headgate.host.checkpoints.location import savepoint_location
 from headgate.host.checkpoints.part_writer import PartWriter
 from headgate.host.driver.checkpoint_setup import CheckpointSetup
-from headgate.host.shipping.orders import describe, plan_run
+from headgate.host.shipping.failures import describe
+from headgate.host.shipping.orders import plan_run
 from headgate.plan.execution_graph import build_execution_graph
 from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.stream_graph import NodeKind, StreamGraph, StreamNode

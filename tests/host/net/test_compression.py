@@ -7,7 +7,7 @@ import pytest
 from headgate.base.errors import ElementBroken
 from headgate.base.settings import Compression
 from headgate.core.exchange.compression import decompress, try_compress
-from headgate.host.net.compression import make_codec
+from headgate.host.net.exchange import make_codec
 
 CODECS = [Compression.LZ4, Compression.ZSTD]
 

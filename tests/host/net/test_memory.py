@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from headgate.base.errors import MemoryShort
-from headgate.host.net.memory import allocate_arena
+from headgate.host.net.exchange import allocate_arena
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from headgate.base.errors import PathUnusable, UserFunctionFailed
 from headgate.core.chain.outputs import with_name
-from headgate.host.shipping.tracebacks import readable_traceback, root_of, where_is
+from headgate.host.shipping.failures import readable_traceback, root_of, where_is
 
 
 def caught(call: Callable[[], object]) -> BaseException:

@@ -14,7 +14,7 @@ import pytest
 from headgate.base.messages import ControlTimes, TaskState
 from headgate.control.life_cycle import JobState
 from headgate.host.driver.control_server import ControlServer
-from headgate.host.shipping.orders import revive
+from headgate.host.shipping.failures import revive
 from headgate.host.worker.stuck import STUCK_EXIT
 from tests.host.control_rig import (
     SECRET,

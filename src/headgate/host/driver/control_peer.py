@@ -30,7 +30,7 @@ from headgate.base.messages import (
 from headgate.control.frames import GREETINGS, TO_DRIVER, FrameReader, FrameWriter, encode
 from headgate.control.proof import DriverProof
 from headgate.host.net.control_client import CHUNK_BYTES, DriverConnection, receive_by
-from headgate.host.net.tls_socket import Socket, greet
+from headgate.host.net.transport import Socket, greet
 
 log = logging.getLogger(__name__)
 

@@ -36,7 +36,7 @@ from headgate.host.driver.control_peer import Peer
 from headgate.host.driver.job_figures import JobFigures
 from headgate.host.driver.savepoint_futures import SavepointFutures
 from headgate.host.net.loop import now_ms
-from headgate.host.shipping.orders import describe
+from headgate.host.shipping.failures import describe
 
 log = logging.getLogger(__name__)
 

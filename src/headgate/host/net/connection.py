@@ -9,13 +9,14 @@ import logging
 import os
 import socket
 import ssl
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-from headgate.base.errors import ConnectFailed, PeerLost, SettingsInvalid
+from headgate.base.errors import ConnectFailed, PeerBusy, PeerLost, SettingsInvalid
 from headgate.base.ids import PeerName
 from headgate.base.settings import ExchangeSettings
-from headgate.core.exchange.ends import Address
+from headgate.core.exchange.ends import Address, ProducerEnd
 from headgate.core.exchange.link import Link, LinkState
 from headgate.host.net.loop import READ, WRITE, Loop, now_ms
 from headgate.host.net.rare_log import RareLog
@@ -323,6 +324,54 @@ class TlsConnection(Connection):
         wrapped = self._tls.wrap(self._sock, is_server=False)
         self._transport, self._sock = wrapped, wrapped.socket
         self._loop.add(self._fd, self, self._mask)
+
+
+class UnprovenConnections:
+    """Those of one data port, in the order in which they came."""
+
+    def __init__(self, limit: Callable[[], int]) -> None:
+        self._limit = limit
+        self._hosts: dict[Connection, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._hosts)
+
+    def add(self, connection: Connection, host: str) -> None:
+        """One more has connected; another one goes if there is no room."""
+        if len(self._hosts) >= self._limit():
+            self._drop_proven()
+            while len(self._hosts) >= self._limit():
+                self._send_away(self._next_to_go())
+        self._hosts[connection] = host
+
+    def forget(self, connection: Connection) -> None:
+        """It has ended, or is proven."""
+        self._hosts.pop(connection, None)
+
+    def _drop_proven(self) -> None:
+        self._hosts = {
+            connection: host
+            for connection, host in self._hosts.items()
+            if connection.link.state is LinkState.GREETING
+        }
+
+    def _next_to_go(self) -> Connection:
+        (crowd, _), *_ = Counter(self._hosts.values()).most_common(1)
+        of_crowd = [connection for connection, host in self._hosts.items() if host == crowd]
+        return min(of_crowd, key=_has_greeted)  # the first of the least, which is the oldest
+
+    def _send_away(self, connection: Connection) -> None:
+        link, count = connection.link, len(self._hosts)
+        self.forget(connection)
+        problem = f"{count} connections wait to be proven here, and it is not proven yet"
+        link.fail(PeerBusy(link.peer, problem), last_words=f"{problem}; try again")
+        connection.flush()
+        connection.close()  # whether or not it takes its last words
+
+
+def _has_greeted(connection: Connection) -> bool:
+    assert isinstance(connection.link, ProducerEnd)
+    return connection.link.has_greeted
 
 
 def tune(sock: socket.socket, settings: ExchangeSettings) -> None:

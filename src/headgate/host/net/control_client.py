@@ -32,8 +32,7 @@ from headgate.control.frames import (
 )
 from headgate.control.proof import WorkerProof
 from headgate.host.net.contact import Contact
-from headgate.host.net.tls_socket import Socket, greet, has_pending, secured
-from headgate.host.net.transport import Tls
+from headgate.host.net.transport import Socket, Tls, greet, has_pending, secured
 
 log = logging.getLogger(__name__)
 

@@ -4,7 +4,9 @@
 and socket it owns. Other threads touch its machines only within ``exchange.inside()``.
 """
 
+import gc
 import logging
+import mmap
 import resource
 import secrets
 import sys
@@ -15,7 +17,9 @@ from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Final
 
+from headgate.base.elements import ByteLike
 from headgate.base.errors import (
+    MemoryShort,
     PeerBrokeProtocol,
     PeerBusy,
     PeerUnproven,
@@ -23,23 +27,22 @@ from headgate.base.errors import (
     TaskCancelled,
 )
 from headgate.base.ids import PeerName
-from headgate.base.settings import ExchangeSettings
+from headgate.base.settings import Compression, ExchangeSettings
+from headgate.core.buffers.segment import PAGE_BYTES, Segment, cut_arena, stride_bytes
 from headgate.core.buffers.sizing import segment_count
 from headgate.core.egress.writer import Flusher, RecordWriter
+from headgate.core.exchange.compression import CompressionCodec
 from headgate.core.exchange.ends import Address, ConsumerEnd
 from headgate.core.exchange.frames import NONCE_BYTES
 from headgate.core.exchange.link import Link
 from headgate.core.task.environment import Environment
 from headgate.host.files.partition_files import FileRoom
 from headgate.host.net.baton import Baton, Turn
-from headgate.host.net.compression import make_codec
-from headgate.host.net.connection import Connection, Server, connect
+from headgate.host.net.connection import Connection, Server, UnprovenConnections, connect
 from headgate.host.net.loop import Loop, now_ms
-from headgate.host.net.memory import allocate_arena
 from headgate.host.net.rare_log import RareLog
 from headgate.host.net.runner import Runner, Stepper, TaskThread
 from headgate.host.net.transport import Tls
-from headgate.host.net.unproven import UnprovenConnections
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +50,8 @@ TICK_MS: Final = 1000.0
 CANCEL_S: Final = 30.0
 """A task that does not come back from its user's code this long after its cancellation is left."""
 
-MIN_SECRET_BYTES = 16
+MIN_SECRET_BYTES: Final = 16
+_CODEC_NAMES: Final = {Compression.LZ4: "lz4_raw", Compression.ZSTD: "zstd"}
 
 
 class Exchange:
@@ -308,3 +312,51 @@ def _tick_ms(settings: ExchangeSettings) -> float:
         settings.connect_timeout_ms, settings.heartbeat_timeout_ms, settings.heartbeat_interval_ms
     )
     return min(TICK_MS, max(10.0, shortest / 4))
+
+
+def allocate_arena(segment_bytes: int, count: int) -> list[Segment]:
+    """All segments of a task manager; MemoryShort says what was asked for."""
+    size = max(PAGE_BYTES, stride_bytes(segment_bytes) * count)
+    try:
+        memory = mmap.mmap(-1, size)
+    except (OSError, ValueError, OverflowError, MemoryError) as error:
+        raise MemoryShort(required=size, allocated=0) from error
+    return cut_arena(memoryview(memory), segment_bytes, count)
+
+
+@contextmanager
+def rare_collections() -> Iterator[None]:
+    """Let Python look for cyclic garbage less often: streams make many short-lived tuples.
+
+    What is loaded already is not looked at again; cycles are still found, after more allocations.
+    """
+    before = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
+
+
+class ArrowCodec:
+    """LZ4 (raw blocks) or Zstandard."""
+
+    def __init__(self, compression: Compression) -> None:
+        import pyarrow  # noqa: PLC0415 - only who compresses pays for the import
+
+        self._codec = pyarrow.Codec(_CODEC_NAMES[compression])
+
+    def compress(self, data: ByteLike) -> bytes:
+        packed: bytes = self._codec.compress(data, asbytes=True)
+        return packed
+
+    def decompress(self, data: ByteLike, size: int) -> bytes:
+        original: bytes = self._codec.decompress(data, decompressed_size=size, asbytes=True)
+        return original
+
+
+def make_codec(compression: Compression) -> CompressionCodec | None:
+    """The codec for a setting, or None for no compression."""
+    return None if compression is Compression.NONE else ArrowCodec(compression)

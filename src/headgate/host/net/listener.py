@@ -18,8 +18,7 @@ from typing import Final
 
 from headgate.base.messages import Address
 from headgate.host.net.rare_log import RareLog
-from headgate.host.net.tls_socket import Socket, greet, secured
-from headgate.host.net.transport import Tls
+from headgate.host.net.transport import Socket, Tls, greet, secured
 
 log = logging.getLogger(__name__)
 

@@ -1,28 +1,30 @@
-"""The job's code on its way to the workers, and what to say when it cannot travel.
+"""The job's code, pickled for the workers, and what to report if it cannot be pickled.
 
-Functions and classes of the user's ``__main__`` travel by value. Records, however, are pickled by
-reference between workers, so classes of ``__main__`` are put into the worker's own ``__main__``,
+Functions and classes of the user's ``__main__`` are pickled by value. Records, however, are pickled
+by reference between workers, so classes of ``__main__`` are put into the worker's own ``__main__``,
 where plain pickle looks for them. Law: what is unshipped behaves as what was shipped; a function
-that cannot travel is refused in the driver, with its operator and the thing that it holds.
+that cannot be pickled is refused in the driver, with its operator and the object it holds.
 """
 
+import functools
 import io
 import pickle
 import sys
-from collections.abc import Mapping, Sequence
-from types import ModuleType
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from types import FunctionType, MethodType, ModuleType
 from typing import Any, Final, TypeAlias
 
 import cloudpickle
 
 from headgate.base.errors import CodeUnloadable, FunctionUnpicklable
-from headgate.host.shipping.unpicklable import find_culprit
 from headgate.plan.job_graph import JobVertex
 
 Functions: TypeAlias = Mapping[int, Sequence[tuple[str, object]]]
 """The user's objects of each operator, by role, as the nodes of the stream graph have them."""
 
 _NO_FUNCTIONS: Final[Functions] = {}
+_DEPTH: Final = 20
 
 
 def ship(vertices: Mapping[int, JobVertex], functions: Functions = _NO_FUNCTIONS) -> bytes:
@@ -38,21 +40,21 @@ def ship(vertices: Mapping[int, JobVertex], functions: Functions = _NO_FUNCTIONS
 
 
 def unship(code: bytes) -> dict[int, JobVertex]:
-    """The vertices again, in a worker; raises CodeUnloadable."""
+    """Load the vertices in a worker; raises CodeUnloadable."""
     unpickler = pickle.Unpickler(io.BytesIO(code))
     try:
         vertices: dict[int, JobVertex] = unpickler.load()
         classes: dict[str, type] = unpickler.load()
     except ModuleNotFoundError as error:
         raise CodeUnloadable(f"{type(error).__name__}: {error}", error.name or "") from error
-    except (Exception, SystemExit) as error:  # a module that is loaded for it may want to exit
+    except (Exception, SystemExit) as error:  # a module that it imports may call exit()
         raise CodeUnloadable(f"{type(error).__name__}: {error}") from error
     _adopt(classes)
     return vertices
 
 
 class ShippingPickler(cloudpickle.CloudPickler):  # type: ignore[misc] # it has no types
-    """Pickles by value what workers cannot import, and keeps the classes of ``__main__``."""
+    """Pickles by value what workers cannot import, and collects the classes of ``__main__``."""
 
     def __init__(self, target: io.BytesIO) -> None:
         super().__init__(target, protocol=5)
@@ -60,11 +62,11 @@ class ShippingPickler(cloudpickle.CloudPickler):  # type: ignore[misc] # it has 
 
     def reducer_override(self, thing: Any) -> Any:
         if isinstance(thing, type) and thing.__module__ == "__main__":
-            self._keep(thing)
+            self._collect(thing)
         return super().reducer_override(thing)
 
-    def _keep(self, kind: type) -> None:
-        """A class within a class is found through its owner, so that comes along."""
+    def _collect(self, kind: type) -> None:
+        """A nested class is found through the class around it, so that one comes along."""
         path = kind.__qualname__.split(".")
         owner = kind if len(path) == 1 else getattr(_main(), path[0], None)
         if isinstance(owner, type):
@@ -80,10 +82,10 @@ def _adopt(classes: Mapping[str, type]) -> None:
     main = _main()
     for name, kind in classes.items():
         if "." in name:
-            kind.__qualname__ = name  # forgotten on the way; pickle goes by it
+            kind.__qualname__ = name  # cloudpickle drops it; pickle looks classes up by it
             continue
         present = getattr(main, name, None)
-        # What is the worker's own stays: its program would break.
+        # The worker's own classes stay: its program needs them.
         if present is None or present is _adopted.get(name):
             setattr(main, name, kind)
             _adopted[name] = kind
@@ -93,7 +95,8 @@ def _main() -> ModuleType:
     return sys.modules["__main__"]
 
 
-def _is_picklable(thing: object) -> Exception | None:
+def _pickling_error(thing: object) -> Exception | None:
+    """None: it can be pickled."""
     try:
         ShippingPickler(io.BytesIO()).dump(thing)
     except Exception as error:
@@ -107,12 +110,12 @@ def _unpicklable(
     for vertex in vertices.values():
         for operator in vertex.chain.operators:
             for role, function in functions.get(operator.id, ()):
-                if (problem := _is_picklable(function)) is not None:
-                    culprit = find_culprit(function, _is_picklable)
+                if (problem := _pickling_error(function)) is not None:
+                    culprit = _find_culprit(function)
                     return FunctionUnpicklable(operator.name, role, culprit, _words(problem))
-            if (problem := _is_picklable(operator)) is not None:
+            if (problem := _pickling_error(operator)) is not None:
                 # An operator's own parts are named after the user's object that they hold.
-                culprit = find_culprit(operator, _is_picklable)
+                culprit = _find_culprit(operator)
                 return FunctionUnpicklable(operator.name, "function", culprit, _words(problem))
     names = ", ".join(vertex.name for vertex in vertices.values())
     return FunctionUnpicklable(names, "function", "something that it holds", _words(error))
@@ -120,3 +123,94 @@ def _unpicklable(
 
 def _words(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
+
+
+def _find_culprit(thing: object) -> str:
+    """The innermost part that cannot be pickled, such as ``attribute 'lock' of Parser (a lock)``.
+
+    The search goes into closures, globals, defaults and attributes, always into a part that cannot
+    be pickled itself.
+    """
+    path = [f"{_name(thing)} itself"]
+    seen = [thing]
+    while len(path) < _DEPTH:
+        found = _first_bad_part(seen[-1], seen)
+        if found is None:
+            break
+        words, part = found
+        path.append(f"{words} ({_article(type(part).__name__)})")
+        seen.append(part)
+    if len(path) > 2:
+        return f"{path[-1]}, which {path[-2]} holds,"
+    return path[-1]
+
+
+def _first_bad_part(thing: object, seen: list[object]) -> tuple[str, object] | None:
+    for words, part in _parts(thing):
+        if not any(part is known for known in seen) and _pickling_error(part) is not None:
+            return words, part
+    return None
+
+
+def _parts(thing: object) -> Iterator[tuple[str, object]]:
+    """What an object holds, each part with a description."""
+    name = _name(thing)
+    if isinstance(thing, FunctionType):
+        yield from _parts_of_function(thing, name)
+    elif isinstance(thing, MethodType):
+        yield f"the object of method {name}", thing.__self__
+        yield f"method {name}", thing.__func__
+    elif isinstance(thing, functools.partial):
+        yield f"function of {name}", thing.func
+        yield from (
+            (f"argument {index} of {name}", value) for index, value in enumerate(thing.args)
+        )
+        yield from ((f"argument {key!r} of {name}", value) for key, value in thing.keywords.items())
+    elif isinstance(thing, Mapping):
+        yield from ((f"the value of key {key!r}", value) for key, value in thing.items())
+        yield from ((f"key {key!r}", key) for key in thing)
+    elif isinstance(thing, list | tuple | set | frozenset):
+        yield from ((f"element {index}", value) for index, value in enumerate(thing))
+    elif isinstance(thing, type):
+        yield from ((f"{key!r} of class {name}", value) for key, value in vars(thing).items())
+    else:
+        yield from _parts_of_object(thing, name)
+
+
+def _parts_of_function(function: FunctionType, name: str) -> Iterator[tuple[str, object]]:
+    for variable, cell in zip(
+        function.__code__.co_freevars, function.__closure__ or (), strict=True
+    ):
+        try:
+            yield f"closure variable {variable!r} of {name}", cell.cell_contents
+        except ValueError:
+            continue  # not assigned yet
+    for variable in function.__code__.co_names:
+        if variable in function.__globals__:
+            yield f"global variable {variable!r} of {name}", function.__globals__[variable]
+    for default in function.__defaults__ or ():
+        yield f"a default argument of {name}", default
+    for argument, default in (function.__kwdefaults__ or {}).items():
+        yield f"the default of argument {argument!r} of {name}", default
+
+
+def _parts_of_object(thing: object, name: str) -> Iterator[tuple[str, object]]:
+    attributes = dict(getattr(thing, "__dict__", {}))
+    if is_dataclass(thing):
+        attributes |= {f.name: getattr(thing, f.name, None) for f in fields(thing)}
+    for kind in type(thing).__mro__:
+        slots = vars(kind).get("__slots__", ())
+        for slot in (slots,) if isinstance(slots, str) else slots:
+            if hasattr(thing, slot):
+                attributes.setdefault(slot, getattr(thing, slot))
+    yield from ((f"attribute {key!r} of {name}", value) for key, value in attributes.items())
+    yield f"class {type(thing).__name__}", type(thing)
+
+
+def _name(thing: object) -> str:
+    own = getattr(thing, "__qualname__", None)
+    return str(own) if own else type(thing).__name__
+
+
+def _article(word: str) -> str:
+    return f"an {word}" if word[0].lower() in "aeiou" else f"a {word}"

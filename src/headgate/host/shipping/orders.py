@@ -1,19 +1,13 @@
 """Between the plan's descriptions of tasks, exceptions, and how they travel in messages."""
 
-import pickle
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import replace
-from typing import Final
 
 from headgate.base.checkpoints import TaskRestore
 from headgate.base.ids import PartitionId
-from headgate.base.messages import ChannelOrder, CheckpointOrder, Failure, OutputOrder, TaskOrder
+from headgate.base.messages import ChannelOrder, CheckpointOrder, OutputOrder, TaskOrder
 from headgate.control.deployment import RunPlan
-from headgate.control.error_classes import is_consequence, is_damage, is_final, is_outside
 from headgate.core.egress.partition import PartitionKind
-from headgate.host.shipping.failed_records import record_of
-from headgate.host.shipping.tracebacks import readable_traceback, root_of
 from headgate.plan.checkpointed import checkpointed_job
 from headgate.plan.execution_graph import (
     ChannelSpec,
@@ -22,9 +16,6 @@ from headgate.plan.execution_graph import (
     build_execution_graph,
 )
 from headgate.plan.job_graph import JobGraph
-
-_TEXT_CHARS: Final = 64 * 1024
-_EXCEPTION_BYTES: Final = 1024 * 1024
 
 
 def plan_run(
@@ -53,7 +44,7 @@ def plan_run(
         graph.batch,
         checkpoints,
         replace(checkpointed_job(graph, execution), job=checkpoints.job) if checkpoints else None,
-        next((one.checkpoint for one in given.values()), None),
+        next((restore.checkpoint for restore in given.values()), None),
     )
 
 
@@ -89,69 +80,3 @@ def spec_of(order: TaskOrder) -> TaskSpec:
             for gate in order.gates
         ),
     )
-
-
-def describe(error: BaseException) -> Failure:
-    """An exception for the driver: as text in any case, and itself if it survives pickling."""
-    return Failure(
-        kind=f"{type(error).__module__}.{type(error).__qualname__}",
-        message=_shortened(_text(error)),
-        operator=str(getattr(error, "operator", None) or ""),
-        traceback=_shortened(readable_traceback(error)),
-        exception=_pickled(root_of(error)) or _pickled(error),
-        is_consequence=is_consequence(error),
-        is_final=is_final(error),
-        is_damage=is_damage(error),
-        is_outside=is_outside(error),
-        record=record_of(error),
-    )
-
-
-def revive(failure: Failure) -> BaseException | None:
-    """The exception itself, in the driver; None if it cannot be had. Only for proven peers."""
-    if failure.exception is None:
-        return None
-    try:
-        error = pickle.loads(failure.exception)
-    except (Exception, SystemExit):
-        return None
-    return error if isinstance(error, BaseException) else None
-
-
-def _pickled(error: BaseException) -> bytes | None:
-    # An exception with a constructor of its own often cannot be made again; try that here.
-    for form in (error, _PastConstructor(error)):
-        with suppress(Exception):
-            data = pickle.dumps(form, protocol=5)
-            if len(data) <= _EXCEPTION_BYTES and type(pickle.loads(data)) is type(error):
-                return data
-    return None
-
-
-class _PastConstructor:
-    """Pickles an exception as its arguments and fields, as HeadgateError does."""
-
-    def __init__(self, error: BaseException) -> None:
-        self._error = error
-
-    def __reduce__(self) -> tuple[object, ...]:
-        error = self._error
-        return _made, (type(error), error.args), error.__dict__
-
-
-def _made(kind: type[BaseException], args: tuple[object, ...]) -> BaseException:
-    return kind.__new__(kind, *args)
-
-
-def _text(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception as other:
-        return f"its text cannot be had ({type(other).__name__})"
-
-
-def _shortened(text: str) -> str:
-    # A surrogate that stands alone is no Unicode, and no message could carry it.
-    text = text.encode(errors="backslashreplace").decode()
-    half = _TEXT_CHARS // 2
-    return text if len(text) <= _TEXT_CHARS else f"{text[:half]}\n…\n{text[-half:]}"

@@ -9,7 +9,7 @@ import threading
 from typing import Final
 
 from headgate.host.checkpoints.writing_threads import WRITER_NAMES
-from headgate.host.shipping.tracebacks import where_is
+from headgate.host.shipping.failures import where_is
 
 log = logging.getLogger(__name__)
 

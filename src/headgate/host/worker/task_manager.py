@@ -56,10 +56,10 @@ from headgate.host.checkpoints.writing_threads import WriterPool
 from headgate.host.files.owned_folder import sweep
 from headgate.host.net.contact import Contact
 from headgate.host.net.control_client import ControlLine, Lost
-from headgate.host.net.exchange import Exchange
-from headgate.host.net.memory import rare_collections
+from headgate.host.net.exchange import Exchange, rare_collections
 from headgate.host.shipping.code import unship
-from headgate.host.shipping.orders import describe, spec_of
+from headgate.host.shipping.failures import describe
+from headgate.host.shipping.orders import spec_of
 from headgate.host.worker.backends import open_backends
 from headgate.host.worker.deployment import Deployment
 from headgate.host.worker.stuck import SOURCE_THREADS, TASK_THREADS, abandon, threads_of

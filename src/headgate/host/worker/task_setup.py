@@ -38,9 +38,8 @@ from headgate.core.task.task import Task
 from headgate.host.checkpoints.restoring import BundlesOf
 from headgate.host.checkpoints.snapshot_writer import SnapshotTask, SnapshotWriters
 from headgate.host.net.exchange import Exchange
-from headgate.host.net.loans import BatonLoan, BufferWaits
 from headgate.host.net.loop import now_ms
-from headgate.host.net.runner import Runner, TaskThread
+from headgate.host.net.runner import BatonLoan, BufferWaits, Runner, TaskThread
 from headgate.host.worker.async_calls import LoopCalls
 from headgate.plan.execution_graph import ChannelSpec, OutputSpec, TaskSpec
 from headgate.plan.job_graph import JobVertex

@@ -16,8 +16,7 @@ from headgate.core.operators.basic import FilterOperator, FlatMapOperator, MapOp
 from headgate.core.operators.keyed import ReduceOperator
 from headgate.core.operators.process import KeyedProcessOperator, ProcessOperator
 from headgate.core.operators.sinks import SinkFunctionOperator
-from headgate.host.shipping.failed_records import SHOWN_CHARS, record_of, shown
-from headgate.host.shipping.orders import describe
+from headgate.host.shipping.failures import SHOWN_CHARS, describe, record_of, shown
 from tests.core.chain.kit import open_operator
 
 RECORDS = [f"record {number}" for number in range(10)]
