@@ -29,7 +29,6 @@ DEBTS: dict[str, set[str] | dict[str, int]] = {
         "size_bytes",
         "task_states",
         "was_opened",
-        "written_bytes",
     },
     "constructors": {
         "RemoteChannel",

@@ -18,8 +18,8 @@ from headgate.host.checkpoints.checkpoint_store import (
     open_store,
 )
 from headgate.host.checkpoints.location import new_savepoint
+from headgate.host.checkpoints.metadata import checkpoint_key
 from headgate.host.checkpoints.part_writer import PartWriter
-from headgate.host.checkpoints.signing import checkpoint_key
 from tests.cli.kit import Done, in_process
 from tests.host.checkpoint_kit import JOB, LARGE, flip, metadata_of, take, take_next
 
@@ -37,11 +37,11 @@ def storage(tmp_path: Path) -> CheckpointStore:
     storage = open_store(str(tmp_path / "all"))
     take_next(storage)
     take_next(storage)
-    with PartWriter(storage.place(JOB, 3), "t-0-0-0", 0) as writer:
+    with PartWriter(storage.location(JOB, 3), "t-0-0-0", 0) as writer:
         writer.append(LARGE)
     take_next(storage, job="other")
-    place = new_savepoint(str(tmp_path / "all"), JOB)
-    take(place, 11, CheckpointKind.SAVEPOINT)
+    location = new_savepoint(str(tmp_path / "all"), JOB)
+    take(location, 11, CheckpointKind.SAVEPOINT)
     return storage
 
 
@@ -56,8 +56,8 @@ def test_signatures_are_checked_with_a_key(headgate: Headgate, tmp_path: Path) -
         key.write_text(f"the {key.name} key of checkpoints")
         key.chmod(0o600)
     signing = checkpoint_key(CheckpointSettings(hmac_secret_file=str(keys[0])))
-    place = open_store(str(tmp_path / "all"), signing).place(JOB, 1)
-    complete(place, metadata_of(1))
+    location = open_store(str(tmp_path / "all"), signing).location(JOB, 1)
+    complete(location, metadata_of(1))
     path = str(tmp_path / "all")
     assert headgate(path).returncode == 0
     assert headgate(path, "--secret-file", str(keys[0])).returncode == 0
@@ -154,7 +154,7 @@ def test_a_checkpoint_that_its_job_drops_meanwhile_is_not_damaged(
     storage: CheckpointStore,
 ) -> None:
     found = find_checkpoints(f"{storage.folder.path}/{JOB}")[:2]
-    storage.drop(found[0].place)
+    storage.drop(found[0].location)
     assert describe(found[0], deep=True) is None
     assert describe(found[0], deep=False) is None
     rest = describe(found[1], deep=True)

@@ -30,11 +30,11 @@ STEPS = ("make", "create", "settle", "_write", "_give_name", "remove", "remove_a
 
 def take_and_drop(storage: CheckpointStore, source: Path) -> None:
     """The newest complete one is followed by another, and dropped."""
-    before = storage.survey(JOB).latest
+    before = storage.restore_candidates(JOB).latest
     assert before is not None
     assert before.metadata is not None
     take_next(storage, shared=(source,), reused=shared_pieces(before.metadata)[-1:])
-    storage.drop(before.place)
+    storage.drop(before.location)
 
 
 def steps(folder: Path, source: Path) -> None:
@@ -49,7 +49,7 @@ def steps(folder: Path, source: Path) -> None:
             take_and_drop(storage, source)
             os._exit(0)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        found = storage.survey(JOB).latest
+        found = storage.restore_candidates(JOB).latest
         assert found is not None, f"nothing is left after step {step}"
         print(step, code, found.checkpoint, flush=True)
         if code == 0:
@@ -81,25 +81,25 @@ def endless(folder: Path) -> None:
     data = os.urandom(200_000)
     while True:
         number = storage.next_id(JOB)
-        place = storage.place(JOB, number)
-        state = write_task(place, 0, dict.fromkeys(range(16), data))
-        complete(place, metadata_of(number, (state,)))
+        location = storage.location(JOB, number)
+        state = write_task(location, 0, dict.fromkeys(range(16), data))
+        complete(location, metadata_of(number, (state,)))
         print(number, flush=True)
 
 
 def full(folder: Path) -> None:
     storage = open_store(str(folder))
     resource.setrlimit(resource.RLIMIT_FSIZE, (LIMIT_BYTES, LIMIT_BYTES))
-    place = storage.place(JOB, 50)
+    location = storage.location(JOB, 50)
     source = folder.parent / "table.sst"
-    writers = [PartWriter(place, "t") for _ in range(2)]  # nobody ends them
+    writers = [PartWriter(location, "t") for _ in range(2)]  # nobody ends them
     attempts: dict[str, Callable[[], object]] = {
-        "large piece": lambda: write_task(place, 0, {0: bytes(100 * LIMIT_BYTES)}),
-        "many pieces": lambda: write_task(place, 0, dict.fromkeys(range(100), bytes(30_000))),
-        "at the end": lambda: write_task(place, 0, dict.fromkeys(range(3), bytes(30_000))),
+        "large piece": lambda: write_task(location, 0, {0: bytes(100 * LIMIT_BYTES)}),
+        "many pieces": lambda: write_task(location, 0, dict.fromkeys(range(100), bytes(30_000))),
+        "at the end": lambda: write_task(location, 0, dict.fromkeys(range(3), bytes(30_000))),
         "a piece alone": lambda: writers[0].append(bytes(100 * LIMIT_BYTES)),
         "shared file": lambda: writers[1].share(str(source)),
-        "metadata": lambda: complete(place, metadata_of(50, inline_tasks(place))),
+        "metadata": lambda: complete(location, metadata_of(50, inline_tasks(location))),
     }
     for name, attempt in attempts.items():
         try:
@@ -108,10 +108,11 @@ def full(folder: Path) -> None:
             print(f"{name}: {type(error).__name__}: {error}", flush=True)
 
 
-def inline_tasks(place: CheckpointLocation) -> tuple[SubtaskState, ...]:
+def inline_tasks(location: CheckpointLocation) -> tuple[SubtaskState, ...]:
     """More in the metadata than a file may hold."""
     return tuple(
-        write_task(place, subtask, {0: bytes(18_000)}, inline_bytes=20_000) for subtask in range(8)
+        write_task(location, subtask, {0: bytes(18_000)}, inline_bytes=20_000)
+        for subtask in range(8)
     )
 
 
@@ -120,8 +121,8 @@ def stranger(folder: Path) -> None:
         os.setuid(NOBODY)
     for attempt in (
         lambda: open_store(str(folder / "new")),
-        lambda: open_store(str(folder)).probe(),
-        lambda: PartWriter(open_store(str(folder)).place(JOB, 1), "t").append(bytes(50_000)),
+        lambda: open_store(str(folder)).folder.probe(),
+        lambda: PartWriter(open_store(str(folder)).location(JOB, 1), "t").append(bytes(50_000)),
     ):
         try:
             attempt()

@@ -51,7 +51,7 @@ def task_of(
 
 
 def write_task(
-    place: CheckpointLocation,
+    location: CheckpointLocation,
     subtask: int,
     groups: Mapping[int, bytes],
     shared: tuple[Path, ...] = (),
@@ -59,7 +59,7 @@ def write_task(
     inline_bytes: int = INLINE_BYTES,
 ) -> SubtaskState:
     """One task's part, written and closed."""
-    with PartWriter(place, part_name(3, subtask, 0), inline_bytes) as writer:
+    with PartWriter(location, part_name(3, subtask, 0), inline_bytes) as writer:
         pieces = {group: writer.append(data) for group, data in groups.items()}
         channel = (writer.append(b"in flight"),)
         files = tuple(writer.share(str(path)) for path in shared)
@@ -67,7 +67,7 @@ def write_task(
 
 
 def take(
-    place: CheckpointLocation,
+    location: CheckpointLocation,
     checkpoint: int,
     kind: CheckpointKind = CheckpointKind.CHECKPOINT,
     *,
@@ -78,7 +78,7 @@ def take(
     """A complete checkpoint of two tasks."""
     states = tuple(
         write_task(
-            place,
+            location,
             subtask,
             {subtask * 64: LARGE + bytes([checkpoint]), subtask * 64 + 1: b"small"},
             shared if subtask == 0 else (),
@@ -87,13 +87,13 @@ def take(
         for subtask in range(2)
     )
     metadata = metadata_of(checkpoint, states, kind, job)
-    complete(place, metadata)
+    complete(location, metadata)
     return metadata
 
 
 def take_next(storage: CheckpointStore, job: str = JOB, **more: Any) -> Metadata:
     number = storage.next_id(job)
-    return take(storage.place(job, number), number, job=job, **more)
+    return take(storage.location(job, number), number, job=job, **more)
 
 
 def shared_pieces(metadata: Metadata) -> tuple[Piece, ...]:

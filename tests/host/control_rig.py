@@ -15,8 +15,8 @@ from typing import Any
 from headgate.base.messages import ControlTimes, TaskFigures
 from headgate.base.settings import ExchangeSettings
 from headgate.control.run_effects import Outcome
-from headgate.host.driver.control_run import DriverRun, RunKey
 from headgate.host.driver.control_server import ControlServer
+from headgate.host.driver.driver_run import DriverRun, RunKey
 from headgate.host.net.contact import Contact
 from headgate.host.shipping.code import ship
 from headgate.host.shipping.orders import plan_run

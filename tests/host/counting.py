@@ -18,7 +18,7 @@ from headgate.core.operators.basic import MapOperator
 from headgate.core.operators.keyed import ReduceOperator
 from headgate.core.operators.sinks import SinkFunctionOperator
 from headgate.core.operators.source_operator import SourceOperator
-from headgate.host.checkpoints.writing_threads import WRITER_NAMES
+from headgate.host.checkpoints.snapshot_writer import WRITER_NAMES
 from headgate.plan import ship_strategies as ships
 from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.stream_graph import NodeKind, StreamEdge, StreamGraph, StreamNode

@@ -10,7 +10,7 @@ from headgate.host.checkpoints.checkpoint_store import complete, discard, open_s
 from headgate.host.checkpoints.location import files_of
 from headgate.host.checkpoints.part_writer import PartWriter, part_name
 from headgate.host.checkpoints.piece_reader import PieceReader
-from headgate.host.checkpoints.stored_database import StoredDatabaseFiles
+from headgate.host.checkpoints.restoring import StoredDatabaseFiles
 from tests.core.state.conformance import GROUPS
 from tests.host.checkpoint_kit import JOB, metadata_of
 
@@ -26,28 +26,31 @@ class Shelf:
 
     def write(self, checkpoint: int, *snapshots: Snapshot) -> Metadata:
         """Of one task each, in the order of their key groups; it is not complete yet."""
-        place, count = self.storage.place(JOB, checkpoint), len(snapshots)
+        location, count = self.storage.location(JOB, checkpoint), len(snapshots)
         tasks = []
         self.bytes_of[checkpoint] = 0
         for subtask, snapshot in enumerate(snapshots):
-            with PartWriter(place, part_name(3, subtask, 0), 0) as writer:
+            with PartWriter(location, part_name(3, subtask, 0), 0) as writer:
                 keyed = {group: writer.append(data) for group, data in snapshot.groups()}
                 operator = OperatorState("op", "Op", keyed=keyed, files=snapshot.files(writer))
             snapshot.close()
-            self.bytes_of[checkpoint] += writer.written_bytes + writer.shared_bytes
+            own = {*keyed.values(), *operator.files.values()}
+            prefix = location.own_prefix
+            written = sum(piece.length for piece in own if piece.path.startswith(prefix))
+            self.bytes_of[checkpoint] += written + writer.shared_bytes
             tasks.append(SubtaskState(str(subtask), 3, subtask, count, GROUPS, (operator,)))
         self.written[checkpoint] = metadata_of(checkpoint, tuple(tasks))
         return self.written[checkpoint]
 
     def complete(self, checkpoint: int) -> None:
-        complete(self.storage.place(JOB, checkpoint), self.written[checkpoint])
+        complete(self.storage.location(JOB, checkpoint), self.written[checkpoint])
 
     def discard(self, checkpoint: int) -> None:
-        discard(self.storage.place(JOB, checkpoint))
+        discard(self.storage.location(JOB, checkpoint))
         del self.written[checkpoint]
 
     def drop(self, checkpoint: int) -> None:
-        self.storage.drop(self.storage.place(JOB, checkpoint))
+        self.storage.drop(self.storage.location(JOB, checkpoint))
         del self.written[checkpoint]
 
     def take(self, checkpoint: int, *backends: KeyedBackend) -> Metadata:
@@ -59,12 +62,14 @@ class Shelf:
         return metadata
 
     def databases(self, checkpoint: int, owned: range, is_shared: bool) -> list[StoredDatabase]:
-        place = self.storage.place(JOB, checkpoint)
+        location = self.storage.location(JOB, checkpoint)
         found: list[StoredDatabase] = []
-        for task in place.read_metadata().tasks:
+        for task in location.read_metadata().tasks:
             held = groups_of(task.subtask, task.parallelism, GROUPS)
             if set(held) & set(owned):
-                found.append(StoredDatabaseFiles(place, held, task.operators[0].files, is_shared))
+                found.append(
+                    StoredDatabaseFiles(location, held, task.operators[0].files, is_shared)
+                )
         return found
 
     def restore(
@@ -72,9 +77,9 @@ class Shelf:
     ) -> None:
         """As ``OperatorContext.keyed_backend`` does it."""
         backend.restore_files(self.databases(checkpoint, owned, is_shared))
-        place = self.storage.place(JOB, checkpoint)
-        with PieceReader(place) as reader:
-            for task in place.read_metadata().tasks:
+        location = self.storage.location(JOB, checkpoint)
+        with PieceReader(location) as reader:
+            for task in location.read_metadata().tasks:
                 keyed = task.operators[0].keyed
                 backend.restore((group, reader.read(piece)) for group, piece in keyed.items())
 

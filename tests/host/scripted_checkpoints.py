@@ -29,7 +29,7 @@ from tests.host.scripted import Scripted
 
 
 def place_of(order: CheckpointOrder, checkpoint: int) -> CheckpointLocation:
-    return open_store(order.folder).place(order.job, checkpoint)
+    return open_store(order.folder).location(order.job, checkpoint)
 
 
 def acks_of(driver: Scripted, run: str, checkpoint: int) -> list[CheckpointAcked]:
@@ -42,12 +42,12 @@ def take(
     run: str,
     graph: JobGraph,
     checkpoint: int,
-    place: CheckpointLocation,
+    location: CheckpointLocation,
     kind: CheckpointKind = CheckpointKind.CHECKPOINT,
 ) -> Metadata:
     """Let all tasks take it, and complete it, as a driver would."""
     execution = build_execution_graph(graph, run, 0)
-    directory = place.own.uri if kind is CheckpointKind.SAVEPOINT else ""
+    directory = location.own.uri if kind is CheckpointKind.SAVEPOINT else ""
     driver.trigger(run, graph, checkpoint, kind=kind, directory=directory)
     eventually(
         lambda: len(acks_of(driver, run, checkpoint)) == len(execution.tasks),
@@ -60,7 +60,7 @@ def take(
     metadata = Metadata(
         METADATA_VERSION, checkpoint, kind, "job", "counts", 1, 2, made, unaligned, known.edges
     )
-    complete(place, metadata)
+    complete(location, metadata)
     if kind is CheckpointKind.CHECKPOINT:
         driver.send(CheckpointCompleted(run, checkpoint))
     return metadata

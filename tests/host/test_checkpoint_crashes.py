@@ -29,7 +29,7 @@ def check_all_complete(storage: CheckpointStore) -> int:
     complete = [found for found in storage.list_checkpoints(JOB) if found.is_complete]
     for found in complete:
         assert found.metadata is not None
-        assert verify(found.place, found.metadata).problems == ()
+        assert verify(found.location, found.metadata).problems == ()
     return len(complete)
 
 
@@ -50,7 +50,7 @@ def test_a_process_that_dies_at_any_step_harms_no_complete_checkpoint(tmp_path: 
     storage.clean_abandoned(JOB, LATER_MS)
     complete = check_all_complete(storage)
     assert len(list((folder / JOB).glob("chk-*"))) == complete
-    latest = storage.survey(JOB).latest
+    latest = storage.restore_candidates(JOB).latest
     assert latest is not None and latest.checkpoint == newest[-1]
 
 
@@ -65,7 +65,7 @@ def test_a_killed_process_leaves_only_whole_checkpoints(tmp_path: Path) -> None:
         finally:
             child.kill()
     storage = open_store(str(folder))
-    latest = storage.survey(JOB).latest
+    latest = storage.restore_candidates(JOB).latest
     assert latest is not None and latest.checkpoint is not None
     assert latest.checkpoint >= told[-1] == 3
     assert check_all_complete(storage) >= 3

@@ -19,7 +19,7 @@ from headgate.base.messages import (
 )
 from headgate.base.settings import StateBackendKind, StateSettings
 from headgate.host.checkpoints.location import new_savepoint
-from headgate.host.checkpoints.writing_threads import WRITERS
+from headgate.host.checkpoints.snapshot_writer import WRITERS
 from headgate.host.shipping.failures import revive
 from headgate.plan.restoring import restore
 from tests.host.checkpoint_kit import flip, names
@@ -68,11 +68,11 @@ def test_a_job_goes_on_from_its_checkpoint_in_the_same_processes(
     graph = count_job(folder)
     with scripted(state=StateSettings(backend=backend)) as driver:
         tasks = begin(driver, graph, order, folder)
-        place = place_of(order, 1)
-        metadata = take(driver, "a", graph, 1, place)
-        assert len(names(Path(place.own.path))) > len(tasks) / 2, "and the metadata"
+        location = place_of(order, 1)
+        metadata = take(driver, "a", graph, 1, location)
+        assert len(names(Path(location.own.path))) > len(tasks) / 2, "and the metadata"
         driver.cancel("a", tasks)
-        go_on(driver, "b", graph, order, metadata, place.own.uri)
+        go_on(driver, "b", graph, order, metadata, location.own.uri)
     assert counts_of(folder) == EXPECTED
     assert len(written(folder)) == COUNT, "nothing was read again"
 
@@ -86,8 +86,8 @@ def test_run_after_run_from_checkpoint_to_checkpoint_leaves_nothing_open(
         tasks = begin(driver, graph, order, folder)
         run, seen = "a", []
         for checkpoint in range(1, 9):
-            place = place_of(order, checkpoint)
-            metadata = take(driver, run, graph, checkpoint, place)
+            location = place_of(order, checkpoint)
+            metadata = take(driver, run, graph, checkpoint, location)
             driver.cancel(run, tasks)
             gc.collect()
             databases = len(list((tmp_path / "temp").glob("headgate-state-*/state-*")))
@@ -96,7 +96,7 @@ def test_run_after_run_from_checkpoint_to_checkpoint_leaves_nothing_open(
             driver.deploy(
                 run,
                 graph,
-                checkpoints=replace(order, restored_from=place.own.uri),
+                checkpoints=replace(order, restored_from=location.own.uri),
                 restores=restore(metadata, graph),
             )
             driver.await_all(run, tasks, TaskState.RUNNING)
@@ -117,15 +117,15 @@ def test_what_was_on_its_way_in_full_buffers_comes_back(
     with scripted() as driver:
         tasks = begin(driver, graph, order, folder)
         eventually(lambda: len(written(folder)) > 20, "some")
-        place = place_of(order, 1)
-        metadata = take(driver, "a", graph, 1, place)
+        location = place_of(order, 1)
+        metadata = take(driver, "a", graph, 1, location)
         in_flight = sum(ack.figures.in_flight_bytes for ack in acks_of(driver, "a", 1))
         assert in_flight > 1000
         assert metadata.unaligned
         driver.cancel("a", tasks)
         for part in folder.iterdir():
             part.unlink()
-        go_on(driver, "b", graph, order, metadata, place.own.uri)
+        go_on(driver, "b", graph, order, metadata, location.own.uri)
     assert counts_of(folder) == EXPECTED
 
 
@@ -140,15 +140,15 @@ def test_a_job_goes_on_with_another_parallelism(
         slow.set()
     with scripted(3) as driver:
         tasks = begin(driver, graph, order, folder)
-        place = place_of(order, 1)
+        location = place_of(order, 1)
         if slow.is_set():
             eventually(lambda: len(written(folder)) > 20, "some")
-        metadata = take(driver, "a", graph, 1, place)
+        metadata = take(driver, "a", graph, 1, location)
         driver.cancel("a", tasks)
         other = count_job(folder, parallelism)
         strays = [stray for one in restore(metadata, other).values() for stray in one.strays]
         assert bool(strays) == slow.is_set()
-        go_on(driver, "b", other, order, metadata, place.own.uri)
+        go_on(driver, "b", other, order, metadata, location.own.uri)
     assert counts_of(folder) == EXPECTED
 
 
@@ -157,13 +157,13 @@ def test_a_savepoint_needs_no_folder_of_the_job_and_restores_elsewhere(
 ) -> None:
     order = CheckpointOrder("", "job")
     graph = count_job(folder)
-    place = new_savepoint(str(tmp_path / "mine"), "job")
+    location = new_savepoint(str(tmp_path / "mine"), "job")
     with scripted() as driver:
         tasks = begin(driver, graph, order, folder)
-        metadata = take(driver, "a", graph, 1, place, CheckpointKind.SAVEPOINT)
+        metadata = take(driver, "a", graph, 1, location, CheckpointKind.SAVEPOINT)
         driver.cancel("a", tasks)
         moved = tmp_path / "moved"
-        Path(place.own.path).rename(moved)
+        Path(location.own.path).rename(moved)
         go_on(driver, "b", graph, order, metadata, str(moved))
     assert counts_of(folder) == EXPECTED
 
@@ -175,16 +175,16 @@ def test_a_damaged_file_fails_the_run_by_name_and_another_one_follows(
     graph = count_job(folder)
     with scripted() as driver:
         tasks = begin(driver, graph, order, folder)
-        place = place_of(order, 1)
-        metadata = take(driver, "a", graph, 1, place)
+        location = place_of(order, 1)
+        metadata = take(driver, "a", graph, 1, location)
         driver.cancel("a", tasks)
         count = next(iter(metadata.tasks[-1].operators[0].keyed.values()))
-        file = Path(place.own.path) / count.path.split("/")[-1]
+        file = Path(location.own.path) / count.path.split("/")[-1]
         flip(file, count.offset, 2)
         tasks = driver.deploy(
             "b",
             graph,
-            checkpoints=replace(order, restored_from=place.own.uri),
+            checkpoints=replace(order, restored_from=location.own.uri),
             restores=restore(metadata, graph),
         )
         eventually(lambda: driver.failures("b"), "it fails")
@@ -197,7 +197,7 @@ def test_a_damaged_file_fails_the_run_by_name_and_another_one_follows(
         tasks = driver.deploy(
             "c",
             graph,
-            checkpoints=replace(order, restored_from=place.own.uri),
+            checkpoints=replace(order, restored_from=location.own.uri),
             restores=restore(metadata, graph),
         )
         eventually(lambda: driver.failures("c"), "it fails, too")
@@ -223,10 +223,10 @@ def test_a_storage_that_refuses_declines_and_the_job_and_the_next_one_go_on(
         assert order.folder in driver.heard(CheckpointDeclined)[0].reason
         driver.send(CheckpointAborted("a", 1, "declined"))
         Path(order.folder).unlink()
-        place = place_of(order, 2)
-        metadata = take(driver, "a", graph, 2, place)
+        location = place_of(order, 2)
+        metadata = take(driver, "a", graph, 2, location)
         driver.cancel("a", tasks)
-        go_on(driver, "b", graph, order, metadata, place.own.uri)
+        go_on(driver, "b", graph, order, metadata, location.own.uri)
     assert counts_of(folder) == EXPECTED
 
 

@@ -29,11 +29,11 @@ from headgate.core.chain import snapshots as plain_state
 from headgate.core.operators import async_state, source_state, two_phase
 from headgate.core.state import operator_state, snapshot
 from headgate.host.checkpoints.checkpoint_store import complete, open_store
+from headgate.host.checkpoints.job_checkpoints import find_stop
 from headgate.host.checkpoints.metadata import decode_metadata, encode_metadata
 from headgate.host.checkpoints.piece_reader import PieceReader, verify
-from headgate.host.checkpoints.stopped_with import find_stop
 from headgate.host.driver.checkpoint_setup import CheckpointSetup
-from headgate.host.rocksdb.tables import TABLES_FILE, Tables, read_tables
+from headgate.host.rocksdb.file_snapshot import TABLES_FILE, Tables, read_tables
 from tests.host.checkpoint_kit import JOB, metadata_of, take, task_of
 from tests.host.driver.test_checkpoint_setup import metadata as metadata_of_graph
 from tests.host.jobs import job_of
@@ -84,8 +84,8 @@ def test_any_body_under_a_right_checksum_is_metadata_or_damage(data: st.DataObje
         encode_metadata(metadata_of(7, (task_of(0, {0: Piece("chk-7/t", 0, 4, 9)}),)))[18:]
     )
     for _ in range(data.draw(st.integers(1, 4))):
-        place = data.draw(st.integers(0, len(body) - 1))
-        body[place] = data.draw(st.integers(0, 255))
+        location = data.draw(st.integers(0, len(body) - 1))
+        body[location] = data.draw(st.integers(0, 255))
     cut = data.draw(st.integers(0, len(body)))
     for part in (bytes(body), bytes(body[:cut]), data.draw(st.binary(max_size=50))):
         try:
@@ -159,33 +159,33 @@ def test_metadata_that_cannot_be_is_refused_with_a_reason(
 def test_any_piece_is_read_or_damage(
     tmp_path_factory: pytest.TempPathFactory, piece: Piece
 ) -> None:
-    place = open_store(str(tmp_path_factory.mktemp("pieces"))).place(JOB, 1)
-    place.own.make()
-    place.own.put("t", b"state")
-    with PieceReader(place) as reader:
+    location = open_store(str(tmp_path_factory.mktemp("pieces"))).location(JOB, 1)
+    location.own.make()
+    location.own.put("t", b"state")
+    with PieceReader(location) as reader:
         for act in (reader.read, reader.check):
             try:
                 act(piece)
             except CheckpointError:
                 continue
-    verify(place, metadata_of(1, (task_of(0, {0: piece}),)))
+    verify(location, metadata_of(1, (task_of(0, {0: piece}),)))
 
 
 def test_a_number_beyond_all_memory_is_damage(tmp_path: Path) -> None:
-    place = open_store(str(tmp_path)).place(JOB, 1)
-    metadata = take(place, 1)
+    location = open_store(str(tmp_path)).location(JOB, 1)
+    metadata = take(location, 1)
     piece = next(one for one in metadata.tasks[0].operators[0].keyed.values() if one.path)
     for changed in ({"length": 1 << 62}, {"offset": 1 << 62}, {"offset": -1}, {"length": -1}):
-        with PieceReader(place) as reader, pytest.raises(CheckpointCorrupt):
+        with PieceReader(location) as reader, pytest.raises(CheckpointCorrupt):
             reader.read(structs.replace(piece, **changed))
 
 
 def test_a_name_that_cannot_be_one_is_damage(tmp_path: Path) -> None:
-    place = open_store(str(tmp_path)).place(JOB, 1)
-    complete(place, metadata_of(1))
+    location = open_store(str(tmp_path)).location(JOB, 1)
+    complete(location, metadata_of(1))
     for name in ("a\0b", "a" * 300, "a\udcff", "a\nb"):
         with pytest.raises(CheckpointCorrupt, match="cannot be its own"):
-            place.locate(f"chk-1/{name}")
+            location.locate(f"chk-1/{name}")
 
 
 def test_a_note_of_a_stop_that_is_no_text_is_damage(tmp_path: Path) -> None:

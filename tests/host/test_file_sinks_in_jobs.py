@@ -27,8 +27,8 @@ from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
 from headgate.core.operators.basic import MapOperator
 from headgate.core.operators.source_operator import SourceOperator
 from headgate.core.operators.two_phase import TwoPhaseSinkOperator
-from headgate.host.driver.control_run import DriverRun
 from headgate.host.driver.control_server import ControlServer
+from headgate.host.driver.driver_run import DriverRun
 from headgate.plan import ship_strategies as ships
 from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.stream_graph import NodeKind, StreamEdge, StreamGraph, StreamNode

@@ -130,10 +130,10 @@ def test_a_savepoint_names_no_file_of_others(
     with scripted(state=ROCKSDB) as driver:
         tasks = begin(driver, graph, order, folder)
         take(driver, "a", graph, 1, place_of(order, 1))
-        place = new_savepoint(str(tmp_path / "mine"), "job")
-        savepoint = take(driver, "a", graph, 2, place, CheckpointKind.SAVEPOINT)
+        location = new_savepoint(str(tmp_path / "mine"), "job")
+        savepoint = take(driver, "a", graph, 2, location, CheckpointKind.SAVEPOINT)
         assert files_of(savepoint) == []
         driver.cancel("a", tasks)
         open_store(order.folder).drop(place_of(order, 1))
-        go_on(driver, "b", graph, order, savepoint, place.own.uri)
+        go_on(driver, "b", graph, order, savepoint, location.own.uri)
     assert counts_of(folder) == EXPECTED

@@ -40,8 +40,8 @@ from headgate.core.operators.source_operator import SourceOperator
 from headgate.host.checkpoints import job_checkpoints
 from headgate.host.driver.checkpoint_keeper import CheckpointKeeper
 from headgate.host.driver.checkpoint_setup import CheckpointSetup
-from headgate.host.driver.control_run import DriverRun
 from headgate.host.driver.control_server import ControlServer
+from headgate.host.driver.driver_run import DriverRun
 from headgate.host.net.contact import Contact
 from headgate.host.net.control_client import ControlLine, Lost
 from headgate.host.shipping.code import ship

@@ -66,7 +66,7 @@ def checkpoints(path: str, as_json: bool, secret_file: str | None, no_verify: bo
     """
     from headgate.base.recovery_settings import CheckpointSettings
     from headgate.host.checkpoints.checkpoint_store import find_checkpoints
-    from headgate.host.checkpoints.signing import checkpoint_key
+    from headgate.host.checkpoints.metadata import checkpoint_key
 
     settings = CheckpointSettings(hmac_secret_file=secret_file or "")
     found = find_checkpoints(path, checkpoint_key(settings))
@@ -126,24 +126,24 @@ def describe(
     if metadata is None:
         state = DAMAGED if found.problem else UNFINISHED
         problems = (found.problem,) if found.problem else ()
-        return CheckpointLine(found.place.shown, state, found.checkpoint, problems=problems)
-    verdict = verify(found.place, metadata, deep=deep, on_read=on_read)
-    if not verdict.is_whole and not found.place.is_complete():
+        return CheckpointLine(found.location.shown, state, found.checkpoint, problems=problems)
+    verification = verify(found.location, metadata, deep=deep, on_read=on_read)
+    if not verification.is_whole and not found.location.is_complete():
         return None
     whole = WHOLE if deep else FILES_THERE
     return CheckpointLine(
-        found.place.shown,
-        whole if verdict.is_whole else DAMAGED,
+        found.location.shown,
+        whole if verification.is_whole else DAMAGED,
         metadata.checkpoint,
         metadata.kind.value,
         metadata.job,
         metadata.name,
         metadata.completed_ms,
-        verdict.state_bytes,
-        verdict.files,
+        verification.state_bytes,
+        verification.files,
         len(metadata.tasks),
         metadata.unaligned,
-        verdict.problems,
+        verification.problems,
     )
 
 

@@ -17,7 +17,7 @@ from headgate.base.errors import FrameInvalid
 from headgate.connectors.dataframe.sink import DataFrameSink
 from headgate.connectors.dataframe.source import DataFrameSource
 from headgate.control.run_effects import Outcome
-from headgate.host.driver.control_run import RunKey
+from headgate.host.driver.driver_run import RunKey
 from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.placement import place
 from headgate.spark.frame_failures import install, note_failure

@@ -23,7 +23,7 @@ from headgate.base.errors import CodeUnloadable, JobCancelled, JobFailed, Restor
 from headgate.base.messages import Failure, TaskFigures
 from headgate.control.life_cycle import JobState
 from headgate.control.run_effects import Outcome
-from headgate.host.driver.control_run import DriverRun
+from headgate.host.driver.driver_run import DriverRun
 from headgate.host.shipping.failures import describe, revive
 from headgate.plan.job_graph import JobGraph
 from headgate.spark.job_metrics import job_metrics, task_metrics

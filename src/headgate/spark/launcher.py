@@ -14,8 +14,8 @@ from headgate.base.settings import ExchangeSettings, JobSettings, ProgressShown,
 from headgate.control.deployment import RunPlan
 from headgate.host.driver.checkpoint_keeper import CheckpointKeeper
 from headgate.host.driver.checkpoint_setup import CheckpointSetup
-from headgate.host.driver.control_run import OnEnded, RunKey
 from headgate.host.driver.control_server import MakePlan
+from headgate.host.driver.driver_run import OnEnded, RunKey
 from headgate.host.driver.job_endpoint import JobEndpoint
 from headgate.host.driver.results import Uplink
 from headgate.host.shipping.code import ship

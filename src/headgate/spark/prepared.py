@@ -18,10 +18,9 @@ from headgate.base.settings import StateSettings
 from headgate.control.life_cycle import JobState
 from headgate.host.checkpoints.checkpoint_store import discard
 from headgate.host.checkpoints.folder import open_folder
-from headgate.host.checkpoints.location import savepoint_location
-from headgate.host.checkpoints.savepoints import prepare_savepoint
+from headgate.host.checkpoints.location import prepare_savepoint, savepoint_location
 from headgate.host.driver.checkpoint_keeper import CheckpointKeeper
-from headgate.host.driver.control_run import DriverRun
+from headgate.host.driver.driver_run import DriverRun
 from headgate.host.driver.job_endpoint import JobEndpoint
 from headgate.host.driver.results import Uplink
 from headgate.host.net.contact import Contact
@@ -114,11 +113,11 @@ class Prepared:
         default = keeper.recovery.settings.savepoint_folder
         where = prepare_savepoint(directory, default, self.job_id)
         future = run.savepoint(where, stop)
-        place = savepoint_location(open_folder(where))
+        location = savepoint_location(open_folder(where))
 
         def clear(done: "Future[str]") -> None:
             if done.exception() is not None:
-                keeper.put(partial(discard, place))
+                keeper.put(partial(discard, location))
 
         future.add_done_callback(clear)
         return future

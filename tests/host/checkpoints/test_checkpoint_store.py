@@ -68,30 +68,30 @@ def numbers(storage: CheckpointStore) -> list[int | None]:
 
 
 def newest(storage: CheckpointStore) -> int | None:
-    found = storage.survey(JOB).latest
+    found = storage.restore_candidates(JOB).latest
     return found.checkpoint if found else None
 
 
 def test_a_checkpoint_is_found_again_with_all_its_bytes(storage: CheckpointStore) -> None:
-    assert storage.survey(JOB).latest is None
+    assert storage.restore_candidates(JOB).latest is None
     assert storage.next_id(JOB) == 1
     taken = [take_next(storage) for _ in range(3)]
-    found = storage.survey(JOB).latest
+    found = storage.restore_candidates(JOB).latest
     assert found is not None
     assert found.metadata == taken[-1]
     assert numbers(storage) == [1, 2, 3]
     assert storage.next_id(JOB) == 4
-    with PieceReader(found.place) as reader:
+    with PieceReader(found.location) as reader:
         data = reader.read(taken[-1].tasks[1].operators[0].keyed[64])
     assert data == LARGE + b"\3"
-    verdict = verify(found.place, taken[-1])
+    verdict = verify(found.location, taken[-1])
     assert (verdict.is_whole, verdict.files) == (True, 2)
     assert verdict.state_bytes == taken[-1].state_bytes == 2 * (len(LARGE) + 1 + 5 + 9)
 
 
 def test_numbers_are_sorted_as_numbers(storage: CheckpointStore) -> None:
     for number in (9, 10, 8):
-        take(storage.place(JOB, number), number)
+        take(storage.location(JOB, number), number)
     assert newest(storage) == 10
     assert numbers(storage) == [8, 9, 10]
     assert [checkpoint_number(name) for name in ("chk-7", "chk-x", "chk-", "7", "chk-²")] == [
@@ -101,7 +101,7 @@ def test_numbers_are_sorted_as_numbers(storage: CheckpointStore) -> None:
 
 def test_without_metadata_there_is_no_checkpoint(storage: CheckpointStore) -> None:
     take_next(storage)
-    with PartWriter(storage.place(JOB, 2), "t-0-0-0", 0) as writer:
+    with PartWriter(storage.location(JOB, 2), "t-0-0-0", 0) as writer:
         writer.append(LARGE)
     assert newest(storage) == 1
     assert [found.is_complete for found in storage.list_checkpoints(JOB)] == [True, False]
@@ -133,14 +133,14 @@ def test_what_is_damaged_above_the_newest_whole_one_is_told(
     for _ in range(3):
         take_next(storage)
     flip(folder / JOB / "chk-3" / "_metadata", 40, 1)
-    survey = storage.survey(JOB)
-    assert survey.latest is not None and survey.latest.checkpoint == 2
-    assert [found.checkpoint for found in survey.damaged] == [3]
+    candidates = storage.restore_candidates(JOB)
+    assert candidates.latest is not None and candidates.latest.checkpoint == 2
+    assert [found.checkpoint for found in candidates.damaged] == [3]
     for number in (1, 2):
         flip(folder / JOB / f"chk-{number}" / "_metadata", 40, 1)
-    survey = storage.survey(JOB)
-    assert survey.latest is None
-    assert [found.checkpoint for found in survey.damaged] == [3, 2, 1]
+    candidates = storage.restore_candidates(JOB)
+    assert candidates.latest is None
+    assert [found.checkpoint for found in candidates.damaged] == [3, 2, 1]
 
 
 def test_bytes_behind_the_end_of_a_file_are_damage(storage: CheckpointStore, folder: Path) -> None:
@@ -148,14 +148,14 @@ def test_bytes_behind_the_end_of_a_file_are_damage(storage: CheckpointStore, fol
     for path in sorted((folder / JOB / "chk-1").iterdir()):
         whole = path.read_bytes()
         path.write_bytes(whole + b"\0")
-        assert storage.survey(JOB).latest is None, path.name
+        assert storage.restore_candidates(JOB).latest is None, path.name
         if path.name != "_metadata":
-            (problem,) = verify(storage.place(JOB, 1), metadata).problems
+            (problem,) = verify(storage.location(JOB, 1), metadata).problems
             assert (
                 f"was appended to: it has {len(whole) + 1} bytes instead of {len(whole)}" in problem
             )
         path.write_bytes(whole)
-    assert storage.survey(JOB).latest is not None
+    assert storage.restore_candidates(JOB).latest is not None
 
 
 def test_a_checkpoint_in_the_place_of_another_is_damage(
@@ -164,9 +164,9 @@ def test_a_checkpoint_in_the_place_of_another_is_damage(
     for _ in range(2):
         take_next(storage)
     (folder / JOB / "chk-1").rename(folder / JOB / "chk-7")
-    survey = storage.survey(JOB)
-    assert survey.latest is not None and survey.latest.checkpoint == 2
-    assert "is checkpoint 1 of job 'orders', which is out of place" in survey.damaged[0].problem
+    candidates = storage.restore_candidates(JOB)
+    assert candidates.latest is not None and candidates.latest.checkpoint == 2
+    assert "is checkpoint 1 of job 'orders', which is out of place" in candidates.damaged[0].problem
 
 
 def test_a_storage_that_does_not_answer_is_no_reason_to_take_an_older_one(
@@ -175,30 +175,30 @@ def test_a_storage_that_does_not_answer_is_no_reason_to_take_an_older_one(
     take_next(storage)
     (folder / JOB / "chk-2" / "_metadata").mkdir(parents=True)
     with pytest.raises(StorageUnusable, match="Is a directory"):
-        storage.survey(JOB)
+        storage.restore_candidates(JOB)
 
 
 def test_metadata_names_no_file_that_is_not_there_whole(storage: CheckpointStore) -> None:
-    place = storage.place(JOB, 1)
-    with PartWriter(place, "t-0-0-0", 0) as writer:
+    location = storage.location(JOB, 1)
+    with PartWriter(location, "t-0-0-0", 0) as writer:
         piece = writer.append(LARGE)
     lost = Piece("chk-1/t-9-9-9.state", 0, 1, 0)
     with pytest.raises(CheckpointMissing, match=r"t-9-9-9.*all hosts and the driver share"):
-        complete(place, metadata_of(1, (task_of(0, {0: piece, 1: lost}),)))
+        complete(location, metadata_of(1, (task_of(0, {0: piece, 1: lost}),)))
     longer = Piece(piece.path, 1, len(LARGE), 0)
     with pytest.raises(CheckpointCorrupt, match="65536 bytes instead of 65537"):
-        complete(place, metadata_of(1, (task_of(0, {0: longer}),)))
-    assert not place.is_complete()
+        complete(location, metadata_of(1, (task_of(0, {0: longer}),)))
+    assert not location.is_complete()
 
 
 def test_a_second_run_cannot_complete_the_same_checkpoint(storage: CheckpointStore) -> None:
     metadata = take_next(storage)
-    place = storage.place(JOB, 1)
+    location = storage.location(JOB, 1)
     with pytest.raises(StorageUnusable, match="complete already, by another run of the job"):
-        complete(place, metadata_of(1))
-    assert place.read_metadata() == metadata
-    discard(place)
-    assert verify(place, metadata).is_whole
+        complete(location, metadata_of(1))
+    assert location.read_metadata() == metadata
+    discard(location)
+    assert verify(location, metadata).is_whole
 
 
 def test_a_dropped_checkpoint_is_gone_and_others_stay(
@@ -207,11 +207,11 @@ def test_a_dropped_checkpoint_is_gone_and_others_stay(
     for _ in range(2):
         take_next(storage)
     take_next(storage, job="other")
-    storage.drop(storage.place(JOB, 1))
-    storage.drop(storage.place(JOB, 1))
+    storage.drop(storage.location(JOB, 1))
+    storage.drop(storage.location(JOB, 1))
     assert not (folder / JOB / "chk-1").exists()
     assert newest(storage) == 2
-    assert storage.survey("other").latest is not None
+    assert storage.restore_candidates("other").latest is not None
 
 
 def test_a_shared_file_lives_as_long_as_a_checkpoint_that_names_it(
@@ -221,14 +221,14 @@ def test_a_shared_file_lives_as_long_as_a_checkpoint_that_names_it(
     second = take_next(storage, shared=(table,), reused=shared_pieces(first))
     third = take_next(storage, reused=shared_pieces(second)[:1])
     assert len(names(folder / JOB / "shared")) == 2
-    storage.drop(storage.place(JOB, 1))
+    storage.drop(storage.location(JOB, 1))
     assert len(names(folder / JOB / "shared")) == 2
-    storage.drop(storage.place(JOB, 2))
+    storage.drop(storage.location(JOB, 2))
     assert [f"shared/{name}" for name in names(folder / JOB / "shared")] == [
         shared_pieces(third)[0].path
     ]
-    assert verify(storage.place(JOB, 3), third).is_whole
-    storage.drop(storage.place(JOB, 3))
+    assert verify(storage.location(JOB, 3), third).is_whole
+    storage.drop(storage.location(JOB, 3))
     assert names(folder) == []
 
 
@@ -238,7 +238,7 @@ def test_shared_files_of_checkpoints_under_way_are_kept(
     first = take_next(storage, shared=(table,))
     take_next(storage)
     keep = [piece.path for piece in shared_pieces(first)]
-    storage.drop(storage.place(JOB, 1), keep)
+    storage.drop(storage.location(JOB, 1), keep)
     assert names(folder / JOB / "shared")
     assert storage.clean_abandoned(JOB, LATER_MS, keep) == ()
     assert len(storage.clean_abandoned(JOB, LATER_MS)) == 1
@@ -254,20 +254,20 @@ def test_beside_a_damaged_checkpoint_no_shared_file_is_deleted(
     whole = (folder / JOB / "chk-2" / "_metadata").read_bytes()
     flip(folder / JOB / "chk-2" / "_metadata", 50, 1)
     with caplog.at_level(logging.WARNING):
-        storage.drop(storage.place(JOB, 1))
+        storage.drop(storage.location(JOB, 1))
         storage.clean_abandoned(JOB, LATER_MS)
     assert "all shared files" in caplog.text
     (folder / JOB / "chk-2" / "_metadata").write_bytes(whole)
     found = storage.list_checkpoints(JOB)[0]
     assert found.metadata is not None
-    assert verify(found.place, found.metadata).is_whole
+    assert verify(found.location, found.metadata).is_whole
 
 
 def test_what_was_abandoned_is_cleaned_by_age_and_nothing_else(
     storage: CheckpointStore, folder: Path, table: Path
 ) -> None:
     kept = take_next(storage, shared=(table,))
-    with PartWriter(storage.place(JOB, 2), "t-0-0-0", 0) as writer:
+    with PartWriter(storage.location(JOB, 2), "t-0-0-0", 0) as writer:
         writer.append(LARGE)
         writer.share(str(table))
     (folder / JOB / "chk-3").mkdir()
@@ -278,25 +278,25 @@ def test_what_was_abandoned_is_cleaned_by_age_and_nothing_else(
     assert [Path(path).name for path in removed[:2]] == ["chk-2", "chk-3"]
     assert len(removed) == 3
     assert len(names(folder)) == 4
-    assert verify(storage.place(JOB, 1), kept).is_whole
+    assert verify(storage.location(JOB, 1), kept).is_whole
 
 
 def test_a_given_up_checkpoint_is_discarded(storage: CheckpointStore, folder: Path) -> None:
-    place = storage.place(JOB, 1)
-    with PartWriter(place, "t-0-0-0", 0) as writer:
+    location = storage.location(JOB, 1)
+    with PartWriter(location, "t-0-0-0", 0) as writer:
         writer.append(LARGE)
-    discard(place)
-    discard(place)
+    discard(location)
+    discard(location)
     assert names(folder) == []
 
 
 def test_a_savepoint_stands_alone_and_can_be_moved(tmp_path: Path, table: Path) -> None:
-    place = new_savepoint(str(tmp_path / "saved"), "my/job")
-    assert place.own.name.startswith("savepoint-my%2Fjob-")
-    assert new_savepoint(str(tmp_path / "saved"), "my/job").own.name != place.own.name
-    again = savepoint_location(open_folder(place.own.uri))
+    location = new_savepoint(str(tmp_path / "saved"), "my/job")
+    assert location.own.name.startswith("savepoint-my%2Fjob-")
+    assert new_savepoint(str(tmp_path / "saved"), "my/job").own.name != location.own.name
+    again = savepoint_location(open_folder(location.own.uri))
     metadata = take(again, 12, CheckpointKind.SAVEPOINT, shared=(table,))
-    shutil.move(place.own.path, tmp_path / "moved")
+    shutil.move(location.own.path, tmp_path / "moved")
     for where in ("moved", "moved/", "moved/_metadata"):
         found, read = resolve(str(tmp_path / where))
         assert read == metadata
@@ -341,7 +341,7 @@ def test_every_job_id_has_a_folder_of_its_own_inside_the_storage(
     for job in ids:
         take_next(storage, job=job)
     for job in ids:
-        found = storage.survey(job).latest
+        found = storage.restore_candidates(job).latest
         assert found is not None and found.metadata is not None
         assert found.metadata.job == job
         assert folder_of_job(storage.folder, job).parent().path == str(folder)
@@ -353,7 +353,7 @@ def test_every_job_id_has_a_folder_of_its_own_inside_the_storage(
 
 def test_a_storage_is_made_and_probed(tmp_path: Path) -> None:
     storage = open_store(f"file://{tmp_path}/new/deep")
-    storage.probe()
+    storage.folder.probe()
     assert (tmp_path / "new" / "deep").is_dir()
     assert names(tmp_path / "new") == []
     (tmp_path / "file").touch()

@@ -274,7 +274,7 @@ def test_what_is_stored_while_another_one_claims_the_job_is_told_to_nobody_and_s
     with pytest.raises(JobTakenOver):
         old.drop(Drop(metadata_of(3)))
     new[0].check_claim()
-    assert new[0].place(3, "").is_complete(), "it may have been seen"
+    assert new[0].location(3, "").is_complete(), "it may have been seen"
 
 
 def test_the_claim_goes_with_the_job_and_its_checkpoints_may_stay(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def job(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def place(job: Path) -> CheckpointLocation:
+def location(job: Path) -> CheckpointLocation:
     return checkpoint_location(open_folder(str(job)), 7)
 
 
@@ -62,10 +62,10 @@ def memory_place() -> CheckpointLocation:
     inline_bytes=st.integers(0, 500),
 )
 def test_pieces_come_back_in_any_order(pieces: list[list[bytes]], inline_bytes: int) -> None:
-    place = memory_place()
-    with PartWriter(place, NAME, inline_bytes) as writer:
+    location = memory_place()
+    with PartWriter(location, NAME, inline_bytes) as writer:
         written = [(writer.append(*parts), b"".join(parts)) for parts in pieces]
-    with PieceReader(place) as reader:
+    with PieceReader(location) as reader:
         for piece, data in reversed(written):
             assert reader.read(piece) == data
             assert b"".join(reader.chunks(piece)) == data
@@ -74,26 +74,26 @@ def test_pieces_come_back_in_any_order(pieces: list[list[bytes]], inline_bytes: 
     assert all(len(piece.inline) == (0 if piece.path else piece.length) for piece, _ in written)
 
 
-def test_a_small_task_makes_no_file(place: CheckpointLocation, job: Path) -> None:
-    with PartWriter(place, NAME) as writer:
+def test_a_small_task_makes_no_file(location: CheckpointLocation, job: Path) -> None:
+    with PartWriter(location, NAME) as writer:
         assert writer.append(b"little").inline == b"little"
         assert writer.append().length == 0
     assert not job.exists()
 
 
-def test_buffers_of_any_kind_are_counted_in_bytes(place: CheckpointLocation) -> None:
+def test_buffers_of_any_kind_are_counted_in_bytes(location: CheckpointLocation) -> None:
     numbers = memoryview(bytes(range(16))).cast("I")
-    with PartWriter(place, NAME, 0) as writer:
+    with PartWriter(location, NAME, 0) as writer:
         piece = writer.append(numbers, bytearray(b"x"))
         after = writer.append(b"y")
     assert (piece.length, after.offset) == (17, 17)
-    with PieceReader(place) as reader:
+    with PieceReader(location) as reader:
         assert reader.read(piece) == bytes(range(16)) + b"x"
 
 
-def test_one_file_for_each_task_and_never_the_same(place: CheckpointLocation, job: Path) -> None:
+def test_one_file_for_each_task_and_never_the_same(location: CheckpointLocation, job: Path) -> None:
     for _ in range(2):
-        with PartWriter(place, NAME, 0) as writer:
+        with PartWriter(location, NAME, 0) as writer:
             writer.append(b"a")
             writer.append(b"b")
     files = names(job)
@@ -101,14 +101,14 @@ def test_one_file_for_each_task_and_never_the_same(place: CheckpointLocation, jo
     assert all(file.startswith("chk-7/t-3-0-1-") and file.endswith(".state") for file in files)
 
 
-def test_tasks_write_at_the_same_time(place: CheckpointLocation) -> None:
+def test_tasks_write_at_the_same_time(location: CheckpointLocation) -> None:
     def write(subtask: int) -> list[tuple[Piece, bytes]]:
-        with PartWriter(place, part_name(0, subtask, 0), 10) as writer:
+        with PartWriter(location, part_name(0, subtask, 0), 10) as writer:
             return [(writer.append(data), data) for data in (bytes([subtask]) * 5000,) * 20]
 
     with ThreadPoolExecutor(8) as pool:
         written = [pair for pairs in pool.map(write, range(16)) for pair in pairs]
-    with PieceReader(place) as reader:
+    with PieceReader(location) as reader:
         assert all(reader.read(piece) == data for piece, data in written)
 
 
@@ -117,78 +117,78 @@ def test_a_flipped_bit_anywhere_in_a_state_is_found(
     tmp_path_factory: pytest.TempPathFactory, position: int, bit: int, data: st.DataObject
 ) -> None:
     folder = tmp_path_factory.mktemp("flip")
-    place = checkpoint_location(open_folder(str(folder)), 7)
+    location = checkpoint_location(open_folder(str(folder)), 7)
     states = tuple(
         write_task(
-            place, n, {g: bytes(data.draw(st.integers(1, 400))) for g in range(3)}, (), (), 0
+            location, n, {g: bytes(data.draw(st.integers(1, 400))) for g in range(3)}, (), (), 0
         )
         for n in range(2)
     )
     metadata = metadata_of(7, states)
-    assert verify(place, metadata).is_whole
+    assert verify(location, metadata).is_whole
     files = sorted((folder / "chk-7").iterdir())
     flip(files[position % 2], position, bit)
-    verdict = verify(place, metadata)
+    verdict = verify(location, metadata)
     assert len(verdict.problems) == 1
     assert str(files[position % 2]) in verdict.problems[0]
     assert "was changed" in verdict.problems[0]
 
 
-def test_a_file_that_is_cut_or_gone_is_told_with_its_path(place: CheckpointLocation) -> None:
-    with PartWriter(place, NAME, 0) as writer:
+def test_a_file_that_is_cut_or_gone_is_told_with_its_path(location: CheckpointLocation) -> None:
+    with PartWriter(location, NAME, 0) as writer:
         first, second = writer.append(LARGE), writer.append(LARGE)
-    path = Path(place.show_file(first.path))
+    path = Path(location.show_file(first.path))
     path.write_bytes(path.read_bytes()[:-1])
-    with PieceReader(place) as reader:
+    with PieceReader(location) as reader:
         assert reader.read(first) == LARGE
         with pytest.raises(CheckpointCorrupt, match=f"{path}: is cut: .* only 65535 are there"):
             reader.read(second)
         with pytest.raises(CheckpointCorrupt, match="is cut"):
             reader.check(second)
     path.unlink()
-    with PieceReader(place) as reader, pytest.raises(CheckpointMissing, match=str(path)):
+    with PieceReader(location) as reader, pytest.raises(CheckpointMissing, match=str(path)):
         reader.read(first)
 
 
-def test_inline_bytes_are_checked_like_others(place: CheckpointLocation) -> None:
-    with PartWriter(place, NAME) as writer:
+def test_inline_bytes_are_checked_like_others(location: CheckpointLocation) -> None:
+    with PartWriter(location, NAME) as writer:
         piece = writer.append(b"little")
-    with PieceReader(place) as reader:
+    with PieceReader(location) as reader:
         with pytest.raises(CheckpointCorrupt, match="was changed"):
             reader.read(Piece("", 0, 6, piece.crc, b"Little"))
         with pytest.raises(CheckpointCorrupt, match="is cut"):
             reader.read(Piece("", 0, 6, piece.crc, b"litt"))
 
 
-def test_a_piece_leads_nowhere_but_to_its_own_folders(place: CheckpointLocation) -> None:
+def test_a_piece_leads_nowhere_but_to_its_own_folders(location: CheckpointLocation) -> None:
     outside = ("../x", "chk-8/x", "/etc/passwd", "chk-7/../x", "shared/..", "chk-7/", "x", "a/b/c")
     for path in outside:
         piece = Piece(path, 0, 1, 0)
-        with PieceReader(place) as reader, pytest.raises(CheckpointCorrupt, match="be its own"):
+        with PieceReader(location) as reader, pytest.raises(CheckpointCorrupt, match="be its own"):
             reader.read(piece)
-        assert not verify(place, metadata_of(7, (task_of(0, {0: piece}),))).is_whole
+        assert not verify(location, metadata_of(7, (task_of(0, {0: piece}),))).is_whole
 
 
-def test_a_reader_keeps_few_files_open(place: CheckpointLocation) -> None:
+def test_a_reader_keeps_few_files_open(location: CheckpointLocation) -> None:
     pieces = []
     for subtask in range(20):
-        with PartWriter(place, part_name(0, subtask, 0), 0) as writer:
+        with PartWriter(location, part_name(0, subtask, 0), 0) as writer:
             pieces.append(writer.append(bytes([subtask])))
-    with PieceReader(place) as reader:
+    with PieceReader(location) as reader:
         for _ in range(2):
             assert [reader.read(piece)[0] for piece in pieces] == list(range(20))
             assert len(reader._files) == 8
 
 
 def test_a_shared_file_is_copied_and_fetched(
-    place: CheckpointLocation, tmp_path: Path, job: Path
+    location: CheckpointLocation, tmp_path: Path, job: Path
 ) -> None:
     source = tmp_path / "000012.sst"
     source.write_bytes(LARGE * 40)
-    with PartWriter(place, NAME) as writer:
+    with PartWriter(location, NAME) as writer:
         piece = writer.share(str(source))
     assert piece.path.startswith("shared/chk-7-t-3-0-1-")
-    with PieceReader(place) as reader:
+    with PieceReader(location) as reader:
         reader.fetch(piece, str(tmp_path / "back"))
         assert (tmp_path / "back").read_bytes() == LARGE * 40
         flip(job / piece.path, 1_500_000, 3)
@@ -199,18 +199,18 @@ def test_a_shared_file_is_copied_and_fetched(
 def test_a_savepoint_shares_nothing(tmp_path: Path) -> None:
     source = tmp_path / "000012.sst"
     source.write_bytes(LARGE)
-    place = savepoint_location(open_folder(str(tmp_path / "save")))
-    with PartWriter(place, NAME, 0) as writer:
+    location = savepoint_location(open_folder(str(tmp_path / "save")))
+    with PartWriter(location, NAME, 0) as writer:
         pieces = [writer.share(str(source)), writer.append(b"x")]
     assert sorted(piece.path for piece in pieces) == names(tmp_path / "save")
 
 
 def test_an_aborted_writer_leaves_nothing(
-    place: CheckpointLocation, job: Path, tmp_path: Path
+    location: CheckpointLocation, job: Path, tmp_path: Path
 ) -> None:
     source = tmp_path / "000012.sst"
     source.write_bytes(LARGE)
-    writer = PartWriter(place, NAME, 0)
+    writer = PartWriter(location, NAME, 0)
     writer.append(LARGE)
     writer.share(str(source))
     assert len(names(job)) == 2
@@ -223,9 +223,11 @@ def test_an_aborted_writer_leaves_nothing(
     assert names(job) == []
 
 
-def test_an_error_inside_the_context_leaves_nothing(place: CheckpointLocation, job: Path) -> None:
+def test_an_error_inside_the_context_leaves_nothing(
+    location: CheckpointLocation, job: Path
+) -> None:
     def write() -> None:
-        with PartWriter(place, NAME, 0) as writer:
+        with PartWriter(location, NAME, 0) as writer:
             writer.append(LARGE)
             raise KeyError("the state cannot be pickled")
 
@@ -235,9 +237,9 @@ def test_an_error_inside_the_context_leaves_nothing(place: CheckpointLocation, j
 
 
 def test_a_closed_part_can_be_taken_back_until_its_checkpoint_is_complete(
-    place: CheckpointLocation, job: Path
+    location: CheckpointLocation, job: Path
 ) -> None:
-    early, late = PartWriter(place, NAME, 0), PartWriter(place, NAME, 0)
+    early, late = PartWriter(location, NAME, 0), PartWriter(location, NAME, 0)
     early.append(LARGE)
     early.close()
     early.close()
@@ -245,17 +247,17 @@ def test_a_closed_part_can_be_taken_back_until_its_checkpoint_is_complete(
     assert names(job) == []
     piece = late.append(LARGE)
     late.close()
-    complete(place, metadata_of(7, (task_of(0, {0: piece}),)))
+    complete(location, metadata_of(7, (task_of(0, {0: piece}),)))
     late.abort()
-    assert verify(place, place.read_metadata()).is_whole
+    assert verify(location, location.read_metadata()).is_whole
 
 
 def test_a_long_copy_ends_soon_after_an_abort(
-    place: CheckpointLocation, job: Path, tmp_path: Path
+    location: CheckpointLocation, job: Path, tmp_path: Path
 ) -> None:
     source = tmp_path / "endless"
     os.mkfifo(source)
-    writer = PartWriter(place, NAME, 0)
+    writer = PartWriter(location, NAME, 0)
     with ThreadPoolExecutor(2) as pool:
         copying = pool.submit(writer.share, str(source))
         with open(source, "wb", buffering=0) as pipe:
@@ -270,12 +272,12 @@ def test_a_long_copy_ends_soon_after_an_abort(
 
 
 def test_a_part_that_cannot_be_settled_is_not_there(
-    place: CheckpointLocation, job: Path, monkeypatch: pytest.MonkeyPatch
+    location: CheckpointLocation, job: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(self: PrivateFiles, path: str) -> None:
         raise OSError(5, "Input/output error")
 
-    writer = PartWriter(place, NAME, 0)
+    writer = PartWriter(location, NAME, 0)
     writer.append(LARGE)
     monkeypatch.setattr(PrivateFiles, "sync", broken)
     with pytest.raises(StorageUnusable, match="Input/output error; check that the storage"):
@@ -283,8 +285,8 @@ def test_a_part_that_cannot_be_settled_is_not_there(
     assert names(job) == []
 
 
-def test_a_local_file_that_is_gone_is_told(place: CheckpointLocation, job: Path) -> None:
-    writer = PartWriter(place, NAME, 0)
+def test_a_local_file_that_is_gone_is_told(location: CheckpointLocation, job: Path) -> None:
+    writer = PartWriter(location, NAME, 0)
     with pytest.raises(CheckpointMissing, match=r"000099\.sst"):
         writer.share("nowhere/000099.sst")
     assert names(job) == []
@@ -294,14 +296,14 @@ def test_an_object_store_holds_nothing_after_an_abort(monkeypatch: pytest.Monkey
     monkeypatch.setattr(checkpoint_folder, "FLAT", frozenset({"py::objects"}))
     store = ObjectStore()
     job: Folder = folder_of(fs.PyFileSystem(store), "bucket/job")
-    place = checkpoint_location(job, 7)
-    writer = PartWriter(place, NAME, 0)
+    location = checkpoint_location(job, 7)
+    writer = PartWriter(location, NAME, 0)
     writer.append(LARGE)
     assert store.objects == {}
     writer.abort()
     assert store.objects == {}
-    with PartWriter(place, NAME, 0) as writer:
+    with PartWriter(location, NAME, 0) as writer:
         piece = writer.append(LARGE)
-    complete(place, metadata_of(7, (task_of(0, {0: piece}),)))
+    complete(location, metadata_of(7, (task_of(0, {0: piece}),)))
     assert sorted(store.objects) == ["bucket/job/chk-7/_metadata", f"bucket/job/{piece.path}"]
-    assert verify(place, place.read_metadata()).is_whole
+    assert verify(location, location.read_metadata()).is_whole

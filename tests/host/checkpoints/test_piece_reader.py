@@ -21,10 +21,10 @@ DATA = bytes(range(256)) * 40
 
 @pytest.fixture
 def piece(tmp_path: Path) -> tuple[PieceReader, Piece]:
-    place = open_store(str(tmp_path)).place(JOB, 1)
-    with PartWriter(place, "t-0-0-0", 0) as writer:
+    location = open_store(str(tmp_path)).location(JOB, 1)
+    with PartWriter(location, "t-0-0-0", 0) as writer:
         written = writer.append(DATA)
-    reader = PieceReader(place)
+    reader = PieceReader(location)
     assert reader.read(written) == DATA
     return reader, written
 

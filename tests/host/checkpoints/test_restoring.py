@@ -20,8 +20,7 @@ from headgate.core.checkpoint.restored import TaskRestored
 from headgate.host.checkpoints.checkpoint_store import complete, open_store
 from headgate.host.checkpoints.location import CheckpointLocation, new_savepoint
 from headgate.host.checkpoints.part_writer import PartWriter
-from headgate.host.checkpoints.restoring import read_restores
-from headgate.host.checkpoints.stored_database import StoredDatabaseFiles
+from headgate.host.checkpoints.restoring import StoredDatabaseFiles, read_restores
 from tests.host.checkpoint_kit import JOB, LARGE, flip, metadata_of
 
 OTHER = LARGE[::-1]
@@ -31,9 +30,9 @@ def whole(stray: ReassignedStream, pieces: Sequence[bytes]) -> list[Bundle]:
     return [Bundle([stray.gate, *pieces])]
 
 
-def write(place: CheckpointLocation, kind: CheckpointKind) -> TaskRestore:
+def write(location: CheckpointLocation, kind: CheckpointKind) -> TaskRestore:
     """A complete checkpoint; a task that gets back everything that there is."""
-    with PartWriter(place, "t", 0) as writer:
+    with PartWriter(location, "t", 0) as writer:
         piece = writer.append
         restore = TaskRestore(
             "3.0",
@@ -55,7 +54,7 @@ def write(place: CheckpointLocation, kind: CheckpointKind) -> TaskRestore:
             (ReassignedStream(1, 0, 0, False, (piece(b"s"), piece(b"t"))),),
         )
     state = SubtaskState("3.0", 3, 0, 1, 128)
-    complete(place, metadata_of(4, (state,), kind))
+    complete(location, metadata_of(4, (state,), kind))
     return restore
 
 
@@ -65,14 +64,14 @@ def stored(
 ) -> tuple[CheckpointLocation, TaskRestore]:
     folder = str(tmp_path / "chk")
     if request.param is CheckpointKind.CHECKPOINT:
-        place = open_store(folder).place(JOB, 4)
+        location = open_store(folder).location(JOB, 4)
     else:
-        place = new_savepoint(folder, JOB)
-    return place, write(place, request.param)
+        location = new_savepoint(folder, JOB)
+    return location, write(location, request.param)
 
 
-def restored(place: CheckpointLocation, restore: TaskRestore) -> TaskRestored:
-    return read_restores(place.own.uri, {"3.0": restore}, {"3.0": whole})["3.0"]
+def restored(location: CheckpointLocation, restore: TaskRestore) -> TaskRestored:
+    return read_restores(location.own.uri, {"3.0": restore}, {"3.0": whole})["3.0"]
 
 
 def test_everything_comes_back_as_it_was_written(
@@ -100,9 +99,9 @@ def test_everything_comes_back_as_it_was_written(
 def test_a_folder_that_was_moved_is_read_where_it_is_now(
     stored: tuple[CheckpointLocation, TaskRestore], tmp_path: Path
 ) -> None:
-    place, restore = stored
+    location, restore = stored
     moved = tmp_path / "archive"
-    Path(place.own.path).rename(moved)
+    Path(location.own.path).rename(moved)
     found = read_restores(str(moved), {"3.0": restore}, {"3.0": whole})["3.0"]
     assert dict(found.operators["count"].keyed()) == {7: LARGE, 3: OTHER}
 
@@ -110,16 +109,16 @@ def test_a_folder_that_was_moved_is_read_where_it_is_now(
 def test_a_task_that_had_finished_is_told_so(
     stored: tuple[CheckpointLocation, TaskRestore],
 ) -> None:
-    place, _ = stored
-    assert restored(place, TaskRestore("3.0", 4, finished=True)).finished
+    location, _ = stored
+    assert restored(location, TaskRestore("3.0", 4, finished=True)).finished
 
 
 def test_who_gets_nothing_back_needs_no_storage() -> None:
     assert read_restores("nonsense://there", {}, {}) == {}
 
 
-def _file(place: CheckpointLocation) -> Path:
-    (found,) = Path(place.own.path).glob("t-*.state")
+def _file(location: CheckpointLocation) -> Path:
+    (found,) = Path(location.own.path).glob("t-*.state")
     return found
 
 
@@ -143,19 +142,19 @@ def test_what_is_small_is_checked_before_a_task_begins(
     harm: Callable[[Path], None],
     error: type[Exception],
 ) -> None:
-    place, restore = stored
-    file = _file(place)
+    location, restore = stored
+    file = _file(location)
     harm(file)
     with pytest.raises(error, match=str(file)):
-        restored(place, restore)
+        restored(location, restore)
 
 
 def test_a_key_group_is_checked_when_its_operator_reads_it(
     stored: tuple[CheckpointLocation, TaskRestore],
 ) -> None:
-    place, restore = stored
-    _spoil_group(_file(place))
-    groups: Iterator[tuple[int, bytes]] = restored(place, restore).operators["count"].keyed()
+    location, restore = stored
+    _spoil_group(_file(location))
+    groups: Iterator[tuple[int, bytes]] = restored(location, restore).operators["count"].keyed()
     with pytest.raises(CheckpointCorrupt, match="was changed: the checksum"):
         dict(groups)
 
@@ -175,16 +174,16 @@ def test_a_storage_that_is_away_is_no_damage_of_what_is_in_it(tmp_path: Path) ->
 def test_files_of_a_database_are_named_again_only_by_the_job_that_shares_them(
     tmp_path: Path,
 ) -> None:
-    place = open_store(str(tmp_path / "chk")).place(JOB, 4)
+    location = open_store(str(tmp_path / "chk")).location(JOB, 4)
     table = tmp_path / "1.sst"
     table.write_bytes(LARGE)
-    with PartWriter(place, "t", 0) as writer:
+    with PartWriter(location, "t", 0) as writer:
         files = {"1.sst": writer.share(str(table)), "CURRENT": writer.append(b"MANIFEST-1")}
-    complete(place, metadata_of(4))
+    complete(location, metadata_of(4))
     database = OperatorRestore("count", databases=(DatabaseRestore(3, 128, files),))
     restores, bundles = {"3.0": TaskRestore("3.0", 4, (database,))}, {"3.0": whole}
-    for shared_uri, expected in ((place.shared.uri, {"1.sst"}), ("", set()), ("/other", set())):
-        found = read_restores(place.own.uri, restores, bundles, shared_uri)
+    for shared_uri, expected in ((location.shared.uri, {"1.sst"}), ("", set()), ("/other", set())):
+        found = read_restores(location.own.uri, restores, bundles, shared_uri)
         (one,) = found["3.0"].operators["count"].databases
         assert (one.groups, set(one.shared)) == (range(3, 128), expected)
     one.fetch(str(tmp_path / "fetched"))
@@ -193,11 +192,11 @@ def test_files_of_a_database_are_named_again_only_by_the_job_that_shares_them(
 
 
 def test_a_file_of_a_database_stands_in_its_folder_and_nowhere_else(tmp_path: Path) -> None:
-    place = open_store(str(tmp_path / "chk")).place(JOB, 4)
-    with PartWriter(place, "t") as writer:
+    location = open_store(str(tmp_path / "chk")).location(JOB, 4)
+    with PartWriter(location, "t") as writer:
         piece = writer.append(b"evil")
     for number, name in enumerate(("../out", "/out", "..", "")):
-        stored = StoredDatabaseFiles(place, range(8), {name: piece}, False)
+        stored = StoredDatabaseFiles(location, range(8), {name: piece}, False)
         with pytest.raises(CheckpointCorrupt, match="leads elsewhere"):
             stored.fetch(str(tmp_path / str(number)))
     assert not (tmp_path / "out").exists()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from headgate.base.errors import SettingsInvalid, StorageUnusable
-from headgate.host.checkpoints.savepoints import prepare_savepoint
+from headgate.host.checkpoints.location import prepare_savepoint
 
 
 def test_each_savepoint_gets_a_folder_of_its_own(tmp_path: Path) -> None:

@@ -19,11 +19,15 @@ from headgate.base.recovery_settings import CheckpointSettings
 from headgate.control.life_cycle import JobState
 from headgate.host.checkpoints import metadata as checkpoint_metadata
 from headgate.host.checkpoints.checkpoint_store import complete, find_checkpoints, open_store
-from headgate.host.checkpoints.metadata import decode_metadata, encode_metadata
+from headgate.host.checkpoints.metadata import (
+    CheckpointKey,
+    checkpoint_key,
+    decode_metadata,
+    encode_metadata,
+)
 from headgate.host.checkpoints.part_writer import PartWriter
 from headgate.host.checkpoints.piece_reader import PieceReader, verify
-from headgate.host.checkpoints.signing import CheckpointKey, checkpoint_key
-from headgate.host.checkpoints.stored_database import StoredDatabaseFiles
+from headgate.host.checkpoints.restoring import StoredDatabaseFiles
 from headgate.host.driver.checkpoint_setup import CheckpointSetup
 from headgate.plan.job_graph import JobGraph
 from headgate.plan.stream_graph import StreamGraph
@@ -40,11 +44,11 @@ SIGNING = CheckpointKey(KEY.encode())
 
 
 def take_signed(folder: Path, number: int, data: bytes = LARGE) -> Metadata:
-    place = open_store(str(folder), SIGNING).place(JOB, number)
-    with PartWriter(place, "t-0-0-0", 10, digests=True) as writer:
+    location = open_store(str(folder), SIGNING).location(JOB, number)
+    with PartWriter(location, "t-0-0-0", 10, digests=True) as writer:
         pieces = {0: writer.append(data), 1: writer.append(b"small"), 2: writer.append(data[1:])}
     metadata = metadata_of(number, (task_of(0, pieces),))
-    complete(place, metadata)
+    complete(location, metadata)
     return metadata
 
 
@@ -123,21 +127,21 @@ def test_the_key_is_in_nothing_that_goes_to_workers(tmp_path: Path) -> None:
 
 def test_what_was_signed_is_read(tmp_path: Path) -> None:
     metadata = take_signed(tmp_path, 1)
-    place = open_store(str(tmp_path), SIGNING).place(JOB, 1)
-    assert place.read_metadata() == metadata
-    assert verify(place, metadata).is_whole
+    location = open_store(str(tmp_path), SIGNING).location(JOB, 1)
+    assert location.read_metadata() == metadata
+    assert verify(location, metadata).is_whole
     (found,) = find_checkpoints(str(tmp_path), SIGNING)
     assert found.metadata == metadata
-    without_key = open_store(str(tmp_path)).place(JOB, 1)
+    without_key = open_store(str(tmp_path)).location(JOB, 1)
     assert without_key.read_metadata() == metadata, "who has no key checks none"
 
 
 def test_every_changed_byte_of_signed_metadata_is_found(tmp_path: Path) -> None:
     take_signed(tmp_path, 1)
     whole = (tmp_path / JOB / "chk-1" / "_metadata").read_bytes()
-    for place in range(len(whole)):
+    for location in range(len(whole)):
         changed = bytearray(whole)
-        changed[place] ^= 1
+        changed[location] ^= 1
         for signing in (SIGNING, None):
             with pytest.raises(CheckpointCorrupt):
                 decode_metadata("m", bytes(changed), signing)
@@ -177,13 +181,13 @@ def test_a_state_file_that_was_changed_with_its_checksum_is_not_handed_over(
     tmp_path: Path,
 ) -> None:
     metadata = take_signed(tmp_path, 1)
-    place = open_store(str(tmp_path)).place(JOB, 1)
+    location = open_store(str(tmp_path)).location(JOB, 1)
     piece = metadata.tasks[0].operators[0].keyed[0]
     path = tmp_path / JOB / piece.path
     evil = b"x" * piece.length
     path.write_bytes(evil + path.read_bytes()[piece.length :])
     collided = structs.replace(piece, crc=zlib.crc32(evil))  # crc32 can be made to fit
-    with PieceReader(place) as reader:
+    with PieceReader(location) as reader:
         with pytest.raises(CheckpointCorrupt, match="not those that were signed"):
             reader.read(collided)
         with pytest.raises(CheckpointCorrupt, match="not those that were signed"):
@@ -198,25 +202,25 @@ def test_files_of_two_checkpoints_cannot_be_swapped(tmp_path: Path) -> None:
         path.write_bytes(data)
     storage = open_store(str(tmp_path), SIGNING)
     for number, metadata in ((1, first), (2, second)):
-        assert not verify(storage.place(JOB, number), metadata).is_whole
+        assert not verify(storage.location(JOB, number), metadata).is_whole
     shutil.copy(tmp_path / JOB / "chk-1" / "_metadata", tmp_path / JOB / "chk-2" / "_metadata")
-    assert "out of place" in storage.survey(JOB).damaged[0].problem
+    assert "out of place" in storage.restore_candidates(JOB).damaged[0].problem
 
 
 def test_shared_files_have_digests_and_those_without_are_not_named_again(tmp_path: Path) -> None:
     table = tmp_path / "table.sst"
     table.write_bytes(LARGE)
-    place = open_store(str(tmp_path / "c")).place(JOB, 1)
-    with PartWriter(place, "t", 0, digests=True) as writer:
+    location = open_store(str(tmp_path / "c")).location(JOB, 1)
+    with PartWriter(location, "t", 0, digests=True) as writer:
         known = writer.share(str(table))
-    with PartWriter(place, "t", 0) as writer:
+    with PartWriter(location, "t", 0) as writer:
         unknown = writer.share(str(table))
     assert len(known.digest) == 32 and not unknown.digest
     files = {"1.sst": known, "2.sst": unknown}
-    assert StoredDatabaseFiles(place, range(1), files, True, needs_digests=True).shared == {
+    assert StoredDatabaseFiles(location, range(1), files, True, needs_digests=True).shared == {
         "1.sst": known
     }
-    assert StoredDatabaseFiles(place, range(1), files, True).shared == files
+    assert StoredDatabaseFiles(location, range(1), files, True).shared == files
 
 
 # Jobs.
@@ -228,8 +232,8 @@ def graph(tmp_path: Path) -> JobGraph:
 
 
 def leave(folder: Path, graph: JobGraph, signing: CheckpointKey | None) -> None:
-    place = open_store(str(folder), signing).place("x", 4)
-    complete(place, metadata_of_graph(graph, 4))
+    location = open_store(str(folder), signing).location("x", 4)
+    complete(location, metadata_of_graph(graph, 4))
 
 
 def test_a_job_with_a_key_goes_on_from_what_was_signed_with_it(

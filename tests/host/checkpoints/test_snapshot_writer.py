@@ -26,8 +26,12 @@ from headgate.host.checkpoints.checkpoint_store import open_store
 from headgate.host.checkpoints.folder import open_folder
 from headgate.host.checkpoints.location import CheckpointLocation, savepoint_location
 from headgate.host.checkpoints.piece_reader import PieceReader
-from headgate.host.checkpoints.snapshot_writer import SnapshotTask, SnapshotWriters
-from headgate.host.checkpoints.writing_threads import WRITERS, WriterPool
+from headgate.host.checkpoints.snapshot_writer import (
+    WRITERS,
+    SnapshotTask,
+    SnapshotWriters,
+    WriterPool,
+)
 from tests.host.checkpoint_kit import LARGE, names
 from tests.host.rig import eventually
 
@@ -114,10 +118,10 @@ def desk(tmp_path: Path, make_desk: Callable[..., Desk]) -> Desk:
     return make_desk(tmp_path / "chk")
 
 
-def read(place: CheckpointLocation, piece: Piece | None) -> bytes | None:
+def read(location: CheckpointLocation, piece: Piece | None) -> bytes | None:
     if piece is None:
         return None
-    with PieceReader(place) as reader:
+    with PieceReader(location) as reader:
         return reader.read(piece)
 
 
@@ -172,18 +176,18 @@ def test_all_that_operators_and_channels_hold_is_written_and_acknowledged(
         ("map", "Map"),
         ("sink", "Sink"),
     ]
-    place = open_store(str(tmp_path / "chk")).place("orders", 5)
+    location = open_store(str(tmp_path / "chk")).location("orders", 5)
     source, counted, mapped, sink = state.operators
-    assert read(place, source.source) == b"at 17"
-    assert {group: read(place, one) for group, one in counted.keyed.items()} == {
+    assert read(location, source.source) == b"at 17"
+    assert {group: read(location, one) for group, one in counted.keyed.items()} == {
         3: LARGE,
         70: b"small",
     }
-    assert read(place, counted.plain) == b"lists" and counted.plain_is_own
+    assert read(location, counted.plain) == b"lists" and counted.plain_is_own
     assert (mapped.keyed, mapped.plain, mapped.source, mapped.sink) == ({}, None, None, None)
-    assert read(place, sink.sink) == b"files"
+    assert read(location, sink.sink) == b"files"
     found = {
-        (one.is_input, one.index, one.channel): [read(place, piece) for piece in one.pieces]
+        (one.is_input, one.index, one.channel): [read(location, piece) for piece in one.pieces]
         for one in state.channels
     }
     assert found == {(True, 0, 1): [b"abc"], (False, 1, 0): [LARGE]}
@@ -221,8 +225,8 @@ def test_a_savepoint_stands_in_a_folder_of_its_own(desk: Desk, tmp_path: Path) -
     )
     writing.complete([], 0)
     ack, _ = desk.await_said(2)
-    place = savepoint_location(open_folder(directory))
-    assert read(place, ack.state.operators[0].plain) == LARGE
+    location = savepoint_location(open_folder(directory))
+    assert read(location, ack.state.operators[0].plain) == LARGE
     assert not (tmp_path / "chk").exists()
 
 

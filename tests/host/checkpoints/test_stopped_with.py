@@ -8,8 +8,12 @@ from headgate.base.errors import CheckpointMissing, StorageUnusable
 from headgate.control.checkpoint_effects import Drop, StoreCheckpoint
 from headgate.host.checkpoints import job_checkpoints
 from headgate.host.checkpoints.folder import Folder, open_folder
-from headgate.host.checkpoints.job_checkpoints import JobCheckpoints
-from headgate.host.checkpoints.stopped_with import StoppedWith, find_stop, note_stop
+from headgate.host.checkpoints.job_checkpoints import (
+    JobCheckpoints,
+    StoppedWith,
+    find_stop,
+    note_stop,
+)
 from tests.host.checkpoint_kit import JOB, metadata_of, names
 
 

@@ -2,7 +2,7 @@
 
 import threading
 
-from headgate.host.checkpoints.writing_threads import WRITERS, WriterPool
+from headgate.host.checkpoints.snapshot_writer import WRITERS, WriterPool
 from tests.host.conftest import own_threads
 from tests.host.rig import eventually
 

@@ -82,13 +82,13 @@ def metadata(graph: JobGraph, checkpoint: int, job: str = "x", text: bytes = b"s
 def leave(folder: Path, graph: JobGraph, *numbers: int, job: str = "x") -> None:
     """What an earlier driver has left."""
     for number in numbers:
-        place = open_store(str(folder)).place(job, number)
-        complete(place, metadata(graph, number, job))
+        location = open_store(str(folder)).location(job, number)
+        complete(location, metadata(graph, number, job))
 
 
 def savepoint(folder: Path, graph: JobGraph, number: int, job: str = "x") -> str:
-    place = savepoint_location(open_store(str(folder)).folder)
-    complete(place, metadata(graph, number, job))
+    location = savepoint_location(open_store(str(folder)).folder)
+    complete(location, metadata(graph, number, job))
     return str(folder)
 
 
@@ -243,14 +243,14 @@ def test_a_damaged_checkpoint_of_an_earlier_driver_is_passed_over(
 
 def leave_with_file(folder: Path, graph: JobGraph, number: int) -> Path:
     """One whose state stands in a file; returns that."""
-    place = open_store(str(folder)).place("x", number)
-    with PartWriter(place, "t-0-0-0", 0) as writer:
+    location = open_store(str(folder)).location("x", number)
+    with PartWriter(location, "t-0-0-0", 0) as writer:
         piece = writer.append(b"state of a task")
     whole = metadata(graph, number)
     first, *others = whole.tasks
     operators = (structs.replace(first.operators[0], plain=piece), *first.operators[1:])
     tasks = (structs.replace(first, operators=operators), *others)
-    complete(place, structs.replace(whole, tasks=tasks))
+    complete(location, structs.replace(whole, tasks=tasks))
     (file,) = (folder / "x" / f"chk-{number}").glob("t-*")
     return file
 
@@ -539,10 +539,10 @@ def test_what_does_not_fit_is_told_before_anything_runs(
 ) -> None:
     with pytest.raises(CheckpointMissing):
         CheckpointSetup({"execution.state-recovery.path": str(tmp_path / "no")}, graph)
-    place = open_store(str(folder)).place("x", 1)
+    location = open_store(str(folder)).location("x", 1)
     other = OperatorState("another", "Another", plain=Piece("", 0, 1, 0, b"x"))
     task = SubtaskState("0.0", 0, 0, 1, 128, (other,))
-    complete(place, metadata_of(1, (task,), job="x"))
+    complete(location, metadata_of(1, (task,), job="x"))
     with pytest.raises(ProgramDiffers):
         CheckpointSetup(settings_of(folder, **{"pipeline.job-id": "x"}), graph)
     assert names(folder) == ["x/chk-1/_metadata"]

@@ -5,7 +5,7 @@ import pytest
 from headgate.base.checkpoints import Stop
 from headgate.base.errors import SavepointFailed
 from headgate.control.checkpoint_effects import SavepointDone
-from headgate.host.driver.savepoint_futures import SavepointFutures
+from headgate.host.driver.driver_run import SavepointFutures
 
 
 def test_a_savepoint_is_answered_with_its_path() -> None:

@@ -58,8 +58,8 @@ def test_folders_and_files_of_checkpoints_are_the_users_alone(tmp_path: Path, fo
     job = JobCheckpoints(JOB, str(folder))
     job.claim()
     take_next(job.storage, shared=(table,))  # type: ignore[arg-type]
-    place = new_savepoint(str(tmp_path / "saved"), JOB)
-    take(place, 2, CheckpointKind.SAVEPOINT)
+    location = new_savepoint(str(tmp_path / "saved"), JOB)
+    take(location, 2, CheckpointKind.SAVEPOINT)
     job.store(StoreCheckpoint(metadata_of(3), str(tmp_path / "saved" / "last"), ends_job=True))
     found = {**modes(tmp_path / "made"), **modes(tmp_path / "saved")}
     made = {kind: sum(kind in path for path in found) for kind in ("owner-", "stopped-", "_meta")}
@@ -87,11 +87,11 @@ def test_what_a_user_names_may_be_a_link(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "disk")
     storage = open_store(str(tmp_path / "link"))
     metadata = take_next(storage)
-    assert storage.survey(JOB).latest is not None
+    assert storage.restore_candidates(JOB).latest is not None
     (tmp_path / "one").symlink_to(tmp_path / "disk" / JOB / "chk-1")
-    place, found = resolve(str(tmp_path / "one"))
+    location, found = resolve(str(tmp_path / "one"))
     assert found == metadata
-    assert verify(place, found).is_whole
+    assert verify(location, found).is_whole
 
 
 def test_a_job_and_its_savepoints_may_have_folders_that_are_links(tmp_path: Path) -> None:
@@ -112,17 +112,17 @@ def test_a_link_in_place_of_a_file_of_a_checkpoint_is_damage(
     storage: CheckpointStore, folder: Path, elsewhere: Path
 ) -> None:
     metadata = take_next(storage)
-    place = storage.place(JOB, 1)
+    location = storage.location(JOB, 1)
     for path in sorted((folder / JOB / "chk-1").iterdir()):
         path.rename(elsewhere / path.name)
         path.symlink_to(elsewhere / path.name)
-        survey = storage.survey(JOB)
-        assert survey.latest is None and len(survey.damaged) == 1, path.name
-        assert path.name in survey.damaged[0].problem
-        assert "link" in survey.damaged[0].problem
+        candidates = storage.restore_candidates(JOB)
+        assert candidates.latest is None and len(candidates.damaged) == 1, path.name
+        assert path.name in candidates.damaged[0].problem
+        assert "link" in candidates.damaged[0].problem
         path.unlink()
         (elsewhere / path.name).rename(path)
-    assert verify(place, metadata).is_whole
+    assert verify(location, metadata).is_whole
 
 
 def test_a_state_file_that_became_a_link_is_not_read(
@@ -134,7 +134,7 @@ def test_a_state_file_that_became_a_link_is_not_read(
     path.rename(elsewhere / path.name)
     path.symlink_to(elsewhere / path.name)
     refused = pytest.raises(CheckpointCorrupt, match="is a symbolic link, which is not followed")
-    with PieceReader(storage.place(JOB, 1)) as reader, refused:
+    with PieceReader(storage.location(JOB, 1)) as reader, refused:
         reader.read(piece)
 
 
@@ -149,11 +149,11 @@ def test_a_link_in_place_of_a_folder_is_neither_followed_nor_taken_for_nothing(
     path.rename(elsewhere / path.name)
     path.symlink_to(elsewhere / path.name)
     if linked:
-        survey = storage.survey(JOB)
-        assert survey.latest is None and "link" in survey.damaged[0].problem
+        candidates = storage.restore_candidates(JOB)
+        assert candidates.latest is None and "link" in candidates.damaged[0].problem
     else:
         with pytest.raises(CheckpointCorrupt, match="is a symbolic link"):
-            storage.survey(JOB)
+            storage.restore_candidates(JOB)
 
 
 def test_nothing_is_deleted_through_a_link(
@@ -170,8 +170,8 @@ def test_nothing_is_deleted_through_a_link(
     shared.unlink()
     shared.symlink_to(elsewhere / "precious")
     storage.clean_abandoned(JOB, 1 << 60)
-    discard(storage.place(JOB, 2))
-    storage.drop(storage.place(JOB, 1))
+    discard(storage.location(JOB, 2))
+    storage.drop(storage.location(JOB, 1))
     storage.drop_all(JOB)
     assert not (folder / JOB).exists()
     assert names(elsewhere) == ["precious"]
@@ -222,7 +222,7 @@ def test_a_pipe_in_place_of_metadata_does_not_make_the_driver_wait(
     path = folder / JOB / "chk-1" / "_metadata"
     path.unlink()
     os.mkfifo(path)
-    assert "neither a file nor a folder" in storage.survey(JOB).damaged[0].problem
+    assert "neither a file nor a folder" in storage.restore_candidates(JOB).damaged[0].problem
 
 
 def test_a_nul_in_a_path_is_told(tmp_path: Path) -> None:

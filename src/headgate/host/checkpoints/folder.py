@@ -1,9 +1,9 @@
 """Folders of checkpoints, on any file system that pyarrow knows.
 
-Law: a file that was ``put`` is there whole or not at all, and takes no other's place; what was
-settled outlives a crash of the machine, where the file system is local. Every trouble is told as
-StorageUnusable, CheckpointMissing or CheckpointCorrupt, with the path as the user would write it.
-Local files are the user's alone (see ``private_files``).
+Law: a file that was ``put`` is there whole or not at all, and replaces no other; what was settled
+outlives a crash of the machine, if the file system is local. Every error becomes StorageUnusable,
+CheckpointMissing or CheckpointCorrupt, with the path as the user would write it. Local files are
+accessible to the user alone (see ``private_files``).
 """
 
 import errno
@@ -26,18 +26,19 @@ from headgate.base.errors import (
     CheckpointMissing,
     StorageUnusable,
 )
-from headgate.host.checkpoints.signing import CheckpointKey
+from headgate.host.checkpoints.metadata import CheckpointKey
 from headgate.host.files.no_links import LinkRefused
 from headgate.host.files.private_files import PrivateFiles
 
 BUFFER_BYTES: Final = 1024 * 1024
-"""Small pieces are gathered to this before they are written."""
+"""Smaller writes are gathered up to this size."""
 
 FLAT: Final = frozenset({"abfs", "gcs", "s3"})
 """Object stores: no folder has to be made, and a file appears when it is closed."""
 
 KNOWN: Final = "a path of this machine, or file://, hdfs://, s3://, gs:// or abfs://"
 
+_PROBE: Final = ".headgate-probe"
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?=/)")
 _PASSWORD: Final = re.compile(r"(?<=//)([^/@:]*):[^/@]*@")
 _NO_LINKS: Final = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
@@ -57,21 +58,20 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A folder that may not be there yet. Names are of things directly in it."""
+    """A folder that may not exist yet. Names are those of entries directly in it."""
 
     system: Any
     """Of pyarrow.fs, which has no types."""
     path: str
     """As the file system calls it."""
     uri: str
-    """As a user may give it: a path of this machine, or a URI; another process can open it."""
+    """As a user may give it: a local path or a URI, which another process can open."""
     signing: CheckpointKey | None = field(default=None, compare=False)
-    """What metadata in it is signed and checked with, in a driver that has a key."""
+    """The key for metadata in it, in a driver that has one."""
 
     @property
     def shown(self) -> str:
-        """The URI without a password, for messages."""
-        return _PASSWORD.sub(r"\1:***@", self.uri)
+        return shown_uri(self.uri)
 
     @property
     def name(self) -> str:
@@ -79,7 +79,7 @@ class Folder:
 
     @property
     def is_flat(self) -> bool:
-        """An object store, where an empty folder is nothing."""
+        """Whether it is in an object store, where no empty folder exists."""
         return self.system.type_name in FLAT
 
     def at(self, name: str) -> str:
@@ -96,20 +96,20 @@ class Folder:
         return Folder(system, above, _shortened(self.uri), self.signing)
 
     def make(self) -> None:
-        """With all above it; nothing happens if it is there."""
+        """With all above it; it may exist already."""
         if not self.is_flat:
             with storage_errors(self.shown):
                 self.system.create_dir(self.path, recursive=True)
 
     def entries(self) -> list[Entry]:
-        """By name; none if the folder is not there."""
+        """Sorted by name; none if the folder does not exist."""
         with storage_errors(self.shown):
             selector = fs.FileSelector(self.path, allow_not_found=True)
             found = self.system.get_file_info(selector)
         return sorted(map(_entry, found), key=lambda entry: entry.name)
 
     def look(self) -> Entry | None:
-        """What stands at its path: a folder, a file, nothing."""
+        """The folder or file at its path, if there is one."""
         with storage_errors(self.shown):
             found = self.system.get_file_info(self.path)
         return None if found.type == fs.FileType.NotFound else _entry(found)
@@ -119,32 +119,37 @@ class Folder:
         found = self.child(name).look()
         return found is not None and not found.is_folder
 
+    def probe(self) -> None:
+        """Raises StorageUnusable unless a file can be written and removed."""
+        self.remove(_PROBE)
+        self.put(_PROBE, b"")
+        self.remove(_PROBE)
+
     def create(self, name: str) -> Any:
         """A stream to a new file; whoever opens it closes it."""
         with storage_errors(self.at(name)):
             return self.system.open_output_stream(self._in(name), buffer_size=BUFFER_BYTES)
 
     def open(self, name: str) -> Any:
-        """A file to read from anywhere; whoever opens it closes it."""
+        """A file for random access; whoever opens it closes it."""
         with storage_errors(self.at(name)):
             return self.system.open_input_file(self._in(name))
 
     def read(self, name: str) -> bytes:
-        """The whole of a file."""
         with self.open(name) as file, storage_errors(self.at(name)):
             return bytes(file.read())
 
     def settle(self, name: str = "") -> None:
-        """A closed file, or the names of the folder itself, shall outlive a crash of the machine.
+        """Let a closed file, or the folder's own entries, outlive a crash of the machine.
 
-        Other file systems have done it when a file is closed.
+        Only local files need that; other file systems do it when a file is closed.
         """
         if isinstance(self.system, PrivateFiles):
             with storage_errors(self.at(name) if name else self.shown):
                 self.system.sync(self._in(name))
 
     def put(self, name: str, data: ByteLike) -> bool:
-        """A whole file in one step; False: one is there already, and stays as it is."""
+        """Write a whole file in one step; False: there is one already, which stays as it is."""
         if self.has(name):
             return False
         if self.is_flat:
@@ -157,27 +162,27 @@ class Folder:
             if not self._give_name(temporary, name):
                 return False
         finally:
-            with suppress(CheckpointError):  # it is not known to anybody
+            with suppress(CheckpointError):  # nobody knows its name
                 self.remove(temporary)
         self.settle()
         self.parent().settle()
         return True
 
     def remove(self, name: str) -> None:
-        """A file, if it is there."""
+        """Delete a file, if it exists."""
         with suppress(CheckpointMissing), storage_errors(self.at(name)):
             self.system.delete_file(self._in(name))
 
     def remove_all(self) -> None:
-        """The folder with everything in it, if it is there."""
+        """Delete the folder with everything in it, if it exists."""
         with suppress(CheckpointMissing), storage_errors(self.shown):
             self.system.delete_dir(self.path)
 
     def remove_if_empty(self) -> None:
-        """The folder, unless something is in it, or it is not there."""
+        """Delete the folder, unless it has entries or does not exist."""
         if self.is_flat:
             return
-        if isinstance(self.system, PrivateFiles):  # in one step: another driver may enter it now
+        if isinstance(self.system, PrivateFiles):  # atomic: another driver may enter it now
             with suppress(OSError):
                 self.system.delete_empty_dir(self.path)
         elif not self.entries():
@@ -207,7 +212,7 @@ class Folder:
                     return True
                 except FileExistsError:
                     return False
-                except OSError as error:  # a file system without links: the next best
+                except OSError as error:  # a file system without hard links: rename instead
                     if error.errno not in _NO_LINKS:
                         raise
             if self.has(name):
@@ -217,7 +222,7 @@ class Folder:
 
 
 def shown_uri(uri: str) -> str:
-    """Without a password, for messages."""
+    """A URI without its password, for messages."""
     return _PASSWORD.sub(r"\1:***@", uri)
 
 
@@ -225,10 +230,10 @@ def open_folder(where: str, below: str = "", signing: CheckpointKey | None = Non
     """The folder that a user names by a path or a URI; nothing is made or looked up there.
 
     ``below``: the folder that the user has named, if this one was found in it: symbolic links
-    between the two are not followed. Raises StorageUnusable if no file system is known for it, or
-    it cannot be reached.
+    between the two are not followed. Raises StorageUnusable if no file system fits, or it cannot
+    be reached.
     """
-    shown = _PASSWORD.sub(r"\1:***@", where)
+    shown = shown_uri(where)
     if not where.strip():
         raise StorageUnusable("''", "no folder is named", f"give {KNOWN}")
     if "\0" in where:
@@ -259,7 +264,7 @@ def _local(path: str, below: str, signing: CheckpointKey | None) -> Folder:
 
 @contextmanager
 def storage_errors(shown: str) -> Iterator[None]:
-    """Errors of a file system become ours, with the path and what to do."""
+    """Raise errors of a file system as checkpoint errors, with the path and advice."""
     try:
         yield
     except FileNotFoundError as error:
@@ -304,7 +309,7 @@ def _entry(found: Any) -> Entry:
 
 
 def _extended(uri: str, name: str) -> str:
-    """One step down; what follows a question mark stays at the end."""
+    """The URI of an entry; a query stays at the end."""
     if _SCHEME.match(uri) is None:
         return posixpath.join(uri, name)
     address, mark, options = uri.partition("?")

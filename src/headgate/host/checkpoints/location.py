@@ -1,8 +1,8 @@
-"""Where one checkpoint stands: its own folder, and the one whose files it shares with others.
+"""Where a checkpoint or savepoint is: its own folder, and the one whose files it shares.
 
-A checkpoint is ``<dir>/<job>/chk-<id>``, its shared files stand in ``<dir>/<job>/shared``; a
-savepoint is a folder with everything in it. Law: paths in metadata are relative, so that folders
-can be moved, and lead nowhere but to these two folders.
+A checkpoint is ``<dir>/<job>/chk-<id>`` with shared files in ``<dir>/<job>/shared``; a savepoint is
+a folder that holds everything. Law: paths in metadata are relative, so that folders can be moved,
+and lead nowhere but to these two folders.
 """
 
 import secrets
@@ -12,16 +12,16 @@ from typing import Final
 from urllib.parse import quote
 
 from headgate.base.checkpoints import CheckpointKind, Metadata, pieces_of
-from headgate.base.errors import CheckpointCorrupt, CheckpointMissing
+from headgate.base.errors import CheckpointCorrupt, CheckpointMissing, SettingsInvalid
+from headgate.base.recovery_settings import SAVEPOINT_FOLDER
 from headgate.host.checkpoints.folder import Folder, open_folder
-from headgate.host.checkpoints.metadata import METADATA_FILE, decode_metadata
-from headgate.host.checkpoints.signing import CheckpointKey
+from headgate.host.checkpoints.metadata import METADATA_FILE, CheckpointKey, decode_metadata
 
 SHARED: Final = "shared"
 _CHECKPOINT: Final = "chk-"
 _LONGEST_NAME: Final = 255
 _JOB_CHARS: Final = 6
-"""Of a job's id, in the name of its savepoints."""
+"""Of a job's id, in the names of its savepoints."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class CheckpointLocation:
     own: Folder
     shared: Folder
     own_prefix: str
-    """In front of the names of own files in paths; it tells what the folder was called at first."""
+    """Precedes the names of own files in paths: the folder's original name."""
     shared_prefix: str
 
     @property
@@ -39,7 +39,7 @@ class CheckpointLocation:
         return self.own.shown
 
     def locate(self, path: str) -> tuple[Folder, str]:
-        """The folder and name of a file that a piece names."""
+        """The folder and name of a file that a piece names; raises CheckpointCorrupt."""
         prefix, _, name = path.rpartition("/")
         prefix = f"{prefix}/" if prefix else ""
         if name not in ("", ".", "..") and _can_be_a_name(name):
@@ -50,7 +50,7 @@ class CheckpointLocation:
         raise CheckpointCorrupt(self.shown, f"names the file {path!r}, which cannot be its own")
 
     def show_file(self, path: str) -> str:
-        """A file that a piece names, in messages."""
+        """A file that a piece names, for messages."""
         folder, name = self.locate(path)
         return folder.at(name)
 
@@ -60,7 +60,7 @@ class CheckpointLocation:
         return [path for path in paths if prefix and path.startswith(prefix)]
 
     def is_complete(self) -> bool:
-        """It has a metadata file, whatever that holds."""
+        """Whether there is a metadata file, whatever it holds."""
         return self.own.has(METADATA_FILE)
 
     def read_metadata(self) -> Metadata:
@@ -70,37 +70,54 @@ class CheckpointLocation:
 
 
 def folder_of_job(storage: Folder, job: str) -> Folder:
-    """Of the checkpoints of a job; any id makes a name of its own."""
+    """The folder of a job's checkpoints; every job id has its own."""
     name = quote(job, safe=" ")
     return storage.child(name.replace(".", "%2E") if not name.strip(".") else name)
 
 
-def checkpoint_location(jobs: Folder, checkpoint: int) -> CheckpointLocation:
-    """Of a checkpoint in a job's folder."""
-    return _checkpoint(jobs.child(f"{_CHECKPOINT}{checkpoint}"), checkpoint)
+def checkpoint_location(job_folder: Folder, checkpoint: int) -> CheckpointLocation:
+    return _in_job_folder(job_folder.child(f"{_CHECKPOINT}{checkpoint}"), checkpoint)
 
 
 def checkpoint_number(name: str) -> int | None:
-    """The checkpoint that has a folder of this name."""
+    """The checkpoint whose folder has this name."""
     digits = name.removeprefix(_CHECKPOINT)
     return int(digits) if digits != name and digits.isascii() and digits.isdecimal() else None
 
 
 def savepoint_location(folder: Folder) -> CheckpointLocation:
-    """Of a savepoint: everything stands in its folder."""
     return CheckpointLocation(folder, folder, "", "")
 
 
 def new_savepoint(where: str, job: str) -> CheckpointLocation:
-    """A folder of its own for a savepoint, below the one that a user names."""
+    """An unused folder for a savepoint, below the one that a user names."""
     name = f"savepoint-{quote(job[:_JOB_CHARS], safe='')}-{secrets.token_hex(6)}"
     return savepoint_location(open_folder(where).child(name))
+
+
+def prepare_savepoint(directory: str | None, default: str, job: str) -> str:
+    """Make a folder for a savepoint of the job; returns its path or URI.
+
+    It is below ``directory``, else below the ``default`` of the settings. This comes before any
+    task hears of the savepoint, so that a wrong folder disturbs no job. Raises SettingsInvalid if
+    there is no folder, StorageUnusable if nothing can be written there.
+    """
+    where = directory or default
+    if not where:
+        raise SettingsInvalid(
+            SAVEPOINT_FOLDER,
+            "is not set, and no folder was named for the savepoint; name one, or set it",
+        )
+    folder = new_savepoint(where, job).own
+    folder.make()
+    folder.probe()
+    return folder.uri
 
 
 def resolve(
     where: str, below: str = "", signing: CheckpointKey | None = None
 ) -> tuple[CheckpointLocation, Metadata]:
-    """The checkpoint or savepoint that a user names: by its folder, or the metadata file in it.
+    """The checkpoint or savepoint that a user names by its folder or its metadata file.
 
     ``below``: the storage that the user has named, if it is in there. Raises CheckpointMissing,
     CheckpointCorrupt or StorageUnusable.
@@ -120,17 +137,17 @@ def resolve(
 
 
 def read_location(folder: Folder) -> tuple[CheckpointLocation, Metadata]:
-    """The checkpoint that stands in this folder, by its metadata."""
+    """The checkpoint in this folder, by its metadata."""
     metadata = savepoint_location(folder).read_metadata()
     match metadata.kind:
         case CheckpointKind.SAVEPOINT:
             return savepoint_location(folder), metadata
         case CheckpointKind.CHECKPOINT:
-            return _checkpoint(folder, metadata.checkpoint), metadata
+            return _in_job_folder(folder, metadata.checkpoint), metadata
 
 
 def files_of(metadata: Metadata) -> Mapping[str, int]:
-    """Every file that the metadata names, and how long it is."""
+    """Every file that the metadata names, with its length."""
     ends: dict[str, int] = {}
     for task in metadata.tasks:
         for piece in pieces_of(task):
@@ -144,14 +161,14 @@ def _can_be_a_name(name: str) -> bool:
     return "\0" not in name and len(encoded) <= _LONGEST_NAME and name.isprintable()
 
 
-def _checkpoint(folder: Folder, checkpoint: int) -> CheckpointLocation:
+def _in_job_folder(folder: Folder, checkpoint: int) -> CheckpointLocation:
     shared = folder.parent().child(SHARED)
     return CheckpointLocation(folder, shared, f"{_CHECKPOINT}{checkpoint}/", f"{SHARED}/")
 
 
 def _no_checkpoint(folder: Folder) -> CheckpointMissing:
     entries = folder.entries()
-    below = [one.name for one in entries if one.is_folder]
+    below = [entry.name for entry in entries if entry.is_folder]
     if not entries:
         return CheckpointMissing(folder.shown, "there is nothing here", "give a checkpoint's path")
     if checkpoint_number(folder.name) is not None or not below:

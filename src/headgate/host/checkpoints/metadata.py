@@ -1,27 +1,45 @@
-"""The metadata file of a checkpoint as bytes.
+"""The metadata file of a checkpoint: its bytes, and the key that signs it.
 
-A header (magic, version, length and checksum of what belongs together), in version 2 a signature,
-then the metadata as msgpack. Law: what is decoded is what was encoded; bytes that were cut or
-changed anywhere, or that another version wrote, are refused. Who has a key decodes nothing that was
-not signed with it.
+A header (magic, version, length, checksum of all else), in version 2 a signature, then the metadata
+as msgpack. Law: what is decoded is what was encoded; bytes that were cut or changed, or that
+another version wrote, are refused. With a key, nothing is decoded that was not signed with it.
+
+Only the driver has the key. Tasks report the digest of everything they write; the driver puts the
+digests into the metadata and signs that. A driver that restores checks the signature before it
+decodes a byte, and hands the digests to the tasks, which check what they read before they unpickle
+it. So a signature binds each piece of state to its job, checkpoint, operator and key group.
 """
 
+import hashlib
+import hmac
+import os
+import stat
 import struct
 import zlib
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Final, NoReturn
 
 import msgspec
 
 from headgate.base.checkpoints import METADATA_VERSION, Metadata, pieces_of
 from headgate.base.elements import ByteLike
-from headgate.base.errors import CheckpointCorrupt
-from headgate.base.recovery_settings import HMAC_UNSIGNED
-from headgate.host.checkpoints.signing import SIGNATURE_BYTES, CheckpointKey
+from headgate.base.errors import CheckpointCorrupt, SettingsInvalid
+from headgate.base.recovery_settings import (
+    HMAC_SECRET,
+    HMAC_SECRET_FILE,
+    HMAC_UNSIGNED,
+    CheckpointSettings,
+)
 
 METADATA_FILE: Final = "_metadata"
+SIGNATURE_BYTES: Final = 32
+SHORTEST_KEY: Final = 16
+"""Bytes; fewer can be guessed."""
+_LARGEST_FILE: Final = 64 * 1024
+_DOMAIN: Final = b"headgate checkpoint metadata\0"
 
 SIGNED_VERSION: Final = 2
-"""The same as the other, with a signature."""
+"""``METADATA_VERSION`` with a signature."""
 
 _MAGIC: Final = b"HgCk"
 _HEADER: Final = struct.Struct("<4sHQ")
@@ -29,8 +47,67 @@ _CHECKSUM: Final = struct.Struct("<I")
 _DECODER: Final = msgspec.msgpack.Decoder(Metadata)
 
 
+@dataclass(frozen=True, slots=True)
+class CheckpointKey:
+    """Signs and checks a job's checkpoints. Law: no log, closure or plan ever holds it."""
+
+    key: bytes = field(repr=False)
+    allows_unsigned: bool = False
+    """Whether the job may restore a checkpoint without a signature."""
+
+    def sign(self, *parts: ByteLike) -> bytes:
+        """The signature of the concatenated parts."""
+        mac = hmac.new(self.key, _DOMAIN, hashlib.sha256)
+        for part in parts:
+            mac.update(part)
+        return mac.digest()
+
+    def fits(self, signature: ByteLike, *parts: ByteLike) -> bool:
+        return hmac.compare_digest(bytes(signature), self.sign(*parts))
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("the key of checkpoints stays in the driver, and is not pickled")
+
+
+def checkpoint_key(settings: CheckpointSettings) -> CheckpointKey | None:
+    """The key that the settings name, if they do. Raises SettingsInvalid."""
+    if settings.hmac_secret and settings.hmac_secret_file:
+        raise SettingsInvalid(HMAC_SECRET_FILE, f"is set, and so is {HMAC_SECRET}; set one of them")
+    if settings.hmac_secret_file:
+        key, name = _read_key(settings.hmac_secret_file), HMAC_SECRET_FILE
+    elif settings.hmac_secret:
+        key, name = settings.hmac_secret.encode(errors="surrogateescape"), HMAC_SECRET
+    else:
+        return None
+    if len(key) < SHORTEST_KEY:
+        raise SettingsInvalid(
+            name, f"the key has less than {SHORTEST_KEY} bytes; make a longer one"
+        )
+    return CheckpointKey(key, settings.hmac_allows_unsigned)
+
+
+def _read_key(path: str) -> bytes:
+    """The stripped content of a file that nobody else may access."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            found = os.fstat(descriptor)
+            data = os.read(descriptor, _LARGEST_FILE) if stat.S_ISREG(found.st_mode) else b""
+        finally:
+            os.close(descriptor)
+    except (OSError, ValueError) as error:
+        problem = getattr(error, "strerror", None) or error
+        raise SettingsInvalid(HMAC_SECRET_FILE, f"{path!r} cannot be read: {problem}") from error
+    if not stat.S_ISREG(found.st_mode) or found.st_size > _LARGEST_FILE:
+        raise SettingsInvalid(HMAC_SECRET_FILE, f"{path!r} is no file with a key")
+    if stat.S_IMODE(found.st_mode) & 0o077:
+        raise SettingsInvalid(
+            HMAC_SECRET_FILE, f"{path!r} can be used by others; take their rights (chmod 600)"
+        )
+    return data.strip()
+
+
 def encode_metadata(metadata: Metadata, signing: CheckpointKey | None = None) -> bytes:
-    """The bytes of the file."""
     body = msgspec.msgpack.encode(metadata)
     version = METADATA_VERSION if signing is None else SIGNED_VERSION
     header = _HEADER.pack(_MAGIC, version, len(body))
@@ -39,7 +116,7 @@ def encode_metadata(metadata: Metadata, signing: CheckpointKey | None = None) ->
 
 
 def decode_metadata(path: str, data: bytes, signing: CheckpointKey | None = None) -> Metadata:
-    """What the bytes stand for; raises CheckpointCorrupt with the path."""
+    """Raises CheckpointCorrupt with the path."""
     start = _HEADER.size + _CHECKSUM.size
     if len(data) < start:
         raise CheckpointCorrupt(path, f"is cut: it has {len(data)} bytes and no whole header")
@@ -68,7 +145,7 @@ def decode_metadata(path: str, data: bytes, signing: CheckpointKey | None = None
 
 
 def unsigned_files(metadata: Metadata) -> list[str]:
-    """Files that a signature of the metadata would say nothing about."""
+    """Files that a signature of the metadata would not cover."""
     pieces = (piece for task in metadata.tasks for piece in pieces_of(task))
     return [piece.path for piece in pieces if piece.path and not piece.digest]
 
@@ -76,7 +153,7 @@ def unsigned_files(metadata: Metadata) -> list[str]:
 def _decode(path: str, body: memoryview) -> Metadata:
     try:
         return _DECODER.decode(body)
-    except Exception as error:  # also text that is none, and numbers beyond all bounds
+    except Exception as error:  # also invalid UTF-8, and integers out of range
         raise CheckpointCorrupt(path, f"is no metadata of this Headgate ({error})") from error
 
 

@@ -1,9 +1,9 @@
-"""What one task writes for one checkpoint: a file with its pieces, and files that are shared.
+"""Writes one task's part of a checkpoint: a file with its pieces, and shared files.
 
-Law: a piece that was handed out is in the storage when ``close`` has returned, with the checksum it
-says; a writer that fails or is given up leaves nothing. The first bytes of a task, up to a limit,
-travel in the metadata instead: small tasks make no file. ``abort`` and ``abandon`` may be called by
-any thread, the rest by one at a time.
+Law: a piece that was returned is in the storage when ``close`` has returned, with the checksum it
+states; a writer that fails or is aborted leaves nothing. The first bytes of a task, up to a limit,
+travel in the metadata instead, so small tasks write no file. ``abort`` and ``abandon`` may be
+called by any thread, the rest by one at a time.
 """
 
 import secrets
@@ -22,52 +22,43 @@ from headgate.host.checkpoints.folder import Folder, storage_errors
 from headgate.host.checkpoints.location import CheckpointLocation
 
 INLINE_BYTES: Final = 20 * 1024
-"""What travels in the metadata for each task, unless set otherwise."""
+"""How much of each task travels in the metadata by default."""
 
 _CHUNK_BYTES: Final = 1024 * 1024
 
 
 class PartWriter:
-    """Writes the part of one task; ends with ``close`` or ``abort``, or as a context."""
+    """Ends with ``close`` or ``abort``, or as a context manager."""
 
     def __init__(
         self,
-        place: CheckpointLocation,
+        location: CheckpointLocation,
         task: str,
         inline_bytes: int = INLINE_BYTES,
         *,
         digests: bool = False,
     ) -> None:
-        """``task`` is the beginning of the names of its files, see ``part_name``; ``digests``:
-        whether pieces in files tell theirs, for a driver that signs them.
+        """``task`` begins the names of its files, see ``part_name``; ``digests``: whether pieces
+        in files state theirs, for a driver that signs them.
         """
         # Two runs of a job may write at once without knowing of each other.
         self._task = f"{task}-{secrets.token_hex(4)}"
         self._name = f"{self._task}.state"
-        self._place = place
+        self._location = location
         self._digests = digests
         self._inline_left = inline_bytes
         self._stream: Any = None
         self._offset = 0
-        self._shared_bytes = 0
+        self.shared_bytes = 0
+        """In files that later checkpoints may name, too."""
         self._made: list[tuple[Folder, str]] = []
         self._lock = threading.Lock()
         self._abandoned = False
         self._closed = False
 
-    @property
-    def written_bytes(self) -> int:
-        """In the task's own file."""
-        return self._offset
-
-    @property
-    def shared_bytes(self) -> int:
-        """In files that later checkpoints may name, too."""
-        return self._shared_bytes
-
     def append(self, *parts: ByteLike) -> Piece:
-        """One piece, of one or several parts; raises StorageUnusable, CheckpointAbandoned."""
-        length = sum(map(_size, parts))
+        """Write the parts as one piece; raises StorageUnusable or CheckpointAbandoned."""
+        length = sum(memoryview(part).nbytes for part in parts)
         crc = 0
         for part in parts:
             crc = zlib.crc32(part, crc)
@@ -82,39 +73,39 @@ class PartWriter:
                 self._discard()
                 raise
             start, self._offset = self._offset, self._offset + length
-        path = f"{self._place.own_prefix}{self._name}"
+        path = f"{self._location.own_prefix}{self._name}"
         return Piece(path, start, length, crc, b"", _digest(parts) if self._digests else b"")
 
     def share(self, path: str) -> Piece:
-        """The copy of a local file that never changes; later checkpoints may name the piece, too.
+        """Copy a local file that never changes.
 
-        They may do so when this checkpoint is complete, not before.
+        Later checkpoints may name the piece, too, once this checkpoint is complete.
         """
-        folder = self._place.shared
-        name = f"{shared_beginning(self._place)}{self._task}-{len(self._made)}.file"
+        folder = self._location.shared
+        name = f"{shared_beginning(self._location)}{self._task}-{len(self._made)}.file"
         with self._lock:
             self._check_open()
             try:
                 folder.make()
                 self._made.append((folder, name))
                 length, crc, digest = self._copy(path, folder, name)
-                self._shared_bytes += length
+                self.shared_bytes += length
             except BaseException:
                 self._discard()
                 raise
-        return Piece(f"{self._place.shared_prefix}{name}", 0, length, crc, b"", digest)
+        return Piece(f"{self._location.shared_prefix}{name}", 0, length, crc, b"", digest)
 
     def close(self) -> None:
-        """Everything is in the storage now. Raises StorageUnusable; nothing is left then."""
+        """Finish writing: everything is in the storage then. Raises StorageUnusable."""
         with self._lock:
             if self._closed:
                 return
             self._check_open()
             try:
                 if self._stream is not None:
-                    with storage_errors(self._place.own.at(self._name)):
+                    with storage_errors(self._location.own.at(self._name)):
                         self._stream.close()
-                    self._place.own.settle(self._name)
+                    self._location.own.settle(self._name)
                     self._stream = None
             except BaseException:
                 self._discard()
@@ -122,14 +113,14 @@ class PartWriter:
             self._closed = True
 
     def abandon(self) -> None:
-        """Let the thread that writes stop soon, and do not wait for it; it calls ``abort`` then."""
+        """Let the writing thread stop soon, without waiting; it calls ``abort`` then."""
         self._abandoned = True
 
     def abort(self) -> None:
-        """Given up: nothing of it stays. After ``close`` too, unless the checkpoint is complete."""
-        self._abandoned = True  # seen by the thread that copies, before it gives the lock
+        """Remove everything; after ``close`` too, unless the checkpoint is complete."""
+        self._abandoned = True  # a thread that copies sees it, and releases the lock
         with self._lock:
-            if self._closed and self._made and self._place.is_complete():
+            if self._closed and self._made and self._location.is_complete():
                 return
             self._discard()
 
@@ -145,21 +136,21 @@ class PartWriter:
         if error is None:
             self.close()
         else:
-            with suppress(CheckpointError):  # the first error is the one to tell
+            with suppress(CheckpointError):  # the first error is the one to report
                 self.abort()
 
     def _check_open(self) -> None:
         if self._abandoned:
-            raise CheckpointAbandoned(self._place.own.at(self._name))
+            raise CheckpointAbandoned(self._location.own.at(self._name))
         assert not self._closed, "a piece after the end"
 
     def _write(self, parts: Iterable[ByteLike]) -> None:
         if self._stream is None:
-            own = self._place.own
+            own = self._location.own
             own.make()
             self._made.append((own, self._name))
             self._stream = own.create(self._name)
-        with storage_errors(self._place.own.at(self._name)):
+        with storage_errors(self._location.own.at(self._name)):
             for part in parts:
                 self._stream.write(part)
 
@@ -168,7 +159,7 @@ class PartWriter:
         digest = sha256() if self._digests else None
         with storage_errors(path):
             source = open(path, "rb", buffering=0)  # noqa: SIM115 - the next line closes it
-        # Around the stream's own end, too, which tries once more to write.
+        # Around the stream's own close, too, which writes what is buffered.
         with source, storage_errors(folder.at(name)), folder.create(name) as target:
             while True:
                 with storage_errors(path):
@@ -189,7 +180,7 @@ class PartWriter:
         self._abandoned = True
         stream, self._stream = self._stream, None
         if stream is not None:
-            with suppress(OSError):  # a full disk says so again
+            with suppress(OSError):  # a full disk fails again
                 stream.close()
         made, self._made = self._made, []
         for folder, name in made:
@@ -197,13 +188,13 @@ class PartWriter:
                 folder.remove(name)
 
 
-def shared_beginning(place: CheckpointLocation) -> str:
-    """How the names of shared files begin that came with this checkpoint; no other's do."""
-    return place.own_prefix.replace("/", "-")
+def shared_beginning(location: CheckpointLocation) -> str:
+    """The prefix of shared files that this checkpoint brought, and no other."""
+    return location.own_prefix.replace("/", "-")
 
 
 def part_name(vertex: int, subtask: int, attempt: int) -> str:
-    """How the files of a task begin."""
+    """The beginning of the names of a task's files."""
     return f"t-{vertex}-{subtask}-{attempt}"
 
 
@@ -212,7 +203,3 @@ def _digest(parts: Iterable[ByteLike]) -> bytes:
     for part in parts:
         made.update(part)
     return made.digest()
-
-
-def _size(data: ByteLike) -> int:
-    return data.nbytes if isinstance(data, memoryview) else len(data)

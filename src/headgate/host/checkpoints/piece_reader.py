@@ -1,6 +1,6 @@
-"""Pieces of a checkpoint, read and checked; and the check of a whole checkpoint.
+"""Reads and checks the pieces of a checkpoint, or a whole checkpoint.
 
-Law: a piece that is returned has the length and the checksum that the metadata says; otherwise
+Law: a piece that is returned has the length and the checksum that the metadata states; otherwise
 CheckpointCorrupt or CheckpointMissing is raised, with the path of the file.
 """
 
@@ -27,16 +27,15 @@ _OPEN_FILES: Final = 8
 class PieceReader:
     """Reads pieces; keeps a few files open until ``close``. For one thread at a time."""
 
-    def __init__(self, place: CheckpointLocation) -> None:
-        self._place = place
+    def __init__(self, location: CheckpointLocation) -> None:
+        self._location = location
         self._files: OrderedDict[str, Any] = OrderedDict()
 
     def read(self, piece: Piece) -> bytes:
-        """The bytes of a piece."""
         if not piece.path:
-            _check(self._place.shown, piece, len(piece.inline), zlib.crc32(piece.inline))
+            _check(self._location.shown, piece, len(piece.inline), zlib.crc32(piece.inline))
             return piece.inline
-        shown = self._place.show_file(piece.path)
+        shown = self._location.show_file(piece.path)
         file = self._open(piece.path)
         _check_range(shown, piece, file)
         with storage_errors(shown):
@@ -45,22 +44,22 @@ class PieceReader:
         return data
 
     def fetch(self, piece: Piece, path: str) -> None:
-        """Copy a piece to a new local file; on trouble the file stays half-written."""
+        """Copy a piece to a new local file; on an error the file stays half-written."""
         with storage_errors(path), open(path, "wb", opener=private_opener) as target:
             for chunk in self.chunks(piece):
                 target.write(chunk)
 
     def check(self, piece: Piece, on_read: Callable[[int], None] = lambda count: None) -> None:
-        """Read all of it, and keep nothing; ``on_read`` is told of bytes."""
+        """Read a piece and keep nothing; ``on_read`` gets the number of bytes as they are read."""
         for chunk in self.chunks(piece):
             on_read(len(chunk))
 
     def chunks(self, piece: Piece) -> Iterator[bytes]:
-        """Its bytes in parts; the check comes after the last."""
+        """The bytes of a piece; the check comes after the last chunk."""
         if not piece.path:
             yield self.read(piece)
             return
-        shown = self._place.show_file(piece.path)
+        shown = self._location.show_file(piece.path)
         file = self._open(piece.path)
         _check_range(shown, piece, file)
         crc = done = 0
@@ -98,7 +97,7 @@ class PieceReader:
     def _open(self, path: str) -> Any:
         file = self._files.get(path)
         if file is None:
-            folder, name = self._place.locate(path)
+            folder, name = self._location.locate(path)
             file = self._files[path] = folder.open(name)
             if len(self._files) > _OPEN_FILES:
                 with suppress(OSError):
@@ -108,7 +107,7 @@ class PieceReader:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What a check has found; no problem: everything is there as it was written."""
+    """What a check has found; no problem: everything is as it was written."""
 
     problems: tuple[str, ...]
     files: int
@@ -120,21 +119,21 @@ class Verification:
 
 
 def verify(
-    place: CheckpointLocation,
+    location: CheckpointLocation,
     metadata: Metadata,
     *,
     deep: bool = True,
     on_read: Callable[[int], None] = lambda count: None,
 ) -> Verification:
-    """Look for the files that the metadata names; if deep, read every byte that it names.
+    """Look for the files that the metadata names; if ``deep``, read every byte of them.
 
-    ``on_read`` is told how many bytes were read since it was told last.
+    ``on_read`` gets the number of bytes as they are read.
     """
-    missing = missing_files(place, metadata)
+    missing = missing_files(location, metadata)
     problems = [str(error) for error in missing.values()]
     if deep:
         pieces = {piece for task in metadata.tasks for piece in pieces_of(task)}
-        with PieceReader(place) as reader:
+        with PieceReader(location) as reader:
             for piece in sorted(pieces, key=lambda piece: (piece.path, piece.offset)):
                 if piece.path in missing:
                     continue
@@ -145,39 +144,39 @@ def verify(
     return Verification(tuple(problems), len(files_of(metadata)), metadata.state_bytes)
 
 
-def missing_files(place: CheckpointLocation, metadata: Metadata) -> dict[str, CheckpointError]:
-    """Files that are not there, have another length or cannot be its own, by path.
+def missing_files(location: CheckpointLocation, metadata: Metadata) -> dict[str, CheckpointError]:
+    """Errors, by path, of files that are missing, have another length or cannot be its own.
 
-    A listing tells; a file is as long as the pieces in it.
+    A listing shows that: a file is as long as the pieces in it.
     """
-    wrong: dict[str, CheckpointError] = {}
+    errors: dict[str, CheckpointError] = {}
     known: dict[str, dict[str, Entry]] = {}
     for path, end in files_of(metadata).items():
         try:
-            folder, name = place.locate(path)
+            folder, name = location.locate(path)
             if folder.path not in known:
                 known[folder.path] = {entry.name: entry for entry in folder.entries()}
         except CheckpointCorrupt as error:
-            wrong[path] = error
+            errors[path] = error
             continue
         entry = known[folder.path].get(name)
         size = 0 if entry is None else entry.size
         if entry is None:
-            wrong[path] = CheckpointMissing(
+            errors[path] = CheckpointMissing(
                 folder.at(name), "is not there", "restore from another checkpoint"
             )
         elif entry.is_folder or entry.is_strange:
-            wrong[path] = CheckpointCorrupt(folder.at(name), "is no file, but a link or a folder")
+            errors[path] = CheckpointCorrupt(folder.at(name), "is no file, but a link or a folder")
         elif size != end:  # a task's pieces stand one behind the other, and nothing behind them
             what = "is cut" if size < end else "was appended to"
-            wrong[path] = CheckpointCorrupt(
+            errors[path] = CheckpointCorrupt(
                 folder.at(name), f"{what}: it has {size} bytes instead of {end}"
             )
-    return wrong
+    return errors
 
 
 def _check_range(shown: str, piece: Piece, file: Any) -> None:
-    """Before memory is asked for: numbers in damaged metadata can be anything."""
+    """Before memory is allocated: numbers in damaged metadata can be anything."""
     with storage_errors(shown):
         size = file.size()
     where = f"{piece.length} bytes from {piece.offset} on"
@@ -193,6 +192,6 @@ def _check(shown: str, piece: Piece, length: int, crc: int, digest: Any = None) 
     if length != piece.length:
         raise CheckpointCorrupt(shown, f"is cut: of {where} only {length} are there")
     if crc != piece.crc:
-        raise CheckpointCorrupt(shown, f"was changed: the checksum of {where} is wrong")
+        raise CheckpointCorrupt(shown, f"was changed: the checksum of {where} is errors")
     if digest is not None and not compare_digest(digest.digest(), piece.digest):
         raise CheckpointCorrupt(shown, f"was changed: {where} are not those that were signed")

@@ -1,12 +1,16 @@
-"""What tasks get back of a checkpoint, read from the storage where they run.
+"""What tasks get back from a checkpoint, read from the storage where they run.
 
-What is small is read when the tasks are set up; key groups are read by the operators that own them,
-on the thread of their task. Law: what is handed over has the checksum it was written with;
-otherwise the error names the file, and the tasks do not begin.
+Small pieces are read when the tasks are set up; key groups and database files are read by the
+operators that own them, on the thread of their task. Law: what is handed over has the checksum it
+was written with; otherwise the error names the file, and the tasks do not start.
 """
 
+import os
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from typing import TypeAlias
 
 from headgate.base.checkpoints import (
@@ -17,16 +21,16 @@ from headgate.base.checkpoints import (
     TaskRestore,
 )
 from headgate.base.elements import Bundle
-from headgate.base.errors import CheckpointMissing, StorageUnusable
+from headgate.base.errors import CheckpointCorrupt, CheckpointMissing, StateBroken, StorageUnusable
 from headgate.core.chain.snapshots import OperatorRestored
 from headgate.core.checkpoint.restored import ChannelParts, TaskRestored
-from headgate.host.checkpoints.folder import open_folder
+from headgate.host.checkpoints.folder import open_folder, storage_errors
 from headgate.host.checkpoints.location import CheckpointLocation, resolve
 from headgate.host.checkpoints.piece_reader import PieceReader
-from headgate.host.checkpoints.stored_database import StoredDatabaseFiles
+from headgate.host.files.owned_folder import OwnedFolder
 
 BundlesOf: TypeAlias = Callable[[ReassignedStream, Sequence[bytes]], Iterable[Bundle]]
-"""The records of a stray stream, of its bytes."""
+"""Decodes the records of a reassigned stream."""
 
 
 def read_restores(
@@ -46,16 +50,17 @@ def read_restores(
     """
     if not restores:
         return {}
-    place = _place_of(restored_from, storage)
-    with PieceReader(place) as reader:
+    location = _locate(restored_from, storage)
+    with PieceReader(location) as reader:
+        restoring = _Restoring(location, reader, location.shared.uri == shared_uri, needs_digests)
         return {
-            task: _read_task(place, reader, restore, bundles_of[task], shared_uri, needs_digests)
+            task: restoring.read_task(restore, bundles_of[task])
             for task, restore in restores.items()
         }
 
 
-def _place_of(where: str, storage: str) -> CheckpointLocation:
-    """Where the checkpoint stands. A storage that is away is no damage of what is in it."""
+def _locate(where: str, storage: str) -> CheckpointLocation:
+    """An unreachable storage must not be reported as damage of what it holds."""
     try:
         return resolve(where, storage)[0]
     except CheckpointMissing as error:
@@ -66,62 +71,115 @@ def _place_of(where: str, storage: str) -> CheckpointLocation:
         raise StorageUnusable(above.shown, "is not there", advice) from error
 
 
-def _read_task(
-    place: CheckpointLocation,
-    reader: PieceReader,
-    restore: TaskRestore,
-    bundles_of: BundlesOf,
-    shared_uri: str,
-    needs_digests: bool,
-) -> TaskRestored:
-    checkpoint = restore.checkpoint
-    is_shared = place.shared.uri == shared_uri
-    return TaskRestored(
-        operators={
-            one.uid: _read_operator(place, reader, one, checkpoint, is_shared, needs_digests)
-            for one in restore.operators
-        },
-        inputs=[_read_channel(reader, one) for one in restore.channels if one.is_input],
-        outputs=[_read_channel(reader, one) for one in restore.channels if not one.is_input],
-        strays=[
-            (one.gate, bundles_of(one, [reader.read(piece) for piece in one.pieces]))
-            for one in restore.strays
-        ],
-        finished=restore.finished,
-    )
+@dataclass(frozen=True, slots=True)
+class _Restoring:
+    location: CheckpointLocation
+    reader: PieceReader
+    is_shared: bool
+    needs_digests: bool
+
+    def read_task(self, restore: TaskRestore, bundles_of: BundlesOf) -> TaskRestored:
+        channels = restore.channels
+        return TaskRestored(
+            operators={
+                operator.uid: self._read_operator(operator, restore.checkpoint)
+                for operator in restore.operators
+            },
+            inputs=[self._read_channel(channel) for channel in channels if channel.is_input],
+            outputs=[self._read_channel(channel) for channel in channels if not channel.is_input],
+            strays=[
+                (
+                    stream.gate,
+                    bundles_of(stream, [self.reader.read(part) for part in stream.pieces]),
+                )
+                for stream in restore.strays
+            ],
+            finished=restore.finished,
+        )
+
+    def _read_operator(self, restore: OperatorRestore, checkpoint: int) -> OperatorRestored:
+        read = self.reader.read
+        return OperatorRestored(
+            checkpoint,
+            partial(_read_groups, self.location, restore.keyed),
+            tuple(None if piece is None else read(piece) for piece in restore.plain),
+            tuple(None if piece is None else read(piece) for piece in restore.source),
+            tuple(map(read, restore.sinks)),
+            tuple(
+                StoredDatabaseFiles(
+                    self.location,
+                    range(database.first, database.end),
+                    database.files,
+                    self.is_shared,
+                    self.needs_digests,
+                )
+                for database in restore.databases
+            ),
+            restore.shapes,
+        )
+
+    def _read_channel(self, channel: ChannelState) -> ChannelParts:
+        return channel.index, channel.channel, [self.reader.read(piece) for piece in channel.pieces]
 
 
-def _read_operator(
-    place: CheckpointLocation,
-    reader: PieceReader,
-    restore: OperatorRestore,
-    checkpoint: int,
-    is_shared: bool,
-    needs_digests: bool,
-) -> OperatorRestored:
-    return OperatorRestored(
-        checkpoint,
-        partial(_groups, place, restore.keyed),
-        tuple(None if piece is None else reader.read(piece) for piece in restore.plain),
-        tuple(None if piece is None else reader.read(piece) for piece in restore.source),
-        tuple(map(reader.read, restore.sinks)),
-        tuple(
-            StoredDatabaseFiles(
-                place, range(one.first, one.end), one.files, is_shared, needs_digests
-            )
-            for one in restore.databases
-        ),
-        restore.shapes,
-    )
-
-
-def _read_channel(reader: PieceReader, channel: ChannelState) -> ChannelParts:
-    return channel.index, channel.channel, [reader.read(piece) for piece in channel.pieces]
-
-
-def _groups(place: CheckpointLocation, keyed: Mapping[int, Piece]) -> Iterator[tuple[int, bytes]]:
-    """Key groups in the order in which they stand in their files."""
+def _read_groups(
+    location: CheckpointLocation, keyed: Mapping[int, Piece]
+) -> Iterator[tuple[int, bytes]]:
+    """Key groups in the order of their files."""
     ordered = sorted(keyed.items(), key=lambda item: (item[1].path, item[1].offset))
-    with PieceReader(place) as reader:
+    with PieceReader(location) as reader:
         for group, piece in ordered:
             yield group, reader.read(piece)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDatabaseFiles:
+    """See ``StoredDatabase``; for the thread of its task."""
+
+    location: CheckpointLocation
+    groups: range
+    files: Mapping[str, Piece]
+    is_shared: bool
+    """The checkpoint is one of the job's own, whose files its next ones may name."""
+    needs_digests: bool = False
+    """They may name only files with known digests, because they are signed."""
+
+    @property
+    def shared(self) -> Mapping[str, Piece]:
+        """See ``StoredDatabase``."""
+        if not self.is_shared:
+            return {}
+        known = set(self.location.shared_files(piece.path for piece in self.files.values()))
+        return {
+            name: piece
+            for name, piece in self.files.items()
+            if piece.path in known and (piece.digest or not self.needs_digests)
+        }
+
+    def fetch(self, folder: str) -> None:
+        """See ``StoredDatabase``; raises CheckpointMissing, CheckpointCorrupt, StorageUnusable."""
+        with storage_errors(folder):
+            os.mkdir(folder)
+        with PieceReader(self.location) as reader:
+            for name, piece in self.files.items():
+                if os.path.basename(name) != name or name in ("", ".", ".."):
+                    problem = f"names {name!r} as a file of a database, which leads elsewhere"
+                    raise CheckpointCorrupt(self.location.shown, problem)
+                reader.fetch(piece, os.path.join(folder, name))
+
+    def read(self, groups: range) -> Iterator[tuple[int, bytes]]:
+        """See ``StoredDatabase``; also raises StateBroken."""
+        if find_spec("rocksdict") is None:
+            raise StateBroken(
+                f"{self.location.shown} holds files of RocksDB, and rocksdict is not installed in "
+                f"a worker; run pip install 'headgate[rocksdb]', or go on from a savepoint"
+            )
+        # Imported here: a job with its state in memory needs no RocksDB, unless it restores one.
+        from headgate.host.rocksdb.file_snapshot import groups_in, settle  # noqa: PLC0415
+
+        with storage_errors(tempfile.gettempdir()):
+            folder = OwnedFolder("fetched")
+        with folder as path:
+            database = path / "database"
+            self.fetch(str(database))
+            yield from groups_in(database, settle(database), groups)

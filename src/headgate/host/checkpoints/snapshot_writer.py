@@ -1,14 +1,15 @@
-"""Snapshots of tasks on their way to the storage, and the word to the driver when they are there.
+"""Writes the snapshots of a run's tasks in the background, and acknowledges them to the driver.
 
-A snapshot is written in two stages: its operators as soon as it was taken, what was on its way in
-channels when that is known; no thread waits in between. Law: each ends once, acknowledged, declined
-or given up; only an acknowledged one leaves files. The driver is told before the task is, so that
-nothing follows the last word of a task.
+A snapshot is written in two stages: its operators as soon as it was taken, its in-flight records
+when they are known; no thread waits in between. Law: each snapshot ends once, acknowledged,
+declined or aborted; only an acknowledged one leaves files. The driver hears of the end before the
+task does, so that nothing follows the last message of a task.
 """
 
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -46,20 +47,99 @@ from headgate.host.checkpoints.location import (
     savepoint_location,
 )
 from headgate.host.checkpoints.part_writer import PartWriter, part_name
-from headgate.host.checkpoints.writing_threads import WriterPool
 
 log = logging.getLogger(__name__)
 
-GIVE_UP_S: Final = 1.0
-"""After the end of a run, for what was given up to be removed before anything else follows."""
+WRITERS: Final = 4
+"""How many snapshots of a task manager are written at a time."""
+CLOSE_S: Final = 10.0
+"""How long a closing task manager waits for snapshots that are being written."""
+WRITER_NAMES: Final = tuple(f"headgate-checkpoint-writer-{number}" for number in range(WRITERS))
 
+ABORT_S: Final = 1.0
+"""How long the end of a run waits until aborted snapshots are removed."""
+
+Work: TypeAlias = Callable[[], None]
 Send: TypeAlias = Callable[[CheckpointAcked | CheckpointDeclined | CheckpointWanted], None]
 Post: TypeAlias = Callable[[Callable[[], None]], None]
 
 
+class WriterPool:
+    """A few threads of a task manager that write state; started when there is work for them.
+
+    Law: work is begun in the order it came, each piece once; ``close`` lets queued work finish and
+    ends the threads. A storage that does not answer blocks them, never the process: they are
+    daemons.
+    """
+
+    def __init__(self) -> None:
+        self._queue: deque[Work] = deque()
+        self._threads: list[threading.Thread] = []
+        self._idle = 0
+        self._closed = False
+        self._changed = threading.Condition(threading.Lock())
+
+    def submit(self, work: Work) -> bool:
+        """From any thread, never waits; False: the pool is closed."""
+        with self._changed:
+            if self._closed:
+                return False
+            if self._idle <= len(self._queue) and len(self._threads) < WRITERS:
+                self._start_thread()
+            self._queue.append(work)
+            self._changed.notify()
+            return True
+
+    def withdraw(self, work: Work) -> bool:
+        """Remove queued work; False: it was begun."""
+        with self._changed:
+            if work in self._queue:
+                self._queue.remove(work)
+                return True
+            return False
+
+    def close(self, timeout_s: float = CLOSE_S) -> bool:
+        """Finish queued work and end; returns whether that was done in time. Idempotent."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        deadline = time.monotonic() + timeout_s
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        held_up = [thread.name for thread in self._threads if thread.is_alive()]
+        if held_up:
+            log.error("%s wait for a storage that does not answer", ", ".join(held_up))
+        return not held_up
+
+    def _start_thread(self) -> None:
+        name = WRITER_NAMES[len(self._threads)]
+        thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        thread.start()
+        self._threads.append(thread)
+
+    def _serve(self) -> None:
+        while (work := self._next()) is not None:
+            try:
+                work()
+            except BaseException:  # also exit() in a user's class that is being pickled
+                log.exception("state could not be written")
+            del work  # it refers to a snapshot
+
+    def _next(self) -> Work | None:
+        with self._changed:
+            self._idle += 1
+            while not self._queue and not self._closed:
+                self._changed.wait()
+            self._idle -= 1
+            return self._queue.popleft() if self._queue else None
+
+
+log = logging.getLogger(__name__)
+
+
 @dataclass(frozen=True, slots=True)
 class SnapshotTask:
-    """The task that a snapshot is of."""
+    """Whose snapshot it is."""
 
     task: str
     vertex: int
@@ -69,94 +149,94 @@ class SnapshotTask:
 
 
 class SnapshotWriters:
-    """What the tasks of one run write here. ``send`` never waits; ``post`` calls in the baton."""
+    """The snapshot writers of one run. ``send`` never waits; ``post`` calls inside the baton."""
 
     def __init__(
         self,
         run: str,
         attempt: int,
         order: CheckpointOrder,
-        threads: WriterPool,
+        pool: WriterPool,
         send: Send,
         post: Post,
     ) -> None:
         self.run = run
         self.attempt = attempt
         self.order = order
-        self.threads = threads
+        self.pool = pool
         self.send = send
         self.post = post
-        self._jobs: Folder | None = None
+        self._job_folder: Folder | None = None
         self._closed = False
         self._open: dict[SnapshotWriter, None] = {}
         self._changed = threading.Condition(threading.Lock())
 
-    def starter(self, author: SnapshotTask) -> StartWriting:
-        """What a task begins to write with."""
-        return partial(self._start, author)
+    def starter(self, task: SnapshotTask) -> StartWriting:
+        """What a task calls to have a snapshot written."""
+        return partial(self._start, task)
 
-    def place(self, barrier: CheckpointBarrier) -> CheckpointLocation:
+    def location(self, barrier: CheckpointBarrier) -> CheckpointLocation:
         """Where a checkpoint is written; raises StorageUnusable."""
         if barrier.directory:
             return savepoint_location(open_folder(barrier.directory))
         with self._changed:
-            if self._jobs is None:  # once: a client of an object store is slow to make
-                self._jobs = folder_of_job(open_folder(self.order.folder), self.order.job)
-        return checkpoint_location(self._jobs, barrier.checkpoint)
+            if self._job_folder is None:  # once: a client of an object store is slow to make
+                self._job_folder = folder_of_job(open_folder(self.order.folder), self.order.job)
+        return checkpoint_location(self._job_folder, barrier.checkpoint)
 
     @property
     def shared_uri(self) -> str:
         """Of the folder whose files checkpoints of this run may name; empty: there is none."""
         if not self.order.folder:
             return ""
-        return self.place(CheckpointBarrier(0, 0)).shared.uri
+        return self.location(CheckpointBarrier(0, 0)).shared.uri
 
     def declined(self, task: str, checkpoint: int, reason: str, subsumed: bool) -> None:
-        """A task takes no part in a checkpoint."""
+        """A task does not take part in a checkpoint."""
         self.send(CheckpointDeclined(self.run, checkpoint, task, reason, subsumed))
 
     def wanted(self, task: str) -> None:
         """A task waits for a complete checkpoint before it can finish."""
         self.send(CheckpointWanted(self.run, task))
 
-    def ended(self, writing: "SnapshotWriter") -> None:
+    def ended(self, writer: "SnapshotWriter") -> None:
         with self._changed:
-            self._open.pop(writing, None)
+            self._open.pop(writer, None)
             self._changed.notify_all()
 
-    def close(self, timeout_s: float = GIVE_UP_S) -> bool:
-        """Give up what is not written; says whether all of it is gone. Not inside the baton.
+    def close(self, timeout_s: float = ABORT_S) -> bool:
+        """Abort unfinished snapshots; returns whether all are removed. Not inside the baton.
 
-        What is not gone in time is removed later, by the threads that write.
+        The writing threads remove later what is not removed in time.
         """
         with self._changed:
             self._closed = True
-            left = list(self._open)
-        for writing in left:
-            writing.abort()
+            unfinished = list(self._open)
+        for writer in unfinished:
+            writer.abort()
         with self._changed:
-            gone = self._changed.wait_for(lambda: not self._open, timeout_s)
-        if not gone:
+            removed = self._changed.wait_for(lambda: not self._open, timeout_s)
+        if not removed:
             log.warning("checkpoints of run %s are being removed; the storage is slow", self.run)
-        return gone
+        return removed
 
     def _start(
-        self, author: SnapshotTask, snapshot: TaskSnapshot, done: Callable[[], None]
+        self, task: SnapshotTask, snapshot: TaskSnapshot, done: Callable[[], None]
     ) -> SnapshotWriting:
-        writing = SnapshotWriter(self, author, snapshot, done)
+        writer = SnapshotWriter(self, task, snapshot, done)
         with self._changed:
             wanted = not self._closed
             if wanted:
-                self._open[writing] = None
-        writing.begin(wanted)
-        return writing
+                self._open[writer] = None
+        writer.begin(wanted)
+        return writer
 
 
 class _Stage(Enum):
-    QUEUED = "nothing was written yet"
-    WRITING = "a thread is at it"
-    WAITING = "the operators are written, what was on its way is not known"
-    ENDED = "there is nothing more to do"
+    QUEUED = "nothing is written yet"
+    WRITING = "a thread writes it"
+    WAITING = "the operators are written, in-flight records are not known yet"
+    ENDED = "acknowledged, declined or aborted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,17 +246,17 @@ class _InFlight:
 
 
 class SnapshotWriter:
-    """One snapshot of one task; see ``SnapshotWriting``."""
+    """Writes one snapshot of one task; see ``SnapshotWriting``."""
 
     def __init__(
         self,
         run: SnapshotWriters,
-        author: SnapshotTask,
+        task: SnapshotTask,
         snapshot: TaskSnapshot,
         done: Callable[[], None],
     ) -> None:
         self._run = run
-        self._author = author
+        self._task = task
         self._barrier = snapshot.barrier
         self._sync_ms = snapshot.sync_ms
         self._finished = snapshot.finished
@@ -187,15 +267,15 @@ class SnapshotWriter:
         self._writer: PartWriter | None = None
         self._operators: tuple[OperatorState, ...] = ()
         self._in_flight: _InFlight | None = None
-        self._given_up = False
+        self._aborted = False
         self._stage = _Stage.QUEUED
-        self._lock = threading.Lock()  # of the stage and of what decides on the next
+        self._lock = threading.Lock()  # guards the stage and what decides on the next
 
-    # The task's side.
+    # On the task's side.
 
     def begin(self, wanted: bool) -> None:
-        """Unless the run is over, in which case nobody waits for it."""
-        if not (wanted and self._run.threads.submit(self._write)):
+        """Start writing, unless the run is over."""
+        if not (wanted and self._run.pool.submit(self._write)):
             self._end()
 
     def complete(self, in_flight: Sequence[ChannelData], align_ms: float) -> None:
@@ -208,15 +288,15 @@ class SnapshotWriter:
             if resumes:
                 self._stage = _Stage.WRITING
                 self._since_s = time.monotonic()
-        if resumes and not self._run.threads.submit(self._write_rest):
-            self._give_up()
+        if resumes and not self._run.pool.submit(self._write_in_flight):
+            self._remove_files()
 
     def abort(self) -> None:
         """See ``SnapshotWriting``; from any thread. Files are removed in the background."""
         with self._lock:
-            if self._given_up or self._stage is _Stage.ENDED:
+            if self._aborted or self._stage is _Stage.ENDED:
                 return
-            self._given_up = True
+            self._aborted = True
             waited = self._stage is _Stage.WAITING
             if waited:
                 self._stage = _Stage.WRITING
@@ -224,25 +304,26 @@ class SnapshotWriter:
         if writer is not None:
             writer.abandon()
         if waited:
-            if not self._run.threads.submit(self._give_up):
-                self._give_up()
-        elif self._run.threads.withdraw(self._write):
+            if not self._run.pool.submit(self._remove_files):
+                self._remove_files()
+        elif self._run.pool.withdraw(self._write):
             self._end()
 
-    # The threads that write.
+    # On the writing threads.
 
     def _write(self) -> None:
         with self._lock:
             self._stage = _Stage.WRITING
         with self._guarded():
             self._check_wanted()
-            place = self._run.place(self._barrier)
-            author, run = self._author, self._run
-            name = part_name(author.vertex, author.subtask, run.attempt)
-            order = run.order
-            writer = PartWriter(place, name, order.inline_bytes, digests=order.digests)
+            location = self._run.location(self._barrier)
+            task, order = self._task, self._run.order
+            name = part_name(task.vertex, task.subtask, self._run.attempt)
+            writer = PartWriter(location, name, order.inline_bytes, digests=order.digests)
             self._writer = writer
-            self._operators = tuple(self._operator(writer, one) for one in self._snapshots)
+            self._operators = tuple(
+                self._write_operator(writer, operator) for operator in self._snapshots
+            )
             self._snapshots = ()
             with self._lock:
                 self._check_wanted()
@@ -251,38 +332,38 @@ class SnapshotWriter:
                     self._stage = _Stage.WAITING
                     return
         if self._stage is _Stage.WRITING:
-            self._write_rest()
+            self._write_in_flight()
 
-    def _write_rest(self) -> None:
+    def _write_in_flight(self) -> None:
         with self._guarded():
-            writer, found = self._writer, self._in_flight
-            assert writer is not None and found is not None
+            writer, in_flight = self._writer, self._in_flight
+            assert writer is not None and in_flight is not None
             channels = tuple(
-                ChannelState(one.is_input, one.index, one.channel, (writer.append(*one.parts),))
-                for one in found.channels
-                if one.parts
+                ChannelState(data.is_input, data.index, data.channel, (writer.append(*data.parts),))
+                for data in in_flight.channels
+                if data.parts
             )
             writer.close()
-            ack = self._ack(channels, found.align_ms)
-            with self._lock:  # from here on it is the driver's to give it up
+            ack = self._ack(channels, in_flight.align_ms)
+            with self._lock:  # from here on only the driver aborts it
                 self._check_wanted()
                 self._stage = _Stage.ENDED
                 self._run.send(ack)
             self._end()
 
-    def _operator(self, writer: PartWriter, one: NamedSnapshot) -> OperatorState:
-        taken = one.taken
+    def _write_operator(self, writer: PartWriter, operator: NamedSnapshot) -> OperatorState:
+        taken = operator.taken
         keyed: dict[int, Piece] = {}
         files: dict[str, Piece] = {}
         if taken.keyed is not None:
-            with _told(one.name):
+            with _state_errors(operator.name):
                 for group, data in taken.keyed.groups():
                     self._check_wanted()
                     keyed[group] = writer.append(data)
                 files = taken.keyed.files(writer)
         return OperatorState(
-            uid=one.uid,
-            name=one.name,
+            uid=operator.uid,
+            name=operator.name,
             keyed=keyed,
             plain=None if taken.plain is None else writer.append(taken.plain),
             source=None if taken.source is None else writer.append(taken.source),
@@ -293,20 +374,19 @@ class SnapshotWriter:
         )
 
     def _ack(self, channels: tuple[ChannelState, ...], align_ms: float) -> CheckpointAcked:
-        author, run = self._author, self._run
+        task, writer = self._task, self._writer
         state = WrittenState(
-            author.task,
-            author.vertex,
-            author.subtask,
-            author.parallelism,
-            author.max_parallelism,
+            task.task,
+            task.vertex,
+            task.subtask,
+            task.parallelism,
+            task.max_parallelism,
             self._operators,
             channels,
             self._finished,
         )
-        writer = self._writer
         shared_bytes = 0 if writer is None else writer.shared_bytes
-        in_flight_bytes = sum(piece.length for one in channels for piece in one.pieces)
+        in_flight_bytes = sum(piece.length for channel in channels for piece in channel.pieces)
         figures = CheckpointFigures(
             align_ms=align_ms,
             sync_ms=self._sync_ms,
@@ -315,43 +395,42 @@ class SnapshotWriter:
             in_flight_bytes=in_flight_bytes,
             unaligned=self._barrier.unaligned or in_flight_bytes > 0,
         )
-        return CheckpointAcked(run.run, self._barrier.checkpoint, state, figures)
+        return CheckpointAcked(self._run.run, self._barrier.checkpoint, state, figures)
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
-        """Whatever goes wrong: nothing stays, and the driver is told unless it knows."""
+        """On any error remove all files, and decline unless the snapshot was aborted."""
         try:
             yield
-        except BaseException as error:  # also a user's exit() while its state is pickled
+        except BaseException as error:  # also exit() in a user's class that is being pickled
             with self._lock:
-                known, self._given_up = self._given_up, True
-            if not known:
+                was_aborted, self._aborted = self._aborted, True
+            if not was_aborted:
                 self._decline(error)
-            self._give_up()
+            self._remove_files()
 
     def _decline(self, error: BaseException) -> None:
-        task, checkpoint = self._author.task, self._barrier.checkpoint
-        what = (
-            str(error) if isinstance(error, HeadgateError) else f"{type(error).__name__}: {error}"
-        )
+        task, checkpoint = self._task.task, self._barrier.checkpoint
+        is_ours = isinstance(error, HeadgateError)
+        problem = str(error) if is_ours else f"{type(error).__name__}: {error}"
         log.warning(
             "task %s does not write its part of checkpoint %d: %s",
             task,
             checkpoint,
-            what,
+            problem,
             exc_info=None if isinstance(error, CheckpointError) else error,
         )
-        self._run.send(CheckpointDeclined(self._run.run, checkpoint, task, what))
+        self._run.send(CheckpointDeclined(self._run.run, checkpoint, task, problem))
 
-    def _give_up(self) -> None:
+    def _remove_files(self) -> None:
         writer = self._writer
         if writer is not None:
-            with suppress(CheckpointError):  # the storage's own cleaning finds it
+            with suppress(CheckpointError):  # clean_abandoned finds them
                 writer.abort()
         self._end()
 
     def _end(self) -> None:
-        """The driver was told what there is to tell; now the task is."""
+        """The driver has heard of the end; now the task does."""
         with self._lock:
             self._stage = _Stage.ENDED
             self._writer = None
@@ -360,7 +439,7 @@ class SnapshotWriter:
         self._run.post(self._done)
 
     def _check_wanted(self) -> None:
-        if self._given_up:
+        if self._aborted:
             raise CheckpointAbandoned(f"checkpoint {self._barrier.checkpoint}")
 
     def _since_start_ms(self) -> float:
@@ -368,8 +447,8 @@ class SnapshotWriter:
 
 
 @contextmanager
-def _told(operator: str) -> Iterator[None]:
-    """What goes wrong with the state of an operator names it."""
+def _state_errors(operator: str) -> Iterator[None]:
+    """Errors while an operator's state is written name the operator."""
     try:
         yield
     except HeadgateError:
@@ -379,7 +458,6 @@ def _told(operator: str) -> Iterator[None]:
 
 
 def _size(operator: OperatorState) -> int:
-    """Without files of a database, of which most may have been there."""
-    small = (operator.plain, operator.source, operator.sink)
-    pieces = [*operator.keyed.values(), *(one for one in small if one is not None)]
-    return sum(piece.length for piece in pieces)
+    """Without files of a database, most of which may have been stored before."""
+    pieces = (*operator.keyed.values(), operator.plain, operator.source, operator.sink)
+    return sum(piece.length for piece in pieces if piece is not None)

@@ -121,7 +121,7 @@ class CheckpointKeeper:
         stays, latest = keeps(state, self.recovery.settings.retention), self.latest
         is_closed = self._do(partial(self.storage.close, stays))
         if latest is not None and stays and is_closed and self.storage.is_lasting:
-            where = self.storage.place(latest.metadata.checkpoint, latest.directory).shown
+            where = self.storage.location(latest.metadata.checkpoint, latest.directory).shown
             log.info("job %s is over; it can go on from %s", self.storage.job, where)
 
     def _work(self) -> None:

@@ -39,10 +39,9 @@ from headgate.control.restarts import restart_strategy
 from headgate.core.chain.source import why_not_rewound
 from headgate.host.checkpoints.checkpoint_store import FoundCheckpoint, damages_of
 from headgate.host.checkpoints.folder import shown_uri
-from headgate.host.checkpoints.job_checkpoints import JobCheckpoints
+from headgate.host.checkpoints.job_checkpoints import JobCheckpoints, StoppedWith
 from headgate.host.checkpoints.location import resolve
-from headgate.host.checkpoints.signing import checkpoint_key
-from headgate.host.checkpoints.stopped_with import StoppedWith
+from headgate.host.checkpoints.metadata import checkpoint_key
 from headgate.host.driver.checkpoint_keeper import CheckpointKeeper
 from headgate.host.shipping.orders import plan_run
 from headgate.plan.inherited_groups import inherit_groups
@@ -175,7 +174,7 @@ class CheckpointSetup:
         if latest is not None:
             restores = self.restores(latest)
             number = latest.metadata.checkpoint
-            where = latest.directory or keeper.storage.place(number, "").own.uri
+            where = latest.directory or keeper.storage.location(number, "").own.uri
             shown = shown_uri(where)
             told.info("job %s goes on from checkpoint %d (%s)", self.job_id, number, shown)
         elif self.is_known and not attempt:
@@ -244,8 +243,8 @@ class CheckpointSetup:
             stop = None  # the job has gone on from there
         self._origin = self._find_origin(newest, stop) if self.recovery.path else None
         if self._origin is None and stop is not None:
-            place, metadata = stop.resolve(self.job_id, self._signing)
-            self._origin = StoreCheckpoint(metadata, place.own.uri)
+            location, metadata = stop.resolve(self.job_id, self._signing)
+            self._origin = StoreCheckpoint(metadata, location.own.uri)
         if damaged and newest is None:
             self._check_damage(damaged)
         return self._origin or newest
@@ -255,16 +254,16 @@ class CheckpointSetup:
         storage = None if self._storage is None else self._storage.storage
         if storage is None or not self.is_known:
             return [], ()
-        survey = storage.survey(self.job_id)
-        newest = survey.latest
+        candidates = storage.restore_candidates(self.job_id)
+        newest = candidates.latest
         if newest is None or newest.checkpoint is None:
-            return [], survey.damaged
+            return [], candidates.damaged
         whole = [
             one.metadata
             for one in storage.list_checkpoints(self.job_id)
             if one.metadata is not None and one.metadata.checkpoint <= newest.checkpoint
         ]
-        return whole, survey.damaged
+        return whole, candidates.damaged
 
     def _check_damage(self, damaged: tuple[FoundCheckpoint, ...]) -> None:
         """No own checkpoint is whole: only what is newer than all of them may come instead.
@@ -276,8 +275,8 @@ class CheckpointSetup:
             origin = self._origin.metadata
             if origin.job == self.job_id and origin.checkpoint > newest:
                 return
-        assert self._storage is not None and self._storage.jobs is not None, "found in no storage"
-        where = self._storage.jobs.shown
+        assert self._storage is not None and self._storage.folder is not None, "found in no storage"
+        where = self._storage.folder.shown
         error = CheckpointsDamaged(where, self.job_id, damages_of(damaged))
         if not self.recovery.ignores_damaged:
             raise error
@@ -291,7 +290,7 @@ class CheckpointSetup:
             raise SettingsInvalid(
                 RESTORE_PATH, "is set, and this job keeps no state that could go on from there"
             )
-        place, metadata = resolve(self.recovery.path, signing=self._signing)
+        location, metadata = resolve(self.recovery.path, signing=self._signing)
         number = 0 if newest is None else newest.metadata.checkpoint
         least = number + 1 if stop is None else stop.number  # that itself, wherever it is now
         is_older = metadata.job != self.job_id or metadata.checkpoint < least
@@ -301,10 +300,10 @@ class CheckpointSetup:
                 "before; give it another id to go back",
                 self.job_id,
                 number if stop is None else stop.number,
-                place.shown,
+                location.shown,
             )
             return None
-        return StoreCheckpoint(metadata, place.own.uri)
+        return StoreCheckpoint(metadata, location.own.uri)
 
 
 @contextmanager

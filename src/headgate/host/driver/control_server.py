@@ -29,7 +29,7 @@ from headgate.control.deployment import RunPlan
 from headgate.control.run_effects import Outcome
 from headgate.host.driver.checkpoint_keeper import CheckpointKeeper
 from headgate.host.driver.control_peer import Peer
-from headgate.host.driver.control_run import DriverRun, OnEnded, OnMetrics, RunKey
+from headgate.host.driver.driver_run import DriverRun, OnEnded, OnMetrics, RunKey
 from headgate.host.driver.job_endpoint import JobEndpoint, OnQuestion
 from headgate.host.net.contact import Contact, local_path
 from headgate.host.net.exchange import MIN_SECRET_BYTES

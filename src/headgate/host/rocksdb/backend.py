@@ -28,8 +28,14 @@ from headgate.functions.state import ListState, MapState, ValueState
 from headgate.host.rocksdb.cache import Budget
 from headgate.host.rocksdb.codec import AddressCodec, entry_key, pack, state_prefix
 from headgate.host.rocksdb.database import Database, SharedMemory, StateFolder, Written
-from headgate.host.rocksdb.fetched import entries_in, groups_in, settle
-from headgate.host.rocksdb.increments import FileSnapshot, Increments
+from headgate.host.rocksdb.file_snapshot import (
+    FileSnapshot,
+    Increments,
+    Tables,
+    entries_in,
+    groups_in,
+    settle,
+)
 from headgate.host.rocksdb.snapshot import RocksSnapshot, SnapshotSource, Timers
 from headgate.host.rocksdb.states import (
     BackendTools,
@@ -41,7 +47,6 @@ from headgate.host.rocksdb.states import (
     key_and_namespace,
     list_entries,
 )
-from headgate.host.rocksdb.tables import Tables
 
 BATCH: Final = 1000
 """Entries that a restore writes at once."""

@@ -8,7 +8,7 @@ import os
 import threading
 from typing import Final
 
-from headgate.host.checkpoints.writing_threads import WRITER_NAMES
+from headgate.host.checkpoints.snapshot_writer import WRITER_NAMES
 from headgate.host.shipping.failures import where_is
 
 log = logging.getLogger(__name__)

@@ -51,8 +51,7 @@ from headgate.base.messages import (
 )
 from headgate.base.settings import ExchangeSettings
 from headgate.core.state.backend import Backends
-from headgate.host.checkpoints.snapshot_writer import SnapshotWriters
-from headgate.host.checkpoints.writing_threads import WriterPool
+from headgate.host.checkpoints.snapshot_writer import SnapshotWriters, WriterPool
 from headgate.host.files.owned_folder import sweep
 from headgate.host.net.contact import Contact
 from headgate.host.net.control_client import ControlLine, Lost

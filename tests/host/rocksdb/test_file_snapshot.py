@@ -18,8 +18,13 @@ from headgate.core.state.key_groups import groups_of, key_group
 from headgate.core.state.memory import MemoryBackend
 from headgate.host.rocksdb import backend as rocksdb_backend
 from headgate.host.rocksdb.backend import RocksBackend, RocksBackends
-from headgate.host.rocksdb.increments import Increments
-from headgate.host.rocksdb.tables import TABLES_FILE, UNWRITTEN_FILE, Tables, read_tables
+from headgate.host.rocksdb.file_snapshot import (
+    TABLES_FILE,
+    UNWRITTEN_FILE,
+    Increments,
+    Tables,
+    read_tables,
+)
 from tests.core.state.conformance import (
     GROUPS,
     KEYS,
