@@ -7,7 +7,7 @@ below are loaded when they are first used.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from headgate.api.runtime import Runtime, set_outside
+from headgate.api.runtime import Runtime, set_runtime
 
 if TYPE_CHECKING:
     from headgate.api.async_data_stream import AsyncDataStream
@@ -130,10 +130,10 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-def _open_outside() -> Runtime:
+def _open_runtime() -> Runtime:
     """Imported when a program first needs it; until then there may be no Spark at all."""
-    opened: Runtime = import_module("headgate.spark.runtime").open_outside()
+    opened: Runtime = import_module("headgate.spark.runtime").open_runtime()
     return opened
 
 
-set_outside(_open_outside)
+set_runtime(_open_runtime)

@@ -1,21 +1,21 @@
-"""Programs of these tests meet an outside that needs no Spark."""
+"""Programs of these tests meet a runtime that needs no Spark."""
 
 from collections.abc import Iterator
 
 import pytest
 
 import headgate
-from headgate.api.runtime import set_outside
+from headgate.api.runtime import set_runtime
 from headgate.datastream import StreamExecutionEnvironment
-from tests.api.kit import OneTaskOutside
+from tests.api.kit import OneTaskRuntime
 
 
 @pytest.fixture(autouse=True)
-def outside() -> Iterator[OneTaskOutside]:
-    ours = OneTaskOutside()
-    set_outside(lambda: ours)
+def local_runtime() -> Iterator[OneTaskRuntime]:
+    ours = OneTaskRuntime()
+    set_runtime(lambda: ours)
     yield ours
-    set_outside(headgate._open_outside)
+    set_runtime(headgate._open_runtime)
 
 
 @pytest.fixture

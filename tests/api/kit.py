@@ -1,4 +1,4 @@
-"""An outside for tests: runs a program in one task for each operator, one operator after the other.
+"""A runtime for tests: runs a program in one task for each operator, one operator after the other.
 
 The operators are the real ones; there is no chain, no channel and no copying. Sources must end.
 Records keep their timestamps; the only watermark is the last one, at the end of the input.
@@ -31,7 +31,7 @@ from headgate.plan.stream_graph import StreamEdge, StreamGraph, StreamNode
 DEFAULT_PARALLELISM = 3
 
 
-class OneTaskOutside:
+class OneTaskRuntime:
     """Remembers the programs it was given."""
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ class EndedJob:
 
 @dataclass
 class ListResults:
-    outside: OneTaskOutside
+    local_runtime: OneTaskRuntime
     records: Iterator[Record]
 
     def __iter__(self) -> "ListResults":
@@ -116,7 +116,7 @@ class ListResults:
         """Reading on is impossible, and nothing runs here."""
 
     def close(self) -> None:
-        self.outside.closed += 1
+        self.local_runtime.closed += 1
 
 
 @dataclass(frozen=True)

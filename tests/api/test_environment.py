@@ -15,7 +15,7 @@ from headgate.datastream import (
     StreamExecutionEnvironment,
 )
 from headgate.plan.stream_graph import NodeKind
-from tests.api.kit import DEFAULT_PARALLELISM, ListSource, OneTaskOutside
+from tests.api.kit import DEFAULT_PARALLELISM, ListSource, OneTaskRuntime
 
 
 def nodes(env: StreamExecutionEnvironment) -> list[tuple[str, int]]:
@@ -145,7 +145,7 @@ def test_source_function_is_read_by_one_task(env: StreamExecutionEnvironment) ->
         env.add_source(lambda: 1)  # type: ignore[arg-type]
 
 
-def test_dataframe_is_a_source_of_the_outside(env: StreamExecutionEnvironment) -> None:
+def test_dataframe_is_a_source_of_the_runtime(env: StreamExecutionEnvironment) -> None:
     stream = env.from_dataframe([1, 2], "rows")
     node = env.get_stream_graph().nodes[1]
     assert (node.name, node.kind, node.functions[0][0]) == ("rows", NodeKind.SOURCE, "source")
@@ -170,13 +170,13 @@ def test_from_source_refuses(
 
 
 def test_executing_forgets_what_was_written(
-    env: StreamExecutionEnvironment, outside: OneTaskOutside
+    env: StreamExecutionEnvironment, local_runtime: OneTaskRuntime
 ) -> None:
     stream = env.from_collection([1])
     stream.print()
     result = env.execute("first")
     assert (result.get_job_id(), result.get_net_runtime()) == ("job-1", 7)
-    assert outside.programs[0].name == outside.programs[0].graph.job_name == "first"
+    assert local_runtime.programs[0].name == local_runtime.programs[0].graph.job_name == "first"
     with pytest.raises(PlanInvalid, match="nothing to execute"):
         env.execute()
     with pytest.raises(PlanInvalid, match="nothing to execute"):
@@ -184,18 +184,18 @@ def test_executing_forgets_what_was_written(
 
 
 def test_stream_can_be_built_upon_after_it_was_executed(
-    env: StreamExecutionEnvironment, outside: OneTaskOutside
+    env: StreamExecutionEnvironment, local_runtime: OneTaskRuntime
 ) -> None:
     stream = env.from_collection([1, 2])
     stream.print()
     env.execute()
     assert stream.map(str).execute_and_collect(limit=5) == ["1", "2"]
-    assert [node.name for node in outside.programs[1].graph.nodes.values()] == [
+    assert [node.name for node in local_runtime.programs[1].graph.nodes.values()] == [
         "Collection Source",
         "Map",
         "Collect Stream Sink",
     ]
-    assert outside.printed == [1, 2]
+    assert local_runtime.printed == [1, 2]
 
 
 def test_plan_does_not_forget_and_a_branch_without_sink_runs(
@@ -219,14 +219,14 @@ def test_automatic_mode_is_batch_if_all_sources_end(
 
 
 def test_program_carries_files_parameters_and_settings(
-    env: StreamExecutionEnvironment, outside: OneTaskOutside
+    env: StreamExecutionEnvironment, local_runtime: OneTaskRuntime
 ) -> None:
     env.add_python_file("lib.py")
     env.get_config().set_global_job_parameters({"city": "Ulm"})
     env.get_configuration().set_string("my.key", "x")
     env.from_collection([1])
     env.execute()
-    program = outside.programs[0]
+    program = local_runtime.programs[0]
     assert program.python_files == ("lib.py",)
     assert program.parameters == {"city": "Ulm"}
     assert program.configuration == {"my.key": "x"}

@@ -9,7 +9,7 @@ from headgate.api.runtime import set_default_parallelism
 from headgate.base.errors import PlanInvalid, SettingsInvalid
 from headgate.common import ConfigOptions, Configuration
 from headgate.datastream import MemorySize, SlotSharingGroup, StreamExecutionEnvironment
-from tests.api.kit import DEFAULT_PARALLELISM, OneTaskOutside
+from tests.api.kit import DEFAULT_PARALLELISM, OneTaskRuntime
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +41,7 @@ def test_operators_of_different_key_groups_never_share_a_task(
 
 
 def test_program_carries_archives_files_and_requirements(
-    env: StreamExecutionEnvironment, outside: OneTaskOutside
+    env: StreamExecutionEnvironment, local_runtime: OneTaskRuntime
 ) -> None:
     env.add_python_archive("data/words.zip")
     env.add_python_archive("hdfs://host/model.tar.gz", "model")
@@ -50,7 +50,7 @@ def test_program_carries_archives_files_and_requirements(
     env.get_configuration().set_string("python.archives", "a.zip#b, c.zip")
     env.from_collection([1])
     env.execute()
-    program = outside.programs[0]
+    program = local_runtime.programs[0]
     assert program.job_files == (
         JobFile("data/words.zip", "words.zip", unpack=True),
         JobFile("hdfs://host/model.tar.gz", "model", unpack=True),
@@ -62,12 +62,12 @@ def test_program_carries_archives_files_and_requirements(
 
 
 def test_requirements_may_stand_in_the_configuration(
-    env: StreamExecutionEnvironment, outside: OneTaskOutside
+    env: StreamExecutionEnvironment, local_runtime: OneTaskRuntime
 ) -> None:
     env.get_configuration().set_string("python.requirements", "packages.txt")
     env.from_collection([1])
     env.execute()
-    assert outside.programs[0].requirements == ("packages.txt", None)
+    assert local_runtime.programs[0].requirements == ("packages.txt", None)
 
 
 @pytest.mark.parametrize("name", ["/etc/x", "../x", "a/../x", "a//b"])

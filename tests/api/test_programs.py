@@ -11,10 +11,10 @@ from headgate.datastream.functions import (
     RuntimeContext,
     SinkFunction,
 )
-from tests.api.kit import OneTaskOutside
+from tests.api.kit import OneTaskRuntime
 
 
-def test_word_count(outside: OneTaskOutside) -> None:
+def test_word_count(local_runtime: OneTaskRuntime) -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
     env.set_runtime_mode(RuntimeExecutionMode.BATCH)
     env.set_parallelism(1)
@@ -31,7 +31,7 @@ def test_word_count(outside: OneTaskOutside) -> None:
     )
     counts.print()
     env.execute()
-    assert outside.printed == [("to", 2), ("be", 2), ("or", 1), ("not", 1)]
+    assert local_runtime.printed == [("to", 2), ("be", 2), ("or", 1), ("not", 1)]
 
 
 def test_side_outputs() -> None:
@@ -50,7 +50,7 @@ def test_side_outputs() -> None:
         assert list(found) == ["side-1", "side-2"]
 
 
-def test_functions_with_a_life(outside: OneTaskOutside) -> None:
+def test_functions_with_a_life(local_runtime: OneTaskRuntime) -> None:
     happened: list[str] = []
 
     class Prefix(MapFunction[int, str]):

@@ -19,7 +19,7 @@ from headgate.base.errors import (
     UserFunctionFailed,
 )
 from headgate.datastream import DataStream, RuntimeExecutionMode, StreamExecutionEnvironment
-from tests.api.kit import ListSource, OneTaskOutside
+from tests.api.kit import ListSource, OneTaskRuntime
 
 WAYS: dict[str, Callable[[StreamExecutionEnvironment, DataStream], object]] = {
     "execute": lambda env, stream: env.execute(),
@@ -87,7 +87,7 @@ def mend(env: StreamExecutionEnvironment) -> None:
 )
 def test_a_program_that_cannot_be_built_is_forgotten(
     env: StreamExecutionEnvironment,
-    outside: OneTaskOutside,
+    local_runtime: OneTaskRuntime,
     spoil: Callable[[StreamExecutionEnvironment], None],
     error: type[Exception],
     way: str,
@@ -98,14 +98,14 @@ def test_a_program_that_cannot_be_built_is_forgotten(
     with pytest.raises(error):
         WAYS[way](env, stream)
     mend(env)
-    assert_only_streams_are_left(env, stream, outside)
+    assert_only_streams_are_left(env, stream, local_runtime)
 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("error", REFUSALS_BY_SPARK, ids=lambda error: type(error).__name__)
 def test_a_program_that_spark_refuses_is_forgotten(
     env: StreamExecutionEnvironment,
-    outside: OneTaskOutside,
+    local_runtime: OneTaskRuntime,
     monkeypatch: pytest.MonkeyPatch,
     error: BaseException,
     way: str,
@@ -117,25 +117,25 @@ def test_a_program_that_spark_refuses_is_forgotten(
         raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr(outside, "launch", refuse)
+        patch.setattr(local_runtime, "launch", refuse)
         with pytest.raises(type(error)):
             WAYS[way](env, stream)
-    assert_only_streams_are_left(env, stream, outside)
+    assert_only_streams_are_left(env, stream, local_runtime)
 
 
 def assert_only_streams_are_left(
-    env: StreamExecutionEnvironment, stream: DataStream, outside: OneTaskOutside
+    env: StreamExecutionEnvironment, stream: DataStream, local_runtime: OneTaskRuntime
 ) -> None:
     with pytest.raises(PlanInvalid, match="nothing to execute"):
         env.execute()
     stream.print()
     env.execute()
-    assert outside.printed == [2, 3]
+    assert local_runtime.printed == [2, 3]
     assert list(stream.execute_and_collect()) == [2, 3]
 
 
 def test_looking_at_a_plan_forgets_nothing_even_if_it_is_refused(
-    env: StreamExecutionEnvironment, outside: OneTaskOutside
+    env: StreamExecutionEnvironment, local_runtime: OneTaskRuntime
 ) -> None:
     env.from_collection([1]).print()
     env.get_config().disable_auto_generated_uids()
@@ -144,7 +144,7 @@ def test_looking_at_a_plan_forgets_nothing_even_if_it_is_refused(
             look()
     mend(env)
     env.execute()
-    assert outside.printed == [1]
+    assert local_runtime.printed == [1]
 
 
 # A forgotten execute().

@@ -16,7 +16,7 @@ from headgate.core.operators.two_phase import TwoPhaseSinkOperator
 from headgate.datastream import CloseableIterator, DataStream, SinkFunction
 from headgate.datastream import StreamExecutionEnvironment as Environment
 from headgate.plan.stream_graph import Chaining, NodeKind
-from tests.api.kit import ListSink, ListSource, OneTaskOutside
+from tests.api.kit import ListSink, ListSource, OneTaskRuntime
 
 
 class Append(SinkFunction[int]):
@@ -56,12 +56,12 @@ def test_sinks_get_lists(env: Environment, numbers: DataStream) -> None:
     assert sink.records == [1, 2, 3]
 
 
-def test_print_is_a_sink_of_the_outside(
-    env: Environment, numbers: DataStream, outside: OneTaskOutside
+def test_print_is_a_sink_of_the_runtime(
+    env: Environment, numbers: DataStream, local_runtime: OneTaskRuntime
 ) -> None:
     assert numbers.print("numbers").get_name() == "Print to Std. Out"
     env.execute()
-    assert outside.printed == [1, 2, 3]
+    assert local_runtime.printed == [1, 2, 3]
 
 
 def test_sink_is_described_like_an_operator(env: Environment, numbers: DataStream) -> None:
@@ -85,37 +85,37 @@ def test_what_is_no_sink_is_refused(numbers: DataStream) -> None:
         numbers.add_sink(Append)
 
 
-def test_results_come_one_by_one(numbers: DataStream, outside: OneTaskOutside) -> None:
+def test_results_come_one_by_one(numbers: DataStream, local_runtime: OneTaskRuntime) -> None:
     with numbers.map(lambda x: x + 1).execute_and_collect("collected") as results:
         assert isinstance(results, CloseableIterator)
         assert results.next() == 2
         assert list(results) == [3, 4]
-    assert outside.closed == 1
-    graph = outside.programs[0].graph
+    assert local_runtime.closed == 1
+    graph = local_runtime.programs[0].graph
     assert graph.job_name == "collected"
     assert graph.nodes[3].parallelism == 1  # so that they arrive in one order
 
 
-def test_limit_gives_a_list_and_closes(numbers: DataStream, outside: OneTaskOutside) -> None:
+def test_limit_gives_a_list_and_closes(numbers: DataStream, local_runtime: OneTaskRuntime) -> None:
     assert numbers.execute_and_collect(limit=2) == [1, 2]
-    assert outside.closed == 1
+    assert local_runtime.closed == 1
     for limit in (0, -1, "2", True):
         with pytest.raises(PlanInvalid, match="whole number above 0"):
             numbers.execute_and_collect(limit=limit)  # type: ignore[arg-type]
 
 
 def test_collecting_runs_and_forgets_the_rest_of_the_program_too(
-    env: Environment, numbers: DataStream, outside: OneTaskOutside
+    env: Environment, numbers: DataStream, local_runtime: OneTaskRuntime
 ) -> None:
     numbers.print()
     assert numbers.execute_and_collect(limit=9) == [1, 2, 3]
-    assert outside.printed == [1, 2, 3]
+    assert local_runtime.printed == [1, 2, 3]
     with pytest.raises(PlanInvalid, match="nothing to execute"):
         env.execute()
 
 
 def test_dataframe_holds_what_leads_to_its_stream_and_forgets_nothing(
-    env: Environment, numbers: DataStream, outside: OneTaskOutside
+    env: Environment, numbers: DataStream, local_runtime: OneTaskRuntime
 ) -> None:
     numbers.print()
     doubled = numbers.map(lambda x: x * 2).set_parallelism(4)
@@ -126,7 +126,7 @@ def test_dataframe_holds_what_leads_to_its_stream_and_forgets_nothing(
     names = [(n.name, n.parallelism) for n in program.graph.nodes.values()]
     assert names == [("Collection Source", 1), ("Map", 4), ("DataFrame", 4)]
     assert (program.graph.nodes[node].kind, schema) == (NodeKind.SINK, "n int")
-    assert outside.programs == []
+    assert local_runtime.programs == []
     assert [n.name for n in env.get_stream_graph().nodes.values()] == [
         "Collection Source",
         "Print to Std. Out",
@@ -172,7 +172,9 @@ class Shouter(Committer):
         self.said += [text.upper() for text in committables]
 
 
-def test_a_users_sink_may_commit_in_two_phases(env: Environment, outside: OneTaskOutside) -> None:
+def test_a_users_sink_may_commit_in_two_phases(
+    env: Environment, local_runtime: OneTaskRuntime
+) -> None:
     said: list[str] = []
     sink = Shouted(said)
     stream = env.from_collection(["a", "b"], type_info=Types.STRING())

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import headgate
-from headgate.api.runtime import set_outside
+from headgate.api.runtime import set_runtime
 from headgate.api.unexecuted import unexecuted
 from headgate.observe.logs import FORMAT_VARIABLE, LEVEL_VARIABLE
 from headgate.spark import configuration
@@ -34,7 +34,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     root = logging.getLogger()
     handlers = list(root.handlers)
     yield
-    set_outside(headgate._open_outside)
+    set_runtime(headgate._open_outside)
     root.setLevel(logging.WARNING)
     root.handlers[:] = handlers
 

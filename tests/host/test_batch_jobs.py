@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import headgate
-from headgate.api.runtime import set_outside
+from headgate.api.runtime import set_runtime
 from headgate.common import WatermarkStrategy
 from headgate.datastream import (
     BroadcastProcessFunction,
@@ -22,7 +22,7 @@ from headgate.datastream import (
 )
 from headgate.datastream.state import ListStateDescriptor, MapStateDescriptor
 from headgate.host.net.exchange import Exchange
-from tests.api.kit import OneTaskOutside
+from tests.api.kit import OneTaskRuntime
 from tests.host.conftest import MakeExchange
 from tests.host.local_job import Run
 
@@ -30,11 +30,11 @@ KEYS, COUNT = 7, 3000
 
 
 @pytest.fixture(autouse=True)
-def _outside() -> Iterator[None]:
-    ours = OneTaskOutside()
-    set_outside(lambda: ours)
+def _local_runtime() -> Iterator[None]:
+    ours = OneTaskRuntime()
+    set_runtime(lambda: ours)
     yield
-    set_outside(headgate._open_outside)
+    set_runtime(headgate._open_runtime)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 
 import headgate
 from headgate.api.program import build_graph
-from headgate.api.runtime import set_outside
+from headgate.api.runtime import set_runtime
 from headgate.api.watermarks import WatermarkStrategy
 from headgate.base.elements import MAX_WATERMARK_MS
 from headgate.base.errors import UserFunctionFailed
@@ -34,7 +34,7 @@ from headgate.datastream.state import ListStateDescriptor, MapStateDescriptor, V
 from headgate.host.net.exchange import Exchange
 from headgate.plan import ship_strategies as ships
 from headgate.plan.stream_graph import NodeKind
-from tests.api.kit import OneTaskOutside
+from tests.api.kit import OneTaskRuntime
 from tests.host.conftest import MakeExchange
 from tests.host.local_job import Job, Run, reads
 from tests.host.rig import eventually
@@ -47,9 +47,9 @@ def one(make_exchange: MakeExchange) -> Exchange:
 
 @pytest.fixture
 def env() -> Iterator[StreamExecutionEnvironment]:
-    set_outside(OneTaskOutside)
+    set_runtime(OneTaskRuntime)
     yield StreamExecutionEnvironment.get_execution_environment().set_parallelism(2)
-    set_outside(headgate._open_outside)
+    set_runtime(headgate._open_runtime)
 
 
 def deployed(env: StreamExecutionEnvironment, exchange: Exchange) -> Run:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import headgate
-from headgate.api.runtime import set_outside
+from headgate.api.runtime import set_runtime
 from headgate.base.errors import UserFunctionFailed
 from headgate.common import Row, Types
 from headgate.datastream import (
@@ -19,7 +19,7 @@ from headgate.datastream import (
     StreamExecutionEnvironment,
 )
 from headgate.host.net.exchange import Exchange
-from tests.api.kit import ListSource, OneTaskOutside
+from tests.api.kit import ListSource, OneTaskRuntime
 from tests.host.conftest import MakeExchange
 from tests.host.local_job import Run
 from tests.host.rig import eventually
@@ -29,11 +29,11 @@ ODD = OutputTag("odd", Types.ROW_NAMED(["n"], [Types.INT()]))
 
 
 @pytest.fixture(autouse=True)
-def _outside() -> Iterator[None]:
-    ours = OneTaskOutside()
-    set_outside(lambda: ours)
+def _local_runtime() -> Iterator[None]:
+    ours = OneTaskRuntime()
+    set_runtime(lambda: ours)
     yield
-    set_outside(headgate._open_outside)
+    set_runtime(headgate._open_runtime)
 
 
 @pytest.fixture

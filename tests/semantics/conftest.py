@@ -8,11 +8,11 @@ import pytest
 from headgate.base.settings import StateSettings
 from headgate.core.state.backend import Backends
 from headgate.datastream import StreamExecutionEnvironment
-from tests.api.conftest import env, outside
+from tests.api.conftest import env, local_runtime
 from tests.host.conftest import MakeExchange, make_exchange, no_leaks
 from tests.semantics.lab import Lab
 
-__all__ = ["env", "make_exchange", "no_leaks", "outside"]
+__all__ = ["env", "local_runtime", "make_exchange", "no_leaks"]
 
 
 @pytest.fixture

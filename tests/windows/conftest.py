@@ -3,11 +3,11 @@
 import pytest
 
 from headgate.datastream import StreamExecutionEnvironment
-from tests.api.conftest import env, outside
+from tests.api.conftest import env, local_runtime
 from tests.host.conftest import MakeExchange, make_exchange, no_leaks
 from tests.windows.jobs import Program
 
-__all__ = ["env", "make_exchange", "no_leaks", "outside"]
+__all__ = ["env", "local_runtime", "make_exchange", "no_leaks"]
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from headgate.api.datastream import DataStream
 from headgate.api.draft import Draft, Factory, Origin, Settled, Step, ready
 from headgate.api.functions import ProcessFunction
 from headgate.api.program import build_program
-from headgate.api.runtime import outside
+from headgate.api.runtime import runtime
 from headgate.api.source import Source, SplitReader
 from headgate.base.elements import MIN_WATERMARK_MS, Bundle, Record
 from headgate.base.errors import PlanInvalid
@@ -120,7 +120,7 @@ class WithTime(ProcessFunction[Record, tuple[Record, int]]):
 
 def _compute(draft: Draft, origins: tuple[Origin, ...]) -> Kept:
     """Run what leads to the stream, and bring its records here."""
-    function, sink = WithTime(), outside().collect_sink()
+    function, sink = WithTime(), runtime().collect_sink()
     timed = draft.new_step(
         "Cache",
         NodeKind.OPERATOR,
@@ -136,7 +136,7 @@ def _compute(draft: Draft, origins: tuple[Origin, ...]) -> Kept:
         (("sink", sink),),
     )
     end.parallelism = end.max_parallelism = 1
-    results = outside().collect(build_program(draft, "cache", [end]), end.id)
+    results = runtime().collect(build_program(draft, "cache", [end]), end.id)
     try:
         return list(cast(Iterator[tuple[Record, int]], results))
     finally:

@@ -32,7 +32,7 @@ from headgate.api.functions import (
 )
 from headgate.api.operator_settings import OperatorSettings
 from headgate.api.program import build_program, refuse_endless
-from headgate.api.runtime import outside
+from headgate.api.runtime import runtime
 from headgate.api.settings.configuration import ExecutionConfig
 from headgate.api.sinks import CloseableIterator, DataStreamSink, sink_operator
 from headgate.api.source import Sink
@@ -355,7 +355,7 @@ class DataStream(OperatorSettings):
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
         """Print each record; with several tasks behind the number of its task: ``2> hello``."""
-        sink = outside().print_sink(sink_identifier)
+        sink = runtime().print_sink(sink_identifier)
         return self.sink_to(sink).name("Print to Std. Out")
 
     @overload
@@ -387,14 +387,14 @@ class DataStream(OperatorSettings):
             raise PlanInvalid(
                 f"execute_and_collect(): the limit is {limit!r}; give a whole number above 0"
             )
-        sink = outside().collect_sink()
+        sink = runtime().collect_sink()
         step = self._end("Collect Stream Sink", sink_operator(sink), "sink", sink)
         step.parallelism = step.max_parallelism = 1
         step.uid = "collect"
         draft = self._draft
         try:
             program = build_program(draft, job_execution_name, draft.pending)
-            found = CloseableIterator(outside().collect(program, step.id))
+            found = CloseableIterator(runtime().collect(program, step.id))
         finally:
             draft.forget()
         unexecuted.has_executed = True
@@ -411,7 +411,7 @@ class DataStream(OperatorSettings):
         Each action runs the program again: ``cache()`` the result if there will be several. An
         action on it, or on what is derived from it, raises JobFailed if the program fails.
         """
-        sink = outside().dataframe_sink(schema)
+        sink = runtime().dataframe_sink(schema)
         step = self._draft.new_step(
             "DataFrame",
             NodeKind.SINK,
@@ -423,7 +423,7 @@ class DataStream(OperatorSettings):
         step.uid = "dataframe"
         refuse_endless([step], "to_dataframe")
         program = build_program(self._draft, None, [step])
-        frame = outside().to_dataframe(program, step.id, schema)
+        frame = runtime().to_dataframe(program, step.id, schema)
         unexecuted.has_executed = True
         return frame
 

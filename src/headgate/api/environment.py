@@ -17,7 +17,7 @@ from headgate.api.functions import SourceFunction
 from headgate.api.job import JobClient, JobExecutionResult, RunningJob
 from headgate.api.operator_settings import check_timeout
 from headgate.api.program import build_graph, build_program
-from headgate.api.runtime import default_parallelism, outside, set_default_parallelism
+from headgate.api.runtime import default_parallelism, runtime, set_default_parallelism
 from headgate.api.settings.checkpointing import CheckpointConfig, CheckpointingMode
 from headgate.api.settings.configuration import (
     Configuration,
@@ -57,7 +57,7 @@ class StreamExecutionEnvironment:
 
     def __init__(self, configuration: Configuration | None = None) -> None:
         self._configuration = Configuration()
-        for key, text in outside().settings().items():
+        for key, text in runtime().settings().items():
             self._configuration.set_string(key, text)
         JobSettings.parse(self._configuration.to_dict())
         self._config = ExecutionConfig(self._configuration)
@@ -204,7 +204,7 @@ class StreamExecutionEnvironment:
                 f"set_restart_strategy() was given {restart_strategy_configuration!r}; "
                 f"give one such as RestartStrategies.no_restart()"
             )
-        restart_strategy_configuration.put_into(self._configuration, outside().settings())
+        restart_strategy_configuration.put_into(self._configuration, runtime().settings())
 
     def get_restart_strategy(self) -> RestartStrategyConfiguration | None:
         """None: nothing was said, so that a job with checkpoints begins anew, others do not."""
@@ -338,7 +338,7 @@ class StreamExecutionEnvironment:
     ) -> DataStream:
         """The records that ``run(ctx)`` collects, from a single task."""
         check_object(source_func, "add_source", ("run", "cancel"), SourceFunction)
-        source = outside().function_source(source_func)
+        source = runtime().function_source(source_func)
         name = check_text(source_name, "add_source")
         type_info = check_type(type_info, "add_source")
         return self._from(source, name, type_info, source_func, single=True)
@@ -363,7 +363,7 @@ class StreamExecutionEnvironment:
             env.from_dataframe(trips, order_by="start", partition_by="car").key_by(lambda r: r.car)
         """
         order, parts = check_names(order_by, "order_by"), check_names(partition_by, "partition_by")
-        source = outside().dataframe_source(df, order, parts)
+        source = runtime().dataframe_source(df, order, parts)
         return self._from(source, check_text(name, "from_dataframe"), None, source)
 
     # Execution
@@ -400,7 +400,7 @@ class StreamExecutionEnvironment:
     def _launch(self, job_name: str | None) -> RunningJob:
         try:
             program = build_program(self._draft, job_name, self._draft.pending)
-            job = outside().launch(program)
+            job = runtime().launch(program)
         finally:
             self._draft.forget()
         unexecuted.has_executed = True

@@ -25,7 +25,7 @@ from headgate.plan.stream_graph import (
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What an environment hands to the outside."""
+    """What an environment hands to the runtime."""
 
     graph: StreamGraph
     name: str

@@ -1,6 +1,6 @@
-"""The outside: what a program needs from rooms above the API, which it does not know.
+"""The runtime: what a program needs from rooms above the API, which it does not know.
 
-The package's door, ``headgate/__init__.py``, says how to get it. Nothing is imported before it is
+The package itself, ``headgate/__init__.py``, says how to open it. Nothing is imported before it is
 used, so that ``import headgate`` stays quick and programs can be written where no Spark is.
 """
 
@@ -70,25 +70,25 @@ class _Hook:
     parallelism: int | None = None
 
 
-def set_outside(opener: Callable[[], Runtime]) -> None:
-    """Say how to get it; called once by the package, and by tests that bring their own."""
+def set_runtime(opener: Callable[[], Runtime]) -> None:
+    """Say how to open it; called once by the package, and by tests that bring their own."""
     _Hook.opener = staticmethod(opener)
     _Hook.opened = None
 
 
-def outside() -> Runtime:
-    """The outside; opened when it is first used."""
+def runtime() -> Runtime:
+    """The runtime of this process; opened when it is first used."""
     if _Hook.opened is None:
-        assert _Hook.opener is not None, "headgate/__init__.py says how to get the outside"
+        assert _Hook.opener is not None, "headgate/__init__.py says how to open the runtime"
         _Hook.opened = _Hook.opener()
     return _Hook.opened
 
 
 def set_default_parallelism(parallelism: int | None) -> None:
-    """For all environments that set none; None: what the outside has to offer."""
+    """For all environments that set none; None: what the runtime has to offer."""
     _Hook.parallelism = parallelism
 
 
 def default_parallelism(configuration: Mapping[str, str]) -> int:
     """Of operators that set none, in an environment that sets none."""
-    return _Hook.parallelism or outside().default_parallelism(configuration)
+    return _Hook.parallelism or runtime().default_parallelism(configuration)

@@ -14,7 +14,7 @@ from typing import Final, NoReturn
 import click
 
 from headgate.api.program import Program
-from headgate.api.runtime import set_outside
+from headgate.api.runtime import set_runtime
 from headgate.cli.ending import code_of, tell_trouble
 from headgate.cli.run import ARGUMENTS, DEFINE, PARALLELISM, SCRIPT, flags_of
 from headgate.cli.script import run_script
@@ -27,7 +27,7 @@ from headgate.plan.stream_graph import StreamGraph
 from headgate.plan.table import aligned
 from headgate.plan.uids import stable_uids
 from headgate.spark.configuration import check_known, given_settings, set_flags
-from headgate.spark.runtime import SparkOutside
+from headgate.spark.runtime import SparkRuntime
 
 STAGES: Final = ("stream", "job", "tasks", "slots")
 UIDS: Final = "uids"
@@ -90,7 +90,7 @@ def draw(graph: StreamGraph, svg: str) -> None:
 
 def graph_of(script: str, arguments: Sequence[str]) -> StreamGraph:
     """Run the script up to its first execution. What it prints goes to standard error."""
-    set_outside(PlanOutside)
+    set_runtime(PlanningRuntime)
     try:
         with redirect_stdout(sys.stderr):
             run_script(script, arguments)
@@ -132,7 +132,7 @@ class PlanTaken(BaseException):
         self.program = program
 
 
-class PlanOutside(SparkOutside):
+class PlanningRuntime(SparkRuntime):
     """Executes nothing."""
 
     def launch(self, program: Program) -> NoReturn:

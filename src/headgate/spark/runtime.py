@@ -1,4 +1,4 @@
-"""The outside of programs: what the API needs of Spark, of connectors and of the driver."""
+"""The runtime of programs: what the API needs of Spark, of connectors and of the driver."""
 
 import atexit
 import logging
@@ -25,10 +25,10 @@ log = logging.getLogger(__name__)
 MOST_BY_DEFAULT: Final = 4
 
 
-def open_outside() -> "SparkOutside":
+def open_runtime() -> "SparkRuntime":
     """Called once, when a program first needs it."""
     atexit.register(tell_unexecuted)
-    return SparkOutside()
+    return SparkRuntime()
 
 
 def tell_unexecuted() -> None:
@@ -42,8 +42,8 @@ def tell_unexecuted() -> None:
         log.warning("%s", problem)
 
 
-class SparkOutside:
-    """See ``headgate.api.runtime.Outside``."""
+class SparkRuntime:
+    """See ``headgate.api.runtime.Runtime``."""
 
     def settings(self) -> Mapping[str, str]:
         return given_settings()

@@ -18,7 +18,7 @@ from headgate.datastream import (
     PredefinedOptions,
     StreamExecutionEnvironment,
 )
-from tests.api.kit import OneTaskOutside
+from tests.api.kit import OneTaskRuntime
 
 
 def test_defaults_are_those_of_flink(env: StreamExecutionEnvironment) -> None:
@@ -163,13 +163,13 @@ def test_a_strategy_with_growing_pauses_is_checked_where_it_is_made() -> None:
         RestartStrategies.exponential_delay_restart(1, 10, 2.0, 60_000, 3)
 
 
-def test_who_falls_back_gets_the_strategy_of_the_settings(outside: OneTaskOutside) -> None:
-    outside.given = {"restart-strategy.type": "none", "pipeline.name": "orders"}
+def test_who_falls_back_gets_the_strategy_of_the_settings(local_runtime: OneTaskRuntime) -> None:
+    local_runtime.given = {"restart-strategy.type": "none", "pipeline.name": "orders"}
     env = StreamExecutionEnvironment.get_execution_environment()
     env.set_restart_strategy(RestartStrategies.fixed_delay_restart(3, 10))
     env.set_restart_strategy(RestartStrategies.fall_back_restart())
     assert env.get_restart_strategy() == RestartStrategies.no_restart()
-    assert env.get_configuration().to_dict() == outside.given
+    assert env.get_configuration().to_dict() == local_runtime.given
 
 
 def test_a_program_that_asks_for_overtaking_gets_it_at_once(
@@ -213,7 +213,7 @@ def test_folders_may_stand_under_the_keys_that_they_had_before(
 
 
 def test_settings_of_recovery_that_cannot_be_are_refused_before_a_job_starts(
-    env: StreamExecutionEnvironment, outside: OneTaskOutside
+    env: StreamExecutionEnvironment, local_runtime: OneTaskRuntime
 ) -> None:
     for key, text in (
         ("execution.checkpointing.timeout", "soon"),
@@ -225,11 +225,11 @@ def test_settings_of_recovery_that_cannot_be_are_refused_before_a_job_starts(
         with pytest.raises(SettingsInvalid, match=repr(text)):
             env.execute()
         env.get_configuration().remove_config(key)
-    assert outside.programs == []
+    assert local_runtime.programs == []
 
 
 def test_a_job_that_asks_for_a_log_of_changes_is_told_that_there_is_none(
-    env: StreamExecutionEnvironment, outside: OneTaskOutside
+    env: StreamExecutionEnvironment, local_runtime: OneTaskRuntime
 ) -> None:
     env.enable_checkpointing(1500).enable_changelog_state_backend(True)
     env.from_collection([1]).print()
@@ -237,7 +237,7 @@ def test_a_job_that_asks_for_a_log_of_changes_is_told_that_there_is_none(
         env.execute()
     assert len(told) == 1
     assert told[0].filename == __file__, "it points at the program"
-    assert outside.printed == [1]
+    assert local_runtime.printed == [1]
     stream = env.from_collection([2])
     with pytest.warns(UserWarning, match="no effect") as told:
         assert stream.execute_and_collect(limit=1) == [2]
