@@ -17,8 +17,8 @@ from headgate.host.driver.control_server import ControlServer
 from headgate.host.driver.job_directory import announce
 from tests.cli.kit import Done, in_process
 from tests.host.control_rig import TIMES
-from tests.host.door_kit import AskedInTest, at_the_door
 from tests.host.driver.test_job_directory import entry_of
+from tests.host.endpoint_kit import AskedInTest, served_endpoint
 
 Headgate = Callable[..., Done]
 
@@ -34,7 +34,7 @@ def headgate(
 @pytest.fixture
 def job(headgate: Headgate) -> Iterator[AskedInTest]:
     job = AskedInTest("ab12cd", "count orders")
-    with ControlServer(times=TIMES) as server, at_the_door(server, job):
+    with ControlServer(times=TIMES) as server, served_endpoint(server, job):
         yield job
 
 

@@ -17,7 +17,7 @@ from headgate.base.settings import ExchangeSettings
 from headgate.control.run_effects import Outcome
 from headgate.host.driver.control_server import ControlServer
 from headgate.host.driver.driver_run import DriverRun, RunKey
-from headgate.host.net.contact import Contact
+from headgate.host.net.contact import DriverContact
 from headgate.host.shipping.code import ship
 from headgate.host.shipping.orders import plan_run
 from headgate.plan.job_graph import JobGraph
@@ -47,7 +47,7 @@ class Launcher:
         self.ended: list[tuple[RunKey, Outcome]] = []
         self.measured: list[TaskFigures] = []
 
-    def open(self, graph: JobGraph, job: str = "job", *, lazy: bool = False) -> Contact:
+    def open(self, graph: JobGraph, job: str = "job", *, lazy: bool = False) -> DriverContact:
         code = ship(vertices_of(graph))
         self.server.open_job(
             job,
@@ -59,7 +59,7 @@ class Launcher:
         )
         return self.server.contact(job, SETTINGS)
 
-    def begin(self, graph: JobGraph, job: str = "job") -> tuple[DriverRun, Contact]:
+    def begin(self, graph: JobGraph, job: str = "job") -> tuple[DriverRun, DriverContact]:
         contact = self.open(graph, job)
         return self.server.begin(job), contact
 
@@ -70,7 +70,7 @@ class Worker:
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self.process = process
 
-    def serve(self, contact: Contact, slot: int, *, may_exit: bool = False) -> None:
+    def serve(self, contact: DriverContact, slot: int, *, may_exit: bool = False) -> None:
         assert self.process.stdin is not None
         self.process.stdin.write(pickle.dumps((contact, slot, may_exit)).hex() + "\n")
         self.process.stdin.flush()
@@ -125,7 +125,7 @@ def ended(run: DriverRun) -> Outcome:
     return outcome
 
 
-def impatient(contact: Contact, **times: int) -> Contact:
+def impatient(contact: DriverContact, **times: int) -> DriverContact:
     return replace(contact, times=replace_times(contact.times, **times))
 
 

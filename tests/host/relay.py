@@ -30,9 +30,9 @@ class Relay:
     ) -> None:
         self._target = target
         self._tampers = to_worker, to_driver
-        self._door = socket.create_server(("127.0.0.1", 0))
-        self.address: tuple[str, int] = self._door.getsockname()
-        self._sockets: list[socket.socket] = [self._door]
+        self._port = socket.create_server(("127.0.0.1", 0))
+        self.address: tuple[str, int] = self._port.getsockname()
+        self._sockets: list[socket.socket] = [self._port]
         self._threads = [threading.Thread(target=self._serve)]
         self._threads[0].start()
 
@@ -56,7 +56,7 @@ class Relay:
     def _serve(self) -> None:
         with suppress(OSError):
             while True:
-                worker, _ = self._door.accept()
+                worker, _ = self._port.accept()
                 driver = socket.create_connection(self._target)
                 self._sockets += worker, driver
                 to_worker, to_driver = self._tampers

@@ -25,8 +25,8 @@ from headgate.base.messages import (
     ToTaskManager,
 )
 from headgate.base.settings import StateSettings
-from headgate.host.driver.control_peer import Peer
-from headgate.host.net.contact import Contact
+from headgate.host.driver.control_peer import ControlPeer
+from headgate.host.net.contact import DriverContact
 from headgate.host.shipping.code import ship
 from headgate.host.shipping.orders import order_of
 from headgate.host.worker.task_manager import run_task_manager
@@ -42,13 +42,13 @@ _M = TypeVar("_M")
 class Manager:
     """One task manager and the driver's end of its connection."""
 
-    def __init__(self, contact: Contact, slot: int, door: socket.socket) -> None:
+    def __init__(self, contact: DriverContact, slot: int, port: socket.socket) -> None:
         self.heard: list[ToDriver] = []
         self.error: BaseException | None = None
         self.thread = threading.Thread(target=self._serve, args=(contact, slot), daemon=True)
         self.thread.start()
-        sock, _ = door.accept()
-        self.peer = Peer(sock, f"slot-{slot}", contact.times)
+        sock, _ = port.accept()
+        self.peer = ControlPeer(sock, f"slot-{slot}", contact.times)
         self.peer.prove(lambda job: SECRET)
         first = self.peer.first_message()
         assert isinstance(first, Register)
@@ -63,7 +63,7 @@ class Manager:
         self._listener.join(20)
         self.peer.close()
 
-    def _serve(self, contact: Contact, slot: int) -> None:
+    def _serve(self, contact: DriverContact, slot: int) -> None:
         try:
             run_task_manager(contact, slot)
         except BaseException as error:
@@ -169,11 +169,13 @@ def scripted(
 ) -> Iterator[Scripted]:
     """Task managers that wait for orders; they must leave in order at the end."""
     made: ControlTimes = replace_times(TIMES, **times)
-    with ExitStack() as end, socket.create_server(("127.0.0.1", 0)) as door:
-        address = door.getsockname()[:2]
-        contact = Contact(address, "job", SECRET, SETTINGS, made, state=state or StateSettings())
+    with ExitStack() as end, socket.create_server(("127.0.0.1", 0)) as port:
+        address = port.getsockname()[:2]
+        contact = DriverContact(
+            address, "job", SECRET, SETTINGS, made, state=state or StateSettings()
+        )
         managers = []
         for slot in range(slots):
-            managers.append(Manager(contact, slot, door))
+            managers.append(Manager(contact, slot, port))
             end.callback(managers[-1].close)
         yield Scripted(managers)

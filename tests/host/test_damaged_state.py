@@ -33,7 +33,7 @@ from headgate.host.checkpoints.job_checkpoints import find_stop
 from headgate.host.checkpoints.metadata import decode_metadata, encode_metadata
 from headgate.host.checkpoints.piece_reader import PieceReader, verify
 from headgate.host.driver.checkpoint_setup import CheckpointSetup
-from headgate.host.rocksdb.file_snapshot import TABLES_FILE, Tables, read_tables
+from headgate.host.rocksdb.file_snapshot import TABLES_FILE, DatabaseCatalog, read_catalog
 from tests.host.checkpoint_kit import JOB, metadata_of, take, task_of
 from tests.host.driver.test_checkpoint_setup import metadata as metadata_of_graph
 from tests.host.jobs import job_of
@@ -213,7 +213,7 @@ def operator_part(body: bytes) -> bytes:
 
 
 def tables_with(folder: Path, classes: bytes) -> None:
-    packed = msgspec.msgpack.decode(Tables(128, {}, {}, (), 1).pack())
+    packed = msgspec.msgpack.decode(DatabaseCatalog(128, {}, {}, (), 1).pack())
     (folder / TABLES_FILE).write_bytes(msgspec.msgpack.encode({**packed, "classes": classes}))
 
 
@@ -243,7 +243,7 @@ def test_a_pickle_that_exits_is_broken_state(reader: str) -> None:
 def test_classes_of_namespaces_raise_nothing_of_their_own(tmp_path: Path, bomb: int) -> None:
     tables_with(tmp_path, BOMBS[bomb])
     with pytest.raises(StateBroken):
-        read_tables(tmp_path)
+        read_catalog(tmp_path)
 
 
 @QUIET

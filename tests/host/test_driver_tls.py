@@ -29,9 +29,9 @@ from headgate.control.life_cycle import JobState
 from headgate.host.driver.control_server import ControlServer
 from headgate.host.driver.job_client import JobSilent, ask
 from headgate.host.driver.job_directory import JobEntry
-from headgate.host.driver.results import ResultServer, UplinkWriter
-from headgate.host.net.contact import Contact
-from headgate.host.net.control_client import ControlLine, Lost, introduce
+from headgate.host.driver.results import ResultServer, ResultWriter
+from headgate.host.net.contact import DriverContact
+from headgate.host.net.control_client import ConnectionLost, ControlConnection, connect_and_prove
 from headgate.host.net.transport import Tls
 from tests.host.certificates import Authority
 from tests.host.control_rig import SECRET, TIMES, Launcher, ended, replace_times, workers
@@ -67,7 +67,7 @@ def results(no_leaks: None, secured: ExchangeSettings) -> Iterator[ResultServer]
     server.close()
 
 
-def over_tls(contact: Contact, settings: ExchangeSettings) -> Contact:
+def over_tls(contact: DriverContact, settings: ExchangeSettings) -> DriverContact:
     return replace(contact, settings=settings)
 
 
@@ -90,8 +90,8 @@ def test_long_messages_cross_both_ways_at_once(
 ) -> None:
     long, count = "x" * (4 << 20), 5
     run, contact = Launcher(server).begin(job_of(tmp_path, parallelism=1))
-    heard: list[ToTaskManager | Lost] = []
-    with ControlLine(over_tls(contact, secured), heard.append) as line:
+    heard: list[ToTaskManager | ConnectionLost] = []
+    with ControlConnection(over_tls(contact, secured), heard.append) as line:
         line.send(Register("", 0, ("127.0.0.1", 9)))
         eventually(lambda: len(heard) == 1, "its tasks")
         (peer,) = run._peers.values()
@@ -117,7 +117,7 @@ def test_who_has_no_certificate_of_the_authority_is_refused_though_it_knows_the_
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("headgate.host.net.control_client.RETRIES_S", ())
         with pytest.raises(PeerUnproven):
-            introduce(contact)
+            connect_and_prove(contact)
 
 
 def test_a_driver_without_a_certificate_of_the_authority_is_refused(
@@ -131,7 +131,7 @@ def test_a_driver_without_a_certificate_of_the_authority_is_refused(
             contact = Launcher(server).open(job_of(tmp_path))
             contact = replace(contact, settings=trusting, times=ControlTimes(prove_ms=2_000))
             with pytest.raises(PeerUnproven):
-                introduce(contact)
+                connect_and_prove(contact)
 
 
 def test_strangers_and_silence_harm_nobody(
@@ -142,23 +142,23 @@ def test_strangers_and_silence_harm_nobody(
         with socket.create_connection(server.address) as stranger:
             stranger.sendall(words)
             assert is_hung_up(stranger)
-    introduce(contact).socket.close()
+    connect_and_prove(contact).socket.close()
 
 
 def test_results_cannot_be_read_on_the_way(
     results: ResultServer, secured: ExchangeSettings
 ) -> None:
     taken: list[Any] = []
-    uplink = results.open(taken.extend)
+    result_address = results.open(taken.extend)
     with Tap(results.address) as tap:
-        writer = UplinkWriter(replace(uplink, address=tap.address))
+        writer = ResultWriter(replace(result_address, address=tap.address))
         sent = [b"known words" * 100, bytes(3 << 20)]
         writer.write(sent)
         writer.flush()
         writer.close()
     assert taken == sent
     assert len(tap.seen) > 3 << 20 and b"known words" not in tap.seen
-    assert pickle.loads(pickle.dumps(uplink)).settings == secured
+    assert pickle.loads(pickle.dumps(result_address)).settings == secured
 
 
 def test_results_without_tls_are_refused(
@@ -166,7 +166,7 @@ def test_results_without_tls_are_refused(
 ) -> None:
     monkeypatch.setattr("headgate.host.net.control_client.RETRIES_S", ())
     with pytest.raises(PeerUnproven):
-        UplinkWriter(replace(results.open(lambda records: None), settings=ExchangeSettings()))
+        ResultWriter(replace(results.open(lambda records: None), settings=ExchangeSettings()))
 
 
 def test_a_writer_that_waits_in_tls_ends_with_its_stream(results: ResultServer) -> None:
@@ -177,8 +177,8 @@ def test_a_writer_that_waits_in_tls_ends_with_its_stream(results: ResultServer) 
         blocked.set()
         free.wait(20)
 
-    uplink = results.open(take)
-    writer = UplinkWriter(uplink)
+    result_address = results.open(take)
+    writer = ResultWriter(result_address)
     errors: list[BaseException] = []
 
     def fill() -> None:
@@ -191,7 +191,7 @@ def test_a_writer_that_waits_in_tls_ends_with_its_stream(results: ResultServer) 
     thread = threading.Thread(target=fill)
     thread.start()
     assert blocked.wait(10)
-    results.close_stream(uplink)
+    results.close_stream(result_address)
     free.set()
     thread.join(20)
     assert len(errors) == 1
@@ -217,8 +217,8 @@ class Tap:
     def __init__(self, target: tuple[str, int]) -> None:
         self.seen = b""
         self._target = target
-        self._door = socket.create_server(("127.0.0.1", 0))
-        self.address: tuple[str, int] = self._door.getsockname()
+        self._port = socket.create_server(("127.0.0.1", 0))
+        self.address: tuple[str, int] = self._port.getsockname()
         self._thread = threading.Thread(target=self._run)
 
     def __enter__(self) -> "Tap":
@@ -227,10 +227,10 @@ class Tap:
 
     def __exit__(self, *raised: object) -> None:
         self._thread.join(20)
-        self._door.close()
+        self._port.close()
 
     def _run(self) -> None:
-        here, _ = self._door.accept()
+        here, _ = self._port.accept()
         with closing(here), socket.create_connection(self._target) as there:
             back = threading.Thread(target=self._pump, args=(there, here, []))
             seen: list[bytes] = []

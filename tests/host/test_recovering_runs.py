@@ -42,8 +42,8 @@ from headgate.host.driver.checkpoint_keeper import CheckpointKeeper
 from headgate.host.driver.checkpoint_setup import CheckpointSetup
 from headgate.host.driver.control_server import ControlServer
 from headgate.host.driver.driver_run import DriverRun
-from headgate.host.net.contact import Contact
-from headgate.host.net.control_client import ControlLine, Lost
+from headgate.host.net.contact import DriverContact
+from headgate.host.net.control_client import ConnectionLost, ControlConnection
 from headgate.host.shipping.code import ship
 from headgate.plan import ship_strategies as ships
 from headgate.plan.checkpointed import checkpointed_job
@@ -92,7 +92,7 @@ class Job:
     def begin(self, stage: str = "") -> DriverRun:
         return self.server.begin("x", stage)
 
-    def contact(self, stage: str = "") -> Contact:
+    def contact(self, stage: str = "") -> DriverContact:
         return self.server.contact("x", SETTINGS, stage)
 
     def close(self, state: JobState = JobState.FAILED) -> None:
@@ -105,14 +105,14 @@ class Scripted:
 
     def __init__(self, job: Job, slot: int = 0, stage: str = "") -> None:
         self.job, self.slot = job, slot
-        self.heard: list[ToTaskManager | Lost] = []
+        self.heard: list[ToTaskManager | ConnectionLost] = []
         self.run = ""
         self.tasks: list[str] = []
         self.answers_cancel = self.acks = True
-        self.line = ControlLine(job.contact(stage), self.hear)
+        self.line = ControlConnection(job.contact(stage), self.hear)
         self.line.send(Register(stage, slot, ("127.0.0.1", 9 + slot), os.getpid(), "here"))
 
-    def hear(self, message: ToTaskManager | Lost) -> None:
+    def hear(self, message: ToTaskManager | ConnectionLost) -> None:
         self.heard.append(message)
         match message:
             case Deploy(run=run, tasks=tasks):
@@ -145,7 +145,7 @@ class Scripted:
                 report = CheckpointAcked(self.run, checkpoint, state, CheckpointFigures())
                 self.line.send(report)
 
-    def all_of(self, kind: type) -> list[ToTaskManager | Lost]:
+    def all_of(self, kind: type) -> list[ToTaskManager | ConnectionLost]:
         return [message for message in self.heard if isinstance(message, kind)]
 
 
@@ -455,7 +455,9 @@ def test_times_of_a_job_are_those_of_its_connections(
     )
     run = server.begin("x")
     contact = server.contact("x", SETTINGS)
-    silent = ControlLine(Contact(contact.address, "x", SECRET, times=TIMES), lambda message: None)
+    silent = ControlConnection(
+        DriverContact(contact.address, "x", SECRET, times=TIMES), lambda message: None
+    )
     with silent:
         silent.send(Register("", 0, ("127.0.0.1", 9), 1, "here"))
         outcome = ended(run)

@@ -15,9 +15,9 @@ from headgate.base.messages import Register, TaskChanged, TaskState, ToTaskManag
 from headgate.control.life_cycle import JobState
 from headgate.control.seal import SEALED_BYTES
 from headgate.host.driver.control_server import ControlServer
-from headgate.host.driver.results import ResultServer, UplinkWriter
-from headgate.host.net.contact import Contact
-from headgate.host.net.control_client import ControlLine, Lost
+from headgate.host.driver.results import ResultServer, ResultWriter
+from headgate.host.net.contact import DriverContact
+from headgate.host.net.control_client import ConnectionLost, ControlConnection
 from headgate.host.shipping.code import ship
 from headgate.host.worker.task_manager import run_task_manager
 from tests.host.control_rig import TIMES, Launcher, ended, replace_times
@@ -34,7 +34,7 @@ def launcher(no_leaks: None) -> Iterator[Launcher]:
         yield Launcher(server)
 
 
-def through(relay: Relay, contact: Contact) -> Contact:
+def through(relay: Relay, contact: DriverContact) -> DriverContact:
     return replace(contact, address=relay.address)
 
 
@@ -77,10 +77,10 @@ TAMPERS: dict[str, Tamper] = {
 def test_a_relay_that_changes_nothing_is_not_noticed(launcher: Launcher, tmp_path: Path) -> None:
     """So that what the other tests see comes from what their relay does."""
     run, contact = launcher.begin(job_of(tmp_path, parallelism=1))
-    heard: list[ToTaskManager | Lost] = []
+    heard: list[ToTaskManager | ConnectionLost] = []
     with (
         Relay(launcher.server.address) as relay,
-        ControlLine(through(relay, contact), heard.append) as line,
+        ControlConnection(through(relay, contact), heard.append) as line,
     ):
         line.send(Register("", 0, ("127.0.0.1", 9)))
         eventually(lambda: len(heard) == 1, "its tasks")
@@ -128,16 +128,18 @@ def test_what_is_done_to_a_message_of_the_driver_is_found(
 ) -> None:
     run, contact = launcher.begin(job_of(tmp_path, parallelism=1))
     contact = replace(contact, times=replace_times(contact.times, lost_ms=100))
-    heard: list[ToTaskManager | Lost] = []
+    heard: list[ToTaskManager | ConnectionLost] = []
     with Relay(launcher.server.address, to_worker=TAMPERS[how]) as relay:
-        with ControlLine(through(relay, contact), heard.append) as line:
+        with ControlConnection(through(relay, contact), heard.append) as line:
             line.send(Register("", 0, ("127.0.0.1", 9)))
-            eventually(lambda: any(isinstance(message, Lost) for message in heard), "the end")
+            eventually(
+                lambda: any(isinstance(message, ConnectionLost) for message in heard), "the end"
+            )
             line.heard()
         run.cancel("enough")
         ended(run)
     lost = heard[-1]
-    assert isinstance(lost, Lost) and FORGED in lost.problem
+    assert isinstance(lost, ConnectionLost) and FORGED in lost.problem
     assert [type(message).__name__ for message in heard[:-1]] in (["Deploy"], [])
 
 
@@ -146,10 +148,10 @@ def test_what_is_done_to_a_message_for_the_driver_is_found(
     launcher: Launcher, tmp_path: Path, how: str
 ) -> None:
     run, contact = launcher.begin(job_of(tmp_path, parallelism=1))
-    heard: list[ToTaskManager | Lost] = []
+    heard: list[ToTaskManager | ConnectionLost] = []
     with (
         Relay(launcher.server.address, to_driver=TAMPERS[how]) as relay,
-        ControlLine(through(relay, contact), heard.append) as line,
+        ControlConnection(through(relay, contact), heard.append) as line,
     ):
         line.send(Register("", 0, ("127.0.0.1", 9)))
         for task in run.task_states:
@@ -175,9 +177,9 @@ def send_through(
 ) -> list[Any]:
     """Three lists and a flush; what the driver took, and an error if the writer noticed."""
     taken: list[Any] = []
-    uplink = server.open(taken.extend)
+    result_address = server.open(taken.extend)
     with Relay(server.address, to_worker, to_driver) as relay:
-        writer = UplinkWriter(replace(uplink, address=relay.address))
+        writer = ResultWriter(replace(result_address, address=relay.address))
         try:
             for number in range(3):
                 writer.write([number])
@@ -186,7 +188,7 @@ def send_through(
             taken.append(error)
         finally:
             writer.close()
-            server.close_stream(uplink)
+            server.close_stream(result_address)
     return taken
 
 
@@ -236,11 +238,11 @@ def test_a_relay_that_swallows_records_and_says_that_all_was_taken_is_found_out(
 
 def test_code_and_pickled_sinks_do_not_hold_the_secret_of_results(results: ResultServer) -> None:
     secret = b"j" * 32
-    uplink = results.open(lambda records: None, "job", secret)
-    travelled = pickle.dumps(uplink)
-    assert uplink.secret not in travelled and secret not in travelled
+    result_address = results.open(lambda records: None, "job", secret)
+    travelled = pickle.dumps(result_address)
+    assert result_address.secret not in travelled and secret not in travelled
     arrived: Any = pickle.loads(travelled)
-    contact = Contact(results.address, "job", secret)
+    contact = DriverContact(results.address, "job", secret)
     with contact.in_use():
-        assert arrived.contact.secret == uplink.secret
-        UplinkWriter(arrived).close()
+        assert arrived.contact.secret == result_address.secret
+        ResultWriter(arrived).close()

@@ -26,7 +26,7 @@ def server() -> Iterator[ResultServer]:
 def connected(server: ResultServer) -> CollectSink:
     sink = CollectSink()
     assert sink.take is not None
-    sink.uplink = server.open(sink.take)
+    sink.result_address = server.open(sink.take)
     return sink
 
 
@@ -104,7 +104,7 @@ def test_whatever_happens_each_record_arrives_once(
     def once(steps: list[tuple[Any, ...]]) -> None:
         sink = connected(server)
         run_job(SinkJob(lambda: sink, lambda: got(sink)), steps, TOTAL)
-        assert sink.uplink is not None
-        server.close_stream(sink.uplink)
+        assert sink.result_address is not None
+        server.close_stream(sink.result_address)
 
     once()

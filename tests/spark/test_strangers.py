@@ -13,7 +13,7 @@ import pytest
 from headgate.base.errors import RunRefused, SessionFailed
 from headgate.base.messages import Address
 from headgate.base.settings import JobSettings
-from headgate.host.net.contact import Contact
+from headgate.host.net.contact import DriverContact
 from headgate.spark import authentication, job_secret, launcher
 from headgate.spark.authentication import check_authentication, exposure
 from headgate.spark.job_secret import PROPERTY, PublicContact, SecretDelivery
@@ -23,7 +23,7 @@ from tests.spark.stranger import fetch
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-CONTACT = Contact(("127.0.0.1", 1), "job", b"s" * 32)
+CONTACT = DriverContact(("127.0.0.1", 1), "job", b"s" * 32)
 
 
 def part(spark: "SparkSession", name: str) -> Any:
@@ -74,7 +74,7 @@ class Watched:
         self.closures: list[bytes] = []
         public = SecretDelivery.public
 
-        def keep(delivery: SecretDelivery, contact: Contact) -> PublicContact:
+        def keep(delivery: SecretDelivery, contact: DriverContact) -> PublicContact:
             made = public(delivery, contact)
             self.closures.append(pickle.dumps(made))
             return made

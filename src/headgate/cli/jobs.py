@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 if TYPE_CHECKING:
-    from headgate.host.driver.job_client import SeenJob
+    from headgate.host.driver.job_client import JobOverview
 
 JOB = click.argument("job")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -55,7 +55,7 @@ def cancel(job: str, as_json: bool) -> int:
     return 0
 
 
-def show(jobs: "Sequence[SeenJob]") -> None:
+def show(jobs: "Sequence[JobOverview]") -> None:
     """A table for people."""
     rows = [_HEADS, *map(_cells, jobs)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADS))]
@@ -64,12 +64,12 @@ def show(jobs: "Sequence[SeenJob]") -> None:
         click.echo("  ".join(cells).rstrip())
 
 
-def _cells(seen: "SeenJob") -> tuple[str, ...]:
+def _cells(seen: "JobOverview") -> tuple[str, ...]:
     fields = _fields(seen)
     return tuple(str(fields[key]) for key in ("job", "name", "state", "since", "pid"))
 
 
-def _fields(seen: "SeenJob") -> dict[str, object]:
+def _fields(seen: "JobOverview") -> dict[str, object]:
     entry = seen.entry
     since = datetime.fromtimestamp(entry.since_ms / 1000, timezone.utc)
     return {

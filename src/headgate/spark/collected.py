@@ -15,7 +15,7 @@ from typing import Any, Final
 from headgate.api.source import Committer, CommittingSinkWriter, TwoPhaseCommittingSink
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.snapshots import SnapshotMoment
-from headgate.host.driver.results import UplinkWriter
+from headgate.host.driver.results import ResultWriter
 from headgate.spark.collecting import CollectedResults, DriverSink
 
 LOT_BYTES: Final = 64 << 20
@@ -70,7 +70,7 @@ class Receiver:
 class StraightWriter(CommittingSinkWriter):
     """Sends records at once."""
 
-    def __init__(self, line: UplinkWriter) -> None:
+    def __init__(self, line: ResultWriter) -> None:
         self._line = line
 
     def write(self, records: list[Any]) -> None:
@@ -120,7 +120,7 @@ class LotCommitter(Committer):
 
     def __init__(self, sink: DriverSink) -> None:
         self._sink = sink
-        self._line: UplinkWriter | None = None
+        self._line: ResultWriter | None = None
 
     def commit(self, committables: Sequence[Lot]) -> None:
         if self._line is None:

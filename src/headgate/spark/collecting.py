@@ -13,7 +13,7 @@ from headgate.base.errors import HeadgateError
 from headgate.connectors.formats.record_text import printed_text
 from headgate.connectors.print_sink import format_prefix
 from headgate.core.chain.context import OperatorContext
-from headgate.host.driver.results import StreamClosed, Take, Uplink, UplinkWriter
+from headgate.host.driver.results import ResultAddress, ResultWriter, StreamClosed, Take
 from headgate.spark.job import SparkJob
 
 QUEUED_LISTS: Final = 16
@@ -27,7 +27,7 @@ class DriverSink(Sink):
 
     def __init__(self, take: Take) -> None:
         self.take: Take | None = take
-        self.uplink: Uplink | None = None
+        self.result_address: ResultAddress | None = None
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "take": None}  # what takes the records stays in the driver
@@ -35,9 +35,9 @@ class DriverSink(Sink):
     def create_writer(self, context: OperatorContext) -> SinkWriter:
         return self.connect()
 
-    def connect(self) -> UplinkWriter:
-        assert self.uplink is not None, "the job was launched without a way to the driver"
-        return UplinkWriter(self.uplink)
+    def connect(self) -> ResultWriter:
+        assert self.result_address is not None, "the job was launched without a way to the driver"
+        return ResultWriter(self.result_address)
 
 
 class DriverPrintSink(DriverSink):
@@ -63,7 +63,7 @@ class DriverPrintSink(DriverSink):
 class LineWriter(SinkWriter):
     """Turns records into lines where they are, so that the driver only prints."""
 
-    def __init__(self, inner: UplinkWriter, line_of: Callable[[Any], str]) -> None:
+    def __init__(self, inner: ResultWriter, line_of: Callable[[Any], str]) -> None:
         self._inner = inner
         self._line_of = line_of
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from headgate.base.errors import RunFailed
 from headgate.connectors.dataframe.border import Border
-from headgate.host.net.contact import Contact
+from headgate.host.net.contact import DriverContact
 from headgate.host.worker.task_manager import run_task_manager
 from headgate.spark.frame_plan import sort_parts
 from headgate.spark.job_files import JobFiles
@@ -70,7 +70,7 @@ class FrameProcess:
 class _TaskManager:
     """The task manager on its thread."""
 
-    def __init__(self, contact: Contact, slot: int, on_end: Callable[[], None]) -> None:
+    def __init__(self, contact: DriverContact, slot: int, on_end: Callable[[], None]) -> None:
         self.problem = ""
         self.error: BaseException | None = None
         self._contact = contact

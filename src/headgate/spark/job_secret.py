@@ -17,7 +17,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate.base.errors import PathUnusable, RunRefused, SessionFailed
-from headgate.host.net.contact import Contact
+from headgate.host.net.contact import DriverContact
 from headgate.spark.python_files import scratch_folder
 
 if TYPE_CHECKING:
@@ -33,11 +33,11 @@ _MOST_BYTES: Final = 1024
 class PublicContact:
     """A contact as it travels with Spark; a worker completes it."""
 
-    contact: Contact
+    contact: DriverContact
     file: str = ""
     """Where the secret stands; empty: in Spark's local property, unless the contact has it."""
 
-    def complete(self) -> Contact:
+    def complete(self) -> DriverContact:
         """In a worker, on the thread of Spark's task; raises RunRefused if the job is over."""
         if self.contact.secret:
             return self.contact
@@ -53,7 +53,7 @@ class SecretDelivery:
         self._file = _write(secret) if local else ""
         self._by_property = not local and not lazy and _is_redacted(session)
 
-    def public(self, contact: Contact) -> PublicContact:
+    def public(self, contact: DriverContact) -> PublicContact:
         """The contact for the function of a stage."""
         if self._file or self._by_property:
             return PublicContact(contact.without_secret(), self._file)

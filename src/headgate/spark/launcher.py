@@ -17,7 +17,7 @@ from headgate.host.driver.checkpoint_setup import CheckpointSetup
 from headgate.host.driver.control_server import MakePlan
 from headgate.host.driver.driver_run import OnEnded, RunKey
 from headgate.host.driver.job_endpoint import JobEndpoint
-from headgate.host.driver.results import Uplink
+from headgate.host.driver.results import ResultAddress
 from headgate.host.shipping.code import ship
 from headgate.host.shipping.orders import plan_run
 from headgate.host.worker.backends import check_backend
@@ -84,19 +84,30 @@ def prepare(
     secret = secrets.token_bytes(SECRET_BYTES)
     delivery = SecretDelivery(session, secret, lazy=lazy, local=_is_local(session))
     keeper = None if setup is None else open_keeper(program, setup, session, driver)
-    uplinks = connect_sinks(program, driver, job_id, secret)
-    door = JobEndpoint()
+    result_addresses = connect_sinks(program, driver, job_id, secret)
+    endpoint = JobEndpoint()
     driver.control.open_job(
         job_id,
         secret,
         planner(program, graph, setup, keeper),
         on_ended=on_ended,
-        on_question=door.answer,
+        on_question=endpoint.answer,
         lazy=lazy,
         times=control_times(job, settings),
         keeper=keeper,
     )
-    held = (session, driver, job_id, graph, needed, memory, uplinks, state, job_files, door)
+    held = (
+        session,
+        driver,
+        job_id,
+        graph,
+        needed,
+        memory,
+        result_addresses,
+        state,
+        job_files,
+        endpoint,
+    )
     ready = Prepared(*held, delivery, keeper, is_known=setup is not None and setup.is_known)
     if not lazy:
         reserve_slots(ready)
@@ -176,15 +187,15 @@ def ship_code(program: Program, graph: JobGraph) -> bytes:
 
 def connect_sinks(
     program: Program, driver: Driver, job_id: str, secret: bytes
-) -> tuple[Uplink, ...]:
+) -> tuple[ResultAddress, ...]:
     """Give sinks that end in the driver their way to it."""
-    uplinks = []
+    result_addresses = []
     for node in program.graph.nodes.values():
         for _, sink in node.functions:
             if isinstance(sink, DriverSink) and sink.take is not None:
-                sink.uplink = driver.results.open(sink.take, job_id, secret)
-                uplinks.append(sink.uplink)
-    return tuple(uplinks)
+                sink.result_address = driver.results.open(sink.take, job_id, secret)
+                result_addresses.append(sink.result_address)
+    return tuple(result_addresses)
 
 
 atexit.register(end_jobs, "the program has ended")
@@ -200,7 +211,7 @@ def launch(program: Program) -> SparkJob:
     except BaseException:
         ready.close()
         raise
-    ready.door.open(job, contact)
+    ready.endpoint.open(job, contact)
     for tell in on_launched:
         tell(job)
     if JobSettings.parse(program.configuration).progress is ProgressShown.ON:

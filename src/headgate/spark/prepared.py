@@ -22,8 +22,8 @@ from headgate.host.checkpoints.location import prepare_savepoint, savepoint_loca
 from headgate.host.driver.checkpoint_keeper import CheckpointKeeper
 from headgate.host.driver.driver_run import DriverRun
 from headgate.host.driver.job_endpoint import JobEndpoint
-from headgate.host.driver.results import Uplink
-from headgate.host.net.contact import Contact
+from headgate.host.driver.results import ResultAddress
+from headgate.host.net.contact import DriverContact
 from headgate.host.net.loop import now_ms
 from headgate.plan.exchange_memory import ExchangeMemory
 from headgate.plan.job_graph import JobGraph
@@ -53,10 +53,10 @@ class Prepared:
     slots: int
     memory: ExchangeMemory
     """Of the exchange in its task managers."""
-    uplinks: tuple[Uplink, ...]
+    result_addresses: tuple[ResultAddress, ...]
     state: StateSettings
     job_files: JobFiles
-    door: JobEndpoint
+    endpoint: JobEndpoint
     secret: SecretDelivery
     keeper: CheckpointKeeper | None = None
     """Of its checkpoints and restarts; None: the job is a part of a DataFrame, it has none."""
@@ -64,11 +64,11 @@ class Prepared:
     """It has an id of its user's: a later driver finds its checkpoints."""
 
     @property
-    def contact(self) -> Contact:
+    def contact(self) -> DriverContact:
         """What the workers of the job's first run need."""
         return self.contact_of("")
 
-    def contact_of(self, stage: str) -> Contact:
+    def contact_of(self, stage: str) -> DriverContact:
         """What the workers of a run need; each Spark job is a stage of its own."""
         made = self.driver.control.contact(self.job_id, self.memory.settings, stage, self.state)
         return replace(made, segments=self.memory.segments)
@@ -130,9 +130,9 @@ class Prepared:
         self.driver.slots.give_back(self.job_id)
         self.driver.control.close_job(self.job_id)
         self.secret.close()
-        self.door.close()
-        for uplink in self.uplinks:
-            self.driver.results.close_stream(uplink)
+        self.endpoint.close()
+        for result_address in self.result_addresses:
+            self.driver.results.close_stream(result_address)
         if self.keeper is not None:
             keeps = suspended and self.is_known
             self.keeper.close(JobState.FAILED if keeps else state)

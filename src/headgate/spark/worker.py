@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headgate.base.errors import RunRefused
-from headgate.host.net.contact import Contact
+from headgate.host.net.contact import DriverContact
 from headgate.host.worker.task_manager import run_task_manager
 from headgate.observe.logs import set_up_worker_logs
 from headgate.spark.job_files import JobFiles
@@ -37,6 +37,6 @@ def spark_place() -> tuple[int, str]:
     return context.partitionId(), str(context.stageId())
 
 
-def at_stage(contact: Contact, stage: str) -> Contact:
+def at_stage(contact: DriverContact, stage: str) -> DriverContact:
     """The contact of one execution of a lazy job."""
     return replace(contact, stage=stage)

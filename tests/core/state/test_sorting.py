@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from headgate.base.elements import MIN_WATERMARK_MS, Bundle
 from headgate.core.state.freezing import freeze
 from headgate.core.state.sorting import KeySorter
-from headgate.host.files.partition_files import FileRoom
+from headgate.host.files.partition_files import PartitionFiles
 
 
 @pytest.fixture
-def room() -> Iterator[FileRoom]:
-    made = FileRoom()
+def room() -> Iterator[PartitionFiles]:
+    made = PartitionFiles()
     yield made
     made.close()
 
@@ -52,7 +52,7 @@ def test_a_record_without_a_time_has_the_smallest_of_all() -> None:
     assert next(rows).time_ms == MIN_WATERMARK_MS
 
 
-def test_beyond_the_limit_sorted_runs_go_to_disk_and_nothing_is_lost(room: FileRoom) -> None:
+def test_beyond_the_limit_sorted_runs_go_to_disk_and_nothing_is_lost(room: PartitionFiles) -> None:
     sorter = KeySorter(room, limit_bytes=20_000)
     bundles: list[tuple[int, list[tuple[Any, Any, int | None]]]] = [
         (number % 2, [(at * 7 % 13, (number, at), at % 5) for at in range(50)])
@@ -80,7 +80,7 @@ def test_beyond_the_limit_sorted_runs_go_to_disk_and_nothing_is_lost(room: FileR
     assert list(room.path.iterdir()) == []
 
 
-def test_a_reader_may_stop_in_the_middle(room: FileRoom) -> None:
+def test_a_reader_may_stop_in_the_middle(room: PartitionFiles) -> None:
     sorter = KeySorter(room, limit_bytes=1000)
     for number in range(10):
         sorter.add([number] * 9, Bundle(list(range(9))), 0)
@@ -92,7 +92,7 @@ def test_a_reader_may_stop_in_the_middle(room: FileRoom) -> None:
     assert list(room.path.iterdir()) == []
 
 
-def test_keys_that_are_equal_meet_also_on_disk(room: FileRoom) -> None:
+def test_keys_that_are_equal_meet_also_on_disk(room: PartitionFiles) -> None:
     sorter = KeySorter(room, limit_bytes=0)
     found = sort(sorter, [(0, [(1, "a", None)]), (0, [(1.0, "b", None)]), (0, [(True, "c", None)])])
     assert [rows for _, rows in found] == [[(0, "a"), (0, "b"), (0, "c")]]
@@ -100,7 +100,7 @@ def test_keys_that_are_equal_meet_also_on_disk(room: FileRoom) -> None:
 
 @pytest.mark.parametrize("limit", [0, 400, 1 << 30])
 def test_nothing_is_lost_of_keys_that_are_not_equal_but_have_the_same_bytes(
-    room: FileRoom, limit: int
+    room: PartitionFiles, limit: int
 ) -> None:
     keys = [Decimal("NaN"), Decimal("NaN"), {1}, frozenset({1}), b"x", bytearray(b"x")]
     sorter = KeySorter(room, limit)
@@ -108,7 +108,7 @@ def test_nothing_is_lost_of_keys_that_are_not_equal_but_have_the_same_bytes(
     assert sorted(record for _, rows in found for _, record in rows) == sorted([*range(6)] * 3)
 
 
-def test_keys_need_not_be_hashable_and_records_not_comparable(room: FileRoom) -> None:
+def test_keys_need_not_be_hashable_and_records_not_comparable(room: PartitionFiles) -> None:
     for limit in (0, 1 << 30):
         found = sort(
             KeySorter(room, limit),
@@ -135,7 +135,7 @@ def test_keys_need_not_be_hashable_and_records_not_comparable(room: FileRoom) ->
 def test_any_batch_comes_out_as_a_plain_sort_has_it(
     bundles: list[list[tuple[Any, int, int]]], limit: int
 ) -> None:
-    room = FileRoom()
+    room = PartitionFiles()
     expected: dict[Any, list[tuple[int, int]]] = defaultdict(list)
     for rows in bundles:
         for key, record, time in rows:

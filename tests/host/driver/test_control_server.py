@@ -26,12 +26,12 @@ from headgate.control.frames import TO_TASK_MANAGER, encode
 from headgate.control.life_cycle import JobState
 from headgate.host.driver.control_server import ControlServer
 from headgate.host.net import listener
-from headgate.host.net.contact import Contact
+from headgate.host.net.contact import DriverContact
 from headgate.host.net.control_client import (
-    ControlLine,
-    DriverConnection,
-    Lost,
-    introduce,
+    ConnectionLost,
+    ControlConnection,
+    ProvenConnection,
+    connect_and_prove,
     receive_by,
 )
 from headgate.host.shipping.orders import plan_run
@@ -51,9 +51,9 @@ def launcher(no_leaks: None) -> Iterator[Launcher]:
 class Line:
     """A task manager by hand: it is proven, says what it is told to, and keeps what it hears."""
 
-    def __init__(self, contact: Contact) -> None:
-        self.heard: list[ToTaskManager | Lost] = []
-        self.line = ControlLine(contact, self.heard.append)
+    def __init__(self, contact: DriverContact) -> None:
+        self.heard: list[ToTaskManager | ConnectionLost] = []
+        self.line = ControlConnection(contact, self.heard.append)
 
     def register(self, slot: int, stage: str = "") -> None:
         self.line.send(Register(stage, slot, ("127.0.0.1", 9), os.getpid(), "here"))
@@ -68,7 +68,7 @@ def lines(launcher: Launcher) -> Iterator[ExitStack]:
         yield opened
 
 
-def connect(opened: ExitStack, contact: Contact) -> Line:
+def connect(opened: ExitStack, contact: DriverContact) -> Line:
     line = Line(contact)
     opened.enter_context(line.line)
     return line
@@ -180,7 +180,7 @@ def test_one_that_does_not_read_delays_nobody_else(
 class RawTaskManager:
     """A proven connection that nobody reads."""
 
-    def __init__(self, line: DriverConnection) -> None:
+    def __init__(self, line: ProvenConnection) -> None:
         self.line = line
 
     def say(self, message: ToDriver) -> None:
@@ -188,8 +188,8 @@ class RawTaskManager:
 
 
 @contextmanager
-def raw_task_manager(contact: Contact) -> Iterator[RawTaskManager]:
-    line = introduce(contact)
+def raw_task_manager(contact: DriverContact) -> Iterator[RawTaskManager]:
+    line = connect_and_prove(contact)
     try:
         yield RawTaskManager(line)
     finally:
@@ -265,7 +265,7 @@ def test_a_plan_that_cannot_be_made_is_told_to_the_task_manager(
         raise ValueError("no plan")
 
     launcher.server.open_job("broken", SECRET, broken, lazy=True)  # type: ignore[arg-type]
-    line = connect(lines, Contact(launcher.server.address, "broken", SECRET, times=TIMES))
+    line = connect(lines, DriverContact(launcher.server.address, "broken", SECRET, times=TIMES))
     line.register(0)
     eventually(lambda: bool(line.heard), "an answer")
     assert line.heard[0] == Refused("no run can begin: ValueError: no plan")

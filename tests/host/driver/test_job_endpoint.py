@@ -29,8 +29,7 @@ from headgate.base.messages import (
     SavepointAsked,
 )
 from headgate.control.frames import TO_VISITOR
-from headgate.host.driver import job_client as job_visit
-from headgate.host.driver import job_endpoint as job_door
+from headgate.host.driver import job_client, job_endpoint
 from headgate.host.driver.control_server import ControlServer
 from headgate.host.driver.job_client import (
     JobGone,
@@ -42,13 +41,13 @@ from headgate.host.driver.job_client import (
 )
 from headgate.host.driver.job_directory import JobEntry, announce, entries, here
 from headgate.host.driver.job_endpoint import JobEndpoint
-from headgate.host.net.contact import Contact
-from headgate.host.net.control_client import introduce, receive_by
+from headgate.host.net.contact import DriverContact
+from headgate.host.net.control_client import connect_and_prove, receive_by
 from tests.host.control_rig import PATIENCE_S, SECRET, TIMES, replace_times
-from tests.host.door_kit import AskedInTest, at_the_door
+from tests.host.endpoint_kit import AskedInTest, served_endpoint
 from tests.host.rig import eventually
 
-IMPATIENT = replace_times(job_visit.TIMES, prove_ms=300, heartbeat_timeout_ms=600)
+IMPATIENT = replace_times(job_client.TIMES, prove_ms=300, heartbeat_timeout_ms=600)
 
 
 @pytest.fixture
@@ -66,7 +65,7 @@ def entry_of(job: AskedInTest) -> JobEntry:
 
 def test_a_visitor_is_told_how_the_job_is(server: ControlServer) -> None:
     job = AskedInTest()
-    with at_the_door(server, job):
+    with served_endpoint(server, job):
         entry = entry_of(job)
         assert (entry.name, entry.pid, entry.host) == ("orders", os.getpid(), here())
         answer = ask(entry, JobQuestion())
@@ -76,7 +75,7 @@ def test_a_visitor_is_told_how_the_job_is(server: ControlServer) -> None:
 
 def test_savepoints_and_cancellations_reach_the_job(server: ControlServer) -> None:
     job = AskedInTest()
-    with at_the_door(server, job):
+    with served_endpoint(server, job):
         entry = entry_of(job)
         taken = ask(entry, SavepointAsked("/here"))
         assert taken == SavepointAnswer("/here/savepoint-ab12cd", "RUNNING")
@@ -99,7 +98,7 @@ def test_trouble_is_told_to_the_visitor(
     server: ControlServer, trouble: Exception, told: str
 ) -> None:
     job = AskedInTest()
-    with at_the_door(server, job):
+    with served_endpoint(server, job):
         job.trouble = trouble
         assert ask(entry_of(job), SavepointAsked()) == SavepointAnswer("", "RUNNING", told)
         answer = ask(entry_of(job), CancelAsked("x"))
@@ -118,9 +117,9 @@ def in_background(
 def test_whoever_waits_for_long_hears_that_the_driver_lives(server: ControlServer) -> None:
     job = AskedInTest()
     job.slow = Future()
-    with at_the_door(server, job):
-        contact = Contact(server.address, job.job_id, SECRET)
-        line = introduce(contact)
+    with served_endpoint(server, job):
+        contact = DriverContact(server.address, job.job_id, SECRET)
+        line = connect_and_prove(contact)
         sock, reader = line.socket, line.reader
         with closing(sock):
             sock.sendall(line.writer.encode(SavepointAsked("/x")))
@@ -135,7 +134,7 @@ def test_whoever_waits_for_long_hears_that_the_driver_lives(server: ControlServe
 def test_a_savepoint_that_takes_long_holds_up_nobody(server: ControlServer) -> None:
     job = AskedInTest()
     job.slow = Future()
-    with at_the_door(server, job):
+    with served_endpoint(server, job):
         entry = entry_of(job)
         thread, answers = in_background(entry, SavepointAsked("/x"))
         eventually(lambda: bool(job.asked), "the question")
@@ -150,7 +149,7 @@ def test_whoever_stops_a_job_is_answered_when_it_has_ended(server: ControlServer
     job = AskedInTest()
     job.slow = Future()
     job.slow.set_result("/x/savepoint")
-    with at_the_door(server, job):
+    with served_endpoint(server, job):
         thread, answers = in_background(entry_of(job), SavepointAsked("/x", Stop.SUSPEND))
         eventually(lambda: bool(job.asked), "the question")
         assert answers == []
@@ -159,13 +158,13 @@ def test_whoever_stops_a_job_is_answered_when_it_has_ended(server: ControlServer
         assert answers == [SavepointAnswer("/x/savepoint", "FINISHED")]
 
 
-def test_a_door_that_closes_answers_those_who_wait(
+def test_an_endpoint_that_closes_answers_those_who_wait(
     server: ControlServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_door, "LAST_WORD_S", 0.05)
+    monkeypatch.setattr(job_endpoint, "LAST_WORD_S", 0.05)
     job = AskedInTest()
     job.slow = Future()
-    with at_the_door(server, job):
+    with served_endpoint(server, job):
         thread, answers = in_background(entry_of(job), SavepointAsked("/x"))
         eventually(lambda: bool(job.asked), "the question")
     thread.join(10)
@@ -177,11 +176,11 @@ def test_a_door_that_closes_answers_those_who_wait(
 def test_a_savepoint_may_be_told_of_after_the_end_of_its_job(server: ControlServer) -> None:
     job = AskedInTest()
     job.slow = Future()
-    with at_the_door(server, job) as door:
+    with served_endpoint(server, job) as endpoint:
         thread, answers = in_background(entry_of(job), SavepointAsked("/x", Stop.SUSPEND))
         eventually(lambda: bool(job.asked), "the question")
         job.state = JobStatus.FINISHED
-        door.close()
+        endpoint.close()
         job.slow.set_result("/x/savepoint")
         thread.join(10)
     assert answers == [SavepointAnswer("/x/savepoint", "FINISHED")]
@@ -191,22 +190,22 @@ def test_a_failed_savepoint_tells_why_even_if_the_job_ends_with_it(server: Contr
     job = AskedInTest()
     job.slow = Future()
     job.slow.set_exception(HeadgateError("task 0.0 declined it"))
-    with at_the_door(server, job):
+    with served_endpoint(server, job):
         answer = ask(entry_of(job), SavepointAsked("/x", Stop.DRAIN))
     assert answer == SavepointAnswer("", "RUNNING", "task 0.0 declined it")
 
 
-def test_a_door_without_a_job_says_so() -> None:
-    door = JobEndpoint()
-    answer = door.answer(JobQuestion())
+def test_an_endpoint_without_a_job_says_so() -> None:
+    endpoint = JobEndpoint()
+    answer = endpoint.answer(JobQuestion())
     assert isinstance(answer, JobAnswer) and "not been started yet" in answer.problem
-    door.close()
+    endpoint.close()
 
 
-def test_a_job_that_ends_while_its_door_opens_is_not_announced(server: ControlServer) -> None:
-    door = JobEndpoint()
-    door.close()
-    door.open(AskedInTest(), Contact(server.address, "job", SECRET))
+def test_a_job_that_ends_while_its_endpoint_opens_is_not_announced(server: ControlServer) -> None:
+    endpoint = JobEndpoint()
+    endpoint.close()
+    endpoint.open(AskedInTest(), DriverContact(server.address, "job", SECRET))
     assert entries() == []
 
 
@@ -217,7 +216,7 @@ def test_jobs_are_found_by_id_name_and_beginning(server: ControlServer) -> None:
             AskedInTest("ab34", "clicks"),
             AskedInTest("ab12-long", "clicks"),
         ):
-            stack.enter_context(at_the_door(server, job))
+            stack.enter_context(served_endpoint(server, job))
         assert find_job("ab12").job == "ab12", "an id, though it begins another one"
         assert find_job("orders").job == "ab12"
         assert find_job("ab3").job == "ab34"
@@ -237,7 +236,7 @@ def test_jobs_are_found_by_id_name_and_beginning(server: ControlServer) -> None:
 
 def test_a_job_that_has_ended_runs_no_more_though_its_driver_does(server: ControlServer) -> None:
     job = AskedInTest()
-    with at_the_door(server, job):
+    with served_endpoint(server, job):
         job.state = JobStatus.FAILED
         assert running_jobs() == []
         assert len(entries()) == 1, "its driver removes it"
@@ -245,7 +244,7 @@ def test_a_job_that_has_ended_runs_no_more_though_its_driver_does(server: Contro
 
 def test_a_job_that_its_driver_knows_no_more_is_not_listed(server: ControlServer) -> None:
     job = AskedInTest()
-    with at_the_door(server, job):
+    with served_endpoint(server, job):
         entry = entry_of(job)
         server.close_job(job.job_id)
         with pytest.raises(JobGone, match=r"job ab12cd \(orders\) has ended"):
@@ -261,7 +260,7 @@ def test_a_driver_that_hangs_up_for_a_moment_keeps_its_file(
         raise RuntimeError("can't start new thread")
 
     job = AskedInTest()
-    with at_the_door(server, job):
+    with served_endpoint(server, job):
         with monkeypatch.context() as short:
             short.setattr(threading.Thread, "start", fail)
             assert running_jobs() == []
@@ -279,7 +278,7 @@ def test_a_port_that_is_closed_is_a_driver_that_is_gone(server: ControlServer) -
 
 def test_whoever_does_not_know_the_secret_is_not_answered(server: ControlServer) -> None:
     job = AskedInTest()
-    with at_the_door(server, job):
+    with served_endpoint(server, job):
         stranger = msgspec.structs.replace(entry_of(job), secret=b"x" * 32)
         with pytest.raises(JobGone):
             ask(stranger, CancelAsked("I may not"))
@@ -288,7 +287,7 @@ def test_whoever_does_not_know_the_secret_is_not_answered(server: ControlServer)
 
 def test_a_driver_of_another_version_is_left_alone(server: ControlServer) -> None:
     job = AskedInTest()
-    with at_the_door(server, job):
+    with served_endpoint(server, job):
         other = msgspec.structs.replace(entry_of(job), version=99)
         with pytest.raises(JobSilent, match="runs another version of Headgate"):
             ask(other, JobQuestion())

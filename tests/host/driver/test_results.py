@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from headgate.base.errors import DriverLost, ResultsRefused
-from headgate.host.driver.results import ResultServer, StreamClosed, UplinkWriter
-from headgate.host.net.contact import Contact, secret_of_job
+from headgate.host.driver.results import ResultServer, ResultWriter, StreamClosed
+from headgate.host.net.contact import DriverContact, secret_of_job
 from tests.host.driver.test_control_server import is_hung_up
 from tests.host.rig import eventually
 
@@ -45,8 +45,8 @@ def test_a_pickle_that_raises_is_told_to_its_sink(
     server: ResultServer, error: BaseException, capfd: pytest.CaptureFixture[str]
 ) -> None:
     taken: list[Any] = []
-    uplink = server.open(taken.extend)
-    bad, good = UplinkWriter(uplink), UplinkWriter(uplink)
+    result_address = server.open(taken.extend)
+    bad, good = ResultWriter(result_address), ResultWriter(result_address)
     bad.write([Raises(error)])
     with pytest.raises(ResultsRefused, match=f"cannot read them .{type(error).__name__}"):
         bad.flush()
@@ -60,7 +60,7 @@ def test_a_pickle_that_raises_is_told_to_its_sink(
 
 @pytest.mark.parametrize("data", [b"\x80", b"garbage", b"\x80\x05cno.such\nthing\n.", b"]" * 9])
 def test_bytes_that_are_no_pickle_are_told_to_their_sink(server: ResultServer, data: bytes) -> None:
-    writer = UplinkWriter(server.open(lambda records: None))
+    writer = ResultWriter(server.open(lambda records: None))
     writer._send(data)
     with pytest.raises(ResultsRefused, match="cannot read them"):
         writer.flush()
@@ -68,14 +68,14 @@ def test_bytes_that_are_no_pickle_are_told_to_their_sink(server: ResultServer, d
 
 
 def test_a_sink_that_goes_on_writing_hears_why_nobody_takes_it(server: ResultServer) -> None:
-    writer = UplinkWriter(server.open(lambda records: None))
+    writer = ResultWriter(server.open(lambda records: None))
     writer._send(b"garbage")
     with pytest.raises((ResultsRefused, DriverLost)):
         write_on(writer)
     writer.close()
 
 
-def write_on(writer: UplinkWriter) -> None:
+def write_on(writer: ResultWriter) -> None:
     for _ in range(100):
         writer.write(["more"] * 1000)
     writer.flush()
@@ -88,7 +88,7 @@ def test_a_taker_that_raises_is_told_to_the_sink(
     def take(records: list[Any]) -> None:
         raise error
 
-    writer = UplinkWriter(server.open(take))
+    writer = ResultWriter(server.open(take))
     writer.write([1])
     with pytest.raises(ResultsRefused, match=f"cannot take them .{type(error).__name__}: .*gone"):
         writer.flush()
@@ -99,7 +99,7 @@ def test_a_taker_that_wants_no_more_hangs_up(server: ResultServer) -> None:
     def take(records: list[Any]) -> None:
         raise StreamClosed("enough")
 
-    writer = UplinkWriter(server.open(take))
+    writer = ResultWriter(server.open(take))
     writer.write([1])
     with pytest.raises(DriverLost):
         writer.flush()
@@ -109,7 +109,7 @@ def test_a_taker_that_wants_no_more_hangs_up(server: ResultServer) -> None:
 def test_lists_of_many_sizes_arrive_whole_and_in_order(server: ResultServer) -> None:
     taken: list[bytes] = []
     sent = [os.urandom(size) for size in (0, 1, 100, 65_500, 65_536, 300_000, 5 << 20, 3)]
-    writer = UplinkWriter(server.open(taken.extend))
+    writer = ResultWriter(server.open(taken.extend))
     for data in sent:
         writer.write([data])
     writer.flush()
@@ -121,7 +121,7 @@ def test_lists_of_many_sizes_arrive_whole_and_in_order(server: ResultServer) -> 
 def test_what_follows_the_handshake_unsealed_is_not_unpickled(server: ResultServer) -> None:
     """A peer of the version before, or somebody who has taken over its connection."""
     taken: list[Any] = []
-    writer = UplinkWriter(server.open(taken.extend))
+    writer = ResultWriter(server.open(taken.extend))
     sock = writer._line.socket
     data = pickle.dumps([1])
     sock.sendall(len(data).to_bytes(4, "little") + data + bytes(100))
@@ -133,24 +133,26 @@ def test_what_follows_the_handshake_unsealed_is_not_unpickled(server: ResultServ
 def test_a_process_that_works_for_another_job_cannot_reach_the_stream(
     server: ResultServer,
 ) -> None:
-    uplink = pickle.loads(pickle.dumps(server.open(lambda records: None, "mine", b"m" * 32)))
+    result_address = pickle.loads(
+        pickle.dumps(server.open(lambda records: None, "mine", b"m" * 32))
+    )
     with pytest.raises(Exception, match="no task manager of job 'mine'"):
-        UplinkWriter(uplink)
-    one, two = (Contact(server.address, "mine", b"m" * 32) for _ in range(2))
+        ResultWriter(result_address)
+    one, two = (DriverContact(server.address, "mine", b"m" * 32) for _ in range(2))
     with one.in_use():
         with two.in_use():
             assert secret_of_job("mine") == b"m" * 32
-        UplinkWriter(uplink).close()
+        ResultWriter(result_address).close()
     with pytest.raises(Exception, match="no task manager"):
         secret_of_job("mine")
 
 
 def test_a_closed_stream_ends_its_connections(server: ResultServer) -> None:
-    uplink = server.open(lambda records: None)
-    writer = UplinkWriter(uplink)
+    result_address = server.open(lambda records: None)
+    writer = ResultWriter(result_address)
     writer.flush()
-    server.close_stream(uplink)
-    server.close_stream(uplink)
+    server.close_stream(result_address)
+    server.close_stream(result_address)
     with pytest.raises(DriverLost):
         writer.flush()
     writer.close()

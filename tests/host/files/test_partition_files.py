@@ -12,30 +12,30 @@ from hypothesis import strategies as st
 from headgate.base.ids import PartitionId
 from headgate.base.settings import MIB, Storage
 from headgate.core.egress.blocking import EntryStore, StoreReader
-from headgate.host.files.partition_files import FileRoom
+from headgate.host.files.partition_files import PartitionFiles
 
 Entries = list[tuple[bytes, bool]]
 
 
 @pytest.fixture(params=list(Storage), ids=lambda storage: storage.value)
-def room(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FileRoom]:
-    room = FileRoom(request.param, str(tmp_path))
+def room(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PartitionFiles]:
+    room = PartitionFiles(request.param, str(tmp_path))
     yield room
     room.close()
     assert not room.path.exists()
 
 
 def test_a_room_has_no_folder_before_its_first_file(tmp_path: Path) -> None:
-    room = FileRoom(parent=str(tmp_path))
+    room = PartitionFiles(parent=str(tmp_path))
     assert list(tmp_path.glob("headgate-*")) == []
     room.open().close()
     assert list(tmp_path.glob("headgate-*")) == [room.path.parent]
     room.close()
-    FileRoom(parent=str(tmp_path)).close()
+    PartitionFiles(parent=str(tmp_path)).close()
     assert list(tmp_path.glob("headgate-*")) == []
 
 
-def make_store(room: FileRoom) -> EntryStore:
+def make_store(room: PartitionFiles) -> EntryStore:
     return room.make_store(PartitionId("p"), 0)
 
 
@@ -51,7 +51,7 @@ def read_all(reader: StoreReader) -> Entries:
     storage=st.sampled_from(Storage),
 )
 def test_what_was_stored_is_read_in_order(entries: Entries, storage: Storage) -> None:
-    room = FileRoom(storage)
+    room = PartitionFiles(storage)
     try:
         store = make_store(room)
         for data, is_event in entries:
@@ -65,7 +65,7 @@ def test_what_was_stored_is_read_in_order(entries: Entries, storage: Storage) ->
         room.close()
 
 
-def test_a_store_grows_far_beyond_its_first_size(room: FileRoom) -> None:
+def test_a_store_grows_far_beyond_its_first_size(room: PartitionFiles) -> None:
     store = make_store(room)
     entries = [(bytes([number]) * 100_000, False) for number in range(70)]
     entries.append((b"e" * (3 * MIB), True))
@@ -80,7 +80,7 @@ def test_a_store_grows_far_beyond_its_first_size(room: FileRoom) -> None:
     assert list(room.path.iterdir()) == []
 
 
-def test_several_readers_read_at_their_own_pace(room: FileRoom) -> None:
+def test_several_readers_read_at_their_own_pace(room: PartitionFiles) -> None:
     store = make_store(room)
     for number in range(10):
         store.append(b"%d" % number, False)
@@ -94,7 +94,7 @@ def test_several_readers_read_at_their_own_pace(room: FileRoom) -> None:
     quick.close()
 
 
-def test_a_slice_outlives_its_reader_and_its_store(room: FileRoom) -> None:
+def test_a_slice_outlives_its_reader_and_its_store(room: PartitionFiles) -> None:
     store = make_store(room)
     store.append(b"still travelling", False)
     store.finish()
@@ -106,7 +106,7 @@ def test_a_slice_outlives_its_reader_and_its_store(room: FileRoom) -> None:
     assert bytes(entry[0]) == b"still travelling"
 
 
-def test_an_unfinished_store_is_deleted_whole(room: FileRoom) -> None:
+def test_an_unfinished_store_is_deleted_whole(room: PartitionFiles) -> None:
     store = make_store(room)
     store.append(b"begun", False)
     store.delete()
@@ -115,7 +115,7 @@ def test_an_unfinished_store_is_deleted_whole(room: FileRoom) -> None:
 
 
 def test_a_full_disk_is_an_error_and_no_signal(
-    room: FileRoom, monkeypatch: pytest.MonkeyPatch
+    room: PartitionFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_space(*args: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -131,7 +131,7 @@ def test_a_full_disk_is_an_error_and_no_signal(
 
 
 def test_a_failed_finish_closes_the_file(tmp_path: Path) -> None:
-    room = FileRoom(Storage.FILE, str(tmp_path))
+    room = PartitionFiles(Storage.FILE, str(tmp_path))
     store = make_store(room)
     store.append(b"data", False)
 
@@ -148,7 +148,7 @@ def test_a_failed_finish_closes_the_file(tmp_path: Path) -> None:
 
 
 def test_a_spilled_element_is_read_back_and_gone(tmp_path: Path) -> None:
-    room = FileRoom(parent=str(tmp_path))
+    room = PartitionFiles(parent=str(tmp_path))
     spill = room.open()
     assert spill.written() == b""
     spill.write(memoryview(b"large "))
@@ -167,7 +167,7 @@ def test_a_spilled_element_is_read_back_and_gone(tmp_path: Path) -> None:
 
 
 def test_rooms_do_not_share_a_folder(tmp_path: Path) -> None:
-    rooms = [FileRoom(parent=str(tmp_path)) for _ in range(2)]
+    rooms = [PartitionFiles(parent=str(tmp_path)) for _ in range(2)]
     assert rooms[0].path != rooms[1].path
     for room in rooms:
         assert room.path.stat().st_mode & 0o077 == 0, "others may read the data"

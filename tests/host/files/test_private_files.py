@@ -18,7 +18,7 @@ from headgate.host.checkpoints.folder import open_folder
 from headgate.host.checkpoints.job_checkpoints import JobCheckpoints
 from headgate.host.checkpoints.location import new_savepoint, resolve
 from headgate.host.checkpoints.piece_reader import PieceReader, verify
-from headgate.host.files.partition_files import FileRoom
+from headgate.host.files.partition_files import PartitionFiles
 from tests.host.checkpoint_kit import JOB, metadata_of, names, shared_pieces, take, take_next
 
 
@@ -71,7 +71,7 @@ def test_folders_and_files_of_checkpoints_are_the_users_alone(tmp_path: Path, fo
 
 def test_spilled_data_is_the_users_alone(tmp_path: Path) -> None:
     for kind in Storage:
-        room = FileRoom(kind, str(tmp_path))
+        room = PartitionFiles(kind, str(tmp_path))
         store = room.make_store(PartitionId("p"), 0)
         spill = room.open()
         for path in room.path.rglob("*"):

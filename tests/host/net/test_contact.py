@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate.host.net.contact import Contact, local_path
+from headgate.host.net.contact import DriverContact, local_path
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
@@ -16,6 +16,6 @@ def test_workers_on_other_machines_keep_their_own_path(host: str) -> None:
 
 
 def test_a_contact_names_the_driver_and_hides_the_secret() -> None:
-    contact = Contact(("10.1.2.3", 4), "job", b"secret bytes")
+    contact = DriverContact(("10.1.2.3", 4), "job", b"secret bytes")
     assert contact.driver == "10.1.2.3:4"
     assert "secret bytes" not in repr(contact)

@@ -76,7 +76,7 @@ def test_an_idle_exchange_uses_no_processor_time(make_exchange: MakeExchange) ->
 
 
 @pytest.mark.parametrize(
-    "broken", ["allocate_arena", "FileRoom", "make_codec", "Server", "Environment", "Baton"]
+    "broken", ["allocate_arena", "PartitionFiles", "make_codec", "Server", "Environment", "Baton"]
 )
 def test_a_start_that_fails_half_way_leaves_nothing(
     broken: str, monkeypatch: pytest.MonkeyPatch

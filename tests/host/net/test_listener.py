@@ -13,12 +13,12 @@ import pytest
 
 from headgate.base.messages import Address, ControlTimes
 from headgate.host.driver.control_server import ControlServer
-from headgate.host.driver.results import ResultServer, UplinkWriter
+from headgate.host.driver.results import ResultServer, ResultWriter
 from headgate.host.net import listener
-from headgate.host.net.contact import Contact
-from headgate.host.net.control_client import introduce
-from headgate.host.net.listener import Accepted, Listener
-from headgate.host.net.rare_log import LINES
+from headgate.host.net.contact import DriverContact
+from headgate.host.net.control_client import connect_and_prove
+from headgate.host.net.listener import AcceptedConnection, Listener
+from headgate.host.net.throttled_log import LINES
 from tests.host.control_rig import SECRET, TIMES, replace_times
 from tests.host.driver.test_control_server import is_hung_up
 from tests.host.rig import eventually
@@ -46,18 +46,20 @@ def port(request: pytest.FixtureRequest, no_leaks: None) -> Iterator[Port]:
         times = replace_times(TIMES, prove_ms=60_000)
         with ControlServer(times=times) as server:
             server.open_job("job", SECRET, lambda key: None)  # type: ignore[arg-type,return-value]
-            contact = Contact(server.address, "job", SECRET, times=TIMES)
+            contact = DriverContact(server.address, "job", SECRET, times=TIMES)
             yield Port(
-                "headgate-control", server.address, lambda: introduce(contact).socket.close()
+                "headgate-control",
+                server.address,
+                lambda: connect_and_prove(contact).socket.close(),
             )
         return
     results = ResultServer()
     results._times = ControlTimes(prove_ms=60_000)
     taken: list[int] = []
-    uplink = results.open(taken.extend)
+    result_address = results.open(taken.extend)
 
     def deliver() -> None:
-        writer = UplinkWriter(uplink)
+        writer = ResultWriter(result_address)
         writer.write([1])
         writer.flush()
         writer.close()
@@ -218,7 +220,7 @@ def test_no_file_left_for_a_connection_does_not_end_the_port(
 
 
 def test_whatever_serving_raises_ends_one_connection(caplog: pytest.LogCaptureFixture) -> None:
-    def serve(accepted: Accepted) -> None:
+    def serve(accepted: AcceptedConnection) -> None:
         accepted.socket.recv(1)
         raise ValueError("no")
 
@@ -240,7 +242,7 @@ def test_whatever_serving_raises_ends_one_connection(caplog: pytest.LogCaptureFi
 def test_a_closed_port_leaves_nobody_behind() -> None:
     waiting = threading.Event()
 
-    def serve(accepted: Accepted) -> None:
+    def serve(accepted: AcceptedConnection) -> None:
         port.proven(accepted)
         waiting.set()
         accepted.socket.recv(1)
@@ -263,16 +265,16 @@ def test_how_many_strangers_there_were_is_told_when_the_port_closes(
     monkeypatch.setattr(listener.log, "log", lambda level, text, *parts: lines.append(text % parts))
     monkeypatch.setattr(listener.log, "isEnabledFor", lambda level: True)
 
-    def leave(accepted: Accepted) -> None:
-        door.left(accepted, OSError("gone"))
+    def leave(accepted: AcceptedConnection) -> None:
+        port.left(accepted, OSError("gone"))
 
-    door = Listener("127.0.0.1", 0, leave, name="door")
-    door.start()
+    port = Listener("127.0.0.1", 0, leave, name="test")
+    port.start()
     for _ in range(LINES + 3):
-        socket.create_connection(door.address).close()
+        socket.create_connection(port.address).close()
     eventually(lambda: len(lines) >= LINES, "the first lines", 10)
-    eventually(lambda: not door._strangers, "the end of all", 10)
+    eventually(lambda: not port._strangers, "the end of all", 10)
     time.sleep(0.1)
-    door.close()
-    door.join(5)
+    port.close()
+    port.join(5)
     assert "more such lines" in lines[-1] and len(lines) == LINES + 1

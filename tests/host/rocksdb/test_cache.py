@@ -11,12 +11,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from headgate.host.rocksdb.cache import (
     CHUNK,
     ENTRY_BYTES,
-    Budget,
-    Packed,
+    CacheBudget,
+    SerializedValue,
     ValueCache,
-    bytes_of,
-    kept,
-    opened,
+    cached_form,
+    serialized,
+    value_of,
     weight_of,
 )
 from headgate.host.rocksdb.codec import unpack
@@ -32,24 +32,24 @@ class Disk:
     def load(self, place: Hashable) -> Any:
         self.loads += 1
         data = self.data.get(place)
-        return None if data is None else kept(unpack(data))
+        return None if data is None else cached_form(unpack(data))
 
     def store(self, entries: list[tuple[Hashable, Any]]) -> None:
         for place, value in entries:
             if value is None:
                 self.data.pop(place, None)
             else:
-                self.data[place] = bytes_of(value)
+                self.data[place] = serialized(value)
 
 
 def make(total_bytes: int) -> tuple[ValueCache, Disk]:
     disk = Disk()
-    return ValueCache(Budget(total_bytes), disk.load, disk.store), disk
+    return ValueCache(CacheBudget(total_bytes), disk.load, disk.store), disk
 
 
 def read(cache: ValueCache, place: Hashable) -> Any:
     found = cache.young.get(place, ...)
-    return opened(cache.fetch(place) if found is ... else found)
+    return value_of(cache.fetch(place) if found is ... else found)
 
 
 VALUES = (
@@ -72,7 +72,7 @@ class Model(RuleBasedStateMachine):
 
     @rule(place=st.integers(0, 40), value=VALUES)
     def put(self, place: int, value: Any) -> None:
-        self.cache.put(place, kept(value))
+        self.cache.put(place, cached_form(value))
         self.model[place] = value
 
     @rule(place=st.integers(0, 40))
@@ -96,7 +96,7 @@ class Model(RuleBasedStateMachine):
         unwritten = dict(self.cache.copy().items())
         for place, value in self.model.items():
             if place in unwritten:
-                assert opened(unwritten[place]) == value
+                assert value_of(unwritten[place]) == value
             else:
                 data = self.disk.data.get(place)
                 assert (None if data is None else unpack(data)) == value
@@ -147,13 +147,13 @@ def test_without_room_everything_is_written_at_once() -> None:
 def test_long_keys_and_values_weigh_more() -> None:
     cache, disk = make(1 << 20)
     for number in range(100):
-        cache.put(f"{number}" * 1000, kept("v" * 50_000))
+        cache.put(f"{number}" * 1000, cached_form("v" * 50_000))
     assert len(cache) <= 20
     assert len(disk.data) >= 80
 
 
 def test_caches_share_the_budget_and_leave_it_to_the_others() -> None:
-    budget, disk = Budget(1000), Disk()
+    budget, disk = CacheBudget(1000), Disk()
     one = ValueCache(budget, disk.load, disk.store)
     assert budget.share_bytes == 1000
     other = ValueCache(budget, disk.load, disk.store)
@@ -166,14 +166,14 @@ def test_caches_share_the_budget_and_leave_it_to_the_others() -> None:
 
 @pytest.mark.parametrize("value", [1, "a", b"b", None, True, 2.5, (1, "a")])
 def test_values_that_nobody_can_change_are_kept_as_they_are(value: Any) -> None:
-    assert kept(value) is value
+    assert cached_form(value) is value
 
 
 @pytest.mark.parametrize("value", [[1], {"a": 1}, {1}, (1, [2]), bytearray(b"a")])
 def test_values_that_can_be_changed_are_kept_as_bytes(value: Any) -> None:
-    found = kept(value)
-    assert type(found) is Packed
-    first, second = opened(found), opened(found)
+    found = cached_form(value)
+    assert type(found) is SerializedValue
+    first, second = value_of(found), value_of(found)
     assert first == second == value
     assert first is not second
 
@@ -182,6 +182,6 @@ def test_a_store_that_fails_is_told() -> None:
     def store(entries: list[Any]) -> None:
         raise OSError("the disk is full")
 
-    cache = ValueCache(Budget(0), lambda place: None, store)
+    cache = ValueCache(CacheBudget(0), lambda place: None, store)
     with pytest.raises(OSError, match="full"):
         cache.put("a", 1)

@@ -21,9 +21,9 @@ from headgate.host.rocksdb.backend import RocksBackend, RocksBackends
 from headgate.host.rocksdb.file_snapshot import (
     TABLES_FILE,
     UNWRITTEN_FILE,
+    DatabaseCatalog,
     Increments,
-    Tables,
-    read_tables,
+    read_catalog,
 )
 from tests.core.state.conformance import (
     GROUPS,
@@ -296,7 +296,7 @@ def test_files_of_another_job_or_python_are_refused(
     with pytest.raises(StateBroken, match="maximum parallelism of 16, the job has 32"):
         shelf.restore(1, wider, ALL)
     wider.close()
-    data = Tables(GROUPS, {}, {}, (), 0).pack()
+    data = DatabaseCatalog(GROUPS, {}, {}, (), 0).pack()
     for wrong, words in (
         (data.replace(b"python\xa4", b"python\xa4x")[:-1], "no tables"),
         (b"", "no tables"),
@@ -305,7 +305,7 @@ def test_files_of_another_job_or_python_are_refused(
     ):
         (tmp_path / TABLES_FILE).write_bytes(wrong)
         with pytest.raises(StateBroken, match=words):
-            read_tables(tmp_path)
+            read_catalog(tmp_path)
 
 
 # How much is written, and what is kept.

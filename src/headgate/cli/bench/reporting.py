@@ -5,7 +5,7 @@ from typing import Any
 
 from headgate.api.source import SinkWriter
 from headgate.core.chain.context import OperatorContext
-from headgate.host.driver.results import UplinkWriter
+from headgate.host.driver.results import ResultWriter
 from headgate.spark.collecting import DriverSink
 
 
@@ -27,7 +27,7 @@ class ReportingSink(DriverSink):
 class ReportingWriter(SinkWriter):
     """Hands lists to ``meter.take``; ``meter.report()`` goes to the driver at the end."""
 
-    def __init__(self, meter: Any, line: UplinkWriter) -> None:
+    def __init__(self, meter: Any, line: ResultWriter) -> None:
         self._meter = meter
         self._line = line
         self.write = meter.take  # type: ignore[method-assign] # a call less for each bundle

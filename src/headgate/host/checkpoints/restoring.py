@@ -175,11 +175,11 @@ class StoredDatabaseFiles:
                 f"a worker; run pip install 'headgate[rocksdb]', or go on from a savepoint"
             )
         # Imported here: a job with its state in memory needs no RocksDB, unless it restores one.
-        from headgate.host.rocksdb.file_snapshot import groups_in, settle  # noqa: PLC0415
+        from headgate.host.rocksdb.file_snapshot import groups_in, write_late_entries  # noqa: PLC0415
 
         with storage_errors(tempfile.gettempdir()):
             folder = OwnedFolder("fetched")
         with folder as path:
             database = path / "database"
             self.fetch(str(database))
-            yield from groups_in(database, settle(database), groups)
+            yield from groups_in(database, write_late_entries(database), groups)

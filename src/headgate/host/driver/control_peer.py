@@ -29,7 +29,7 @@ from headgate.base.messages import (
 )
 from headgate.control.frames import GREETINGS, TO_DRIVER, FrameReader, FrameWriter, encode
 from headgate.control.proof import DriverProof
-from headgate.host.net.control_client import CHUNK_BYTES, DriverConnection, receive_by
+from headgate.host.net.control_client import CHUNK_BYTES, ProvenConnection, receive_by
 from headgate.host.net.transport import Socket, greet
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 QUEUE_LENGTH: Final = 10_000
 
 
-class Peer:
+class ControlPeer:
     """A task manager, somebody with a question, or a stranger that may become one of them."""
 
     def __init__(self, sock: Socket, name: str, times: ControlTimes) -> None:
@@ -160,7 +160,7 @@ def prove_stranger(
     find_secret: Callable[[str], bytes | None],
     timeout_s: float,
     on_proven: Callable[[], None] = lambda: None,
-) -> tuple[str, DriverConnection]:
+) -> tuple[str, ProvenConnection]:
     """Let whoever has connected prove itself, all in this time; returns its job."""
     deadline = time.monotonic() + timeout_s
     reader = FrameReader(PeerName(name))
@@ -173,4 +173,4 @@ def prove_stranger(
             reader.proven(proof.keys.receiving)
             on_proven()  # before it is told: who has its welcome is no stranger any more
         sock.sendall(answer)
-    return proof.job, DriverConnection(sock, reader, FrameWriter(proof.keys.sending))
+    return proof.job, ProvenConnection(sock, reader, FrameWriter(proof.keys.sending))

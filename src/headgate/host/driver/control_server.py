@@ -28,12 +28,12 @@ from headgate.base.settings import ExchangeSettings, StateSettings
 from headgate.control.deployment import RunPlan
 from headgate.control.run_effects import Outcome
 from headgate.host.driver.checkpoint_keeper import CheckpointKeeper
-from headgate.host.driver.control_peer import Peer
+from headgate.host.driver.control_peer import ControlPeer
 from headgate.host.driver.driver_run import DriverRun, OnEnded, OnMetrics, RunKey
 from headgate.host.driver.job_endpoint import JobEndpoint, OnQuestion
-from headgate.host.net.contact import Contact, local_path
+from headgate.host.net.contact import DriverContact, local_path
 from headgate.host.net.exchange import MIN_SECRET_BYTES
-from headgate.host.net.listener import Accepted, Listener
+from headgate.host.net.listener import AcceptedConnection, Listener
 from headgate.host.net.loop import now_ms
 from headgate.host.net.transport import Tls
 from headgate.host.worker.exits import exit_words
@@ -161,11 +161,11 @@ class ControlServer:
         settings: ExchangeSettings,
         stage: str = "",
         state: StateSettings | None = None,
-    ) -> Contact:
+    ) -> DriverContact:
         """What the workers of a job need."""
         entry = self._jobs[job]
         path = local_path(self.address)
-        return Contact(
+        return DriverContact(
             self.address,
             job,
             entry.secret,
@@ -232,9 +232,9 @@ class ControlServer:
 
     # Connections.
 
-    def _serve(self, accepted: Accepted) -> None:
+    def _serve(self, accepted: AcceptedConnection) -> None:
         """The thread of a connection."""
-        peer = Peer(accepted.socket, accepted.name, self._times)
+        peer = ControlPeer(accepted.socket, accepted.name, self._times)
         try:
             job = peer.prove(self._find_secret, lambda: self._listener.proven(accepted))
             if (entry := self._jobs.get(job)) is not None:
@@ -252,13 +252,15 @@ class ControlServer:
         finally:
             peer.close()
 
-    def _serve_visitor(self, peer: Peer, job: str, question: Question) -> None:
+    def _serve_visitor(self, peer: ControlPeer, job: str, question: Question) -> None:
         entry = self._jobs.get(job)
         if entry is None:
             raise RunRefused("the job is over")
         peer.dismiss(entry.on_question(question))
 
-    def _serve_known(self, peer: Peer, job: str, first: Register | TaskManagerFailed) -> None:
+    def _serve_known(
+        self, peer: ControlPeer, job: str, first: Register | TaskManagerFailed
+    ) -> None:
         run = self._take_in(peer, job, first)
         problem = "it closed the connection"
         try:
@@ -273,7 +275,9 @@ class ControlServer:
         run.lost(first.slot, peer, problem)
         self._nudged.set()
 
-    def _take_in(self, peer: Peer, job: str, first: Register | TaskManagerFailed) -> DriverRun:
+    def _take_in(
+        self, peer: ControlPeer, job: str, first: Register | TaskManagerFailed
+    ) -> DriverRun:
         entry = self._jobs.get(job)
         if entry is None:
             raise RunRefused("the job is over")

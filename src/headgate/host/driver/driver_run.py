@@ -32,7 +32,7 @@ from headgate.control.job import JobRun
 from headgate.control.life_cycle import JobState
 from headgate.control.run_effects import Effect, Outcome, Replan, RunEnded, Send, Warn
 from headgate.host.driver.checkpoint_keeper import CheckpointKeeper
-from headgate.host.driver.control_peer import Peer
+from headgate.host.driver.control_peer import ControlPeer
 from headgate.host.driver.job_figures import JobFigures
 from headgate.host.net.loop import now_ms
 from headgate.host.shipping.failures import describe
@@ -96,7 +96,7 @@ class DriverRun:
             self._machine = JobRun(plan, times, None if keeper is None else keeper.recovery)
             self._figures.attempt_ended()  # that of an earlier run
             self._machine.begun(now_ms())
-        self._peers: dict[int, Peer] = {}
+        self._peers: dict[int, ControlPeer] = {}
         self._savepoints = SavepointFutures()
         self._ended = threading.Event()
         self._listeners: list[Callable[[], None]] = []
@@ -162,7 +162,7 @@ class DriverRun:
         with self._lock:
             return self._machine.knows(slot)
 
-    def register(self, slot: int, address: Address, peer: Peer) -> str | None:
+    def register(self, slot: int, address: Address, peer: ControlPeer) -> str | None:
         """Take the task manager in; returns why not."""
         problem: str | None = None
 
@@ -197,7 +197,7 @@ class DriverRun:
                     self._figures.measured(figures)
                 _call(self._host.measured, self.key, figures)
 
-    def lost(self, slot: int, peer: Peer, problem: str) -> None:
+    def lost(self, slot: int, peer: ControlPeer, problem: str) -> None:
         def gone() -> list[Effect]:
             if self._peers.get(slot) is not peer:
                 return []

@@ -32,9 +32,9 @@ from headgate.base.messages import (
 from headgate.base.settings import ExchangeSettings
 from headgate.control.frames import TO_VISITOR
 from headgate.host.driver.job_directory import JobEntry, entries
-from headgate.host.net.contact import Contact
+from headgate.host.net.contact import DriverContact
 from headgate.host.net.control_client import (
-    DriverConnection,
+    ProvenConnection,
     connect_to_driver,
     prove_to_driver,
     receive_by,
@@ -52,7 +52,7 @@ ENDED: Final = {status.name for status in JobStatus if status.is_globally_termin
 class JobNotFound(HeadgateError):
     """No running job is called so, or several are."""
 
-    def __init__(self, called: str, problem: str, running: Sequence["SeenJob"]) -> None:
+    def __init__(self, called: str, problem: str, running: Sequence["JobOverview"]) -> None:
         named = ", ".join(f"{one.entry.job} ({one.entry.name})" for one in running)
         there = f"running are {named}" if named else "no job of yours runs on this machine"
         super().__init__(f"{called!r} {problem}; {there}")
@@ -77,14 +77,14 @@ class JobGone(HeadgateError):
 
 
 @dataclass(frozen=True, slots=True)
-class SeenJob:
+class JobOverview:
     """A running job and how it is."""
 
     entry: JobEntry
     state: str
 
 
-def running_jobs(times: ControlTimes = TIMES) -> list[SeenJob]:
+def running_jobs(times: ControlTimes = TIMES) -> list[JobOverview]:
     """All jobs of this user on this machine, the oldest first."""
     found = []
     for entry, announcement in entries():
@@ -94,11 +94,11 @@ def running_jobs(times: ControlTimes = TIMES) -> list[SeenJob]:
             if gone.is_certain:  # a driver that is short of threads hangs up, too
                 announcement.close()
         except JobSilent:
-            found.append(SeenJob(entry, SILENT))
+            found.append(JobOverview(entry, SILENT))
         else:
             assert isinstance(answer, JobAnswer), "a question of how a job is, and its answer"
             if answer.state not in ENDED:
-                found.append(SeenJob(entry, answer.state or SILENT))
+                found.append(JobOverview(entry, answer.state or SILENT))
     return found
 
 
@@ -122,7 +122,7 @@ def ask(entry: JobEntry, question: Question, times: ControlTimes = TIMES) -> Ans
     if entry.version != CONTROL_VERSION:
         problem = "it runs another version of Headgate; use the command of that one"
         raise JobSilent(entry, problem)
-    contact = Contact(entry.address, entry.job, entry.secret, _tls(entry), times)
+    contact = DriverContact(entry.address, entry.job, entry.secret, _tls(entry), times)
     with _introduced(entry, contact) as line:
         try:
             line.socket.sendall(line.writer.encode(question))
@@ -138,7 +138,7 @@ def ask(entry: JobEntry, question: Question, times: ControlTimes = TIMES) -> Ans
 
 
 @contextmanager
-def _introduced(entry: JobEntry, contact: Contact) -> Iterator[DriverConnection]:
+def _introduced(entry: JobEntry, contact: DriverContact) -> Iterator[ProvenConnection]:
     """A proven connection."""
     with ExitStack() as open_sockets:
         yield _connect(entry, contact, open_sockets)
@@ -153,7 +153,7 @@ def _tls(entry: JobEntry) -> ExchangeSettings:
     )
 
 
-def _connect(entry: JobEntry, contact: Contact, open_sockets: ExitStack) -> DriverConnection:
+def _connect(entry: JobEntry, contact: DriverContact, open_sockets: ExitStack) -> ProvenConnection:
     for pause_s in (AGAIN_S, None):
         try:
             sock = connect_to_driver(contact)

@@ -25,7 +25,7 @@ from headgate.base.messages import (
     SavepointAsked,
 )
 from headgate.host.driver.job_directory import Announcement, JobEntry, announce, here
-from headgate.host.net.contact import Contact
+from headgate.host.net.contact import DriverContact
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ OnQuestion: TypeAlias = Callable[[Question], Answer]
 """Answers a visitor; it may take its time."""
 
 
-class AskedJob(Protocol):
+class ControlledJob(Protocol):
     """What is needed of a running job."""
 
     @property
@@ -61,12 +61,12 @@ class JobEndpoint:
     """Made before its job is, opened with it, closed at its end."""
 
     def __init__(self) -> None:
-        self._job: AskedJob | None = None
+        self._job: ControlledJob | None = None
         self._since_ms = 0
         self._announcement: Announcement | None = None
         self._closed = threading.Event()
 
-    def open(self, job: AskedJob, contact: Contact) -> None:
+    def open(self, job: ControlledJob, contact: DriverContact) -> None:
         """Announce the job and let visitors in; ``contact`` is that of its workers."""
         settings = contact.settings
         files = settings.tls_certificate, settings.tls_key, settings.tls_authority
@@ -106,7 +106,7 @@ class JobEndpoint:
             log.exception("job %s cannot answer", job.job_id)
             return _refusal(question, f"{type(error).__name__}: {error}", job.status().name)
 
-    def _answer(self, job: AskedJob, question: Question) -> Answer:
+    def _answer(self, job: ControlledJob, question: Question) -> Answer:
         match question:
             case SavepointAsked(directory, stop):
                 log.info("somebody asks for a savepoint of job %s (%s)", job.job_id, stop.value)
@@ -118,7 +118,7 @@ class JobEndpoint:
                 pass
         return JobAnswer(job.job_id, job.name, job.status().name, self._since_ms)
 
-    def _savepoint(self, job: AskedJob, directory: str | None, stop: Stop) -> SavepointAnswer:
+    def _savepoint(self, job: ControlledJob, directory: str | None, stop: Stop) -> SavepointAnswer:
         promise = job.savepoint(directory, stop)
         self._wait_until(promise.done)
         deadline = time.monotonic() + LAST_WORD_S

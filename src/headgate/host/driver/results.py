@@ -1,10 +1,11 @@
-"""Records on their way from sinks to the driver, while the job runs.
+"""Streams of result records from sinks to the driver, while the job runs.
 
-The driver opens a stream and gives its ``Uplink`` to a sink; each task of the sink connects, proves
-that it knows the stream's secret and sends lists of records, each in a sealed frame. The driver
-takes them one list at a time, and a slow taker slows the sink down through TCP. Law: when a
-writer's ``flush`` has returned, all its records were taken; a stream that is closed in the driver
-ends its connections; what cannot be read or taken ends one connection, and its sink is told why.
+The driver opens a stream and gives its ``ResultAddress`` to a sink; each task of the sink connects,
+proves that it knows the stream's secret and sends lists of records, each in a sealed frame. The
+driver consumes one list at a time, and back-pressures the sink through TCP. Law: when a writer's
+``flush`` has returned, all its records were consumed; closing a stream in the driver ends its
+connections; a list that cannot be unpickled or consumed ends one connection, and its sink hears
+why.
 """
 
 import hmac
@@ -25,9 +26,9 @@ from headgate.base.messages import Address, ControlTimes
 from headgate.base.settings import ExchangeSettings
 from headgate.control.frames import MESSAGE_BYTES
 from headgate.host.driver.control_peer import prove_stranger
-from headgate.host.net.contact import Contact, secret_of_job
-from headgate.host.net.control_client import CHUNK_BYTES, DriverConnection, introduce
-from headgate.host.net.listener import Accepted, Listener
+from headgate.host.net.contact import DriverContact, secret_of_job
+from headgate.host.net.control_client import CHUNK_BYTES, ProvenConnection, connect_and_prove
+from headgate.host.net.listener import AcceptedConnection, Listener
 from headgate.host.net.transport import Tls
 
 log = logging.getLogger(__name__)
@@ -47,7 +48,7 @@ class StreamClosed(HeadgateError):
 
 
 @dataclass(frozen=True, slots=True)
-class Uplink:
+class ResultAddress:
     """What a sink needs to reach its stream in the driver; travels with the job's code.
 
     The secret does not: whoever overhears the code must not be able to send results. A worker
@@ -61,13 +62,13 @@ class Uplink:
     settings: ExchangeSettings = field(default_factory=ExchangeSettings, repr=False)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return Uplink, (self.address, self.stream, b"", self.job, self.settings)
+        return ResultAddress, (self.address, self.stream, b"", self.job, self.settings)
 
     @property
-    def contact(self) -> Contact:
+    def contact(self) -> DriverContact:
         """The way to the stream, for a worker of the job or the driver itself."""
         secret = self.secret or stream_secret(secret_of_job(self.job), self.stream)
-        return Contact(self.address, self.stream, secret, self.settings)
+        return DriverContact(self.address, self.stream, secret, self.settings)
 
 
 def stream_secret(job_secret: bytes, stream: str) -> bytes:
@@ -100,22 +101,22 @@ class ResultServer:
         self._times = ControlTimes()
         self._lock = threading.Lock()  # of the two below
         self._streams: dict[str, tuple[bytes, Take]] = {}
-        self._connections: dict[Accepted, str] = {}
+        self._connections: dict[AcceptedConnection, str] = {}
         self._listener.start()
 
-    def open(self, take: Take, job: str = "", job_secret: bytes | None = None) -> Uplink:
+    def open(self, take: Take, job: str = "", job_secret: bytes | None = None) -> ResultAddress:
         """A new stream; ``take`` is called on the threads of its connections."""
         stream = secrets.token_hex(16)
         secret = stream_secret(job_secret or secrets.token_bytes(SECRET_BYTES), stream)
         with self._lock:
             self._streams[stream] = secret, take
-        return Uplink(self.address, stream, secret, job, self._settings)
+        return ResultAddress(self.address, stream, secret, job, self._settings)
 
-    def close_stream(self, uplink: Uplink) -> None:
+    def close_stream(self, address: ResultAddress) -> None:
         """Take no more of it and hang up on its sinks. Idempotent."""
         with self._lock:
-            self._streams.pop(uplink.stream, None)
-            ended = [peer for peer, stream in self._connections.items() if stream == uplink.stream]
+            self._streams.pop(address.stream, None)
+            ended = [peer for peer, stream in self._connections.items() if stream == address.stream]
         for accepted in ended:
             accepted.hang_up()
 
@@ -126,7 +127,7 @@ class ResultServer:
             self._streams.clear()
         self._listener.hang_up()
 
-    def _serve(self, accepted: Accepted) -> None:
+    def _serve(self, accepted: AcceptedConnection) -> None:
         """The thread of a connection."""
         try:
             timeout_s = self._times.prove_ms / 1000
@@ -157,7 +158,9 @@ class ResultServer:
         return None if entry is None else entry[0]
 
 
-def _receive(accepted: Accepted, proven: DriverConnection, take: Take, farewell_s: float) -> None:
+def _receive(
+    accepted: AcceptedConnection, proven: ProvenConnection, take: Take, farewell_s: float
+) -> None:
     """Take what a sink sends until it leaves, or its stream is closed."""
     sock, reader = proven.socket, proven.reader
     while not accepted.is_leaving:  # a socket that is shut down still gives what has arrived
@@ -195,7 +198,7 @@ def _shown(error: BaseException) -> str:
     return format_exception_only(type(error), error)[-1].strip()  # also if its text cannot be had
 
 
-def _turn_away(proven: DriverConnection, problem: str, farewell_s: float) -> None:
+def _turn_away(proven: ProvenConnection, problem: str, farewell_s: float) -> None:
     """Tell the sink, and read on until it leaves: who closes with bytes unread takes it back."""
     text = problem[:PROBLEM_CHARS].encode("utf-8", "replace")
     deadline = time.monotonic() + farewell_s
@@ -206,12 +209,12 @@ def _turn_away(proven: DriverConnection, problem: str, farewell_s: float) -> Non
             pass
 
 
-class UplinkWriter(SinkWriter):
+class ResultWriter(SinkWriter):
     """The writer of a sink whose records go to the driver."""
 
-    def __init__(self, uplink: Uplink) -> None:
-        self._contact = uplink.contact
-        self._line = introduce(self._contact)
+    def __init__(self, address: ResultAddress) -> None:
+        self._contact = address.contact
+        self._line = connect_and_prove(self._contact)
         self._line.socket.settimeout(None)
 
     def write(self, records: list[Any]) -> None:

@@ -27,7 +27,7 @@ _EVENT_BIT: Final = 1 << 31
 _FIRST_MAPPING: Final = MIB
 
 
-class FileRoom:
+class PartitionFiles:
     """A folder of files that are all gone when it is closed; made for the first of them.
 
     So a process that is killed leaves no folder unless it needed one, see ``owned_folder``.
@@ -56,16 +56,16 @@ class FileRoom:
         path = self.path / f"store-{next(self._numbers)}-{index}"
         return _STORES[self._storage](path)
 
-    def open(self) -> "SpillFile":
+    def open(self) -> "MappedSpillFile":
         """A fresh spill file."""
-        return SpillFile(self.path / f"spill-{next(self._numbers)}")
+        return MappedSpillFile(self.path / f"spill-{next(self._numbers)}")
 
     def close(self) -> None:
         if self._folder is not None:
             self._folder.close()
 
 
-class SpillFile:
+class MappedSpillFile:
     """One element too large for memory: written as it comes, then read through a mapping."""
 
     def __init__(self, path: Path) -> None:

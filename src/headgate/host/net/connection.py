@@ -19,7 +19,7 @@ from headgate.base.settings import ExchangeSettings
 from headgate.core.exchange.ends import Address, ProducerEnd
 from headgate.core.exchange.link import Link, LinkState
 from headgate.host.net.loop import READ, WRITE, Loop, now_ms
-from headgate.host.net.rare_log import RareLog
+from headgate.host.net.throttled_log import ThrottledLog
 from headgate.host.net.transport import HANG_UPS, PlainTransport, Tls, Transport
 
 _WRITES_PER_FLUSH: Final = 4
@@ -216,7 +216,7 @@ class Server:
         tls: Tls | None,
         make_link: Callable[[PeerName], Link],
         on_connection: Callable[[Connection, str], None],
-        warnings: RareLog,
+        warnings: ThrottledLog,
     ) -> None:
         self._loop = loop
         self._settings = settings

@@ -20,7 +20,7 @@ from headgate.base.settings import ExchangeSettings, StateSettings
 
 
 @dataclass(frozen=True, slots=True)
-class Contact:
+class DriverContact:
     """One job's contact. The secret is not shown, so that no log gets it."""
 
     address: Address
@@ -43,11 +43,11 @@ class Contact:
         """How errors call the driver."""
         return f"{self.address[0]}:{self.address[1]}"
 
-    def without_secret(self) -> "Contact":
+    def without_secret(self) -> "DriverContact":
         """For the eyes of everybody."""
         return replace(self, secret=b"")
 
-    def with_secret(self, secret: bytes) -> "Contact":
+    def with_secret(self, secret: bytes) -> "DriverContact":
         """The same again, for a worker that has got the secret in another way."""
         return replace(self, secret=secret)
 

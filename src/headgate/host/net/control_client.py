@@ -2,7 +2,7 @@
 
 So the driver hears heartbeats also while this worker loads the job's code, and its silence or end
 is noticed at once. What arrives is put into ``inbox``, in order; the end of the connection comes
-as ``Lost``, once. Law: after ``close`` there is no thread and no socket left.
+as ``ConnectionLost``, once. Law: after ``close`` there is no thread and no socket left.
 """
 
 import logging
@@ -31,7 +31,7 @@ from headgate.control.frames import (
     encode,
 )
 from headgate.control.proof import WorkerProof
-from headgate.host.net.contact import Contact
+from headgate.host.net.contact import DriverContact
 from headgate.host.net.transport import Socket, Tls, greet, has_pending, secured
 
 log = logging.getLogger(__name__)
@@ -48,14 +48,14 @@ _M = TypeVar("_M")
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class ConnectionLost:
     """The connection has ended."""
 
     problem: str
 
 
 @dataclass(frozen=True, slots=True)
-class DriverConnection:
+class ProvenConnection:
     """A connection whose two sides are proven, and how both seal what they say."""
 
     socket: Socket
@@ -63,20 +63,20 @@ class DriverConnection:
     writer: FrameWriter
 
 
-class ControlLine:
+class ControlConnection:
     """A proven connection to the driver."""
 
     def __init__(
         self,
-        contact: Contact,
-        deliver: Callable[[ToTaskManager | Lost], None],
+        contact: DriverContact,
+        deliver: Callable[[ToTaskManager | ConnectionLost], None],
         unheard: Callable[[], None] = lambda: None,
     ) -> None:
         """``unheard`` is called if nobody ``heard`` of the loss for twice the time for it."""
         self._times = contact.times
         self._deliver = deliver
         self._unheard = unheard
-        proven = introduce(contact)
+        proven = connect_and_prove(contact)
         self._socket, self._reader, self._writer = proven.socket, proven.reader, proven.writer
         self.local_host: str = self._socket.getsockname()[0]
         self._outgoing: deque[memoryview] = deque()
@@ -115,7 +115,7 @@ class ControlLine:
         for sock in (self._waker, self._woken):
             sock.close()
 
-    def __enter__(self) -> "ControlLine":
+    def __enter__(self) -> "ControlConnection":
         return self
 
     def __exit__(
@@ -136,7 +136,7 @@ class ControlLine:
         try:
             self._exchange_messages()
         except (OSError, PeerBrokeProtocol) as error:
-            self._deliver(Lost(str(error)))
+            self._deliver(ConnectionLost(str(error)))
             if not self._heard.wait(2 * self._times.lost_ms / 1000):
                 self._unheard()
 
@@ -198,7 +198,7 @@ class ControlLine:
             is_more = has_pending(self._socket)
 
 
-def introduce(contact: Contact) -> DriverConnection:
+def connect_and_prove(contact: DriverContact) -> ProvenConnection:
     """A proven connection; a driver that hangs up, perhaps among too many, is asked again."""
     for pause_s in (*RETRIES_S, None):
         sock = connect_to_driver(contact)
@@ -215,13 +215,13 @@ def introduce(contact: Contact) -> DriverConnection:
     raise AssertionError("the last attempt returns or raises")
 
 
-def connect_to_driver(contact: Contact) -> Socket:
+def connect_to_driver(contact: DriverContact) -> Socket:
     """A connection on which nobody is proven yet, and TLS has not greeted; raises after a while."""
     tls = Tls(contact.settings) if contact.settings.tls_enabled else None
     return secured(_connect(contact), tls, is_server=False)
 
 
-def _connect(contact: Contact) -> socket.socket:
+def _connect(contact: DriverContact) -> socket.socket:
     started = time.monotonic()
     total_s = contact.times.connect_ms / 1000
     pause_s = 0.1
@@ -245,7 +245,7 @@ def _connect(contact: Contact) -> socket.socket:
         return sock
 
 
-def prove_to_driver(sock: Socket, contact: Contact) -> DriverConnection:
+def prove_to_driver(sock: Socket, contact: DriverContact) -> ProvenConnection:
     """Let both sides prove themselves; raises PeerUnproven or PeerBrokeProtocol."""
     peer = PeerName(f"driver {contact.driver}")
     reader = FrameReader(peer)
@@ -264,7 +264,7 @@ def prove_to_driver(sock: Socket, contact: Contact) -> DriverConnection:
         raise PeerUnproven(peer, problem) from error
     keys = proof.keys
     reader.proven(keys.receiving)
-    return DriverConnection(sock, reader, FrameWriter(keys.sending))
+    return ProvenConnection(sock, reader, FrameWriter(keys.sending))
 
 
 def receive_by(

@@ -36,12 +36,12 @@ from headgate.core.exchange.ends import Address, ConsumerEnd
 from headgate.core.exchange.frames import NONCE_BYTES
 from headgate.core.exchange.link import Link
 from headgate.core.task.environment import Environment
-from headgate.host.files.partition_files import FileRoom
+from headgate.host.files.partition_files import PartitionFiles
 from headgate.host.net.baton import Baton, Turn
 from headgate.host.net.connection import Connection, Server, UnprovenConnections, connect
 from headgate.host.net.loop import Loop, now_ms
-from headgate.host.net.rare_log import RareLog
 from headgate.host.net.runner import Runner, Stepper, TaskThread
+from headgate.host.net.throttled_log import ThrottledLog
 from headgate.host.net.transport import Tls
 
 log = logging.getLogger(__name__)
@@ -85,9 +85,9 @@ class Exchange:
         with ExitStack() as undo:  # whatever fails, what was begun before it is ended
             self.loop = Loop(settings.transport.value)
             undo.callback(self.loop.close)
-            self._connection_log = RareLog(log, self.loop.later)
+            self._connection_log = ThrottledLog(log, self.loop.later)
             undo.callback(self._connection_log.flush)
-            self.files = FileRoom(settings.storage)
+            self.files = PartitionFiles(settings.storage)
             undo.callback(self.files.close)
             self.environment = self._make_environment(secret, count)
             self._server = None if local_only else self._listen()

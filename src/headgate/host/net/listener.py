@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Final
 
 from headgate.base.messages import Address
-from headgate.host.net.rare_log import RareLog
+from headgate.host.net.throttled_log import ThrottledLog
 from headgate.host.net.transport import Socket, Tls, greet, secured
 
 log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ REPORT_S: Final = 10.0
 _BACKLOG: Final = 512
 
 
-class Accepted:
+class AcceptedConnection:
     """One connection; a stranger until ``Listener.proven``."""
 
     def __init__(self, sock: Socket, host: str, port: int) -> None:
@@ -57,7 +57,7 @@ class Accepted:
             self.socket.shutdown(socket.SHUT_RDWR)
 
 
-Serve = Callable[[Accepted], None]
+Serve = Callable[[AcceptedConnection], None]
 """The whole life of a connection, on a thread of its own."""
 
 
@@ -82,11 +82,11 @@ class Listener:
         self._name = name
         self._serve = serve
         self._tls = tls
-        self._strangers: dict[Accepted, None] = {}  # the oldest first
-        self._threads: dict[threading.Thread, Accepted] = {}
+        self._strangers: dict[AcceptedConnection, None] = {}  # the oldest first
+        self._threads: dict[threading.Thread, AcceptedConnection] = {}
         self._changed = threading.Condition()  # guards the two above, and whether it is closed
         self._closed = False
-        self._lines = RareLog(log, self._tell_later)
+        self._lines = ThrottledLog(log, self._tell_later)
         self._tell_at: float | None = None
         self._troubles = 0
         self._reported_at = -REPORT_S
@@ -95,13 +95,13 @@ class Listener:
     def start(self) -> None:
         self._door.start()
 
-    def proven(self, accepted: Accepted) -> None:
+    def proven(self, accepted: AcceptedConnection) -> None:
         """It is no stranger any more."""
         with self._changed:
             self._strangers.pop(accepted, None)
             self._changed.notify_all()
 
-    def left(self, accepted: Accepted, error: Exception) -> None:
+    def left(self, accepted: AcceptedConnection, error: Exception) -> None:
         """Say why one has gone; of strangers a few lines in a while, and how many there were."""
         line = f"{self._name}: {accepted.name} has left: {error}"
         with self._changed:
@@ -171,7 +171,7 @@ class Listener:
         with suppress(OSError):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
-            accepted = Accepted(secured(sock, self._tls, is_server=True), host, port)
+            accepted = AcceptedConnection(secured(sock, self._tls, is_server=True), host, port)
         except OSError:  # it has gone already
             sock.close()
             return
@@ -196,7 +196,7 @@ class Listener:
                 self._changed.wait(left_s if left_s > 0 else PAUSE_S)
             return not self._closed
 
-    def _in_the_way_of(self, host: str) -> Accepted | None:
+    def _in_the_way_of(self, host: str) -> AcceptedConnection | None:
         counts = Counter(stranger.host for stranger in self._strangers)
         if counts[host] < MAX_OF_ADDRESS:
             if len(self._strangers) < MAX_STRANGERS:
@@ -204,7 +204,7 @@ class Listener:
             host = counts.most_common(1)[0][0]
         return next(stranger for stranger in self._strangers if stranger.host == host)
 
-    def _start_thread(self, accepted: Accepted) -> None:
+    def _start_thread(self, accepted: AcceptedConnection) -> None:
         thread = threading.Thread(
             target=self._run, args=(accepted,), name=f"{self._name}-{accepted.name}", daemon=True
         )
@@ -218,7 +218,7 @@ class Listener:
                 del self._threads[thread]
             raise
 
-    def _run(self, accepted: Accepted) -> None:
+    def _run(self, accepted: AcceptedConnection) -> None:
         """The thread of a connection."""
         try:
             self._serve(accepted)
@@ -230,7 +230,7 @@ class Listener:
             with self._changed:
                 self._threads.pop(threading.current_thread(), None)
 
-    def _forget(self, accepted: Accepted) -> None:
+    def _forget(self, accepted: AcceptedConnection) -> None:
         with self._changed:
             self._strangers.pop(accepted, None)
             self._changed.notify_all()

@@ -25,24 +25,24 @@ from headgate.core.state.snapshot import (
 )
 from headgate.core.state.timers import TimerQueue
 from headgate.functions.state import ListState, MapState, ValueState
-from headgate.host.rocksdb.cache import Budget
+from headgate.host.rocksdb.cache import CacheBudget
 from headgate.host.rocksdb.codec import AddressCodec, entry_key, pack, state_prefix
-from headgate.host.rocksdb.database import Database, SharedMemory, StateFolder, Written
+from headgate.host.rocksdb.database import Database, SharedMemory, StateFolder, WriteEntry
 from headgate.host.rocksdb.file_snapshot import (
+    DatabaseCatalog,
     FileSnapshot,
     Increments,
-    Tables,
     entries_in,
     groups_in,
-    settle,
+    write_late_entries,
 )
 from headgate.host.rocksdb.snapshot import RocksSnapshot, SnapshotSource, Timers
 from headgate.host.rocksdb.states import (
-    BackendTools,
     NamespacedRocksValue,
     RocksList,
     RocksMap,
     RocksValue,
+    StateResources,
     StoredValues,
     key_and_namespace,
     list_entries,
@@ -59,7 +59,7 @@ class RocksBackend:
     """See ``KeyedBackend``."""
 
     def __init__(
-        self, database: Database, budget: Budget, groups: range, max_parallelism: int
+        self, database: Database, budget: CacheBudget, groups: range, max_parallelism: int
     ) -> None:
         self.cursor = Cursor()
         self.event_timers = TimerQueue()
@@ -68,7 +68,7 @@ class RocksBackend:
         self._max_parallelism = max_parallelism
         self._database = database
         self._codec = AddressCodec(max_parallelism)
-        self._room = BackendTools(database, self._codec, budget, self.cursor)
+        self._room = StateResources(database, self._codec, budget, self.cursor)
         self.catalog = Catalog()
         self._numbers: dict[str, int] = {}
         self._values: dict[str, StoredValues] = {}
@@ -146,7 +146,7 @@ class RocksBackend:
         for values in self._values.values():
             left -= values.cache.flush(left)
         unwritten = [(values, values.cache.unwritten()) for values in self._values.values()]
-        tables = Tables(
+        tables = DatabaseCatalog(
             self._max_parallelism,
             self._numbers.copy(),
             self.catalog.stored_as.copy(),
@@ -176,7 +176,7 @@ class RocksBackend:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def _take_over(self, folder: Path, database: StoredDatabase, as_it_is: bool) -> None:
-        tables = settle(folder)
+        tables = write_late_entries(folder)
         if not self._agree(tables):
             self.restore(groups_in(folder, tables, self._groups))
         elif as_it_is:
@@ -186,7 +186,7 @@ class RocksBackend:
             for batch in entries_in(folder, self._groups):
                 self._database.write(batch)
 
-    def _agree(self, tables: Tables) -> bool:
+    def _agree(self, tables: DatabaseCatalog) -> bool:
         """Number states and classes as another database does; False: they have other numbers."""
         if tables.max_parallelism != self._max_parallelism:
             raise StateBroken(
@@ -214,7 +214,7 @@ class RocksBackend:
     def restore(self, parts: Iterable[tuple[int, bytes]]) -> None:
         """See ``KeyedBackend``."""
         self._forget_cached()
-        batch: list[Written] = []
+        batch: list[WriteEntry] = []
         for group, data in parts:
             if group not in self._groups:
                 continue
@@ -234,7 +234,7 @@ class RocksBackend:
             values.cache.close()
         self._database.close()
 
-    def _restored(self, entry: Entry) -> Iterator[Written]:
+    def _restored(self, entry: Entry) -> Iterator[WriteEntry]:
         stored_as, name, namespace, plain, content = entry
         key = seen(plain)
         if stored_as == EVENT_TIMER:
@@ -266,7 +266,7 @@ class RocksBackends:
 
     def __init__(self, settings: StateSettings) -> None:
         self._memory = SharedMemory(settings)
-        self._budget = Budget(self._memory.objects_bytes)
+        self._budget = CacheBudget(self._memory.objects_bytes)
         self._folder = StateFolder(settings.rocksdb_folder)
 
     def keyed(self, operator: str, groups: range, max_parallelism: int) -> RocksBackend:

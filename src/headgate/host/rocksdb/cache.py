@@ -26,7 +26,7 @@ ITEM_BYTES: Final = 56
 CHUNK: Final = 1024
 """Entries that are given up at once, in some milliseconds; more of them are written faster."""
 
-Place: TypeAlias = Hashable
+CacheKey: TypeAlias = Hashable
 """The cursor's key, or key and namespace (see ``rocksdb_states``)."""
 
 FIXED: Final = frozenset({int, float, bool, type(None)})
@@ -36,13 +36,13 @@ ABSENT: Final = object()
 """Nothing is known here; None: it is known that the database has nothing."""
 
 
-class Packed(msgspec.Struct, frozen=True, gc=False):
+class SerializedValue(msgspec.Struct, frozen=True, gc=False):
     """A value that can be changed, as bytes."""
 
     data: bytes
 
 
-class Budget:
+class CacheBudget:
     """Bytes that the caches of a task manager share evenly."""
 
     def __init__(self, total_bytes: int) -> None:
@@ -72,15 +72,15 @@ class ValueCache:
 
     def __init__(
         self,
-        budget: Budget,
-        load: Callable[[Place], Record],
-        store: Callable[[list[tuple[Place, Record]]], None],
+        budget: CacheBudget,
+        load: Callable[[CacheKey], Record],
+        store: Callable[[list[tuple[CacheKey, Record]]], None],
     ) -> None:
-        self.young: dict[Place, Record] = {}
-        self.dirty: set[Place] = set()
+        self.young: dict[CacheKey, Record] = {}
+        self.dirty: set[CacheKey] = set()
         self.weight = 0
-        self._old: dict[Place, Record] = {}
-        self._order: list[Place] = []
+        self._old: dict[CacheKey, Record] = {}
+        self._order: list[CacheKey] = []
         """Those of the old generation, the first one last."""
         self._budget = budget
         self._load = load
@@ -90,7 +90,7 @@ class ValueCache:
     def __len__(self) -> int:
         return len(self.young) + len(self._old)
 
-    def fetch(self, place: Place) -> Record:
+    def fetch(self, place: CacheKey) -> Record:
         """What is kept for a place that is not among the young."""
         found = self._old.pop(place, ABSENT)
         if found is ABSENT:
@@ -105,8 +105,8 @@ class ValueCache:
             self.young[place] = found
         return found
 
-    def put(self, place: Place, value: Record) -> None:
-        """Keep a value (see ``kept``), to be written later; None: delete."""
+    def put(self, place: CacheKey, value: Record) -> None:
+        """Keep a value (see ``cached_form``), to be written later; None: delete."""
         before = self.young.get(place, ABSENT)
         if before is ABSENT:
             before = self._old.pop(place, ABSENT)
@@ -119,22 +119,22 @@ class ValueCache:
         if self.weight > self._budget.share_bytes:
             self._give_up()
 
-    def copy(self) -> "Unwritten":
+    def copy(self) -> "DirtyEntries":
         """What the database does not have yet; quick, whatever is to be done with it later."""
-        return Unwritten(self.young.copy(), self._old.copy(), self.dirty.copy())
+        return DirtyEntries(self.young.copy(), self._old.copy(), self.dirty.copy())
 
     def flush(self, most: int | None = None) -> int:
         """Write everything, or up to so many entries; it stays here, too. Answers how many."""
-        entries = [*islice(Unwritten(self.young, self._old, self.dirty).items(), most)]
+        entries = [*islice(DirtyEntries(self.young, self._old, self.dirty).items(), most)]
         self._store(entries)
         self.dirty.difference_update([place for place, _ in entries])
         return len(entries)
 
-    def unwritten(self) -> list[tuple[Place, Record]]:
+    def unwritten(self) -> list[tuple[CacheKey, Record]]:
         """What is not in the database; None: it must be deleted there."""
-        return [*Unwritten(self.young, self._old, self.dirty).items()] if self.dirty else []
+        return [*DirtyEntries(self.young, self._old, self.dirty).items()] if self.dirty else []
 
-    def drop(self, is_meant: Callable[[Place], bool]) -> None:
+    def drop(self, is_meant: Callable[[CacheKey], bool]) -> None:
         """Forget places, written or not."""
         for generation in (self.young, self._old):
             for place in [place for place in generation if is_meant(place)]:
@@ -154,7 +154,7 @@ class ValueCache:
                 self._order = [*reversed(self._old)]
             self._store([*self._leaving()])
 
-    def _leaving(self) -> Iterator[tuple[Place, Record]]:
+    def _leaving(self) -> Iterator[tuple[CacheKey, Record]]:
         """Take out some of the old; those that must be written."""
         order, old, dirty = self._order, self._old, self.dirty
         for place in order[: -CHUNK - 1 : -1]:
@@ -166,23 +166,23 @@ class ValueCache:
                     yield place, value
         del order[-CHUNK:]
 
-    def _forget(self, place: Place, value: Record) -> None:
+    def _forget(self, place: CacheKey, value: Record) -> None:
         self.weight -= ENTRY_BYTES
         if type(place) not in FIXED or type(value) not in FIXED:
             self.weight -= weight_of(place) + weight_of(value)
 
 
-class Unwritten:
+class DirtyEntries:
     """A cache at one moment. Its values never change, for those that could are bytes."""
 
     def __init__(
-        self, young: dict[Place, Record], old: dict[Place, Record], dirty: set[Place]
+        self, young: dict[CacheKey, Record], old: dict[CacheKey, Record], dirty: set[CacheKey]
     ) -> None:
         self._young = young
         self._old = old
         self._dirty = dirty
 
-    def items(self) -> Iterator[tuple[Place, Record]]:
+    def items(self) -> Iterator[tuple[CacheKey, Record]]:
         """Places and what is to be written there, in no order; None: delete."""
         dirty = self._dirty
         for generation in (self._old, self._young):
@@ -191,22 +191,22 @@ class Unwritten:
                     yield place, value
 
 
-def kept(value: Record) -> Record:
+def cached_form(value: Record) -> Record:
     """What a cache keeps of a value: itself if nobody can change it, otherwise bytes."""
     kind = type(value)
     if kind in ATOMS or (kind is tuple and ATOMS.issuperset(map(type, value))):
         return value
-    return Packed(pack(value))
+    return SerializedValue(pack(value))
 
 
-def opened(value: Record) -> Record:
+def value_of(value: Record) -> Record:
     """The value, of what is kept."""
-    return pickle.loads(value.data) if type(value) is Packed else value
+    return pickle.loads(value.data) if type(value) is SerializedValue else value
 
 
-def bytes_of(value: Record) -> bytes:
+def serialized(value: Record) -> bytes:
     """What the database gets of what is kept."""
-    return value.data if type(value) is Packed else pack(value)
+    return value.data if type(value) is SerializedValue else pack(value)
 
 
 def weight_of(thing: object) -> int:
@@ -216,7 +216,7 @@ def weight_of(thing: object) -> int:
         return 0
     if kind is str or kind is bytes:
         return len(thing)  # type: ignore[arg-type]
-    if kind is Packed:
+    if kind is SerializedValue:
         return len(thing.data) + ITEM_BYTES  # type: ignore[attr-defined]
     if isinstance(thing, tuple):
         return ITEM_BYTES * (1 + len(thing)) + sum(map(weight_of, thing))

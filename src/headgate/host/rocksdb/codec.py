@@ -102,7 +102,7 @@ class AddressCodec:
     def address(self, state: int, key: Key, namespace: Namespace) -> Address:
         """Keys are as the cursor holds them."""
         prefix = self.key_prefix(state, key)
-        is_headed = prefix[_START.size] == _TUPLE_CODE and not is_told(prefix[_START.size :])
+        is_headed = prefix[_START.size] == _TUPLE_CODE and not is_decodable(prefix[_START.size :])
         form, space = _NO_NAMESPACE if namespace is None else self._space(namespace)
         if is_headed or form == _HEADED_FORM:
             prefix = b"%b%c%b" % (prefix, _HEADED_FORM, space)
@@ -123,10 +123,10 @@ class AddressCodec:
             found, namespace = in_head(data)
             found = found.key if type(found) is Frozen else found
             return StoredAddress(group, state, found, namespace, prefix, rest, behind_head(data))
-        namespace = told(space_form)
+        namespace = decode_key(space_form)
         if form != _PLAIN_FORM:
             namespace = tuple.__new__(self._classes[form - 1], namespace)
-        return StoredAddress(group, state, told(key_form), namespace, prefix, rest, data)
+        return StoredAddress(group, state, decode_key(key_form), namespace, prefix, rest, data)
 
     @property
     def classes(self) -> tuple[type, ...]:
@@ -157,7 +157,7 @@ class AddressCodec:
 
     def _form_of(self, namespace: Namespace, space: bytes) -> int:
         kind = type(namespace)
-        if not is_told(space):
+        if not is_decodable(space):
             return _HEADED_FORM
         if not isinstance(namespace, tuple) or kind is tuple:
             return _PLAIN_FORM
@@ -179,14 +179,14 @@ def state_prefix(group: int, state: int) -> bytes:
 def entry_key(address: Address, key: Key) -> tuple[bytes, bytes]:
     """The database key of a map's entry, and what stands in front of its value."""
     inner = key_bytes(key)
-    head = address.head if is_told(inner) else address.head + head_of(key)
+    head = address.head if is_decodable(inner) else address.head + head_of(key)
     return address.prefix + inner, head
 
 
 def entry_of(rest: bytes, body: bytes) -> tuple[Key, bytes]:
     """The map's key of an entry, and its value's bytes."""
-    if is_told(rest):
-        return told(marshal.loads(rest)), body
+    if is_decodable(rest):
+        return decode_key(marshal.loads(rest)), body
     return in_head(body), behind_head(body)
 
 
@@ -206,7 +206,7 @@ def behind_head(data: bytes) -> bytes:
     return data[_LENGTH.size + _LENGTH.unpack_from(data)[0] :]
 
 
-def is_told(data: bytes) -> bool:
+def is_decodable(data: bytes) -> bool:
     """Whether the bytes of a key tell an equal key."""
     return data[0] != _TUPLE_CODE or _tells(marshal.loads(data))
 
@@ -217,12 +217,12 @@ def _tells(form: object) -> bool:
     return form[0] == "number" or (form[0] == "tuple" and all(map(_tells, form[1:])))
 
 
-def told(form: Record) -> Key:
+def decode_key(form: Record) -> Key:
     """The key that a form stands for."""
     if type(form) is not tuple:
         return form
     if form[0] == "tuple":
-        return tuple(map(told, form[1:]))
+        return tuple(map(decode_key, form[1:]))
     return _number(form[1:])
 
 

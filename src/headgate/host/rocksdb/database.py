@@ -44,7 +44,7 @@ _COMPRESSIONS: Final = {
 }
 
 
-Written: TypeAlias = tuple[bytes, bytes | None]
+WriteEntry: TypeAlias = tuple[bytes, bytes | None]
 """A database key and what is put there; None: it is deleted."""
 
 
@@ -149,7 +149,7 @@ class Database:
         """What to raise for an error of RocksDB."""
         return StateUnstorable(str(self._path.parent), str(error), self._operator)
 
-    def write(self, entries: Sequence[Written]) -> None:
+    def write(self, entries: Sequence[WriteEntry]) -> None:
         """Put, or delete where there is None, all at once."""
         try:
             if len(entries) > 1:
@@ -258,7 +258,7 @@ class Database:
         return self._db
 
 
-def batch_of(entries: Sequence[Written]) -> WriteBatch:
+def batch_of(entries: Sequence[WriteEntry]) -> WriteBatch:
     """Entries to be written at once."""
     batch = WriteBatch(raw_mode=True)
     put, delete = batch.put, batch.delete

@@ -26,9 +26,9 @@ from headgate.base.elements import Record
 from headgate.base.errors import HeadgateError, StateBroken
 from headgate.core.state.backend import SnapshotFiles
 from headgate.core.state.snapshot import write_group
-from headgate.host.rocksdb.cache import Place
+from headgate.host.rocksdb.cache import CacheKey
 from headgate.host.rocksdb.codec import AddressCodec
-from headgate.host.rocksdb.database import Written, batch_of
+from headgate.host.rocksdb.database import WriteEntry, batch_of
 from headgate.host.rocksdb.snapshot import RocksSnapshot, SnapshotSource, Timers, timers_by_group
 from headgate.host.rocksdb.states import StoredValues
 
@@ -52,7 +52,7 @@ class _Stored(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Tables:
+class DatabaseCatalog:
     """Of one backend, at one moment."""
 
     max_parallelism: int
@@ -86,7 +86,7 @@ class Tables:
         return msgspec.msgpack.encode(stored)
 
 
-def read_tables(folder: Path) -> Tables:
+def read_catalog(folder: Path) -> DatabaseCatalog:
     """Of a database that was fetched; raises StateBroken."""
     try:
         data = (folder / TABLES_FILE).read_bytes()
@@ -113,12 +113,12 @@ def read_tables(folder: Path) -> Tables:
             f"the files of a database cannot be read ({type(error).__name__}: {error}); the "
             f"classes of namespaces must still be there under their old names"
         ) from error
-    return Tables(
+    return DatabaseCatalog(
         stored.max_parallelism, stored.numbers, stored.stored_as, classes, stored.next_number
     )
 
 
-Unwritten: TypeAlias = tuple[StoredValues, list[tuple[Place, Record]]]
+Unwritten: TypeAlias = tuple[StoredValues, list[tuple[CacheKey, Record]]]
 """Values of one state, and those that the database did not have."""
 
 DATA: Final = ".sst"
@@ -180,7 +180,7 @@ class FileSnapshot:
     def __init__(
         self,
         folder: Path,
-        tables: Tables,
+        tables: DatabaseCatalog,
         codec: AddressCodec,
         unwritten: list[Unwritten],
         timers: Timers,
@@ -203,7 +203,7 @@ class FileSnapshot:
         """See ``Snapshot``; options are the reader's own, and its log of writes is never used."""
         increment = self._increment
         found: dict[str, Piece] = {}
-        written: list[Written] = []
+        written: list[WriteEntry] = []
         for values, entries in self._unwritten:
             written += values.as_written(entries)
         if written:
@@ -232,15 +232,15 @@ BATCH: Final = 1000
 """Entries that are handed over at once."""
 
 
-def settle(folder: Path) -> Tables:
+def write_late_entries(folder: Path) -> DatabaseCatalog:
     """Write what was on its way to the database; answers with its tables. Raises StateBroken."""
-    tables = read_tables(folder)
+    tables = read_catalog(folder)
     late = folder / UNWRITTEN_FILE
     if late.exists():
         options = Options(raw_mode=True)
         options.set_disable_auto_compactions(True)
         try:
-            entries = msgspec.msgpack.decode(late.read_bytes(), type=list[Written])
+            entries = msgspec.msgpack.decode(late.read_bytes(), type=list[WriteEntry])
             database = Rdict(str(folder), options)
             try:
                 for start in range(0, len(entries), BATCH):
@@ -254,14 +254,14 @@ def settle(folder: Path) -> Tables:
     return tables
 
 
-def entries_in(folder: Path, groups: range) -> Iterator[Sequence[Written]]:
+def entries_in(folder: Path, groups: range) -> Iterator[Sequence[WriteEntry]]:
     """What a database holds of these key groups, in batches; raises StateBroken."""
     with _opened(folder, groups) as entries:
         while batch := [*islice(entries, BATCH)]:
             yield batch
 
 
-def groups_in(folder: Path, tables: Tables, groups: range) -> Iterator[tuple[int, bytes]]:
+def groups_in(folder: Path, tables: DatabaseCatalog, groups: range) -> Iterator[tuple[int, bytes]]:
     """The same in the form that every backend reads; those that hold anything."""
     codec = AddressCodec(tables.max_parallelism)
     codec.agree(tables.classes)

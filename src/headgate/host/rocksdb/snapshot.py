@@ -16,7 +16,7 @@ from headgate.core.state.cursor import Namespace
 from headgate.core.state.freezing import Frozen
 from headgate.core.state.key_groups import key_group
 from headgate.core.state.snapshot import LIST, VALUE, Entry, write_group
-from headgate.host.rocksdb.cache import Unwritten, opened
+from headgate.host.rocksdb.cache import DirtyEntries, value_of
 from headgate.host.rocksdb.codec import AddressCodec, StoredAddress, entry_of, unpack
 from headgate.host.rocksdb.states import StoredValues, key_and_namespace
 
@@ -34,7 +34,7 @@ class SnapshotSource:
     """Of the states, by their numbers."""
     stored_as: Mapping[str, str]
     sieves: Mapping[str, Sieve]
-    unwritten: tuple[tuple[str, StoredValues, Unwritten], ...]
+    unwritten: tuple[tuple[str, StoredValues, DirtyEntries], ...]
     """Name of a state, its values, and those that the database did not have."""
     timers: Timers
 
@@ -85,7 +85,7 @@ class RocksSnapshot:
                 prefix = values.address(place).prefix
                 key, namespace = key_and_namespace(place)
                 plain = key.key if type(key) is Frozen else key
-                entry = None if value is None else (kind, name, namespace, plain, opened(value))
+                entry = None if value is None else (kind, name, namespace, plain, value_of(value))
                 group = int.from_bytes(prefix[:2], "big")
                 found.setdefault(group, {})[prefix] = entry
         return found

@@ -17,13 +17,13 @@ from headgate.functions.state import ListState, MapState, ValueState
 from headgate.host.rocksdb.cache import (
     ABSENT,
     FIXED,
-    Budget,
-    Packed,
-    Place,
+    CacheBudget,
+    CacheKey,
+    SerializedValue,
     ValueCache,
-    bytes_of,
-    kept,
-    opened,
+    cached_form,
+    serialized,
+    value_of,
 )
 from headgate.host.rocksdb.codec import (
     Address,
@@ -34,7 +34,7 @@ from headgate.host.rocksdb.codec import (
     pack,
     unpack,
 )
-from headgate.host.rocksdb.database import Database, Written
+from headgate.host.rocksdb.database import Database, WriteEntry
 
 _NUMBER: Final = struct.Struct(">Q")
 
@@ -46,11 +46,11 @@ class _Spaced:
 SPACED: Final = _Spaced()
 
 
-class BackendTools:
+class StateResources:
     """What the states of one backend have in common."""
 
     def __init__(
-        self, database: Database, codec: AddressCodec, budget: Budget, cursor: Cursor
+        self, database: Database, codec: AddressCodec, budget: CacheBudget, cursor: Cursor
     ) -> None:
         self.database = database
         self.codec = codec
@@ -67,17 +67,17 @@ class BackendTools:
 class StoredValues:
     """All values of one state: the database with a cache in front of it."""
 
-    def __init__(self, room: BackendTools, state: int) -> None:
+    def __init__(self, room: StateResources, state: int) -> None:
         self._database = room.database
         self._codec = room.codec
         self._state = state
         self.cache = ValueCache(room.budget, self._load, self._store)
 
-    def address(self, place: Place) -> Address:
+    def address(self, place: CacheKey) -> Address:
         """Of a place of the cache."""
         return self._codec.address(self._state, *key_and_namespace(place))
 
-    def _load(self, place: Place) -> Record:
+    def _load(self, place: CacheKey) -> Record:
         if type(place) in PLAIN:
             return self._read(self._codec.plain_prefix(self._state, place), False)
         address = self.address(place)
@@ -90,30 +90,34 @@ class StoredValues:
             raise self._database.trouble(error) from error
         if data is None:
             return None
-        return kept_of(behind_head(data) if headed else data)
+        return cached_form_of(behind_head(data) if headed else data)
 
-    def _store(self, entries: list[tuple[Place, Record]]) -> None:
+    def _store(self, entries: list[tuple[CacheKey, Record]]) -> None:
         self._database.write(self.as_written(entries))
 
-    def as_written(self, entries: list[tuple[Place, Record]]) -> list[Written]:
+    def as_written(self, entries: list[tuple[CacheKey, Record]]) -> list[WriteEntry]:
         """What the database gets of a cache's entries, in the order of its keys; any thread."""
-        found: list[Written] = []
+        found: list[WriteEntry] = []
         for place, value in entries:
             if type(place) in PLAIN:
                 key = self._codec.plain_prefix(self._state, place)
-                found.append((key, None if value is None else bytes_of(value)))
+                found.append((key, None if value is None else serialized(value)))
             else:
                 address = self.address(place)
-                data = None if value is None else address.head + bytes_of(value)
+                data = None if value is None else address.head + serialized(value)
                 found.append((address.prefix, data))
         found.sort()  # neighbours go into the database faster
         return found
 
 
-def kept_of(data: bytes) -> Record:
+def cached_form_of(data: bytes) -> Record:
     """What a cache keeps of a value that was read."""
     value = unpack(data)
-    return value if type(value) in ATOMS or type(kept(value)) is not Packed else Packed(data)
+    return (
+        value
+        if type(value) in ATOMS or type(cached_form(value)) is not SerializedValue
+        else SerializedValue(data)
+    )
 
 
 class RocksValue(ValueState[Record]):
@@ -130,7 +134,7 @@ class RocksValue(ValueState[Record]):
         found = self._cache.young.get(place, ABSENT)
         if found is ABSENT:
             found = self._cache.fetch(place)
-        return opened(found) if type(found) is Packed else found
+        return value_of(found) if type(found) is SerializedValue else found
 
     def update(self, value: Record) -> None:
         place, cache = self._cursor.key, self._cache
@@ -139,7 +143,7 @@ class RocksValue(ValueState[Record]):
             cache.young[place] = value
             cache.dirty.add(place)
         else:
-            cache.put(place, kept(value))
+            cache.put(place, cached_form(value))
 
     def clear(self) -> None:
         self._cache.put(self._cursor.key, None)
@@ -155,24 +159,24 @@ class NamespacedRocksValue(ValueState[Record]):
         self._cursor = cursor
 
     def value(self) -> Record:
-        place = place_at(self._cursor)
+        place = cache_key_at(self._cursor)
         found = self._cache.young.get(place, ABSENT)
-        return opened(self._cache.fetch(place) if found is ABSENT else found)
+        return value_of(self._cache.fetch(place) if found is ABSENT else found)
 
     def update(self, value: Record) -> None:
-        self._cache.put(place_at(self._cursor), kept(value))
+        self._cache.put(cache_key_at(self._cursor), cached_form(value))
 
     def clear(self) -> None:
-        self._cache.put(place_at(self._cursor), None)
+        self._cache.put(cache_key_at(self._cursor), None)
 
 
-def place_at(cursor: Cursor) -> Place:
+def cache_key_at(cursor: Cursor) -> CacheKey:
     """Where a cache keeps the value of the cursor's key and namespace."""
     space = cursor.namespace
     return cursor.key if space is None else (cursor.key, space, SPACED)
 
 
-def key_and_namespace(place: Place) -> tuple[Key, Namespace]:
+def key_and_namespace(place: CacheKey) -> tuple[Key, Namespace]:
     """What a place of a cache stands for; the key is as the cursor holds it."""
     if type(place) is tuple and len(place) == 3 and place[2] is SPACED:
         return place[0], place[1]
@@ -182,7 +186,7 @@ def key_and_namespace(place: Place) -> tuple[Key, Namespace]:
 class _Addressed:
     """Knows the address of the cursor, and keeps that of the last key and namespace."""
 
-    def __init__(self, room: BackendTools, state: int, namespaced: bool) -> None:
+    def __init__(self, room: StateResources, state: int, namespaced: bool) -> None:
         self._room = room
         self._cursor = room.cursor
         self._database = room.database
@@ -229,13 +233,13 @@ class RocksList(_Addressed, ListState[Record]):
         self.clear()
         self._database.write(entries)
 
-    def _entries(self, values: Iterable[Record]) -> Iterator[Written]:
+    def _entries(self, values: Iterable[Record]) -> Iterator[WriteEntry]:
         return list_entries(self._room, self._here(), values)
 
 
 def list_entries(
-    room: BackendTools, address: Address, values: Iterable[Record]
-) -> Iterator[Written]:
+    room: StateResources, address: Address, values: Iterable[Record]
+) -> Iterator[WriteEntry]:
     """What is written for elements of a list."""
     for value in values:
         yield address.prefix + _NUMBER.pack(next(room.numbers)), address.head + pack(value)

@@ -53,8 +53,8 @@ from headgate.base.settings import ExchangeSettings
 from headgate.core.state.backend import Backends
 from headgate.host.checkpoints.snapshot_writer import SnapshotWriters, WriterPool
 from headgate.host.files.owned_folder import sweep
-from headgate.host.net.contact import Contact
-from headgate.host.net.control_client import ControlLine, Lost
+from headgate.host.net.contact import DriverContact
+from headgate.host.net.control_client import ConnectionLost, ControlConnection
 from headgate.host.net.exchange import Exchange, rare_collections
 from headgate.host.shipping.code import unship
 from headgate.host.shipping.failures import describe
@@ -80,11 +80,11 @@ class Reported:
     error: BaseException | None
 
 
-Mail: TypeAlias = ToTaskManager | Lost | Reported
+Mail: TypeAlias = ToTaskManager | ConnectionLost | Reported
 
 
 def run_task_manager(
-    contact: Contact,
+    contact: DriverContact,
     slot: int,
     *,
     may_exit: bool = False,
@@ -97,13 +97,13 @@ def run_task_manager(
     """
     contact.adopt_path()
     inbox: queue.SimpleQueue[Mail] = queue.SimpleQueue()
-    on_ready(lambda problem: inbox.put(Lost(problem)))
+    on_ready(lambda problem: inbox.put(ConnectionLost(problem)))
 
     def unheard() -> None:
         loading = threading.main_thread()
         abandon("the job's code, which is being loaded,", [loading], may_exit)
 
-    with ControlLine(contact, inbox.put, unheard) as line, ExitStack() as end:
+    with ControlConnection(contact, inbox.put, unheard) as line, ExitStack() as end:
         end.enter_context(contact.in_use())
         try:
             sweep()
@@ -134,8 +134,8 @@ class TaskManager:
 
     def __init__(
         self,
-        contact: Contact,
-        line: ControlLine,
+        contact: DriverContact,
+        line: ControlConnection,
         exchange: Exchange,
         address: Address,
         inbox: "queue.SimpleQueue[Mail]",
@@ -225,7 +225,7 @@ class TaskManager:
                 self._leave(None, self._times.cancel_ms)
             case Refused():
                 self._leave(RunRefused(mail.reason), self._times.lost_ms)
-            case Lost():
+            case ConnectionLost():
                 self._line.heard()
                 self._leave(DriverLost(self._contact.driver, mail.problem), self._times.lost_ms)
             case Heartbeat():
@@ -400,6 +400,6 @@ def _now() -> float:
     return time.monotonic()
 
 
-def _data_host(settings: ExchangeSettings, line: ControlLine) -> str:
+def _data_host(settings: ExchangeSettings, line: ControlConnection) -> str:
     """Where the data port listens: on the way to the driver, unless the user says otherwise."""
     return line.local_host if settings.bind_host == _DEFAULT_HOST else settings.bind_host

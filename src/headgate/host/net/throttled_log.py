@@ -10,7 +10,7 @@ LINES: Final = 10
 PERIOD_MS: Final = 10_000.0
 
 
-class RareLog:
+class ThrottledLog:
     """Lines of one logger. ``later`` calls back after so many milliseconds."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""A job with a door at a real control port; the job itself is a stand-in that notes what it hears.
+"""A job with an endpoint at a real control port; the job is a double that records its calls.
 
 What SparkJob makes of the same calls is tested on Spark.
 """
@@ -12,7 +12,7 @@ from headgate.base.checkpoints import Stop
 from headgate.base.errors import HeadgateError
 from headgate.host.driver.control_server import ControlServer
 from headgate.host.driver.job_endpoint import JobEndpoint
-from headgate.host.net.contact import Contact
+from headgate.host.net.contact import DriverContact
 from headgate.host.shipping.code import ship
 from headgate.host.shipping.orders import plan_run
 from tests.host.control_rig import SECRET
@@ -57,20 +57,20 @@ class AskedInTest:
 
 
 @contextmanager
-def at_the_door(server: ControlServer, job: AskedInTest) -> Iterator[JobEndpoint]:
+def served_endpoint(server: ControlServer, job: AskedInTest) -> Iterator[JobEndpoint]:
     """The job is open at the control port, and announced."""
     graph = job_of([1])
     code = ship(vertices_of(graph))
-    door = JobEndpoint()
+    endpoint = JobEndpoint()
     server.open_job(
         job.job_id,
         SECRET,
         lambda key: plan_run(str(key), graph, code, key.generation),
-        on_question=door.answer,
+        on_question=endpoint.answer,
     )
     try:
-        door.open(job, Contact(server.address, "job", SECRET))
-        yield door
+        endpoint.open(job, DriverContact(server.address, "job", SECRET))
+        yield endpoint
     finally:
-        door.close()
+        endpoint.close()
         server.close_job(job.job_id)

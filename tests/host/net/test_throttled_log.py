@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from headgate.host.net.rare_log import LINES, RareLog
+from headgate.host.net.throttled_log import LINES, ThrottledLog
 
 log = logging.getLogger(__name__)
 
@@ -14,7 +14,7 @@ def test_lines_above_the_limit_are_counted_for_each_level_and_told_at_the_end_of
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     due: list[Callable[[], None]] = []
-    rare = RareLog(log, lambda pause_ms, call: due.append(call))
+    rare = ThrottledLog(log, lambda pause_ms, call: due.append(call))
     with caplog.at_level(logging.INFO, log.name):
         for number in range(LINES + 3):
             rare.log(logging.WARNING, f"stranger {number}")
@@ -34,7 +34,7 @@ def test_lines_above_the_limit_are_counted_for_each_level_and_told_at_the_end_of
 
 def test_lines_that_nobody_wants_are_not_counted(caplog: pytest.LogCaptureFixture) -> None:
     due: list[Callable[[], None]] = []
-    rare = RareLog(log, lambda pause_ms, call: due.append(call))
+    rare = ThrottledLog(log, lambda pause_ms, call: due.append(call))
     with caplog.at_level(logging.ERROR, log.name):
         rare.log(logging.INFO, "%s is no format here")
     assert due == [] and caplog.records == []
