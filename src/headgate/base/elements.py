@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol, TypeAlias
 import msgspec
 
 from headgate.base.errors import ElementBroken
+from headgate.base.moved import NOT_FOUND, loads_moved
 
 Record: TypeAlias = Any
 """A user's value. Headgate never looks into it."""
@@ -104,7 +105,10 @@ class PickleSerializer:
         return data
 
     def loads(self, data: memoryview) -> Any:
-        return pickle.loads(data)
+        try:
+            return pickle.loads(data)
+        except NOT_FOUND as error:  # records in flight that an earlier release has written
+            return loads_moved(data, error)
 
     def __reduce__(self) -> tuple[type["PickleSerializer"], tuple[()]]:
         return PickleSerializer, ()

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from headgate.api.source import Committer, CommittingSinkWriter, TwoPhaseCommittingSink
+from headgate.base.moved import loads
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.snapshots import SnapshotMoment
 from headgate.host.driver.results import ResultWriter
@@ -63,7 +64,7 @@ class Receiver:
             return
         with self._lock:
             if message.number > self._had.get(message.writer, 0):
-                self._results.take([one for data in message.lists for one in pickle.loads(data)])
+                self._results.take([one for data in message.lists for one in loads(data)])
                 self._had[message.writer] = message.number
 
 

@@ -13,6 +13,7 @@ from msgspec.msgpack import Decoder, Encoder
 
 from headgate.api.types.row import Row, RowKind
 from headgate.base.elements import Record
+from headgate.base.moved import loads
 
 if TYPE_CHECKING:
     from headgate.api.types.type_infos import TypeInformation
@@ -54,7 +55,7 @@ class TypedSerializer:
                 records, times = self._timed.decode(body)
                 return records if revive is None else revive(records), times
             if how == PICKLED:
-                return pickle.loads(body)
+                return loads(body)
         raise ValueError(f"a body begins with {how!r}")
 
     def __reduce__(self) -> "tuple[type[TypedSerializer], tuple[TypeInformation]]":

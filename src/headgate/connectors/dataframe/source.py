@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 from headgate.api.source import Source, SplitReader
 from headgate.api.types.row import Row
 from headgate.base.errors import StateBroken
+from headgate.base.moved import first_bytes
 from headgate.connectors.arrow.rows import RowMaker
 from headgate.connectors.dataframe.border import Inlet, inlet_of
 from headgate.core.chain.context import OperatorContext
@@ -151,7 +152,8 @@ class RowReader(SplitReader):
 
     def _word_for(self, batch: Any, place: int) -> bytes:
         (row,) = self._maker.rows(batch.slice(place, 1))
-        return blake2b(pickle.dumps(list(row), 5), digest_size=12).digest()
+        values = list(row)
+        return blake2b(first_bytes(pickle.dumps(values, 5), values), digest_size=12).digest()
 
 
 def _other_rows(problem: str) -> StateBroken:

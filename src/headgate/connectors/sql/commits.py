@@ -7,7 +7,6 @@ waits for the database does so for a certain time, and then says for what.
 """
 
 import logging
-import pickle
 import re
 import threading
 import time
@@ -19,6 +18,7 @@ from typing import Any, Final, TypeAlias
 from headgate.api.source import Committer
 from headgate.base.elements import Record
 from headgate.base.errors import ConnectorError, DatabaseUnready, shown
+from headgate.base.moved import loads
 
 Connection: TypeAlias = Any
 """Of the DB-API, whose modules have no types in common."""
@@ -252,7 +252,7 @@ class RowsCommitter(Committer):
     def commit(self, committables: Sequence[Record]) -> None:
         for lot in committables:
             self.make_table()
-            batches = [pickle.loads(batch) for batch in lot.batches]
+            batches = [loads(batch) for batch in lot.batches]
             try:
                 self._database.run(lambda cursor: self._enter(cursor, lot, batches))  # noqa: B023
             except ConnectorError:

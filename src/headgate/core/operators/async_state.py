@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from headgate.base.elements import Record
 from headgate.base.errors import StateBroken
+from headgate.base.moved import loads
 from headgate.core.chain.async_queue import Held, Note
 
 Waiting: TypeAlias = "deque[tuple[Record, int | None] | Note]"
@@ -47,7 +48,7 @@ def read_calls(left: Sequence[bytes | None], subtask: int, parallelism: int) -> 
 
 def _rows(data: bytes) -> list[tuple[Record, int | None] | Note]:
     try:
-        rows = pickle.loads(data)
+        rows = loads(data)
         if not isinstance(rows, list):
             raise TypeError(f"{type(rows).__name__} is no list")
         return rows

@@ -18,6 +18,7 @@ import msgspec
 
 from headgate.base.elements import MIN_WATERMARK_MS
 from headgate.base.errors import StateBroken
+from headgate.base.moved import first_bytes, loads
 from headgate.core.chain.source import Position
 
 MARK_BYTES: Final = 12
@@ -60,10 +61,11 @@ def mark_splits(splits: Iterable[object]) -> list[Marked]:
     times: Counter[bytes] = Counter()
     found = []
     for split in splits:
-        data = _pickled(split)
+        data, is_fast = _pickled(split)
         number = times[data]
         times[data] += 1
-        mark = hashlib.blake2b(b"%d:" % number + data, digest_size=MARK_BYTES).digest()
+        first = first_bytes(data, split, is_fast)
+        mark = hashlib.blake2b(b"%d:" % number + first, digest_size=MARK_BYTES).digest()
         found.append(Marked(split, mark, data if len(data) <= KEPT_BYTES else b""))
     return found
 
@@ -169,15 +171,16 @@ def _parted(marks: bytes) -> list[bytes]:
     return [marks[at : at + MARK_BYTES] for at in range(0, len(marks), MARK_BYTES)]
 
 
-def _pickled(split: object) -> bytes:
+def _pickled(split: object) -> tuple[bytes, bool]:
+    """Its bytes, and whether they were written without a memo."""
     target = io.BytesIO()
     pickler = pickle.Pickler(target, 5)
     pickler.fast = True  # the same bytes whether equal parts are the same object or not
     try:
         pickler.dump(split)
-        return target.getvalue()
+        return target.getvalue(), True
     except (RecursionError, ValueError):  # it holds itself
-        return pickle.dumps(split, 5)
+        return pickle.dumps(split, 5), False
     except Exception as error:
         raise StateBroken(
             f"the split {split!r} of the source cannot be written to a checkpoint "
@@ -199,7 +202,7 @@ def _position(position: Position) -> bytes:
 
 def _unpickled(data: bytes, what: str) -> object:
     try:
-        return pickle.loads(data)
+        return loads(data)
     except (Exception, SystemExit) as error:  # a pickle can raise anything
         raise StateBroken(
             f"{what} of the source cannot be read ({type(error).__name__}: {error}); its class "

@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 from headgate.base.elements import Bundle, Record
 from headgate.base.errors import StateBroken
+from headgate.base.moved import loads
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
@@ -151,7 +152,7 @@ def _written(held: list[Record], operator: str) -> bytes:
 
 def _read(state: bytes) -> list[Record]:
     try:
-        version, held = pickle.loads(state)
+        version, held = loads(state)
     except (Exception, SystemExit) as error:  # a pickle can raise anything
         raise StateBroken(f"what a sink has prepared cannot be read ({error!r})") from error
     if version != STATE_VERSION:

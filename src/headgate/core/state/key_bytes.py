@@ -13,6 +13,7 @@ from types import BuiltinFunctionType, FunctionType
 from typing import Final, TypeAlias
 
 from headgate.base.elements import Key
+from headgate.base.moved import first_name
 from headgate.core.state.freezing import Frozen, canonical
 
 _PLAIN: Final = frozenset({str, int, bytes, type(None)})
@@ -54,7 +55,7 @@ def _form_of(key: Key) -> _Form:
         case Mapping():
             return ("mapping", *sorted(map(key_bytes, key.items())))
         case type() | FunctionType() | BuiltinFunctionType():
-            return ("name", key.__module__, key.__qualname__)
+            return ("name", *first_name(key))
         case _:
             parts = canonical(key).__reduce_ex__(4)
             if isinstance(parts, str):

@@ -12,6 +12,7 @@ from numbers import Integral, Rational
 from types import BuiltinFunctionType, FunctionType
 
 from headgate.base.elements import Key
+from headgate.base.moved import first_name
 from headgate.core.state.freezing import canonical
 
 
@@ -72,7 +73,7 @@ def _hash_rare(key: Key) -> int:
         case Mapping():
             return sum(mix(_hash_bits(item)) for item in key.items()) + 4
         case type() | FunctionType() | BuiltinFunctionType():
-            return _hash_bits(f"{key.__module__}.{key.__qualname__}")
+            return _hash_bits(".".join(first_name(key)))
         case _:
             parts = canonical(key).__reduce_ex__(4)
             return _hash_bits(parts if isinstance(parts, str) else [*map(_comparable, parts)])

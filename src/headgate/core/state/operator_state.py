@@ -13,6 +13,7 @@ from typing import Final, NoReturn
 
 from headgate.base.elements import Record
 from headgate.base.errors import StateBroken
+from headgate.base.moved import loads
 from headgate.base.state_shapes import FUNCTION, StateShape
 from headgate.core.state.migration import SAMPLED, Convert, types_of
 from headgate.core.state.shapes import StateShapes
@@ -295,7 +296,7 @@ def _read(part: bytes) -> dict[tuple[str, str], Record]:
     if zlib.crc32(body) != checksum:
         raise StateBroken("an operator's state was cut or changed: its checksum is wrong")
     try:
-        return {(kind, name): content for kind, name, content in pickle.loads(body)}
+        return {(kind, name): content for kind, name, content in loads(body)}
     except (Exception, SystemExit) as error:  # a pickle can raise anything
         raise StateBroken(
             f"an operator's state cannot be read ({type(error).__name__}: {error}); the classes of "

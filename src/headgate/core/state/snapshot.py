@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 
 from headgate.base.elements import LENGTH, Key, PickleSerializer, Record
 from headgate.base.errors import StateBroken
+from headgate.base.moved import loads
 from headgate.core.state.cursor import Namespace
 
 VALUE: Final = "value"
@@ -117,7 +118,7 @@ def _entries(where: str, body: memoryview, count: int) -> Iterator[Entry]:
         try:
             (length,) = LENGTH.unpack_from(body, start)
             start += LENGTH.size
-            piece = pickle.loads(body[start : start + length])
+            piece = loads(body[start : start + length])
         except (Exception, SystemExit) as error:  # a pickle can raise anything
             raise StateBroken(
                 f"{where} cannot be read ({type(error).__name__}: {error}); the classes of the "

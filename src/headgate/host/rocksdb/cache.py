@@ -17,6 +17,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from headgate.base.elements import Record
+from headgate.base.moved import NOT_FOUND, loads_moved
 from headgate.base.values import ATOMS
 from headgate.host.rocksdb.codec import pack
 
@@ -201,7 +202,10 @@ def cached_form(value: Record) -> Record:
 
 def value_of(value: Record) -> Record:
     """The value, of what is kept."""
-    return pickle.loads(value.data) if type(value) is SerializedValue else value
+    try:
+        return pickle.loads(value.data) if type(value) is SerializedValue else value
+    except NOT_FOUND as error:
+        return loads_moved(value.data, error)
 
 
 def serialized(value: Record) -> bytes:

@@ -18,6 +18,7 @@ from typing import Final
 import msgspec
 
 from headgate.base.elements import Key, Record
+from headgate.base.moved import NOT_FOUND, loads, loads_moved
 from headgate.core.state.cursor import Namespace
 from headgate.core.state.freezing import Frozen
 from headgate.core.state.key_bytes import key_bytes
@@ -50,7 +51,10 @@ def pack(value: Record) -> bytes:
 
 def unpack(data: bytes) -> Record:
     """A value that nobody else has."""
-    return pickle.loads(data) if data[0] == _PICKLE else marshal.loads(data)
+    try:
+        return pickle.loads(data) if data[0] == _PICKLE else marshal.loads(data)
+    except NOT_FOUND as error:
+        return loads_moved(data, error)
 
 
 class Address(msgspec.Struct, frozen=True, gc=False):
@@ -198,7 +202,7 @@ def head_of(thing: object) -> bytes:
 
 def in_head(data: bytes) -> Record:
     """The object in front of a value."""
-    return pickle.loads(memoryview(data)[_LENGTH.size :])
+    return loads(memoryview(data)[_LENGTH.size :])
 
 
 def behind_head(data: bytes) -> bytes:

@@ -105,7 +105,7 @@ def read_catalog(folder: Path) -> DatabaseCatalog:
             f"take a savepoint with that one, and go on from it"
         )
     try:
-        classes = pickle.loads(stored.classes)
+        classes = loads(stored.classes)
         if not isinstance(classes, tuple) or not all(isinstance(one, type) for one in classes):
             raise TypeError(f"{classes!r:.100} are no classes")
     except (Exception, SystemExit) as error:  # a pickle can raise anything

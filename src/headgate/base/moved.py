@@ -1,0 +1,103 @@
+"""Names that classes and functions had in earlier releases, as files still hold them.
+
+Pickles in checkpoints, savepoints and prepared transactions name classes by module and qualified
+name; key groups, key bytes and marks of splits are computed from such names. Law: whatever a
+release has written can be read after a class has moved, and a thing that has moved keeps the key
+group, key bytes and mark that it had under its first name. Reading costs nothing more as long as
+no old name is met. Called wherever bytes are read that may outlive the process that wrote them.
+"""
+
+import io
+import pickle
+import sys
+from types import FunctionType
+from typing import Any, ClassVar, Final
+
+MOVED: Final[dict[str, str]] = {}
+"""Old name to the name now, each ``module:qualname``, of every class or function that a pickle may
+name; a nested class has a line of its own. A thing that has moved twice has two lines, the older
+one first, and both lead to where it is now.
+"""
+
+NOT_FOUND: Final = (ModuleNotFoundError, AttributeError)
+"""What ``pickle.loads`` raises for a name that is not there; then ask ``loads_moved``."""
+
+
+def loads(data: bytes | memoryview) -> Any:
+    """``pickle.loads`` that also finds what has moved; raises what ``pickle.loads`` would."""
+    try:
+        return pickle.loads(data)
+    except NOT_FOUND as error:
+        return loads_moved(data, error)
+
+
+def loads_moved(data: bytes | memoryview, error: Exception) -> Any:
+    """The second try, after one of NOT_FOUND; raises that again if ``data`` has no old name.
+
+    Where every call counts, the caller tries ``pickle.loads`` itself.
+    """
+    whole = bytes(data)
+    if not any(name.partition(":")[0].encode() in whole for name in MOVED):
+        raise error
+    return _Translating(io.BytesIO(whole)).load()
+
+
+class _Translating(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        new = MOVED.get(f"{module}:{name}", f"{module}:{name}")
+        return super().find_class(*_parted(new))
+
+
+def _parted(name: str) -> tuple[str, str]:
+    """Module and qualified name; as in pickles, equal modules are the same object."""
+    module, _, qualname = name.partition(":")
+    return sys.intern(module), sys.intern(qualname)
+
+
+def _first_names() -> dict[tuple[str, str], tuple[str, str]]:
+    return {_parted(new): _parted(old) for old, new in reversed(MOVED.items())}
+
+
+_FIRST: Final = _first_names()
+
+
+def first_name(thing: Any) -> tuple[str, str]:
+    """Module and qualified name of a class or function as the first release had them."""
+    name = thing.__module__, thing.__qualname__
+    return _FIRST.get(name, name)
+
+
+def first_bytes(data: bytes, value: object, fast: bool = False) -> bytes:
+    """A pickle of ``value`` as the first release would have written it, to be hashed.
+
+    ``data`` is how it is pickled now (protocol 5; ``fast``: without memo), which mostly is the
+    answer.
+    """
+    if not any(module.encode() in data for module, _ in _FIRST):
+        return data
+    target = io.BytesIO()
+    pickler = _Former(target, 5)
+    pickler.fast = fast
+    pickler.dump(value)
+    return target.getvalue()
+
+
+_PurePickler: Any = pickle._Pickler  # type: ignore[attr-defined, unused-ignore]
+
+
+class _Former(_PurePickler):  # type: ignore[misc] # what it overrides has no types
+    """The pickler that is written in Python: that of C looks up names by itself."""
+
+    dispatch: ClassVar = dict(_PurePickler.dispatch)
+
+    def save_global(self, obj: Any, name: str | None = None) -> None:
+        old = first_name(obj) if hasattr(obj, "__qualname__") else None
+        if old is None or old == (obj.__module__, obj.__qualname__):
+            super().save_global(obj, name)
+            return
+        for part in old:
+            self.save(part)
+        self.write(pickle.STACK_GLOBAL)
+        self.memoize(obj)
+
+    dispatch[FunctionType] = save_global
