@@ -115,8 +115,8 @@ def test_what_is_hashed_has_the_bytes_that_it_had(
 
 def test_marks_key_groups_and_key_bytes_stay(move: Callable[[], None]) -> None:
     def seen() -> list[object]:
-        marks = [one.mark for one in mark_splits(VALUES)]
-        return [marks, [stable_hash(one) for one in VALUES], [key_bytes(one) for one in VALUES]]
+        marks = [marked.mark for marked in mark_splits(VALUES)]
+        return [marks, [*map(stable_hash, VALUES)], [*map(key_bytes, VALUES)]]
 
     before = seen()
     move()
