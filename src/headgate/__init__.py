@@ -34,9 +34,9 @@ if TYPE_CHECKING:
         SourceFunction,
     )
     from headgate.api.keyed import KeyedStream
+    from headgate.api.row import Row
     from headgate.api.settings.configuration import Configuration, RuntimeExecutionMode
     from headgate.api.source import Sink, SinkWriter, Source, SplitReader
-    from headgate.api.types.row import Row
     from headgate.api.types.types import Types
     from headgate.api.watermarks import WatermarkStrategy
     from headgate.api.window_functions import (

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from headgate.api.row import Row
-from headgate.api.typed_serializer import PICKLED, TypedSerializer
-from headgate.api.types import Types
+from headgate.api.types.typed_serializer import PICKLED, TypedSerializer
+from headgate.api.types.types import Types
 from headgate.base import moved
 from headgate.base.elements import PickleSerializer
 from headgate.base.errors import StateBroken
-from headgate.connectors.data_generator import IndexSplit
-from headgate.core.chain.async_state import read_calls
-from headgate.core.chain.source_state import mark_splits
-from headgate.core.chain.two_phase import _read as read_committables
+from headgate.connectors.generator.data_generator import IndexSplit
+from headgate.core.operators.async_state import read_calls
+from headgate.core.operators.source_state import mark_splits
+from headgate.core.operators.two_phase import _read as read_committables
 from headgate.core.state.key_bytes import key_bytes
 from headgate.core.state.key_groups import stable_hash
 from headgate.core.state.operator_state import OperatorStateStore
@@ -181,7 +181,10 @@ def test_the_oldest_of_several_names_is_the_first(monkeypatch: pytest.MonkeyPatc
     "value", [IndexSplit(0, 2), Row(a=1, b=Row(2)), GlobalWindow(), ("x" * 70_000, [1] * 2000)]
 )
 @pytest.mark.parametrize("fast", [False, True])
-def test_the_pickler_for_former_names_writes_what_that_of_c_does(value: Any, fast: bool) -> None:
+def test_the_pickler_for_former_names_writes_what_that_of_c_does(
+    value: Any, fast: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(moved, "_FIRST", {})  # nothing has moved yet
     written = []
     for kind in (pickle.Pickler, moved._Former):
         target = io.BytesIO()

@@ -26,7 +26,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from headgate.api.types.row import Row
+from headgate.api.row import Row
 from headgate.base.checkpoints import Stop
 from headgate.base.elements import Bundle
 from headgate.base.errors import HeadgateError

@@ -5,7 +5,7 @@ import pickle
 
 import pytest
 
-from headgate.api.types.row import Row, RowKind
+from headgate.api.row import Row, RowKind
 from headgate.api.types.types import TypeInformation
 from headgate.base.elements import Record
 from headgate.common import Types

@@ -21,20 +21,19 @@ from pathlib import Path
 import pyarrow.parquet as parquet
 
 import headgate
-from headgate.api.build import build_graph
 from headgate.api.functions import SourceFunction
-from headgate.api.outside import set_outside
+from headgate.api.program import build_graph
+from headgate.api.runtime import set_outside
 from headgate.api.source import Source
-from headgate.base.settings import ExchangeSettings
-from headgate.base.state_settings import StateBackendKind, StateSettings
-from headgate.connectors.function_source import FunctionSource
-from headgate.control.life import JobState
+from headgate.base.settings import ExchangeSettings, StateBackendKind, StateSettings
+from headgate.connectors.function.source import FunctionSource
+from headgate.control.life_cycle import JobState
 from headgate.datastream import StreamExecutionEnvironment
-from headgate.host.checkpoint_keeper import CheckpointKeeper
-from headgate.host.checkpoint_setup import CheckpointSetup
-from headgate.host.control_run import Run
-from headgate.host.control_server import ControlServer
-from headgate.host.shipping import ship
+from headgate.host.driver.checkpoint_keeper import CheckpointKeeper
+from headgate.host.driver.checkpoint_setup import CheckpointSetup
+from headgate.host.driver.control_server import ControlServer
+from headgate.host.driver.driver_run import DriverRun
+from headgate.host.shipping.code import ship
 from headgate.plan.job_graph import JobGraph, build_job_graph
 from tests.api.kit import OneTaskOutside
 from tests.host.control_rig import SECRET, TIMES, ended, replace_times, workers
@@ -98,7 +97,7 @@ def graph_of(program: str) -> JobGraph:
 
 @dataclass(frozen=True)
 class Running:
-    run: Run
+    run: DriverRun
     keeper: CheckpointKeeper
 
 

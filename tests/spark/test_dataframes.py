@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headgate.api.types.row import Row
+from headgate.api.row import Row
 from headgate.base.errors import FrameInvalid
 from tests.spark.frames import Sides, Slow, Subtask, left_behind
 from tests.spark.programs import collected, environment

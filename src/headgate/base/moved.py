@@ -13,7 +13,22 @@ import sys
 from types import FunctionType
 from typing import Any, ClassVar, Final
 
-MOVED: Final[dict[str, str]] = {}
+MOVED: Final[dict[str, str]] = {
+    "headgate.api.time:Duration": "headgate.functions.time:Duration",
+    "headgate.api.time:Instant": "headgate.functions.time:Instant",
+    "headgate.api.time:Time": "headgate.functions.time:Time",
+    "headgate.connectors.data_generator:IndexSplit": (
+        "headgate.connectors.generator.data_generator:IndexSplit"
+    ),
+    "headgate.connectors.db_commits:RowsCommit": "headgate.connectors.sql.commits:RowsCommit",
+    "headgate.connectors.function_source:FunctionPosition": (
+        "headgate.connectors.function.source:FunctionPosition"
+    ),
+    "headgate.connectors.part_commits:PartCommit": (
+        "headgate.connectors.files.part_commits:PartCommit"
+    ),
+    "headgate.core.chain.tags:OutputTag": "headgate.core.chain.collector:OutputTag",
+}
 """Old name to the name now, each ``module:qualname``, of every class or function that a pickle may
 name; a nested class has a line of its own. A thing that has moved twice has two lines, the older
 one first, and both lead to where it is now.

@@ -1,5 +1,5 @@
 """Rows, where PyFlink has them."""
 
-from headgate.api.types.row import Row, RowKind
+from headgate.api.row import Row, RowKind
 
 __all__ = ["Row", "RowKind"]

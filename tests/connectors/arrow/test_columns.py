@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headgate.api.types.row import Row, named_row
+from headgate.api.row import Row, named_row
 from headgate.base.errors import RecordUnfit
 from headgate.connectors.arrow.columns import ColumnMaker, RowShape
 

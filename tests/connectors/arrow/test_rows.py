@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headgate.api.types.row import Row, named_row
+from headgate.api.row import Row, named_row
 from headgate.connectors.arrow.rows import RowMaker
 
 POINT = pa.struct([("x", pa.int64()), ("y", pa.int64())])

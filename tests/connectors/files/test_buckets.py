@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headgate.api.types.row import Row
+from headgate.api.row import Row
 from headgate.base.errors import ConnectorError, PlanInvalid
 from headgate.connectors.files.buckets import BucketAssigner, FunctionBuckets, read_buckets
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headgate.api.types.row import Row
+from headgate.api.row import Row
 from headgate.api.types.types import Types
 from headgate.base.elements import Bundle
 from headgate.base.errors import PathUnusable, PlanInvalid, RecordUnfit

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import fs
 
-from headgate.api.types.row import Row
+from headgate.api.row import Row
 from headgate.api.types.types import Types
 from headgate.base.elements import Bundle
 from headgate.base.errors import PartLost, PathUnusable

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from headgate.api.row import Row
 from headgate.api.source import Sink
-from headgate.api.types.row import Row
 from headgate.api.types.types import Types
 from headgate.base.elements import Bundle, Record
 from headgate.base.errors import ConnectorError, PathUnusable, PlanInvalid

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from headgate.api.types.row import Row
+from headgate.api.row import Row
 from headgate.base.elements import Bundle
 from headgate.base.errors import ConnectorError, PlanInvalid
 from headgate.connectors.sql import sink as db_sink

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.api.types.row import Row
+from headgate.api.row import Row
 from headgate.base.elements import Bundle
 from headgate.base.settings import StateSettings
 from headgate.core.chain.context import OperatorContext

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from headgate.api.types.row import RowKind
+from headgate.api.row import RowKind
 from headgate.api.types.types import Types
 from headgate.base.errors import StateChanged
 from headgate.core.state.migration import SAMPLED

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from msgspec import convert, defstruct
 
-from headgate.api.types.row import Row, RowKind, rows_with
+from headgate.api.row import Row, RowKind, rows_with
 from headgate.api.types.wires import AS_THEY_ARE, Coercer, WireType
 from headgate.base.elements import Record
 

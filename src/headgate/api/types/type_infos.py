@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from headgate.api.row import Row, RowKind, make_row, names_of, rows_with, values_of
 from headgate.api.types.basic_types import BASICS, RARE, BasicType, round_floats
 from headgate.api.types.coercion import (
     Mismatch,
@@ -18,7 +19,6 @@ from headgate.api.types.coercion import (
     parts_coerced,
     rows_coerced,
 )
-from headgate.api.types.row import Row, RowKind, make_row, names_of, rows_with, values_of
 from headgate.api.types.typed_serializer import TypedSerializer
 from headgate.api.types.wires import (
     Coercer,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Optional
 
 from msgspec.msgpack import Decoder, Encoder
 
-from headgate.api.types.row import Row, RowKind
+from headgate.api.row import Row, RowKind
 from headgate.base.elements import Record
 from headgate.base.moved import loads
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from headgate.api.types.row import Row, names_of, values_of
+from headgate.api.row import Row, names_of, values_of
 from headgate.base.errors import RecordUnfit
 from headgate.connectors.arrow.values import Convert, Unfit, value_fitter
 

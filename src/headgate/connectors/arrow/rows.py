@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headgate.api.types.row import Row, named_row, rows_of
+from headgate.api.row import Row, named_row, rows_of
 
 Convert = Callable[[Any], Any]
 

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
-from headgate.api.types.row import Row, names_of, values_of
+from headgate.api.row import Row, names_of, values_of
 
 
 class Unfit(ValueError):

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any, Final, TypeAlias
 
+from headgate.api.row import Row
 from headgate.api.source import Source, SplitReader
-from headgate.api.types.row import Row
 from headgate.base.errors import StateBroken
 from headgate.base.moved import first_bytes
 from headgate.connectors.arrow.rows import RowMaker

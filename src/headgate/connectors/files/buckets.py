@@ -12,7 +12,7 @@ from typing import Final, Protocol, cast
 from urllib.parse import quote
 from zoneinfo import ZoneInfo
 
-from headgate.api.types.row import Row
+from headgate.api.row import Row
 from headgate.base.elements import Record
 from headgate.base.errors import ConnectorError, PlanInvalid
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from headgate.api.row import Row
 from headgate.api.source import TwoPhaseCommittingSink
-from headgate.api.types.row import Row
 from headgate.api.types.types import TypeInformation
 from headgate.base.elements import Record
 from headgate.base.errors import ConnectorError, PlanInvalid

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Final
 
-from headgate.api.types.row import Row
+from headgate.api.row import Row
 from headgate.api.types.types import (
     BasicTypeInfo,
     ElementsTypeInfo,

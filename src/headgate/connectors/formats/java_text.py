@@ -12,8 +12,8 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Final
 
+from headgate.api.row import Row
 from headgate.api.types.basic_types import round_float
-from headgate.api.types.row import Row
 from headgate.api.types.types import (
     BasicTypeInfo,
     ElementsTypeInfo,

@@ -6,7 +6,7 @@ does not have are skipped, texts become dates and decimals, bytes are base64.
 
 import msgspec
 
-from headgate.api.types.row import Row
+from headgate.api.row import Row
 from headgate.api.types.types import (
     BasicTypeInfo,
     ElementsTypeInfo,

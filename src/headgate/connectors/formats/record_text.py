@@ -5,7 +5,7 @@ Law: so do PyFlink's print and its files of rows, also where they differ: print 
 a Row by Python's ``str``, ``+I[a,True]``, a file by Java, ``+I[a, true]``.
 """
 
-from headgate.api.types.row import Row
+from headgate.api.row import Row
 from headgate.api.types.types import RowTypeInfo, TypeInformation
 from headgate.connectors.formats.java_text import Text, java_text
 

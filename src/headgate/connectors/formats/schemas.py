@@ -12,8 +12,8 @@ else cannot be read or written raises ValueError or TypeError with the bytes or 
 import codecs
 from abc import ABC, abstractmethod
 
+from headgate.api.row import Row
 from headgate.api.types.coercion import short
-from headgate.api.types.row import Row
 from headgate.api.types.types import RowTypeInfo, TypeInformation, Types
 from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
+from headgate.api.row import Row, values_of
 from headgate.api.source import Committer, CommittingSinkWriter, TwoPhaseCommittingSink
-from headgate.api.types.row import Row, values_of
 from headgate.base.elements import Record
 from headgate.base.errors import ConnectorError, PlanInvalid
 from headgate.connectors.paths import AnyPath, local_path

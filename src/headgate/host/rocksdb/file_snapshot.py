@@ -24,6 +24,7 @@ from rocksdict import AccessType, Options, Rdict, ReadOptions
 from headgate.base.checkpoints import Piece
 from headgate.base.elements import Record
 from headgate.base.errors import HeadgateError, StateBroken
+from headgate.base.moved import loads
 from headgate.core.state.backend import SnapshotFiles
 from headgate.core.state.snapshot import write_group
 from headgate.host.rocksdb.cache import CacheKey

@@ -152,7 +152,7 @@ def _named_parts(thing: Any) -> tuple[str, list[tuple[str, Any]]] | None:
     name = type(thing).__name__
     if isinstance(thing, tuple) and hasattr(thing, "_fields"):
         return name, list(zip(thing._fields, thing, strict=False))
-    if type(thing).__module__ == "headgate.api.types.row" and hasattr(thing, "get_field_names"):
+    if type(thing).__module__ == "headgate.api.row" and hasattr(thing, "get_field_names"):
         names = thing.get_field_names() or map(str, range(len(thing)))
         return name, list(zip(names, thing, strict=False))
     if is_dataclass(thing) and not isinstance(thing, type):

@@ -5,7 +5,7 @@ import pickle
 
 import pytest
 
-from headgate.api.types.row import named_row, names_of, rows_of, values_of
+from headgate.api.row import named_row, names_of, rows_of, values_of
 from headgate.common import Row, RowKind
 from headgate.core.chain.copies import own
 from headgate.core.operators.keyed import field_of, with_field
