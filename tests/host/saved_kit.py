@@ -23,7 +23,7 @@ import pyarrow.parquet as parquet
 import headgate
 from headgate.api.functions import SourceFunction
 from headgate.api.program import build_graph
-from headgate.api.runtime import set_outside
+from headgate.api.runtime import set_runtime
 from headgate.api.source import Source
 from headgate.base.settings import ExchangeSettings, StateBackendKind, StateSettings
 from headgate.connectors.function.source import FunctionSource
@@ -35,7 +35,7 @@ from headgate.host.driver.control_server import ControlServer
 from headgate.host.driver.driver_run import DriverRun
 from headgate.host.shipping.code import ship
 from headgate.plan.job_graph import JobGraph, build_job_graph
-from tests.api.kit import OneTaskOutside
+from tests.api.kit import OneTaskRuntime
 from tests.host.control_rig import SECRET, TIMES, ended, replace_times, workers
 from tests.host.jobs import vertices_of
 from tests.host.rig import eventually
@@ -78,7 +78,7 @@ KINDS = [
 ]
 
 
-class GatedOutside(OneTaskOutside):
+class GatedRuntime(OneTaskRuntime):
     """The source functions of a program halt with it."""
 
     def function_source(self, function: SourceFunction[object]) -> Source:
@@ -86,13 +86,13 @@ class GatedOutside(OneTaskOutside):
 
 
 def graph_of(program: str) -> JobGraph:
-    set_outside(GatedOutside)
+    set_runtime(GatedRuntime)
     try:
         env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(2)
         PROGRAMS[program](env)
         return build_job_graph(build_graph(env._draft, program, env._draft.pending))
     finally:
-        set_outside(headgate._open_outside)
+        set_runtime(headgate._open_runtime)
 
 
 @dataclass(frozen=True)
