@@ -22,7 +22,6 @@ from headgate.base.events import (
 )
 from headgate.base.ids import PartitionId
 from headgate.core.buffers.buffer import Buffer, BufferConsumer
-from headgate.core.checkpoint.alignment import How
 from headgate.core.checkpoint.barrier_policy import BarrierPolicy
 from headgate.core.checkpoint.outputs import Effect, OutputBarriers, Overtake, Sent
 from headgate.core.egress.pipelined import PipelinedSubpartition, overtake
@@ -118,11 +117,11 @@ class Node(Inputs):
         for way in self.outs:
             way.subpartition.add(BufferConsumer.of(Buffer(encode_event(event), is_event=True)))
 
-    def on_take(self, barrier: CheckpointBarrier, how: How) -> None:
+    def on_take(self, barrier: CheckpointBarrier) -> None:
         self.overtaken[barrier.checkpoint] = {}
         self.made_before[barrier.checkpoint] = [list(made) for made in self.made]
         everywhere = tuple(range(len(self.outs)))
-        if how is How.UNALIGNED:
+        if barrier.unaligned:
             self.carry_out_outputs([Overtake(barrier, everywhere), Sent(barrier.checkpoint)])
         else:
             self.broadcast(barrier)

@@ -23,7 +23,6 @@ from headgate.core.checkpoint.alignment import (
     ChannelDone,
     DeclineCheckpoint,
     Effects,
-    How,
     Persist,
     TakeSnapshot,
     UnblockChannels,
@@ -35,7 +34,6 @@ from headgate.core.egress.partition import PartitionKind
 from headgate.core.egress.router import Broadcast, Forward
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.ingress.deserializer import Deserializer
-from headgate.core.ingress.metered import MeteredGate
 from headgate.core.ingress.union import UnionGate
 from headgate.core.task.environment import Here, Input, RemoteProducer
 from headgate.core.task.inputs import ENDED, NetworkInput
@@ -161,7 +159,7 @@ class Run:
         inputs = [Input(PartitionId(f"p{n}"), 0, place) for n, place in enumerate(places)]
         create = self.pair.consumer.create_gate
         self.gates = [create("left", inputs[:2]), create("right", inputs[2:])]
-        union = MeteredGate(UnionGate(list(self.gates)))
+        union = UnionGate(list(self.gates))
         deserializers = [Deserializer(None, self.room, 120) for _ in range(CHANNELS)]
         made = NetworkInput(0, union, deserializers)
         for channel, parts in self.cut.at_input.items():
@@ -212,9 +210,9 @@ class Run:
                     for channel in channels:
                         self.blocked.discard(channel)
                         gate.unblock(channel)
-                case TakeSnapshot(barrier, how):
+                case TakeSnapshot(barrier):
                     self.taken[barrier.checkpoint] = [list(read) for read in self.read]
-                    if how is How.UNALIGNED:
+                    if barrier.unaligned:
                         self.seen["overtook"] += 1
                         self.keep_begun(barrier.checkpoint, effects)
                 case Persist(checkpoint, channels):

@@ -37,7 +37,6 @@ class Manners:
     """A reader closes its gate after so many elements."""
     nudges: float = 0
     """Share of arrivals that are answered with a task event."""
-    metered: bool = False
     bounded: bool = True
     """Whether its gates' pools are bounded."""
 
@@ -91,9 +90,7 @@ class Job:
             self.output = Output(self.output_plan, task.worker, self._ledger, task)
         if self.inputs:
             manners = self.manners
-            self.inbox = Inbox(
-                task, self.inputs, self._ledger, bounded=manners.bounded, metered=manners.metered
-            )
+            self.inbox = Inbox(task, self.inputs, self._ledger, bounded=manners.bounded)
 
     def start(self) -> None:
         """Let it run."""

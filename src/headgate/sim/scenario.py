@@ -226,7 +226,6 @@ def _draw_jobs(
                 stops_after=random.randint(1, 30) if feeds and random.random() < 0.1 else -1,
                 stop_ms=random.choice((100, 1200)),
                 nudges=nudges,
-                metered=random.random() < 0.2,
                 bounded=random.random() < 0.8,
             )
             name, worker = vertex.task(index), random.randrange(workers)

@@ -25,7 +25,6 @@ from headgate.core.egress.partition import PartitionKind
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.ingress.deserializer import Deserializer, Got
 from headgate.core.ingress.gate import Arrival, Gate, InputGate
-from headgate.core.ingress.metered import MeteredGate
 from headgate.core.ingress.union import UnionGate
 from headgate.core.task.environment import Input
 from headgate.sim.ledger import CheckFailed, Item, Ledger, Position, item_of, items_of
@@ -160,7 +159,6 @@ class Inbox:
         ledger: Ledger,
         *,
         bounded: bool,
-        metered: bool,
     ) -> None:
         environment = task.worker.environment
         self.name = task.name
@@ -171,8 +169,7 @@ class Inbox:
             self.gates.append(gate)
             for one in inputs:
                 self.positions.append(Position(task.name, one.partition, one.subpartition))
-        whole: InputGate = self.gates[0] if len(gates) == 1 else UnionGate(list(self.gates))
-        self.reader: InputGate = MeteredGate(whole) if metered else whole
+        self.reader: InputGate = self.gates[0] if len(gates) == 1 else UnionGate(list(self.gates))
         self.reader.notify = task.wake
         spill_bytes = environment.settings.spill_bytes
         self.deserializers = [

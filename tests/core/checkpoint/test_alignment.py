@@ -14,7 +14,6 @@ from headgate.core.checkpoint.alignment import (
     ChannelDone,
     DeclineCheckpoint,
     Effects,
-    How,
     Persist,
     TakeSnapshot,
     UnblockChannels,
@@ -32,12 +31,14 @@ def barrier(checkpoint: int, at_ms: int = 0, *, unaligned: bool = False) -> Chec
     return CheckpointBarrier(checkpoint, at_ms, unaligned)
 
 
-def taken(effects: Effects) -> list[tuple[int, How]]:
-    return [(one.barrier.checkpoint, one.how) for one in effects if isinstance(one, TakeSnapshot)]
+def taken(effects: Effects) -> list[tuple[int, str]]:
+    """The checkpoints whose snapshot is taken, and whether their barrier overtakes."""
+    barriers = [effect.barrier for effect in effects if isinstance(effect, TakeSnapshot)]
+    return [(sent.checkpoint, "unaligned" if sent.unaligned else "aligned") for sent in barriers]
 
 
 def aborted(effects: Effects) -> list[int]:
-    return [one.checkpoint for one in effects if isinstance(one, DeclineCheckpoint)]
+    return [effect.checkpoint for effect in effects if isinstance(effect, DeclineCheckpoint)]
 
 
 # Aligned.
@@ -46,7 +47,7 @@ def aborted(effects: Effects) -> list[int]:
 def test_a_single_channel_takes_at_once() -> None:
     handler = BarrierHandler(1, ALIGNED)
     assert handler.barrier_received(0, barrier(1), 5) == [
-        TakeSnapshot(barrier(1), How.ALIGNED),
+        TakeSnapshot(barrier(1)),
         AlignmentComplete(1, 0.0),
     ]
 
@@ -56,7 +57,7 @@ def test_channels_are_blocked_until_the_last_has_delivered() -> None:
     assert handler.barrier_received(1, barrier(1), 5) == [Block(1)]
     assert handler.barrier_received(0, barrier(1), 6) == [Block(0)]
     assert handler.barrier_received(2, barrier(1), 9) == [
-        TakeSnapshot(barrier(1), How.ALIGNED),
+        TakeSnapshot(barrier(1)),
         UnblockChannels((1, 0)),
         AlignmentComplete(1, 4.0),
     ]
@@ -65,14 +66,14 @@ def test_channels_are_blocked_until_the_last_has_delivered() -> None:
 def test_a_channel_that_has_ended_is_not_awaited() -> None:
     handler = BarrierHandler(2, ALIGNED)
     assert handler.channel_ended(0, 1) == []
-    assert taken(handler.barrier_received(1, barrier(1), 2)) == [(1, How.ALIGNED)]
+    assert taken(handler.barrier_received(1, barrier(1), 2)) == [(1, "aligned")]
 
 
 def test_the_last_awaited_channel_may_end_instead_of_delivering() -> None:
     handler = BarrierHandler(2, ALIGNED)
     handler.barrier_received(0, barrier(1), 1)
     assert handler.channel_ended(1, 4) == [
-        TakeSnapshot(barrier(1), How.ALIGNED),
+        TakeSnapshot(barrier(1)),
         UnblockChannels((0,)),
         AlignmentComplete(1, 3.0),
     ]
@@ -92,7 +93,7 @@ def test_late_barriers_of_what_is_over_are_dropped() -> None:
     handler.barrier_received(1, barrier(2), 2)
     assert handler.barrier_received(0, barrier(1), 3) == []
     assert handler.barrier_received(1, barrier(1), 3) == []
-    assert taken(handler.barrier_received(0, barrier(2), 4)) == [(2, How.ALIGNED)]
+    assert taken(handler.barrier_received(0, barrier(2), 4)) == [(2, "aligned")]
     assert handler.barrier_received(0, barrier(2), 5) == []
 
 
@@ -118,8 +119,8 @@ def test_at_least_once_counts_and_never_blocks() -> None:
     handler = BarrierHandler(2, AT_LEAST_ONCE)
     assert handler.barrier_received(0, barrier(1), 1) == []
     assert handler.barrier_received(0, barrier(2), 2) == []
-    assert taken(handler.barrier_received(1, barrier(1), 3)) == [(1, How.ALIGNED)]
-    assert taken(handler.barrier_received(1, barrier(2), 4)) == [(2, How.ALIGNED)]
+    assert taken(handler.barrier_received(1, barrier(1), 3)) == [(1, "aligned")]
+    assert taken(handler.barrier_received(1, barrier(2), 4)) == [(2, "aligned")]
 
 
 def test_at_least_once_gives_up_what_a_channel_has_left_out() -> None:
@@ -128,7 +129,7 @@ def test_at_least_once_gives_up_what_a_channel_has_left_out() -> None:
     handler.barrier_received(0, barrier(2), 2)
     effects = handler.barrier_received(1, barrier(2), 3)
     assert aborted(effects) == [1]
-    assert taken(effects) == [(2, How.ALIGNED)]
+    assert taken(effects) == [(2, "aligned")]
 
 
 def test_checkpoints_under_way_are_bounded() -> None:
@@ -145,7 +146,7 @@ def test_unaligned_takes_at_the_first_barrier_and_persists_until_each_comes() ->
     handler = BarrierHandler(3, UNALIGNED)
     overtaking = barrier(1, unaligned=True)
     assert handler.barrier_announced(1, overtaking, 5) == [
-        TakeSnapshot(overtaking, How.UNALIGNED),
+        TakeSnapshot(overtaking),
         Persist(1, (0, 1, 2)),
         ChannelDone(1, 1),
     ]
@@ -161,7 +162,7 @@ def test_unaligned_takes_at_the_first_barrier_and_persists_until_each_comes() ->
 def test_unaligned_persists_nothing_of_a_channel_that_was_read_up_to_its_barrier() -> None:
     handler = BarrierHandler(2, UNALIGNED)
     effects = handler.barrier_received(0, barrier(1), 5)
-    assert effects == [TakeSnapshot(barrier(1, unaligned=True), How.UNALIGNED), Persist(1, (1,))]
+    assert effects == [TakeSnapshot(barrier(1, unaligned=True)), Persist(1, (1,))]
 
 
 def test_a_persisted_channel_that_ends_is_done() -> None:
@@ -187,7 +188,7 @@ def test_alignment_that_takes_too_long_turns_unaligned() -> None:
     assert handler.next_deadline_ms == 1_100
     assert handler.tick(1_099) == []
     assert handler.tick(1_100) == [
-        TakeSnapshot(barrier(1, 1_000, unaligned=True), How.UNALIGNED),
+        TakeSnapshot(barrier(1, 1_000, unaligned=True)),
         Persist(1, (1, 2)),
         UnblockChannels((0,)),
     ]
@@ -199,7 +200,7 @@ def test_time_runs_for_a_barrier_that_waits_behind_data() -> None:
     assert handler.barrier_announced(0, barrier(1, 1_000), 1_010) == []
     assert handler.barrier_announced(1, barrier(1, 1_000), 1_020) == []
     assert handler.tick(1_100) == [
-        TakeSnapshot(barrier(1, 1_000, unaligned=True), How.UNALIGNED),
+        TakeSnapshot(barrier(1, 1_000, unaligned=True)),
         Persist(1, (0, 1)),
         ChannelDone(1, 0),
         ChannelDone(1, 1),
@@ -212,19 +213,19 @@ def test_barriers_in_time_stay_aligned_after_they_were_announced() -> None:
     handler.barrier_announced(0, barrier(1), 10)
     handler.barrier_announced(1, barrier(1), 10)
     assert handler.barrier_received(0, barrier(1), 20) == [Block(0)]
-    assert taken(handler.barrier_received(1, barrier(1), 30)) == [(1, How.ALIGNED)]
+    assert taken(handler.barrier_received(1, barrier(1), 30)) == [(1, "aligned")]
 
 
 def test_a_barrier_that_is_older_than_the_timeout_overtakes_when_it_comes() -> None:
     handler = BarrierHandler(2, PATIENT)
-    assert taken(handler.barrier_received(0, barrier(1, 0), 100)) == [(1, How.UNALIGNED)]
+    assert taken(handler.barrier_received(0, barrier(1, 0), 100)) == [(1, "unaligned")]
 
 
 def test_one_barrier_that_has_overtaken_makes_the_checkpoint_unaligned() -> None:
     handler = BarrierHandler(3, PATIENT)
     handler.barrier_received(0, barrier(1), 1)
     assert handler.barrier_announced(2, barrier(1, unaligned=True), 2) == [
-        TakeSnapshot(barrier(1, unaligned=True), How.UNALIGNED),
+        TakeSnapshot(barrier(1, unaligned=True)),
         Persist(1, (1, 2)),
         UnblockChannels((0,)),
         ChannelDone(1, 2),
@@ -234,7 +235,7 @@ def test_one_barrier_that_has_overtaken_makes_the_checkpoint_unaligned() -> None
 def test_the_last_barrier_still_overtakes_in_the_outputs_when_it_is_late() -> None:
     handler = BarrierHandler(1, PATIENT)
     assert handler.barrier_received(0, barrier(1, 0), 100) == [
-        TakeSnapshot(barrier(1, unaligned=True), How.UNALIGNED),
+        TakeSnapshot(barrier(1, unaligned=True)),
         AlignmentComplete(1, 0.0),
     ]
 
@@ -245,7 +246,7 @@ def test_a_savepoint_stays_aligned_however_long_it_takes() -> None:
     assert handler.barrier_announced(1, barrier(1), 1) == []
     assert handler.barrier_received(0, barrier(1), 1) == [Block(0)]
     assert handler.next_deadline_ms is None
-    assert taken(handler.barrier_received(1, barrier(1), 10**9)) == [(1, How.ALIGNED)]
+    assert taken(handler.barrier_received(1, barrier(1), 10**9)) == [(1, "aligned")]
 
 
 def test_what_is_taken_first_ends_older_ones_that_were_not() -> None:
@@ -254,7 +255,7 @@ def test_what_is_taken_first_ends_older_ones_that_were_not() -> None:
     effects = handler.barrier_announced(1, barrier(2, unaligned=True), 2)
     assert aborted(effects) == [1]
     assert effects[1] == UnblockChannels((0,))
-    assert taken(effects) == [(2, How.UNALIGNED)]
+    assert taken(effects) == [(2, "unaligned")]
 
 
 # Cancelled.
@@ -281,7 +282,7 @@ def test_a_marker_leaves_older_checkpoints_alone() -> None:
     handler = BarrierHandler(2, ALIGNED)
     handler.marker_received(0, CancelMarker(3))
     assert handler.barrier_received(0, barrier(2), 1) == [Block(0)]
-    assert taken(handler.barrier_received(1, barrier(2), 1)) == [(2, How.ALIGNED)]
+    assert taken(handler.barrier_received(1, barrier(2), 1)) == [(2, "aligned")]
 
 
 def test_what_the_coordinator_has_given_up_is_not_taken_later() -> None:
@@ -317,10 +318,10 @@ def test_a_barrier_that_is_older_than_the_memory_blocks_nothing() -> None:
 
 def test_a_source_takes_when_it_is_triggered() -> None:
     assert BarrierHandler(0, PATIENT).triggered(barrier(1), 1) == [
-        TakeSnapshot(barrier(1), How.ALIGNED),
+        TakeSnapshot(barrier(1)),
         AlignmentComplete(1, 0.0),
     ]
-    assert taken(BarrierHandler(0, UNALIGNED).triggered(barrier(1), 1)) == [(1, How.UNALIGNED)]
+    assert taken(BarrierHandler(0, UNALIGNED).triggered(barrier(1), 1)) == [(1, "unaligned")]
 
 
 def test_a_trigger_that_comes_after_its_end_is_dropped() -> None:
@@ -335,7 +336,7 @@ def test_a_task_behind_finished_ones_reads_their_data_to_the_end_first() -> None
     handler = BarrierHandler(2, ALIGNED)
     handler.channel_ended(0, 1)
     assert handler.triggered(barrier(1), 2) == []
-    assert taken(handler.channel_ended(1, 3)) == [(1, How.ALIGNED)]
+    assert taken(handler.channel_ended(1, 3)) == [(1, "aligned")]
 
 
 def test_a_task_behind_finished_ones_may_persist_their_data() -> None:
@@ -426,7 +427,7 @@ class AlignmentTwin(RuleBasedStateMachine):
     @invariant()
     def snapshots_separate_before_from_after(self) -> None:
         for checkpoint, snapshot in getattr(self, "inputs", Inputs(0, ALIGNED)).completed.items():
-            assert snapshot.how is How.UNALIGNED or not snapshot.in_flight
+            assert snapshot.unaligned or not snapshot.in_flight
             for channel, script in enumerate(self.scripts):
                 before = before_barrier(script, checkpoint)
                 held = snapshot.read[channel] + snapshot.in_flight.get(channel, [])

@@ -7,7 +7,7 @@ import pytest
 
 from headgate.base.events import CheckpointBarrier
 from headgate.core.checkpoint import alignment
-from headgate.core.checkpoint.alignment import Block, Effect, How, TakeSnapshot
+from headgate.core.checkpoint.alignment import Block, Effect, TakeSnapshot
 
 
 def test_effect_names_every_kind_of_effect() -> None:
@@ -23,6 +23,6 @@ def test_effect_names_every_kind_of_effect() -> None:
 
 def test_effects_are_values() -> None:
     assert Block(1) == Block(1) != Block(2)
-    take = TakeSnapshot(CheckpointBarrier(1, 0), How.ALIGNED)
+    take = TakeSnapshot(CheckpointBarrier(1, 0))
     with pytest.raises(dataclasses.FrozenInstanceError):
-        take.how = How.UNALIGNED  # type: ignore[misc]
+        take.barrier = CheckpointBarrier(2, 0)  # type: ignore[misc]

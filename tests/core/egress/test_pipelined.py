@@ -21,7 +21,7 @@ from headgate.base.events import (
 )
 from headgate.core.buffers.buffer import Buffer, BufferBuilder, BufferConsumer
 from headgate.core.buffers.global_pool import GlobalPool
-from headgate.core.egress.pipelined import PipelinedSubpartition, SubpartitionStatistics
+from headgate.core.egress.pipelined import PipelinedSubpartition
 from headgate.core.exchange.view import View
 from tests.arena import assert_all_home, plain_pool
 from tests.core.egress.kit import ORDERS
@@ -311,23 +311,16 @@ def test_without_credit_only_an_event_is_available(desk: Desk) -> None:
     desk.close()
 
 
-def test_statistics_count_buffers_when_added_and_bytes_when_read(desk: Desk) -> None:
+def test_what_was_read_is_queued_no_more_and_events_are_no_backlog(desk: Desk) -> None:
     desk.write(b"abc", finish=True)
     desk.write(b"de")
     desk.event()
-    statistics = desk.subpartition.statistics
-    assert statistics() == SubpartitionStatistics(
-        queued=3, backlog=2, total_buffers=3, total_bytes=0
-    )
+    assert (desk.subpartition.queued, desk.subpartition.backlog) == (3, 2)
     desk.poll()
-    assert statistics() == SubpartitionStatistics(
-        queued=2, backlog=1, total_buffers=3, total_bytes=3
-    )
+    assert (desk.subpartition.queued, desk.subpartition.backlog) == (2, 1)
     desk.poll()
     desk.poll()
-    assert statistics() == SubpartitionStatistics(
-        queued=0, backlog=0, total_buffers=3, total_bytes=10
-    )
+    assert (desk.subpartition.queued, desk.subpartition.backlog) == (0, 0)
 
 
 # Finish and release (rows 76, 77).
@@ -352,7 +345,7 @@ def test_finishing_adds_the_end_and_always_tells(desk: Desk) -> None:
 def test_finishing_twice_adds_one_end(desk: Desk) -> None:
     desk.subpartition.finish()
     desk.subpartition.finish()
-    assert (desk.told, desk.subpartition.total_buffers) == (1, 1)
+    assert (desk.told, desk.subpartition.queued) == (1, 1)
 
 
 @pytest.mark.parametrize("end", ["finish", "release"])
@@ -361,14 +354,14 @@ def test_what_comes_after_the_end_is_closed_and_refused(make_pool: MakePool, end
     pool = shelf.create_pool("p", 0)
     subpartition = PipelinedSubpartition(ORDERS, 0)
     getattr(subpartition, end)()
-    before = subpartition.total_buffers
+    before = subpartition.queued
     lease = pool.try_request()
     assert lease is not None
     builder = BufferBuilder(lease)
     assert not subpartition.add(builder.consumer())
     builder.finish()
     assert pool.lent == 0
-    assert subpartition.total_buffers == before
+    assert subpartition.queued == before
 
 
 def test_releasing_drops_what_is_queued_and_tells_the_reader_why(desk: Desk) -> None:
@@ -661,7 +654,6 @@ class PipelinedTwin(RuleBasedStateMachine):
         assert self.subpartition.queued == len(self.model)
         assert self.subpartition.is_available == self._available()
         assert self.subpartition.backlog == self._backlog()
-        assert self.subpartition.total_bytes == len(self.read)
 
     @invariant()
     def each_byte_comes_once_and_in_order(self) -> None:
@@ -735,7 +727,6 @@ def test_a_barrier_that_overtakes_is_read_first_and_the_rest_as_it_was(desk: Des
     assert desk.poll() == (encode_event(OVERTAKING), True, 2, False)
     assert desk.poll() == (b"ab", True, 1, False)
     assert desk.poll() == (b"cd", False, 0, False)
-    assert desk.subpartition.statistics().total_buffers == 3
     desk.close()
 
 
@@ -745,7 +736,7 @@ def test_a_barrier_that_had_waited_is_moved(desk: Desk) -> None:
     desk.write(b"cd")
     assert desk.subpartition.overtake(OVERTAKING, PickleSerializer()) == [b"ab"]
     desk.subpartition.check()
-    assert desk.subpartition.statistics().total_buffers == 3
+    assert desk.subpartition.queued == 3
     assert desk.poll() == (encode_event(OVERTAKING), True, 1, False)
     assert desk.poll() == (b"ab", False, 0, False)
     desk.close()

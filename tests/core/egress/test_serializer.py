@@ -80,16 +80,6 @@ def test_buffers_hold_the_elements_one_after_the_other(
     assert all(builder.is_full for builder in builders[:-1])
 
 
-def test_a_rewound_element_is_copied_again_from_its_start() -> None:
-    serializer = SpanningSerializer()
-    serializer.begin(b"pre", b"body")
-    serializer.copy_to(builder_of(5))
-    serializer.rewind()
-    again = builder_of(9)
-    assert serializer.copy_to(again) is Copied.WHOLE
-    assert content(again) == b"prebody"
-
-
 def test_an_element_may_not_begin_before_the_last_is_complete() -> None:
     serializer = SpanningSerializer()
     serializer.begin(b"pre", b"body")

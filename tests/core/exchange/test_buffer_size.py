@@ -10,7 +10,6 @@ from headgate.core.egress.writer import RecordWriter
 from headgate.core.exchange.frames import BufferSize, CancelReceiver
 from headgate.core.exchange.view import NO_LIMIT
 from headgate.core.ingress.gate import Gate
-from headgate.core.ingress.metered import MeteredGate
 from headgate.core.ingress.union import UnionGate
 from headgate.core.task.environment import Here, Input, RemoteProducer, UnplacedProducer
 from tests.core.pair import ADDRESS, PARTITION, Pair, read_all, write
@@ -65,7 +64,7 @@ def test_a_channel_within_the_process_tells_at_once() -> None:
         for gate in gates:
             gate.request_partitions()
         union = UnionGate(list(gates))
-        MeteredGate(union).resize(33)
+        union.resize(33)
         assert [one.buffer_size for one in partition.subpartitions] == [33, 33]
         union.close()
 
@@ -91,14 +90,14 @@ def test_what_waits_is_counted_at_both_ends() -> None:
     with Pair() as pair:
         partition, gate = pair.open(2)
         union = UnionGate([gate, pair.gate(name="other")])
-        assert MeteredGate(union).waiting() == 0
+        assert union.waiting() == 0
         for _ in range(7):
             write(partition, b"data", 0)
         write(partition, b"data", 1)
         pair.settle()
         queued = gate.statistics().queued
         assert queued < 8, "some wait for credit"
-        assert gate.waiting() == MeteredGate(union).waiting() == 8
+        assert gate.waiting() == union.waiting() == 8
         for _ in range(3):
             arrival = gate.poll()
             assert arrival is not None and arrival.buffer is not None

@@ -24,7 +24,6 @@ from headgate.core.checkpoint.alignment import (
     ChannelDone,
     DeclineCheckpoint,
     Effects,
-    How,
     Persist,
     TakeSnapshot,
     UnblockChannels,
@@ -37,9 +36,9 @@ Item: TypeAlias = bytes | CheckpointBarrier | CancelMarker | EndOfPartition
 
 @dataclass
 class Snapshot:
-    """What was taken: how, and what each channel had been read of by then."""
+    """What was taken: whether its barrier overtakes, and what was read of each channel."""
 
-    how: How
+    unaligned: bool
     read: list[list[bytes]]
     in_flight: dict[int, list[bytes]] = field(default_factory=dict)
 
@@ -114,10 +113,10 @@ class Inputs:
                 case UnblockChannels(channels):
                     assert self.blocked.issuperset(channels)
                     self.blocked.difference_update(channels)
-                case TakeSnapshot(barrier, how):
-                    self._take(barrier, how)
+                case TakeSnapshot(barrier):
+                    self._take(barrier)
                 case Persist(checkpoint, channels):
-                    assert self.taken[checkpoint].how is How.UNALIGNED
+                    assert self.taken[checkpoint].unaligned
                     for channel in channels:
                         assert channel not in self.blocked
                         queue = self.queues[channel]
@@ -142,18 +141,17 @@ class Inputs:
         self.handler.check()
         self.recorder.check()
 
-    def _take(self, barrier: CheckpointBarrier, how: How) -> None:
+    def _take(self, barrier: CheckpointBarrier) -> None:
         checkpoint = barrier.checkpoint
-        assert barrier.unaligned == (how is How.UNALIGNED)
         assert checkpoint > max(self.taken, default=-1), "taken out of order, or twice"
         assert checkpoint not in self.aborted
-        self.taken[checkpoint] = Snapshot(how, [list(read) for read in self.read])
-        self.on_take(barrier, how)
+        self.taken[checkpoint] = Snapshot(barrier.unaligned, [list(read) for read in self.read])
+        self.on_take(barrier)
 
     # What a task with outputs does besides.
 
     def on_data(self, data: bytes) -> None: ...
 
-    def on_take(self, barrier: CheckpointBarrier, how: How) -> None: ...
+    def on_take(self, barrier: CheckpointBarrier) -> None: ...
 
     def on_abort(self, checkpoint: int, forward: bool) -> None: ...

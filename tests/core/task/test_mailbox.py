@@ -66,15 +66,6 @@ def test_without_input_the_action_is_suspended_until_it_is_resumed() -> None:
     assert len(steps) == 2
 
 
-def test_only_urgent_mails_reach_a_task_in_the_middle_of_a_step() -> None:
-    mailbox, done = Mailbox(), []
-    mailbox.put("timer", lambda: done.append("timer"))
-    mailbox.put("cancel", lambda: done.append("cancel"), URGENT)
-    assert mailbox.run_urgent() == 1
-    assert done == ["cancel"]
-    assert mailbox.has_mail()
-
-
 def test_a_closed_mailbox_names_what_nobody_read_and_takes_no_more() -> None:
     mailbox = Mailbox()
     loop = MailboxLoop(mailbox, lambda: True)

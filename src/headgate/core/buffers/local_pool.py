@@ -7,7 +7,6 @@ is free, listeners (channels that want floating buffers) are served in the order
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
@@ -42,17 +41,6 @@ class Depot(Protocol):
     def segment_returned(self, segment: Segment) -> None: ...
 
     def pool_destroyed(self, pool: "LocalPool") -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class LocalPoolStatistics:
-    """A moment of a local pool, in segments."""
-
-    size: int
-    held: int
-    free: int
-    overdrawn: int
-    listeners: int
 
 
 class LocalPool:
@@ -183,12 +171,6 @@ class LocalPool:
     @property
     def lent(self) -> int:
         return self.held - len(self.free)
-
-    def statistics(self) -> LocalPoolStatistics:
-        overdrawn = max(0, self.held - self.size)
-        return LocalPoolStatistics(
-            self.size, self.held, len(self.free), overdrawn, len(self._listeners)
-        )
 
     def check(self) -> None:
         """Assert the law."""

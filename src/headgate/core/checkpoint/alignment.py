@@ -10,7 +10,6 @@ The task calls on its own thread. Sources have no channels: their triggers are t
 """
 
 from dataclasses import dataclass, field
-from enum import Enum
 from itertools import combinations
 from typing import Final, TypeAlias
 
@@ -18,13 +17,6 @@ import msgspec
 
 from headgate.base.events import CancelMarker, CheckpointBarrier
 from headgate.core.checkpoint.barrier_policy import BarrierPolicy
-
-
-class How(Enum):
-    """How the barrier of a snapshot goes on to the consumers."""
-
-    ALIGNED = "behind all that was sent before"
-    UNALIGNED = "before what waits in the outputs; that belongs to the checkpoint"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +35,12 @@ class UnblockChannels:
 
 @dataclass(frozen=True, slots=True)
 class TakeSnapshot:
-    """Take the snapshot now, and send ``barrier`` on to all consumers."""
+    """Take the snapshot now, and send ``barrier`` on to all consumers.
+
+    An unaligned one goes before what waits in the outputs; that belongs to the checkpoint.
+    """
 
     barrier: CheckpointBarrier
-    how: How
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +289,7 @@ class BarrierHandler:
         assert overtakes or not pending.missing
         pending.taken = True
         barrier = msgspec.structs.replace(pending.barrier, unaligned=overtakes)
-        effects.append(TakeSnapshot(barrier, How.UNALIGNED if overtakes else How.ALIGNED))
+        effects.append(TakeSnapshot(barrier))
         if pending.missing:
             effects.append(Persist(checkpoint, tuple(pending.missing)))
         effects += self._unblock(pending)

@@ -104,11 +104,6 @@ class InFlightRecorder:
             for channel in record.open:
                 self.recording[channel] -= 1
 
-    def size_bytes(self, checkpoint: int) -> int:
-        """What is held for a checkpoint."""
-        record = self._records.get(checkpoint)
-        return 0 if record is None else record.size
-
     def check(self) -> None:
         """Assert that the counts are those of the records."""
         for channel, count in enumerate(self.recording):

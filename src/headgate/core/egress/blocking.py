@@ -12,7 +12,6 @@ from headgate.base.errors import PartitionError
 from headgate.base.events import END_OF_PARTITION, CheckpointBarrier, encode_event
 from headgate.base.ids import PartitionId
 from headgate.core.buffers.buffer import Buffer, BufferConsumer
-from headgate.core.egress.pipelined import SubpartitionStatistics
 from headgate.core.exchange.view import NO_LIMIT, PolledBuffer
 
 
@@ -48,14 +47,11 @@ class BlockingSubpartition:
         self.is_read_here = False  # readers get bytes, wherever they run
         self.buffer_size = NO_LIMIT  # readers come when all is written
         self.failure: Exception | None = None
-        self.total_buffers = 0
-        self.total_bytes = 0
         self._store = store
         self._broken: Exception | None = None  # why the store is not whole
         self._deleted = False
         self._current: BufferConsumer | None = None
         self._data_buffers = 0
-        self._entries = 0
         self._views: list[BlockingView] = []
 
     def add(self, consumer: BufferConsumer) -> bool:
@@ -70,7 +66,6 @@ class BlockingSubpartition:
             raise
         assert self._current is None, "an unfinished buffer has others behind it"
         self._current = consumer
-        self.total_buffers += 1
         self.flush()
         return True
 
@@ -97,7 +92,6 @@ class BlockingSubpartition:
         self.flush()
         self._drop_current()
         self._write(Buffer(encode_event(END_OF_PARTITION), is_event=True))
-        self.total_buffers += 1
         self._store.finish()
         self.finished = True
 
@@ -111,7 +105,7 @@ class BlockingSubpartition:
                 f"subpartition {self.index} is blocking and not finished; "
                 f"its readers start when its producer has ended",
             )
-        view = BlockingView(self, self._store.open_reader(), self._entries, self._data_buffers)
+        view = BlockingView(self, self._store.open_reader(), self._data_buffers)
         self._views.append(view)
         on_data()
         return view
@@ -137,9 +131,6 @@ class BlockingSubpartition:
     def queued(self) -> int:
         return 0 if self._current is None else 1
 
-    def statistics(self) -> SubpartitionStatistics:
-        return SubpartitionStatistics(self.queued, 0, self.total_buffers, self.total_bytes)
-
     def _write(self, buffer: Buffer) -> None:
         try:
             self._store.append(buffer.view, buffer.is_event)
@@ -148,8 +139,6 @@ class BlockingSubpartition:
             raise
         finally:
             buffer.release()
-        self._entries += 1
-        self.total_bytes += buffer.size
         if not buffer.is_event:
             self._data_buffers += 1
 
@@ -167,12 +156,9 @@ class BlockingSubpartition:
 class BlockingView:
     """One sequential reading of a finished blocking subpartition."""
 
-    def __init__(
-        self, parent: BlockingSubpartition, reader: StoreReader, entries: int, data: int
-    ) -> None:
+    def __init__(self, parent: BlockingSubpartition, reader: StoreReader, data: int) -> None:
         self._parent = parent
         self._reader = reader
-        self._entries_left = entries
         self._data_left = data
         try:
             self._ahead = reader.next()
@@ -185,7 +171,6 @@ class BlockingView:
         if self.is_released or self._ahead is None:
             return None
         data, is_event = self._ahead
-        self._entries_left -= 1
         if not is_event:
             self._data_left -= 1
         self._ahead = self._reader.next()

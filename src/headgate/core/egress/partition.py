@@ -23,7 +23,6 @@ from headgate.core.buffers.local_pool import LocalPool
 from headgate.core.egress.blocking import BlockingSubpartition, EntryStore
 from headgate.core.egress.pipelined import (
     PipelinedSubpartition,
-    SubpartitionStatistics,
     restored_consumers,
 )
 from headgate.core.exchange.view import View
@@ -61,8 +60,6 @@ class Subpartition(Protocol):
     def release(self, failure: Exception | None = None) -> None: ...
 
     def create_view(self, on_data: Callable[[], None]) -> View: ...
-
-    def statistics(self) -> SubpartitionStatistics: ...
 
     released: bool
     is_read_here: bool

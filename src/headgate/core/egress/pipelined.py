@@ -8,7 +8,6 @@ after a flush, so that a reader never runs after single bytes.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 
 from headgate.base.elements import Serializer
 from headgate.base.errors import PartitionTaken
@@ -23,16 +22,6 @@ from headgate.base.events import (
 from headgate.base.ids import PartitionId
 from headgate.core.buffers.buffer import Buffer, BufferConsumer, waiting_bytes
 from headgate.core.exchange.view import NO_LIMIT, PolledBuffer
-
-
-@dataclass(frozen=True, slots=True)
-class SubpartitionStatistics:
-    """A moment of a subpartition. Buffers are counted when added, bytes when read."""
-
-    queued: int
-    backlog: int
-    total_buffers: int
-    total_bytes: int
 
 
 class PipelinedSubpartition:
@@ -59,8 +48,6 @@ class PipelinedSubpartition:
         """Its reader runs in this process and takes records as they are."""
         self.buffer_size = NO_LIMIT
         """Its reader wants data buffers of at most so many bytes."""
-        self.total_buffers = 0
-        self.total_bytes = 0
         self._queue: deque[BufferConsumer] = deque()
         self._data_queued = 0
         self._restored = 0
@@ -80,7 +67,6 @@ class PipelinedSubpartition:
         if len(queue) == 1:
             self._drop_spent_head()
         queue.append(consumer)
-        self.total_buffers += 1
         if not consumer.is_event:
             self._data_queued += 1
         if len(queue) <= 2 and not self.flush_requested and self._finished_buffers() == 1:
@@ -101,9 +87,7 @@ class PipelinedSubpartition:
         if self.finished or self.released:
             return []
         self._drop_spent_head()
-        queued = len(self._queue)
         overtaken = overtake(self._queue, barrier, serializer)
-        self.total_buffers += len(self._queue) - queued  # one that had waited is only moved
         self._tell_reader()
         if self._on_barrier is not None:
             self._on_barrier(barrier)
@@ -126,7 +110,6 @@ class PipelinedSubpartition:
         self._drop_spent_head()
         event = Buffer(encode_event(END_OF_PARTITION), is_event=True)
         self._queue.append(BufferConsumer.of(event))
-        self.total_buffers += 1
         self.finished = True
         self._tell_reader()
 
@@ -155,7 +138,6 @@ class PipelinedSubpartition:
             return None
         if buffer.is_event:
             self._event_left(buffer)
-        self.total_bytes += len(buffer.view)
         if not queue:
             return PolledBuffer(buffer, False, 0, False)
         last = queue[-1].builder
@@ -223,11 +205,6 @@ class PipelinedSubpartition:
     @property
     def queued(self) -> int:
         return len(self._queue)
-
-    def statistics(self) -> SubpartitionStatistics:
-        return SubpartitionStatistics(
-            self.queued, self.backlog, self.total_buffers, self.total_bytes
-        )
 
     def check(self) -> None:
         """Assert the law."""

@@ -55,10 +55,6 @@ class SpanningSerializer:
         self._prefix, self._body = memoryview(prefix), memoryview(body).cast("B")
         self._prefix_at = self._body_at = 0
 
-    def rewind(self) -> None:
-        """Start over with the same element, for the next channel."""
-        self._prefix_at = self._body_at = 0
-
     def copy_to(self, builder: BufferBuilder) -> Copied:
         """Move on into ``builder`` until it is full or the element is complete."""
         if self._prefix_at < len(self._prefix):

@@ -95,7 +95,6 @@ class ReceiverSession:
     ) -> None:
         self.peer = peer
         self.channels: dict[ChannelId, ReceivingChannel] = {}
-        self.frames_received = 0
         self._outbox = outbox
         self._wake = wake
         self._uses_credit = uses_credit
@@ -184,7 +183,6 @@ class ReceiverSession:
         self, receiver: ChannelId, sequence: int, backlog: int, buffer: Buffer
     ) -> None:
         """A whole buffer is here."""
-        self.frames_received += 1
         channel = self.channels.get(receiver)
         if channel is None:
             buffer.release()

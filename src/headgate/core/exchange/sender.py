@@ -8,7 +8,6 @@ each at most once, and give one buffer in turn, so one without credit never hold
 from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import Final
 
 from headgate.base.errors import (
@@ -47,15 +46,6 @@ MAX_RECEIVERS: Final = 16 * 1024
 """Channels that one peer may have here, those among them that ended and it did not cancel."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReaderStatistics:
-    """A moment of one reader."""
-
-    credit: int
-    sequence: int
-    backlog: int
-
-
 class Reader:
     """One remote channel that reads a subpartition of this process."""
 
@@ -72,10 +62,6 @@ class Reader:
         self.sequence = 0
         self.queued = False
         self.view: View | None = None
-
-    def statistics(self) -> ReaderStatistics:
-        backlog = 0 if self.view is None else self.view.backlog
-        return ReaderStatistics(self.credit, self.sequence, backlog)
 
 
 class SenderSession:
@@ -94,7 +80,6 @@ class SenderSession:
     ) -> None:
         self.peer = peer
         self.readers: dict[ChannelId, Reader] = {}
-        self.frames_sent = 0
         self._partitions = partitions
         self._events = events
         self._outbox = outbox
@@ -287,7 +272,6 @@ class SenderSession:
         sequence = reader.sequence
         reader.sequence = sequence + 1
         head = encode_buffer_head(reader.receiver, sequence, backlog, flags, len(buffer.view))
-        self.frames_sent += 1
         self._outbox.add_buffer(head, buffer)
         if polled.next_is_event or (polled.more and reader.credit > 0):
             reader.queued = True

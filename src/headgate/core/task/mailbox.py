@@ -63,14 +63,6 @@ class Mailbox:
             heapq.heappush(self._mails, entry)
         return count
 
-    def run_urgent(self) -> int:
-        """Run only urgent mails: for a task that waits in the middle of a step."""
-        count = 0
-        while self._mails and self._mails[0][0] == URGENT and not self._closed:
-            count += 1
-            heapq.heappop(self._mails)[3]()
-        return count
-
     def close(self) -> list[str]:
         """Take no more mail; tells what was not read."""
         self._closed = True
