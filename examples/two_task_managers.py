@@ -8,7 +8,7 @@ from headgate.base.settings import ExchangeSettings
 from headgate.core.egress.partition import PartitionKind
 from headgate.core.egress.router import RoundRobin
 from headgate.core.egress.writer import RecordWriter
-from headgate.core.ingress.deserializer import Deserializer, Got
+from headgate.core.ingress.deserializer import DeserializationResult, Deserializer
 from headgate.core.ingress.gate import Gate
 from headgate.core.task.environment import Input, RemoteProducer
 from headgate.core.task.task import StepResult
@@ -57,9 +57,9 @@ class Sum:
             return StepResult.DONE if self.gate.finished else StepResult.IDLE
         if arrival.buffer is not None:
             self.deserializer.feed(arrival.buffer)
-            got = Got.MIDDLE
-            while got is Got.MIDDLE:
-                got, element = self.deserializer.next()
+            result = DeserializationResult.MIDDLE
+            while result is DeserializationResult.MIDDLE:
+                result, element = self.deserializer.next()
                 if isinstance(element, Bundle):
                     self.total += sum(element.records)
         return StepResult.MORE

@@ -24,7 +24,7 @@ from headgate.core.exchange.frames import (
     decode,
 )
 from headgate.core.exchange.link import Link
-from headgate.core.ingress.gate import Arrival, Gate
+from headgate.core.ingress.gate import BufferOrEvent, Gate
 from headgate.core.ingress.remote import RemoteChannel
 from headgate.core.task.environment import Environment, Input, RemoteProducer
 from tests.arena import assert_all_home, plain_segments
@@ -285,7 +285,7 @@ def read_all(gate: Gate) -> list[tuple[int, object]]:
     return got
 
 
-def taken(arrival: Arrival) -> tuple[int, object]:
+def taken(arrival: BufferOrEvent) -> tuple[int, object]:
     if arrival.buffer is None:
         return arrival.channel, arrival.event
     data = bytes(arrival.buffer.view)

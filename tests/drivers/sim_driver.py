@@ -10,7 +10,7 @@ from headgate.base.settings import ExchangeSettings, FlowControl
 from headgate.core.egress.partition import PartitionKind
 from headgate.core.egress.router import RoundRobin
 from headgate.core.egress.writer import RecordWriter
-from headgate.core.ingress.deserializer import Deserializer, Got
+from headgate.core.ingress.deserializer import DeserializationResult, Deserializer
 from headgate.core.ingress.gate import Gate
 from headgate.core.task.environment import Here, Input, RemoteProducer
 from headgate.sim.clock import Clock
@@ -92,9 +92,9 @@ class SimReading:
                 task.pause()
 
     def _take(self, channel: int, deserializer: Deserializer) -> None:
-        got = Got.MIDDLE
-        while got is Got.MIDDLE:
-            got, element = deserializer.next()
+        result = DeserializationResult.MIDDLE
+        while result is DeserializationResult.MIDDLE:
+            result, element = deserializer.next()
             if isinstance(element, Bundle):
                 self.received[channel] += element.records
 

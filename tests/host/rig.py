@@ -14,7 +14,7 @@ from headgate.core.egress.partition import PartitionKind
 from headgate.core.egress.router import RoundRobin, Router
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.exchange.ends import ProducerEnd
-from headgate.core.ingress.deserializer import Deserializer, Got
+from headgate.core.ingress.deserializer import DeserializationResult, Deserializer
 from headgate.core.ingress.gate import InputGate
 from headgate.core.ingress.union import UnionGate
 from headgate.core.task.environment import Here, Input, Place, RemoteProducer
@@ -146,9 +146,9 @@ class Consumer:
         assert arrival.buffer is not None
         deserializer = self._deserializers[arrival.channel]
         deserializer.feed(arrival.buffer)
-        got = Got.MIDDLE
-        while got is Got.MIDDLE:
-            got, element = deserializer.next()
+        result = DeserializationResult.MIDDLE
+        while result is DeserializationResult.MIDDLE:
+            result, element = deserializer.next()
             if isinstance(element, Bundle):
                 self.received[arrival.channel].extend(map(self._keep, element.records))
         return StepResult.MORE

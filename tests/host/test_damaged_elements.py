@@ -27,7 +27,7 @@ from headgate.base.events import CancelMarker, CheckpointBarrier, decode_event, 
 from headgate.base.settings import Compression
 from headgate.core.buffers.buffer import Buffer
 from headgate.core.exchange.compression import decompress, try_compress
-from headgate.core.ingress.deserializer import Deserializer, Got
+from headgate.core.ingress.deserializer import DeserializationResult, Deserializer
 from headgate.host.net.exchange import make_codec
 
 ROOM_BYTES = 1 << 30
@@ -97,9 +97,9 @@ def read(stream: bytes, cuts: list[int], serializer: Serializer) -> None:
             size = cuts[turn % len(cuts)]
             deserializer.feed(Buffer(stream[:size]))
             stream, turn = stream[size:], turn + 1
-            got = Got.MIDDLE
-            while got is Got.MIDDLE:
-                got, element = deserializer.next()
+            result = DeserializationResult.MIDDLE
+            while result is DeserializationResult.MIDDLE:
+                result, element = deserializer.next()
                 if isinstance(element, Bundle):
                     assert type(element.records) is list
                     assert element.timestamps is None or type(element.timestamps) is list

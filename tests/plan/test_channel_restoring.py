@@ -88,11 +88,13 @@ def received(graph: JobGraph, restores: dict[str, TaskRestore]) -> list[list[lis
     found: list[list[list[str]]] = []
     for consumer in range(consumers):
         streams = []
-        for stray in restores[f"1.{consumer}"].strays:
-            assert stray.gate == 0
-            records = unpacked(stray.pieces)
-            if stray.routed:
-                router = graph.vertices[stray.source].chain.partitions[stray.output].make_router(0)
+        for stream in restores[f"1.{consumer}"].reassigned:
+            assert stream.gate == 0
+            records = unpacked(stream.pieces)
+            if stream.routed:
+                router = (
+                    graph.vertices[stream.source].chain.partitions[stream.output].make_router(0)
+                )
                 router.set_up(consumers)
                 records = [one for one in records if router.pick(one) == consumer]
             streams.append(records)
@@ -126,7 +128,7 @@ def test_every_record_comes_once_and_where_it_belongs(
     metadata = recording(before, channels=in_flight(before, streams, cut))
     restores = restore(metadata, after)
     if old == new:
-        assert not any(one.strays for one in restores.values())
+        assert not any(one.reassigned for one in restores.values())
         for task in metadata.tasks:
             kept = tuple(channel for channel in task.channels if channel.pieces)
             assert restores[task.task].channels == kept
@@ -180,7 +182,7 @@ def test_records_go_to_the_tasks_that_may_own_their_keys_and_to_no_other() -> No
     before, after = job(1, 4, ship), job(1, 2, ship)
     streams = {(0, consumer): ["x"] for consumer in range(4)}
     restores = restore(recording(before, channels=in_flight(before, streams, 0)), after)
-    assert [len(restores[f"1.{consumer}"].strays) for consumer in range(2)] == [2, 2]
+    assert [len(restores[f"1.{consumer}"].reassigned) for consumer in range(2)] == [2, 2]
 
 
 def flying(graph: JobGraph, **more: Any) -> Any:

@@ -12,7 +12,7 @@ from headgate.core.exchange.outbox import Outbox
 from headgate.core.exchange.receiver import ReceiverSession
 from headgate.core.exchange.sender import SenderSession
 from headgate.core.exchange.view import PolledBuffer
-from headgate.core.ingress.channel import Next
+from headgate.core.ingress.channel import BufferAndAvailability
 from headgate.core.ingress.remote import RemoteChannel
 from headgate.sim.world import RunFailed, simulate
 
@@ -62,7 +62,7 @@ def a_buffer_comes_twice(patch: Patch) -> None:
     nexts = every(10)
     real = RemoteChannel.next
 
-    def next_(channel: RemoteChannel) -> Next | None:
+    def next_(channel: RemoteChannel) -> BufferAndAvailability | None:
         got = real(channel)
         if got is not None and got.buffer.lease is not None and nexts():
             got.buffer.lease.retain()

@@ -226,6 +226,6 @@ class TaskRestore(msgspec.Struct, frozen=True):
     operators: tuple[OperatorRestore, ...] = ()
     channels: tuple[ChannelState, ...] = ()
     """Of its own channels and subpartitions, which are as they were."""
-    strays: tuple[ReassignedStream, ...] = ()
+    reassigned: tuple[ReassignedStream, ...] = msgspec.field(default=(), name="strays")
     finished: bool = False
     """It had finished: nothing is run, its outputs end at once."""

@@ -27,7 +27,7 @@ class InFlightAssignment:
     """What each task gets, by its id."""
 
     channels: dict[str, list[ChannelState]] = field(default_factory=dict)
-    strays: dict[str, list[ReassignedStream]] = field(default_factory=dict)
+    reassigned: dict[str, list[ReassignedStream]] = field(default_factory=dict)
 
 
 def restore_in_flight(recorded: Recorded, graph: JobGraph) -> InFlightAssignment:
@@ -45,8 +45,8 @@ def restore_in_flight(recorded: Recorded, graph: JobGraph) -> InFlightAssignment
                 result.channels.setdefault(task_id(new, subtask), []).append(channel)
         else:
             streams = _streams(recorded, shape, channels)
-            for consumer, stray in _strays(recorded, graph, shape, edge, streams):
-                result.strays.setdefault(task_id(edge.target, consumer), []).append(stray)
+            for consumer, stream in _reassigned(recorded, graph, shape, edge, streams):
+                result.reassigned.setdefault(task_id(edge.target, consumer), []).append(stream)
     return result
 
 
@@ -140,7 +140,7 @@ def _streams(recorded: Recorded, shape: EdgeShape, channels: _Found) -> Streams:
     return dict(sorted(streams.items()))
 
 
-def _strays(
+def _reassigned(
     recorded: Recorded, graph: JobGraph, shape: EdgeShape, edge: JobEdge, streams: Streams
 ) -> Iterable[tuple[int, ReassignedStream]]:
     """New consumers and what they get."""
@@ -153,7 +153,7 @@ def _strays(
     consumers = graph.vertices[edge.target].parallelism
     for (_, old), pieces in streams.items():
         routed = edge.ship in ("HASH", "CUSTOM")
-        stray = ReassignedStream(edge.gate, edge.source, edge.output, routed, pieces)
+        stream = ReassignedStream(edge.gate, edge.source, edge.output, routed, pieces)
         if edge.ship == "BROADCAST":  # a new task begins with the state of the same old one
             chosen = [new for new in range(consumers) if new % target.parallelism == old]
         elif edge.ship == "GLOBAL":
@@ -162,7 +162,7 @@ def _strays(
             chosen = _readers(graph, shape, edge, target, old)
         else:
             chosen = [old % consumers]
-        yield from ((new, stray) for new in chosen)
+        yield from ((new, stream) for new in chosen)
 
 
 def _readers(

@@ -53,7 +53,7 @@ def restore(
                 checkpoint=metadata.checkpoint,
                 operators=_operators(recorded, vertex, subtask),
                 channels=tuple(in_flight.channels.get(task, ())),
-                strays=tuple(in_flight.strays.get(task, ())),
+                reassigned=tuple(in_flight.reassigned.get(task, ())),
                 finished=finished[task],
             )
     return restores

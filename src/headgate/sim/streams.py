@@ -23,8 +23,8 @@ from headgate.base.events import (
 from headgate.base.ids import PartitionId
 from headgate.core.egress.partition import PartitionKind
 from headgate.core.egress.writer import RecordWriter
-from headgate.core.ingress.deserializer import Deserializer, Got
-from headgate.core.ingress.gate import Arrival, Gate, InputGate
+from headgate.core.ingress.deserializer import DeserializationResult, Deserializer
+from headgate.core.ingress.gate import BufferOrEvent, Gate, InputGate
 from headgate.core.ingress.union import UnionGate
 from headgate.core.task.environment import Input
 from headgate.sim.ledger import CheckFailed, Item, Ledger, Position, item_of, items_of
@@ -184,7 +184,7 @@ class Inbox:
         for gate in self.gates:
             gate.request_partitions()
 
-    def elements(self, arrival: Arrival) -> Iterator[Element]:
+    def elements(self, arrival: BufferOrEvent) -> Iterator[Element]:
         """Read an arrival to its end, element by element; every item is checked."""
         position = self.positions[arrival.channel]
         deserializer = self.deserializers[arrival.channel]
@@ -193,9 +193,9 @@ class Inbox:
             self._event(position, deserializer, arrival)
             return
         deserializer.feed(arrival.buffer)
-        got = Got.MIDDLE
-        while got is Got.MIDDLE:
-            got, element = deserializer.next()
+        result = DeserializationResult.MIDDLE
+        while result is DeserializationResult.MIDDLE:
+            result, element = deserializer.next()
             if element is None:
                 return
             for item in items_of(element):
@@ -217,7 +217,9 @@ class Inbox:
             deserializer.close()
         self.reader.close()
 
-    def _event(self, position: Position, deserializer: Deserializer, arrival: Arrival) -> None:
+    def _event(
+        self, position: Position, deserializer: Deserializer, arrival: BufferOrEvent
+    ) -> None:
         event = arrival.event
         assert event is not None
         if not deserializer.is_between_elements:

@@ -20,7 +20,7 @@ from headgate.core.buffers.buffer import (
     bundle_bytes,
     waiting_bytes,
 )
-from headgate.core.ingress.deserializer import Deserializer, Got
+from headgate.core.ingress.deserializer import DeserializationResult, Deserializer
 from tests.arena import assert_all_home, plain_pool
 
 PICKLE = PickleSerializer()
@@ -31,8 +31,8 @@ def elements_of(deserializer: Deserializer, data: bytes) -> list[Element]:
     found: list[Element] = []
     if data:
         deserializer.feed(Buffer(data))
-    result = Got.MIDDLE
-    while data and result is Got.MIDDLE:
+    result = DeserializationResult.MIDDLE
+    while data and result is DeserializationResult.MIDDLE:
         result, element = deserializer.next()
         if element is not None:
             found.append(element)

@@ -5,7 +5,12 @@ from typing import Any
 from headgate.base.elements import Bundle, PickleSerializer
 from headgate.base.events import CancelMarker, CheckpointBarrier, encode_event
 from headgate.core.buffers.buffer import Buffer, bundle_bytes
-from headgate.core.checkpoint.inputs import Incoming, give_back, number_channels, single_gates
+from headgate.core.checkpoint.inputs import (
+    CheckpointedInputs,
+    give_back,
+    number_channels,
+    single_gates,
+)
 from headgate.core.checkpoint.restored import TaskRestored
 from headgate.core.ingress.gate import Gate
 from headgate.core.task.inputs import NetworkInput
@@ -29,7 +34,7 @@ class Table:
         for gate in self.gates:
             gate.request_partitions()
         self.seen: list[Any] = []
-        self.incoming = Incoming(self.inputs, self.gates, limit_bytes)
+        self.incoming = CheckpointedInputs(self.inputs, self.gates, limit_bytes)
         self.incoming.on_barrier = lambda channel, event: self.seen.append((channel, event))
         self.incoming.on_announced = lambda channel, event: self.seen.append(("soon", channel))
         self.incoming.on_ended = lambda channel: self.seen.append(("ended", channel))
@@ -162,13 +167,13 @@ def test_channels_begin_with_what_was_on_its_way_in_them() -> None:
                 (0, 1, [bundle_bytes(Bundle(["old"]), serializer)]),
                 (1, 0, [bundle_bytes(Bundle(["c"]), serializer)]),
             ],
-            strays=[(0, [Bundle(["stray"])])],
+            reassigned=[(0, [Bundle(["reassigned"])])],
         )
         give_back(restored, table.inputs, table.gates)
         table.writers["b"].emit_all(["new"])
         assert take_all(table.inputs[1]) == [Bundle(["c"])]
         records = [bundle.records[0] for bundle in take_all(table.inputs[0])]
-        assert records == ["stray", "old", "new"]
+        assert records == ["reassigned", "old", "new"]
         table.close()
 
 

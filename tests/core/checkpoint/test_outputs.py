@@ -4,7 +4,7 @@ from typing import Any
 
 from headgate.base.events import CancelMarker, CheckpointBarrier
 from headgate.core.checkpoint.barrier_policy import BarrierPolicy
-from headgate.core.checkpoint.outputs import Outgoing
+from headgate.core.checkpoint.outputs import CheckpointedOutputs
 from headgate.core.task.inputs import NetworkInput
 from tests.core.task.kit import WALL_MS, Lab, read_stream
 from tests.core.task.test_inputs import take_all
@@ -22,7 +22,7 @@ class Door:
         self.readers += [self._reader(lab, "b", 0)]
         self.events: list[Any] = []
         self.sent: list[int] = []
-        self.outgoing = Outgoing(self.writers, BarrierPolicy(timeout_ms=timeout_ms))
+        self.outgoing = CheckpointedOutputs(self.writers, BarrierPolicy(timeout_ms=timeout_ms))
         self.outgoing.on_sent = self.sent.append
 
     def _reader(self, lab: Lab, partition: str, subpartition: int) -> NetworkInput:

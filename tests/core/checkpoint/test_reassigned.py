@@ -1,4 +1,4 @@
-"""Strays: only records count, and of several readers each keeps its own."""
+"""Records of removed channels: only records count, and of several readers each keeps its own."""
 
 from itertools import pairwise
 

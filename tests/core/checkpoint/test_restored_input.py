@@ -1,4 +1,4 @@
-"""What channels begin with: strays, then bytes, each buffer once."""
+"""What channels begin with: reassigned records, then bytes, each buffer once."""
 
 from collections.abc import Iterator
 
@@ -30,10 +30,10 @@ def test_without_a_restore_there_is_nothing() -> None:
     assert restored.unread(0, PICKLE) == b""
 
 
-def test_strays_come_first_and_then_each_channel_in_order() -> None:
+def test_reassigned_records_come_first_and_then_each_channel_in_order() -> None:
     restored = RestoredInput()
     restored.add_bytes(1, [b"a", b"", b"b"])
-    restored.add_strays(0, [Bundle([1]), Bundle([]), Bundle([2], [5])])
+    restored.add_reassigned(0, [Bundle([1]), Bundle([]), Bundle([2], [5])])
     restored.add_bytes(0, [b"c"])
     assert restored
     assert taken(restored) == [
@@ -48,8 +48,8 @@ def test_strays_come_first_and_then_each_channel_in_order() -> None:
 
 def test_what_was_not_read_is_told_channel_by_channel_and_is_read_afterwards() -> None:
     restored = RestoredInput()
-    restored.add_strays(0, [Bundle([1]), Bundle([2])])
-    restored.add_strays(1, [Bundle([3])])
+    restored.add_reassigned(0, [Bundle([1]), Bundle([2])])
+    restored.add_reassigned(1, [Bundle([3])])
     restored.add_bytes(0, [b"a", b"b"])
     restored.next()
     for _ in range(2):
@@ -59,24 +59,24 @@ def test_what_was_not_read_is_told_channel_by_channel_and_is_read_afterwards() -
     assert taken(restored) == [(0, Bundle([2])), (1, Bundle([3])), (0, b"a"), (0, b"b")]
 
 
-def test_strays_are_made_when_they_are_read() -> None:
+def test_reassigned_records_are_made_when_they_are_read() -> None:
     made: list[int] = []
 
-    def strays() -> Iterator[Bundle]:
+    def reassigned() -> Iterator[Bundle]:
         for number in range(3):
             made.append(number)
             yield Bundle([number])
 
     restored = RestoredInput()
-    restored.add_strays(0, strays())
+    restored.add_reassigned(0, reassigned())
     assert made == []
     restored.next()
     assert made == [0]
 
 
-def test_strays_that_turn_out_to_be_none_end_by_themselves() -> None:
+def test_reassigned_records_that_turn_out_to_be_none_end_by_themselves() -> None:
     restored = RestoredInput()
-    restored.add_strays(0, iter([]))
+    restored.add_reassigned(0, iter([]))
     assert restored, "nobody has looked yet"
     assert restored.next() is None
     assert not restored
@@ -89,7 +89,7 @@ def test_a_channel_is_held_until_all_that_it_begins_with_has_been_read() -> None
         lambda channel: told.append(("let go", channel)),
     )
     restored.add_bytes(2, [b""])
-    restored.add_strays(1, [Bundle([1])])
+    restored.add_reassigned(1, [Bundle([1])])
     restored.add_bytes(0, [b"a"])
     restored.add_bytes(1, [b"b"])
     assert told == [("hold", 1), ("hold", 0), ("hold", 1)]

@@ -10,8 +10,8 @@ from headgate.base.errors import TaskCancelled, UserFunctionFailed
 from headgate.base.events import CancelMarker, CheckpointBarrier
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
-from headgate.core.checkpoint.inputs import Incoming
-from headgate.core.ingress.deserializer import Got
+from headgate.core.checkpoint.inputs import CheckpointedInputs
+from headgate.core.ingress.deserializer import DeserializationResult
 from headgate.core.ingress.gate import Gate
 from headgate.core.operators.basic import MapOperator
 from headgate.core.task import ending as course
@@ -202,7 +202,7 @@ def test_an_element_that_is_read_by_half_belongs_to_the_checkpoint(announced: bo
         assert beginning is not None and beginning.buffer is not None
         begun = task._inputs[0]._deserializers[0]
         begun.feed(beginning.buffer)
-        assert begun.next() == (Got.PART, None)
+        assert begun.next() == (DeserializationResult.PART, None)
         rest = up.overtake(CheckpointBarrier(1, WALL_MS, unaligned=True))[0]
         step_until(task, StepResult.IDLE)
         kept = shelf.last.bytes_in_flight[True, 0, 0]
@@ -411,7 +411,7 @@ def test_a_newer_checkpoint_ends_the_one_that_it_passes() -> None:
 def test_more_in_flight_than_the_limit_is_declined(
     monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
-    monkeypatch.setattr(course, "Incoming", partial(Incoming, limit_bytes=60))
+    monkeypatch.setattr(course, "CheckpointedInputs", partial(CheckpointedInputs, limit_bytes=60))
     with Lab() as lab:
         desk = Desk(lab, timeout_ms=0)
         many = Bundle(["r" * 70])

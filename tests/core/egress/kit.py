@@ -8,7 +8,7 @@ from headgate.base.ids import PartitionId
 from headgate.core.buffers.global_pool import GlobalPool
 from headgate.core.egress.partition import Partition, PartitionKind, Wait, cannot_wait
 from headgate.core.exchange.view import View
-from headgate.core.ingress.deserializer import Deserializer, Got
+from headgate.core.ingress.deserializer import DeserializationResult, Deserializer
 
 ORDERS = PartitionId("orders/map/3#0")
 
@@ -104,8 +104,8 @@ class ChannelReader:
             self.got.append(event)
             return
         self._deserializer.feed(buffer)
-        result = Got.MIDDLE
-        while result is Got.MIDDLE:
+        result = DeserializationResult.MIDDLE
+        while result is DeserializationResult.MIDDLE:
             result, element = self._deserializer.next()
             if element is not None:
                 self.got.append(element)

@@ -25,7 +25,7 @@ from headgate.core.egress.pipelined import (
 )
 from headgate.core.egress.router import Forward
 from headgate.core.egress.writer import RecordWriter
-from headgate.core.ingress.deserializer import Deserializer, Got
+from headgate.core.ingress.deserializer import DeserializationResult, Deserializer
 from tests.arena import assert_all_home, plain_pool
 from tests.core.egress.kit import make_partition
 from tests.core.pair import Pair, read_all, remote, with_settings, write
@@ -121,8 +121,8 @@ class Reader:
 
     def feed(self, buffer: Buffer) -> None:
         self.deserializer.feed(buffer)
-        result = Got.MIDDLE
-        while result is Got.MIDDLE:
+        result = DeserializationResult.MIDDLE
+        while result is DeserializationResult.MIDDLE:
             result, element = self.deserializer.next()
             if isinstance(element, Bundle):
                 self.records += element.records

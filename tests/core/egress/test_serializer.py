@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from headgate.core.buffers.buffer import BufferBuilder, Lease
 from headgate.core.buffers.segment import Segment
-from headgate.core.egress.writer import Copied, SpanningSerializer
+from headgate.core.egress.writer import SerializationResult, SpanningSerializer
 from tests.arena import plain_segments
 
 
@@ -27,25 +27,25 @@ def content(builder: BufferBuilder) -> bytes:
 @pytest.mark.parametrize(
     ("size", "result", "copied"),
     [
-        (8, Copied.WHOLE, b"prebody"),
-        (7, Copied.WHOLE_AND_FULL, b"prebody"),
-        (6, Copied.PART_AND_FULL, b"prebod"),
-        (3, Copied.PART_AND_FULL, b"pre"),
-        (2, Copied.PART_AND_FULL, b"pr"),
+        (8, SerializationResult.WHOLE, b"prebody"),
+        (7, SerializationResult.WHOLE_AND_FULL, b"prebody"),
+        (6, SerializationResult.PART_AND_FULL, b"prebod"),
+        (3, SerializationResult.PART_AND_FULL, b"pre"),
+        (2, SerializationResult.PART_AND_FULL, b"pr"),
     ],
 )
-def test_a_copy_says_how_far_it_came(size: int, result: Copied, copied: bytes) -> None:
+def test_a_copy_says_how_far_it_came(size: int, result: SerializationResult, copied: bytes) -> None:
     serializer, builder = SpanningSerializer(), builder_of(size)
     serializer.begin(b"pre", b"body")
     assert serializer.copy_to(builder) is result
     assert content(builder) == copied
-    assert serializer.has_rest == (result is Copied.PART_AND_FULL)
+    assert serializer.has_rest == (result is SerializationResult.PART_AND_FULL)
 
 
 def test_an_element_without_a_body_is_its_prefix() -> None:
     serializer, builder = SpanningSerializer(), builder_of(3)
     serializer.begin(b"pre", b"")
-    assert serializer.copy_to(builder) is Copied.WHOLE_AND_FULL
+    assert serializer.copy_to(builder) is SerializationResult.WHOLE_AND_FULL
     assert content(builder) == b"pre"
 
 
@@ -53,12 +53,12 @@ def test_one_byte_buffers_take_one_byte_each() -> None:
     serializer = SpanningSerializer()
     serializer.begin(b"pre", b"body")
     pieces, results = [], []
-    while not results or results[-1] is Copied.PART_AND_FULL:
+    while not results or results[-1] is SerializationResult.PART_AND_FULL:
         builder = builder_of(1)
         results.append(serializer.copy_to(builder))
         pieces.append(content(builder))
     assert b"".join(pieces) == b"prebody"
-    assert results == [Copied.PART_AND_FULL] * 6 + [Copied.WHOLE_AND_FULL]
+    assert results == [SerializationResult.PART_AND_FULL] * 6 + [SerializationResult.WHOLE_AND_FULL]
 
 
 @given(
@@ -72,7 +72,7 @@ def test_buffers_hold_the_elements_one_after_the_other(
     builders = [builder_of(size)]
     for prefix, body in elements:
         serializer.begin(prefix, body)
-        while serializer.copy_to(builders[-1]) is Copied.PART_AND_FULL:
+        while serializer.copy_to(builders[-1]) is SerializationResult.PART_AND_FULL:
             builders.append(builder_of(size))
         if builders[-1].is_full:
             builders.append(builder_of(size))

@@ -22,7 +22,7 @@ from headgate.base.settings import ExchangeSettings, FlowControl
 from headgate.core.buffers.buffer import Buffer, BufferBuilder
 from headgate.core.buffers.segment import Segment
 from headgate.core.egress.pipelined import PipelinedSubpartition, event_of
-from headgate.core.ingress.gate import Arrival
+from headgate.core.ingress.gate import BufferOrEvent
 from tests.core.pair import (
     Pair,
     assert_credit_law,
@@ -337,7 +337,7 @@ def test_blocked_channel_without_buffers_of_its_own_does_not_starve_the_others()
         for data in (b"1", b"2"):
             write(partition, data, 0)
         pair.settle()
-        assert gate.poll() == Arrival(0, None, barrier, True)
+        assert gate.poll() == BufferOrEvent(0, None, barrier, True)
         gate.block(0)
         write(partition, b"a", 1)
         write_event(partition, barrier, 1)

@@ -20,8 +20,8 @@ from headgate.core.exchange.view import PolledBuffer
 from headgate.core.ingress.channel import (
     MAX_KEPT_EVENTS,
     Backoff,
+    BufferAndAvailability,
     LocalChannel,
-    Next,
     UnknownChannel,
 )
 from tests.core.pair import Timers
@@ -109,7 +109,7 @@ class Bench:
         return self.view
 
 
-def next_of(channel: LocalChannel) -> Next:
+def next_of(channel: LocalChannel) -> BufferAndAvailability:
     got = channel.next()
     assert got is not None
     return got

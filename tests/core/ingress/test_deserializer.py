@@ -17,7 +17,7 @@ from headgate.base.elements import (
 )
 from headgate.base.errors import ElementBroken, ElementTooLarge
 from headgate.core.buffers.buffer import Buffer
-from headgate.core.ingress.deserializer import Deserializer, Got
+from headgate.core.ingress.deserializer import DeserializationResult, Deserializer
 
 
 class Counted(Buffer):
@@ -67,21 +67,23 @@ def encoded(*elements: Element) -> bytes:
     )
 
 
-def read(deserializer: Deserializer, data: bytes) -> list[tuple[Got, Element | None]]:
+def read(
+    deserializer: Deserializer, data: bytes
+) -> list[tuple[DeserializationResult, Element | None]]:
     """Feed one buffer and read it to its end, as a task does."""
     buffer = Counted(data)
     deserializer.feed(buffer)
     seen = []
     while True:
-        got, element = deserializer.next()
-        seen.append((got, element))
-        assert (element is None) == (got is Got.PART)
-        if got is not Got.MIDDLE:
+        result, element = deserializer.next()
+        seen.append((result, element))
+        assert (element is None) == (result is DeserializationResult.PART)
+        if result is not DeserializationResult.MIDDLE:
             assert buffer.releases == 1
             return seen
 
 
-def elements_of(seen: list[tuple[Got, Element | None]]) -> list[Element]:
+def elements_of(seen: list[tuple[DeserializationResult, Element | None]]) -> list[Element]:
     return [element for _, element in seen if element is not None]
 
 
@@ -100,16 +102,23 @@ SOME: list[Element] = [
 def test_results_tell_middle_last_and_part() -> None:
     data = encoded(A, B, A)
     deserializer = Deserializer()
-    assert read(deserializer, data[:-1]) == [(Got.MIDDLE, A), (Got.MIDDLE, B), (Got.PART, None)]
-    assert read(deserializer, data[-1:]) == [(Got.LAST, A)]
-    assert read(deserializer, encoded(A)) == [(Got.LAST, A)]
+    assert read(deserializer, data[:-1]) == [
+        (DeserializationResult.MIDDLE, A),
+        (DeserializationResult.MIDDLE, B),
+        (DeserializationResult.PART, None),
+    ]
+    assert read(deserializer, data[-1:]) == [(DeserializationResult.LAST, A)]
+    assert read(deserializer, encoded(A)) == [(DeserializationResult.LAST, A)]
 
 
 def test_result_of_a_spanning_element_tells_whether_the_buffer_holds_more() -> None:
     data = encoded(A, B)
     deserializer = Deserializer()
     read(deserializer, data[:3])
-    assert read(deserializer, data[3:]) == [(Got.MIDDLE, A), (Got.LAST, B)]
+    assert read(deserializer, data[3:]) == [
+        (DeserializationResult.MIDDLE, A),
+        (DeserializationResult.LAST, B),
+    ]
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 7, 1000])
@@ -153,11 +162,11 @@ def test_records_survive_any_cut_with_and_without_spilling(
 
 
 def test_empty_buffer_is_used_up_at_once() -> None:
-    assert read(Deserializer(), b"") == [(Got.PART, None)]
+    assert read(Deserializer(), b"") == [(DeserializationResult.PART, None)]
 
 
 def test_without_a_buffer_there_is_nothing() -> None:
-    assert Deserializer().next() == (Got.PART, None)
+    assert Deserializer().next() == (DeserializationResult.PART, None)
 
 
 def test_next_buffer_before_the_last_is_used_up_is_a_bug() -> None:
@@ -233,7 +242,7 @@ def test_broken_bytes_are_an_error_and_close_gives_the_buffer_back(data: bytes, 
     def read_on() -> None:
         for buffer in buffers:
             deserializer.feed(buffer)
-            while deserializer.next()[0] is Got.MIDDLE:
+            while deserializer.next()[0] is DeserializationResult.MIDDLE:
                 pass
 
     with pytest.raises(ElementBroken):
@@ -275,7 +284,9 @@ def test_other_serializers_are_used_for_records() -> None:
             return [bytes(data).decode().upper()]
 
     deserializer = Deserializer(Upper())  # type: ignore[arg-type]
-    assert read(deserializer, LENGTH.pack(4) + b"\x01abc") == [(Got.LAST, Bundle(["ABC"]))]
+    assert read(deserializer, LENGTH.pack(4) + b"\x01abc") == [
+        (DeserializationResult.LAST, Bundle(["ABC"]))
+    ]
 
 
 @pytest.mark.parametrize("size", [1, 1000])
@@ -317,10 +328,10 @@ def test_what_was_not_read_goes_on_in_a_fresh_deserializer(
     first = Deserializer(spill_room=room if spill else None, spill_bytes=20)
     second = Deserializer()
     got: list[Element] = []
-    result = Got.LAST
-    while reads and (cuts or result is Got.MIDDLE):
+    result = DeserializationResult.LAST
+    while reads and (cuts or result is DeserializationResult.MIDDLE):
         reads -= 1
-        if result is not Got.MIDDLE:
+        if result is not DeserializationResult.MIDDLE:
             first.feed(Buffer(cuts.pop(0)))
         result, element = first.next()
         got += [] if element is None else [element]
@@ -338,5 +349,5 @@ def test_records_by_reference_that_were_not_read_become_bytes() -> None:
     deserializer = Deserializer()
     deserializer.feed(Buffer(b"", bundle=Bundle([1, 2], [3, None])))
     assert deserializer.unread() == encoded(Bundle([1, 2], [3, None]))
-    assert deserializer.next() == (Got.LAST, Bundle([1, 2], [3, None]))
+    assert deserializer.next() == (DeserializationResult.LAST, Bundle([1, 2], [3, None]))
     assert deserializer.unread() == b""

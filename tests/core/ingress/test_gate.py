@@ -18,8 +18,8 @@ from headgate.base.events import (
 from headgate.base.ids import PartitionId, PeerName
 from headgate.core.buffers.buffer import Buffer
 from headgate.core.buffers.global_pool import GlobalPool
-from headgate.core.ingress.channel import ChannelStatistics, Next, UnknownChannel
-from headgate.core.ingress.gate import Arrival, Gate
+from headgate.core.ingress.channel import BufferAndAvailability, ChannelStatistics, UnknownChannel
+from headgate.core.ingress.gate import BufferOrEvent, Gate
 from tests.arena import plain_pool
 from tests.core.exchange.test_compression import Deflate
 
@@ -48,10 +48,10 @@ class FakeChannel:
     def request(self) -> None:
         self.requests += 1
 
-    def next(self) -> Next | None:
+    def next(self) -> BufferAndAvailability | None:
         if self.queue:
             buffer = self.queue.popleft()
-            return Next(buffer, bool(self.queue) or self.error is not None)
+            return BufferAndAvailability(buffer, bool(self.queue) or self.error is not None)
         if self.error is not None:
             raise self.error
         return None
@@ -90,7 +90,7 @@ def make_gate(count: int, pool: GlobalPool | None = None) -> tuple[Gate, list[Fa
     return gate, channels
 
 
-def plain(arrival: Arrival | None) -> tuple[int, object, bool] | None:
+def plain(arrival: BufferOrEvent | None) -> tuple[int, object, bool] | None:
     if arrival is None:
         return None
     content = arrival.event if arrival.buffer is None else bytes(arrival.buffer.view)

@@ -252,13 +252,13 @@ def test_restored_input_comes_before_what_the_gate_brings() -> None:
         whole = encoded(Bundle([1]), Bundle([2]), Bundle(["later"]))
         begun, rest = whole[:-3], whole[-3:]
         source.restore(1, [begun[:5], begun[5:]])
-        source.restore_strays(0, iter([Bundle(["stray"]), Bundle([])]))
+        source.restore_reassigned(0, iter([Bundle(["reassigned"]), Bundle([])]))
         assert source.available()
         write(writers[1].partition, rest)
         writers[0].emit(0)
         for writer in writers:
             writer.finish()
-        assert source.take(9) == Bundle(["stray"])
+        assert source.take(9) == Bundle(["reassigned"])
         assert [source.take(9) for _ in range(2)] == [Bundle([1]), Bundle([2])]
         rest_of_it = [one for one in take_all(source) if isinstance(one, Bundle)]
         assert sorted(str(one.records) for one in rest_of_it) == ["['later']", "[0]"]
@@ -272,7 +272,7 @@ def test_restored_input_that_was_not_read_belongs_to_the_next_checkpoint() -> No
         source = lab.open_input("p")
         parts = [encoded(Bundle([1, 2]))[:-2], encoded(Bundle([1, 2]))[-2:] + encoded(Bundle([3]))]
         source.restore(0, parts)
-        source.restore_strays(0, [Bundle([8, 9])])
+        source.restore_reassigned(0, [Bundle([8, 9])])
         every = encoded(Bundle([8, 9]), Bundle([1, 2]), Bundle([3]))
         assert source.unread(0) == every
         assert source.take(1) == Bundle([8])

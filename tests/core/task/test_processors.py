@@ -18,8 +18,8 @@ from headgate.core.operators.source_operator import SourceOperator
 from headgate.core.task.pace import FIRST_RECORDS
 from headgate.core.task.processors import (
     FinishedProcessor,
-    Flow,
     InputProcessor,
+    InputStatus,
     SourceProcessor,
 )
 from tests.core.chain.time_kit import bounded
@@ -70,8 +70,8 @@ class Bench:
             lab.chain(lambda: self.head), self.inputs, lab.loan, lab.clock
         )
 
-    def drain(self) -> Flow:
-        while (flow := self.processor.process()) is Flow.MORE:
+    def drain(self) -> InputStatus:
+        while (flow := self.processor.process()) is InputStatus.MORE:
             pass
         return flow
 
@@ -85,7 +85,7 @@ def test_elements_reach_the_head_and_the_end_is_told_before_the_end() -> None:
     with Lab() as lab:
         bench = Bench(lab, inputs=1)
         writer: RecordWriter = bench.writers[0]
-        assert bench.drain() is Flow.NOTHING
+        assert bench.drain() is InputStatus.NOTHING
         assert not bench.processor.available()
         writer.emit_all([1, 2])
         writer.emit_element(Watermark(5))
@@ -93,7 +93,7 @@ def test_elements_reach_the_head_and_the_end_is_told_before_the_end() -> None:
         writer.emit_element(StreamStatus(active=False))
         assert bench.processor.available()
         writer.finish()
-        assert bench.drain() is Flow.ENDED
+        assert bench.drain() is InputStatus.ENDED
         assert bench.got() == [
             (0, 1),
             (0, 2),
@@ -145,7 +145,7 @@ def test_who_selects_what_has_ended_gets_the_rest() -> None:
         bench.drain()
         assert bench.got() == ["end of 1", (0, "a")]
         bench.writers[0].finish()
-        assert bench.drain() is Flow.ENDED
+        assert bench.drain() is InputStatus.ENDED
         assert bench.got() == ["end of 0"]
         bench.processor.close()
 
@@ -206,7 +206,11 @@ def test_a_source_is_polled_until_it_ends() -> None:
     with Lab() as lab:
         processor, chain, got = source_of(lab, ([1, 2], [3]))
         assert processor.available()
-        assert [processor.process() for _ in range(3)] == [Flow.MORE, Flow.MORE, Flow.ENDED]
+        assert [processor.process() for _ in range(3)] == [
+            InputStatus.MORE,
+            InputStatus.MORE,
+            InputStatus.ENDED,
+        ]
         assert got == [1, 2, 3]
         chain.close()
 
@@ -214,7 +218,7 @@ def test_a_source_is_polled_until_it_ends() -> None:
 def test_a_source_without_data_is_asked_again_when_it_said() -> None:
     with Lab() as lab:
         processor, chain, got = source_of(lab, ([], [1]))
-        assert processor.process() is Flow.NOTHING
+        assert processor.process() is InputStatus.NOTHING
         assert not processor.available()
         lab.timers.pass_ms(6.9)
         assert not processor.available()
@@ -222,7 +226,7 @@ def test_a_source_without_data_is_asked_again_when_it_said() -> None:
         lab.timers.pass_ms(0.1)
         assert processor.available()
         assert lab.woken == 1
-        assert processor.process() is Flow.MORE
+        assert processor.process() is InputStatus.MORE
         assert got == [1]
         chain.close()
 
@@ -231,13 +235,13 @@ def test_a_source_that_is_ahead_of_its_group_is_asked_again_when_that_has_moved(
     plan = bounded(alignment=AlignmentGroup("group", drift_ms=10))
     with Lab() as lab:
         processor, chain, got = source_of(lab, ([(5,)], [(9,)]), plan=plan)
-        assert processor.process() is Flow.MORE
-        assert processor.process() is Flow.NOTHING
+        assert processor.process() is InputStatus.MORE
+        assert processor.process() is InputStatus.NOTHING
         assert not processor.available()
         assert lab.timers.pauses == [], "it waits without a clock"
         processor.time_announced("group", 4)
         assert processor.available()
-        assert [processor.process() for _ in range(2)] == [Flow.MORE, Flow.ENDED]
+        assert [processor.process() for _ in range(2)] == [InputStatus.MORE, InputStatus.ENDED]
         assert got == [(5,), (9,)]
         chain.close()
 
@@ -245,7 +249,7 @@ def test_a_source_that_is_ahead_of_its_group_is_asked_again_when_that_has_moved(
 def test_after_its_end_a_source_wakes_nobody() -> None:
     with Lab() as lab:
         processor, chain, _ = source_of(lab, ([],))
-        assert processor.process() is Flow.NOTHING
+        assert processor.process() is InputStatus.NOTHING
         processor.close()
         lab.timers.pass_ms(100)
         assert lab.woken == 0
@@ -283,11 +287,11 @@ def test_what_is_read_at_the_moment_of_holding_is_kept_for_later() -> None:
         bench = Bench(lab, inputs=1)
         bench.inputs[0].on_channel_ended = lambda channel: bench.processor.hold()
         bench.writers[0].finish()
-        assert bench.drain() is Flow.NOTHING
+        assert bench.drain() is InputStatus.NOTHING
         assert bench.got() == []
         bench.processor.go_on()
         assert bench.processor.available()
-        assert bench.drain() is Flow.ENDED
+        assert bench.drain() is InputStatus.ENDED
         assert bench.got() == ["end of 0"]
         bench.processor.close()
 
@@ -311,9 +315,9 @@ def test_a_stopped_head_learns_of_no_end_and_of_no_time_that_follows_from_it() -
         processor.process()
         assert processor.open_inputs == [0]
         first.finish()
-        while (flow := processor.process()) is Flow.MORE:
+        while (flow := processor.process()) is InputStatus.MORE:
             pass
-        assert flow is Flow.ENDED
+        assert flow is InputStatus.ENDED
         assert head.got == []
         processor.close()
 
@@ -323,16 +327,16 @@ def test_who_had_finished_reads_to_the_ends_and_drops_all() -> None:
         bench = Bench(lab)
         finished = FinishedProcessor(bench.processor)
         finished.start()
-        assert finished.process() is Flow.NOTHING
+        assert finished.process() is InputStatus.NOTHING
         assert not finished.available()
         bench.writers[0].emit_element(Watermark(5))
         bench.writers[0].finish()
         assert finished.available()
-        assert finished.process() is Flow.MORE
-        assert finished.process() is Flow.MORE
-        assert finished.process() is Flow.NOTHING
+        assert finished.process() is InputStatus.MORE
+        assert finished.process() is InputStatus.MORE
+        assert finished.process() is InputStatus.NOTHING
         bench.writers[1].finish()
-        assert finished.process() is Flow.ENDED
+        assert finished.process() is InputStatus.ENDED
         assert bench.got() == []
         finished.close()
 
@@ -342,5 +346,5 @@ def test_a_source_that_had_finished_has_nothing_to_read() -> None:
         chain = lab.chain(lambda: SourceOperator(Script(), ([[1]],)))
         finished = FinishedProcessor(SourceProcessor(chain, lab.loan, lab.clock, lab.wake))
         assert not finished.available()
-        assert finished.process() is Flow.ENDED
+        assert finished.process() is InputStatus.ENDED
         finished.close()

@@ -3,11 +3,11 @@
 from headgate.base.elements import MIN_WATERMARK_MS, Watermark
 from headgate.base.messages import TaskState
 from headgate.core.operators.sinks import SinkFunctionOperator
-from headgate.core.task.statistics import NO_SIZES, Spent, statistics_of
+from headgate.core.task.statistics import NO_SIZES, TimeSpent, statistics_of
 from tests.core.task.kit import Lab
 from tests.core.task.test_inputs import take_all
 
-SPENT = Spent(1, 2, 3)
+SPENT = TimeSpent(1, 2, 3)
 
 
 def test_what_passes_several_inputs_and_outputs_is_added_up() -> None:

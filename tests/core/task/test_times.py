@@ -4,18 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.task.statistics import Doing, TaskTimes
+from headgate.core.task.statistics import TaskActivity, TaskTimes
 
-turns = st.lists(st.tuples(st.sampled_from(Doing), st.integers(0, 1000)), max_size=30)
+turns = st.lists(st.tuples(st.sampled_from(TaskActivity), st.integers(0, 1000)), max_size=30)
 
 
 @given(turns, st.integers(0, 1000))
 def test_the_three_times_add_up_to_the_time_since_the_start(
-    made: list[tuple[Doing, int]], last: int
+    made: list[tuple[TaskActivity, int]], last: int
 ) -> None:
     times, now = TaskTimes(100.0), 100.0
-    expected = dict.fromkeys(Doing, 0)
-    doing = Doing.IDLE
+    expected = dict.fromkeys(TaskActivity, 0)
+    doing = TaskActivity.IDLE
     for turn, pause in made:
         now += pause
         expected[doing] += pause
@@ -24,14 +24,14 @@ def test_the_three_times_add_up_to_the_time_since_the_start(
     expected[doing] += last
     now += last
     spent = times.spent(now)
-    assert spent.busy_ms == expected[Doing.BUSY]
-    assert spent.backpressured_ms == expected[Doing.BACKPRESSURED]
-    assert spent.idle_ms == expected[Doing.IDLE]
+    assert spent.busy_ms == expected[TaskActivity.BUSY]
+    assert spent.backpressured_ms == expected[TaskActivity.BACKPRESSURED]
+    assert spent.idle_ms == expected[TaskActivity.IDLE]
     assert spent.busy_ms + spent.backpressured_ms + spent.idle_ms == pytest.approx(now - 100)
 
 
 def test_to_ask_changes_nothing() -> None:
     times = TaskTimes(0)
-    times.turn_to(Doing.BUSY, 10)
+    times.turn_to(TaskActivity.BUSY, 10)
     assert times.spent(30) == times.spent(30)
     assert times.spent(30).busy_ms == 20

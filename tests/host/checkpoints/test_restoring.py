@@ -26,8 +26,8 @@ from tests.host.checkpoint_kit import JOB, LARGE, flip, metadata_of
 OTHER = LARGE[::-1]
 
 
-def whole(stray: ReassignedStream, pieces: Sequence[bytes]) -> list[Bundle]:
-    return [Bundle([stray.gate, *pieces])]
+def whole(stream: ReassignedStream, pieces: Sequence[bytes]) -> list[Bundle]:
+    return [Bundle([stream.gate, *pieces])]
 
 
 def write(location: CheckpointLocation, kind: CheckpointKind) -> TaskRestore:
@@ -91,7 +91,7 @@ def test_everything_comes_back_as_it_was_written(
     assert (fresh.plain, fresh.source, fresh.sinks) == ((), (), ())
     assert found.inputs == [(1, 2, [b"in", LARGE])]
     assert found.outputs == [(0, 3, [b"out"])]
-    assert [(gate, list(bundles)) for gate, bundles in found.strays] == [
+    assert [(gate, list(bundles)) for gate, bundles in found.reassigned] == [
         (1, [Bundle([1, b"s", b"t"])])
     ]
 

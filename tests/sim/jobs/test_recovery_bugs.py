@@ -10,7 +10,7 @@ import pytest
 
 from headgate.control.checkpoint_history import CheckpointHistory
 from headgate.core.chain.operator import Operator
-from headgate.core.checkpoint.inputs import Incoming
+from headgate.core.checkpoint.inputs import CheckpointedInputs
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.ingress.gate import Gate
 from headgate.core.operators.source_operator import SourceOperator
@@ -30,7 +30,7 @@ def a_channel_is_not_blocked(patch: Patch) -> None:
 
 
 def a_channel_stays_blocked(patch: Patch) -> None:
-    patch.setattr(Incoming, "unblock", lambda incoming, channels: None)
+    patch.setattr(CheckpointedInputs, "unblock", lambda incoming, channels: None)
 
 
 def what_a_task_had_read_is_forgotten(patch: Patch) -> None:

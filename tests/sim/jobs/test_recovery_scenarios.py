@@ -64,7 +64,7 @@ def test_seeds_reach_what_is_rare_in_a_real_run(monkeypatch: Patch) -> None:
     def started(task: Task) -> None:
         restored = task._restored
         seen["finished"] += restored.finished
-        seen["strays"] += len(restored.strays)
+        seen["reassigned"] += len(restored.reassigned)
         seen["state"] += any(one.source for one in restored.operators.values())
 
     def opened(operator: TwoPhaseSinkOperator, context: object) -> None:
@@ -85,7 +85,7 @@ def test_seeds_reach_what_is_rare_in_a_real_run(monkeypatch: Patch) -> None:
     wanted = ("input", "output", "aligned", "finished", "state", "commits again", "aborted")
     missing = [
         one
-        for one in (*wanted, "strays", "blocked", "rescaled", "new runs", "in place")
+        for one in (*wanted, "reassigned", "blocked", "rescaled", "new runs", "in place")
         if not seen[one]
     ]
     assert not missing, seen

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from headgate.base.elements import Bundle, Record
 from headgate.core.egress.partition import Partition
 from headgate.core.egress.writer import RecordWriter
-from headgate.core.ingress.deserializer import Deserializer, Got
+from headgate.core.ingress.deserializer import DeserializationResult, Deserializer
 from headgate.core.ingress.gate import InputGate
 from headgate.core.task.task import StepResult
 
@@ -144,9 +144,9 @@ class RecordConsumer:
                 self.on_first()
             deserializer = self._deserializers[arrival.channel]
             deserializer.feed(arrival.buffer)
-            got = Got.MIDDLE
-            while got is Got.MIDDLE:
-                got, element = deserializer.next()
+            result = DeserializationResult.MIDDLE
+            while result is DeserializationResult.MIDDLE:
+                result, element = deserializer.next()
                 if isinstance(element, Bundle):
                     self.records_in += len(element.records)
                 del element  # a task is through with a bundle before it takes the next

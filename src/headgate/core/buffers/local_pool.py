@@ -31,7 +31,7 @@ class BufferListener(Protocol):
     def pool_destroyed(self) -> None: ...
 
 
-class Depot(Protocol):
+class SegmentProvider(Protocol):
     """What a local pool needs of the global one."""
 
     def try_take(self) -> Segment | None: ...
@@ -46,7 +46,9 @@ class Depot(Protocol):
 class LocalPool:
     """Buffers for one owner. ``notify`` is called when a buffer can be had again."""
 
-    def __init__(self, depot: Depot, who: str, minimum: int, maximum: int, overdraft: int) -> None:
+    def __init__(
+        self, depot: SegmentProvider, who: str, minimum: int, maximum: int, overdraft: int
+    ) -> None:
         self.who = who
         self.minimum = minimum
         self.maximum = maximum

@@ -32,11 +32,11 @@ class CheckpointInput(Protocol):
 
     def restore(self, channel: int, parts: Iterable[bytes]) -> None: ...
 
-    def restore_strays(self, channel: int, bundles: Iterable[Bundle]) -> None: ...
+    def restore_reassigned(self, channel: int, bundles: Iterable[Bundle]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Numbered:
+class NumberedChannel:
     """One channel: where it is read, and where the plan of the task has it."""
 
     source: CheckpointInput
@@ -48,7 +48,7 @@ class Numbered:
     """Within that gate."""
 
 
-class Incoming:
+class CheckpointedInputs:
     """Called on the task's thread, inside the baton."""
 
     def __init__(
@@ -174,15 +174,17 @@ class Incoming:
         return self._inputs[0].gate.expand(data)  # all gates of a process compress alike
 
 
-def number_channels(inputs: Sequence[CheckpointInput], gates: Sequence[Gate]) -> list[Numbered]:
+def number_channels(
+    inputs: Sequence[CheckpointInput], gates: Sequence[Gate]
+) -> list[NumberedChannel]:
     """All channels of a task, counted through."""
-    found: list[Numbered] = []
+    found: list[NumberedChannel] = []
     for source in inputs:
         index = 0
         for gate in single_gates(source.gate):
             number = next(at for at, known in enumerate(gates) if known is gate)
             for channel in range(gate.channel_count):
-                found.append(Numbered(source, index, number, channel))
+                found.append(NumberedChannel(source, index, number, channel))
                 index += 1
     return found
 
@@ -202,9 +204,9 @@ def give_back(
     for gate, channel, parts in restored.inputs:
         one = found[gate, channel]
         one.source.restore(one.index, parts)
-    for gate, bundles in restored.strays:
+    for gate, bundles in restored.reassigned:
         one = found[gate, 0]
-        one.source.restore_strays(one.index, bundles)
+        one.source.restore_reassigned(one.index, bundles)
 
 
 def _nobody(channel: int, barrier: CheckpointBarrier) -> None:

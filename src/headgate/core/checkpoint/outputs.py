@@ -123,7 +123,7 @@ class OutputBarriers:
         return self._policy.overtakes_at_ms(waiting.barrier, waiting.since_ms)
 
 
-class Outgoing:
+class CheckpointedOutputs:
     """Called on the task's thread, inside the baton; readers tell from theirs, inside it too."""
 
     def __init__(self, writers: Sequence[RecordWriter], policy: BarrierPolicy) -> None:

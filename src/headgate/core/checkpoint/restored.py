@@ -18,13 +18,13 @@ from headgate.base.errors import ElementBroken
 from headgate.core.buffers.buffer import Buffer, buffer_bytes
 from headgate.core.chain.snapshots import OperatorRestored
 from headgate.core.chain.spec import OperatorSpec
-from headgate.core.ingress.deserializer import Deserializer, Got
+from headgate.core.ingress.deserializer import DeserializationResult, Deserializer
 
 ChannelParts: TypeAlias = tuple[int, int, Sequence[bytes]]
 """Gate and channel in it, or partition and subpartition, and the bytes it begins with."""
 
 
-Strays: TypeAlias = tuple[int, Iterable[Bundle]]
+ReassignedBundles: TypeAlias = tuple[int, Iterable[Bundle]]
 """A gate, and records that were on their way to it in channels that there are not any more."""
 
 
@@ -37,7 +37,7 @@ class TaskRestored:
     inputs: Sequence[ChannelParts] = ()
     """By the gates of the task, not of its inputs: a union has several."""
     outputs: Sequence[ChannelParts] = ()
-    strays: Sequence[Strays] = ()
+    reassigned: Sequence[ReassignedBundles] = ()
     """Read before all other input."""
     finished: bool = False
     """It had finished: it reads its inputs to their ends, and ends its outputs."""
@@ -67,11 +67,11 @@ class RestoredInput:
         self._hold = hold
         self._let_go = let_go
         self._left: dict[int, int] = {}
-        self._strays: deque[tuple[int, Iterator[Buffer]]] = deque()
+        self._reassigned: deque[tuple[int, Iterator[Buffer]]] = deque()
         self._channels: deque[tuple[int, Iterator[Buffer]]] = deque()
 
     def __bool__(self) -> bool:
-        return bool(self._strays or self._channels)
+        return bool(self._reassigned or self._channels)
 
     def add_bytes(self, channel: int, parts: Iterable[bytes]) -> None:
         """A part of the stream of a channel; it may begin and end in the middle of an element."""
@@ -79,14 +79,14 @@ class RestoredInput:
         if buffers:
             self._add(self._channels, channel, iter(buffers))
 
-    def add_strays(self, channel: int, bundles: Iterable[Bundle]) -> None:
+    def add_reassigned(self, channel: int, bundles: Iterable[Bundle]) -> None:
         """Records that belong before all else; they are made when they are read."""
         buffers = (Buffer(b"", bundle=bundle) for bundle in bundles if bundle.records)
-        self._add(self._strays, channel, buffers)
+        self._add(self._reassigned, channel, buffers)
 
     def next(self) -> tuple[int, Buffer] | None:
         """The next buffer and its channel; None: that was all."""
-        for waiting in (self._strays, self._channels):
+        for waiting in (self._reassigned, self._channels):
             while waiting:
                 channel, buffers = waiting[0]
                 buffer = next(buffers, None)
@@ -99,7 +99,7 @@ class RestoredInput:
     def unread(self, channel: int, serializer: Serializer) -> bytes:
         """All that is still to come of a channel."""
         unread = b""
-        for waiting in (self._strays, self._channels):
+        for waiting in (self._reassigned, self._channels):
             for at, (whose, buffers) in enumerate(waiting):
                 if whose == channel:
                     kept = list(buffers)
@@ -120,11 +120,11 @@ class RestoredInput:
             self._let_go(channel)
 
 
-Keep: TypeAlias = Callable[[Bundle], Bundle]
+RecordFilter: TypeAlias = Callable[[Bundle], Bundle]
 """What of a bundle belongs to the task that reads it; perhaps no record."""
 
 
-class Splits(Protocol):
+class SplittingRouter(Protocol):
     """The half of a router that is needed here; it was told how many consumers there are."""
 
     def split(
@@ -132,7 +132,7 @@ class Splits(Protocol):
     ) -> list[tuple[int, list[Record], list[int | None] | None]]: ...
 
 
-def kept_by(router: Splits, subtask: int) -> Keep:
+def kept_by(router: SplittingRouter, subtask: int) -> RecordFilter:
     """Keep what the router sends to the consumer with this index."""
 
     def keep(bundle: Bundle) -> Bundle:
@@ -145,7 +145,7 @@ def kept_by(router: Splits, subtask: int) -> Keep:
 
 
 def reassigned_bundles(
-    pieces: Iterable[bytes], deserializer: Deserializer, keep: Keep | None = None
+    pieces: Iterable[bytes], deserializer: Deserializer, keep: RecordFilter | None = None
 ) -> Iterator[Bundle]:
     """The records of one stream. The deserializer is its own, and closed at the end."""
     try:
@@ -164,8 +164,8 @@ def _bundles_of(piece: bytes, deserializer: Deserializer) -> Iterator[Bundle]:
     if not piece:
         return
     deserializer.feed(Buffer(piece))
-    got = Got.MIDDLE
-    while got is Got.MIDDLE:
-        got, element = deserializer.next()
+    result = DeserializationResult.MIDDLE
+    while result is DeserializationResult.MIDDLE:
+        result, element = deserializer.next()
         if isinstance(element, Bundle):
             yield element

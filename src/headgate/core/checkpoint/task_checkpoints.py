@@ -32,8 +32,8 @@ from headgate.core.checkpoint.alignment import (
     TakeSnapshot,
     UnblockChannels,
 )
-from headgate.core.checkpoint.inputs import Incoming
-from headgate.core.checkpoint.outputs import Outgoing
+from headgate.core.checkpoint.inputs import CheckpointedInputs
+from headgate.core.checkpoint.outputs import CheckpointedOutputs
 from headgate.core.checkpoint.recording import LIMIT_BYTES
 from headgate.core.checkpoint.snapshot import (
     ChannelData,
@@ -89,8 +89,8 @@ class TaskCheckpoints:
         self,
         plan: CheckpointPlan,
         chain: Chain,
-        incoming: Incoming,
-        outgoing: Outgoing,
+        incoming: CheckpointedInputs,
+        outgoing: CheckpointedOutputs,
         loan: Loan,
         clock: Clock,
         post: PostMail,

@@ -29,7 +29,7 @@ from headgate.core.egress.router import Router
 from headgate.core.exchange.view import NO_LIMIT
 
 
-class Copied(Enum):
+class SerializationResult(Enum):
     """How far a copy into a buffer came."""
 
     WHOLE = "the element is complete, the buffer has room"
@@ -55,7 +55,7 @@ class SpanningSerializer:
         self._prefix, self._body = memoryview(prefix), memoryview(body).cast("B")
         self._prefix_at = self._body_at = 0
 
-    def copy_to(self, builder: BufferBuilder) -> Copied:
+    def copy_to(self, builder: BufferBuilder) -> SerializationResult:
         """Move on into ``builder`` until it is full or the element is complete."""
         if self._prefix_at < len(self._prefix):
             self._prefix_at += builder.append(self._prefix[self._prefix_at :])
@@ -63,8 +63,8 @@ class SpanningSerializer:
             at = self._body_at
             self._body_at += builder.append(self._body[at:] if at else self._body)
         if self.has_rest:
-            return Copied.PART_AND_FULL
-        return Copied.WHOLE_AND_FULL if builder.is_full else Copied.WHOLE
+            return SerializationResult.PART_AND_FULL
+        return SerializationResult.WHOLE_AND_FULL if builder.is_full else SerializationResult.WHOLE
 
     @property
     def has_rest(self) -> bool:
@@ -359,9 +359,9 @@ class RecordWriter:
         spanning.begin(prefix, body)
         if builder is None:
             builder = self._next_builder(lane)
-        while (copied := spanning.copy_to(builder)) is not Copied.WHOLE:
+        while (copied := spanning.copy_to(builder)) is not SerializationResult.WHOLE:
             self._finish_builder(lane)
-            if copied is Copied.WHOLE_AND_FULL:
+            if copied is SerializationResult.WHOLE_AND_FULL:
                 break
             builder = self._next_builder(lane)
         spanning.prune()
@@ -382,8 +382,8 @@ class RecordWriter:
         """A broadcast writer sends to one channel: in buffers that only this channel gets."""
         self._finish_builder(0)
         self._spanning.begin(prefix, body)
-        copied = Copied.PART_AND_FULL
-        while copied is Copied.PART_AND_FULL:
+        copied = SerializationResult.PART_AND_FULL
+        while copied is SerializationResult.PART_AND_FULL:
             builder = self.partition.request_builder()
             try:
                 builder.trim(self.sizes[channel])

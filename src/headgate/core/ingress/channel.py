@@ -25,7 +25,7 @@ from headgate.core.buffers.segment import Segment
 from headgate.core.exchange.view import NO_LIMIT, Events, Partitions, View
 
 
-class Next(msgspec.Struct):
+class BufferAndAvailability(msgspec.Struct):
     """What a channel gave, and whether it has more right now."""
 
     buffer: Buffer
@@ -48,7 +48,7 @@ class Channel(Protocol):
 
     def request(self) -> None: ...
 
-    def next(self) -> Next | None: ...
+    def next(self) -> BufferAndAvailability | None: ...
 
     def block(self) -> None:
         """Nobody reads for a while: ask for nothing more. Idempotent, as is its end."""
@@ -171,7 +171,7 @@ class LocalChannel:
             self._send_kept_events()
             self._data_available()
 
-    def next(self) -> Next | None:
+    def next(self) -> BufferAndAvailability | None:
         """The next buffer, or None: not now."""
         if self._error is not None:
             raise self._error
@@ -193,7 +193,7 @@ class LocalChannel:
             except BaseException:
                 buffer.release()
                 raise
-        return Next(buffer, polled.more)
+        return BufferAndAvailability(buffer, polled.more)
 
     def block(self) -> None:
         """What is not read stays with the producer, which it holds up."""
@@ -302,7 +302,7 @@ class UnknownChannel:
     def request(self) -> None:
         self.requested = True
 
-    def next(self) -> Next | None:
+    def next(self) -> BufferAndAvailability | None:
         return None
 
     def block(self) -> None:

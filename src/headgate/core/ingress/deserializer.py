@@ -24,7 +24,7 @@ from headgate.base.spilling import SpillFile, SpillRoom
 from headgate.core.buffers.buffer import Buffer, begun_bytes, bundle_bytes
 
 
-class Got(Enum):
+class DeserializationResult(Enum):
     """How a read ended."""
 
     PART = "the buffer is used up, an element may be begun"
@@ -68,10 +68,10 @@ class Deserializer:
         self.buffers_in += 1
         self._bytes_in += len(self._view) or buffer.weight
 
-    def next(self) -> tuple[Got, Element | None]:
+    def next(self) -> tuple[DeserializationResult, Element | None]:
         """The next element, as far as the buffer goes."""
         if self._buffer is None:
-            return Got.PART, None
+            return DeserializationResult.PART, None
         if self._buffer.bundle is not None:
             return self._handed_over(self._buffer.bundle)
         view, at = self._view, self._at
@@ -85,7 +85,7 @@ class Deserializer:
                 return self._advance(end), element
         return self._next_spanning()
 
-    def _handed_over(self, bundle: Bundle) -> tuple[Got, Element]:
+    def _handed_over(self, bundle: Bundle) -> tuple[DeserializationResult, Element]:
         assert not self._missing and not self._length, "records came in the middle of an element"
         self._count(bundle)
         return self._advance(0), bundle
@@ -120,7 +120,7 @@ class Deserializer:
         self._missing = 0
         self._drop_gathered()
 
-    def _next_spanning(self) -> tuple[Got, Element | None]:
+    def _next_spanning(self) -> tuple[DeserializationResult, Element | None]:
         view, at = self._view, self._at
         if not self._missing:
             taken = min(LENGTH.size - len(self._length), len(view) - at)
@@ -138,7 +138,7 @@ class Deserializer:
         complete = not self._missing and (self._gathered is not None or self._spill is not None)
         element = self._complete() if complete else None
         result = self._advance(at + taken)
-        return (result, element) if complete else (Got.PART, None)
+        return (result, element) if complete else (DeserializationResult.PART, None)
 
     def _begin_gathering(self) -> None:
         if self._missing > self._spill_bytes and self._spill_room is not None:
@@ -183,12 +183,12 @@ class Deserializer:
         if length == 0:
             raise ElementBroken("an element of 0 bytes")
 
-    def _advance(self, at: int) -> Got:
+    def _advance(self, at: int) -> DeserializationResult:
         if at < len(self._view):
             self._at = at
-            return Got.MIDDLE
+            return DeserializationResult.MIDDLE
         buffer, self._buffer = self._buffer, None
         self._view = memoryview(b"")
         assert buffer is not None
         buffer.release()
-        return Got.LAST
+        return DeserializationResult.LAST

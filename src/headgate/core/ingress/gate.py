@@ -30,7 +30,7 @@ from headgate.core.exchange.view import NO_LIMIT
 from headgate.core.ingress.channel import Channel, UnknownChannel
 
 
-class Arrival(msgspec.Struct):
+class BufferOrEvent(msgspec.Struct):
     """What a gate returns: a buffer or an event, its channel, and whether more is there now."""
 
     channel: int
@@ -50,7 +50,7 @@ class InputGate(Protocol):
     """Called with every buffer and event as it arrives, before anybody can read it. One of a
     producer in this process arrives when it is read; one from elsewhere may be compressed."""
 
-    def poll(self) -> Arrival | None: ...
+    def poll(self) -> BufferOrEvent | None: ...
 
     def available(self) -> bool: ...
 
@@ -175,7 +175,7 @@ class Gate:
 
     # Read.
 
-    def poll(self) -> Arrival | None:
+    def poll(self) -> BufferOrEvent | None:
         """The next buffer or event of any channel, or None: nothing now (or never: finished)."""
         if self.closed:
             self._check_open()
@@ -199,7 +199,7 @@ class Gate:
                 return self._event_arrived(index, buffer)
             if buffer.compressed:
                 buffer = self._expand(buffer)
-            return Arrival(index, buffer, None, bool(queue))
+            return BufferOrEvent(index, buffer, None, bool(queue))
         return None
 
     def available(self) -> bool:
@@ -344,7 +344,7 @@ class Gate:
         for index in self._queue:
             assert not self._blocked[index] or self._channels[index].failure() is not None
 
-    def _event_arrived(self, index: int, buffer: Buffer) -> Arrival:
+    def _event_arrived(self, index: int, buffer: Buffer) -> BufferOrEvent:
         try:
             event = decode_event(buffer.view)
         finally:
@@ -354,7 +354,7 @@ class Gate:
             self._left -= 1
             self.finished = self._left == 0
             self._channels[index].release()
-        return Arrival(index, None, event, bool(self._queue) and not self.finished)
+        return BufferOrEvent(index, None, event, bool(self._queue) and not self.finished)
 
     def _expand(self, buffer: Buffer) -> Buffer:
         try:

@@ -22,10 +22,10 @@ from headgate.core.exchange.ends import Address, ConsumerEnd, Directory
 from headgate.core.exchange.view import NO_LIMIT
 from headgate.core.ingress.channel import (
     Backoff,
+    BufferAndAvailability,
     ChannelStatistics,
     GatePort,
     Later,
-    Next,
     UnknownChannel,
     keep_event,
 )
@@ -142,13 +142,13 @@ class RemoteChannel:
         self._events_sent = 0
         self._send_kept_events(self._link)
 
-    def next(self) -> Next | None:
+    def next(self) -> BufferAndAvailability | None:
         """The next buffer that has arrived, or None: not now."""
         if self._received:
             buffer = self._received.popleft()
             if buffer.is_event:
                 self._event_bytes -= len(buffer.view) + EVENT_OVERHEAD_BYTES
-            return Next(buffer, bool(self._received) or self._error is not None)
+            return BufferAndAvailability(buffer, bool(self._received) or self._error is not None)
         if self._error is not None:
             raise self._error
         return None

@@ -14,7 +14,7 @@ from headgate.base.elements import ByteLike
 from headgate.base.errors import HeadgateError, TaskCancelled
 from headgate.base.events import CheckpointBarrier, TaskEvent
 from headgate.core.buffers.buffer import Buffer
-from headgate.core.ingress.gate import Arrival, InputGate, unannounced
+from headgate.core.ingress.gate import BufferOrEvent, InputGate, unannounced
 
 
 class UnionGate:
@@ -42,7 +42,7 @@ class UnionGate:
             if gate.available():
                 self._gate_ready(number)
 
-    def poll(self) -> Arrival | None:
+    def poll(self) -> BufferOrEvent | None:
         """The next buffer or event of any gate, or None: nothing now."""
         if self.closed:
             raise TaskCancelled("the union gate is closed: its task was cancelled")

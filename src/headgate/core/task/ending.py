@@ -13,8 +13,8 @@ from headgate.base.errors import SettingsInvalid
 from headgate.core.chain.chain import Chain
 from headgate.core.chain.context import Clock
 from headgate.core.chain.outputs import Loan
-from headgate.core.checkpoint.inputs import Incoming
-from headgate.core.checkpoint.outputs import Outgoing
+from headgate.core.checkpoint.inputs import CheckpointedInputs
+from headgate.core.checkpoint.outputs import CheckpointedOutputs
 from headgate.core.checkpoint.snapshot import CheckpointPlan
 from headgate.core.checkpoint.task_checkpoints import SavepointPhase, TaskCheckpoints
 from headgate.core.egress.writer import RecordWriter
@@ -142,6 +142,9 @@ def take_part(
             f"operator {chain.specs[0].name!r} chooses which of its inputs it reads, so that "
             f"barriers in the others would wait; use AT_LEAST_ONCE, or take no checkpoints",
         )
-    incoming, outgoing = Incoming(inputs, gates), Outgoing(writers, plan.policy)
+    incoming, outgoing = (
+        CheckpointedInputs(inputs, gates),
+        CheckpointedOutputs(writers, plan.policy),
+    )
     urgent = partial(mailbox.put, priority=URGENT)
     return TaskCheckpoints(plan, chain, incoming, outgoing, loan, clock, urgent)

@@ -17,7 +17,7 @@ from headgate.base.errors import ElementBroken
 from headgate.base.events import CancelMarker, CheckpointBarrier, EndOfPartition, Event
 from headgate.core.buffers.buffer import bundle_bytes
 from headgate.core.checkpoint.restored import RestoredInput
-from headgate.core.ingress.deserializer import Deserializer, Got
+from headgate.core.ingress.deserializer import DeserializationResult, Deserializer
 from headgate.core.ingress.gate import InputGate
 from headgate.core.ingress.valve import Outcome, WatermarkValve
 
@@ -75,12 +75,12 @@ class NetworkInput:
         """
         self._restored.add_bytes(channel, parts)
 
-    def restore_strays(self, channel: int, bundles: Iterable[Bundle]) -> None:
+    def restore_reassigned(self, channel: int, bundles: Iterable[Bundle]) -> None:
         """Records of channels that there are not any more: read before all other input.
 
         They count to ``channel``, one of the gate that they belong to, until they are read.
         """
-        self._restored.add_strays(channel, bundles)
+        self._restored.add_reassigned(channel, bundles)
 
     # For checkpoints, between two calls of ``take``.
 
@@ -125,8 +125,8 @@ class NetworkInput:
         while True:
             current = self._current
             if current is not None:
-                got, element = current.next()
-                if got is not Got.MIDDLE:
+                result, element = current.next()
+                if result is not DeserializationResult.MIDDLE:
                     self._current = None
                 if element is not None:
                     return self._dispatch(element, limit)

@@ -30,7 +30,7 @@ from headgate.core.task.pace import OutputHeadroom, StepPace
 from headgate.core.task.statistics import Latencies
 
 
-class Flow(Enum):
+class InputStatus(Enum):
     """How a call of a processor ended."""
 
     MORE = "go on"
@@ -47,7 +47,7 @@ class Processor(Protocol):
     def start(self) -> None:
         """All operators are open."""
 
-    def process(self) -> Flow: ...
+    def process(self) -> InputStatus: ...
 
     def available(self) -> bool: ...
 
@@ -81,7 +81,7 @@ class InputProcessor:
         selected = self._selected()
         return any(self.inputs[number].available() for number in selected)
 
-    def process(self) -> Flow:
+    def process(self) -> InputStatus:
         """Take one element of the next input that has one, and run the chain with it."""
         self._pace.held_up(self.waited_ms)
         self.waited_ms = 0.0
@@ -96,9 +96,9 @@ class InputProcessor:
                 continue
             if self._held and not isinstance(taken, PollAgain):  # from this very moment on
                 self._kept = source.number, taken
-                return Flow.NOTHING
+                return InputStatus.NOTHING
             return self._run_taken(source.number, taken)
-        return Flow.NOTHING
+        return InputStatus.NOTHING
 
     # For a savepoint that ends the job.
 
@@ -123,7 +123,7 @@ class InputProcessor:
             for source in reversed(self.inputs):
                 all_of_them.callback(source.close)
 
-    def _run_taken(self, number: int, taken: Taken) -> Flow:
+    def _run_taken(self, number: int, taken: Taken) -> InputStatus:
         match taken:
             case Bundle():
                 self._run(taken, number)
@@ -137,7 +137,7 @@ class InputProcessor:
                 return self._input_ended(number)
             case PollAgain() | Nothing():
                 pass
-        return Flow.MORE
+        return InputStatus.MORE
 
     def _run(self, bundle: Bundle, number: int) -> None:
         now_ms = self._clock.now_ms
@@ -156,11 +156,11 @@ class InputProcessor:
             else:
                 self._lent(lambda element=element: self._chain.status_changed(element))  # type: ignore[misc]
 
-    def _input_ended(self, number: int) -> Flow:
+    def _input_ended(self, number: int) -> InputStatus:
         self._left -= 1
         if not self._stopped:
             self._lent(lambda: self._chain.end_input(number))
-        return Flow.MORE if self._left else Flow.ENDED
+        return InputStatus.MORE if self._left else InputStatus.ENDED
 
     def _lent(self, action: Callable[[], None]) -> None:
         self._loan.lend()
@@ -216,7 +216,7 @@ class SourceProcessor:
     def available(self) -> bool:
         return self._due
 
-    def process(self) -> Flow:
+    def process(self) -> InputStatus:
         """Poll once."""
         now_ms = self._clock.now_ms
         began, before = now_ms(), self._chain.records_out_of_head
@@ -233,17 +233,17 @@ class SourceProcessor:
         self._pace.step_took(elapsed_ms, taken)
         self._room.step_took(taken)
         if polled is PollResult.RECORDS:
-            return Flow.MORE
+            return InputStatus.MORE
         if polled is PollResult.ENDED:
-            return Flow.ENDED
+            return InputStatus.ENDED
         if polled is PollResult.PAUSED:
             self._due = False
-            return Flow.NOTHING
+            return InputStatus.NOTHING
         if self._source.wait_ms <= 0:
-            return Flow.MORE
+            return InputStatus.MORE
         self._due = False
         self._clock.later(self._source.wait_ms, self._become_due)
-        return Flow.NOTHING
+        return InputStatus.NOTHING
 
     def time_announced(self, group: str, watermark_ms: int | None) -> None:
         """How far the sources of a group are; one that was paused may go on."""
@@ -280,13 +280,13 @@ class FinishedProcessor:
     def available(self) -> bool:
         return any(source.available() for source in self._inputs if not source.ended)
 
-    def process(self) -> Flow:
+    def process(self) -> InputStatus:
         """Take one element of each input."""
-        flow = Flow.NOTHING
+        flow = InputStatus.NOTHING
         for source in self._inputs:
             if not source.ended and not isinstance(source.take(_MANY), Nothing):
-                flow = Flow.MORE
-        return Flow.ENDED if all(source.ended for source in self._inputs) else flow
+                flow = InputStatus.MORE
+        return InputStatus.ENDED if all(source.ended for source in self._inputs) else flow
 
     def close(self) -> None:
         self._inner.close()

@@ -19,7 +19,7 @@ from headgate.core.task.inputs import NetworkInput
 from headgate.functions.metrics import MetricGroup
 
 
-class Doing(Enum):
+class TaskActivity(Enum):
     """What a task's time is spent on."""
 
     BUSY = 0
@@ -28,7 +28,7 @@ class Doing(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class TimeSpent:
     """Milliseconds since the start."""
 
     busy_ms: float
@@ -40,21 +40,21 @@ class TaskTimes:
     """Adds up the time between turns."""
 
     def __init__(self, now_ms: float) -> None:
-        self.doing = Doing.IDLE
+        self.doing = TaskActivity.IDLE
         self._since_ms = now_ms
         self._spent_ms = [0.0, 0.0, 0.0]
 
-    def turn_to(self, doing: Doing, now_ms: float) -> None:
+    def turn_to(self, doing: TaskActivity, now_ms: float) -> None:
         """From now on time is spent on this."""
         self._spent_ms[self.doing.value] += now_ms - self._since_ms
         self._since_ms = now_ms
         self.doing = doing
 
-    def spent(self, now_ms: float) -> Spent:
+    def spent(self, now_ms: float) -> TimeSpent:
         """With what is going on now counted in."""
         spent = list(self._spent_ms)
         spent[self.doing.value] += now_ms - self._since_ms
-        return Spent(*spent)
+        return TimeSpent(*spent)
 
 
 KEPT: Final = 1024
@@ -141,7 +141,7 @@ class TaskStatistics:
     """A moment of a task."""
 
     state: TaskState
-    spent: Spent
+    spent: TimeSpent
     records_in: int
     records_out: int
     bytes_in: int
@@ -160,7 +160,7 @@ class TaskStatistics:
 
 def statistics_of(
     state: TaskState,
-    spent: Spent,
+    spent: TimeSpent,
     chain: Chain,
     inputs: Sequence[NetworkInput],
     gates: Sequence[Gate],

@@ -37,14 +37,14 @@ from headgate.core.task.mailbox import NORMAL, URGENT, Lap, Mailbox, MailboxLoop
 from headgate.core.task.operator_mail import OperatorMail
 from headgate.core.task.processors import (
     FinishedProcessor,
-    Flow,
     InputProcessor,
+    InputStatus,
     Processor,
     SourceProcessor,
 )
 from headgate.core.task.statistics import (
     NO_SIZES,
-    Doing,
+    TaskActivity,
     TaskStatistics,
     TaskTimes,
     UserFigures,
@@ -181,7 +181,7 @@ class Task:
             self._waits_since_ms = now_ms
         else:
             self._processor.waited_ms += now_ms - self._waits_since_ms
-        self._times.turn_to(Doing.BACKPRESSURED if waits else Doing.BUSY, now_ms)
+        self._times.turn_to(TaskActivity.BACKPRESSURED if waits else TaskActivity.BUSY, now_ms)
 
     def close(self, error: BaseException | None) -> None:
         """Close operators, then gates and writers; tell the last state. Always called, once."""
@@ -204,7 +204,7 @@ class Task:
                 last.callback(self._processor.close)
         except BaseException as trouble:  # of a disk, mostly: the driver learns of it as well
             failure = failure or trouble
-        self._times.turn_to(Doing.IDLE, self._clock.now_ms())
+        self._times.turn_to(TaskActivity.IDLE, self._clock.now_ms())
         state = self._end(failure)
         self._tell(state, self.lifecycle.failure)
 
@@ -242,7 +242,7 @@ class Task:
 
     def _start(self) -> None:
         self._move(TaskTransition.DEPLOYED)
-        self._times.turn_to(Doing.BUSY, self._clock.now_ms())
+        self._times.turn_to(TaskActivity.BUSY, self._clock.now_ms())
         restored = self._restored
         for number, subpartition, parts in restored.outputs:
             self._writers[number].restore(subpartition, parts)
@@ -291,7 +291,7 @@ class Task:
 
     def _look_again(self) -> None:
         if self._course.mode is not StopMode.READING:
-            self._times.turn_to(Doing.IDLE, self._clock.now_ms())
+            self._times.turn_to(TaskActivity.IDLE, self._clock.now_ms())
             if self._course.mode is StopMode.ENDING and self._course.may_end():
                 self._loop.resume()
             return
@@ -299,9 +299,9 @@ class Task:
             return
         if self._processor.available():
             self._loop.resume()
-            self._times.turn_to(Doing.BUSY, self._clock.now_ms())
-        elif self._times.doing is Doing.BACKPRESSURED:  # a buffer has come, but no input
-            self._times.turn_to(Doing.IDLE, self._clock.now_ms())
+            self._times.turn_to(TaskActivity.BUSY, self._clock.now_ms())
+        elif self._times.doing is TaskActivity.BACKPRESSURED:  # a buffer has come, but no input
+            self._times.turn_to(TaskActivity.IDLE, self._clock.now_ms())
 
     def _can_write(self) -> bool:
         return all(writer.available() for writer in self._writers)
@@ -313,15 +313,15 @@ class Task:
                 self._end_outputs()
             return False
         if not self._can_write():
-            self._times.turn_to(Doing.BACKPRESSURED, self._clock.now_ms())
+            self._times.turn_to(TaskActivity.BACKPRESSURED, self._clock.now_ms())
             return False
         flow = self._processor.process()
-        if flow is Flow.ENDED:
+        if flow is InputStatus.ENDED:
             self._input_ended()
             return True
         self._chain.seal()
-        if flow is Flow.NOTHING:
-            self._times.turn_to(Doing.IDLE, self._clock.now_ms())
+        if flow is InputStatus.NOTHING:
+            self._times.turn_to(TaskActivity.IDLE, self._clock.now_ms())
             return False
         return True
 

@@ -87,12 +87,12 @@ class _Restoring:
             },
             inputs=[self._read_channel(channel) for channel in channels if channel.is_input],
             outputs=[self._read_channel(channel) for channel in channels if not channel.is_input],
-            strays=[
+            reassigned=[
                 (
                     stream.gate,
                     bundles_of(stream, [self.reader.read(part) for part in stream.pieces]),
                 )
-                for stream in restore.strays
+                for stream in restore.reassigned
             ],
             finished=restore.finished,
         )

@@ -37,7 +37,7 @@ class Restoring:
             {one.uid: self._operator(one, restore.checkpoint) for one in restore.operators},
             [self._channel(one) for one in restore.channels if one.is_input],
             [self._channel(one) for one in restore.channels if not one.is_input],
-            [(one.gate, self._bundles(worker, spec, one)) for one in restore.strays],
+            [(one.gate, self._bundles(worker, spec, one)) for one in restore.reassigned],
             restore.finished,
         )
 
@@ -60,18 +60,21 @@ class Restoring:
         return channel.index, channel.channel, list(map(self._storage.read, channel.pieces))
 
     def _bundles(
-        self, worker: SimWorker, spec: TaskSpec, stray: ReassignedStream
+        self, worker: SimWorker, spec: TaskSpec, stream: ReassignedStream
     ) -> Iterable[Bundle]:
         vertices = self._graph.vertices
         vertex = vertices[spec.vertex]
         serializers = vertex.gate_serializers or (None,) * len(spec.gates)
         settings = worker.environment.settings
         deserializer = Deserializer(
-            serializers[stray.gate], worker.spills, settings.spill_bytes, settings.max_element_bytes
+            serializers[stream.gate],
+            worker.spills,
+            settings.spill_bytes,
+            settings.max_element_bytes,
         )
-        pieces = list(map(self._storage.read, stray.pieces))
-        if not stray.routed:
+        pieces = list(map(self._storage.read, stream.pieces))
+        if not stream.routed:
             return reassigned_bundles(pieces, deserializer)
-        router = vertices[stray.source].chain.partitions[stray.output].make_router(0)
+        router = vertices[stream.source].chain.partitions[stream.output].make_router(0)
         router.set_up(vertex.parallelism)
         return reassigned_bundles(pieces, deserializer, kept_by(router, spec.subtask))
