@@ -65,7 +65,7 @@ class Welcome(msgspec.Struct, frozen=True, tag=True):
 
 
 class TaskState(Enum):
-    """How far a task has come; the table of its steps is in ``core/task/lifecycle``."""
+    """How far a task has come; the table of its steps is in ``core/task/life_cycle``."""
 
     CREATED = "created"
     DEPLOYING = "deploying"

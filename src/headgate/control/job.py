@@ -20,6 +20,7 @@ from headgate.base.errors import (
     StartTimedOut,
     TaskManagerLost,
 )
+from headgate.base.life_cycle import next_state
 from headgate.base.messages import (
     Address,
     Cancel,
@@ -478,9 +479,7 @@ class JobRun:
         return [*effects, *shutdown, RunEnded(self._outcome)]
 
     def _happened(self, what: RunTransition) -> None:
-        state = LIFE.get((self.state, what))
-        assert state is not None, f"run {self.plan.run}: {what.name} while {self.state.value}"
-        self.state = state
+        self.state = next_state(LIFE, self.state, what, f"run {self.plan.run}")
 
 
 def _is_over(deadline_ms: float | None, now_ms: float) -> bool:

@@ -32,7 +32,7 @@ from headgate.core.state.backend import Backends
 from headgate.core.state.memory import MemoryBackends
 from headgate.core.task.debloating import BufferSizes
 from headgate.core.task.ending import StopMode, TaskEnding, take_part
-from headgate.core.task.lifecycle import Lifecycle, TaskState, TaskTransition
+from headgate.core.task.life_cycle import Lifecycle, TaskState, TaskTransition
 from headgate.core.task.mailbox import NORMAL, URGENT, Lap, Mailbox, MailboxLoop
 from headgate.core.task.operator_mail import OperatorMail
 from headgate.core.task.processors import (

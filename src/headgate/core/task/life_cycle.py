@@ -7,6 +7,7 @@ counts as cancelled, because what is torn down may well fail; the first failure 
 from enum import Enum
 from typing import Final
 
+from headgate.base.life_cycle import next_state
 from headgate.base.messages import TaskState as TaskState
 
 
@@ -50,11 +51,8 @@ class Lifecycle:
         self.failure: BaseException | None = None
 
     def happened(self, what: TaskTransition) -> TaskState:
-        """Move on; a step that LIFE does not know is a bug of the caller."""
-        state = LIFE.get((self.state, what))
-        assert state is not None, f"task {self.task}: {what.name} while {self.state.value}"
-        self.state = state
-        return state
+        self.state = next_state(LIFE, self.state, what, f"task {self.task}")
+        return self.state
 
     def failed(self, error: BaseException) -> TaskState:
         """An exception reached the task; after its end it changes nothing."""

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.task.lifecycle import LIFE, Lifecycle, TaskState, TaskTransition
+from headgate.core.task.life_cycle import LIFE, Lifecycle, TaskState, TaskTransition
 
 
 def lived(*happenings: TaskTransition) -> Lifecycle:
