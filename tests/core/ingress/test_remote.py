@@ -23,7 +23,7 @@ from headgate.core.buffers.global_pool import GlobalPool
 from headgate.core.buffers.local_pool import OfferAnswer
 from headgate.core.exchange.frames import MAX_RUNTIME_EVENT_BYTES
 from headgate.core.ingress.channel import MAX_KEPT_EVENTS, Backoff
-from headgate.core.ingress.remote import RemoteChannel
+from headgate.core.ingress.remote import RemoteChannel, RemoteServices
 from tests.core.pair import Timers
 
 P = PartitionId("p")
@@ -101,11 +101,8 @@ class Bench:
             5,
             ("host", 1),
             self,
-            self.link,  # type: ignore[arg-type]
             Backoff(10, 20),
-            self.timers.later,
-            uses_credit=credit,
-            retry_ms=retry_ms,
+            RemoteServices(self.link, self.timers.later, credit, retry_ms),  # type: ignore[arg-type]
         )
         self.channel.assign_pools(self.global_pool, self.pool, exclusive)
         self.sequence = 0
@@ -657,10 +654,8 @@ def test_claim_that_is_still_owed_is_given_up_by_the_release(make_pool: MakePool
         0,
         ("host", 1),
         bench,
-        bench.link,  # type: ignore[arg-type]
         Backoff(0, 0),
-        bench.timers.later,
-        uses_credit=True,
+        RemoteServices(bench.link, bench.timers.later, uses_credit=True),  # type: ignore[arg-type]
     )
     channel.assign_pools(pool, pool.create_pool("gate", 0, 0), 2)
     assert channel.credit_statistics().exclusive == 1  # the other is still out

@@ -49,6 +49,17 @@ class CreditStatistics:
     wanted: int
 
 
+@dataclass(frozen=True, slots=True)
+class RemoteServices:
+    """What the remote channels of a process share: connections, time and how they are set."""
+
+    directory: Directory
+    later: Later
+    uses_credit: bool
+    retry_ms: int = 0
+    """For so long a channel tries to reach the producer's process; 0: once."""
+
+
 class RemoteChannel:
     """One channel over the network; also the home of its exclusive buffers."""
 
@@ -60,12 +71,8 @@ class RemoteChannel:
         subpartition: int,
         address: Address,
         gate: GatePort,
-        directory: Directory,
         backoff: Backoff,
-        later: Later,
-        *,
-        uses_credit: bool,
-        retry_ms: int = 0,
+        services: RemoteServices,
     ) -> None:
         self.index = index
         self.id = channel
@@ -78,11 +85,11 @@ class RemoteChannel:
         self.wanted = 0
         self.unannounced = 0
         self._gate = gate
-        self._directory = directory
         self._backoff = backoff
-        self._later = later
-        self._uses_credit = uses_credit
-        self._retry_ms = retry_ms
+        self._directory = services.directory
+        self._later = services.later
+        self._uses_credit = services.uses_credit
+        self._retry_ms = services.retry_ms
         self._attempts = 0  # to reach the producer's process, that have come to nothing
         self._obstacle = ""  # of the last one
         self._unsent: list[TaskEvent] = []  # of which it is not known that the producer has them

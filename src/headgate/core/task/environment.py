@@ -26,7 +26,7 @@ from headgate.core.exchange.frames import MAX_RUNTIME_EVENT_BYTES
 from headgate.core.ingress.channel import Backoff, Channel, Later, LocalChannel, UnknownChannel
 from headgate.core.ingress.deserializer import Deserializer
 from headgate.core.ingress.gate import Gate, InputGate
-from headgate.core.ingress.remote import RemoteChannel
+from headgate.core.ingress.remote import RemoteChannel, RemoteServices
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +81,8 @@ class Environment:
         self.codec = codec
         self._secret = secret
         self._later = later
+        uses_credit = settings.flow_control is FlowControl.CREDIT
+        self._remote = RemoteServices(self.directory, later, uses_credit, settings.connect_retry_ms)
         self._make_store = make_store
         self._spill_room = spill_room
         self._gates: list[Gate] = []
@@ -249,11 +251,8 @@ class Environment:
             one.subpartition,
             address,
             gate,
-            self.directory,
             backoff,
-            self._later,
-            uses_credit=self.settings.flow_control is FlowControl.CREDIT,
-            retry_ms=self.settings.connect_retry_ms,
+            self._remote,
         )
         self._next_channel += 1
         channel.assign_pools(self.pool, gate.pool, self._exclusive, unknown)
