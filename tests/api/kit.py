@@ -25,7 +25,7 @@ from headgate.core.chain.context import OperatorContext, TaskInfo
 from headgate.core.chain.operator import Operator, PollResult
 from headgate.core.chain.outputs import typed
 from headgate.core.operators.process import timed
-from headgate.core.operators.source_operator import SourceOperator
+from headgate.core.operators.source import SourceOperator
 from headgate.plan.stream_graph import StreamEdge, StreamGraph, StreamNode
 
 DEFAULT_PARALLELISM = 3

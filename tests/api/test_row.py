@@ -8,7 +8,7 @@ import pytest
 from headgate.api.row import named_row, names_of, rows_of, values_of
 from headgate.common import Row, RowKind
 from headgate.core.chain.copies import own
-from headgate.core.operators.keyed import field_of, with_field
+from headgate.core.operators.reduce import field_of, with_field
 from headgate.core.state.freezing import freeze
 from headgate.core.state.key_bytes import key_bytes
 from headgate.core.state.key_groups import stable_hash

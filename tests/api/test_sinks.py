@@ -11,8 +11,7 @@ from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.snapshots import SnapshotMoment
-from headgate.core.operators.sinks import SinkFunctionOperator, SinkOperator
-from headgate.core.operators.two_phase import TwoPhaseSinkOperator
+from headgate.core.operators.sinks import SinkFunctionOperator, SinkOperator, TwoPhaseSinkOperator
 from headgate.datastream import CloseableIterator, DataStream, SinkFunction
 from headgate.datastream import StreamExecutionEnvironment as Environment
 from headgate.plan.stream_graph import Chaining, NodeKind

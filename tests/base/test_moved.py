@@ -17,9 +17,9 @@ from headgate.base import moved
 from headgate.base.elements import PickleSerializer
 from headgate.base.errors import StateBroken
 from headgate.connectors.generator.data_generator import IndexSplit
-from headgate.core.operators.async_state import read_calls
-from headgate.core.operators.source_state import mark_splits
-from headgate.core.operators.two_phase import _read as read_committables
+from headgate.core.operators.async_wait import read_calls
+from headgate.core.operators.sinks import _read as read_committables
+from headgate.core.operators.source_splits import mark_splits
 from headgate.core.state.key_bytes import key_bytes
 from headgate.core.state.key_groups import stable_hash
 from headgate.core.state.operator_state import OperatorStateStore

@@ -34,7 +34,7 @@ from headgate.connectors.files import part_commits, part_files
 from headgate.connectors.files.part_leftovers import SAVEPOINT_METADATA
 from headgate.connectors.files.rolling import RollingPolicy
 from headgate.core.chain.snapshots import OperatorRestored, SnapshotMoment
-from headgate.core.operators.two_phase import TwoPhaseSinkOperator
+from headgate.core.operators.sinks import TwoPhaseSinkOperator
 from headgate.host.checkpoints.metadata import METADATA_FILE
 from tests.connectors.files.test_part_files import hidden, make_sink, read_numbers
 from tests.connectors.part_disk import CrashingPlace, Disk

@@ -15,9 +15,9 @@ from typing import Any
 
 from headgate.core.chain.context import OperatorContext
 from headgate.core.operators.basic import MapOperator
-from headgate.core.operators.keyed import ReduceOperator
+from headgate.core.operators.reduce import ReduceOperator
 from headgate.core.operators.sinks import SinkFunctionOperator
-from headgate.core.operators.source_operator import SourceOperator
+from headgate.core.operators.source import SourceOperator
 from headgate.host.checkpoints.snapshot_writer import WRITER_NAMES
 from headgate.plan import ship_strategies as ships
 from headgate.plan.job_graph import JobGraph, build_job_graph

@@ -11,7 +11,7 @@ from headgate.base.elements import Record
 from headgate.core.chain.context import OperatorContext
 from headgate.core.operators.basic import MapOperator
 from headgate.core.operators.sinks import SinkFunctionOperator
-from headgate.core.operators.source_operator import SourceOperator
+from headgate.core.operators.source import SourceOperator
 from headgate.plan import ship_strategies as ships
 from headgate.plan.job_graph import JobGraph, JobVertex, build_job_graph
 from headgate.plan.stream_graph import NodeKind, StreamEdge, StreamGraph, StreamNode

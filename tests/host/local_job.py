@@ -14,7 +14,7 @@ from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
 from headgate.core.exchange.ends import Address
 from headgate.core.operators.sinks import SinkFunctionOperator
-from headgate.core.operators.source_operator import SourceOperator
+from headgate.core.operators.source import SourceOperator
 from headgate.core.state.backend import Backends
 from headgate.host.net.exchange import Exchange
 from headgate.host.worker.deployment import Deployment

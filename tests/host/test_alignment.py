@@ -11,7 +11,7 @@ import pytest
 from headgate.api.watermarks import WatermarkStrategy
 from headgate.core.chain.context import OperatorContext
 from headgate.core.operators.sinks import SinkFunctionOperator
-from headgate.core.operators.source_operator import SourceOperator
+from headgate.core.operators.source import SourceOperator
 from headgate.functions.time import Duration
 from headgate.host.driver.control_server import ControlServer
 from headgate.plan import ship_strategies as ships

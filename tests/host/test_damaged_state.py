@@ -26,7 +26,9 @@ from headgate.base.checkpoints import (
 from headgate.base.errors import CheckpointCorrupt, CheckpointError, RestoreRefused, StateBroken
 from headgate.control.checkpoint_effects import StoreCheckpoint
 from headgate.core.chain import snapshots as plain_state
-from headgate.core.operators import async_state, source_state, two_phase
+from headgate.core.operators import async_wait as async_state
+from headgate.core.operators import sinks as two_phase
+from headgate.core.operators import source_splits as source_state
 from headgate.core.state import operator_state, snapshot
 from headgate.host.checkpoints.checkpoint_store import complete, open_store
 from headgate.host.checkpoints.job_checkpoints import find_stop

@@ -25,8 +25,8 @@ from headgate.control.life_cycle import JobState
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
 from headgate.core.operators.basic import MapOperator
-from headgate.core.operators.source_operator import SourceOperator
-from headgate.core.operators.two_phase import TwoPhaseSinkOperator
+from headgate.core.operators.sinks import TwoPhaseSinkOperator
+from headgate.core.operators.source import SourceOperator
 from headgate.host.driver.control_server import ControlServer
 from headgate.host.driver.driver_run import DriverRun
 from headgate.plan import ship_strategies as ships

@@ -13,8 +13,8 @@ from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
 from headgate.core.operators.broadcast import KeyedBroadcastProcessOperator
 from headgate.core.operators.interval_join import Interval, IntervalJoinOperator
-from headgate.core.operators.keyed import ReduceOperator
 from headgate.core.operators.process import KeyedProcessOperator
+from headgate.core.operators.reduce import ReduceOperator
 from headgate.core.operators.two_inputs import KeyedCoProcessOperator
 from headgate.core.state.memory import MemoryBackends
 from headgate.functions.state import (

@@ -36,7 +36,7 @@ from headgate.control.life_cycle import JobState
 from headgate.core.chain.context import OperatorContext
 from headgate.core.operators.basic import MapOperator
 from headgate.core.operators.sinks import SinkFunctionOperator
-from headgate.core.operators.source_operator import SourceOperator
+from headgate.core.operators.source import SourceOperator
 from headgate.host.checkpoints import job_checkpoints
 from headgate.host.driver.checkpoint_keeper import CheckpointKeeper
 from headgate.host.driver.checkpoint_setup import CheckpointSetup

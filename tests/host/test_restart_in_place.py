@@ -23,7 +23,7 @@ from headgate.base.messages import (
     TaskState,
 )
 from headgate.connectors.function.source import FunctionSource
-from headgate.core.operators.source_operator import SourceOperator
+from headgate.core.operators.source import SourceOperator
 from headgate.host.net.exchange import Exchange
 from headgate.host.worker import task_manager
 from headgate.host.worker.stuck import SOURCE_THREADS, threads_of

@@ -21,7 +21,7 @@ from headgate.base.errors import PlanInvalid
 from headgate.core.chain.context import OperatorContext
 from headgate.core.operators.process import ProcessOperator
 from headgate.core.operators.sinks import SinkOperator
-from headgate.core.operators.source_operator import SourceOperator
+from headgate.core.operators.source import SourceOperator
 from headgate.plan.stream_graph import NodeKind
 
 Kept: TypeAlias = list[tuple[Record, int]]

@@ -35,7 +35,7 @@ from headgate.api.watermarks import WatermarkStrategy, check_strategy, time_plan
 from headgate.base.errors import HeadgateError, PlanInvalid, UserFunctionFailed
 from headgate.base.recovery_settings import SAVEPOINT_FOLDER, CheckpointSettings
 from headgate.base.settings import ExchangeSettings, JobSettings
-from headgate.core.operators.source_operator import SourceOperator
+from headgate.core.operators.source import SourceOperator
 from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.json_plan import execution_plan_json
 from headgate.plan.stream_graph import NodeKind, StreamGraph

@@ -23,13 +23,13 @@ from headgate.api.windowed import WindowedStream
 from headgate.base.errors import PlanInvalid
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.user_function import UserFunction
-from headgate.core.operators.keyed import AggregateOperator, Aggregation, ReduceOperator
-from headgate.core.operators.keyed_functions import (
+from headgate.core.operators.basic import (
     KeyedFilterOperator,
     KeyedFlatMapOperator,
     KeyedMapOperator,
 )
 from headgate.core.operators.process import KeyedProcessOperator
+from headgate.core.operators.reduce import AggregateOperator, Aggregation, ReduceOperator
 from headgate.core.window.assigners import WindowAssigner
 from headgate.core.window.counts import count_assigner
 from headgate.plan import ship_strategies as ships

@@ -9,8 +9,7 @@ from headgate.api.operator_settings import OperatorSettings
 from headgate.api.runtime import Results
 from headgate.api.source import Sink, TwoPhaseCommittingSink
 from headgate.base.elements import Record
-from headgate.core.operators.sinks import SinkOperator
-from headgate.core.operators.two_phase import TwoPhaseSinkOperator
+from headgate.core.operators.sinks import SinkOperator, TwoPhaseSinkOperator
 
 
 class DataStreamSink(OperatorSettings):

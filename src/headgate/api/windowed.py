@@ -25,7 +25,7 @@ from headgate.api.window_functions import (
 from headgate.base.elements import Key, Record
 from headgate.base.errors import PlanInvalid
 from headgate.core.chain.collector import OutputTag
-from headgate.core.operators.keyed import Aggregation, Aggregator
+from headgate.core.operators.reduce import Aggregation, Aggregator
 from headgate.core.window.assigners import MergingWindowAssigner, WindowAssigner
 from headgate.core.window.evictors import Evictor
 from headgate.core.window.plan import make_window_operator

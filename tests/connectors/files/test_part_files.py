@@ -29,7 +29,7 @@ from headgate.connectors.files.sink import CsvSink, JsonLinesSink, PartSink, Tex
 from headgate.connectors.files.sink_builder import Encoder, FileSink
 from headgate.core.chain.context import TaskInfo
 from headgate.core.chain.snapshots import OperatorRestored, SnapshotMoment
-from headgate.core.operators.two_phase import TwoPhaseSinkOperator
+from headgate.core.operators.sinks import TwoPhaseSinkOperator
 from tests.core.chain.kit import NOW_MS
 from tests.core.chain.sink_lab import STEPS, TOTAL, SinkJob, open_sink, run_job, sink_context
 

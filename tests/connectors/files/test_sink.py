@@ -20,7 +20,7 @@ from headgate.connectors.files.sink import CsvSink, JsonLinesSink, PartSink, Tex
 from headgate.connectors.files.sink_builder import Encoder, FileSink
 from headgate.connectors.files.source import TextFileSource
 from headgate.core.chain.snapshots import OperatorRestored, SnapshotMoment
-from headgate.core.operators.two_phase import TwoPhaseSinkOperator
+from headgate.core.operators.sinks import TwoPhaseSinkOperator
 from tests.connectors.kit import task_context
 from tests.core.chain.sink_lab import open_sink, sink_context
 

@@ -17,7 +17,7 @@ from headgate.base.errors import ConnectorError, PlanInvalid
 from headgate.connectors.sql import sink as db_sink
 from headgate.connectors.sql.sink import DbApiSink, SqliteSink
 from headgate.core.chain.snapshots import OperatorRestored, SnapshotMoment
-from headgate.core.operators.two_phase import TwoPhaseSinkOperator
+from headgate.core.operators.sinks import TwoPhaseSinkOperator
 from tests.core.chain.sink_lab import STEPS, TOTAL, SinkJob, open_sink, run_job, sink_context
 
 INSERT = "INSERT INTO found (n, word) VALUES (?, ?)"

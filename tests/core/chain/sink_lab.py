@@ -16,7 +16,7 @@ from headgate.base.elements import Bundle
 from headgate.core.chain.context import OperatorContext, TaskInfo
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.snapshots import OperatorRestored, SnapshotMoment
-from headgate.core.operators.two_phase import TwoPhaseSink, TwoPhaseSinkOperator
+from headgate.core.operators.sinks import TwoPhaseSink, TwoPhaseSinkOperator
 from tests.core.chain.kit import NOW_MS, KeptOutput
 
 JUNK = -1

@@ -27,10 +27,10 @@ from headgate.core.egress.writer import RecordWriter
 from headgate.core.operators.basic import FlatMapOperator, MapOperator
 from headgate.core.operators.process import ProcessOperator
 from headgate.core.operators.sinks import SinkFunctionOperator
-from headgate.core.operators.source_operator import SourceOperator
+from headgate.core.operators.source import SourceOperator
 from tests.core.chain.kit import NOW_MS, StrictLoan
 from tests.core.egress.kit import make_partition, readers_of
-from tests.core.operators.test_source_operator import Script
+from tests.core.operators.test_source import Script
 
 INFO = TaskInfo("job", "vertex", 0, 1)
 

@@ -44,7 +44,7 @@ from headgate.core.egress.router import CustomPartitioner
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.ingress.gate import Gate, InputGate
 from headgate.core.ingress.union import UnionGate
-from headgate.core.operators.source_operator import SourceOperator
+from headgate.core.operators.source import SourceOperator
 from headgate.core.task.environment import Environment, Here, Input, RemoteProducer
 from headgate.core.task.inputs import NetworkInput
 from headgate.core.task.processors import InputProcessor, Processor, SourceProcessor

@@ -7,13 +7,13 @@ from headgate.base.settings import ExchangeSettings
 from headgate.core.chain.context import TaskInfo
 from headgate.core.chain.operator import Operator
 from headgate.core.exchange.view import NO_LIMIT
-from headgate.core.operators.source_operator import SourceOperator
+from headgate.core.operators.source import SourceOperator
 from headgate.core.task.debloating import BufferSizes, sizes_for
 from headgate.core.task.inputs import NetworkInput
 from headgate.core.task.processors import InputProcessor, SourceProcessor
 from headgate.core.task.statistics import NO_SIZES, SizeStatistics
 from headgate.core.task.task import StepResult, Task
-from tests.core.operators.test_source_operator import Script
+from tests.core.operators.test_source import Script
 from tests.core.pair import SMALL
 from tests.core.task.kit import Lab
 

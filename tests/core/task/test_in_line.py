@@ -11,12 +11,12 @@ from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS, Bundle, W
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.watermarks import AlignmentGroup, TimePlan, WatermarkOutput
 from headgate.core.egress.router import RoundRobin
-from headgate.core.operators.source_operator import SourceOperator
+from headgate.core.operators.source import SourceOperator
 from headgate.core.operators.timestamps import TimestampsOperator
 from headgate.core.task.task import StepResult, Task
 from tests.core.chain.test_watermarks import Speaks
 from tests.core.chain.time_kit import bounded, custom
-from tests.core.operators.test_source_operator import Script
+from tests.core.operators.test_source import Script
 from tests.core.task.kit import Lab, step_until
 
 INTERVAL_MS = 20

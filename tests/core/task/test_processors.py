@@ -14,7 +14,7 @@ from headgate.core.chain.operator import Operator
 from headgate.core.chain.spec import OperatorSpec
 from headgate.core.chain.watermarks import OWN_TIME, AlignmentGroup, TimePlan
 from headgate.core.egress.writer import RecordWriter
-from headgate.core.operators.source_operator import SourceOperator
+from headgate.core.operators.source import SourceOperator
 from headgate.core.task.pace import FIRST_RECORDS
 from headgate.core.task.processors import (
     FinishedProcessor,
@@ -23,7 +23,7 @@ from headgate.core.task.processors import (
     SourceProcessor,
 )
 from tests.core.chain.time_kit import bounded
-from tests.core.operators.test_source_operator import Script
+from tests.core.operators.test_source import Script
 from tests.core.task.kit import WALL_MS, Lab
 
 

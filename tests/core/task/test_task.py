@@ -15,11 +15,11 @@ from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
 from headgate.core.operators.basic import MapOperator
 from headgate.core.operators.sinks import SinkFunctionOperator
-from headgate.core.operators.source_operator import SourceOperator
+from headgate.core.operators.source import SourceOperator
 from headgate.core.task.inputs import NetworkInput
 from headgate.core.task.task import StepResult, Task
 from tests.core.chain.test_chain import Noted
-from tests.core.operators.test_source_operator import Script
+from tests.core.operators.test_source import Script
 from tests.core.task.kit import Lab, live, step_until
 from tests.core.task.test_inputs import take_all
 

@@ -14,8 +14,8 @@ from headgate.base.messages import TaskState
 from headgate.control.error_classes import CONSEQUENCES
 from headgate.core.chain.collector import OutputTag
 from headgate.core.operators.basic import FilterOperator, FlatMapOperator, MapOperator
-from headgate.core.operators.keyed import ReduceOperator
 from headgate.core.operators.process import ProcessOperator
+from headgate.core.operators.reduce import ReduceOperator
 from headgate.core.operators.two_inputs import CoMapOperator
 from headgate.host.net.exchange import Exchange
 from headgate.plan import ship_strategies as ships

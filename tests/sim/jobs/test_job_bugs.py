@@ -12,7 +12,7 @@ from headgate.core.egress.pipelined import PipelinedSubpartition
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.ingress.gate import Gate
 from headgate.core.ingress.valve import WatermarkValve
-from headgate.core.operators.source_operator import SourceOperator
+from headgate.core.operators.source import SourceOperator
 from headgate.core.task.inputs import NetworkInput
 from headgate.core.task.processors import SourceProcessor
 from headgate.core.task.task import Task

@@ -13,8 +13,8 @@ from headgate.core.chain.operator import Operator
 from headgate.core.checkpoint.inputs import CheckpointedInputs
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.ingress.gate import Gate
-from headgate.core.operators.source_operator import SourceOperator
-from headgate.core.operators.two_phase import TwoPhaseSinkOperator
+from headgate.core.operators.sinks import TwoPhaseSinkOperator
+from headgate.core.operators.source import SourceOperator
 from headgate.core.task import task as task_module
 from headgate.core.task.ending import TaskEnding
 from headgate.core.task.inputs import NetworkInput

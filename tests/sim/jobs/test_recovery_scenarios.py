@@ -7,7 +7,7 @@ import pytest
 from headgate.base.recovery_settings import Consistency
 from headgate.core.checkpoint.snapshot import ChannelData
 from headgate.core.ingress.gate import Gate
-from headgate.core.operators.two_phase import TwoPhaseSinkOperator
+from headgate.core.operators.sinks import TwoPhaseSinkOperator
 from headgate.core.task.task import Task
 from headgate.sim.jobs.recovery_scenario import draw_recovery
 from headgate.sim.jobs.recovery_world import RecoveryWorld, simulate_recovery

@@ -1,17 +1,21 @@
 """The operator that waits for asynchronous calls: many records in flight at once.
 
-It admits records up to its capacity, waits in the middle of a bundle when there is no room, and
-sends on what its queue lets go. Law: what is held is at most ``capacity`` records, and nothing is
-left when the input has ended. Timestamps stay with their records. Records of an earlier run whose
-results had not left are called again, before all that is new.
+It admits records up to its capacity, waits in the middle of a bundle when it is full, and sends on
+what its queue releases. Law: it holds at most ``capacity`` records, and none after the end of the
+input; timestamps stay with their records. Records of an earlier run whose results had not left are
+called again before anything new: with the old parallelism each task gets back its own, in order
+and with the watermarks between them; with another one each record goes to one task, without
+watermarks, which the sources emit anew.
 """
 
+import pickle
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, TypeAlias
 
 from headgate.base.elements import Bundle, Record, StreamStatus, Watermark
-from headgate.base.errors import UserFunctionFailed
+from headgate.base.errors import StateBroken, UserFunctionFailed
+from headgate.base.moved import loads
 from headgate.core.chain.async_calls import (
     AsyncCalls,
     AsyncGuest,
@@ -19,16 +23,18 @@ from headgate.core.chain.async_calls import (
     Retry,
     RetryStrategy,
 )
-from headgate.core.chain.async_queue import AsyncQueue, Note, OrderedQueue, UnorderedQueue
+from headgate.core.chain.async_queue import AsyncQueue, Held, Note, OrderedQueue, UnorderedQueue
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.runtime import RuntimeContext
 from headgate.core.chain.snapshots import SnapshotMoment, left_by
 from headgate.core.chain.stateful import StatefulOperator
 from headgate.core.chain.user_function import PIECE, UserFunction
-from headgate.core.operators.async_state import Waiting, read_calls, write_calls
 
 CALLS: Final = "calls"
 """The name of the part of the state that holds the records on their way."""
+
+Waiting: TypeAlias = "deque[tuple[Record, int | None] | Note]"
+"""Records with their timestamps, and notes between them, in order."""
 
 
 class AsyncWaitOperator(StatefulOperator):
@@ -212,3 +218,43 @@ class _AsyncContext(RuntimeContext):
     no_state = (
         "an AsyncFunction has no keyed state; keep it in a KeyedProcessFunction before or behind it"
     )
+
+
+def write_calls(held: Sequence[Held], waiting: Waiting) -> bytes:
+    """What the queue holds, and what waits behind it; raises StateBroken."""
+    rows: list[tuple[Record, int | None] | Note] = []
+    for records, times, notes in held:
+        rows += zip(records, times, strict=True)
+        rows += notes
+    rows += waiting
+    try:
+        return pickle.dumps(rows, 5)
+    except Exception as error:
+        raise StateBroken(
+            f"records in asynchronous calls cannot be written to a checkpoint "
+            f"({type(error).__name__}: {error}); records must be picklable, and async_invoke() "
+            f"must not change them"
+        ) from error
+
+
+def read_calls(left: Sequence[bytes | None], subtask: int, parallelism: int) -> Waiting:
+    """What this task is to call again, of what all old tasks have left; raises StateBroken."""
+    tasks = [[] if one is None else _rows(one) for one in left]
+    if len(tasks) == parallelism:
+        return deque(tasks[subtask])
+    records = [row for rows in tasks for row in rows if isinstance(row, tuple)]
+    count = len(records)
+    return deque(records[count * subtask // parallelism : count * (subtask + 1) // parallelism])
+
+
+def _rows(data: bytes) -> list[tuple[Record, int | None] | Note]:
+    try:
+        rows = loads(data)
+        if not isinstance(rows, list):
+            raise TypeError(f"{type(rows).__name__} is no list")
+        return rows
+    except (Exception, SystemExit) as error:  # a pickle can raise anything
+        raise StateBroken(
+            f"records in asynchronous calls cannot be read ({type(error).__name__}: {error}); "
+            f"their classes must still be there under their old names"
+        ) from error

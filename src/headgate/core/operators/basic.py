@@ -2,16 +2,18 @@
 
 They take a list and give a list; timestamps stay with their records; None is a record like any
 other. Functions are called in comprehensions, never by ``map``: there a StopIteration of the user's
-would end the list silently.
+would end the list silently. Functions that keep state have variants for keyed streams, where the
+cursor stands at a record's key while the function is called for it.
 """
 
 from collections.abc import Callable, Iterable
 from itertools import islice
 
-from headgate.base.elements import Bundle, Record
+from headgate.base.elements import Bundle, Key, Record
 from headgate.base.values import are_immutable
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.copies import Emission, own
+from headgate.core.chain.keyed_context import KeyedContext, KeySelection
 from headgate.core.chain.outputs import select
 from headgate.core.chain.stateful import StatefulOperator
 from headgate.core.chain.user_function import PIECE, UserFunction, iterable
@@ -111,3 +113,47 @@ class FlatMapOperator(FunctionOperator):
                 results, times = [], None if times is None else []
         if results:
             self.output.collect(Bundle(results, times))
+
+
+class AtKeys(FunctionOperator):
+    """Gives the function of an operator keyed state."""
+
+    def __init__(self, function: object, key_of: Callable[[Record], Key]) -> None:
+        super().__init__(function)
+        self._key_of = key_of
+        self._room: KeyedContext | None = None
+
+    def open(self, context: OperatorContext) -> None:
+        self._room = KeyedContext(context)
+        self._cursor = self._room.cursor
+        self._selection = KeySelection(self._key_of, context.operator)
+        self.open_guest(context, self._room.opener)
+
+    def visited(self, records: list[Record]) -> Iterable[Record]:
+        cursor = self._cursor
+        for key, record in zip(self._selection.keys(records), records, strict=True):
+            cursor.key = key
+            yield record
+
+    def key_ended(self) -> None:
+        assert self._room is not None
+        self._room.key_ended()
+
+    def close(self) -> None:
+        try:
+            super().close()
+        finally:
+            if self._room is not None:
+                self._room.close()
+
+
+class KeyedMapOperator(AtKeys, MapOperator):
+    """One record out for each record in, with state."""
+
+
+class KeyedFlatMapOperator(AtKeys, FlatMapOperator):
+    """Any number of records out for each record in, with state."""
+
+
+class KeyedFilterOperator(AtKeys, FilterOperator):
+    """Those records for which the function says yes, with state."""

@@ -17,7 +17,7 @@ from headgate.core.chain.context import Clock
 from headgate.core.chain.operator import PollResult
 from headgate.core.chain.outputs import Loan
 from headgate.core.ingress.valve import InputTimes, Outcome
-from headgate.core.operators.source_operator import SourceOperator
+from headgate.core.operators.source import SourceOperator
 from headgate.core.task.inputs import (
     InputEnded,
     NetworkInput,

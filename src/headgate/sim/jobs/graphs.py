@@ -14,12 +14,11 @@ from typing import Final, TypeAlias
 from headgate.core.chain.operator import Operator
 from headgate.core.operators.async_wait import AsyncWaitOperator
 from headgate.core.operators.basic import FilterOperator, FlatMapOperator, MapOperator
-from headgate.core.operators.keyed import ReduceOperator
 from headgate.core.operators.process import ProcessOperator
-from headgate.core.operators.sinks import SinkOperator
-from headgate.core.operators.source_operator import SourceOperator
+from headgate.core.operators.reduce import ReduceOperator
+from headgate.core.operators.sinks import SinkOperator, TwoPhaseSinkOperator
+from headgate.core.operators.source import SourceOperator
 from headgate.core.operators.two_inputs import CoMapOperator
-from headgate.core.operators.two_phase import TwoPhaseSinkOperator
 from headgate.plan import ship_strategies as ships
 from headgate.plan.stream_graph import (
     Chaining,

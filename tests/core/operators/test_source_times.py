@@ -16,7 +16,7 @@ from headgate.base.elements import (
 )
 from headgate.core.chain.operator import PollResult
 from headgate.core.chain.watermarks import AlignmentGroup, TimePlan, silent
-from headgate.core.operators.source_operator import SourceOperator
+from headgate.core.operators.source import SourceOperator
 from tests.core.chain.time_kit import (
     ACTIVE,
     IDLE,
@@ -27,7 +27,7 @@ from tests.core.chain.time_kit import (
     open_with,
     timed,
 )
-from tests.core.operators.test_source_operator import Script
+from tests.core.operators.test_source import Script
 
 END = Watermark(MAX_WATERMARK_MS)
 

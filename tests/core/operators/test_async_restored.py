@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from headgate.base.elements import Bundle, Watermark
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.snapshots import OperatorRestored, left_by
-from headgate.core.operators.async_state import read_calls
-from headgate.core.operators.async_wait import CALLS, AsyncWaitOperator
+from headgate.core.operators.async_wait import CALLS, AsyncWaitOperator, read_calls
 from headgate.functions.state import ListStateDescriptor
 from tests.core.chain.kit import context, open_operator
 from tests.core.chain.restore_kit import Left, left_of, restored

@@ -12,7 +12,7 @@ from headgate.base.elements import MIN_WATERMARK_MS, Bundle, Watermark
 from headgate.core.chain.operator import PollResult
 from headgate.core.chain.source import why_not_rewound
 from headgate.core.chain.watermarks import OWN_TIME, AlignmentGroup, Bounded, TimePlan
-from headgate.core.operators.source_operator import SourceOperator
+from headgate.core.operators.source import SourceOperator
 from tests.core.chain.kit import HandClock, KeptOutput, context, open_operator
 from tests.core.chain.restore_kit import MOMENT, Left, left_of, restored
 

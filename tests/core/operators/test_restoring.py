@@ -14,13 +14,17 @@ import headgate.core
 from headgate.base.elements import Watermark
 from headgate.base.settings import StateSettings
 from headgate.core.chain.collector import OutputTag
-from headgate.core.chain.operator import Operator
+from headgate.core.chain.operator import Operator, PolledOperator
 from headgate.core.chain.stateful import StatefulOperator
 from headgate.core.chain.watermarks import TimePlan, silent
 from headgate.core.operators.basic import (
+    AtKeys,
     FilterOperator,
     FlatMapOperator,
     FunctionOperator,
+    KeyedFilterOperator,
+    KeyedFlatMapOperator,
+    KeyedMapOperator,
     MapOperator,
 )
 from headgate.core.operators.broadcast import (
@@ -28,14 +32,8 @@ from headgate.core.operators.broadcast import (
     KeyedBroadcastProcessOperator,
 )
 from headgate.core.operators.interval_join import Interval, IntervalJoinOperator
-from headgate.core.operators.keyed import AggregateOperator, ReduceOperator
-from headgate.core.operators.keyed_functions import (
-    AtKeys,
-    KeyedFilterOperator,
-    KeyedFlatMapOperator,
-    KeyedMapOperator,
-)
 from headgate.core.operators.process import KeyedProcessOperator, ProcessOperator
+from headgate.core.operators.reduce import AggregateOperator, ReduceOperator
 from headgate.core.operators.sinks import SinkFunctionOperator
 from headgate.core.operators.sorted_input import SortedInput
 from headgate.core.operators.timestamps import TimestampsOperator
@@ -358,11 +356,11 @@ ELSEWHERE = {
     "AsyncWaitOperator": "test_async_restored.py",
     "SinkOperator": "test_sinks.py",
     "SourceOperator": "test_source_restored.py",
-    "TwoPhaseSinkOperator": "test_two_phase.py",
+    "TwoPhaseSinkOperator": "test_sinks.py",
 }
 """Operators whose state has tests of its own."""
 
-BASES = {AtKeys, FunctionOperator, StatefulOperator, TwoInputOperator}
+BASES = {AtKeys, FunctionOperator, PolledOperator, StatefulOperator, TwoInputOperator}
 WITHOUT = {SortedInput, TimestampsOperator}
 """Operators that leave nothing; see below."""
 

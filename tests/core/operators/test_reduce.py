@@ -17,7 +17,7 @@ from headgate.base.elements import Bundle
 from headgate.base.settings import StateSettings
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.user_function import PIECE
-from headgate.core.operators.keyed import AggregateOperator, ReduceOperator, field_of, with_field
+from headgate.core.operators.reduce import AggregateOperator, ReduceOperator, field_of, with_field
 from headgate.core.state.backend import Backends, StateSpec
 from headgate.core.state.memory import MemoryBackend, MemoryBackends
 from headgate.core.state.memory_states import PlainValue

@@ -17,8 +17,8 @@ from headgate.base.elements import Bundle
 from headgate.core.chain.collector import OutputTag
 from headgate.core.chain.operator import Operator
 from headgate.core.operators.basic import FilterOperator, FlatMapOperator, MapOperator
-from headgate.core.operators.keyed import ReduceOperator
 from headgate.core.operators.process import KeyedProcessOperator, ProcessOperator
+from headgate.core.operators.reduce import ReduceOperator
 from headgate.core.operators.two_inputs import CoFlatMapOperator, CoMapOperator, CoProcessOperator
 from headgate.core.window.folds import make_fold
 from headgate.core.window.spec import Aggregated

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.errors import StateBroken
-from headgate.core.operators.source_state import (
+from headgate.core.operators.source_splits import (
     KEPT_BYTES,
     MARK_BYTES,
     SplitShare,

@@ -1,36 +1,159 @@
-"""The source operator: reads the splits of one task in turn and sends what they give.
+"""The source operator: reads the splits of its task in turn and sends what they give.
 
-Law: it never blocks; a split that has nothing now does not keep the others from being read; each
-split has event time of its own, and the least of them goes out; a split that is too far ahead of
-its group is not read; when all splits have ended the largest watermark goes out. After a restore
-splits go on from their positions, and event time from what was told of it.
+Law: it never blocks, and a split that has nothing now does not delay the others. Each split has its
+own event time; the minimum goes out and never goes back. A split counts from the start, so that a
+split that is read late brings no late records; it does not count while it is idle or after its end.
+Once all splits are idle the furthest counts; once all have ended the largest watermark goes out. A
+split too far ahead of its alignment group is not read. A restored source continues from its
+positions and its event time.
 """
 
 from collections import deque
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
 
-from headgate.base.elements import MAX_WATERMARK_MS, Bundle, StreamStatus, Watermark
+from headgate.base.elements import (
+    MAX_WATERMARK_MS,
+    MIN_WATERMARK_MS,
+    Bundle,
+    StreamStatus,
+    Watermark,
+)
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.copies import own, own_all
-from headgate.core.chain.operator import PolledOperator, PollResult
+from headgate.core.chain.operator import Output, PolledOperator, PollResult
 from headgate.core.chain.runtime import RuntimeContext
 from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
 from headgate.core.chain.source import Position, Source, SplitReader, rewinds
 from headgate.core.chain.timestamps import Stamper
-from headgate.core.chain.watermarks import OWN_TIME, Marking, TimePlan
-from headgate.core.operators.aligning import Aligned
-from headgate.core.operators.source_state import (
+from headgate.core.chain.watermarks import OWN_TIME, AlignmentGroup, Marking, TimedOutput, TimePlan
+from headgate.core.operators.source_splits import (
     Marked,
     SplitStanding,
     mark_splits,
     share_splits,
     write_splits,
 )
-from headgate.core.operators.split_times import SplitEventTime, SplitTimes
 
 POLL_RECORDS: Final = 1024
+
+_LONG_MS: Final = 1000.0
+
+
+class SplitTimes:
+    """Puts the shares of the splits together."""
+
+    def __init__(self, output: Output) -> None:
+        self.target = TimedOutput(output)
+        self.shares: list[SplitEventTime] = []
+        """Of splits that have not ended."""
+
+    def add(self) -> "SplitEventTime":
+        """Of one more split."""
+        self.shares.append(SplitEventTime(self))
+        return self.shares[-1]
+
+    def ended(self, share: "SplitEventTime") -> None:
+        """Nothing follows from a split; the others do not wait for it."""
+        self.shares.remove(share)
+        self.advance()
+
+    def advance(self) -> None:
+        """Tell what the shares come to."""
+        if not self.shares:
+            return
+        told_ms = self.target.watermark_ms
+        for share in self.shares:  # of many files the next one holds back all, and is the first
+            if share.active and share.watermark_ms <= told_ms:
+                return
+        counting = [share.watermark_ms for share in self.shares if share.active]
+        if counting:
+            self.target.emit_watermark(min(counting))
+        elif self.target.active:
+            self.target.emit_watermark(max(share.watermark_ms for share in self.shares))
+            self.target.mark_idle()
+
+
+class SplitEventTime:
+    """What one split brings; a target for its generator."""
+
+    __slots__ = ("_times", "active", "watermark_ms")
+
+    def __init__(self, times: SplitTimes) -> None:
+        self.watermark_ms = MIN_WATERMARK_MS
+        self.active = True
+        self._times = times
+
+    def collect(self, bundle: Bundle) -> None:
+        self.active = True
+        self._times.target.collect(bundle)
+
+    def emit_watermark(self, watermark_ms: int) -> None:
+        before_ms = self.watermark_ms
+        if watermark_ms > before_ms:
+            self.active = True
+            self.watermark_ms = watermark_ms
+            if before_ms <= self._times.target.watermark_ms:  # others wait for this one, perhaps
+                self._times.advance()
+
+    def mark_idle(self) -> None:
+        if self.active:
+            self.active = False
+            self._times.advance()
+
+    def mark_active(self) -> None:
+        if not self.active:
+            self.active = True
+            self._times.target.mark_active()
+
+
+class Aligned:
+    """Reports by the clock; knows how far its splits may read."""
+
+    def __init__(
+        self,
+        alignment: AlignmentGroup,
+        context: OperatorContext,
+        least_ms: Callable[[], int | None],
+    ) -> None:
+        """``least_ms`` tells how far the slowest split is, None: there is none to wait for."""
+        self.limit_ms = MIN_WATERMARK_MS  # until somebody has said how far the others are
+        """A split that is further than this waits."""
+        self._alignment = alignment
+        self._context = context
+        self._least_ms = least_ms
+        self._told_ms: int | None = None
+        self._closed = False
+        self._report()
+
+    def announced(self, group: str, watermark_ms: int | None) -> None:
+        """How far the slowest of a group is; None: there is nobody to wait for."""
+        if group == self._alignment.group:
+            ahead_ms = MAX_WATERMARK_MS if watermark_ms is None else watermark_ms
+            self.limit_ms = min(MAX_WATERMARK_MS, ahead_ms + self._alignment.drift_ms)
+
+    def paused(self) -> None:
+        """Nothing is read any more. Who waits because nobody had begun tells at once that it has.
+
+        Otherwise the next report would bring the start of all, perhaps a second later.
+        """
+        if self._told_ms == MIN_WATERMARK_MS:
+            self._tell()
+
+    def close(self) -> None:
+        """Report no more."""
+        self._closed = True
+
+    def _report(self) -> None:
+        if not self._closed:
+            self._tell()
+            self._context.later(self._alignment.interval_ms, self._report)
+
+    def _tell(self) -> None:
+        self._told_ms = self._least_ms()
+        self._context.tell_time(self._alignment.group, self._told_ms)
 
 
 @dataclass(slots=True, eq=False)
@@ -261,6 +384,3 @@ class SourceOperator(PolledOperator):
         """How far the slowest split is; None: all are idle or have ended."""
         counting = [one.reached_ms for one in self._splits if one.share.active]
         return min(counting, default=None)
-
-
-_LONG_MS: Final = 1000.0

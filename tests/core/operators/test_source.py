@@ -7,11 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.base.elements import MAX_WATERMARK_MS, Bundle, Watermark
+from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS, Bundle, Watermark
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import PollResult
-from headgate.core.operators.source_operator import SourceOperator
+from headgate.core.chain.watermarks import AlignmentGroup
+from headgate.core.operators.source import Aligned, SourceOperator, SplitTimes
 from tests.core.chain.kit import KeptOutput, context, open_operator
+from tests.core.chain.time_kit import ACTIVE, IDLE, HandClock, Line
 
 
 class Script:
@@ -193,3 +195,181 @@ def test_what_a_reader_gives_away_is_not_copied(monkeypatch: pytest.MonkeyPatch)
     output = open_operator(operator)
     operator.poll()
     assert [a is b for a, b in zip(output.records, made, strict=True)] == [True, True]
+
+
+class Task:
+    """A source that is where the test says."""
+
+    def __init__(self) -> None:
+        self.clock = HandClock()
+        self.least_ms: int | None = MIN_WATERMARK_MS
+        self.aligned = Aligned(
+            AlignmentGroup("group", drift_ms=10, interval_ms=100),
+            self.clock.context(),
+            lambda: self.least_ms,
+        )
+
+    def told(self) -> list[int | None]:
+        told, self.clock.told = self.clock.told, []
+        assert {group for group, _ in told} <= {"group"}
+        return [watermark_ms for _, watermark_ms in told]
+
+
+def test_it_reports_at_the_start_and_at_intervals() -> None:
+    task = Task()
+    assert task.told() == [MIN_WATERMARK_MS]
+    task.least_ms = 7
+    task.clock.pass_ms(100)
+    task.least_ms = None
+    task.clock.pass_ms(100)
+    assert task.told() == [7, None]
+
+
+def test_the_limit_is_the_drift_ahead_of_the_slowest() -> None:
+    aligned = Task().aligned
+    assert aligned.limit_ms == MIN_WATERMARK_MS, "nothing was announced"
+    aligned.announced("group", 5)
+    assert aligned.limit_ms == 15
+    aligned.announced("another", 0)
+    assert aligned.limit_ms == 15
+    aligned.announced("group", MIN_WATERMARK_MS)
+    assert aligned.limit_ms == MIN_WATERMARK_MS + 10, "somebody has not begun"
+    aligned.announced("group", None)
+    assert aligned.limit_ms == MAX_WATERMARK_MS
+    aligned.announced("group", MAX_WATERMARK_MS - 1)
+    assert aligned.limit_ms == MAX_WATERMARK_MS
+
+
+def test_who_is_paused_at_the_start_tells_at_once_that_it_has_begun() -> None:
+    task = Task()
+    task.told()
+    task.least_ms = 3
+    task.aligned.paused()
+    assert task.told() == [3]
+    task.least_ms = 8
+    task.aligned.paused()
+    assert task.told() == [], "later the interval is good enough"
+
+
+def test_after_its_end_it_reports_no_more() -> None:
+    task = Task()
+    task.told()
+    task.aligned.close()
+    task.clock.pass_ms(500)
+    assert task.told() == []
+    assert task.clock.waiting == 0
+
+
+def test_a_split_that_has_not_begun_holds_the_others() -> None:
+    line = Line()
+    times = SplitTimes(line)
+    first, second = times.add(), times.add()
+    first.collect(Bundle(["a"], [10]))
+    first.emit_watermark(9)
+    assert line.take() == [("a", 10)]
+    second.emit_watermark(4)
+    assert line.take() == [Watermark(4)]
+    second.emit_watermark(20)
+    assert line.take() == [Watermark(9)]
+
+
+def test_of_many_splits_the_one_that_holds_back_is_enough_to_look_at() -> None:
+    times = SplitTimes(Line())
+    shares = [times.add() for _ in range(100)]
+    del shares[1].watermark_ms  # whoever looks behind the first one fails
+    times.advance()
+
+
+def test_a_split_that_has_ended_is_not_waited_for() -> None:
+    line = Line()
+    times = SplitTimes(line)
+    first, second = times.add(), times.add()
+    first.emit_watermark(9)
+    times.ended(second)
+    assert line.take() == [Watermark(9)]
+    times.ended(first)
+    assert line.take() == [], "the end of all is for the source to tell"
+
+
+def test_an_idle_split_is_not_waited_for_until_it_has_a_record() -> None:
+    line = Line()
+    times = SplitTimes(line)
+    first, second = times.add(), times.add()
+    first.emit_watermark(9)
+    second.mark_idle()
+    assert line.take() == [Watermark(9)]
+    second.collect(Bundle(["b"], [12]))
+    first.emit_watermark(30)
+    assert line.take() == [("b", 12)], "it is waited for again"
+    second.emit_watermark(11)
+    assert line.take() == [Watermark(11)]
+
+
+def test_when_all_are_idle_the_furthest_comes_out_first() -> None:
+    line = Line()
+    times = SplitTimes(line)
+    first, second = times.add(), times.add()
+    first.emit_watermark(9)
+    second.emit_watermark(5)
+    first.mark_idle()
+    assert line.take() == [Watermark(5)]
+    second.mark_idle()
+    assert line.take() == [Watermark(9), IDLE]
+    first.mark_active()
+    assert line.take() == [ACTIVE]
+    second.emit_watermark(50)
+    assert line.take() == []
+
+
+def test_who_ends_while_the_rest_is_idle_leaves_idleness() -> None:
+    line = Line()
+    times = SplitTimes(line)
+    first, second = times.add(), times.add()
+    second.mark_idle()
+    times.ended(first)
+    assert line.take() == [IDLE]
+
+
+@given(
+    splits=st.integers(1, 4),
+    happenings=st.lists(
+        st.tuples(
+            st.integers(0, 3), st.integers(0, 30) | st.sampled_from(["idle", "record", "end"])
+        ),
+        max_size=40,
+    ),
+)
+def test_event_time_is_the_least_of_who_counts(
+    splits: int, happenings: list[tuple[int, Any]]
+) -> None:
+    line = Line()
+    times = SplitTimes(line)
+    shares = [times.add() for _ in range(splits)]
+    reached, active, over = [MIN_WATERMARK_MS] * splits, [True] * splits, [False] * splits
+    latest = MIN_WATERMARK_MS
+    for number, what in happenings:
+        at = number % splits
+        if over[at]:
+            continue
+        if what == "idle":
+            shares[at].mark_idle()
+            active[at] = False
+        elif what == "record":
+            shares[at].collect(Bundle(["r"], [99]))
+            active[at] = True
+        elif what == "end":
+            times.ended(shares[at])
+            over[at] = True
+        else:
+            shares[at].emit_watermark(what)
+            if what > reached[at]:
+                reached[at], active[at] = what, True
+        left = [one for one in range(splits) if not over[one]]
+        counting = [reached[one] for one in left if active[one]]
+        if counting:
+            latest = max(latest, min(counting))
+        elif left:
+            latest = max(latest, *(reached[one] for one in left))
+        assert line.watermark_ms == latest
+        if left:
+            assert times.target.active == bool(counting)
