@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headgate.core.chain.async_calls import AsyncWork, ImmediateCalls, Retry
-from headgate.core.chain.async_queue import Slot
+from headgate.core.chain.async_queue import PendingCall
 
 
 class Function:
@@ -55,9 +55,9 @@ def work(function: Any, retry: Retry | None = None, **fields: Any) -> AsyncWork:
     return AsyncWork(function, retry=retry, **fields)
 
 
-def call(function: Any, record: Any, retry: Retry | None = None) -> Slot:
+def call(function: Any, record: Any, retry: Retry | None = None) -> PendingCall:
     calls = ImmediateCalls(work(function, retry), lambda: None)
-    slot = Slot(record, None)
+    slot = PendingCall(record, None)
     calls.submit([slot])
     assert calls.has_completed()
     assert calls.take() == [slot]

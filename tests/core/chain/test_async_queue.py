@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.elements import Bundle, StreamStatus, Watermark
-from headgate.core.chain.async_queue import AsyncQueue, OrderedQueue, Slot, UnorderedQueue
+from headgate.core.chain.async_queue import AsyncQueue, OrderedQueue, PendingCall, UnorderedQueue
 
 CAPACITY = 6
 BOTH = pytest.mark.parametrize("make", [OrderedQueue, UnorderedQueue])
 
 
-def done(slot: Slot, *results: Any) -> Slot:
+def done(slot: PendingCall, *results: Any) -> PendingCall:
     slot.results = list(results)
     return slot
 
@@ -30,7 +30,7 @@ class Model:
     def __init__(self, queue: AsyncQueue) -> None:
         self.queue = queue
         self.sent: list[int | Watermark | StreamStatus] = []
-        self.slots: dict[int, Slot] = {}
+        self.slots: dict[int, PendingCall] = {}
         self.completed: list[int] = []
         self.out: list[Any] = []
 
@@ -210,7 +210,7 @@ def test_what_is_held_is_all_that_has_not_left(make: Any, steps: list[str], data
     """A queue that admits what another one held lets go of the same, in an order of its law."""
     queue = make(4)
     left: list[Any] = []
-    waiting: list[Slot] = []
+    waiting: list[PendingCall] = []
     given: list[Any] = []
     for number, step in enumerate(steps):
         if step == "admit" and queue.size < queue.capacity:

@@ -49,11 +49,11 @@ class Pairs:
 
 def test_state_is_asked_for_before_open_and_brought_up_to_date_before_a_snapshot() -> None:
     function = Pairs()
-    guest = UserFunction(function, "flat_map")
-    guest.open(context())
+    wrapped = UserFunction(function, "flat_map")
+    wrapped.open(context())
     assert function.calls == [("initialize", False), "open"]
-    assert [list(guest.call(number)) for number in (1, 2, 3)] == [[], [(1, 2)], []]
-    data = guest.snapshot_state(7, 1_000)
+    assert [list(wrapped.call(number)) for number in (1, 2, 3)] == [[], [(1, 2)], []]
+    data = wrapped.snapshot_state(7, 1_000)
     assert function.calls[2:] == [(7, 1_000)]
 
     restored = UserFunction(Pairs(), "flat_map")
@@ -65,10 +65,10 @@ def test_state_is_asked_for_before_open_and_brought_up_to_date_before_a_snapshot
 
 
 def test_a_function_without_such_state_has_an_empty_snapshot() -> None:
-    guest = UserFunction(len, "map")
-    guest.open(context())
+    wrapped = UserFunction(len, "map")
+    wrapped.open(context())
     other = UserFunction(len, "map")
-    other.states.restore([guest.snapshot_state(1, 0)], 0, 1)
+    other.states.restore([wrapped.snapshot_state(1, 0)], 0, 1)
 
 
 def test_keyed_state_is_refused_on_a_stream_without_keys() -> None:

@@ -31,15 +31,15 @@ yields = st.lists(
 calls = st.lists(st.tuples(yields, st.none() | st.integers(0, 9)), max_size=12)
 
 
-def take_each(sorter: Collector, called: list[tuple[list[object], int | None]]) -> None:
+def take_each(collector: Collector, called: list[tuple[list[object], int | None]]) -> None:
     for found, timestamp in called:
-        sorter.take(found, timestamp)
-    sorter.flush()
+        collector.take(found, timestamp)
+    collector.flush()
 
 
-def sweep_all(sorter: Collector, called: list[tuple[list[object], int | None]]) -> None:
+def sweep_all(collector: Collector, called: list[tuple[list[object], int | None]]) -> None:
     founds = (iter(found) if number % 2 else found for number, (found, _) in enumerate(called))
-    sorter.sweep(founds, [timestamp for _, timestamp in called], "it")
+    collector.sweep(founds, [timestamp for _, timestamp in called], "it")
 
 
 @given(calls, st.integers(1, 5), st.booleans(), st.sampled_from([take_each, sweep_all]))
@@ -68,25 +68,25 @@ def test_every_value_goes_where_its_tag_says_in_order_with_its_time(
 
 def test_nothing_is_nothing() -> None:
     output = KeptOutput()
-    sorter = Collector(output)
-    sorter.take(None, 1)
-    sorter.flush()
+    collector = Collector(output)
+    collector.take(None, 1)
+    collector.flush()
     assert not output.bundles
 
 
 def test_a_tag_without_a_value_is_told() -> None:
     """Where a function says ``return tag, value``."""
-    sorter = Collector(KeptOutput())
-    sorter.take((OutputTag("late"), 7), None)
+    collector = Collector(KeptOutput())
+    collector.take((OutputTag("late"), 7), None)
     with pytest.raises(TypeError, match=r"OutputTag\('late'\) was sent without a value; write yie"):
-        sorter.flush()
+        collector.flush()
 
 
 def test_a_plain_pair_is_no_side_output() -> None:
     output = KeptOutput()
-    sorter = Collector(output)
-    sorter.take([("late", 1)], None)
-    sorter.flush()
+    collector = Collector(output)
+    collector.take([("late", 1)], None)
+    collector.flush()
     assert output.records == [("late", 1)]
     assert not output.side
 
@@ -101,9 +101,9 @@ def test_what_was_yielded_is_the_receivers_own() -> None:
             yield OutputTag("side"), kept
 
     output = KeptOutput()
-    sorter = Collector(output)
-    sorter.take(growing(), None)  # type: ignore[arg-type]
-    sorter.flush()
+    collector = Collector(output)
+    collector.take(growing(), None)  # type: ignore[arg-type]
+    collector.flush()
     assert output.records == [[0], [0, 1], [0, 1, 2]]
     assert output.side_records("side") == [[0], [0, 1], [0, 1, 2]]
 
@@ -160,11 +160,11 @@ def test_what_can_be_changed_is_copied_whatever_came_before(before: int, tagged:
             yield (OutputTag("side"), kept) if tagged else kept
 
     output = KeptOutput()
-    sorter = Collector(output)
-    sorter.sweep([range(before)], None, "it")
-    sorter.sweep([growing(1)], None, "it")
+    collector = Collector(output)
+    collector.sweep([range(before)], None, "it")
+    collector.sweep([growing(1)], None, "it")
     kept.append(99)
-    sorter.sweep([growing(2)], None, "it")
+    collector.sweep([growing(2)], None, "it")
     kept.clear()
     found = output.side_records("side") if tagged else output.records[before:]
     assert found == [[0], [0, 99, 0], [0, 99, 0, 1]]
@@ -177,9 +177,9 @@ def test_a_tag_without_a_value_is_refused_whatever_came_with_it() -> None:
 
 def test_after_a_tag_values_without_one_still_go_to_the_main_output() -> None:
     output = KeptOutput()
-    sorter = Collector(output)
-    sorter.sweep([[1, (OutputTag("side"), 2)]], None, "it")
-    sorter.sweep([[3, (4, 5)]], None, "it")
+    collector = Collector(output)
+    collector.sweep([[1, (OutputTag("side"), 2)]], None, "it")
+    collector.sweep([[3, (4, 5)]], None, "it")
     assert output.records == [1, 3, (4, 5)]
     assert output.side_records("side") == [2]
 

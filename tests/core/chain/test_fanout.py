@@ -10,10 +10,10 @@ from headgate.base.elements import Bundle, LatencyMarker, StreamStatus, Watermar
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.outputs import (
     BroadcastingOutput,
-    CopyingBroadcastingOutput,
-    CopyingChainedOutput,
-    CopyingDirectedOutput,
+    BundleCopyingBroadcastingOutput,
+    BundleCopyingDirectedOutput,
     DirectedOutput,
+    RecordCopyingOutput,
     choose_output,
     select,
 )
@@ -32,14 +32,14 @@ def test_the_output_is_chosen_by_selectors_number_and_object_reuse(
     selectors = [lambda record: ["all"]] if has_selector else []
     chosen = choose_output(outputs, selectors, reuse)
     if has_selector:
-        assert type(chosen) is (CopyingDirectedOutput if reuse else DirectedOutput)
+        assert type(chosen) is (BundleCopyingDirectedOutput if reuse else DirectedOutput)
     elif len(outputs) == 1:
         assert chosen is outputs[0][0]
     else:
-        assert type(chosen) is (CopyingBroadcastingOutput if reuse else BroadcastingOutput)
+        assert type(chosen) is (BundleCopyingBroadcastingOutput if reuse else BroadcastingOutput)
 
 
-@pytest.mark.parametrize("make", [BroadcastingOutput, CopyingBroadcastingOutput])
+@pytest.mark.parametrize("make", [BroadcastingOutput, BundleCopyingBroadcastingOutput])
 @pytest.mark.parametrize("count", [0, 1, 3])
 def test_everything_goes_to_every_output(make: type[BroadcastingOutput], count: int) -> None:
     inner = [KeptOutput() for _ in range(count)]
@@ -60,7 +60,7 @@ def test_everything_goes_to_every_output(make: type[BroadcastingOutput], count: 
 def test_with_object_reuse_each_but_the_last_has_an_envelope_of_its_own() -> None:
     inner = [KeptOutput(), KeptOutput(), KeptOutput()]
     bundle = Bundle([["shared"]], [1])
-    CopyingBroadcastingOutput(inner).collect(bundle)
+    BundleCopyingBroadcastingOutput(inner).collect(bundle)
     got = [one.bundles[0] for one in inner]
     assert got[2] is bundle
     assert got[0].records is not got[1].records
@@ -85,7 +85,7 @@ class Spoiler(Operator):
 def test_what_one_consumer_changes_no_sibling_sees(records: list[Any], count: int) -> None:
     before = repr(records)
     consumers = [Spoiler() for _ in range(count)]
-    output = BroadcastingOutput([CopyingChainedOutput(one, "next") for one in consumers])
+    output = BroadcastingOutput([RecordCopyingOutput(one, "next") for one in consumers])
     output.collect(Bundle(records))
     assert repr(records) == before
     assert [one.saw for one in consumers] == [before] * count
@@ -119,7 +119,7 @@ def test_only_named_outputs_receive_a_record_in_order_with_its_time(
     reuse: bool,
 ) -> None:
     inner = [KeptOutput() for _ in selected]
-    make = CopyingDirectedOutput if reuse else DirectedOutput
+    make = BundleCopyingDirectedOutput if reuse else DirectedOutput
     output = make(list(zip(inner, selected, strict=True)), [parity, size])
     times = [time for _, time in pairs] if timed else None
     output.collect(Bundle([record for record, _ in pairs], times))
@@ -145,7 +145,7 @@ def test_with_object_reuse_directed_bundles_have_envelopes_of_their_own() -> Non
     inner = [KeptOutput(), KeptOutput()]
     bundle = Bundle([2, 4])
     both = frozenset({"even"})
-    CopyingDirectedOutput([(one, both) for one in inner], [parity]).collect(bundle)
+    BundleCopyingDirectedOutput([(one, both) for one in inner], [parity]).collect(bundle)
     envelopes = [one.bundles[0].records for one in inner]
     assert envelopes[0] == envelopes[1] == [2, 4]
     assert envelopes[0] is not envelopes[1]

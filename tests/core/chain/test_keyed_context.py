@@ -1,4 +1,4 @@
-"""The room of an operator on a keyed stream: one cursor for state and timers, closed in the end."""
+"""The keyed context: one cursor for state and timers, closed in the end; and its keys."""
 
 from dataclasses import replace
 from functools import partial
@@ -27,37 +27,37 @@ def test_state_and_timers_stand_at_the_same_key() -> None:
     def fire(time_ms: int, domain: TimeDomain) -> None:
         fired.append((time_ms, state.value()))
 
-    room = KeyedContext(clock.context(), fire, lambda: fired.append((0, "round")))
-    state = room.opener.open(ValueStateDescriptor("last"))
+    keyed = KeyedContext(clock.context(), fire, lambda: fired.append((0, "round")))
+    state = keyed.opener.open(ValueStateDescriptor("last"))
     for key in ("a", "b"):
-        room.cursor.key = key
+        keyed.cursor.key = key
         state.update(key * 2)  # type: ignore[attr-defined]
-        room.timers.register_event_time_timer(5)
-    room.timers.register_processing_time_timer(NOW_MS + 1)
-    room.timers.watermark_advanced(9)
+        keyed.timers.register_event_time_timer(5)
+    keyed.timers.register_processing_time_timer(NOW_MS + 1)
+    keyed.timers.watermark_advanced(9)
     assert sorted(fired) == [(5, "aa"), (5, "bb")]
     clock.move_to(NOW_MS + 1)
     assert fired[2:] == [(NOW_MS + 1, "bb"), (0, "round")]
-    room.close()
-    room.close()
+    keyed.close()
+    keyed.close()
 
 
 def test_a_closed_room_fires_no_timers() -> None:
     clock = HandClock()
-    room = KeyedContext(clock.context())
-    room.cursor.key = "a"
-    room.timers.register_processing_time_timer(NOW_MS + 1)
-    room.close()
+    keyed = KeyedContext(clock.context())
+    keyed.cursor.key = "a"
+    keyed.timers.register_processing_time_timer(NOW_MS + 1)
+    keyed.close()
     clock.move_to(NOW_MS + 1)
 
 
 def test_an_operator_that_said_nothing_about_timers_has_none() -> None:
-    room = KeyedContext(HandClock().context())
-    room.cursor.key = "a"
-    room.timers.register_event_time_timer(1)
+    keyed = KeyedContext(HandClock().context())
+    keyed.cursor.key = "a"
+    keyed.timers.register_event_time_timer(1)
     with pytest.raises(AssertionError, match="registers none"):
-        room.timers.watermark_advanced(1)
-    room.close()
+        keyed.timers.watermark_advanced(1)
+    keyed.close()
 
 
 def test_restored_timers_of_processing_time_are_awaited() -> None:
@@ -70,10 +70,10 @@ def test_restored_timers_of_processing_time_are_awaited() -> None:
     clock = HandClock()
     fired: list[int] = []
     within = replace(clock.context(), backends=Restored())
-    room = KeyedContext(within, lambda time_ms, domain: fired.append(time_ms))
+    keyed = KeyedContext(within, lambda time_ms, domain: fired.append(time_ms))
     clock.move_to(NOW_MS + 5)
     assert fired == [NOW_MS + 5]
-    room.close()
+    keyed.close()
 
 
 def test_the_type_of_keys_may_become_wider_and_nothing_else() -> None:

@@ -9,10 +9,10 @@ from headgate.base.elements import MIN_WATERMARK_MS, Bundle, LatencyMarker, Stre
 from headgate.core.chain.operator import Operator, Output
 from headgate.core.chain.outputs import (
     BroadcastingOutput,
+    BundleCopyingBroadcastingOutput,
     ChainedOutput,
-    CopyingBroadcastingOutput,
-    CopyingChainedOutput,
     CountingOutput,
+    RecordCopyingOutput,
 )
 from tests.core.chain.kit import KeptOutput, open_operator
 
@@ -45,10 +45,10 @@ def test_the_end_may_come_before_the_beginning() -> None:
 
 OUTPUTS = {
     "chained": lambda: ChainedOutput(_forwarding(), "next"),
-    "copying": lambda: CopyingChainedOutput(_forwarding(), "next"),
+    "copying": lambda: RecordCopyingOutput(_forwarding(), "next"),
     "counting": lambda: CountingOutput(KeptOutput()),
     "to none": lambda: BroadcastingOutput([]),
-    "to two": lambda: CopyingBroadcastingOutput([KeptOutput(), KeptOutput()]),
+    "to two": lambda: BundleCopyingBroadcastingOutput([KeptOutput(), KeptOutput()]),
 }
 
 

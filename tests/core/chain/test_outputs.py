@@ -14,9 +14,9 @@ from headgate.core.chain.operator import Operator
 from headgate.core.chain.outputs import (
     STAGED,
     ChainedOutput,
-    CopyingChainedOutput,
     CountingOutput,
     NetworkOutput,
+    RecordCopyingOutput,
     tell_whose,
     with_name,
 )
@@ -52,7 +52,7 @@ class Reader(Operator):
 # To the next operator.
 
 
-@pytest.mark.parametrize("make", [ChainedOutput, CopyingChainedOutput])
+@pytest.mark.parametrize("make", [ChainedOutput, RecordCopyingOutput])
 def test_records_reach_the_right_input_and_are_counted(make: type[ChainedOutput]) -> None:
     reader = Reader()
     output = make(reader, "next", 1)
@@ -74,7 +74,7 @@ def test_with_object_reuse_the_very_same_records_are_handed_on() -> None:
 @given(st.lists(values, min_size=1, max_size=5))
 def test_what_the_next_operator_changes_is_never_seen_upstream(records: list[Any]) -> None:
     before = repr(records)
-    CopyingChainedOutput(Reader(spoil_all), "next").collect(Bundle(records))
+    RecordCopyingOutput(Reader(spoil_all), "next").collect(Bundle(records))
     assert repr(records) == before
 
 
@@ -85,7 +85,7 @@ def spoil_all(records: list[Any]) -> None:
 
 def test_immutable_records_are_not_copied() -> None:
     reader, bundle = Reader(), Bundle(["x", (1, "y")])
-    CopyingChainedOutput(reader, "next").collect(bundle)
+    RecordCopyingOutput(reader, "next").collect(bundle)
     assert reader.got[0][0] is bundle
 
 

@@ -54,11 +54,11 @@ def test_state_exists_only_on_keyed_streams(
     getter: Callable[[Any], Callable[[Any], Any]], descriptor: Any, kind: type
 ) -> None:
     context = OperatorContext("count", TaskInfo("job", "count", 0, 1), lambda: 0)
-    room = KeyedContext(context)
-    state = getter(RuntimeContext(context, room.opener))(descriptor)
+    keyed = KeyedContext(context)
+    state = getter(RuntimeContext(context, keyed.opener))(descriptor)
     assert isinstance(state, kind)
-    assert getter(RuntimeContext(context, room.opener))(descriptor) is state, "the same name"
-    room.close()
+    assert getter(RuntimeContext(context, keyed.opener))(descriptor) is state, "the same name"
+    keyed.close()
     with pytest.raises(
         RuntimeError,
         match=r"'s' was asked for by 'count': this state is only accessible by functions executed "

@@ -10,8 +10,8 @@ from headgate.core.chain.snapshots import (
     OperatorRestored,
     OperatorSnapshot,
     SnapshotMoment,
-    left_by,
-    packed,
+    pack_parts,
+    restored_parts,
 )
 from headgate.core.state.backend import StateSpec
 from headgate.core.state.memory import MemoryBackend
@@ -53,17 +53,17 @@ NAMES = st.sampled_from(["function", "fold", "event time"])
 def test_each_part_gets_back_what_was_left_under_its_name(
     tasks: list[dict[str, bytes] | None], name: str
 ) -> None:
-    restored = OperatorRestored(plain=tuple(packed(one or {}) for one in tasks))
-    assert left_by(restored, name) == tuple((one or {}).get(name) for one in tasks)
+    restored = OperatorRestored(plain=tuple(pack_parts(one or {}) for one in tasks))
+    assert restored_parts(restored, name) == tuple((one or {}).get(name) for one in tasks)
 
 
 def test_nothing_is_left_where_there_is_nothing() -> None:
-    assert packed({}) is None
-    assert left_by(None, "function") == ()
-    assert left_by(OperatorRestored(), "function") == ()
+    assert pack_parts({}) is None
+    assert restored_parts(None, "function") == ()
+    assert restored_parts(OperatorRestored(), "function") == ()
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff", b"\x93\x01\x02\x03", b"\x81\xa1\xffx"])
 def test_bytes_that_are_no_parts_are_refused(data: bytes) -> None:
     with pytest.raises(StateBroken, match="without keys cannot be read"):
-        left_by(OperatorRestored(plain=(data,)), "function")
+        restored_parts(OperatorRestored(plain=(data,)), "function")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headgate.core.chain.keyed_context import KeyedContext
-from headgate.core.chain.snapshots import OperatorRestored, packed
+from headgate.core.chain.snapshots import OperatorRestored, pack_parts
 from headgate.core.chain.stateful import StatefulOperator
 from headgate.core.chain.user_function import UserFunction
 from headgate.core.state.memory import MemoryBackend, MemorySnapshot
@@ -32,15 +32,15 @@ class Two(StatefulOperator):
     """Holds two functions, whose states have the same name."""
 
     def __init__(self, one: Keeps, two: Keeps) -> None:
-        self._guests = UserFunction(one, "map", "one"), UserFunction(two, "map", "two")
+        self._functions = UserFunction(one, "map", "one"), UserFunction(two, "map", "two")
 
     def open(self, context: Any) -> None:
         super().open(context)
-        for guest in self._guests:
-            guest.open(context)
+        for function in self._functions:
+            function.open(context)
 
-    def guests(self) -> Iterable[UserFunction]:
-        return self._guests
+    def user_functions(self) -> Iterable[UserFunction]:
+        return self._functions
 
 
 @pytest.mark.parametrize("union", [False, True])
@@ -56,7 +56,7 @@ def test_each_function_finds_its_own_state_again(union: bool) -> None:
     given = restored([left, left], 1, 2)
     assert [part is None for part in given.plain] == [not union, False]
     open_operator(again, within=replace(context(subtask=1, parallelism=2), restored=given))
-    found = [guest.function.found for guest in again.guests()]  # type: ignore[attr-defined]
+    found = [function.function.found for function in again.user_functions()]  # type: ignore[attr-defined]
     assert found == [[1], [2, 2] if union else [2]]
 
 
@@ -72,8 +72,8 @@ def test_an_operator_without_anything_leaves_nothing() -> None:
 def test_a_function_that_is_gone_leaves_nobody_in_trouble() -> None:
     operator = Two(Keeps(), Keeps())
     open_operator(operator)
-    given = restored([left_of(operator)._replace(plain=packed({"three": b"?"}))], 0, 1)
-    assert given.plain == (packed({"three": b"?"}),)
+    given = restored([left_of(operator)._replace(plain=pack_parts({"three": b"?"}))], 0, 1)
+    assert given.plain == (pack_parts({"three": b"?"}),)
     store = OperatorStateStore()
     store.restore((None,), 0, 1)
     assert store.is_empty
@@ -110,7 +110,7 @@ class Told(MemoryBackend):
 class Keyed(StatefulOperator):
     def open(self, context: Any) -> None:
         super().open(context)
-        self._room = KeyedContext(context)
+        self._keyed = KeyedContext(context)
 
 
 def test_keyed_state_knows_which_of_its_files_are_there_for_good() -> None:

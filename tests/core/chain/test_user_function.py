@@ -30,10 +30,10 @@ class Loud:
 
 
 def test_a_plain_callable_is_called_itself() -> None:
-    guest = UserFunction(abs, "map")
-    guest.open(context())
-    assert guest.call(-3) == 3
-    guest.close()
+    wrapped = UserFunction(abs, "map")
+    wrapped.open(context())
+    assert wrapped.call(-3) == 3
+    wrapped.close()
 
 
 def test_an_object_is_called_by_its_method() -> None:
@@ -47,10 +47,10 @@ def test_what_is_neither_says_what_it_lacks() -> None:
 
 def test_open_and_close_are_called_once() -> None:
     function = Loud()
-    guest = UserFunction(function, "map")
-    guest.open(context())
-    guest.close()
-    guest.close()
+    wrapped = UserFunction(function, "map")
+    wrapped.open(context())
+    wrapped.close()
+    wrapped.close()
     assert function.log == ["open", "close"]
 
 
@@ -62,20 +62,20 @@ def test_who_was_not_opened_is_not_closed() -> None:
 
 def test_who_failed_in_open_is_closed_nevertheless() -> None:
     function = Loud(fails_in="open")
-    guest = UserFunction(function, "map")
+    wrapped = UserFunction(function, "map")
     with pytest.raises(ValueError, match="open"):
-        guest.open(context())
-    guest.close()
+        wrapped.open(context())
+    wrapped.close()
     assert function.log == ["open", "close"]
 
 
 def test_a_close_that_fails_is_not_called_again() -> None:
     function = Loud(fails_in="close")
-    guest = UserFunction(function, "map")
-    guest.open(context())
+    wrapped = UserFunction(function, "map")
+    wrapped.open(context())
     with pytest.raises(ValueError, match="close"):
-        guest.close()
-    guest.close()
+        wrapped.close()
+    wrapped.close()
     assert function.log == ["open", "close"]
 
 

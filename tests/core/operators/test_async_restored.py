@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headgate.base.elements import Bundle, Watermark
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.snapshots import OperatorRestored, left_by
+from headgate.core.chain.snapshots import OperatorRestored, restored_parts
 from headgate.core.operators.async_wait import CALLS, AsyncWaitOperator, read_calls
 from headgate.functions.state import ListStateDescriptor
 from tests.core.chain.kit import context, open_operator
@@ -87,7 +87,7 @@ def test_records_whose_results_had_not_left_are_called_again(
 
 
 def _calls(lefts: list[Left]) -> list[bytes | None]:
-    return list(left_by(OperatorRestored(plain=tuple(left.plain for left in lefts)), CALLS))
+    return list(restored_parts(OperatorRestored(plain=tuple(left.plain for left in lefts)), CALLS))
 
 
 def one_by_one(row: list[Any]) -> list[Any]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from headgate.base.elements import Bundle, LatencyMarker, StreamStatus, Watermark
 from headgate.base.errors import StateBroken, UserFunctionFailed
 from headgate.core.chain.async_calls import AsyncWork
-from headgate.core.chain.async_queue import Slot
+from headgate.core.chain.async_queue import PendingCall
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.runtime import RuntimeContext
 from headgate.core.chain.user_function import PIECE
@@ -49,14 +49,14 @@ class Scripted:
     def __init__(self, work: AsyncWork, completed: Callable[[], None]) -> None:
         self.work = work
         self.completed = completed
-        self.under_way: list[Slot] = []
-        self.ended: list[Slot] = []
+        self.under_way: list[PendingCall] = []
+        self.ended: list[PendingCall] = []
         self.most = 0
         self.waits = 0
         self.closed = 0
         self.choose: Callable[[int], int] = lambda count: 0
 
-    def submit(self, slots: list[Slot]) -> None:
+    def submit(self, slots: list[PendingCall]) -> None:
         self.under_way += slots
         self.most = max(self.most, len(self.under_way))
 
@@ -74,7 +74,7 @@ class Scripted:
     def has_completed(self) -> bool:
         return bool(self.ended)
 
-    def take(self) -> list[Slot]:
+    def take(self) -> list[PendingCall]:
         taken, self.ended = self.ended, []
         return taken
 

@@ -154,8 +154,8 @@ def test_the_join_finds_what_trying_every_pair_finds(
 def test_everything_is_forgotten_in_the_end(events: list[Came | int], ends: list[int]) -> None:
     operator = IntervalJoinOperator(Pair(), first, first, Interval(*ends))
     joined(operator, [*events, MAX_WATERMARK_MS])
-    assert operator._room is not None
-    backend = operator._room.backend
+    assert operator._keyed is not None
+    backend = operator._keyed.backend
     for key in KEYS:
         operator._cursor.key = operator._selections[0].keys([(key, 0)])[0]
         assert all(kept.is_empty() for kept in operator._kept)
@@ -176,8 +176,8 @@ def test_a_restored_join_goes_on_as_if_nothing_had_happened(
 
     stayed = IntervalJoinOperator(Pair(), first, first, Interval(*ends))
     going_on = joined(stayed, before)
-    assert stayed._room is not None
-    snapshot = stayed._room.backend.snapshot()
+    assert stayed._keyed is not None
+    snapshot = stayed._keyed.backend.snapshot()
     parts = list(snapshot.groups())
     snapshot.close()
     known = len(going_on.timed)

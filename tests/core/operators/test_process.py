@@ -269,9 +269,9 @@ def test_functions_are_closed_and_so_is_their_state_also_after_a_failure() -> No
     operator.process(Bundle([("a", None)]), 0)
     with pytest.raises(ValueError, match="close"):
         operator.close()
-    assert operator._room is not None
+    assert operator._keyed is not None
     operator._cursor.key = "a"
-    assert operator._guest.function.count.value() is None  # type: ignore[attr-defined]
+    assert operator._function.function.count.value() is None  # type: ignore[attr-defined]
 
 
 def test_state_of_two_kinds_under_one_name_is_refused() -> None:

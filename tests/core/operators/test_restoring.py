@@ -18,12 +18,12 @@ from headgate.core.chain.operator import Operator, PolledOperator
 from headgate.core.chain.stateful import StatefulOperator
 from headgate.core.chain.watermarks import TimePlan, silent
 from headgate.core.operators.basic import (
-    AtKeys,
     FilterOperator,
     FlatMapOperator,
     FunctionOperator,
     KeyedFilterOperator,
     KeyedFlatMapOperator,
+    KeyedFunctionOperator,
     KeyedMapOperator,
     MapOperator,
 )
@@ -360,7 +360,13 @@ ELSEWHERE = {
 }
 """Operators whose state has tests of its own."""
 
-BASES = {AtKeys, FunctionOperator, PolledOperator, StatefulOperator, TwoInputOperator}
+BASES = {
+    KeyedFunctionOperator,
+    FunctionOperator,
+    PolledOperator,
+    StatefulOperator,
+    TwoInputOperator,
+}
 WITHOUT = {SortedInput, TimestampsOperator}
 """Operators that leave nothing; see below."""
 
@@ -554,7 +560,7 @@ def test_a_function_that_fails_leaves_no_snapshot_open() -> None:
     crew.tell(Send([(("a", 1), 1)]))
     with pytest.raises(ValueError, match="not now"):
         crew.left()
-    room: Any = crew.operators[0]._room  # type: ignore[attr-defined]
+    room: Any = crew.operators[0]._keyed  # type: ignore[attr-defined]
     assert all(type(space).__name__ == "Spaces" for space in room.backend._spaces.values())
     crew.close()
 

@@ -11,7 +11,7 @@ from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS, Bundle, W
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import PollResult
 from headgate.core.chain.watermarks import AlignmentGroup
-from headgate.core.operators.source import Aligned, SourceOperator, SplitTimes
+from headgate.core.operators.source import SourceOperator, SplitWatermarks, WatermarkAlignment
 from tests.core.chain.kit import KeptOutput, context, open_operator
 from tests.core.chain.time_kit import ACTIVE, IDLE, HandClock, Line
 
@@ -203,7 +203,7 @@ class Task:
     def __init__(self) -> None:
         self.clock = HandClock()
         self.least_ms: int | None = MIN_WATERMARK_MS
-        self.aligned = Aligned(
+        self.aligned = WatermarkAlignment(
             AlignmentGroup("group", drift_ms=10, interval_ms=100),
             self.clock.context(),
             lambda: self.least_ms,
@@ -262,7 +262,7 @@ def test_after_its_end_it_reports_no_more() -> None:
 
 def test_a_split_that_has_not_begun_holds_the_others() -> None:
     line = Line()
-    times = SplitTimes(line)
+    times = SplitWatermarks(line)
     first, second = times.add(), times.add()
     first.collect(Bundle(["a"], [10]))
     first.emit_watermark(9)
@@ -274,7 +274,7 @@ def test_a_split_that_has_not_begun_holds_the_others() -> None:
 
 
 def test_of_many_splits_the_one_that_holds_back_is_enough_to_look_at() -> None:
-    times = SplitTimes(Line())
+    times = SplitWatermarks(Line())
     shares = [times.add() for _ in range(100)]
     del shares[1].watermark_ms  # whoever looks behind the first one fails
     times.advance()
@@ -282,7 +282,7 @@ def test_of_many_splits_the_one_that_holds_back_is_enough_to_look_at() -> None:
 
 def test_a_split_that_has_ended_is_not_waited_for() -> None:
     line = Line()
-    times = SplitTimes(line)
+    times = SplitWatermarks(line)
     first, second = times.add(), times.add()
     first.emit_watermark(9)
     times.ended(second)
@@ -293,7 +293,7 @@ def test_a_split_that_has_ended_is_not_waited_for() -> None:
 
 def test_an_idle_split_is_not_waited_for_until_it_has_a_record() -> None:
     line = Line()
-    times = SplitTimes(line)
+    times = SplitWatermarks(line)
     first, second = times.add(), times.add()
     first.emit_watermark(9)
     second.mark_idle()
@@ -307,7 +307,7 @@ def test_an_idle_split_is_not_waited_for_until_it_has_a_record() -> None:
 
 def test_when_all_are_idle_the_furthest_comes_out_first() -> None:
     line = Line()
-    times = SplitTimes(line)
+    times = SplitWatermarks(line)
     first, second = times.add(), times.add()
     first.emit_watermark(9)
     second.emit_watermark(5)
@@ -323,7 +323,7 @@ def test_when_all_are_idle_the_furthest_comes_out_first() -> None:
 
 def test_who_ends_while_the_rest_is_idle_leaves_idleness() -> None:
     line = Line()
-    times = SplitTimes(line)
+    times = SplitWatermarks(line)
     first, second = times.add(), times.add()
     second.mark_idle()
     times.ended(first)
@@ -343,7 +343,7 @@ def test_event_time_is_the_least_of_who_counts(
     splits: int, happenings: list[tuple[int, Any]]
 ) -> None:
     line = Line()
-    times = SplitTimes(line)
+    times = SplitWatermarks(line)
     shares = [times.add() for _ in range(splits)]
     reached, active, over = [MIN_WATERMARK_MS] * splits, [True] * splits, [False] * splits
     latest = MIN_WATERMARK_MS

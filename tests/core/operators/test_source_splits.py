@@ -12,23 +12,23 @@ from headgate.base.errors import StateBroken
 from headgate.core.operators.source_splits import (
     KEPT_BYTES,
     MARK_BYTES,
-    SplitShare,
-    SplitStanding,
-    mark_splits,
-    share_splits,
+    SplitAssignment,
+    SplitProgress,
+    assign_splits,
+    identify_splits,
     write_splits,
 )
 
 
-def begin(splits: Sequence[object], parallelism: int) -> list[SplitShare]:
-    marked = mark_splits(splits)
-    return [share_splits((), marked, task, parallelism, None) for task in range(parallelism)]
+def begin(splits: Sequence[object], parallelism: int) -> list[SplitAssignment]:
+    marked = identify_splits(splits)
+    return [assign_splits((), marked, task, parallelism, None) for task in range(parallelism)]
 
 
-def left(share: SplitShare, *, ended: int = 0) -> bytes:
+def left(share: SplitAssignment, *, ended: int = 0) -> bytes:
     """What a task leaves that has read its first splits to their ends, and one record of others."""
     standings = [
-        SplitStanding(one.marked, (one.position or 0) + 1, 5)  # type: ignore[operator]
+        SplitProgress(one.marked, (one.position or 0) + 1, 5)  # type: ignore[operator]
         for one in share.standings[ended:]
     ]
     return write_splits(standings, share.known)
@@ -39,14 +39,14 @@ def go_on(
     splits: Sequence[object],
     parallelism: int,
     finds_more: bool | None = None,
-) -> list[SplitShare]:
-    marked = mark_splits(splits)
+) -> list[SplitAssignment]:
+    marked = identify_splits(splits)
     return [
-        share_splits(lefts, marked, task, parallelism, finds_more) for task in range(parallelism)
+        assign_splits(lefts, marked, task, parallelism, finds_more) for task in range(parallelism)
     ]
 
 
-def told(shares: Sequence[SplitShare]) -> list[tuple[Any, Any]]:
+def told(shares: Sequence[SplitAssignment]) -> list[tuple[Any, Any]]:
     return [(one.marked.split, one.position) for share in shares for one in share.standings]
 
 
@@ -142,8 +142,10 @@ def test_equal_splits_are_several() -> None:
 def test_equal_splits_have_the_same_marks_whatever_objects_they_are_made_of() -> None:
     name = "".join(["a", "b"])
     one, two = [(name, name)], [("".join(["a", "b"]), "".join(["a", "b"]))]
-    assert [split.mark for split in mark_splits(one)] == [split.mark for split in mark_splits(two)]
-    assert len(mark_splits(one)[0].mark) == MARK_BYTES
+    assert [split.mark for split in identify_splits(one)] == [
+        split.mark for split in identify_splits(two)
+    ]
+    assert len(identify_splits(one)[0].mark) == MARK_BYTES
 
 
 @dataclass
@@ -154,7 +156,7 @@ class Ring:
 def test_a_split_that_holds_itself_can_be_marked() -> None:
     ring = Ring()
     ring.other = ring
-    assert mark_splits([ring])[0].mark == mark_splits([ring])[0].mark
+    assert identify_splits([ring])[0].mark == identify_splits([ring])[0].mark
 
 
 def test_a_large_split_is_found_by_its_mark_and_not_written() -> None:
@@ -168,10 +170,10 @@ def test_a_large_split_is_found_by_its_mark_and_not_written() -> None:
 
 def test_what_cannot_be_written_is_named() -> None:
     with pytest.raises(StateBroken, match="the split .*lambda.* splits must be picklable"):
-        mark_splits([lambda: 0])
-    (marked,) = mark_splits("a")
+        identify_splits([lambda: 0])
+    (marked,) = identify_splits("a")
     with pytest.raises(StateBroken, match="the position .*lambda.* positions must be picklable"):
-        write_splits([SplitStanding(marked, lambda: 0)], b"")
+        write_splits([SplitProgress(marked, lambda: 0)], b"")
 
 
 def test_what_cannot_be_read_is_refused() -> None:

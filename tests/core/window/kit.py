@@ -128,7 +128,7 @@ class Lab:
 
     def kept(self) -> list[tuple[str, Any, Any]]:
         """Everything the operator holds in the state: name, window and key; and its timers."""
-        backend = cast(MemoryBackend, self.operator._room.backend)  # type: ignore[union-attr]
+        backend = cast(MemoryBackend, self.operator._keyed.backend)  # type: ignore[union-attr]
         entries = [
             (name, namespace, key)
             for name, spaces in backend._spaces.items()

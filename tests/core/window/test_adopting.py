@@ -78,7 +78,7 @@ def test_whoever_finds_state_of_the_general_keeper_goes_on_with_it() -> None:
     window_plan = plan(TumblingEventTimeWindows(10), SUMS)
     lab = Lab(window_plan, bundled=False)
     lab.send((("a", 1), 1))
-    room: Any = lab.operator._room
+    room: Any = lab.operator._keyed
     assert holds_general_state(room.backend)
     assert type(restarted(lab, window_plan, True).operator._keeper) is GeneralKeeper
     lab.watermark(9)

@@ -67,7 +67,7 @@ def test_both_functions_are_opened_and_closed_once() -> None:
 def test_the_other_function_and_the_state_are_closed_when_one_fails_to() -> None:
     fold, function = Life(), Life(fails="close")
     lab = Lab(plan(TEN, Reduced(fold), WindowCall("apply", function)))
-    room: Any = lab.operator._room
+    room: Any = lab.operator._keyed
     closed: list[str] = []
     room.close = lambda: closed.append("room")
     with pytest.raises(RuntimeError, match="failed in close"):

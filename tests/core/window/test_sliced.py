@@ -129,7 +129,7 @@ class Made:
 
 def restarted(lab: Lab, window_plan: WindowPlan, sliced: bool) -> Lab:
     """A new operator with the state of the old one; event time begins anew."""
-    room: Any = lab.operator._room
+    room: Any = lab.operator._keyed
     snapshot = room.backend.snapshot()
     parts = list(snapshot.groups())
     snapshot.close()
@@ -181,7 +181,7 @@ def test_a_snapshot_does_not_change_when_windows_go_on() -> None:
     window_plan = plan(TEN, LISTED, BOUNDS)
     lab = Lab(window_plan)
     lab.send((("a", 1), 1))
-    room: Any = lab.operator._room
+    room: Any = lab.operator._keyed
     snapshot = room.backend.snapshot()
     lab.send((("a", 2), 2))
     parts = list(snapshot.groups())

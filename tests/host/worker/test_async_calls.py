@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headgate.core.chain.async_calls import AsyncWork, Retry
-from headgate.core.chain.async_queue import Slot
+from headgate.core.chain.async_queue import PendingCall
 from headgate.host.worker import async_calls
 from headgate.host.worker.async_calls import LoopCalls
 from tests.core.chain.test_async_calls import Strategy
@@ -63,13 +63,13 @@ class Driven:
     def _tell(self) -> None:
         self.told += 1
 
-    def submit(self, *records: Any) -> list[Slot]:
-        slots = [Slot(record, None) for record in records]
+    def submit(self, *records: Any) -> list[PendingCall]:
+        slots = [PendingCall(record, None) for record in records]
         self.calls.submit(slots)
         return slots
 
-    def take(self, count: int) -> list[Slot]:
-        taken: list[Slot] = []
+    def take(self, count: int) -> list[PendingCall]:
+        taken: list[PendingCall] = []
 
         def enough() -> bool:
             taken.extend(self.calls.take())

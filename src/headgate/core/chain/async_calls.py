@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from headgate.base.elements import Record
-from headgate.core.chain.async_queue import Slot
+from headgate.core.chain.async_queue import PendingCall
 from headgate.core.chain.copies import own
 
 
-class AsyncGuest(Protocol):
+class AsyncUserFunction(Protocol):
     """A user's asynchronous function."""
 
     def async_invoke(self, value: Record) -> Coroutine[object, object, Record]: ...
@@ -48,7 +48,7 @@ class AsyncWork:
     something to be awaited.
     """
 
-    function: AsyncGuest
+    function: AsyncUserFunction
     begin: Callable[[], object]
     end: Callable[[], object]
     timeout_ms: float
@@ -90,13 +90,13 @@ class Retry:
 class AsyncCalls(Protocol):
     """Calls under way; all methods are for the task's own thread, outside the baton."""
 
-    def submit(self, slots: list[Slot]) -> None:
+    def submit(self, slots: list[PendingCall]) -> None:
         """Begin a call for each of these."""
 
     def has_completed(self) -> bool:
         """Whether ``take`` has something to give; may be asked inside the baton."""
 
-    def take(self) -> list[Slot]:
+    def take(self) -> list[PendingCall]:
         """Slots whose calls have ended since the last time."""
 
     def run(self, action: Callable[[], Record]) -> Record:
@@ -115,7 +115,7 @@ class ImmediateCalls:
 
     def __init__(self, work: AsyncWork, completed: Callable[[], None]) -> None:
         self._work = work
-        self._done: list[Slot] = []
+        self._done: list[PendingCall] = []
         self._open = True
         try:
             _run(work.begin())
@@ -123,7 +123,7 @@ class ImmediateCalls:
             self.close()
             raise
 
-    def submit(self, slots: list[Slot]) -> None:
+    def submit(self, slots: list[PendingCall]) -> None:
         for slot in slots:
             try:
                 slot.results = self._work.results_of(self._call(slot.record))
@@ -134,7 +134,7 @@ class ImmediateCalls:
     def has_completed(self) -> bool:
         return bool(self._done)
 
-    def take(self) -> list[Slot]:
+    def take(self) -> list[PendingCall]:
         done, self._done = self._done, []
         return done
 

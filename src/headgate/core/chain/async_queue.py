@@ -14,13 +14,13 @@ from typing import Protocol, TypeAlias
 
 from headgate.base.elements import Bundle, Record, StreamStatus, Watermark
 
-Note: TypeAlias = Watermark | StreamStatus
+TimeUpdate: TypeAlias = Watermark | StreamStatus
 
-Held: TypeAlias = tuple[list[Record], list[int | None], list[Note]]
+HeldCalls: TypeAlias = tuple[list[Record], list[int | None], list[TimeUpdate]]
 """Records that have not left, their timestamps, and the notes behind them."""
 
 
-class Slot:
+class PendingCall:
     """One record on its way through the function, and what came of it."""
 
     __slots__ = ("due", "error", "part", "record", "results", "timestamp")
@@ -43,19 +43,21 @@ class AsyncQueue(Protocol):
     """Slots that are held; those with results count until they leave."""
     capacity: int
 
-    def admit(self, records: list[Record], timestamps: list[int | None] | None) -> list[Slot]:
+    def admit(
+        self, records: list[Record], timestamps: list[int | None] | None
+    ) -> list[PendingCall]:
         """Slots for these records; there must be room."""
 
-    def noted(self, note: Note) -> None:
+    def noted(self, note: TimeUpdate) -> None:
         """A watermark or a status has come behind the records so far."""
 
-    def completed(self, slots: Iterable[Slot]) -> None:
+    def completed(self, slots: Iterable[PendingCall]) -> None:
         """These have their results."""
 
-    def release(self) -> list[Bundle | Note]:
+    def release(self) -> list[Bundle | TimeUpdate]:
         """What may go on now, in this order; it is held no longer."""
 
-    def held(self) -> list[Held]:
+    def held(self) -> list[HeldCalls]:
         """Everything that has not left, in order."""
 
 
@@ -65,17 +67,22 @@ class OrderedQueue:
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.size = 0
-        self._line: deque[Slot | list[Note]] = deque()
+        self._line: deque[PendingCall | list[TimeUpdate]] = deque()
 
-    def admit(self, records: list[Record], timestamps: list[int | None] | None) -> list[Slot]:
+    def admit(
+        self, records: list[Record], timestamps: list[int | None] | None
+    ) -> list[PendingCall]:
         """Slots at the end of the line."""
-        slots = [Slot(record, time) for record, time in zip(records, timestamps or repeat(None))]  # noqa: B905 - repeat has no end
+        slots = [
+            PendingCall(record, time)
+            for record, time in zip(records, timestamps or repeat(None))  # noqa: B905 - repeat has no end
+        ]
         self.size += len(slots)
         assert self.size <= self.capacity, f"{self.size} slots, {self.capacity} allowed"
         self._line.extend(slots)
         return slots
 
-    def noted(self, note: Note) -> None:
+    def noted(self, note: TimeUpdate) -> None:
         """It waits for all slots before it."""
         last = self._line[-1] if self._line else None
         if isinstance(last, list):
@@ -83,14 +90,14 @@ class OrderedQueue:
         else:
             self._line.append([note])
 
-    def completed(self, slots: Iterable[Slot]) -> None:
+    def completed(self, slots: Iterable[PendingCall]) -> None:
         """The slots stand in line already; their results are seen when their turn comes."""
 
-    def release(self) -> list[Bundle | Note]:
+    def release(self) -> list[Bundle | TimeUpdate]:
         """From the head of the line up to the first slot without results."""
         line = self._line
-        found: list[Bundle | Note] = []
-        done: list[Slot] = []
+        found: list[Bundle | TimeUpdate] = []
+        done: list[PendingCall] = []
         while line:
             first = line[0]
             if isinstance(first, list):
@@ -106,10 +113,10 @@ class OrderedQueue:
         _bundle(done, found)
         return found
 
-    def held(self) -> list[Held]:
+    def held(self) -> list[HeldCalls]:
         """See ``AsyncQueue``."""
-        found: list[Held] = []
-        slots: list[Slot] = []
+        found: list[HeldCalls] = []
+        slots: list[PendingCall] = []
         for one in self._line:
             if isinstance(one, list):
                 found.append(_held(slots, one))
@@ -125,11 +132,11 @@ class _Part:
     __slots__ = ("admitted", "done", "notes", "waiting")
 
     def __init__(self) -> None:
-        self.admitted: list[Slot] = []
+        self.admitted: list[PendingCall] = []
         """All whose results are not here, in order; some of those whose results are."""
         self.waiting = 0
-        self.done: list[Slot] = []
-        self.notes: list[Note] = []
+        self.done: list[PendingCall] = []
+        self.notes: list[TimeUpdate] = []
 
 
 class UnorderedQueue:
@@ -140,14 +147,16 @@ class UnorderedQueue:
         self.size = 0
         self._parts = deque([_Part()])
 
-    def admit(self, records: list[Record], timestamps: list[int | None] | None) -> list[Slot]:
+    def admit(
+        self, records: list[Record], timestamps: list[int | None] | None
+    ) -> list[PendingCall]:
         """Slots in the last part."""
         part = self._parts[-1]
         if part.notes:
             part = _Part()
             self._parts.append(part)
         slots = [
-            Slot(record, time, part)
+            PendingCall(record, time, part)
             for record, time in zip(records, timestamps or repeat(None))  # noqa: B905 - repeat has no end
         ]
         part.waiting += len(slots)
@@ -158,11 +167,11 @@ class UnorderedQueue:
         assert self.size <= self.capacity, f"{self.size} slots, {self.capacity} allowed"
         return slots
 
-    def noted(self, note: Note) -> None:
+    def noted(self, note: TimeUpdate) -> None:
         """It closes the last part."""
         _replace(self._parts[-1].notes, note)
 
-    def completed(self, slots: Iterable[Slot]) -> None:
+    def completed(self, slots: Iterable[PendingCall]) -> None:
         """They are done, each in its part."""
         for slot in slots:
             part, slot.part = slot.part, None
@@ -170,10 +179,10 @@ class UnorderedQueue:
             part.waiting -= 1
             part.done.append(slot)
 
-    def release(self) -> list[Bundle | Note]:
+    def release(self) -> list[Bundle | TimeUpdate]:
         """All that is done in the first part; when it is through, its notes and the next part."""
         parts = self._parts
-        found: list[Bundle | Note] = []
+        found: list[Bundle | TimeUpdate] = []
         while True:
             first = parts[0]
             done, first.done = first.done, []
@@ -186,9 +195,9 @@ class UnorderedQueue:
             if not parts:
                 parts.append(_Part())
 
-    def held(self) -> list[Held]:
+    def held(self) -> list[HeldCalls]:
         """See ``AsyncQueue``; those that are done and have not left come first in their part."""
-        found: list[Held] = []
+        found: list[HeldCalls] = []
         for part in self._parts:
             slots = [*part.done, *[slot for slot in part.admitted if slot.part is not None]]
             if slots or part.notes:
@@ -196,17 +205,17 @@ class UnorderedQueue:
         return found
 
 
-def _held(slots: list[Slot], notes: list[Note]) -> Held:
+def _held(slots: list[PendingCall], notes: list[TimeUpdate]) -> HeldCalls:
     return [slot.record for slot in slots], [slot.timestamp for slot in slots], list(notes)
 
 
-def _replace(notes: list[Note], note: Note) -> None:
+def _replace(notes: list[TimeUpdate], note: TimeUpdate) -> None:
     """The later of two watermarks with no record between them says all; so for statuses."""
     notes[:] = [known for known in notes if type(known) is not type(note)]
     notes.append(note)
 
 
-def _bundle(done: list[Slot], found: "list[Bundle | Note]") -> None:
+def _bundle(done: list[PendingCall], found: "list[Bundle | TimeUpdate]") -> None:
     """The results of these slots, each with the timestamp of its record."""
     records = [record for slot in done for record in slot.results or ()]
     if not records:

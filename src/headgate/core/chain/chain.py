@@ -14,10 +14,10 @@ from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator, Output, PolledOperator, PollResult
 from headgate.core.chain.outputs import (
     ChainedOutput,
-    CopyingChainedOutput,
     CountingOutput,
     Loan,
     NetworkOutput,
+    RecordCopyingOutput,
     choose_output,
     tell_whose,
     typed,
@@ -213,7 +213,7 @@ class Chain:
         if isinstance(to, ToOperator):
             # What an operator sends belongs to its one receiver; several need a copy each.
             shares = self._spec.object_reuse or alone
-            make = ChainedOutput if shares else CopyingChainedOutput
+            make = ChainedOutput if shares else RecordCopyingOutput
             name = self._spec.operators[to.operator].name
             output = make(self._build(to.operator), name, to.input, to.tag)
             self._inputs[to.operator] = output

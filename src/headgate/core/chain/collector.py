@@ -114,7 +114,7 @@ class Collector:
             self._output.collect(Bundle(records, times))
             return
         self._has_tags = not self._copies
-        main, sides = sort(records, times)
+        main, sides = split_by_tag(records, times)
         if main.records:
             self._output.collect(main)
         for tag, side in sides.items():
@@ -131,7 +131,9 @@ class Collector:
         return own(value)
 
 
-def sort(records: list[Record], times: list[int | None] | None) -> tuple[Bundle, dict[str, Bundle]]:
+def split_by_tag(
+    records: list[Record], times: list[int | None] | None
+) -> tuple[Bundle, dict[str, Bundle]]:
     """The values without a tag, and those of each tag by its id."""
     main = Bundle([], None if times is None else [])
     sides: dict[str, Bundle] = {}

@@ -16,7 +16,7 @@ from headgate.base.elements import MAX_WATERMARK_MS, Key, Record
 from headgate.base.errors import HeadgateError, UserFunctionFailed
 from headgate.base.state_shapes import OPERATOR, StateShape
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.snapshots import left_by
+from headgate.core.chain.snapshots import restored_parts
 from headgate.core.chain.timer_service import Fire, TimeDomain, TimerService
 from headgate.core.state.cursor import PLAIN, seen
 from headgate.core.state.freezing import go_by_identity
@@ -91,7 +91,7 @@ class KeyedContext:
 
 
 def _time_left(context: OperatorContext) -> int | None:
-    left = left_by(context.restored, EVENT_TIME)
+    left = restored_parts(context.restored, EVENT_TIME)
     times: list[int] = [_TIME.unpack(one)[0] for one in left if one is not None]
     return min(times, default=None)
 

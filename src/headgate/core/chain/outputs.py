@@ -75,7 +75,7 @@ class ChainedOutput:
             raise UserFunctionFailed(self._name, error) from error
 
 
-class CopyingChainedOutput(ChainedOutput):
+class RecordCopyingOutput(ChainedOutput):
     """The same with object reuse off, the default: what can be changed is copied first."""
 
     def __init__(
@@ -196,18 +196,18 @@ class BroadcastingOutput:
             output.emit_marker(marker)
 
 
-class CopyingBroadcastingOutput(BroadcastingOutput):
+class BundleCopyingBroadcastingOutput(BroadcastingOutput):
     """The same with object reuse on: an envelope of its own for each but the last."""
 
     def collect(self, bundle: Bundle) -> None:
         for output in self.outputs[:-1]:
-            output.collect(envelope_of(bundle))
+            output.collect(copy_bundle(bundle))
         for output in self.outputs[-1:]:
             output.collect(bundle)
 
     def collect_side(self, tag: str, bundle: Bundle) -> None:
         for output in self.outputs[:-1]:
-            output.collect_side(tag, envelope_of(bundle))
+            output.collect_side(tag, copy_bundle(bundle))
         for output in self.outputs[-1:]:
             output.collect_side(tag, bundle)
 
@@ -249,11 +249,11 @@ class DirectedOutput(BroadcastingOutput):
         return names
 
 
-class CopyingDirectedOutput(DirectedOutput):
+class BundleCopyingDirectedOutput(DirectedOutput):
     """The same with object reuse on: a whole bundle that goes on gets an envelope of its own."""
 
     def _hand_on(self, output: Output, bundle: Bundle) -> None:
-        output.collect(envelope_of(bundle))
+        output.collect(copy_bundle(bundle))
 
 
 def choose_output(
@@ -263,15 +263,17 @@ def choose_output(
 ) -> Output:
     """One output without selector: itself. Otherwise broadcasting, or directed by the selectors."""
     if selectors:
-        directed: Callable[..., Output] = CopyingDirectedOutput if object_reuse else DirectedOutput
+        directed: Callable[..., Output] = (
+            BundleCopyingDirectedOutput if object_reuse else DirectedOutput
+        )
         return directed(outputs, selectors)
     if len(outputs) == 1:
         return outputs[0][0]
     inner = [output for output, _ in outputs]
-    return CopyingBroadcastingOutput(inner) if object_reuse else BroadcastingOutput(inner)
+    return BundleCopyingBroadcastingOutput(inner) if object_reuse else BroadcastingOutput(inner)
 
 
-def envelope_of(bundle: Bundle) -> Bundle:
+def copy_bundle(bundle: Bundle) -> Bundle:
     """The same records in a bundle of its own."""
     timestamps = bundle.timestamps
     return Bundle(list(bundle.records), None if timestamps is None else list(timestamps))

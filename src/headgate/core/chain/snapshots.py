@@ -80,12 +80,12 @@ class OperatorRestored:
     """Kinds and types of the states of all old tasks; none: an older version has not noted them."""
 
 
-def packed(parts: Mapping[str, bytes]) -> bytes | None:
+def pack_parts(parts: Mapping[str, bytes]) -> bytes | None:
     """All parts in one; None: there are none."""
     return _ENCODER.encode(dict(parts)) if parts else None
 
 
-def left_by(restored: OperatorRestored | None, name: str) -> tuple[bytes | None, ...]:
+def restored_parts(restored: OperatorRestored | None, name: str) -> tuple[bytes | None, ...]:
     """What the part of this name has left in each old task; raises StateBroken."""
     if restored is None:
         return ()

@@ -8,17 +8,17 @@ from collections.abc import Iterable, Mapping
 
 from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.chain.operator import Operator
-from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment, packed
+from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment, pack_parts
 from headgate.core.chain.user_function import UserFunction
 
 
 class StatefulOperator(Operator):
     """Says what it holds; what becomes of that at a checkpoint is the same for all."""
 
-    _room: KeyedContext | None = None
+    _keyed: KeyedContext | None = None
     """State by key; None: there is none."""
 
-    def guests(self) -> Iterable[UserFunction]:
+    def user_functions(self) -> Iterable[UserFunction]:
         """The user's functions in the operator, each with a name of its own."""
         return ()
 
@@ -29,29 +29,29 @@ class StatefulOperator(Operator):
     def snapshot(self, moment: SnapshotMoment) -> OperatorSnapshot:
         parts: dict[str, bytes] = {}
         is_own = True
-        for guest in self.guests():
-            left = guest.left(moment)
+        for function in self.user_functions():
+            left = function.left(moment)
             if left is not None:
-                parts[guest.name] = left
-                is_own = is_own and not guest.states.has_unions
+                parts[function.name] = left
+                is_own = is_own and not function.states.has_unions
         parts.update(self.waiting())
         shapes = self.context.shapes.all()
-        if self._room is None:
-            return OperatorSnapshot(plain=packed(parts), plain_is_own=is_own, shapes=shapes)
-        parts.update(self._room.left())
-        plain = packed(parts)
+        if self._keyed is None:
+            return OperatorSnapshot(plain=pack_parts(parts), plain_is_own=is_own, shapes=shapes)
+        parts.update(self._keyed.left())
+        plain = pack_parts(parts)
         increment = moment.checkpoint if moment.incremental else None
-        keyed = self._room.backend.snapshot(increment)
+        keyed = self._keyed.backend.snapshot(increment)
         return OperatorSnapshot(keyed, plain, is_own, shapes=shapes)
 
     def checkpoint_completed(self, checkpoint: int) -> None:
-        if self._room is not None:  # first: a function may fail
-            self._room.backend.checkpoint_completed(checkpoint)
-        for guest in self.guests():
-            guest.checkpoint_completed(checkpoint)
+        if self._keyed is not None:  # first: a function may fail
+            self._keyed.backend.checkpoint_completed(checkpoint)
+        for function in self.user_functions():
+            function.checkpoint_completed(checkpoint)
 
     def checkpoint_aborted(self, checkpoint: int) -> None:
-        if self._room is not None:
-            self._room.backend.checkpoint_aborted(checkpoint)
-        for guest in self.guests():
-            guest.checkpoint_aborted(checkpoint)
+        if self._keyed is not None:
+            self._keyed.backend.checkpoint_aborted(checkpoint)
+        for function in self.user_functions():
+            function.checkpoint_aborted(checkpoint)

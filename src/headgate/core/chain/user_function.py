@@ -17,7 +17,7 @@ from headgate.core.chain.checkpointed import (
 )
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.runtime import RuntimeContext
-from headgate.core.chain.snapshots import SnapshotMoment, left_by
+from headgate.core.chain.snapshots import SnapshotMoment, restored_parts
 from headgate.core.state.opening import StateOpener
 from headgate.core.state.operator_state import OperatorStateStore
 
@@ -67,7 +67,7 @@ class UserFunction:
 
     def initialize(self, context: OperatorContext, runtime: RuntimeContext) -> None:
         """Give back what an earlier run has left, and let the function ask for it."""
-        left, task = left_by(context.restored, self.name), context.task
+        left, task = restored_parts(context.restored, self.name), context.task
         self.states.compare_with(context.shapes, f"{FUNCTION}{self.name}")
         self.states.restore(left, task.subtask, task.parallelism)
         initialize = getattr(self.function, "initialize_state", None)

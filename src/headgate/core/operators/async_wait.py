@@ -18,22 +18,28 @@ from headgate.base.errors import StateBroken, UserFunctionFailed
 from headgate.base.moved import loads
 from headgate.core.chain.async_calls import (
     AsyncCalls,
-    AsyncGuest,
+    AsyncUserFunction,
     AsyncWork,
     Retry,
     RetryStrategy,
 )
-from headgate.core.chain.async_queue import AsyncQueue, Held, Note, OrderedQueue, UnorderedQueue
+from headgate.core.chain.async_queue import (
+    AsyncQueue,
+    HeldCalls,
+    OrderedQueue,
+    TimeUpdate,
+    UnorderedQueue,
+)
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.runtime import RuntimeContext
-from headgate.core.chain.snapshots import SnapshotMoment, left_by
+from headgate.core.chain.snapshots import SnapshotMoment, restored_parts
 from headgate.core.chain.stateful import StatefulOperator
 from headgate.core.chain.user_function import PIECE, UserFunction
 
 CALLS: Final = "calls"
 """The name of the part of the state that holds the records on their way."""
 
-Waiting: TypeAlias = "deque[tuple[Record, int | None] | Note]"
+Waiting: TypeAlias = "deque[tuple[Record, int | None] | TimeUpdate]"
 """Records with their timestamps, and notes between them, in order."""
 
 
@@ -42,14 +48,14 @@ class AsyncWaitOperator(StatefulOperator):
 
     def __init__(
         self,
-        function: AsyncGuest,
+        function: AsyncUserFunction,
         timeout_ms: float,
         capacity: int,
         ordered: bool,
         retry: RetryStrategy | None = None,
     ) -> None:
-        self._function = function
-        self._guest = _AsyncGuest(function, self)
+        self._async_function = function
+        self._function = _RemoteFunction(function, self)
         self._timeout_ms = timeout_ms
         self._retry = retry
         self._queue: AsyncQueue = OrderedQueue(capacity) if ordered else UnorderedQueue(capacity)
@@ -59,10 +65,10 @@ class AsyncWaitOperator(StatefulOperator):
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
-        left, task = left_by(context.restored, CALLS), context.task
+        left, task = restored_parts(context.restored, CALLS), context.task
         self._waiting = read_calls(left, task.subtask, task.parallelism) if left else deque()
         work = AsyncWork(
-            self._function,
+            self._async_function,
             self._begin,
             self._end,
             self._timeout_ms,
@@ -100,8 +106,8 @@ class AsyncWaitOperator(StatefulOperator):
         while self._queue.size or self._waiting:
             self._await_some(self._calls)
 
-    def guests(self) -> Iterable[UserFunction]:
-        return (self._guest,)
+    def user_functions(self) -> Iterable[UserFunction]:
+        return (self._function,)
 
     def waiting(self) -> Mapping[str, bytes]:
         held = self._queue.held()
@@ -119,12 +125,12 @@ class AsyncWaitOperator(StatefulOperator):
 
     def _begin(self) -> object:
         runtime = _AsyncContext(self.context)
-        self._guest.initialize(self.context, runtime)
-        begin = getattr(self._function, "open", None)
+        self._function.initialize(self.context, runtime)
+        begin = getattr(self._async_function, "open", None)
         return None if begin is None else begin(runtime)
 
     def _end(self) -> object:
-        end = getattr(self._function, "close", None)
+        end = getattr(self._async_function, "close", None)
         return None if end is None else end()
 
     def _completed(self) -> None:
@@ -151,7 +157,7 @@ class AsyncWaitOperator(StatefulOperator):
                 self._go_on(calls)
                 self._send()
 
-    def _noted(self, note: Note) -> None:
+    def _noted(self, note: TimeUpdate) -> None:
         if self._waiting:
             if type(self._waiting[-1]) is type(note):  # the later one says all
                 self._waiting.pop()
@@ -187,10 +193,10 @@ class AsyncWaitOperator(StatefulOperator):
                     output.collect(Bundle(records[start:end], times and times[start:end]))
 
 
-class _AsyncGuest(UserFunction):
+class _RemoteFunction(UserFunction):
     """A function that lives in another thread: what a checkpoint needs of it is asked for there."""
 
-    def __init__(self, function: AsyncGuest, operator: AsyncWaitOperator) -> None:
+    def __init__(self, function: AsyncUserFunction, operator: AsyncWaitOperator) -> None:
         super().__init__(function, "async_invoke")
         self._operator = operator
 
@@ -220,9 +226,9 @@ class _AsyncContext(RuntimeContext):
     )
 
 
-def write_calls(held: Sequence[Held], waiting: Waiting) -> bytes:
+def write_calls(held: Sequence[HeldCalls], waiting: Waiting) -> bytes:
     """What the queue holds, and what waits behind it; raises StateBroken."""
-    rows: list[tuple[Record, int | None] | Note] = []
+    rows: list[tuple[Record, int | None] | TimeUpdate] = []
     for records, times, notes in held:
         rows += zip(records, times, strict=True)
         rows += notes
@@ -247,7 +253,7 @@ def read_calls(left: Sequence[bytes | None], subtask: int, parallelism: int) -> 
     return deque(records[count * subtask // parallelism : count * (subtask + 1) // parallelism])
 
 
-def _rows(data: bytes) -> list[tuple[Record, int | None] | Note]:
+def _rows(data: bytes) -> list[tuple[Record, int | None] | TimeUpdate]:
     try:
         rows = loads(data)
         if not isinstance(rows, list):

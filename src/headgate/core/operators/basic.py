@@ -26,28 +26,28 @@ class FunctionOperator(StatefulOperator):
     method = ""
 
     def __init__(self, function: object) -> None:
-        self._guest = UserFunction(function, self.method)
+        self._function = UserFunction(function, self.method)
         self._call: Callable[..., Record]
 
     def open(self, context: OperatorContext) -> None:
-        self.open_guest(context)
+        self.open_function(context)
 
-    def open_guest(self, context: OperatorContext, opener: StateOpener | None = None) -> None:
+    def open_function(self, context: OperatorContext, opener: StateOpener | None = None) -> None:
         """Open the user's function; with ``opener`` it may have keyed state."""
         super().open(context)
-        self._guest.open(context, opener)
-        self._call = self._guest.call
+        self._function.open(context, opener)
+        self._call = self._function.call
         self._emission = Emission(self._call, self.reuses_objects)
 
-    def guests(self) -> Iterable[UserFunction]:
-        return (self._guest,)
+    def user_functions(self) -> Iterable[UserFunction]:
+        return (self._function,)
 
     def visited(self, records: list[Record]) -> Iterable[Record]:
         """The records one after the other; on a keyed stream the cursor goes with them."""
         return records
 
     def close(self) -> None:
-        self._guest.close()
+        self._function.close()
 
 
 class MapOperator(FunctionOperator):
@@ -115,19 +115,19 @@ class FlatMapOperator(FunctionOperator):
             self.output.collect(Bundle(results, times))
 
 
-class AtKeys(FunctionOperator):
+class KeyedFunctionOperator(FunctionOperator):
     """Gives the function of an operator keyed state."""
 
     def __init__(self, function: object, key_of: Callable[[Record], Key]) -> None:
         super().__init__(function)
         self._key_of = key_of
-        self._room: KeyedContext | None = None
+        self._keyed: KeyedContext | None = None
 
     def open(self, context: OperatorContext) -> None:
-        self._room = KeyedContext(context)
-        self._cursor = self._room.cursor
+        self._keyed = KeyedContext(context)
+        self._cursor = self._keyed.cursor
         self._selection = KeySelection(self._key_of, context.operator)
-        self.open_guest(context, self._room.opener)
+        self.open_function(context, self._keyed.opener)
 
     def visited(self, records: list[Record]) -> Iterable[Record]:
         cursor = self._cursor
@@ -136,24 +136,24 @@ class AtKeys(FunctionOperator):
             yield record
 
     def key_ended(self) -> None:
-        assert self._room is not None
-        self._room.key_ended()
+        assert self._keyed is not None
+        self._keyed.key_ended()
 
     def close(self) -> None:
         try:
             super().close()
         finally:
-            if self._room is not None:
-                self._room.close()
+            if self._keyed is not None:
+                self._keyed.close()
 
 
-class KeyedMapOperator(AtKeys, MapOperator):
+class KeyedMapOperator(KeyedFunctionOperator, MapOperator):
     """One record out for each record in, with state."""
 
 
-class KeyedFlatMapOperator(AtKeys, FlatMapOperator):
+class KeyedFlatMapOperator(KeyedFunctionOperator, FlatMapOperator):
     """Any number of records out for each record in, with state."""
 
 
-class KeyedFilterOperator(AtKeys, FilterOperator):
+class KeyedFilterOperator(KeyedFunctionOperator, FilterOperator):
     """Those records for which the function says yes, with state."""

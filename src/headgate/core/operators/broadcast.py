@@ -87,22 +87,22 @@ class KeyedNormalContext(NormalContext):
     """Of ``process_element`` and ``on_timer`` behind a keyed stream."""
 
     def __init__(
-        self, operator: OperatorContext, states: OperatorStateStore, room: KeyedContext
+        self, operator: OperatorContext, states: OperatorStateStore, keyed: KeyedContext
     ) -> None:
         super().__init__(operator, states)
         self.domain = TimeDomain.EVENT_TIME
-        self._room = room
+        self._keyed = keyed
 
     def current_watermark(self) -> int:
-        return self._room.timers.watermark_ms
+        return self._keyed.timers.watermark_ms
 
     def get_current_key(self) -> Key:
         """The key of the record or the timer."""
-        return self._room.cursor.plain_key
+        return self._keyed.cursor.plain_key
 
     def timer_service(self) -> TimerService:
         """Event and processing time, and timers for the current key."""
-        return self._room.timers
+        return self._keyed.timers
 
     def time_domain(self) -> TimeDomain:
         """In ``on_timer``: whether a timer of event time or of processing time has fired."""
@@ -113,13 +113,13 @@ class KeyedBroadcastContext(BroadcastContext):
     """Of ``process_broadcast_element`` beside a keyed stream."""
 
     def __init__(
-        self, operator: OperatorContext, states: OperatorStateStore, room: KeyedContext
+        self, operator: OperatorContext, states: OperatorStateStore, keyed: KeyedContext
     ) -> None:
         super().__init__(operator, states)
-        self._room = room
+        self._keyed = keyed
 
     def current_watermark(self) -> int:
-        return self._room.timers.watermark_ms
+        return self._keyed.timers.watermark_ms
 
     def apply_to_keyed_state(
         self, state_descriptor: StateDescriptor, function: Callable[[Key, State], object]
@@ -130,16 +130,16 @@ class KeyedBroadcastContext(BroadcastContext):
                 f"apply_to_keyed_state() was given {state_descriptor!r}; "
                 f"give the descriptor of a state, for instance a ValueStateDescriptor"
             )
-        room = self._room
-        state = room.opener.open(state_descriptor)
+        keyed = self._keyed
+        state = keyed.opener.open(state_descriptor)
         kind = state_descriptor.kind
         spec = StateSpec(state_descriptor.name, kind if kind in ("list", "map") else "value")
         try:
-            for _, key in room.backend.places(spec):
-                room.cursor.key = key
-                function(room.cursor.plain_key, state)
+            for _, key in keyed.backend.places(spec):
+                keyed.cursor.key = key
+                function(keyed.cursor.plain_key, state)
         finally:
-            room.cursor.key = NO_KEY
+            keyed.cursor.key = NO_KEY
 
 
 class BroadcastProcessOperator(TwoInputOperator):
@@ -152,7 +152,7 @@ class BroadcastProcessOperator(TwoInputOperator):
     ) -> None:
         """``batch``: all of the broadcast side is read before the normal side."""
         super().__init__(function, keys_of)
-        self._states = self._guest.states  # a name is the same state in ``initialize_state``, too
+        self._states = self._function.states  # the same that ``initialize_state`` gets
         self._reads_broadcast = batch
 
     def open(self, context: OperatorContext) -> None:
@@ -191,19 +191,19 @@ class KeyedBroadcastProcessOperator(BroadcastProcessOperator):
         super().__init__(function, (key_of, None))
 
     def watermark_advanced(self, watermark: Watermark) -> None:
-        assert self._room is not None
-        self._room.timers.watermark_advanced(watermark.timestamp_ms)
-        self._sorter.flush()
+        assert self._keyed is not None
+        self._keyed.timers.watermark_advanced(watermark.timestamp_ms)
+        self._collector.flush()
         super().watermark_advanced(watermark)
 
     def _make_contexts(self, context: OperatorContext) -> tuple[SideContext, SideContext]:
-        room = self._room
-        assert room is not None
-        on_timer = KeyedNormalContext(context, self._states, room)
-        self._timer_call = TimerCall(self._guest.function, on_timer, self._sorter)
+        keyed = self._keyed
+        assert keyed is not None
+        on_timer = KeyedNormalContext(context, self._states, keyed)
+        self._timer_call = TimerCall(self._function.function, on_timer, self._collector)
         return (
-            KeyedNormalContext(context, self._states, room),
-            KeyedBroadcastContext(context, self._states, room),
+            KeyedNormalContext(context, self._states, keyed),
+            KeyedBroadcastContext(context, self._states, keyed),
         )
 
     def _fire(self, time_ms: int, domain: TimeDomain) -> None:

@@ -71,12 +71,12 @@ class IntervalJoinOperator(StatefulOperator):
         key_of_right: Callable[[Record], Key],
         interval: Interval,
     ) -> None:
-        self._guest = UserFunction(function, "process_element")
+        self._function = UserFunction(function, "process_element")
         self._keys_of = (key_of_left, key_of_right)
         self._interval = interval
         self._reach_ms = (max(0, interval.upper_ms), max(0, -interval.lower_ms))
         """How long after a record's time a partner may come, for each side."""
-        self._room: KeyedContext | None = None
+        self._keyed: KeyedContext | None = None
         self._times: tuple[dict[Key, list[int]], dict[Key, list[int]]] = {}, {}
         """Of each side: the times that the state of a key holds; none of a key that has none."""
         self._late: list[LateRecords] = []
@@ -88,18 +88,18 @@ class IntervalJoinOperator(StatefulOperator):
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
-        self._sorter = Collector(self.output, not self.reuses_objects)
-        self._room = room = KeyedContext(context, self._forget)
-        self._cursor, self._timers = room.cursor, room.timers
+        self._collector = Collector(self.output, not self.reuses_objects)
+        self._keyed = keyed = KeyedContext(context, self._forget)
+        self._cursor, self._timers = keyed.cursor, keyed.timers
         self._selections = [KeySelection(key_of, context.operator) for key_of in self._keys_of]
         self._kept = [
-            room.backend.map_state(StateSpec(f"records on the {name}", "map")) for name in _NAMES
+            keyed.backend.map_state(StateSpec(f"records on the {name}", "map")) for name in _NAMES
         ]
         self._late = [LateRecords(tag, self.output) for tag in self._interval.late_tags]
         context.metrics.gauge("numLateRecordsDropped", lambda: self.late_records_dropped)
         self._context = JoinContext()
-        self._guest.open(context, room.opener)
-        self._call = self._guest.call
+        self._function.open(context, keyed.opener)
+        self._call = self._function.call
 
     def process(self, bundle: Bundle, number: int) -> None:
         keys = self._selections[number].keys(bundle.records)
@@ -112,29 +112,29 @@ class IntervalJoinOperator(StatefulOperator):
             self._cursor.key = key
             self._keep(record, time_ms, number)
             for found, later_ms in self._meet(record, time_ms, number):
-                self._sorter.take(found, later_ms)
+                self._collector.take(found, later_ms)
         self._late[number].flush()
-        self._sorter.flush()
+        self._collector.flush()
 
     def watermark_advanced(self, watermark: Watermark) -> None:
         self._timers.watermark_advanced(watermark.timestamp_ms)
         super().watermark_advanced(watermark)
 
     def key_ended(self) -> None:
-        assert self._room is not None
-        self._room.key_ended()
+        assert self._keyed is not None
+        self._keyed.key_ended()
         for times in self._times:
             times.clear()
 
-    def guests(self) -> Iterable[UserFunction]:
-        return (self._guest,)
+    def user_functions(self) -> Iterable[UserFunction]:
+        return (self._function,)
 
     def close(self) -> None:
         try:
-            self._guest.close()
+            self._function.close()
         finally:
-            if self._room is not None:
-                self._room.close()
+            if self._keyed is not None:
+                self._keyed.close()
 
     def _keep(self, record: Record, time_ms: int, number: int) -> None:
         kept = self._kept[number]

@@ -107,10 +107,10 @@ class ProcessOperator(FunctionOperator):
         super().open(context)
         self._times = ReadOnlyTimerService(context)
         self._context = ProcessContext(self._times)
-        self._sorter = Collector(self.output, not self.reuses_objects)
+        self._collector = Collector(self.output, not self.reuses_objects)
 
     def process(self, bundle: Bundle, number: int) -> None:
-        self._sorter.sweep(self._calls(bundle), bundle.timestamps, "process_element")
+        self._collector.sweep(self._calls(bundle), bundle.timestamps, "process_element")
 
     def watermark_advanced(self, watermark: Watermark) -> None:
         self._times.watermark_ms = watermark.timestamp_ms
@@ -131,38 +131,38 @@ class KeyedProcessOperator(FunctionOperator):
     def __init__(self, function: object, key_of: Callable[[Record], Key]) -> None:
         super().__init__(function)
         self._key_of = key_of
-        self._room: KeyedContext | None = None
+        self._keyed: KeyedContext | None = None
 
     def open(self, context: OperatorContext) -> None:
-        self._sorter = Collector(self.output, not self.reuses_objects)
-        self._room = room = KeyedContext(context, self._fire, self._sorter.flush)
+        self._collector = Collector(self.output, not self.reuses_objects)
+        self._keyed = keyed = KeyedContext(context, self._fire, self._collector.flush)
         self._selection = KeySelection(self._key_of, context.operator)
-        self._cursor = room.cursor
-        self._timers = room.timers
-        self._context = KeyedProcessContext(room.timers, room.cursor)
-        on_timer = OnTimerContext(room.timers, room.cursor)
-        self._timer_call = TimerCall(self._guest.function, on_timer, self._sorter)
-        self.open_guest(context, room.opener)
+        self._cursor = keyed.cursor
+        self._timers = keyed.timers
+        self._context = KeyedProcessContext(keyed.timers, keyed.cursor)
+        on_timer = OnTimerContext(keyed.timers, keyed.cursor)
+        self._timer_call = TimerCall(self._function.function, on_timer, self._collector)
+        self.open_function(context, keyed.opener)
 
     def process(self, bundle: Bundle, number: int) -> None:
-        self._sorter.sweep(self._calls(bundle), bundle.timestamps, "process_element")
+        self._collector.sweep(self._calls(bundle), bundle.timestamps, "process_element")
 
     def watermark_advanced(self, watermark: Watermark) -> None:
         self._timers.watermark_advanced(watermark.timestamp_ms)
-        self._sorter.flush()
+        self._collector.flush()
         super().watermark_advanced(watermark)
 
     def key_ended(self) -> None:
-        assert self._room is not None
-        self._room.key_ended()
-        self._sorter.flush()
+        assert self._keyed is not None
+        self._keyed.key_ended()
+        self._collector.flush()
 
     def close(self) -> None:
         try:
             super().close()
         finally:
-            if self._room is not None:
-                self._room.close()
+            if self._keyed is not None:
+                self._keyed.close()
 
     def _calls(self, bundle: Bundle) -> Iterator[Record]:
         call, context, cursor = self._call, self._context, self._cursor
@@ -186,12 +186,12 @@ class TimerContext(Protocol):
 class TimerCall:
     """Calls a function's ``on_timer`` and collects what it yields, with the timer's time."""
 
-    __slots__ = ("_context", "_function", "_sorter")
+    __slots__ = ("_collector", "_context", "_function")
 
-    def __init__(self, function: object, context: TimerContext, sorter: Collector) -> None:
+    def __init__(self, function: object, context: TimerContext, collector: Collector) -> None:
         self._function = function
         self._context = context
-        self._sorter = sorter
+        self._collector = collector
 
     def fire(self, time_ms: int, domain: TimeDomain) -> None:
         """The cursor stands at the timer's key."""
@@ -203,7 +203,7 @@ class TimerCall:
                 f"{type(self._function).__name__} has registered a timer and has no on_timer; "
                 f"add the method on_timer(timestamp, ctx)"
             )
-        self._sorter.take(iterable(call(time_ms, context), "on_timer"), time_ms)
+        self._collector.take(iterable(call(time_ms, context), "on_timer"), time_ms)
 
 
 def timed(bundle: Bundle) -> Iterator[tuple[Record, int | None]]:

@@ -38,18 +38,18 @@ class ReduceOperator(StatefulOperator):
     """
 
     def __init__(self, function: object, key_of: Callable[[Record], Key], batch: bool) -> None:
-        self._guest = UserFunction(function, "reduce")
+        self._function = UserFunction(function, "reduce")
         self._key_of = key_of
         self._batch = batch
         self._finals = Table()
-        self._room: KeyedContext | None = None
+        self._keyed: KeyedContext | None = None
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
-        self._room = KeyedContext(context)
-        self._values = self._open_values(self._room)
-        self._guest.open(context, self._room.opener)
-        self._call = self._guest.call
+        self._keyed = KeyedContext(context)
+        self._values = self._open_values(self._keyed)
+        self._function.open(context, self._keyed.opener)
+        self._call = self._function.call
 
     def process(self, bundle: Bundle, number: int) -> None:
         if self._batch:
@@ -59,37 +59,37 @@ class ReduceOperator(StatefulOperator):
 
     def key_ended(self) -> None:
         """The result is final; it waits for others, so that they travel together."""
-        assert self._room is not None
-        if self._guest.opens:
-            self._room.key_ended()
+        assert self._keyed is not None
+        if self._function.opens:
+            self._keyed.key_ended()
         if len(self._finals) >= PIECE:
             self._send_finals()
 
     def finish(self) -> None:
         self._send_finals()
 
-    def guests(self) -> Iterable[UserFunction]:
-        return (self._guest,)
+    def user_functions(self) -> Iterable[UserFunction]:
+        return (self._function,)
 
     def close(self) -> None:
         try:
-            self._guest.close()
+            self._function.close()
         finally:
-            if self._room is not None:
-                self._room.close()
+            if self._keyed is not None:
+                self._keyed.close()
 
-    def _open_values(self, room: KeyedContext) -> "dict[Key, Record] | ValuesAtCursor":
+    def _open_values(self, keyed: KeyedContext) -> "dict[Key, Record] | ValuesAtCursor":
         entries: dict[Key, Record] | None = self._finals
-        state: ValueState[Record] = PlainValue(self._finals, room.cursor)
+        state: ValueState[Record] = PlainValue(self._finals, keyed.cursor)
         if not self._batch:
             context = self.context
-            noted = ReducingStateDescriptor(_RESULTS.name, self._guest.call, context.record_type)
-            settle(room.backend, room.shapes, noted, _RESULTS, context.now_ms)
-            table = room.backend.direct(_RESULTS)
+            noted = ReducingStateDescriptor(_RESULTS.name, self._function.call, context.record_type)
+            settle(keyed.backend, keyed.shapes, noted, _RESULTS, context.now_ms)
+            table = keyed.backend.direct(_RESULTS)
             entries = None if table is None else table[None]
-            state = room.backend.value_state(_RESULTS)
-        if entries is None or self._guest.opens:
-            return ValuesAtCursor(room.cursor, state)
+            state = keyed.backend.value_state(_RESULTS)
+        if entries is None or self._function.opens:
+            return ValuesAtCursor(keyed.cursor, state)
         return entries
 
     def _send_finals(self) -> None:

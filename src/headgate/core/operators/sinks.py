@@ -53,7 +53,7 @@ class SinkFunctionOperator(FunctionOperator):
     def open(self, context: OperatorContext) -> None:
         super().open(context)
         self._context = SinkContext(context.now_ms)
-        self._plain = not hasattr(self._guest.function, "invoke")
+        self._plain = not hasattr(self._function.function, "invoke")
 
     def process(self, bundle: Bundle, number: int) -> None:
         call, context = self._call, self._context

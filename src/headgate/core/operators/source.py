@@ -30,10 +30,10 @@ from headgate.core.chain.source import Position, Source, SplitReader, rewinds
 from headgate.core.chain.timestamps import Stamper
 from headgate.core.chain.watermarks import OWN_TIME, AlignmentGroup, Marking, TimedOutput, TimePlan
 from headgate.core.operators.source_splits import (
-    Marked,
-    SplitStanding,
-    mark_splits,
-    share_splits,
+    IdentifiedSplit,
+    SplitProgress,
+    assign_splits,
+    identify_splits,
     write_splits,
 )
 
@@ -42,20 +42,20 @@ POLL_RECORDS: Final = 1024
 _LONG_MS: Final = 1000.0
 
 
-class SplitTimes:
+class SplitWatermarks:
     """Puts the shares of the splits together."""
 
     def __init__(self, output: Output) -> None:
         self.target = TimedOutput(output)
-        self.shares: list[SplitEventTime] = []
+        self.shares: list[SplitWatermark] = []
         """Of splits that have not ended."""
 
-    def add(self) -> "SplitEventTime":
+    def add(self) -> "SplitWatermark":
         """Of one more split."""
-        self.shares.append(SplitEventTime(self))
+        self.shares.append(SplitWatermark(self))
         return self.shares[-1]
 
-    def ended(self, share: "SplitEventTime") -> None:
+    def ended(self, share: "SplitWatermark") -> None:
         """Nothing follows from a split; the others do not wait for it."""
         self.shares.remove(share)
         self.advance()
@@ -76,12 +76,12 @@ class SplitTimes:
             self.target.mark_idle()
 
 
-class SplitEventTime:
+class SplitWatermark:
     """What one split brings; a target for its generator."""
 
     __slots__ = ("_times", "active", "watermark_ms")
 
-    def __init__(self, times: SplitTimes) -> None:
+    def __init__(self, times: SplitWatermarks) -> None:
         self.watermark_ms = MIN_WATERMARK_MS
         self.active = True
         self._times = times
@@ -109,7 +109,7 @@ class SplitEventTime:
             self._times.target.mark_active()
 
 
-class Aligned:
+class WatermarkAlignment:
     """Reports by the clock; knows how far its splits may read."""
 
     def __init__(
@@ -162,12 +162,12 @@ class _Split:
     """Among the splits of the run; -1: it comes from an earlier one."""
     reader: SplitReader
     marking: Marking
-    share: SplitEventTime
+    share: SplitWatermark
     quiet_since_ms: int | None = None
     """It has had nothing since then."""
     dozes: bool = False
     """It has had nothing for so long that it was marked idle."""
-    marked: Marked | None = None
+    marked: IdentifiedSplit | None = None
     """None: not known before the first checkpoint."""
     has_given: bool = False
 
@@ -188,7 +188,7 @@ class SourceOperator(PolledOperator):
         self._plan = plan
         self._stamper = Stamper(plan.assigner)
         self._splits: deque[_Split] = deque()
-        self._aligned: Aligned | None = None
+        self._aligned: WatermarkAlignment | None = None
         self._over = False
         self._known: bytes | None = None
         """The marks of all splits that any run has known; None: not asked for yet."""
@@ -198,7 +198,7 @@ class SourceOperator(PolledOperator):
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
-        self._times = SplitTimes(self.output)
+        self._times = SplitWatermarks(self.output)
         plan = self._plan
         if context.restored is not None and any(one is not None for one in context.restored.source):
             self._restore(context.restored.source)
@@ -209,7 +209,7 @@ class SourceOperator(PolledOperator):
         if plan.interval_ms:
             context.later(plan.interval_ms, self._tick)
         if plan.alignment is not None:
-            self._aligned = Aligned(plan.alignment, context, self._least_ms)
+            self._aligned = WatermarkAlignment(plan.alignment, context, self._least_ms)
 
     def poll(self, limit: int = POLL_RECORDS) -> PollResult:
         """Send on what the next split that has something gives."""
@@ -252,7 +252,7 @@ class SourceOperator(PolledOperator):
         if self._known is None:
             self._mark_all()
         standings = [
-            SplitStanding(split.marked, self._position(split, moment), split.share.watermark_ms)
+            SplitProgress(split.marked, self._position(split, moment), split.share.watermark_ms)
             for split in self._splits
             if split.marked is not None
         ]
@@ -288,8 +288,8 @@ class SourceOperator(PolledOperator):
     def _restore(self, left: tuple[bytes | None, ...]) -> None:
         task = self.context.task
         finds_more: bool | None = getattr(self._source, "finds_more", None)
-        marked = mark_splits(self._all_splits)
-        share = share_splits(left, marked, task.subtask, task.parallelism, finds_more)
+        marked = identify_splits(self._all_splits)
+        share = assign_splits(left, marked, task.subtask, task.parallelism, finds_more)
         pass_over = getattr(self._source, "passed_over", None)
         if pass_over is not None:
             for split in share.passed_over:
@@ -302,7 +302,7 @@ class SourceOperator(PolledOperator):
 
     def _mark_all(self) -> None:
         """Late, for most jobs that end take no checkpoint, and splits may be many."""
-        marked = mark_splits(self._all_splits)
+        marked = identify_splits(self._all_splits)
         for split in self._splits:
             split.marked = marked[split.number]
         self._known = b"".join(one.mark for one in marked)

@@ -27,7 +27,7 @@ KEPT_BYTES: Final = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Marked:
+class IdentifiedSplit:
     """A split with what it is known by: equal splits of one run have different marks."""
 
     split: object
@@ -37,26 +37,26 @@ class Marked:
 
 
 @dataclass(frozen=True, slots=True)
-class SplitStanding:
+class SplitProgress:
     """Where the reader of a split stands, and how far its event time was told."""
 
-    marked: Marked
+    marked: IdentifiedSplit
     position: Position = None
     watermark_ms: int = MIN_WATERMARK_MS
 
 
 @dataclass(frozen=True, slots=True)
-class SplitShare:
+class SplitAssignment:
     """What one task has to do."""
 
-    standings: list[SplitStanding]
+    standings: list[SplitProgress]
     known: bytes
     """The marks of all splits that this run or an earlier one has known, side by side."""
     passed_over: list[object]
     """Splits of this run that would be the task's and have ended already."""
 
 
-def mark_splits(splits: Iterable[object]) -> list[Marked]:
+def identify_splits(splits: Iterable[object]) -> list[IdentifiedSplit]:
     """Of one run, in order; raises StateBroken if one cannot be pickled."""
     times: Counter[bytes] = Counter()
     found = []
@@ -66,11 +66,11 @@ def mark_splits(splits: Iterable[object]) -> list[Marked]:
         times[data] += 1
         first = first_bytes(data, split, is_fast)
         mark = hashlib.blake2b(b"%d:" % number + first, digest_size=MARK_BYTES).digest()
-        found.append(Marked(split, mark, data if len(data) <= KEPT_BYTES else b""))
+        found.append(IdentifiedSplit(split, mark, data if len(data) <= KEPT_BYTES else b""))
     return found
 
 
-def write_splits(standings: Iterable[SplitStanding], known: bytes) -> bytes:
+def write_splits(standings: Iterable[SplitProgress], known: bytes) -> bytes:
     """What a task leaves; raises StateBroken."""
     rows = [
         _Row(one.marked.mark, one.marked.data, _position(one.position), one.watermark_ms)
@@ -79,13 +79,13 @@ def write_splits(standings: Iterable[SplitStanding], known: bytes) -> bytes:
     return msgspec.msgpack.encode(_State(known, rows))
 
 
-def share_splits(
+def assign_splits(
     left: Sequence[bytes | None],
-    marked: Sequence[Marked],
+    marked: Sequence[IdentifiedSplit],
     subtask: int,
     parallelism: int,
     finds_more: bool | None,
-) -> SplitShare:
+) -> SplitAssignment:
     """The splits of one task, of what all old tasks have left and of those of this run.
 
     With the old number of tasks each gets its own again: one that had finished is not there to
@@ -94,8 +94,8 @@ def share_splits(
     tasks = [None if one is None else _read(one) for one in left]
     there = [state for state in tasks if state is not None]
     if not there:
-        mine = [SplitStanding(one) for one in marked[subtask::parallelism]]
-        return SplitShare(mine, _joined(one.mark for one in marked), [])
+        mine = [SplitProgress(one) for one in marked[subtask::parallelism]]
+        return SplitAssignment(mine, _joined(one.mark for one in marked), [])
     known = dict.fromkeys(mark for state in there for mark in _parted(state.known))
     new = [] if finds_more is False else [one for one in marked if one.mark not in known]
     if new and finds_more is None and len(tasks) != parallelism:
@@ -106,13 +106,13 @@ def share_splits(
         alive = [old for old, state in enumerate(tasks) if state is not None]
         mine = begun[subtask]
         if subtask in alive:
-            mine = mine + [SplitStanding(one) for one in new[alive.index(subtask) :: len(alive)]]
+            mine = mine + [SplitProgress(one) for one in new[alive.index(subtask) :: len(alive)]]
     else:
-        together = [one for some in begun for one in some] + [SplitStanding(one) for one in new]
+        together = [one for some in begun for one in some] + [SplitProgress(one) for one in new]
         mine = together[subtask::parallelism]
     read = {one.marked.mark for some in begun for one in some} | {one.mark for one in new}
     over = [one.split for one in marked[subtask::parallelism] if one.mark not in read]
-    return SplitShare(mine, _joined({**known, **dict.fromkeys(by_mark)}), over)
+    return SplitAssignment(mine, _joined({**known, **dict.fromkeys(by_mark)}), over)
 
 
 class _Row(msgspec.Struct, frozen=True, array_like=True):
@@ -128,7 +128,7 @@ class _State(msgspec.Struct, frozen=True, array_like=True):
 
 
 def _check_same_cut(
-    known: dict[bytes, None], marked: Sequence[Marked], before: int, now: int
+    known: dict[bytes, None], marked: Sequence[IdentifiedSplit], before: int, now: int
 ) -> None:
     """New splits beside the old ones are new data; in their place they may be the old data."""
     gone = len(known) - sum(one.mark in known for one in marked)
@@ -140,7 +140,7 @@ def _check_same_cut(
         )
 
 
-def _standings(state: _State, by_mark: dict[bytes, Marked]) -> list[SplitStanding]:
+def _standings(state: _State, by_mark: dict[bytes, IdentifiedSplit]) -> list[SplitProgress]:
     found = []
     for row in state.rows:
         marked = by_mark.get(row.mark)
@@ -150,9 +150,9 @@ def _standings(state: _State, by_mark: dict[bytes, Marked]) -> list[SplitStandin
                     "a split of the source is not there any more, and was too large to be kept in "
                     "the checkpoint; let splits() return the same splits as before"
                 )
-            marked = Marked(_unpickled(row.data, "a split"), row.mark, row.data)
+            marked = IdentifiedSplit(_unpickled(row.data, "a split"), row.mark, row.data)
         position = _unpickled(row.position, "a position") if row.position else None
-        found.append(SplitStanding(marked, position, row.watermark_ms))
+        found.append(SplitProgress(marked, position, row.watermark_ms))
     return found
 
 

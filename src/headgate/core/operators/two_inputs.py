@@ -37,28 +37,28 @@ class TwoInputOperator(StatefulOperator):
 
     def __init__(self, function: object, keys_of: KeysOf | None = None) -> None:
         """Without ``keys_of`` neither input has keys, so there is no state."""
-        self._guest = UserFunction(function, self.methods[0])
+        self._function = UserFunction(function, self.methods[0])
         self._calls: list[Callable[..., Record]]
         self._keys_of = keys_of
-        self._room: KeyedContext | None = None
+        self._keyed: KeyedContext | None = None
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
-        self._sorter = Collector(self.output, not self.reuses_objects)
+        self._collector = Collector(self.output, not self.reuses_objects)
         opener = None
         if self._keys_of is not None:
             fire = self._fire if self.has_timers else None
-            self._room = KeyedContext(context, fire, self._sorter.flush)
+            self._keyed = KeyedContext(context, fire, self._collector.flush)
             self._selections = [
                 None if key_of is None else KeySelection(key_of, context.operator)
                 for key_of in self._keys_of
             ]
-            opener = self._room.opener
-        self._guest.open(context, opener)
-        self._calls = [getattr(self._guest.function, method) for method in self.methods]
+            opener = self._keyed.opener
+        self._function.open(context, opener)
+        self._calls = [getattr(self._function.function, method) for method in self.methods]
 
     def process(self, bundle: Bundle, number: int) -> None:
-        self._sorter.sweep(self.called(bundle, number), bundle.timestamps, self.methods[number])
+        self._collector.sweep(self.called(bundle, number), bundle.timestamps, self.methods[number])
 
     def called(self, bundle: Bundle, number: int) -> Iterator[Record]:
         """What the function returns for each record, one call at a time."""
@@ -66,33 +66,33 @@ class TwoInputOperator(StatefulOperator):
 
     def visited(self, records: list[Record], number: int) -> Iterable[Record]:
         """The records one after the other; if they have keys the cursor goes with them."""
-        if self._room is None:
+        if self._keyed is None:
             return records
         selection = self._selections[number]
         if selection is None:
-            self._room.cursor.key = NO_KEY
+            self._keyed.cursor.key = NO_KEY
             return records
-        return self._at_keys(records, selection.keys(records), self._room)
+        return self._at_keys(records, selection.keys(records), self._keyed)
 
     def key_ended(self) -> None:
-        assert self._room is not None
-        self._room.key_ended()
-        self._sorter.flush()
+        assert self._keyed is not None
+        self._keyed.key_ended()
+        self._collector.flush()
 
-    def guests(self) -> Iterable[UserFunction]:
-        return (self._guest,)
+    def user_functions(self) -> Iterable[UserFunction]:
+        return (self._function,)
 
     def close(self) -> None:
         try:
-            self._guest.close()
+            self._function.close()
         finally:
-            if self._room is not None:
-                self._room.close()
+            if self._keyed is not None:
+                self._keyed.close()
 
     def _at_keys(
-        self, records: list[Record], keys: list[Key], room: KeyedContext
+        self, records: list[Record], keys: list[Key], keyed: KeyedContext
     ) -> Iterator[Record]:
-        cursor = room.cursor
+        cursor = keyed.cursor
         for record, key in zip(records, keys, strict=True):
             cursor.key = key
             yield record
@@ -161,16 +161,16 @@ class KeyedCoProcessOperator(CoProcessOperator):
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
-        room = self._room
-        assert room is not None
-        self._context = KeyedProcessContext(room.timers, room.cursor)
-        on_timer = OnTimerContext(room.timers, room.cursor)
-        self._timer_call = TimerCall(self._guest.function, on_timer, self._sorter)
+        keyed = self._keyed
+        assert keyed is not None
+        self._context = KeyedProcessContext(keyed.timers, keyed.cursor)
+        on_timer = OnTimerContext(keyed.timers, keyed.cursor)
+        self._timer_call = TimerCall(self._function.function, on_timer, self._collector)
 
     def watermark_advanced(self, watermark: Watermark) -> None:
-        assert self._room is not None
-        self._room.timers.watermark_advanced(watermark.timestamp_ms)
-        self._sorter.flush()
+        assert self._keyed is not None
+        self._keyed.timers.watermark_advanced(watermark.timestamp_ms)
+        self._collector.flush()
         super().watermark_advanced(watermark)
 
     def _fire(self, time_ms: int, domain: TimeDomain) -> None:

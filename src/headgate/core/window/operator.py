@@ -35,7 +35,7 @@ class WindowOperator(StatefulOperator):
         assert plan.function is not None or not isinstance(plan.contents, Listed)
         self._plan = plan
         self._bundled = bundled
-        self._room: KeyedContext | None = None
+        self._keyed: KeyedContext | None = None
         self._answers: Answers | None = None
         self._late: LateRecords | None = None
         self._keeper: WindowKeeper | None = None
@@ -49,17 +49,17 @@ class WindowOperator(StatefulOperator):
     def open(self, context: OperatorContext) -> None:
         super().open(context)
         plan = self._plan
-        self._room = room = KeyedContext(context, self._fire, self._flush)
+        self._keyed = keyed = KeyedContext(context, self._fire, self._flush)
         self._selection = KeySelection(plan.key_of, context.operator)
         self._late = LateRecords(plan.late_tag, self.output)
         context.metrics.gauge("numLateRecordsDropped", lambda: self.late_records_dropped)
         self._answers = Answers(plan, Collector(self.output, not self.reuses_objects))
-        settle_contents(plan, context.record_type, room)
+        settle_contents(plan, context.record_type, keyed)
         if self._fold is not None:
             self._fold.open(context)
-        self._answers.open(context, room)
-        tools = WindowTools(room, context)
-        parts = Parts(plan, context, room, tools, self._answers, self._late, self.reuses_objects)
+        self._answers.open(context, keyed)
+        tools = WindowTools(keyed, context)
+        parts = Parts(plan, context, keyed, tools, self._answers, self._late, self.reuses_objects)
         self._keeper = self._choose(parts)
 
     def process(self, bundle: Bundle, number: int) -> None:
@@ -73,19 +73,19 @@ class WindowOperator(StatefulOperator):
         super().watermark_advanced(watermark)
 
     def key_ended(self) -> None:
-        assert self._room is not None
+        assert self._keyed is not None
         self._advance(MAX_WATERMARK_MS)
-        self._room.key_ended()  # windows by the clock fire by its timers
+        self._keyed.key_ended()  # windows by the clock fire by its timers
         self._flush()
         self._advance(MIN_WATERMARK_MS)
 
-    def guests(self) -> Iterable[UserFunction]:
+    def user_functions(self) -> Iterable[UserFunction]:
         called = None if self._answers is None else self._answers.guest
-        return [guest for guest in (self._fold, called) if guest is not None]
+        return [function for function in (self._fold, called) if function is not None]
 
     def close(self) -> None:
         with ExitStack() as all_of_them:
-            for one in (self._room, self._keeper, self._fold, self._answers):
+            for one in (self._keyed, self._keeper, self._fold, self._answers):
                 if one is not None:
                     all_of_them.callback(one.close)
 

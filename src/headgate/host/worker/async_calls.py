@@ -18,7 +18,7 @@ from typing import Final
 
 from headgate.base.elements import Record
 from headgate.core.chain.async_calls import AsyncWork
-from headgate.core.chain.async_queue import Slot
+from headgate.core.chain.async_queue import PendingCall
 
 log = logging.getLogger(__name__)
 
@@ -42,14 +42,14 @@ class LoopCalls:
         self._work = work
         self._function = type(work.function).__name__
         # Between the threads: lists of slots there and back, each told of once until it was read.
-        self._given: deque[list[Slot]] = deque()
+        self._given: deque[list[PendingCall]] = deque()
         self._given_told = False
-        self._ended: deque[list[Slot]] = deque()
+        self._ended: deque[list[PendingCall]] = deque()
         self._ended_told = False
         # Of the loop's thread alone.
-        self._running: dict[Slot, asyncio.Task[None]] = {}  # in the order of their deadlines
+        self._running: dict[PendingCall, asyncio.Task[None]] = {}  # in the order of their deadlines
         self._late: set[asyncio.Task[None]] = set()
-        self._fresh: list[Slot] = []
+        self._fresh: list[PendingCall] = []
         self._timer: asyncio.TimerHandle | None = None
         self._failure: BaseException | None = None
         self._stopping = False
@@ -69,7 +69,7 @@ class LoopCalls:
 
     # The task's side.
 
-    def submit(self, slots: list[Slot]) -> None:
+    def submit(self, slots: list[PendingCall]) -> None:
         self._given.append(slots)
         if not self._given_told:
             self._given_told = True
@@ -78,9 +78,9 @@ class LoopCalls:
     def has_completed(self) -> bool:
         return bool(self._ended)
 
-    def take(self) -> list[Slot]:
+    def take(self) -> list[PendingCall]:
         self._ended_told = False  # first: what comes from now on is told again
-        taken: list[Slot] = []
+        taken: list[PendingCall] = []
         while self._ended:
             taken += self._ended.popleft()
         return taken
@@ -179,7 +179,7 @@ class LoopCalls:
         if self._timer is None:
             self._timer = loop.call_at(due, self._expire)
 
-    async def _call(self, slot: Slot) -> None:
+    async def _call(self, slot: PendingCall) -> None:
         results: list[Record] | None = None
         error: BaseException | None = None
         try:
@@ -219,7 +219,7 @@ class LoopCalls:
         """Answer by ``timeout`` what has taken too long; the oldest calls come first."""
         self._timer = None
         now = self._loop.time()
-        expired: list[Slot] = []
+        expired: list[PendingCall] = []
         for slot in self._running:
             if slot.due > now:
                 self._timer = self._loop.call_at(slot.due, self._expire)
@@ -238,7 +238,7 @@ class LoopCalls:
                 self._answered(slot, results, None)
 
     def _answered(
-        self, slot: Slot, results: list[Record] | None, error: BaseException | None
+        self, slot: PendingCall, results: list[Record] | None, error: BaseException | None
     ) -> None:
         slot.results, slot.error = results, error
         self._fresh.append(slot)

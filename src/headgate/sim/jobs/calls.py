@@ -11,7 +11,7 @@ from typing import Final
 
 from headgate.base.elements import Record
 from headgate.core.chain.async_calls import AsyncWork, ImmediateCalls
-from headgate.core.chain.async_queue import Slot
+from headgate.core.chain.async_queue import PendingCall
 from headgate.sim.worker import SimWorker
 
 DELAYS_MS: Final = (0.0, 0.1, 1.0, 20.0)
@@ -33,10 +33,10 @@ class SimCalls:
         self._random = random
         self._tell = tell
         self._told = self._closed = False
-        self._ended: list[Slot] = []
+        self._ended: list[PendingCall] = []
         self._calls = ImmediateCalls(work, lambda: None)
 
-    def submit(self, slots: list[Slot]) -> None:
+    def submit(self, slots: list[PendingCall]) -> None:
         self._calls.submit(slots)
         for slot in self._calls.take():
             delay_ms = self._random.choice(DELAYS_MS)
@@ -45,7 +45,7 @@ class SimCalls:
     def has_completed(self) -> bool:
         return bool(self._ended)
 
-    def take(self) -> list[Slot]:
+    def take(self) -> list[PendingCall]:
         self._told = False
         taken, self._ended = self._ended, []
         return taken
@@ -57,7 +57,7 @@ class SimCalls:
         self._closed = True
         self._calls.close()
 
-    def _answered(self, slot: Slot) -> None:
+    def _answered(self, slot: PendingCall) -> None:
         if self._closed:
             return
         self._ended.append(slot)
