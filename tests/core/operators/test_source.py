@@ -330,6 +330,18 @@ def test_who_ends_while_the_rest_is_idle_leaves_idleness() -> None:
     assert line.take() == [IDLE]
 
 
+def test_a_split_that_wakes_with_an_old_watermark_makes_the_source_active() -> None:
+    line = Line()
+    watermarks = SplitWatermarks(line)
+    ahead, behind = watermarks.add(), watermarks.add()
+    ahead.emit_watermark(5)
+    ahead.mark_idle()
+    behind.mark_idle()
+    assert line.take() == [Watermark(5), IDLE]
+    behind.emit_watermark(3)
+    assert line.take() == [ACTIVE]
+
+
 @given(
     splits=st.integers(1, 4),
     happenings=st.lists(

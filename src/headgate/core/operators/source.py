@@ -93,7 +93,7 @@ class SplitWatermark:
     def emit_watermark(self, watermark_ms: int) -> None:
         before_ms = self.watermark_ms
         if watermark_ms > before_ms:
-            self.active = True
+            self.mark_active()
             self.watermark_ms = watermark_ms
             if before_ms <= self._times.target.watermark_ms:  # others wait for this one, perhaps
                 self._times.advance()
