@@ -19,7 +19,7 @@ from headgate.base.errors import StateBroken
 from headgate.connectors.generator.data_generator import IndexSplit
 from headgate.core.operators.async_wait import read_calls
 from headgate.core.operators.sinks import _read as read_committables
-from headgate.core.operators.source_splits import mark_splits
+from headgate.core.operators.source_splits import identify_splits
 from headgate.core.state.key_bytes import key_bytes
 from headgate.core.state.key_groups import stable_hash
 from headgate.core.state.operator_state import OperatorStateStore
@@ -115,7 +115,7 @@ def test_what_is_hashed_has_the_bytes_that_it_had(
 
 def test_marks_key_groups_and_key_bytes_stay(move: Callable[[], None]) -> None:
     def seen() -> list[object]:
-        marks = [marked.mark for marked in mark_splits(VALUES)]
+        marks = [marked.mark for marked in identify_splits(VALUES)]
         return [marks, [*map(stable_hash, VALUES)], [*map(key_bytes, VALUES)]]
 
     before = seen()
