@@ -7,7 +7,7 @@ import pytest
 
 from headgate.api.event_time import surely_untimed
 from headgate.common import WatermarkStrategy
-from headgate.connectors.generator.number_sequence import NumberSequenceSource
+from headgate.connectors.generator.source import NumberSequenceSource
 from headgate.datastream import (
     DataStream,
     KeyedProcessFunction,

@@ -12,8 +12,13 @@ from hypothesis import strategies as st
 from headgate.api.checkpointed import CheckpointedFunction
 from headgate.api.functions import SourceFunction
 from headgate.base.elements import Bundle, Record, StreamStatus, Watermark
-from headgate.connectors.function.handover import CheckpointLock, Handover
-from headgate.connectors.function.source import FunctionPosition, FunctionReader, FunctionSource
+from headgate.connectors.function.source import (
+    CheckpointLock,
+    FunctionPosition,
+    FunctionReader,
+    FunctionSource,
+    Handover,
+)
 from headgate.core.chain.snapshots import SnapshotMoment
 from headgate.functions.state import ListStateDescriptor
 from tests.connectors.kit import read_to_end, read_until, task_context

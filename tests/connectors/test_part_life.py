@@ -30,13 +30,14 @@ from headgate.api.row import Row
 from headgate.base.checkpoints import Stop
 from headgate.base.elements import Bundle
 from headgate.base.errors import HeadgateError
-from headgate.connectors.files import part_commits, part_files
-from headgate.connectors.files.part_leftovers import SAVEPOINT_METADATA
-from headgate.connectors.files.rolling import RollingPolicy
+from headgate.connectors.files import part_commits
+from headgate.connectors.files import part_writer as part_files
+from headgate.connectors.files.layout import RollingPolicy
+from headgate.connectors.files.part_names import SAVEPOINT_METADATA
 from headgate.core.chain.snapshots import OperatorRestored, SnapshotMoment
 from headgate.core.operators.sinks import TwoPhaseSinkOperator
 from headgate.host.checkpoints.metadata import METADATA_FILE
-from tests.connectors.files.test_part_files import hidden, make_sink, read_numbers
+from tests.connectors.files.test_part_writer import hidden, make_sink, read_numbers
 from tests.connectors.part_disk import CrashingPlace, Disk
 from tests.core.chain.sink_lab import JUNK, open_sink, sink_context
 

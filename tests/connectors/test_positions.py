@@ -20,8 +20,7 @@ from headgate.base.errors import PlanInvalid
 from headgate.connectors.dataframe.source import DataFrameSource
 from headgate.connectors.files.source import TextFileSource
 from headgate.connectors.function.source import FunctionSource
-from headgate.connectors.generator.data_generator import DataGeneratorSource
-from headgate.connectors.generator.number_sequence import NumberSequenceSource
+from headgate.connectors.generator.source import DataGeneratorSource, NumberSequenceSource
 from headgate.connectors.socket.source import SocketTextSource
 from headgate.core.chain.operator import PollResult
 from headgate.core.chain.snapshots import SnapshotMoment

@@ -25,7 +25,7 @@ from headgate import (
 )
 from headgate.api.collection import collection_source
 from headgate.common import Duration, Instant, Row, RowKind, Time, Watermark, WatermarkStrategy
-from headgate.connectors.files.rolling import RollingPolicy
+from headgate.connectors.files.layout import RollingPolicy
 from headgate.core.chain.timestamps import TimestampAssigner
 from headgate.datastream import DataStream
 from headgate.datastream.connectors import (

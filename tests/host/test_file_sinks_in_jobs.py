@@ -17,10 +17,9 @@ import pytest
 from headgate.base.checkpoints import Stop
 from headgate.base.elements import Record
 from headgate.base.errors import SavepointFailed
+from headgate.connectors.files.layout import RollingPolicy
 from headgate.connectors.files.part_commits import PartCommitter
-from headgate.connectors.files.rolling import RollingPolicy
-from headgate.connectors.files.sink import PartSink, TextFileSink
-from headgate.connectors.files.sink_builder import Encoder, FileSink
+from headgate.connectors.files.sink import Encoder, FileSink, PartSink, TextFileSink
 from headgate.control.life_cycle import JobState
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment

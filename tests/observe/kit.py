@@ -1,7 +1,7 @@
 """A job graph of three vertices, and figures of its tasks."""
 
 from headgate.base.messages import TaskFigures, TaskState
-from headgate.connectors.generator.data_generator import DataGeneratorSource
+from headgate.connectors.generator.source import DataGeneratorSource
 from headgate.datastream import StreamExecutionEnvironment
 from headgate.plan.job_graph import JobGraph
 

@@ -18,7 +18,7 @@ MOVED: Final[dict[str, str]] = {
     "headgate.api.time:Instant": "headgate.functions.time:Instant",
     "headgate.api.time:Time": "headgate.functions.time:Time",
     "headgate.connectors.data_generator:IndexSplit": (
-        "headgate.connectors.generator.data_generator:IndexSplit"
+        "headgate.connectors.generator.source:IndexSplit"
     ),
     "headgate.connectors.db_commits:RowsCommit": "headgate.connectors.sql.commits:RowsCommit",
     "headgate.connectors.function_source:FunctionPosition": (

@@ -8,7 +8,7 @@ from headgate.api.settings.restarts import RestartStrategies, RestartStrategyCon
 from headgate.api.types.types import TypeInformation, Types
 from headgate.api.watermarks import WatermarkStrategy
 from headgate.base.elements import Watermark
-from headgate.connectors.files.sink_builder import Encoder
+from headgate.connectors.files.sink import Encoder
 from headgate.connectors.formats.schemas import (
     ByteArraySchema,
     DeserializationSchema,

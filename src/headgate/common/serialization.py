@@ -1,6 +1,6 @@
 """How records become bytes, where PyFlink has it."""
 
-from headgate.connectors.files.sink_builder import Encoder
+from headgate.connectors.files.sink import Encoder
 from headgate.connectors.formats.csv import CsvRowDeserializationSchema, CsvRowSerializationSchema
 from headgate.connectors.formats.json import (
     JsonRowDeserializationSchema,

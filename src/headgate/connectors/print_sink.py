@@ -10,8 +10,7 @@ from typing import TextIO
 from headgate.api.source import Sink, SinkWriter
 from headgate.api.types.types import TypeInformation
 from headgate.base.elements import Record
-from headgate.connectors.formats.java_text import Text
-from headgate.connectors.formats.record_text import printed_text
+from headgate.connectors.formats.record_text import Text, printed_text
 from headgate.core.chain.context import OperatorContext
 
 

@@ -8,9 +8,15 @@ import pyarrow as pa
 import pytest
 
 from headgate.base.errors import TaskCancelled
-from headgate.connectors.dataframe.border import Border, Inlet, inlet_of, open_tokens, outlet_of
+from headgate.connectors.dataframe.border import (
+    BatchSpill,
+    Border,
+    Inlet,
+    inlet_of,
+    open_tokens,
+    outlet_of,
+)
 from headgate.connectors.dataframe.source import RowReader
-from headgate.connectors.dataframe.spill import BatchSpill
 from tests.connectors.kit import read_some, read_to_end
 
 ROWS = 100

@@ -15,9 +15,9 @@ from headgate.api.types.types import Types
 from headgate.base.elements import Bundle
 from headgate.base.errors import PathUnusable, PlanInvalid, RecordUnfit
 from headgate.connectors.files import parquet as parquet_sink
+from headgate.connectors.files.layout import OutputFileConfig
 from headgate.connectors.files.parquet import ParquetBulkWriters, ParquetSink
-from headgate.connectors.files.rolling import OutputFileConfig
-from headgate.connectors.files.sink_builder import FileSink
+from headgate.connectors.files.sink import FileSink
 from tests.core.chain.sink_lab import open_sink, sink_context
 
 PAIR = Types.ROW_NAMED(["n", "word"], [Types.LONG(), Types.STRING()])

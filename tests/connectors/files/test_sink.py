@@ -13,11 +13,16 @@ from headgate.api.source import Sink
 from headgate.api.types.types import Types
 from headgate.base.elements import Bundle, Record
 from headgate.base.errors import ConnectorError, PathUnusable, PlanInvalid
-from headgate.connectors.files.buckets import BucketAssigner
+from headgate.connectors.files.layout import BucketAssigner, OutputFileConfig, RollingPolicy
 from headgate.connectors.files.part_folder import LocalPlace
-from headgate.connectors.files.rolling import OutputFileConfig, RollingPolicy
-from headgate.connectors.files.sink import CsvSink, JsonLinesSink, PartSink, TextFileSink
-from headgate.connectors.files.sink_builder import Encoder, FileSink
+from headgate.connectors.files.sink import (
+    CsvSink,
+    Encoder,
+    FileSink,
+    JsonLinesSink,
+    PartSink,
+    TextFileSink,
+)
 from headgate.connectors.files.source import TextFileSource
 from headgate.core.chain.snapshots import OperatorRestored, SnapshotMoment
 from headgate.core.operators.sinks import TwoPhaseSinkOperator

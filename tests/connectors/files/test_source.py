@@ -12,8 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.errors import LineTooLong, LineUndecodable, PathUnusable, PlanInvalid
-from headgate.connectors.files.line_reader import TextFormat, TextLineReader
-from headgate.connectors.files.source import FileSource, StreamFormat, TextFileSource
+from headgate.connectors.files.source import (
+    FileSource,
+    StreamFormat,
+    TextFileSource,
+    TextFormat,
+    TextLineReader,
+)
 from tests.connectors.kit import open_files, read_some, read_to_end, task_context
 
 

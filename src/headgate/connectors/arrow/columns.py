@@ -2,18 +2,197 @@
 
 A record is a Row, tuple, list or dict with a value for each column; with a single column it may be
 the value itself. Law: a record that does not fit is refused with the column and the value, and
-nothing is rounded, cut or reinterpreted to make it fit.
+nothing is rounded, cut or reinterpreted to make it fit. Values are converted first where pyarrow
+would change them silently: it has no rows, takes datetimes without a time zone for UTC and numbers
+for dates, and cuts 3.5 to 3.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import datetime
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from numbers import Integral
+from typing import Any, Final, Protocol
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
 from headgate.api.row import Row, names_of, values_of
 from headgate.base.errors import RecordUnfit
-from headgate.connectors.arrow.values import Convert, Unfit, value_fitter
+
+
+class Unfit(ValueError):
+    """A value that would have to be changed to fit."""
+
+
+class Convert(Protocol):
+    """Makes values of one column fit."""
+
+    def accepts(self, values: Sequence[Any]) -> bool:
+        """Whether all of them may go to pyarrow as they are, found out quickly."""
+
+    def value(self, value: Any) -> Any:
+        """The value for pyarrow; raises Unfit."""
+
+
+def value_fitter(kind: pa.DataType, time_zone: str) -> Convert | None:
+    """None: pyarrow alone does the right thing."""
+    types = pa.types
+    if types.is_integer(kind):
+        return Fitter(_whole, {int})
+    if types.is_timestamp(kind):
+        return Fitter(_local if kind.tz is None else _instant(time_zone))
+    if types.is_date(kind):
+        return Fitter(_date, {datetime.date})
+    if types.is_duration(kind):
+        return Fitter(_only(datetime.timedelta, "a timedelta"), {datetime.timedelta})
+    if types.is_time(kind):
+        return Fitter(_only(datetime.time, "a time"), {datetime.time})
+    if types.is_struct(kind):
+        return Fitter(_struct(kind, time_zone))
+    if types.is_map(kind):
+        return Fitter(_map(kind, time_zone))
+    if types.is_list(kind) or types.is_large_list(kind):
+        return Fitter(_list(kind, time_zone))
+    return None
+
+
+class Fitter:
+    """``fit`` for values that are not None; those of ``plain`` types need no fitting."""
+
+    def __init__(self, fit: Callable[[Any], Any], plain: set[type] | None = None) -> None:
+        self._fit = fit
+        self._plain = (plain or set()) | {_NONE}
+
+    def accepts(self, values: Sequence[Any]) -> bool:
+        return set(map(type, values)) <= self._plain
+
+    def value(self, value: Any) -> Any:
+        return None if value is None else self._fit(value)
+
+
+_NONE: Final = type(None)
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, Integral):  # numpy's too
+        return value
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    raise Unfit("is no whole number")
+
+
+def _date(value: Any) -> Any:
+    if isinstance(value, datetime.datetime):
+        raise Unfit("has a time of day, and a date has none; use .date()")
+    if isinstance(value, datetime.date):
+        return value
+    raise Unfit("is no date")
+
+
+def _local(value: Any) -> Any:
+    if not isinstance(value, datetime.datetime):
+        raise Unfit("is no datetime")
+    if value.tzinfo is not None:
+        raise Unfit("has a time zone, and a timestamp_ntz has none; use .replace(tzinfo=None)")
+    return value
+
+
+def _instant(time_zone: str) -> Callable[[Any], Any]:
+    zone = _zone(time_zone)
+
+    def fit(value: Any) -> Any:
+        if not isinstance(value, datetime.datetime):
+            raise Unfit("is no datetime")
+        return value if value.tzinfo is not None else value.replace(tzinfo=zone)
+
+    return fit
+
+
+def _zone(name: str) -> datetime.tzinfo:
+    """Spark also knows offsets such as +01:00 and words such as Z."""
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        text = name.removeprefix("UTC").removeprefix("GMT") or "Z"
+        offset = datetime.datetime.strptime(text.replace("Z", "+00:00"), "%z").tzinfo
+        assert offset is not None
+        return offset
+
+
+def _only(kind: type, word: str) -> Callable[[Any], Any]:
+    def fit(value: Any) -> Any:
+        if not isinstance(value, kind):
+            raise Unfit(f"is not {word}")
+        return value
+
+    return fit
+
+
+def _struct(kind: pa.DataType, time_zone: str) -> Callable[[Any], Any]:
+    names = [field.name for field in kind]
+    fitters = [_inner(field, time_zone) for field in kind]
+
+    def fit(value: Any) -> dict[str, Any]:
+        values = _fields(value, names)
+        return {name: turn(item) for name, turn, item in zip(names, fitters, values, strict=True)}
+
+    return fit
+
+
+def _fields(value: Any, names: list[str]) -> Sequence[Any]:
+    words = f"a struct of {', '.join(names)}"
+    if isinstance(value, Row):
+        own = names_of(value)
+        if own is not None and sorted(own) == sorted(names):
+            return [value[name] for name in names]
+        value = values_of(value) if own is None else value.as_dict()
+    if isinstance(value, Mapping):
+        if any(key not in names for key in value):
+            raise Unfit(f"has other names than {words}")
+        return [value.get(name) for name in names]
+    if isinstance(value, tuple | list):
+        if len(value) != len(names):
+            raise Unfit(f"has {len(value)} values and is to be {words}")
+        return value
+    raise Unfit(f"is to be {words}; give a Row, tuple or dict")
+
+
+def _map(kind: pa.DataType, time_zone: str) -> Callable[[Any], Any]:
+    turn_key = _inner(kind.key_field, time_zone)
+    turn_item = _inner(kind.item_field, time_zone)
+
+    def fit(value: Any) -> list[tuple[Any, Any]]:
+        if not isinstance(value, Mapping):
+            raise Unfit("is no dict")
+        return [(turn_key(key), turn_item(item)) for key, item in value.items()]
+
+    return fit
+
+
+def _list(kind: pa.DataType, time_zone: str) -> Callable[[Any], Any]:
+    turn = _inner(kind.value_field, time_zone)
+
+    def fit(value: Any) -> Any:
+        if isinstance(value, str | bytes | Mapping) or not hasattr(value, "__iter__"):
+            raise Unfit("is no list")
+        return list(map(turn, value))
+
+    return fit
+
+
+def _inner(field: pa.Field, time_zone: str) -> Callable[[Any], Any]:
+    """For a value within another one; pyarrow does not look whether those may be null."""
+    fitter = value_fitter(field.type, time_zone)
+
+    def fit(value: Any) -> Any:
+        if value is None:
+            if not field.nullable:
+                raise Unfit(f"has no value for {field.name!r}, which the schema calls not null")
+            return None
+        return value if fitter is None else fitter.value(value)
+
+    return fit
+
 
 _ERRORS: Final = (pa.ArrowException, TypeError, ValueError, OverflowError, UnicodeError)
 

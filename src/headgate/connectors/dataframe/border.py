@@ -1,21 +1,64 @@
 """The border between a Spark task and the tasks of a job that run in its process.
 
-Spark's rows come in through inlets, one for each DataFrame; records leave through an outlet. Tasks
-find theirs by its token. Law: nothing is lost and nothing waits for ever: an inlet that is full
-makes Spark wait, unless a task starves for rows of another one, which may stand behind in the
-input; then the full one goes on in a file. After ``close`` no token and no file is left.
+Spark's rows come in through inlets, one per DataFrame; records leave through an outlet. Tasks find
+both by token. Law: nothing is lost and nothing waits forever: a full inlet makes Spark wait, unless
+a task starves for rows of another inlet, which may come later in the input; then the full inlet
+spills to a file. After ``close`` no token and no file remains.
 """
 
+import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Final
+from typing import BinaryIO, Final
 
 import pyarrow as pa
 
 from headgate.base.errors import TaskCancelled
-from headgate.connectors.dataframe.spill import BatchSpill
+
+
+class BatchSpill:
+    """Arrow batches of one schema, first in first out, in a file without a name.
+
+    Takes no disk space when empty; its file vanishes with the process. Not thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._file: BinaryIO | None = None
+        self._places: deque[tuple[int, int]] = deque()
+        self._end = 0
+        self._schema: pa.Schema | None = None
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def put(self, batch: pa.RecordBatch) -> None:
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(prefix="headgate-")  # noqa: SIM115 - see close()
+            self._schema = batch.schema
+        data = batch.serialize()
+        self._file.seek(self._end)
+        self._file.write(data)
+        self._places.append((self._end, data.size))
+        self._end += data.size
+
+    def take(self) -> pa.RecordBatch:
+        assert self._file is not None, "nothing was spilled"
+        start, size = self._places.popleft()
+        self._file.seek(start)
+        data = pa.py_buffer(self._file.read(size))
+        if not self._places:
+            self._file.truncate(0)
+            self._end = 0
+        return pa.ipc.read_record_batch(data, self._schema)
+
+    def close(self) -> None:
+        file, self._file = self._file, None
+        self._places.clear()
+        if file is not None:
+            file.close()
+
 
 ROOM_BYTES: Final = 8 * 1024 * 1024
 """An inlet or outlet that holds this much is full."""

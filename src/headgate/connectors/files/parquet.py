@@ -16,9 +16,8 @@ from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
 from headgate.connectors.arrow.columns import ColumnMaker, RowShape
 from headgate.connectors.arrow.types import arrow_schema
-from headgate.connectors.files.buckets import Buckets
+from headgate.connectors.files.layout import Buckets, OutputFileConfig, RollingPolicy
 from headgate.connectors.files.part_folder import PartFile
-from headgate.connectors.files.rolling import OutputFileConfig, RollingPolicy
 from headgate.connectors.files.sink import PartSink
 from headgate.connectors.paths import AnyPath
 from headgate.core.chain.context import OperatorContext

@@ -1,16 +1,18 @@
-"""Sinks that write files: lines of text, JSON or CSV; ``parquet_sink`` has the one for Parquet.
+"""Sinks that write files of text, JSON or CSV lines, and PyFlink's builder for all file sinks.
 
-With checkpoints parts appear when a checkpoint is complete, each record once; without, one part of
-each task appears when the task has read its whole input (see ``part_files``). Law: the description
-holds no open file; each writer has its own.
+With checkpoints, parts appear when a checkpoint completes, each record once; without, one part of
+each task appears when the task has read its whole input (see ``part_writer``). ``parquet`` has the
+sink for Parquet. Law: a sink's description holds no open file; each writer has its own.
 """
 
 import copy
 import csv
 import io
+import uuid
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import msgspec
 
@@ -19,11 +21,16 @@ from headgate.api.source import TwoPhaseCommittingSink
 from headgate.api.types.types import TypeInformation
 from headgate.base.elements import Record
 from headgate.base.errors import ConnectorError, PlanInvalid
-from headgate.connectors.files.buckets import read_buckets
+from headgate.connectors.files.layout import (
+    Buckets,
+    OutputFileConfig,
+    PartPlan,
+    RollingPolicy,
+    read_buckets,
+)
 from headgate.connectors.files.part_commits import PartCommitter
-from headgate.connectors.files.part_files import Lines, PartFormat, PartsWriter
 from headgate.connectors.files.part_names import PartNames, part_names
-from headgate.connectors.files.rolling import PartPlan, RollingPolicy
+from headgate.connectors.files.part_writer import Lines, PartFormat, PartsWriter
 from headgate.connectors.formats.lines import MAX_LINE_BYTES, check_text
 from headgate.connectors.formats.record_text import written_text
 from headgate.connectors.paths import AnyPath, short_folder
@@ -212,3 +219,106 @@ def _plain(record: Record) -> Record:
 
 
 _JSON = msgspec.json.Encoder(enc_hook=_plain)
+
+
+BulkFactory = Callable[[AnyPath, OutputFileConfig, RollingPolicy, "Buckets | None"], PartSink]
+"""Makes the sink of a format whose parts end with each checkpoint."""
+
+
+FLINKS_DEFAULT: Final = RollingPolicy.default_rolling_policy()
+
+
+class Encoder:
+    """The encodings of ``FileSink``, under PyFlink's names."""
+
+    @staticmethod
+    def simple_string_encoder(charset_name: str = "UTF-8") -> TextEncoder:
+        return TextEncoder(charset_name)
+
+
+class FileSink:
+    """Builds a sink of files: ``FileSink.for_row_format(folder, encoder).build()``."""
+
+    RowFormatBuilder: "type[FileSinkBuilder]"
+    BulkFormatBuilder: "type[FileSinkBuilder]"
+
+    @staticmethod
+    def for_row_format(base_path: AnyPath, encoder: TextEncoder) -> "FileSinkBuilder":
+        """Records as lines of text; parts go on over checkpoints."""
+        return FileSinkBuilder(base_path, _text_sink(encoder), FLINKS_DEFAULT)
+
+    @staticmethod
+    def for_bulk_format(base_path: AnyPath, writer_factory: object) -> "FileSinkBuilder":
+        """A format of whole files, such as Parquet; a part ends with each checkpoint."""
+        make = getattr(writer_factory, "make_sink", None)
+        if make is None:
+            raise PlanInvalid(
+                f"FileSink.for_bulk_format was given {writer_factory!r}; "
+                f"give for instance ParquetBulkWriters.for_row_type(row_type)"
+            )
+        return FileSinkBuilder(base_path, make, RollingPolicy.on_checkpoint_rolling_policy())
+
+
+class FileSinkBuilder:
+    """Made by ``FileSink.for_row_format`` and ``for_bulk_format``."""
+
+    def __init__(self, base_path: AnyPath, make: BulkFactory, rolling: RollingPolicy) -> None:
+        self._base_path = base_path
+        self._make = make
+        self._rolling = rolling
+        self._buckets: Buckets | None = None
+        self._config = OutputFileConfig()
+        self._readers_take_parts = False
+
+    def with_output_file_config(self, output_file_config: OutputFileConfig) -> "FileSinkBuilder":
+        self._config = output_file_config
+        return self
+
+    def with_rolling_policy(self, rolling_policy: RollingPolicy) -> "FileSinkBuilder":
+        self._rolling = rolling_policy
+        return self
+
+    def with_bucket_assigner(self, bucket_assigner: object) -> "FileSinkBuilder":
+        """A ``BucketAssigner``, names of columns, or a function from a record to a path."""
+        self._buckets = read_buckets(bucket_assigner)
+        return self
+
+    def with_bucket_check_interval(self, interval: int) -> "FileSinkBuilder":
+        """Taken for PyFlink's sake: ages of parts are looked at with each checkpoint."""
+        return self
+
+    def with_readers_taking_parts(self) -> "FileSinkBuilder":
+        """Readers move or delete parts; PyFlink has no such method."""
+        self._readers_take_parts = True
+        return self
+
+    def build(self) -> PartSink:
+        """Each sink that is built has parts of its own, so that a second run adds to the first."""
+        config = self._config
+        named = OutputFileConfig(f"{config.part_prefix}-{uuid.uuid4()}", config.part_suffix)
+        sink = self._make(self._base_path, named, self._rolling, self._buckets)
+        object.__setattr__(sink, "readers_take_parts", self._readers_take_parts)
+        return sink
+
+
+# PyFlink has them inside of the class that they belong to.
+FileSink.RowFormatBuilder = FileSink.BulkFormatBuilder = FileSinkBuilder
+
+
+def _text_sink(encoder: TextEncoder) -> BulkFactory:
+    def make(
+        base_path: AnyPath,
+        config: OutputFileConfig,
+        rolling: RollingPolicy,
+        buckets: Buckets | None,
+    ) -> TextFileSink:
+        return TextFileSink(
+            base_path,
+            config.part_prefix,
+            config.part_suffix,
+            encoding=encoder.encoding,
+            rolling_policy=rolling,
+            bucket_assigner=buckets,
+        )
+
+    return make

@@ -1,21 +1,198 @@
-"""Files of text lines as a source: one split for each file.
+"""Text files as a source of lines: one split per file; the position is an offset in bytes.
 
-Paths name files, folders (read with all that is below them) or patterns like ``logs/*.txt``. They
-are looked up in the driver when the job starts; the workers must see the same files. Names that
-begin with ``.`` or ``_`` are hidden: folders and patterns leave them out.
+Paths name files, folders (read recursively) or patterns like ``logs/*.txt``. The driver resolves
+them when the job starts; the workers must see the same files. Names that begin with ``.`` or ``_``
+are hidden: folders and patterns leave them out. ``\\n``, ``\\r\\n`` and ``\\r`` end a line and are
+not part of it. A ``.gz`` file is unpacked; its positions count unpacked bytes. Law: the position
+after a line is the start of the next, whatever the block size.
 """
 
 import glob
+import gzip
 import os
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import BinaryIO, Final, cast
 
-from headgate.api.source import Source
-from headgate.base.errors import PathUnusable, PlanInvalid
-from headgate.connectors.files.line_reader import TextFormat, TextLineReader
-from headgate.connectors.formats.lines import MAX_LINE_BYTES
+from headgate.api.source import Source, SplitReader
+from headgate.base.errors import LineTooLong, LineUndecodable, PathUnusable, PlanInvalid
+from headgate.connectors.formats.lines import MAX_LINE_BYTES, check_text, encoding_name
 from headgate.connectors.paths import AnyPath, local_path, short_places
 from headgate.core.chain.context import OperatorContext
+
+BLOCK_BYTES: Final = 64 * 1024
+
+_UNREADABLE: Final = (OSError, EOFError, zlib.error)
+"""What reading raises; the last two come from a packed file that is cut short or no such file."""
+_MARK: Final = b"\xef\xbb\xbf"
+"""What some programs put in front of UTF-8 (``utf-8-sig``)."""
+
+
+@dataclass(frozen=True)
+class TextFormat:
+    """How the bytes of a file become lines of text."""
+
+    encoding: str = "utf-8"
+    errors: str = "strict"
+    max_line_bytes: int = MAX_LINE_BYTES
+
+    def __post_init__(self) -> None:
+        check_text("text files", self.encoding, self.errors, self.max_line_bytes)
+
+    def open(self, path: str, position: object) -> "TextLineReader":
+        return TextLineReader(path, position, self)
+
+
+class TextLineReader(SplitReader):
+    """The lines of one file from a position on."""
+
+    def __init__(
+        self, path: str, position: object, form: TextFormat, block_bytes: int = BLOCK_BYTES
+    ) -> None:
+        self._path = path
+        self._form = form
+        self._block_bytes = block_bytes
+        self._marked = encoding_name(form.encoding) == "utf-8-sig"
+        self._encoding = "utf-8" if self._marked else form.encoding
+        self._file: BinaryIO | None = None
+        """Open from the first poll to the end of the file, for a task may have many readers."""
+        self._ended = False
+        self._offset = 0
+        """Where ``_block`` begins."""
+        if position is not None:
+            assert isinstance(position, int), position
+            self._offset = position
+        self._block = b""
+        """Whole lines, those of ``_lines``; kept to find positions within it."""
+        self._lines: list[str] = []
+        self._taken = 0
+        self._rest = bytearray()
+        """The beginning of a line whose end was not read yet."""
+
+    def poll(self, limit: int) -> list[str] | None:
+        if self._taken == len(self._lines) and not self._fill():
+            return None
+        lines = self._lines[self._taken : self._taken + limit]
+        self._taken += len(lines)
+        return lines
+
+    def wait_ms(self) -> float:
+        return 0.0
+
+    def position(self) -> int:
+        if self._taken == len(self._lines):
+            return self._offset + len(self._block)
+        begun = self._block.splitlines(keepends=True)[: self._taken]
+        return self._offset + sum(map(len, begun))
+
+    def close(self) -> None:
+        self._ended = True
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _fill(self) -> bool:
+        """Take the next lines; False: there are none."""
+        if self._ended:
+            return False
+        if self._file is None:
+            self._file = open_file(self._path, self._offset)
+        self._offset += len(self._block)
+        self._block, self._lines, self._taken = b"", [], 0
+        block = self._read_lines(self._file)
+        if not block:
+            self.close()
+            return False
+        self._lines = self._decode(block)
+        self._block = block
+        return True
+
+    def _read_lines(self, file: BinaryIO) -> bytes:
+        """The next whole lines with their ends; the last one of the file may lack its end."""
+        rest = self._rest
+        while True:
+            searched = len(rest)
+            try:
+                data = file.read(self._block_bytes)
+            except _UNREADABLE as error:
+                raise PathUnusable(self._path, f"cannot be read: {error}") from error
+            rest += data
+            if not data:
+                cut = len(rest)
+            else:
+                # The last byte is left out for \r: a \n may follow in the next block.
+                cut = 1 + max(
+                    rest.rfind(b"\n", searched),
+                    rest.rfind(b"\r", max(0, searched - 1), len(rest) - 1),
+                )
+            block = bytes(rest[:cut])
+            del rest[:cut]
+            self._check_lengths(block)
+            if block or not data:
+                return block
+
+    def _check_lengths(self, block: bytes) -> None:
+        limit = self._form.max_line_bytes
+        # An unfinished line may still get the byte that ends it, and a \r that is no content.
+        if len(self._rest) > limit + 1 or (
+            len(block) > limit and any(len(line) > limit for line in block.splitlines())
+        ):
+            raise LineTooLong(self._path, limit)
+
+    def _decode(self, block: bytes) -> list[str]:
+        if self._marked and self._offset == 0:
+            block = block.removeprefix(_MARK)
+        if b"\r" in block:
+            block = block.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        try:
+            text = block.decode(self._encoding, self._form.errors)
+        except UnicodeDecodeError as error:
+            line = self._lines_before() + block.count(b"\n", 0, error.start) + 1
+            raise LineUndecodable(self._path, line, self._form.encoding, error.reason) from error
+        lines = text.split("\n")
+        if not lines[-1]:
+            lines.pop()
+        return lines
+
+    def _lines_before(self) -> int:
+        """Counted only for an error's sake: a position knows bytes, people know lines."""
+        lines, left, last = 0, self._offset, b""
+        with open_file(self._path, 0) as file:
+            while left and (data := file.read(min(left, self._block_bytes))):
+                left -= len(data)
+                lines += data.count(b"\n") + data.count(b"\r") - data.count(b"\r\n")
+                lines -= last == b"\r" and data.startswith(b"\n")
+                last = data[-1:]
+        return lines
+
+
+def open_file(path: str, position: int) -> BinaryIO:
+    """The file at a position; refuses one that has become shorter than that."""
+    try:
+        if path.endswith(".gz"):
+            file = cast(BinaryIO, gzip.open(path, "rb"))  # noqa: SIM115 - the reader closes it
+        else:
+            file = open(path, "rb", buffering=0)  # noqa: SIM115
+    except OSError as error:
+        raise PathUnusable(
+            path, f"cannot be read here: {error.strerror}; every worker needs to see the file"
+        ) from error
+    if position == 0:
+        return file
+    try:
+        reached = file.seek(position)
+        if not path.endswith(".gz"):
+            reached = min(reached, os.fstat(file.fileno()).st_size)
+    except _UNREADABLE as error:
+        file.close()
+        raise PathUnusable(path, f"cannot be read: {error}") from error
+    if reached < position:
+        file.close()
+        raise PathUnusable(
+            path, f"was read up to byte {position} before, and now has only {reached}"
+        )
+    return file
 
 
 @dataclass(frozen=True, init=False)

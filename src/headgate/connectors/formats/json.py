@@ -1,8 +1,13 @@
 """Rows as JSON objects, one object to a message, under PyFlink's names.
 
-msgspec reads straight into a struct that is made from the type of the rows: names that the type
-does not have are skipped, texts become dates and decimals, bytes are base64.
+msgspec decodes straight into a struct built from the row type: unknown names are skipped, strings
+become dates and decimals, bytes are base64. The row type may come from a JSON schema: objects are
+rows, arrays lists, numbers decimals.
 """
+
+import json
+from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
@@ -14,17 +19,70 @@ from headgate.api.types.types import (
     RowTypeInfo,
     TupleTypeInfo,
     TypeInformation,
+    Types,
 )
 from headgate.api.types.wires import or_none
 from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
-from headgate.connectors.formats.json_schema import row_type_of
 from headgate.connectors.formats.schemas import (
     DeserializationSchema,
     SerializationSchema,
     check_row_type,
     unreadable,
 )
+
+
+def row_type_of(json_schema: str) -> RowTypeInfo:
+    """The type of the objects that a schema describes."""
+    try:
+        schema = json.loads(json_schema)
+    except (TypeError, ValueError) as error:
+        raise PlanInvalid(f"the JSON schema cannot be read ({error}); give it as a text") from None
+    found = _type_of(schema, "the schema")
+    if not isinstance(found, RowTypeInfo):
+        raise PlanInvalid("the JSON schema describes no object; give one of type object")
+    return found
+
+
+def _type_of(schema: Record, place: str) -> TypeInformation:
+    if not isinstance(schema, Mapping):
+        raise PlanInvalid(f"the JSON schema has {schema!r} as {place}; give an object there")
+    kinds = schema.get("type")
+    kinds = [kind for kind in kinds if kind != "null"] if isinstance(kinds, list) else [kinds]
+    if len(kinds) == 1:
+        kind = kinds[0]
+        if kind == "object" and isinstance(schema.get("properties"), Mapping):
+            parts = schema["properties"]
+            types = [_type_of(part, f"property {name!r}") for name, part in parts.items()]
+            return Types.ROW_NAMED(list(parts), types)
+        if kind == "array" and "items" in schema:
+            return Types.OBJECT_ARRAY(_type_of(schema["items"], f"items of {place}"))
+        if kind == "string":
+            return _text_type(schema)
+        if kind in _SINGLE:
+            return _SINGLE[kind]
+    raise PlanInvalid(
+        f"the JSON schema has the type {schema.get('type')!r} as {place}; give one of string, "
+        f"number, integer, boolean, object with properties, array with items"
+    )
+
+
+def _text_type(schema: Mapping[str, object]) -> TypeInformation:
+    if schema.get("contentEncoding") == "base64":
+        return Types.PRIMITIVE_ARRAY(Types.BYTE())
+    return _FORMATS.get(str(schema.get("format")), Types.STRING())
+
+
+_SINGLE: Final[dict[object, TypeInformation]] = {
+    "boolean": Types.BOOLEAN(),
+    "integer": Types.BIG_INT(),
+    "number": Types.BIG_DEC(),
+}
+_FORMATS: Final[dict[str, TypeInformation]] = {
+    "date": Types.SQL_DATE(),
+    "time": Types.SQL_TIME(),
+    "date-time": Types.SQL_TIMESTAMP(),
+}
 
 
 class JsonRowDeserializationSchema(DeserializationSchema):

@@ -17,11 +17,9 @@ from headgate.api.source import (
     TwoPhaseCommittingSink,
 )
 from headgate.connectors.blackhole import DiscardSink
-from headgate.connectors.files.sink import CsvSink, JsonLinesSink, TextFileSink
-from headgate.connectors.files.sink_builder import FileSink
+from headgate.connectors.files.sink import CsvSink, FileSink, JsonLinesSink, TextFileSink
 from headgate.connectors.files.source import FileSource, StreamFormat, TextFileSource
-from headgate.connectors.generator.data_generator import DataGeneratorSource
-from headgate.connectors.generator.number_sequence import NumberSequenceSource
+from headgate.connectors.generator.source import DataGeneratorSource, NumberSequenceSource
 from headgate.connectors.print_sink import PrintSink
 from headgate.connectors.socket.source import SocketTextSource
 from headgate.connectors.sql.sink import DbApiSink, SqliteSink

@@ -1,5 +1,5 @@
 """A sequence of numbers, where PyFlink has it."""
 
-from headgate.connectors.generator.number_sequence import NumberSequenceSource
+from headgate.connectors.generator.source import NumberSequenceSource
 
 __all__ = ["NumberSequenceSource"]

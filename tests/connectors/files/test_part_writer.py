@@ -19,14 +19,21 @@ from headgate.api.row import Row
 from headgate.api.types.types import Types
 from headgate.base.elements import Bundle
 from headgate.base.errors import PartLost, PathUnusable
-from headgate.connectors.files import part_commits, part_files
+from headgate.connectors.files import part_commits
+from headgate.connectors.files import part_writer as part_files
+from headgate.connectors.files.layout import RollingPolicy
 from headgate.connectors.files.parquet import ParquetSink
 from headgate.connectors.files.part_commits import PartCommit
 from headgate.connectors.files.part_folder import LocalPlace, PartFolder
 from headgate.connectors.files.remote_folder import ArrowPlace
-from headgate.connectors.files.rolling import RollingPolicy
-from headgate.connectors.files.sink import CsvSink, JsonLinesSink, PartSink, TextFileSink
-from headgate.connectors.files.sink_builder import Encoder, FileSink
+from headgate.connectors.files.sink import (
+    CsvSink,
+    Encoder,
+    FileSink,
+    JsonLinesSink,
+    PartSink,
+    TextFileSink,
+)
 from headgate.core.chain.context import TaskInfo
 from headgate.core.chain.snapshots import OperatorRestored, SnapshotMoment
 from headgate.core.operators.sinks import TwoPhaseSinkOperator

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.errors import PlanInvalid
-from headgate.connectors.generator.data_generator import (
+from headgate.connectors.generator.source import (
     BURST_S,
     DataGeneratorReader,
     DataGeneratorSource,

@@ -8,7 +8,7 @@ import pytest
 
 from headgate.api.row import Row
 from headgate.base.errors import ConnectorError, PlanInvalid
-from headgate.connectors.files.buckets import BucketAssigner, FunctionBuckets, read_buckets
+from headgate.connectors.files.layout import BucketAssigner, FunctionBuckets, read_buckets
 
 NOON_MS = int(datetime(2024, 2, 29, 12, 34, 56, tzinfo=timezone.utc).timestamp() * 1000)
 

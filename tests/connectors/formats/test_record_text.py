@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headgate.api.types.types import TypeInformation
 from headgate.common import Instant, Row, RowKind, Types
-from headgate.connectors.formats.java_text import double_text, float_text, java_text
+from headgate.connectors.formats.record_text import double_text, float_text, java_text
 
 DOUBLES = {
     1.0: "1.0",

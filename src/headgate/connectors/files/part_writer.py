@@ -13,11 +13,16 @@ from typing import Final, Protocol
 
 from headgate.api.source import CommittingSinkWriter
 from headgate.base.elements import ByteLike, Record
+from headgate.connectors.files.layout import PartPlan
 from headgate.connectors.files.part_commits import PartCommit
 from headgate.connectors.files.part_folder import PartFile, PartFolder, open_place, writing
-from headgate.connectors.files.part_leftovers import marker_text, part_owner, remove_leftovers
-from headgate.connectors.files.part_names import PartNames, naming
-from headgate.connectors.files.rolling import PartPlan
+from headgate.connectors.files.part_names import (
+    PartNames,
+    marker_text,
+    naming,
+    part_owner,
+    remove_leftovers,
+)
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.snapshots import SnapshotMoment
 

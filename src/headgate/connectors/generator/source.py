@@ -1,8 +1,10 @@
-"""Records made by a user's function of their index: load for examples, tests and benchmarks.
+"""Sources of generated records for examples, tests and benchmarks.
 
-Task *i* of *n* makes the indices i, i + n, i + 2n …, so that all tasks move on together when the
-function derives event times from the index. Law: every index below the count is made exactly once;
-in any stretch of time a limited source makes at most rate · time records and one burst.
+``NumberSequenceSource`` cuts a range of numbers into contiguous splits of nearly equal length.
+``DataGeneratorSource`` calls a user's function with an index: task *i* of *n* makes the indices
+i, i + n, i + 2n …, so that all tasks advance together when event times follow from the index.
+Law: every number and every index below the count comes exactly once; within any period a
+rate-limited source makes at most rate · period records plus a burst.
 """
 
 import time
@@ -16,6 +18,69 @@ from headgate.base.errors import PlanInvalid
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.copies import Emission
 from headgate.core.chain.user_function import UserFunction
+
+
+@dataclass(frozen=True)
+class NumberSequenceSource(Source):
+    """The numbers from ``start`` to ``end``, both included."""
+
+    start: int
+    end: int
+
+    bounded = True
+    untimed = True
+    finds_more = False
+
+    def __post_init__(self) -> None:
+        if self.start > self.end:
+            raise PlanInvalid(
+                f"NumberSequenceSource: start {self.start} lies behind end {self.end}; "
+                f"swap them if the sequence is meant to have numbers"
+            )
+
+    @property
+    def default_name(self) -> str:
+        return f"numbers {self.start} to {self.end}"
+
+    def splits(self, parallelism: int) -> Sequence[range]:
+        whole = range(self.start, self.end + 1)
+        count = min(parallelism, len(whole))
+        cuts = [len(whole) * cut // count for cut in range(count + 1)]
+        return [whole[cuts[part] : cuts[part + 1]] for part in range(count)]
+
+    def open(
+        self, split: object, position: object, context: OperatorContext
+    ) -> "NumberSequenceReader":
+        assert isinstance(split, range), split
+        return NumberSequenceReader(split, position)
+
+
+class NumberSequenceReader(SplitReader):
+    """Hands out slices of a range. The position is the next number."""
+
+    def __init__(self, numbers: range, position: object) -> None:
+        self._next = numbers.start
+        self._stop = numbers.stop
+        if position is not None:
+            assert isinstance(position, int), position
+            self._next = position
+
+    def poll(self, limit: int) -> list[int] | None:
+        first = self._next
+        if first >= self._stop:
+            return None
+        self._next = min(first + limit, self._stop)
+        return list(range(first, self._next))
+
+    def wait_ms(self) -> float:
+        return 0.0
+
+    def position(self) -> int:
+        return self._next
+
+    def close(self) -> None:
+        pass
+
 
 BURST_S: Final = 0.1
 """What a reader that was held up may make good at once, as a stretch of time."""

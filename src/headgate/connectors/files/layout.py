@@ -1,7 +1,9 @@
-"""Buckets: folders below that of a file sink, by the clock or by the records themselves.
+"""How a file sink lays out its parts: buckets, rolling policy and file names, in PyFlink's words.
 
-Law: a bucket is a path below the folder: it never leads out of it, and none of its parts is hidden,
-so that whoever reads the folder finds it.
+Buckets are subfolders, chosen by the clock or by the records. Law: a bucket is a path below the
+sink's folder that never leads out of it, and none of its components is hidden, so readers of the
+folder find it. Without checkpoints a part ends with its task, whatever the rolling policy says:
+nobody would see it earlier.
 """
 
 import re
@@ -16,6 +18,8 @@ from headgate.api.row import Row
 from headgate.base.elements import Record
 from headgate.base.errors import ConnectorError, PlanInvalid
 
+PART_BYTES: Final = 128 << 20
+PART_MS: Final = 60_000
 NULL_BUCKET: Final = "__HIVE_DEFAULT_PARTITION__"
 """For None and empty texts, as Hive and Spark call it."""
 
@@ -142,6 +146,8 @@ def read_buckets(assigner: object) -> Buckets | None:
 
 
 _LETTERS: Final = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S"}
+
+
 _TOKEN: Final = re.compile(r"'([^']*)'|([A-Za-z])\2*|[^A-Za-z']+")
 
 
@@ -199,3 +205,98 @@ def _checked(bucket: Record, error: type[Exception] = ConnectorError) -> str:
         f"a file sink cannot have the bucket {bucket!r}; give a path of folders that do not begin "
         f"with . or _, with / between them"
     )
+
+
+@dataclass(frozen=True)
+class RollingPolicy:
+    """A part ends when it is this large, or this old, or was not written to for so long.
+
+    Size counts at once, ages at the next checkpoint: a part appears with a checkpoint only.
+    """
+
+    part_size: int = PART_BYTES
+    rollover_interval: int = PART_MS
+    inactivity_interval: int = PART_MS
+    each_checkpoint: bool = False
+    """It ends with every checkpoint, too."""
+
+    def __post_init__(self) -> None:
+        for name in ("part_size", "rollover_interval", "inactivity_interval"):
+            value = getattr(self, name)
+            if type(value) is not int or value < 1:
+                raise PlanInvalid(
+                    f"RollingPolicy: {name} is {value!r}; give a whole number above 0 "
+                    f"({'bytes' if name == 'part_size' else 'milliseconds'})"
+                )
+
+    @staticmethod
+    def default_rolling_policy(
+        part_size: int = PART_BYTES,
+        rollover_interval: int = PART_MS,
+        inactivity_interval: int = PART_MS,
+    ) -> "RollingPolicy":
+        """Parts go on over checkpoints; sizes in bytes, times in milliseconds."""
+        return RollingPolicy(part_size, rollover_interval, inactivity_interval)
+
+    @staticmethod
+    def on_checkpoint_rolling_policy() -> "RollingPolicy":
+        """Each checkpoint shows what was written before it."""
+        return RollingPolicy(each_checkpoint=True)
+
+    def is_over(self, opened_ms: int, written_ms: int, now_ms: int) -> bool:
+        """Whether a part ends with a checkpoint that is taken now."""
+        return (
+            self.each_checkpoint
+            or now_ms - opened_ms >= self.rollover_interval
+            or now_ms - written_ms >= self.inactivity_interval
+        )
+
+
+@dataclass(frozen=True)
+class PartPlan:
+    """Where records go within the folder, and how they are cut into parts."""
+
+    rolling: RollingPolicy = field(default_factory=RollingPolicy.on_checkpoint_rolling_policy)
+    buckets: Buckets | None = None
+    """None: all parts stand in the folder itself."""
+
+
+@dataclass(frozen=True)
+class OutputFileConfig:
+    """How part files are called."""
+
+    part_prefix: str = "part"
+    part_suffix: str = ""
+
+    @staticmethod
+    def builder() -> "OutputFileConfigBuilder":
+        return OutputFileConfigBuilder()
+
+    def get_part_prefix(self) -> str:
+        return self.part_prefix
+
+    def get_part_suffix(self) -> str:
+        return self.part_suffix
+
+
+class OutputFileConfigBuilder:
+    """Made by ``OutputFileConfig.builder``."""
+
+    def __init__(self) -> None:
+        self._prefix = "part"
+        self._suffix = ""
+
+    def with_part_prefix(self, prefix: str) -> "OutputFileConfigBuilder":
+        self._prefix = prefix
+        return self
+
+    def with_part_suffix(self, suffix: str) -> "OutputFileConfigBuilder":
+        self._suffix = suffix
+        return self
+
+    def build(self) -> OutputFileConfig:
+        return OutputFileConfig(self._prefix, self._suffix)
+
+
+# PyFlink has it inside of the class that it belongs to.
+OutputFileConfig.OutputFileConfigBuilder = OutputFileConfigBuilder  # type: ignore[attr-defined]
