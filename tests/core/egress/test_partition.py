@@ -258,7 +258,7 @@ def test_an_event_reaches_every_subpartition_in_order_with_the_data(make_pool: M
 def test_events_take_no_pooled_buffer(make_pool: MakePool) -> None:
     partition = make_partition(make_pool(4), 3)
     partition.broadcast_event(CheckpointBarrier(7, 1000))
-    assert (partition.pool.lent, partition.queued, partition.backlog) == (0, 3, 0)
+    assert (partition.pool.lent, partition.queued) == (0, 3)
 
 
 # Flush, backlog.
@@ -271,10 +271,10 @@ def test_flushing_reaches_one_or_all_subpartitions(make_pool: MakePool) -> None:
     assert [view.available(True) for view in views] == [False, False]
     partition.flush(1)
     assert [view.available(True) for view in views] == [False, True]
-    assert (partition.backlog, partition.queued) == (1, 2)
+    assert partition.queued == 2
     partition.flush_all()
     assert [view.available(True) for view in views] == [True, True]
-    assert (partition.backlog, partition.queued) == (2, 2)
+    assert partition.queued == 2
     for builder in builders:
         builder.finish()
     partition.release()
@@ -285,32 +285,29 @@ def test_flushing_reaches_one_or_all_subpartitions(make_pool: MakePool) -> None:
 
 def test_a_pipelined_partition_is_consumable_from_its_first_buffer(make_pool: MakePool) -> None:
     partition = make_partition(make_pool(4), 2)
-    told: list[Partition] = []
-    partition.on_consumable = told.append
-    assert told == []
+    view = partition.create_view(1, ignore)
+    assert not view.available(True)
     write(partition, 1, b"a").finish()
-    write(partition, 0, b"a").finish()
-    partition.finish()
-    assert told == [partition]
+    assert view.available(True)
     partition.release()
 
 
 def test_an_empty_pipelined_partition_is_consumable_when_it_ends(make_pool: MakePool) -> None:
     partition = make_partition(make_pool(4), 2)
-    told: list[Partition] = []
-    partition.on_consumable = told.append
+    view = partition.create_view(1, ignore)
     partition.finish()
-    assert told == [partition]
+    assert view.available(True)
+    partition.release()
 
 
 def test_a_blocking_partition_is_consumable_when_it_is_complete(make_pool: MakePool) -> None:
     partition = make_partition(make_pool(4), 1, PartitionKind.BLOCKING, stores=[MemoryStore()])
-    told: list[Partition] = []
-    partition.on_consumable = told.append
     write(partition, 0, b"a").finish()
-    assert told == []
+    with pytest.raises(PartitionError, match="not finished"):
+        partition.create_view(0, ignore)
     partition.finish()
-    assert told == [partition]
+    assert partition.create_view(0, ignore).available(True)
+    partition.release()
 
 
 # The end.
@@ -367,7 +364,7 @@ def test_a_partition_that_readers_have_left_is_still_released_by_a_failure(
     shelf = make_pool(4)
     partition = make_partition(shelf, 1)
     partition.create_view(0, ignore).release()
-    partition.fail(RuntimeError("boom"))
+    partition.release(RuntimeError("boom"))
     assert partition.released and not shelf.pools
     with pytest.raises(TaskCancelled):
         partition.request_builder()
@@ -493,8 +490,8 @@ def test_a_failed_partition_tells_its_readers_why_and_gives_everything_back(
     view = partition.create_view(0, ignore)
     write(partition, 0, b"a").finish()
     failure = RuntimeError("boom")
-    partition.fail(failure)
-    partition.fail(RuntimeError("later"))
+    partition.release(failure)
+    partition.release(RuntimeError("later"))
     assert released == [partition]
     assert view.is_released and view.failure is failure
     assert len(shelf.free) == 4

@@ -78,16 +78,6 @@ def test_a_consumed_partition_leaves(make_pool: MakePool) -> None:
     assert len(registry) == 0
 
 
-def test_releasing_by_id_tells_the_failure(make_pool: MakePool) -> None:
-    registry = PartitionRegistry()
-    registry.register(make_partition(make_pool(4)))
-    view = registry.create_view(ORDERS, 0, ignore)
-    failure = RuntimeError("boom")
-    registry.release(ORDERS, failure)
-    registry.release(ORDERS)
-    assert view.is_released and view.failure is failure
-
-
 def test_closing_releases_all_and_refuses_more(make_pool: MakePool) -> None:
     registry, shelf = PartitionRegistry(), make_pool(6)
     partition = make_partition(shelf)

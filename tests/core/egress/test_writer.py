@@ -462,7 +462,7 @@ def test_one_channel_can_be_flushed(make_pool: MakePool) -> None:
     writer = RecordWriter(partition, RoundRobin())
     writer.emit_all(["a", "b"])
     writer.seal()
-    writer.flush(1)
+    writer.partition.flush(1)
     assert [reader.told for reader in readers] == [0, 1]
     writer.close()
     for reader in readers:

@@ -201,7 +201,7 @@ def test_subpartition_that_does_not_exist_is_reported() -> None:
 def test_failure_of_the_producer_arrives_with_its_cause() -> None:
     with Pair() as pair:
         partition, gate = pair.open()
-        partition.fail(ValueError("division by zero"))
+        partition.release(ValueError("division by zero"))
         pair.settle()
         with pytest.raises(ProducerFailed, match="division by zero"):
             read_all(gate)

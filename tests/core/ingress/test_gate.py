@@ -537,8 +537,7 @@ def test_statistics_add_up_all_channels() -> None:
     gate.poll()
     channels[2].put(b"1", b"2")
     moment = gate.statistics()
-    assert (moment.channels, moment.ended, moment.queued) == (3, 1, 2)
-    assert (moment.bytes_in, moment.buffers_in) == (30, 6)
+    assert (moment.queued, moment.bytes_in, moment.buffers_in) == (2, 30, 6)
 
 
 class GateTwin(RuleBasedStateMachine):

@@ -102,7 +102,6 @@ class Partition:
         self.finished = False
         self.released = False
         self.on_released: Callable[[Partition], None] = lambda partition: None
-        self.on_consumable: Callable[[Partition], None] = lambda partition: None
         self.on_barrier_left: Callable[[int, CheckpointBarrier], None] = _unheard
         """Called when the reader of a subpartition has taken a barrier out of it."""
         self.on_reader_gone: Callable[[int], None] = lambda index: None
@@ -113,7 +112,6 @@ class Partition:
         """No buffer is longer: a reader elsewhere has no more room for one."""
         self._wait = wait
         self._max_event_bytes = max_event_bytes
-        self._consumable = False
         self._unconsumed = subpartitions
         self._restored: dict[int, None] = {}
         self.subpartitions: list[Subpartition]
@@ -160,10 +158,7 @@ class Partition:
         if self.finished:
             consumer.close()
             raise PartitionFinished(self.id, "is finished and takes no more data")
-        added = self.subpartitions[index].add(consumer)
-        if not self._consumable and added and self.kind.is_pipelined:
-            self._tell_consumable()
-        return added
+        return self.subpartitions[index].add(consumer)
 
     def broadcast_event(self, event: Event) -> None:
         """Write an event to every subpartition, in order with the data before and after it."""
@@ -185,7 +180,6 @@ class Partition:
         assert isinstance(subpartition, PipelinedSubpartition), "what is stored is not in flight"
         if subpartition.restore(restored_consumers(parts, self.segment_bytes)):
             self._restored[index] = None
-            self._tell_consumable()
 
     def is_read_here(self, index: int) -> bool:
         """Whether the consumer of a subpartition is known to run in this process."""
@@ -205,12 +199,7 @@ class Partition:
         for subpartition in self.subpartitions:
             subpartition.finish()
         self.finished = True
-        self._tell_consumable()
         self._release_if_consumed()
-
-    def fail(self, cause: Exception) -> None:
-        """The task failed: readers are told why."""
-        self.release(cause)
 
     def create_view(self, index: int, on_data: Callable[[], None]) -> View:
         """A reading of one subpartition."""
@@ -230,10 +219,6 @@ class Partition:
             all_of_it.callback(self.pool.destroy)
             for subpartition in reversed(self.subpartitions):
                 all_of_it.callback(subpartition.release, failure)
-
-    @property
-    def backlog(self) -> int:
-        return sum(subpartition.backlog for subpartition in self.subpartitions)
 
     @property
     def queued(self) -> int:
@@ -287,11 +272,6 @@ class Partition:
         for subpartition in self.subpartitions:
             with suppress(OSError, PartitionError):
                 subpartition.flush()
-
-    def _tell_consumable(self) -> None:
-        if not self._consumable:
-            self._consumable = True
-            self.on_consumable(self)
 
 
 def _unheard(index: int, barrier: CheckpointBarrier) -> None:

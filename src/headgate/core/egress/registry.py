@@ -42,12 +42,6 @@ class PartitionRegistry:
             raise PartitionNotFound(partition)
         return found.create_view(subpartition, on_data)
 
-    def release(self, partition: PartitionId, failure: Exception | None = None) -> None:
-        """Release one partition, if it is there."""
-        found = self._partitions.get(partition)
-        if found is not None:
-            found.release(failure)
-
     def close(self) -> None:
         """Release all and refuse new ones."""
         self._closed = True

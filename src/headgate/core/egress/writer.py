@@ -225,9 +225,6 @@ class RecordWriter:
         """Let the consumers have what is in the buffers, full or not."""
         self.partition.flush_all()
 
-    def flush(self, channel: int) -> None:
-        self.partition.flush(channel)
-
     def finish(self) -> None:
         """Write out everything and end the partition."""
         self._finish_buffers()
@@ -344,7 +341,7 @@ class RecordWriter:
         """A reader wants other buffers; what all of them get suits the one who wants the least."""
         self.resizes += 1
         if self._router.is_broadcast:
-            index, size = 0, min(one.buffer_size for one in self.partition.subpartitions)
+            index, size = 0, min(reader.buffer_size for reader in self.partition.subpartitions)
             self.sizes = [size] * self.channels
         self.sizes[index] = size
         builder = self._builders[index]

@@ -9,13 +9,11 @@ from enum import Enum
 
 from headgate.base.elements import (
     LENGTH,
-    MIN_WATERMARK_MS,
     PREFIX,
     Bundle,
     Element,
     PickleSerializer,
     Serializer,
-    Watermark,
     decode_element,
 )
 from headgate.base.errors import ElementBroken, ElementTooLarge
@@ -56,8 +54,6 @@ class Deserializer:
         self.records_in = 0
         self.buffers_in = 0
         self._bytes_in = 0
-        self.watermark_ms = MIN_WATERMARK_MS
-        """The channel's last watermark."""
 
     def feed(self, buffer: Buffer) -> None:
         """Take the next buffer; the one before must be used up."""
@@ -168,8 +164,6 @@ class Deserializer:
     def _count(self, element: Element) -> None:
         if isinstance(element, Bundle):
             self.records_in += len(element.records)
-        elif isinstance(element, Watermark):
-            self.watermark_ms = element.timestamp_ms
 
     def _drop_gathered(self) -> None:
         self._gathered = None

@@ -93,8 +93,6 @@ class InputGate(Protocol):
 class GateStatistics:
     """A moment of a gate, over all its channels."""
 
-    channels: int
-    ended: int
     queued: int
     bytes_in: int
     buffers_in: int
@@ -328,13 +326,11 @@ class Gate:
         return self._channels
 
     def statistics(self) -> GateStatistics:
-        all_of_them = [channel.statistics() for channel in self._channels]
+        channels = [channel.statistics() for channel in self._channels]
         return GateStatistics(
-            channels=len(self._channels),
-            ended=sum(self._ended),
-            queued=sum(one.queued for one in all_of_them),
-            bytes_in=sum(one.bytes_in for one in all_of_them),
-            buffers_in=sum(one.buffers_in for one in all_of_them),
+            queued=sum(channel.queued for channel in channels),
+            bytes_in=sum(channel.bytes_in for channel in channels),
+            buffers_in=sum(channel.buffers_in for channel in channels),
         )
 
     def check(self) -> None:
