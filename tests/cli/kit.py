@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.cli import main
+from headgate.cli import commands as main
 
 TIMEOUT_S = 100
 ENVIRONMENT = {

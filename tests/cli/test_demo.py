@@ -1,7 +1,7 @@
 """The pipeline of the demonstration; tests/spark/test_demo.py runs it."""
 
 from headgate.cli.demo import environment
-from headgate.cli.orders import Size, make_order
+from headgate.cli.demo_pipeline import Size, make_order
 
 
 def test_the_slow_operator_has_tasks_of_its_own() -> None:

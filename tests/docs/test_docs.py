@@ -32,7 +32,7 @@ from headgate.base.events import (
 from headgate.base.ids import PeerName
 from headgate.base.messages import Heartbeat
 from headgate.base.settings import Compression, FlowControl, describe_settings
-from headgate.cli.main import command
+from headgate.cli.commands import command
 from headgate.control.frames import FrameWriter
 from headgate.control.frames import encode as control_frame
 from headgate.control.proof import DriverProof, WorkerProof

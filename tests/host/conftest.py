@@ -34,7 +34,7 @@ def own_threads() -> list[str]:
 
 def close_spark_ports() -> None:
     """Tests on Spark, which ran in this process before, leave the driver's ports open."""
-    driver = sys.modules.get("headgate.spark.driver")
+    driver = sys.modules.get("headgate.spark.driver_services")
     if driver is not None:
         driver.close_drivers()
 

@@ -4,6 +4,7 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
+from headgate.cli.bench.commands import bench
 from headgate.cli.bench.keyed_count import (
     VOCABULARY,
     WordReader,
@@ -22,7 +23,6 @@ from headgate.cli.bench.windows import (
     expected_sums,
     run_windows_bench,
 )
-from headgate.cli.bench_commands import bench
 
 
 def test_keyed_count_counts_every_word(spark: SparkSession) -> None:

@@ -9,10 +9,10 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 from headgate.cli.bench import pressure
+from headgate.cli.bench.commands import bench
 from headgate.cli.bench.keyed_count import WordReader, WordSource
 from headgate.cli.bench.pressure import Load, PayloadReader, load_of
 from headgate.cli.bench.recovery import DueReader, FailsWhenTold, JobFolder, NotingWriter
-from headgate.cli.bench_commands import bench
 
 
 def test_bench_checkpoint_compares_barriers_that_wait_with_those_that_overtake(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.cli.orders import make_order, price
+from headgate.cli.demo_pipeline import make_order, price
 from tests.cli.kit import headgate
 
 ORDERS = 3000

@@ -23,7 +23,7 @@ from headgate.base.errors import (
 from headgate.common import Configuration
 from headgate.datastream import MapFunction, RuntimeContext, StreamExecutionEnvironment
 from headgate.datastream.connectors import NumberSequenceSource, SocketTextSource
-from headgate.spark import launcher
+from headgate.spark import submission as launcher
 from headgate.spark.session import slots
 from tests.spark.cluster import free_port, is_running, until
 from tests.spark.programs import CountTo, collected, environment, fail_at, sleep_long

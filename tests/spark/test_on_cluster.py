@@ -42,7 +42,7 @@ from shop.orders import Order, total
 
 from headgate.base.errors import HeadgateError
 from headgate.datastream import MapFunction, StreamExecutionEnvironment
-from headgate.spark.driver import driver_for
+from headgate.spark.driver_services import driver_for
 from pyspark.sql import SparkSession
 
 

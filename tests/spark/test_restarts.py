@@ -27,7 +27,7 @@ from headgate.datastream import (
 from headgate.datastream.connectors import NumberSequenceSource
 from headgate.datastream.state import ValueStateDescriptor
 from headgate.spark.job import SparkJob
-from headgate.spark.launcher import on_launched
+from headgate.spark.submission import on_launched
 from tests.spark.cluster import until
 from tests.spark.programs import CountTo
 

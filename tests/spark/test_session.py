@@ -251,7 +251,7 @@ def test_known_versions() -> None:
     ]
 
 
-@pytest.mark.parametrize("line", ["import headgate", "from headgate.cli.main import command"])
+@pytest.mark.parametrize("line", ["import headgate", "from headgate.cli.commands import command"])
 def test_importing_does_not_load_pyspark(line: str) -> None:
     program = f"import sys; {line}; print([n for n in ('pyspark', 'py4j') if n in sys.modules])"
     done = subprocess.run(

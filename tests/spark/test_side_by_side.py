@@ -11,7 +11,7 @@ import pytest
 from headgate.api.job import JobStatus
 from headgate.base.errors import JobCancelled, JobFailed
 from headgate.datastream import MapFunction, RuntimeContext
-from headgate.spark.driver import driver_for
+from headgate.spark.driver_services import driver_for
 from headgate.spark.session import slots
 from tests.spark.cluster import until
 from tests.spark.programs import CountTo, collected, environment, fail_at

@@ -65,7 +65,7 @@ env.execute("endless")
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("module", ["headgate.cli.main", "headgate.spark.job"])
+@pytest.mark.parametrize("module", ["headgate.cli.commands", "headgate.spark.job"])
 def test_a_signal_while_the_command_loads(sent: signal.Signals, module: str) -> None:
     text = WHILE_IT_LOADS.format(module=module, sent=int(sent))
     done = subprocess.run(

@@ -14,9 +14,9 @@ from rich.console import Console
 from headgate.api.environment import StreamExecutionEnvironment
 from headgate.api.settings.configuration import Configuration
 from headgate.base.settings import ProgressShown
+from headgate.cli.demo_pipeline import Size, build_orders
 from headgate.cli.ending import Jobs
-from headgate.cli.orders import Size, build_orders
-from headgate.cli.signals import INTERRUPTED, Terminated, ended_by_signals
+from headgate.cli.exit_codes import INTERRUPTED, Terminated, ended_by_signals
 from headgate.observe.pictures import tell_shares
 from headgate.observe.progress import JobProgress, VertexRow, bottlenecks
 from headgate.plan.job_graph import JobGraph
@@ -50,7 +50,7 @@ def demo(orders: int, rate: float | None, seconds: float, folder: str | None) ->
     """
     from headgate.observe.display import display
     from headgate.observe.logs import set_up_logs
-    from headgate.spark.launcher import on_launched
+    from headgate.spark.submission import on_launched
 
     set_up_logs()
     folder = folder or tempfile.mkdtemp(prefix="headgate-demo-")

@@ -23,7 +23,7 @@ from headgate.base.errors import (
     SlotsShort,
     SparkUnready,
 )
-from headgate.cli.script import user_part, user_traceback, without_our_frames
+from headgate.cli.user_program import user_part, user_traceback, without_our_frames
 from headgate.host.driver.job_client import JobNotFound
 from headgate.spark.job import SparkJob
 

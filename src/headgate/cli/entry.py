@@ -5,7 +5,13 @@ import os
 import sys
 from contextlib import suppress
 
-from headgate.cli.signals import INTERRUPTED, TERMINATED, Terminated, ended_by_signals, tell_signal
+from headgate.cli.exit_codes import (
+    INTERRUPTED,
+    TERMINATED,
+    Terminated,
+    ended_by_signals,
+    tell_signal,
+)
 
 
 def main() -> None:
@@ -14,7 +20,7 @@ def main() -> None:
     atexit.register(leave, code)  # the first to register is the last to be called
     try:
         with ended_by_signals():
-            from headgate.cli.main import main as run_command  # takes a second
+            from headgate.cli.commands import main as run_command  # takes a second
 
             run_command()
     except KeyboardInterrupt:

@@ -25,14 +25,14 @@ from headgate.base.recovery_settings import (
 )
 from headgate.base.settings import JobSettings, ProgressShown
 from headgate.cli.ending import CONFIGURATION, Jobs, code_of, take_interrupts, tell_trouble
-from headgate.cli.script import run_script
-from headgate.cli.signals import (
+from headgate.cli.exit_codes import (
     INTERRUPTED,
     TERMINATED,
     Terminated,
     ended_by_signals,
     tell_signal,
 )
+from headgate.cli.user_program import run_script
 from headgate.spark.python_files import import_root
 
 PROGRESS: Final = "headgate.progress"
@@ -211,8 +211,8 @@ def tell_spark(flags: dict[str, str]) -> None:
 def run_program(script: str, arguments: Sequence[str]) -> int:
     """The script, then the jobs that it has left running; returns the exit code."""
     from headgate.observe.display import display
-    from headgate.spark.launcher import on_launched
     from headgate.spark.session import on_started
+    from headgate.spark.submission import on_launched
 
     jobs = Jobs()
     on_launched.append(jobs.launched)

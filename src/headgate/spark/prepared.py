@@ -27,7 +27,7 @@ from headgate.host.net.contact import DriverContact
 from headgate.host.net.loop import now_ms
 from headgate.plan.exchange_memory import ExchangeMemory
 from headgate.plan.job_graph import JobGraph
-from headgate.spark.driver import Driver
+from headgate.spark.driver_services import Driver
 from headgate.spark.job_files import JobFiles
 from headgate.spark.job_secret import PublicContact, SecretDelivery
 from headgate.spark.session import is_stopped, slots

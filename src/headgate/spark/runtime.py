@@ -13,12 +13,12 @@ from headgate.api.program import Program
 from headgate.api.source import Sink, Source
 from headgate.api.unexecuted import unexecuted
 from headgate.connectors.function.source import FunctionSource
-from headgate.spark.collected import CollectSink
-from headgate.spark.collecting import CollectedResults, DriverPrintSink
+from headgate.spark.collect import CollectSink
 from headgate.spark.configuration import given_settings
+from headgate.spark.driver_sinks import CollectedResults, DriverPrintSink
 from headgate.spark.job import SparkJob
-from headgate.spark.launcher import launch
 from headgate.spark.session import active_session, slots
+from headgate.spark.submission import launch
 
 log = logging.getLogger(__name__)
 
@@ -78,14 +78,14 @@ class SparkRuntime:
         return DataFrameSink(schema)
 
     def to_dataframe(self, program: Program, node: int, schema: object) -> object:
-        from headgate.spark.dataframes import to_dataframe
+        from headgate.spark.dataframe.conversion import to_dataframe
 
         return to_dataframe(program, node)
 
     def dataframe_source(
         self, dataframe: object, order_by: Sequence[str], partition_by: Sequence[str]
     ) -> Source:
-        from headgate.spark.dataframes import dataframe_source
+        from headgate.spark.dataframe.conversion import dataframe_source
 
         return dataframe_source(dataframe, order_by, partition_by)
 

@@ -28,10 +28,10 @@ from typing import TYPE_CHECKING, Any, Final
 from headgate.base.errors import SessionFailed, SparkMissing
 from headgate.host.worker.exits import EXITS, exits_folder
 from headgate.observe.logs import FORMAT_VARIABLE, LEVEL_VARIABLE
-from headgate.spark.authentication import AUTHENTICATE, is_one_process, protected_options
 from headgate.spark.java import ensure_java
 from headgate.spark.java_process import starting_java
 from headgate.spark.python_files import scratch_folder
+from headgate.spark.security import AUTHENTICATE, is_one_process, protected_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

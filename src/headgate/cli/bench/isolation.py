@@ -16,8 +16,8 @@ from typing import Any
 from headgate.base.ids import PartitionId
 from headgate.base.settings import ExchangeSettings, FlowControl
 from headgate.cli.bench.exchange import open_gate, open_partition
-from headgate.cli.bench.processes import Child, child_process
 from headgate.cli.bench.tasks import RawConsumer, RawProducer
+from headgate.cli.bench.two_processes import Child, child_process
 from headgate.host.net.exchange import Exchange
 from headgate.host.net.runner import TaskThread
 

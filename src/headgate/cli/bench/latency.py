@@ -13,7 +13,7 @@ from typing import Any, Final
 from headgate.api.environment import StreamExecutionEnvironment
 from headgate.api.settings.configuration import Configuration
 from headgate.api.source import Source, SplitReader
-from headgate.cli.bench.reporting import ReportingSink
+from headgate.cli.bench.measured_job import ReportingSink
 from headgate.core.chain.context import OperatorContext
 
 KEYS: Final = 1000

@@ -21,7 +21,7 @@ from headgate.api.functions import KeyedProcessFunction
 from headgate.api.settings.configuration import Configuration
 from headgate.api.source import Source, SplitReader
 from headgate.base.settings import StateBackendKind
-from headgate.cli.bench.reporting import ReportingSink
+from headgate.cli.bench.measured_job import ReportingSink
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.runtime import RuntimeContext
 from headgate.functions.state import ValueStateDescriptor

@@ -20,7 +20,7 @@ from headgate.api.settings.configuration import Configuration
 from headgate.api.source import Source, SplitReader
 from headgate.api.watermarks import WatermarkStrategy
 from headgate.base.elements import Bundle
-from headgate.cli.bench.reporting import ReportingSink
+from headgate.cli.bench.measured_job import ReportingSink
 from headgate.core.chain.context import OperatorContext
 from headgate.core.window.assigners import TumblingEventTimeWindows
 from headgate.functions.time import Duration, Time

@@ -20,13 +20,13 @@ from headgate.control.run_effects import Outcome
 from headgate.host.driver.driver_run import RunKey
 from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.placement import place
+from headgate.spark.dataframe.plan import FrameInput, input_plan, is_orderable, output_plan
+from headgate.spark.dataframe.schema import TypeUnknown, check_types, read_schema, row_shape
+from headgate.spark.dataframe.worker import FrameProcess
 from headgate.spark.frame_failures import install, note_failure
-from headgate.spark.frame_plan import FrameInput, input_plan, is_orderable, output_plan
-from headgate.spark.frame_types import TypeUnknown, check_types, read_schema, row_shape
-from headgate.spark.frame_worker import FrameProcess
-from headgate.spark.launcher import prepare
 from headgate.spark.prepared import Prepared
 from headgate.spark.session import find_session
+from headgate.spark.submission import prepare
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -7,7 +7,7 @@ import pytest
 
 from headgate.base.errors import SettingsInvalid
 from headgate.base.settings import JobSettings
-from headgate.spark.driver import LOOPBACK, Driver
+from headgate.spark.driver_services import LOOPBACK, Driver
 from tests.spark.cluster import free_port
 
 

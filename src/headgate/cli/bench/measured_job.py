@@ -6,7 +6,7 @@ from typing import Any
 from headgate.api.source import SinkWriter
 from headgate.core.chain.context import OperatorContext
 from headgate.host.driver.results import ResultWriter
-from headgate.spark.collecting import DriverSink
+from headgate.spark.driver_sinks import DriverSink
 
 
 class ReportingSink(DriverSink):

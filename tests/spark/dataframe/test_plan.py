@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.spark.frame_plan import (
+from headgate.spark.dataframe.plan import (
     FrameInput,
     input_plan,
     output_plan,

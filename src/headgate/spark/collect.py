@@ -17,7 +17,7 @@ from headgate.base.moved import loads
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.snapshots import SnapshotMoment
 from headgate.host.driver.results import ResultWriter
-from headgate.spark.collecting import CollectedResults, DriverSink
+from headgate.spark.driver_sinks import CollectedResults, DriverSink
 
 LOT_BYTES: Final = 64 << 20
 """A lot that has become this large is closed; it must fit into a frame."""

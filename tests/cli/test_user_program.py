@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.cli.script import PACKAGE, user_part
+from headgate.cli.user_program import PACKAGE, user_part
 from tests.cli.kit import headgate
 
 
@@ -45,7 +45,7 @@ def test_the_exit_code_is_the_script_s(tmp_path: Path, text: str, code: int, tol
     done = headgate("run", "job.py", cwd=tmp_path)
     assert done.returncode == code
     assert told in done.stderr
-    assert "cli/script.py" not in done.stderr
+    assert "cli/user_program.py" not in done.stderr
 
 
 def test_a_traceback_ends_where_headgate_begins(tmp_path: Path) -> None:

@@ -24,15 +24,15 @@ from headgate.host.worker.backends import check_backend
 from headgate.plan.exchange_memory import size_exchange
 from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.placement import place
-from headgate.spark.authentication import check_authentication
-from headgate.spark.collecting import DriverSink
 from headgate.spark.configuration import check_known
-from headgate.spark.driver import Driver, driver_for
+from headgate.spark.driver_services import Driver, driver_for
+from headgate.spark.driver_sinks import DriverSink
 from headgate.spark.job import SparkJob, end_jobs
 from headgate.spark.job_files import pack
 from headgate.spark.job_secret import SecretDelivery
 from headgate.spark.prepared import Prepared
 from headgate.spark.python_files import add_python_files
+from headgate.spark.security import check_authentication
 from headgate.spark.session import Slots, await_slots, check_python, find_session, slots
 from headgate.spark.worker import TaskManagerProcess
 
@@ -224,7 +224,7 @@ def launch(program: Program) -> SparkJob:
 def _submission(program: Program, ready: Prepared) -> Callable[[str], Any]:
     """What runs the Spark job of a program, as this stage of the job; returns at its end."""
     if _reads_dataframes(program):
-        from headgate.spark.dataframes import NOTHING, barrier_plan
+        from headgate.spark.dataframe.conversion import NOTHING, barrier_plan
 
         first = barrier_plan(ready, program, NOTHING, None)  # what is wrong is told now
 
