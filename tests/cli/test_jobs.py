@@ -12,7 +12,7 @@ import pytest
 from headgate.api.job import JobStatus
 from headgate.base.checkpoints import Stop
 from headgate.base.errors import HeadgateError
-from headgate.cli.savepoint import absolute
+from headgate.cli.jobs import absolute
 from headgate.host.driver.control_server import ControlServer
 from headgate.host.driver.job_directory import announce
 from tests.cli.kit import Done, in_process

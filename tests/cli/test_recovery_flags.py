@@ -17,8 +17,8 @@ from headgate.base.errors import (
     StorageUnusable,
 )
 from headgate.base.recovery_settings import RecoverySettings
-from headgate.cli.ending import code_of
 from headgate.cli.run import flags_of, recovery_flags, run
+from headgate.cli.user_program import code_of
 from headgate.host.driver.job_client import JobNotFound
 from tests.cli.kit import headgate, write
 

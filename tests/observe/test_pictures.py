@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from headgate.base.messages import TaskFigures, TaskState
-from headgate.observe.pictures import (
+from headgate.observe.display import (
     BAR,
     JobView,
     draw_bar,

@@ -8,10 +8,10 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
-from headgate.cli.bench import pressure
+from headgate.cli.bench import checkpoint as pressure
+from headgate.cli.bench.checkpoint import Load, PayloadReader, load_of
 from headgate.cli.bench.commands import bench
 from headgate.cli.bench.keyed_count import WordReader, WordSource
-from headgate.cli.bench.pressure import Load, PayloadReader, load_of
 from headgate.cli.bench.recovery import DueReader, FailsWhenTold, JobFolder, NotingWriter
 
 

@@ -12,8 +12,7 @@ from headgate.core.chain.snapshots import OperatorRestored, SnapshotMoment
 from headgate.host.driver.results import ResultServer
 from headgate.spark import collect as collected
 from headgate.spark import driver_sinks as collecting
-from headgate.spark.collect import CollectSink, Lot, Receiver
-from headgate.spark.driver_sinks import CollectedResults
+from headgate.spark.collect import CollectedResults, CollectSink, Lot, Receiver
 from tests.core.chain.sink_lab import STEPS, TOTAL, SinkJob, open_sink, run_job, sink_context
 
 

@@ -3,7 +3,7 @@
 from headgate.base.messages import Failure
 from headgate.control.life_cycle import JobState
 from headgate.control.run_effects import Outcome
-from headgate.spark.frame_failures import MOST_KEPT, error_of, note_failure
+from headgate.spark.dataframe.conversion import MOST_KEPT, error_of, note_failure
 
 FAILED = Outcome(
     JobState.FAILED,

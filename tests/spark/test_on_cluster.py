@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headgate.spark.python_files import zip_folder
+from headgate.spark.job_files import zip_folder
 from tests.spark.cluster import LOOPBACK, Cluster, free_port
 
 

@@ -3,7 +3,7 @@
 import zipfile
 from pathlib import Path
 
-from headgate.spark.python_files import import_root, zip_folder, zipped
+from headgate.spark.job_files import import_root, zip_folder, zipped
 
 
 def names(archive: str) -> set[str]:

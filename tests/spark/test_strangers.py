@@ -14,11 +14,16 @@ from headgate.base.errors import RunRefused, SessionFailed
 from headgate.base.messages import Address
 from headgate.base.settings import JobSettings
 from headgate.host.net.contact import DriverContact
-from headgate.spark import job_secret
 from headgate.spark import security as authentication
+from headgate.spark import security as job_secret
 from headgate.spark import submission as launcher
-from headgate.spark.job_secret import PROPERTY, PublicContact, SecretDelivery
-from headgate.spark.security import check_authentication, exposure
+from headgate.spark.security import (
+    PROPERTY,
+    PublicContact,
+    SecretDelivery,
+    check_authentication,
+    exposure,
+)
 from tests.spark.programs import collected, environment
 from tests.spark.stranger import fetch
 

@@ -28,6 +28,7 @@ MOVED: Final[dict[str, str]] = {
         "headgate.connectors.files.part_commits:PartCommit"
     ),
     "headgate.core.chain.tags:OutputTag": "headgate.core.chain.collector:OutputTag",
+    "headgate.spark.collected:Lot": "headgate.spark.collect:Lot",
 }
 """Old name to the name now, each ``module:qualname``, of every class or function that a pickle may
 name; a nested class has a line of its own. A thing that has moved twice has two lines, the older

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from headgate.cli.ending import FAILED
+from headgate.cli.user_program import FAILED
 
 if TYPE_CHECKING:  # it loads pyarrow, which other commands do without
     from headgate.host.checkpoints.checkpoint_store import FoundCheckpoint

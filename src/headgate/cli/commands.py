@@ -14,12 +14,11 @@ from headgate.cli.bench.commands import bench
 from headgate.cli.checkpoints import checkpoints
 from headgate.cli.demo import demo
 from headgate.cli.doctor import doctor
-from headgate.cli.ending import code_of
 from headgate.cli.exit_codes import INTERRUPTED, tell_signal
-from headgate.cli.jobs import cancel, list_jobs
+from headgate.cli.jobs import cancel, list_jobs, savepoint, stop
 from headgate.cli.plan import plan
 from headgate.cli.run import run
-from headgate.cli.savepoint import savepoint, stop
+from headgate.cli.user_program import code_of
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})

@@ -15,9 +15,9 @@ from headgate.api.environment import StreamExecutionEnvironment
 from headgate.api.settings.configuration import Configuration
 from headgate.base.settings import ProgressShown
 from headgate.cli.demo_pipeline import Size, build_orders
-from headgate.cli.ending import Jobs
 from headgate.cli.exit_codes import INTERRUPTED, Terminated, ended_by_signals
-from headgate.observe.pictures import tell_shares
+from headgate.cli.user_program import Jobs
+from headgate.observe.display import tell_shares
 from headgate.observe.progress import JobProgress, VertexRow, bottlenecks
 from headgate.plan.job_graph import JobGraph
 

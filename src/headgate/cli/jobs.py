@@ -4,11 +4,16 @@ JOB is an id, the beginning of one, or a name, as long as one running job alone 
 """
 
 import json
+import os
+import re
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Final
 
 import click
+
+from headgate.base.checkpoints import Stop
+from headgate.cli.user_program import FAILED
 
 if TYPE_CHECKING:
     from headgate.host.driver.job_client import JobOverview
@@ -16,6 +21,19 @@ if TYPE_CHECKING:
 JOB = click.argument("job")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 _HEADS: Final = ("id", "name", "state", "since", "process")
+
+
+DIRECTORY = click.argument("directory", required=False, metavar="[FOLDER]")
+
+
+DRAIN = click.option(
+    "--drain",
+    is_flag=True,
+    help="End the job after the end of event time: all windows and timers fire first.",
+)
+
+
+_IS_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
 @click.command("list")
@@ -80,3 +98,66 @@ def _fields(seen: "JobOverview") -> dict[str, object]:
         "since_ms": entry.since_ms,
         "pid": entry.pid,
     }
+
+
+@click.command()
+@JOB
+@DIRECTORY
+@click.option("--stop", "stops", is_flag=True, help="End the job with the savepoint.")
+@DRAIN
+@JSON
+def savepoint(job: str, directory: str | None, stops: bool, drain: bool, as_json: bool) -> int:
+    """Write the state of JOB to a savepoint in FOLDER; `headgate run --from` goes on from it.
+
+    Without FOLDER it goes to where execution.checkpointing.savepoint-dir says. The job runs on,
+    unless it is to stop.
+    """
+    if stops and drain:
+        raise click.UsageError("--stop and --drain exclude each other; --drain stops the job too")
+    stop = Stop.DRAIN if drain else Stop.SUSPEND if stops else Stop.NO
+    return take(job, directory, stop, as_json)
+
+
+@click.command()
+@JOB
+@DIRECTORY
+@DRAIN
+@JSON
+def stop(job: str, directory: str | None, drain: bool, as_json: bool) -> int:
+    """End JOB with a savepoint in FOLDER, so that another run can go on from there.
+
+    The command returns when the job has ended. Nothing is lost and nothing comes twice.
+    """
+    return take(job, directory, Stop.DRAIN if drain else Stop.SUSPEND, as_json)
+
+
+def take(job: str, directory: str | None, stop: Stop, as_json: bool) -> int:
+    """Ask the driver, wait, and tell; returns the exit code."""
+    from headgate.base.messages import SavepointAnswer, SavepointAsked
+    from headgate.host.driver.job_client import ask, find_job
+
+    entry = find_job(job)
+    ends = " and ends it" if stop.ends else ""
+    click.echo(f"takes a savepoint of job {entry.job} ({entry.name}){ends} …", err=True)
+    answer = ask(entry, SavepointAsked(absolute(directory), stop))
+    assert isinstance(answer, SavepointAnswer), "who asks for a savepoint is told of it"
+    state = answer.state.lower()
+    if as_json:
+        told = {"job": entry.job, "name": entry.name, "path": answer.path, "state": state}
+        click.echo(json.dumps({**told, "problem": answer.problem}))
+    elif not answer.problem:
+        click.echo(answer.path)
+    if answer.problem:
+        what = "stop" if stop.ends else "savepoint"  # the savepoint may be there all the same
+        click.echo(f"headgate: {what} has failed: {answer.problem}", err=True)
+        return FAILED
+    if stop.ends:
+        click.echo(f"job {entry.job} ({entry.name}) is {state}", err=True)
+    return 0
+
+
+def absolute(directory: str | None) -> str | None:
+    """The driver may work in another folder."""
+    if directory is None or _IS_URI.match(directory):
+        return directory
+    return os.path.abspath(directory)

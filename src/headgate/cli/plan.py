@@ -15,9 +15,8 @@ import click
 
 from headgate.api.program import Program
 from headgate.api.runtime import set_runtime
-from headgate.cli.ending import code_of, tell_trouble
 from headgate.cli.run import ARGUMENTS, DEFINE, PARALLELISM, SCRIPT, flags_of
-from headgate.cli.user_program import run_script
+from headgate.cli.user_program import code_of, run_script, tell_trouble
 from headgate.plan.drawing import draw_svg
 from headgate.plan.execution_graph import build_execution_graph
 from headgate.plan.job_graph import build_job_graph

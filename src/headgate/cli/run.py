@@ -24,7 +24,6 @@ from headgate.base.recovery_settings import (
     RestartSettings,
 )
 from headgate.base.settings import JobSettings, ProgressShown
-from headgate.cli.ending import CONFIGURATION, Jobs, code_of, take_interrupts, tell_trouble
 from headgate.cli.exit_codes import (
     INTERRUPTED,
     TERMINATED,
@@ -32,8 +31,15 @@ from headgate.cli.exit_codes import (
     ended_by_signals,
     tell_signal,
 )
-from headgate.cli.user_program import run_script
-from headgate.spark.python_files import import_root
+from headgate.cli.user_program import (
+    CONFIGURATION,
+    Jobs,
+    code_of,
+    run_script,
+    take_interrupts,
+    tell_trouble,
+)
+from headgate.spark.job_files import import_root
 
 PROGRESS: Final = "headgate.progress"
 STRICT: Final = "headgate.strict"

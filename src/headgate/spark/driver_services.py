@@ -7,17 +7,53 @@ listen on the loopback address only, on a cluster where Spark's own driver does.
 import atexit
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from headgate.base.errors import SettingsInvalid
+from headgate.base.errors import SettingsInvalid, SlotsShort
 from headgate.base.settings import MAX_PORT, ExchangeSettings, JobSettings
 from headgate.host.driver.control_server import ControlServer
 from headgate.host.driver.results import ResultServer
 from headgate.host.files.owned_folder import sweep
 from headgate.host.net.transport import Tls
-from headgate.spark.slot_book import SlotBook
+from headgate.spark.session import slots
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ENDING_S: Final = 3.0
+"""How long tasks of a job that has just ended may still count as busy."""
+
+
+class SlotBook:
+    """The slots of the running jobs of one driver. Every method may be called from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._held: dict[str, int] = {}
+
+    def reserve(self, session: "SparkSession", job: str, needed: int) -> None:
+        """Enter a job; raises SlotsShort."""
+        deadline = time.monotonic() + ENDING_S
+        while True:
+            with self._lock:
+                found = slots(session)
+                held = sum(self._held.values())
+                busy = max(found.busy, held)
+                if found.total - busy >= needed:
+                    self._held[job] = needed
+                    return
+            if found.total - held < needed or time.monotonic() > deadline:
+                raise SlotsShort(needed, found.total, busy)
+            time.sleep(0.05)
+
+    def give_back(self, job: str) -> None:
+        """The job has ended. Idempotent."""
+        with self._lock:
+            self._held.pop(job, None)
+
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -2,24 +2,15 @@
 
 import sys
 import threading
-from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
-from typing import Any, Final, TextIO
+from typing import Any, TextIO
 
 from headgate.api.source import Sink, SinkWriter
 from headgate.api.types.types import TypeInformation
-from headgate.base.errors import HeadgateError
 from headgate.connectors.formats.record_text import printed_text
 from headgate.connectors.print_sink import format_prefix
 from headgate.core.chain.context import OperatorContext
-from headgate.host.driver.results import ResultAddress, ResultWriter, StreamClosed, Take
-from headgate.spark.job import SparkJob
-
-QUEUED_LISTS: Final = 16
-"""So many lists of records wait in the driver for whoever iterates over the result."""
-LOOK_S: Final = 0.5
-"""How often a sink that waits for the reader looks whether the job still runs."""
+from headgate.host.driver.results import ResultAddress, ResultWriter, Take
 
 
 class DriverSink(Sink):
@@ -90,85 +81,3 @@ class Printer:
             out = self._out or sys.stdout
             out.write("".join(line if line.endswith("\n") else line + "\n" for line in lines))
             out.flush()
-
-
-class CollectedResults:
-    """Records of a running job in the order of their arrival; raises what made the job fail."""
-
-    def __init__(self) -> None:
-        self._lists: deque[list[Any]] = deque()
-        self._changed = threading.Condition()
-        self._current: list[Any] = []
-        self._job: SparkJob | None = None
-        self._closed = False
-        self._ended = False
-
-    def take(self, records: list[Any]) -> None:
-        """Called on the thread of a sink's connection; waits while the iterator is slow."""
-        with self._changed:
-            while len(self._lists) >= QUEUED_LISTS and not self._closed:
-                if self._job is not None and self._job.run.is_dead:
-                    raise StreamClosed("the job is ending")  # its sink must not wait for a reader
-                self._changed.wait(LOOK_S)
-            if self._closed:
-                raise StreamClosed("nobody iterates over the result any more")
-            self._lists.append(records)
-            self._changed.notify_all()
-
-    def started(self, job: SparkJob) -> None:
-        """Records come from this job; its end ends the iteration, after all that came before."""
-        self._job = job
-        job.when_ended(self._job_ended)
-
-    def __iter__(self) -> "CollectedResults":
-        return self
-
-    def __next__(self) -> Any:
-        while not self._current:
-            if self._closed or not self._fetch():
-                raise StopIteration
-        return self._current.pop()
-
-    def close(self) -> None:
-        """Nobody wants the rest: cancel the job if it runs; idempotent."""
-        if self._closed:
-            return
-        job = self._job
-        if job is not None:
-            # Before the sink notices that it is hung up on, which would look like a failure.
-            job.cancel_soon("nobody wants the rest of its results")
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
-        if job is not None:
-            with suppress(HeadgateError):  # its end was asked for
-                job.wait()
-
-    def abandon(self) -> None:
-        """The same without waiting; called by the garbage collector, on whatever thread."""
-        if not self._closed and not self._ended:
-            with suppress(RuntimeError):  # no thread can start when Python ends
-                threading.Thread(target=self.close, name="headgate-abandon", daemon=True).start()
-
-    def _job_ended(self) -> None:
-        with self._changed:
-            self._ended = True
-            self._changed.notify_all()
-
-    def _fetch(self) -> bool:
-        """Wait for the next list; False: there is none any more. Raises what the job raises."""
-        try:
-            with self._changed:
-                self._changed.wait_for(lambda: self._lists or self._ended or self._closed)
-                found = self._lists.popleft() if self._lists else None
-                self._changed.notify_all()
-        except KeyboardInterrupt:
-            self.close()
-            raise
-        if found is None:
-            if not self._closed and self._job is not None:
-                self._job.wait()
-            return False
-        found.reverse()
-        self._current = found
-        return True

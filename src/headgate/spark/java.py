@@ -8,21 +8,29 @@ loses by it, a little speed.
 """
 
 import atexit
+import logging
 import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from headgate.base.errors import JavaMissing
 from headgate.host.files.owned_folder import OwnedFolder
+from headgate.observe.logs import is_not_py4j
+
+KILLED_S: Final = 10.0
+
 
 OLDEST: Final = 17
 NEWEST_FOR_4_0: Final = 22  # its Hadoop calls what Java 23 has taken away
@@ -199,3 +207,65 @@ def _front(home: Path) -> Path:
     java.write_text(_FRONT.format(module=VECTOR_MODULE, java=real), encoding="utf-8")
     java.chmod(0o755)
     return front
+
+
+@contextmanager
+def starting_java() -> Iterator[None]:
+    """PySpark may start a JVM within."""
+    import pyspark.java_gateway
+    from pyspark import SparkContext
+
+    module: Any = pyspark.java_gateway
+    logging.getLogger().addFilter(is_not_py4j)  # a filter counts once, however often it is added
+    launcher = _Launcher()
+    usual = module.Popen
+    module.Popen = launcher.start  # there is no other way to get hold of the process
+    try:
+        yield
+    except BaseException:
+        if SparkContext._gateway is None:  # otherwise it is PySpark's, for the next session
+            launcher.kill()
+        raise
+    finally:
+        module.Popen = usual
+
+
+class _Launcher:
+    """Starts the process on a thread: a signal on the main thread cannot come in between."""
+
+    def __init__(self) -> None:
+        self._thread: threading.Thread | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._error: BaseException | None = None
+
+    def start(self, command: list[str], **options: Any) -> "subprocess.Popen[bytes]":
+        """Stands for ``Popen``."""
+        options["preexec_fn"] = _deafen
+
+        def launch() -> None:
+            try:
+                self._process = subprocess.Popen(command, **options)
+            except BaseException as error:
+                self._error = error
+
+        self._thread = threading.Thread(target=launch, name="headgate-java", daemon=True)
+        self._thread.start()
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+        assert self._process is not None
+        return self._process
+
+    def kill(self) -> None:
+        """Whatever was started, or is being started."""
+        if self._thread is not None:
+            self._thread.join(KILLED_S)
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(KILLED_S)
+
+
+def _deafen() -> None:
+    """Runs in the child: ignored signals stay ignored in what it executes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)

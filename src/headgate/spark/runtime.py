@@ -13,9 +13,9 @@ from headgate.api.program import Program
 from headgate.api.source import Sink, Source
 from headgate.api.unexecuted import unexecuted
 from headgate.connectors.function.source import FunctionSource
-from headgate.spark.collect import CollectSink
+from headgate.spark.collect import CollectedResults, CollectSink
 from headgate.spark.configuration import given_settings
-from headgate.spark.driver_sinks import CollectedResults, DriverPrintSink
+from headgate.spark.driver_sinks import DriverPrintSink
 from headgate.spark.job import SparkJob
 from headgate.spark.session import active_session, slots
 from headgate.spark.submission import launch

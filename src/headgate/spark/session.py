@@ -28,9 +28,8 @@ from typing import TYPE_CHECKING, Any, Final
 from headgate.base.errors import SessionFailed, SparkMissing
 from headgate.host.worker.exits import EXITS, exits_folder
 from headgate.observe.logs import FORMAT_VARIABLE, LEVEL_VARIABLE
-from headgate.spark.java import ensure_java
-from headgate.spark.java_process import starting_java
-from headgate.spark.python_files import scratch_folder
+from headgate.spark.java import ensure_java, starting_java
+from headgate.spark.job_files import scratch_folder
 from headgate.spark.security import AUTHENTICATE, is_one_process, protected_options
 
 if TYPE_CHECKING:

@@ -27,12 +27,9 @@ from headgate.plan.placement import place
 from headgate.spark.configuration import check_known
 from headgate.spark.driver_services import Driver, driver_for
 from headgate.spark.driver_sinks import DriverSink
-from headgate.spark.job import SparkJob, end_jobs
-from headgate.spark.job_files import pack
-from headgate.spark.job_secret import SecretDelivery
-from headgate.spark.prepared import Prepared
-from headgate.spark.python_files import add_python_files
-from headgate.spark.security import check_authentication
+from headgate.spark.job import Prepared, SparkJob, end_jobs
+from headgate.spark.job_files import add_python_files, pack
+from headgate.spark.security import SecretDelivery, check_authentication
 from headgate.spark.session import Slots, await_slots, check_python, find_session, slots
 from headgate.spark.worker import TaskManagerProcess
 

@@ -10,7 +10,7 @@ from headgate.host.net.contact import DriverContact
 from headgate.host.worker.task_manager import run_task_manager
 from headgate.observe.logs import set_up_worker_logs
 from headgate.spark.job_files import JobFiles
-from headgate.spark.job_secret import PublicContact
+from headgate.spark.security import PublicContact
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,15 @@
 """``headgate bench …``: the options of each benchmark."""
 
+import json
+from typing import Any
+
 import click
+from rich.console import Console
+from rich.table import Table
 
 from headgate.cli.bench.checkpoint import run_checkpoint_bench
 from headgate.cli.bench.exchange import run_exchange_bench
-from headgate.cli.bench.isolation import run_isolation_bench
-from headgate.cli.bench.isolation_picture import show_isolation
+from headgate.cli.bench.isolation import run_isolation_bench, show_isolation
 from headgate.cli.bench.keyed_count import run_keyed_count_bench
 from headgate.cli.bench.latency import TIMEOUTS_MS, run_latency_bench
 from headgate.cli.bench.records import run_records_bench
@@ -13,7 +17,6 @@ from headgate.cli.bench.recovery import run_recovery_bench
 from headgate.cli.bench.startup import run_startup_bench
 from headgate.cli.bench.state import run_state_bench
 from headgate.cli.bench.windows import run_windows_bench
-from headgate.cli.report import show
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 _ROUNDS = click.option(
@@ -237,3 +240,21 @@ RECOVERY_MEANINGS = {
     "killed_worker_steps_s": "when the job was seen in which state, from the kill",
     "failed_function_steps_s": "the same from the raise",
 }
+
+
+def show(title: str, result: dict[str, Any], meanings: dict[str, str], as_json: bool) -> None:
+    """Print a result; the table shows the figures that ``meanings`` explains, in its order."""
+    if as_json:
+        click.echo(json.dumps(result))
+        return
+    table = Table(title=title, title_justify="left")
+    table.add_column("figure")
+    table.add_column("value", justify="right")
+    table.add_column("meaning")
+    for key, meaning in meanings.items():
+        table.add_row(key, _text(result[key]), meaning)
+    Console().print(table)
+
+
+def _text(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, (int, float)) else str(value)

@@ -14,8 +14,13 @@ from typing import Any
 
 from headgate.base.ids import PartitionId
 from headgate.base.settings import ExchangeSettings
-from headgate.cli.bench.tasks import RawConsumer, RawProducer
-from headgate.cli.bench.two_processes import Child, CpuWatch, child_process
+from headgate.cli.bench.two_processes import (
+    Child,
+    CpuWatch,
+    RawConsumer,
+    RawProducer,
+    child_process,
+)
 from headgate.core.egress.partition import Partition, PartitionKind
 from headgate.core.exchange.ends import Address
 from headgate.core.ingress.gate import Gate

@@ -21,8 +21,7 @@ from headgate.cli.bench.exchange import (
     open_partition,
     wait_until_consumed,
 )
-from headgate.cli.bench.tasks import RecordConsumer, RecordProducer
-from headgate.cli.bench.two_processes import CpuWatch, child_process
+from headgate.cli.bench.two_processes import CpuWatch, RecordConsumer, RecordProducer, child_process
 from headgate.core.egress.router import RoundRobin
 from headgate.core.egress.writer import RecordWriter
 from headgate.host.net.exchange import Exchange

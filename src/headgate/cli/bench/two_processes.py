@@ -8,6 +8,13 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
+from headgate.base.elements import Bundle, Record
+from headgate.core.egress.partition import Partition
+from headgate.core.egress.writer import RecordWriter
+from headgate.core.ingress.deserializer import DeserializationResult, Deserializer
+from headgate.core.ingress.gate import InputGate
+from headgate.core.task.task import StepResult
+
 T = TypeVar("T")
 
 ANSWER_S = 120.0
@@ -82,3 +89,153 @@ class CpuWatch:
 
     def wall_s(self) -> float:
         return time.perf_counter() - self._wall
+
+
+BUFFERS_PER_STEP = 16
+
+
+LISTS_PER_STEP = 4
+"""About a thousand records, as a task gets them out of one buffer."""
+
+
+class RawProducer:
+    """Fills buffers with nothing in particular, channel after channel, as many as are wanted."""
+
+    def __init__(self, name: str, partition: Partition, buffers: int | None) -> None:
+        """``buffers`` None: until it is told to stop."""
+        self.name = name
+        self.pace: Callable[[int], bool] = lambda sent: True
+        """Asked before every step whether it is time to go on; if not, it must wake the task."""
+        self.sent = 0
+        self.blocked_at = 0.0
+        """When it last found no buffer."""
+        self.paused = False
+        self.stopping = False
+        self._partition = partition
+        self._wanted = buffers
+        self._channel = 0
+
+    def step(self) -> StepResult:
+        partition = self._partition
+        if self.stopping or self.sent == self._wanted:
+            partition.finish()
+            return StepResult.DONE
+        if self.paused or not self.pace(self.sent):
+            return StepResult.IDLE
+        channels, capacity = len(partition.subpartitions), 0
+        for _ in range(BUFFERS_PER_STEP):
+            builder = partition.try_request_builder()
+            if builder is None:
+                if partition.available():  # else the pool will wake us
+                    continue
+                self.blocked_at = time.monotonic()
+                return StepResult.IDLE
+            capacity = capacity or builder.capacity
+            consumer = builder.consumer()
+            builder.commit(capacity)
+            builder.finish()
+            partition.add(consumer, self._channel)
+            self._channel = (self._channel + 1) % channels
+            self.sent += 1
+            if self.sent == self._wanted:
+                break
+        return StepResult.MORE
+
+    def close(self, error: BaseException | None) -> None:
+        if error is not None:
+            self._partition.release()
+
+
+class RawConsumer:
+    """Takes buffers and gives them back; can be told to stop reading for a while."""
+
+    def __init__(self, name: str, gate: InputGate) -> None:
+        self.name = name
+        self.bytes_in = 0
+        self.buffers_in = 0
+        self.stopped = False
+        self.on_first: Callable[[], None] = lambda: None
+        self._gate = gate
+
+    def step(self) -> StepResult:
+        if self.stopped:
+            return StepResult.IDLE
+        for _ in range(BUFFERS_PER_STEP):
+            arrival = self._gate.poll()
+            if arrival is None:
+                return StepResult.DONE if self._gate.finished else StepResult.IDLE
+            buffer = arrival.buffer
+            if buffer is not None:
+                if not self.buffers_in:
+                    self.on_first()
+                self.bytes_in += buffer.size
+                self.buffers_in += 1
+                buffer.release()
+        return StepResult.MORE
+
+    def close(self, error: BaseException | None) -> None:
+        self._gate.close()
+
+
+class RecordProducer:
+    """Emits ready lists of records, over and over, until enough have gone."""
+
+    def __init__(
+        self, name: str, writer: RecordWriter, lists: list[list[Record]], records: int
+    ) -> None:
+        self.name = name
+        self._writer = writer
+        self._lists = lists
+        self._left = records
+        self._next = 0
+
+    def step(self) -> StepResult:
+        if self._left <= 0:
+            self._writer.finish()
+            return StepResult.DONE
+        for _ in range(LISTS_PER_STEP):
+            if not self._writer.available():
+                return StepResult.IDLE
+            records = self._lists[self._next]
+            self._next = (self._next + 1) % len(self._lists)
+            self._left -= len(records)
+            self._writer.emit_all(records)
+        return StepResult.MORE
+
+    def close(self, error: BaseException | None) -> None:
+        self._writer.close()
+        if error is not None:
+            self._writer.partition.release()
+
+
+class RecordConsumer:
+    """Turns buffers into records again and counts them."""
+
+    def __init__(self, name: str, gate: InputGate, deserializers: list[Deserializer]) -> None:
+        self.name = name
+        self.records_in = 0
+        self.on_first: Callable[[], None] = lambda: None
+        self._gate = gate
+        self._deserializers = deserializers
+
+    def step(self) -> StepResult:
+        arrival = self._gate.poll()
+        if arrival is None:
+            return StepResult.DONE if self._gate.finished else StepResult.IDLE
+        if arrival.buffer is not None:
+            if not self.records_in:
+                self.on_first()
+            deserializer = self._deserializers[arrival.channel]
+            deserializer.feed(arrival.buffer)
+            result = DeserializationResult.MIDDLE
+            while result is DeserializationResult.MIDDLE:
+                result, element = deserializer.next()
+                if isinstance(element, Bundle):
+                    self.records_in += len(element.records)
+                del element  # a task is through with a bundle before it takes the next
+        return StepResult.MORE
+
+    def close(self, error: BaseException | None) -> None:
+        for deserializer in self._deserializers:
+            deserializer.close()
+        self._gate.close()

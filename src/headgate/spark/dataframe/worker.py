@@ -20,7 +20,7 @@ from headgate.host.net.contact import DriverContact
 from headgate.host.worker.task_manager import run_task_manager
 from headgate.spark.dataframe.plan import sort_parts
 from headgate.spark.job_files import JobFiles
-from headgate.spark.job_secret import PublicContact
+from headgate.spark.security import PublicContact
 from headgate.spark.worker import at_stage, spark_place
 
 JOIN_S: Final = 60.0
