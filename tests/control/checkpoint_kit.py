@@ -10,10 +10,10 @@ from headgate.base.checkpoints import (
     SubtaskState,
 )
 from headgate.base.recovery_settings import CheckpointSettings
-from headgate.control.checkpoint_effects import CheckpointEffect, StoreCheckpoint, TriggerCheckpoint
+from headgate.control.checkpoint_coordinator import CheckpointCoordinator
 from headgate.control.checkpoint_history import CheckpointHistory
-from headgate.control.checkpoints import Checkpoints
-from headgate.control.pending_checkpoint import CheckpointedJob, Member
+from headgate.control.effects import CheckpointEffect, StoreCheckpoint, TriggerCheckpoint
+from headgate.control.pending_checkpoint import CheckpointedJob, CheckpointedTask
 
 FIGURES = CheckpointFigures()
 WALL_MS = 1_700_000_000_000
@@ -21,16 +21,16 @@ EDGES = (EdgeShape(0, 0, 1, 0, "HASH", False),)
 _Effect = TypeVar("_Effect", bound=CheckpointEffect)
 
 
-def member(task: str, parallelism: int, *producers: str) -> Member:
+def member(task: str, parallelism: int, *producers: str) -> CheckpointedTask:
     vertex, subtask = map(int, task.split("."))
     operators = (OperatorState(f"uid {vertex}", f"operator {vertex}"),)
     blank = SubtaskState(task, vertex, subtask, parallelism, 128, operators, finished=True)
-    return Member(blank, subtask, producers)
+    return CheckpointedTask(blank, subtask, producers)
 
 
 def row(*parallelism: int) -> CheckpointedJob:
     """Vertices in a row, all to all."""
-    members: list[Member] = []
+    members: list[CheckpointedTask] = []
     before: list[str] = []
     for vertex, count in enumerate(parallelism):
         tasks = [f"{vertex}.{subtask}" for subtask in range(count)]
@@ -51,11 +51,11 @@ def coordinator(
     job: CheckpointedJob | None = None,
     history: CheckpointHistory | None = None,
     **settings: object,
-) -> Checkpoints:
+) -> CheckpointCoordinator:
     """Started at 0, with a checkpoint every second, whose barriers stay in line."""
     given = {"interval_ms": 1_000, "unaligned": False, **settings}
     how = CheckpointSettings(**given)  # type: ignore[arg-type]
-    checkpoints = Checkpoints(job or row(2, 2), how, history or CheckpointHistory(), wall)
+    checkpoints = CheckpointCoordinator(job or row(2, 2), how, history or CheckpointHistory(), wall)
     assert checkpoints.started(0) == []
     return checkpoints
 
@@ -73,7 +73,7 @@ def triggered(effects: list[CheckpointEffect]) -> list[tuple[str, int]]:
 
 
 def ack(
-    checkpoints: Checkpoints, checkpoint: int, *tasks: str, now_ms: float = 0
+    checkpoints: CheckpointCoordinator, checkpoint: int, *tasks: str, now_ms: float = 0
 ) -> list[CheckpointEffect]:
     effects: list[CheckpointEffect] = []
     for task in tasks:
@@ -84,7 +84,7 @@ def ack(
 ALL = ("0.0", "0.1", "1.0", "1.1")
 
 
-def completed(checkpoints: Checkpoints, now_ms: float) -> list[CheckpointEffect]:
+def completed(checkpoints: CheckpointCoordinator, now_ms: float) -> list[CheckpointEffect]:
     """The next checkpoint is taken by all of ``row(2, 2)`` and stored, all at this time."""
     [first, *_] = triggered(checkpoints.tick(now_ms))
     [store] = only(StoreCheckpoint, ack(checkpoints, first[1], *ALL, now_ms=now_ms))

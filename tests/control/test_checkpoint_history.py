@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from headgate.base.checkpoints import METADATA_VERSION, CheckpointKind, Metadata
 from headgate.base.recovery_settings import Retention
-from headgate.control.checkpoint_effects import Drop, StoreCheckpoint
-from headgate.control.checkpoint_history import CheckpointHistory, keeps
+from headgate.control.checkpoint_history import CheckpointHistory, retains_checkpoints
+from headgate.control.effects import DropCheckpoint, StoreCheckpoint
 from headgate.control.life_cycle import JobState
 
 
@@ -33,7 +33,7 @@ def test_a_new_driver_goes_on_behind_what_it_finds() -> None:
     history = CheckpointHistory(1, [one(8), one(5)])
     assert history.latest == StoreCheckpoint(one(8))
     assert (history.next_id, history.new_id(), history.new_id()) == (9, 9, 10)
-    assert history.completed(one(11)) == [Drop(one(5)), Drop(one(8))]
+    assert history.completed(one(11)) == [DropCheckpoint(one(5)), DropCheckpoint(one(8))]
 
 
 def test_a_job_goes_on_from_where_it_was_told_to_start_until_it_has_a_checkpoint() -> None:
@@ -48,9 +48,9 @@ def test_a_job_goes_on_from_where_it_was_told_to_start_until_it_has_a_checkpoint
 def test_what_is_stored_behind_a_newer_one_is_dropped() -> None:
     history = CheckpointHistory(2)
     history.completed(one(2))
-    assert history.completed(one(1)) == [Drop(one(1))]
+    assert history.completed(one(1)) == [DropCheckpoint(one(1))]
     history.stopped_with(StoreCheckpoint(one(4, CheckpointKind.SAVEPOINT), "folder"))
-    assert history.completed(one(3)) == [Drop(one(3))]
+    assert history.completed(one(3)) == [DropCheckpoint(one(3))]
     assert kept(history) == [2]
     assert history.latest is not None and history.latest.directory == "folder"
 
@@ -71,4 +71,4 @@ def test_what_is_stored_behind_a_newer_one_is_dropped() -> None:
 def test_what_stays_when_the_job_is_over(
     state: JobState, retention: Retention, stays: bool
 ) -> None:
-    assert keeps(state, retention) == stays
+    assert retains_checkpoints(state, retention) == stays

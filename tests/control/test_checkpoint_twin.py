@@ -6,19 +6,19 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from headgate.base.checkpoints import CheckpointKind, CheckpointOptions, Metadata, Stop
 from headgate.base.recovery_settings import CheckpointSettings
-from headgate.control.checkpoint_effects import (
+from headgate.control.checkpoint_coordinator import CheckpointCoordinator
+from headgate.control.checkpoint_history import CheckpointHistory
+from headgate.control.effects import (
     AbortCheckpoint,
     CheckpointEffect,
     CompleteCheckpoint,
-    Discard,
-    Drop,
+    DiscardStates,
+    DropCheckpoint,
     FailRun,
     SavepointDone,
     StoreCheckpoint,
     TriggerCheckpoint,
 )
-from headgate.control.checkpoint_history import CheckpointHistory
-from headgate.control.checkpoints import Checkpoints
 from tests.control.checkpoint_kit import FIGURES, row, state, wall
 
 TIMEOUT_MS = 400
@@ -115,7 +115,7 @@ class CheckpointTwin(RuleBasedStateMachine):
         self.history = CheckpointHistory(retained)
         self.now = 0.0
         self.options: dict[int, CheckpointOptions] = {}
-        self.stores: list[tuple[Checkpoints, StoreCheckpoint]] = []
+        self.stores: list[tuple[CheckpointCoordinator, StoreCheckpoint]] = []
         self.disk: dict[int, Metadata] = {}
         self.completed: list[int] = []  # told to tasks, of all runs
         self.wanted: list[str] = []
@@ -125,7 +125,7 @@ class CheckpointTwin(RuleBasedStateMachine):
 
     def begin(self) -> None:
         self.tasks = Tasks({m.task: m.producers for m in self.job.members})
-        self.machine = Checkpoints(self.job, self.settings, self.history, wall)
+        self.machine = CheckpointCoordinator(self.job, self.settings, self.history, wall)
         self.open: list[int] = []  # checkpoints of this run that have not ended
         self.ended_at = -1e9
         self.began_at = self.now
@@ -150,12 +150,12 @@ class CheckpointTwin(RuleBasedStateMachine):
                     self.open.remove(checkpoint)
                     self.tasks.over.append(checkpoint)
                     self.ended_at = self.now
-                case Drop(metadata):
+                case DropCheckpoint(metadata):
                     assert metadata.kind is CheckpointKind.CHECKPOINT or (
                         metadata.checkpoint not in self.disk
                     )
                     self.disk.pop(metadata.checkpoint, None)
-                case Discard(checkpoint, states):
+                case DiscardStates(checkpoint, states):
                     assert checkpoint not in self.disk
                     assert states
                 case FailRun(reason):

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from headgate.base.messages import CheckpointOrder, Deploy, Placed
-from headgate.control.deployment import TaskPlaces
+from headgate.control.deployment import TaskPlacement
 from tests.control.kit import address, plan
 
 
@@ -12,7 +12,7 @@ def deployed(orders: list[tuple[int, Deploy | Placed]]) -> list[tuple[int, list[
 
 
 def test_streaming_tasks_are_deployed_when_their_task_manager_comes() -> None:
-    placement = TaskPlaces(plan())
+    placement = TaskPlacement(plan())
     ((slot, deploy),) = placement.arrived(1, address(1))
     assert isinstance(deploy, Deploy)
     assert (slot, [task.id for task in deploy.tasks]) == (1, ["0.1", "1.1"])
@@ -24,7 +24,7 @@ def test_streaming_tasks_are_deployed_when_their_task_manager_comes() -> None:
 
 
 def test_a_producer_that_comes_later_is_told_to_those_who_wait() -> None:
-    placement = TaskPlaces(plan(parallelism=3))
+    placement = TaskPlacement(plan(parallelism=3))
     placement.arrived(1, address(1))
     placement.arrived(2, address(2))
     orders = placement.arrived(0, address(0))
@@ -39,7 +39,7 @@ def test_a_producer_that_comes_later_is_told_to_those_who_wait() -> None:
 
 
 def test_batch_tasks_wait_for_all_tasks_of_the_vertex_before() -> None:
-    placement = TaskPlaces(plan(vertices=3, batch=True))
+    placement = TaskPlacement(plan(vertices=3, batch=True))
     assert deployed(placement.arrived(0, address(0))) == [(0, ["0.0"])]
     assert deployed(placement.arrived(1, address(1))) == [(1, ["0.1"])]
     assert placement.finished(0) == []
@@ -55,7 +55,7 @@ def test_batch_tasks_wait_for_all_tasks_of_the_vertex_before() -> None:
 
 
 def test_in_batch_a_late_task_manager_gets_its_first_tasks_alone() -> None:
-    placement = TaskPlaces(plan(batch=True))
+    placement = TaskPlacement(plan(batch=True))
     placement.arrived(0, address(0))
     placement.finished(0)
     assert deployed(placement.arrived(1, address(1))) == [(1, ["0.1"])]
@@ -64,7 +64,7 @@ def test_in_batch_a_late_task_manager_gets_its_first_tasks_alone() -> None:
 
 def test_those_that_are_all_there_get_their_tasks_with_all_places() -> None:
     order = CheckpointOrder("/checkpoints", "x")
-    placement = TaskPlaces(replace(plan(), checkpoints=order))
+    placement = TaskPlacement(replace(plan(), checkpoints=order))
     orders = placement.all_arrived({1: address(1), 0: address(0)})
     assert deployed(orders) == [(0, ["0.0", "1.0"]), (1, ["0.1", "1.1"])]
     for slot, deploy in orders:

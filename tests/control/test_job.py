@@ -13,10 +13,10 @@ from headgate.base.messages import (
     TaskState,
     TimeAnnounced,
 )
+from headgate.control.attempt import FIRST_REMINDER_MS
+from headgate.control.effects import Effect, Outcome, RunEnded, Send
 from headgate.control.job import JobRun
 from headgate.control.life_cycle import JobState
-from headgate.control.run_effects import Effect, Outcome, RunEnded, Send
-from headgate.control.start_watch import FIRST_REMINDER_MS
 from tests.control.kit import BOOM, PEER_LOST, TIMES, address, plan
 
 RUN = "job/0/0"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate.control.life_cycle import LIFE, JobState, RunTransition
+from headgate.control.life_cycle import TRANSITIONS, JobState, RunTransition
 
 
 @pytest.mark.parametrize("state", [state for state in JobState if not state.has_ended])
@@ -10,15 +10,15 @@ from headgate.control.life_cycle import LIFE, JobState, RunTransition
     "what", [RunTransition.CANCEL, RunTransition.FAILURE, RunTransition.GIVEN_UP]
 )
 def test_a_run_can_be_ended_at_any_time(state: JobState, what: RunTransition) -> None:
-    assert LIFE[state, what].is_ending or LIFE[state, what].has_ended
+    assert TRANSITIONS[state, what].is_ending or TRANSITIONS[state, what].has_ended
 
 
 def test_an_end_is_for_good() -> None:
-    assert not [pair for pair in LIFE if pair[0].has_ended]
+    assert not [pair for pair in TRANSITIONS if pair[0].has_ended]
 
 
 def test_a_run_that_is_failing_has_failed_or_begins_anew() -> None:
-    ends = {LIFE[pair] for pair in LIFE if pair[0] is JobState.FAILING}
+    ends = {TRANSITIONS[pair] for pair in TRANSITIONS if pair[0] is JobState.FAILING}
     assert ends == {JobState.FAILING, JobState.FAILED, JobState.RESTARTING}
 
 
@@ -29,5 +29,5 @@ def test_a_run_that_restarts_is_neither_ending_nor_has_it_ended() -> None:
 def test_every_state_can_be_reached() -> None:
     reached = {JobState.CREATED}
     for _ in JobState:
-        reached |= {after for (before, _), after in LIFE.items() if before in reached}
+        reached |= {after for (before, _), after in TRANSITIONS.items() if before in reached}
     assert reached == set(JobState)

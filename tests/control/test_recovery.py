@@ -5,11 +5,10 @@ import pytest
 from headgate.base.checkpoints import CheckpointKind, Metadata
 from headgate.base.messages import Failure
 from headgate.base.recovery_settings import CheckpointSettings
-from headgate.control.checkpoint_effects import StoreCheckpoint
 from headgate.control.checkpoint_history import CheckpointHistory
+from headgate.control.effects import StoreCheckpoint
 from headgate.control.recovery import Recovery
-from headgate.control.repeated_failures import RepeatedFailures
-from headgate.control.restarts import FixedDelay
+from headgate.control.restarts import FixedDelay, RepeatedFailures
 from tests.control.checkpoint_kit import ALL, ack, only, row, triggered, wall
 from tests.control.kit import BOOM
 

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from headgate.base.messages import Failure
-from headgate.control.repeated_failures import KEPT, RepeatedFailures
+from headgate.control.restarts import FAILURES_REMEMBERED, RepeatedFailures
 
 AT_RECORD = Failure("builtins.ValueError", "boom", "map", "Traceback …", record="'bad'")
 NOWHERE = Failure("builtins.ValueError", "boom <x at 0x7f01>", "map", "Traceback …")
@@ -61,7 +61,7 @@ def test_what_is_not_of_the_jobs_own_code_is_not_counted() -> None:
 
 def test_it_remembers_only_so_many() -> None:
     repeats = RepeatedFailures(2, 1e9)
-    for number in range(KEPT + 1):
+    for number in range(FAILURES_REMEMBERED + 1):
         assert not repeats.failed(replace(AT_RECORD, record=str(number)), 0, 0)
     assert not repeats.failed(replace(AT_RECORD, record="0"), 0, 0), "forgotten"
-    assert repeats.failed(replace(AT_RECORD, record=str(KEPT)), 0, 0)
+    assert repeats.failed(replace(AT_RECORD, record=str(FAILURES_REMEMBERED)), 0, 0)

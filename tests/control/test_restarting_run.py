@@ -21,15 +21,25 @@ from headgate.base.messages import (
     TaskState,
 )
 from headgate.base.recovery_settings import CheckpointSettings
-from headgate.control.checkpoint_effects import Discard, Drop, SavepointDone, StoreCheckpoint
+from headgate.control.attempt import FIRST_REMINDER_MS
 from headgate.control.checkpoint_history import CheckpointHistory
 from headgate.control.deployment import RunPlan
+from headgate.control.effects import (
+    DiscardStates,
+    DropCheckpoint,
+    Effect,
+    Outcome,
+    Replan,
+    RunEnded,
+    SavepointDone,
+    Send,
+    StoreCheckpoint,
+    Warn,
+)
 from headgate.control.job import JobRun
 from headgate.control.life_cycle import JobState
 from headgate.control.recovery import Recovery
 from headgate.control.restarts import FixedDelay
-from headgate.control.run_effects import Effect, Outcome, Replan, RunEnded, Send, Warn
-from headgate.control.start_watch import FIRST_REMINDER_MS
 from tests.control.checkpoint_kit import FIGURES, row, state, wall
 from tests.control.kit import BOOM, PEER_LOST, TIMES, address, plan
 
@@ -93,7 +103,7 @@ def acked(run: JobRun, checkpoint: int, *tasks: str, now: float = 0) -> list[Eff
     effects: list[Effect] = []
     for task in tasks:
         report = CheckpointAcked(run.plan.run, checkpoint, state(task, checkpoint), FIGURES)
-        effects += run.checkpoint_told(report, now)
+        effects += run.checkpoint_reported(report, now)
     return effects
 
 
@@ -127,7 +137,7 @@ def test_a_checkpoint_that_is_declined_is_aborted_everywhere() -> None:
     run = running(recovery(tolerable_failures=1))
     run.tick(1_000)
     report = CheckpointDeclined(name(0), 1, "1.0", "disk full")
-    effects = run.checkpoint_told(report, 1_010)
+    effects = run.checkpoint_reported(report, 1_010)
     assert len(messages(effects, CheckpointAborted)) == 2
     assert run.state is JobState.RUNNING
 
@@ -135,7 +145,7 @@ def test_a_checkpoint_that_is_declined_is_aborted_everywhere() -> None:
 def test_too_many_failed_checkpoints_fail_the_run_with_a_name() -> None:
     run = running(recovery(0))
     run.tick(1_000)
-    effects = run.checkpoint_told(CheckpointDeclined(name(0), 1, "1.0", "disk full"), 1_010)
+    effects = run.checkpoint_reported(CheckpointDeclined(name(0), 1, "1.0", "disk full"), 1_010)
     assert len(messages(effects, Cancel)) == 2
     outcome = ending(change(run, TaskState.CANCELLED, *ALL, now=1_020))
     assert outcome is not None and outcome.failure is not None
@@ -146,7 +156,7 @@ def test_too_many_failed_checkpoints_fail_the_run_with_a_name() -> None:
 def test_a_task_that_waits_for_a_last_checkpoint_gets_it_before_the_interval() -> None:
     run = running(recovery())
     change(run, TaskState.FINISHED, "0.0", "0.1", now=10)
-    effects = run.checkpoint_told(CheckpointWanted(name(0), "1.0"), 20)
+    effects = run.checkpoint_reported(CheckpointWanted(name(0), "1.0"), 20)
     told = [message.task for _, message in messages(effects, CheckpointTriggered)]  # type: ignore[attr-defined]
     assert told == ["1.0", "1.1"]
 
@@ -155,7 +165,7 @@ def test_who_waits_for_a_last_checkpoint_before_all_run_gets_it_as_soon_as_they_
     run = deployed(recovery(interval_ms=600_000))
     change(run, TaskState.RUNNING, *ALL[:3])
     change(run, TaskState.FINISHED, "0.0", "0.1", now=10)
-    assert run.checkpoint_told(CheckpointWanted(name(0), "1.0"), 20) == []
+    assert run.checkpoint_reported(CheckpointWanted(name(0), "1.0"), 20) == []
     assert run.next_deadline_ms == FIRST_REMINDER_MS, "only the start of a task is waited for"
     effects = change(run, TaskState.RUNNING, "1.1", now=30)
     assert len(messages(effects, CheckpointTriggered)) == 2
@@ -171,8 +181,8 @@ def test_reports_of_an_earlier_attempt_count_for_nothing() -> None:
     run.planned(attempt(1), 2_000)
     change(run, TaskState.RUNNING, *ALL, now=2_000)
     late = CheckpointAcked(name(0), 1, state("1.1", 1), FIGURES)
-    assert run.checkpoint_told(late, 2_001) == []
-    assert run.checkpoint_told(CheckpointWanted(name(0), "1.1"), 2_001) == []
+    assert run.checkpoint_reported(late, 2_001) == []
+    assert run.checkpoint_reported(CheckpointWanted(name(0), "1.1"), 2_001) == []
     assert run.task_changed(name(0), "1.1", TaskState.FAILED, BOOM, 2_001) == []
     assert run.time_reported(name(0), "0.0", "group", 5) == []
     assert run.state is JobState.RUNNING
@@ -488,7 +498,7 @@ class RestartTwin(RuleBasedStateMachine):
                 case RunEnded(outcome):
                     assert self.outcome is None, "it ends once"
                     self.outcome = outcome
-                case Drop() | Discard() | SavepointDone() | Warn():
+                case DropCheckpoint() | DiscardStates() | SavepointDone() | Warn():
                     pass
 
     def told(self, slot: int, message: object) -> None:
@@ -561,14 +571,14 @@ class RestartTwin(RuleBasedStateMachine):
             checkpoint = data.draw(st.sampled_from(self.pending))
             for task in ALL:
                 report = CheckpointAcked(self.current, checkpoint, state(task, checkpoint), FIGURES)
-                self.carry_out(self.run.checkpoint_told(report, self.now))
+                self.carry_out(self.run.checkpoint_reported(report, self.now))
 
     @rule(data=st.data())
     def a_checkpoint_is_declined(self, data: st.DataObject) -> None:
         if self.pending:
             checkpoint = data.draw(st.sampled_from(self.pending))
             report = CheckpointDeclined(self.current, checkpoint, "1.0", "no")
-            self.carry_out(self.run.checkpoint_told(report, self.now))
+            self.carry_out(self.run.checkpoint_reported(report, self.now))
 
     @rule(problem=st.sampled_from(["", "", "", "full"]))
     def the_storage_answers(self, problem: str) -> None:
@@ -611,7 +621,7 @@ class RestartTwin(RuleBasedStateMachine):
             if old != self.current:
                 assert self.run.task_changed(old, task, TaskState.FAILED, BOOM, self.now) == []
                 report = CheckpointDeclined(old, 1, task, "late")
-                assert self.run.checkpoint_told(report, self.now) == []
+                assert self.run.checkpoint_reported(report, self.now) == []
 
     @invariant()
     def the_law_holds(self) -> None:

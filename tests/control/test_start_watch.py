@@ -1,12 +1,12 @@
 """A start has a deadline, and people learn who is waited for."""
 
 from headgate.base.messages import TaskState
+from headgate.control.attempt import FIRST_REMINDER_MS, NEXT_REMINDER_MS, StartWatch
+from headgate.control.effects import Replan, RunEnded, Warn
 from headgate.control.job import JobRun
 from headgate.control.life_cycle import JobState
 from headgate.control.recovery import Recovery
 from headgate.control.restarts import FixedDelay
-from headgate.control.run_effects import Replan, RunEnded, Warn
-from headgate.control.start_watch import FIRST_REMINDER_MS, NEXT_REMINDER_MS, StartWatch
 from tests.control.kit import BOOM, TIMES, address, plan
 
 START_MS = TIMES.start_ms

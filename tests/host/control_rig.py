@@ -14,7 +14,7 @@ from typing import Any
 
 from headgate.base.messages import ControlTimes, TaskFigures
 from headgate.base.settings import ExchangeSettings
-from headgate.control.run_effects import Outcome
+from headgate.control.effects import Outcome
 from headgate.host.driver.control_server import ControlServer
 from headgate.host.driver.driver_run import DriverRun, RunKey
 from headgate.host.net.contact import DriverContact

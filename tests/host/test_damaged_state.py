@@ -24,7 +24,7 @@ from headgate.base.checkpoints import (
     SubtaskState,
 )
 from headgate.base.errors import CheckpointCorrupt, CheckpointError, RestoreRefused, StateBroken
-from headgate.control.checkpoint_effects import StoreCheckpoint
+from headgate.control.effects import StoreCheckpoint
 from headgate.core.chain import snapshots as plain_state
 from headgate.core.operators import async_wait as async_state
 from headgate.core.operators import sinks as two_phase

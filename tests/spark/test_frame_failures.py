@@ -1,8 +1,8 @@
 """Which errors of Spark's are about a job of ours."""
 
 from headgate.base.messages import Failure
+from headgate.control.effects import Outcome
 from headgate.control.life_cycle import JobState
-from headgate.control.run_effects import Outcome
 from headgate.spark.dataframe.conversion import MOST_KEPT, error_of, note_failure
 
 FAILED = Outcome(

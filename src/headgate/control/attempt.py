@@ -1,11 +1,11 @@
-"""One attempt of a run: its tasks, from their deployment to their end, and its checkpoints.
+"""One attempt of a run: its tasks, from deployment to end, its checkpoints, its start in time.
 
-Law: a task goes from one state to the next and never back; what is told of it before its deployment
-or after its end is ignored, and so is what is told of another attempt.
+Law: a task never goes back to an earlier state. Reports on a task before its deployment or after
+its end are ignored, and so are reports of another attempt.
 """
 
 from collections.abc import Mapping
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from headgate.base.checkpoints import Stop
 from headgate.base.messages import (
@@ -20,35 +20,43 @@ from headgate.base.messages import (
     Placed,
     TaskState,
 )
-from headgate.control.alignment import WatermarkAlignment
-from headgate.control.checkpoint_effects import (
+from headgate.control.deployment import RunPlan, TaskPlacement
+from headgate.control.effects import (
     AbortCheckpoint,
     CheckpointEffect,
     CompleteCheckpoint,
-    Discard,
-    Drop,
+    DiscardStates,
+    DropCheckpoint,
+    Effect,
     SavepointDone,
+    Send,
     TriggerCheckpoint,
 )
-from headgate.control.deployment import RunPlan, TaskPlaces
 from headgate.control.recovery import Recovery
-from headgate.control.run_effects import Effect, Send
+from headgate.control.watermark_alignment import WatermarkAlignment
 
+FIRST_REMINDER_MS: Final = 60_000
+NEXT_REMINDER_MS: Final = 300_000
 CheckpointReport: TypeAlias = CheckpointAcked | CheckpointDeclined | CheckpointWanted
 _PassedOn: TypeAlias = (
-    TriggerCheckpoint | CompleteCheckpoint | AbortCheckpoint | Drop | Discard | SavepointDone
+    TriggerCheckpoint
+    | CompleteCheckpoint
+    | AbortCheckpoint
+    | DropCheckpoint
+    | DiscardStates
+    | SavepointDone
 )
 
 
 class Attempt:
-    """What there is once for every attempt."""
+    """Tasks, their placement, watermark alignment and checkpoints of one attempt."""
 
     def __init__(self, plan: RunPlan, recovery: Recovery | None) -> None:
         assert plan.tasks, "a job without tasks"
         self.plan = plan
         self.states = {task.id: TaskState.CREATED for task in plan.tasks}
         self.tasks = {task.id: task for task in plan.tasks}
-        self.placement = TaskPlaces(plan)
+        self.placement = TaskPlacement(plan)
         self.alignment = WatermarkAlignment(plan.run)
         self.checkpoints = (
             recovery.checkpoints(plan.checkpointed)
@@ -59,7 +67,7 @@ class Attempt:
     # Tasks.
 
     def state_of(self, run: str, task: str) -> TaskState | None:
-        """Of a task that lives; None: nothing that is told of it counts."""
+        """Of a task that is deployed and has not ended; None: reports on it are ignored."""
         state = self.states.get(task) if run == self.plan.run else None
         return None if state is None or state is TaskState.CREATED or state.has_ended else state
 
@@ -89,7 +97,7 @@ class Attempt:
         return [task for task, state in self.states.items() if state is TaskState.DEPLOYING]
 
     def deployed(self, orders: list[tuple[int, Deploy | Placed]]) -> None:
-        """These orders are given."""
+        """These orders are sent."""
         for _, order in orders:
             if isinstance(order, Deploy):
                 self.states.update((task.id, TaskState.DEPLOYING) for task in order.tasks)
@@ -107,11 +115,13 @@ class Attempt:
         return [] if self.checkpoints is None else self.checkpoints.started(now_ms)
 
     def task_finished(self, task: str, now_ms: float) -> list[CheckpointEffect]:
-        """One task has."""
+        """A task has finished."""
         return [] if self.checkpoints is None else self.checkpoints.task_finished(task, now_ms)
 
-    def told(self, report: CheckpointReport, now_ms: float) -> list[CheckpointEffect]:
-        """What a task manager says about a checkpoint."""
+    def checkpoint_reported(
+        self, report: CheckpointReport, now_ms: float
+    ) -> list[CheckpointEffect]:
+        """A task manager reports on a checkpoint."""
         checkpoints = self.checkpoints
         if checkpoints is None or report.run != self.plan.run:
             return []
@@ -124,7 +134,7 @@ class Attempt:
                 return checkpoints.checkpoint_wanted(now_ms)
 
     def savepoint_wanted(self, directory: str, stop: Stop, now_ms: float) -> list[CheckpointEffect]:
-        """Somebody wants one."""
+        """Somebody wants a savepoint."""
         if self.checkpoints is None:
             return [SavepointDone(directory, None, "a job of this kind has no savepoints")]
         return self.checkpoints.savepoint_wanted(directory, stop, now_ms)
@@ -133,8 +143,8 @@ class Attempt:
         """The attempt is over, or about to be."""
         return [] if self.checkpoints is None else self.checkpoints.run_ending(reason)
 
-    def passed_on(self, effect: _PassedOn, here: Mapping[int, Address]) -> list[Effect]:
-        """What the coordinator of checkpoints wants, with messages for those that are here."""
+    def messages_for(self, effect: _PassedOn, here: Mapping[int, Address]) -> list[Effect]:
+        """What the checkpoint coordinator wants, as messages to the task managers that are here."""
         run = self.plan.run
         match effect:
             case TriggerCheckpoint(slot, task, checkpoint, options):
@@ -144,5 +154,43 @@ class Attempt:
                 return [Send(slot, CheckpointCompleted(run, checkpoint)) for slot in here]
             case AbortCheckpoint(checkpoint, reason):
                 return [Send(slot, CheckpointAborted(run, checkpoint, reason)) for slot in here]
-            case Drop() | Discard() | SavepointDone():
+            case DropCheckpoint() | DiscardStates() | SavepointDone():
                 return [effect]
+
+
+class StartWatch:
+    """How long an attempt may take to start: task managers to come, tasks to restore and open.
+
+    Law: between ``begun`` and ``ended`` there is a deadline; until then people are reminded now and
+    then of what the start waits for.
+    """
+
+    def __init__(self, timeout_ms: float) -> None:
+        self.timeout_ms = timeout_ms
+        self._by_ms: float | None = None
+        self._remind_at_ms = 0.0
+
+    @property
+    def next_deadline_ms(self) -> float | None:
+        """When to ask again; None: nothing is starting."""
+        return None if self._by_ms is None else min(self._by_ms, self._remind_at_ms)
+
+    def begun(self, now_ms: float) -> None:
+        """A start begins."""
+        self._by_ms = now_ms + self.timeout_ms
+        self._remind_at_ms = now_ms + FIRST_REMINDER_MS
+
+    def ended(self) -> None:
+        """The start is over, or was given up. Idempotent."""
+        self._by_ms = None
+
+    def is_over(self, now_ms: float) -> bool:
+        """Whether it has taken too long."""
+        return self._by_ms is not None and self._by_ms <= now_ms
+
+    def reminds(self, now_ms: float) -> bool:
+        """Whether a reminder is due now."""
+        if self._by_ms is None or now_ms < self._remind_at_ms:
+            return False
+        self._remind_at_ms = now_ms + NEXT_REMINDER_MS
+        return True

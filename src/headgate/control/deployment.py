@@ -1,9 +1,10 @@
-"""Which tasks of a run go to which task manager, and when.
+"""The task managers of a run, and which of its tasks go to which of them, and when.
 
 A streaming job's tasks are deployed together as soon as the task manager of their slot is there.
-Those of a batch job wait until every task of the vertices before theirs has finished. Law: each
-task is deployed once; a producer that had no place when its consumer was deployed gets one with a
-single ``Placed`` for each slot that waits for it.
+Those of a batch job wait until every task of the vertices before theirs has finished. Law: a slot
+is served once, and a run that has lost a task manager, or did not get one, is broken for good: all
+have to be started again. Each task is deployed once; a producer that had no place when its consumer
+was deployed gets one with a single ``Placed`` for each slot that waits for it.
 """
 
 from collections.abc import Mapping
@@ -33,8 +34,45 @@ class RunPlan:
     """The checkpoint that it goes on from."""
 
 
-class TaskPlaces:
-    """Knows the places of the tasks of one run."""
+class TaskManagers:
+    """Those that are here, by slot, with the address of their data port; those that are gone."""
+
+    def __init__(self, slots: int) -> None:
+        self.here: dict[int, Address] = {}
+        self.is_broken = False
+        self.register_by_ms: float | None = None
+        """When the last task manager must have registered."""
+        self._slots = slots
+        self._gone: list[int] = []
+
+    def knows(self, slot: int) -> bool:
+        """Whether a task manager has registered for the slot, also one that is lost."""
+        return slot in self.here or slot in self._gone
+
+    def refusal(self, slot: int) -> str | None:
+        """Why a task manager may not register for this slot; None: it may."""
+        if not 0 <= slot < self._slots:
+            return f"there is no slot {slot}; the job has {self._slots}"
+        return f"slot {slot} is taken" if self.knows(slot) else None
+
+    def registered(self, slot: int, address: Address, all_by_ms: float) -> None:
+        """A task manager has registered; the first one sets the deadline for the others."""
+        if not self.here:
+            self.register_by_ms = all_by_ms
+        self.here[slot] = address
+
+    def lost(self, slot: int) -> bool:
+        """A task manager is gone; says whether that is news."""
+        if slot not in self.here:
+            return False
+        del self.here[slot]
+        self.is_broken = True
+        self._gone.append(slot)
+        return True
+
+
+class TaskPlacement:
+    """Which tasks go to which task manager, and when."""
 
     def __init__(self, plan: RunPlan) -> None:
         self._plan = plan
@@ -44,7 +82,7 @@ class TaskPlaces:
         self._unfinished: dict[int, int] = {}  # tasks of each vertex
         self._sources: dict[int, list[int]] = {}  # the vertices that a vertex reads from
         self._with_code: set[int] = set()
-        self._awaited: dict[str, list[int]] = {}  # producer → slots that were not told its place
+        self._awaited: dict[str, list[int]] = {}  # producer → slots that do not know its place
         vertices = {task.id: task.vertex for task in plan.tasks}
         for task in plan.tasks:
             assert 0 <= task.slot < plan.slots, f"task {task.id} in slot {task.slot}"
@@ -70,8 +108,8 @@ class TaskPlaces:
         for task in self._undeployed.get(slot, ()):
             for waiting in self._awaited.pop(task.id, ()):
                 placed.setdefault(waiting, {})[task.id] = address
-        told = [(one, Placed(self._plan.run, places)) for one, places in placed.items()]
-        return [*told, *self._deploy(slot)]
+        news = [(waiting, Placed(self._plan.run, places)) for waiting, places in placed.items()]
+        return [*news, *self._deploy(slot)]
 
     def all_arrived(self, addresses: Mapping[int, Address]) -> list[tuple[int, Deploy | Placed]]:
         """All task managers are there already; what is to be sent."""

@@ -1,7 +1,7 @@
 """What becomes of a job after an error: whether another attempt could end in another way.
 
-The one place that says so. Law: an error that every attempt would meet is final, and ends the job
-at once with its reason; one that tells of trouble elsewhere never hides that; all others are tried
+The one place that says so. Law: an error that every attempt would meet is final and ends the job at
+once with its reason; a consequence of trouble elsewhere never hides its cause; all others are tried
 again as the restart strategy says.
 """
 

@@ -1,11 +1,11 @@
-"""One run of a job, seen from the driver: told what happened, it answers with what to do.
+"""One run of a job, as the driver coordinates it: events come in, effects go out.
 
 Law: a run ends once, with every deployed task ended, lost with its task manager, or given up after
-its time. The failure that it ends with is the first of the best kind: a task's own before a lost
-task manager before what merely follows (a lost peer, a failed producer). While there is only one of
-the lesser kinds, nothing is cancelled for a moment, so that a better one can be told. A run that
-has failed, and whose task managers are all there, begins anew in them if its recovery says so; all
-that it is told names an attempt, and nothing of an earlier one counts.
+its time. It ends with the first failure of the best rank: a task's own before a lost task manager
+before a mere consequence (a lost peer, a failed producer). After a failure of a lesser rank, tasks
+are cancelled only after a moment, so that a better cause can still be reported. A failed run whose
+task managers are all there restarts in place if its recovery says so. Every report names its
+attempt; reports of earlier attempts are ignored.
 """
 
 from dataclasses import replace
@@ -32,30 +32,26 @@ from headgate.base.messages import (
     TaskState,
     TimeAnnounced,
 )
-from headgate.control.attempt import Attempt, CheckpointReport
-from headgate.control.checkpoint_effects import (
+from headgate.control.attempt import Attempt, CheckpointReport, StartWatch
+from headgate.control.checkpoint_coordinator import CheckpointCoordinator
+from headgate.control.deployment import RunPlan, TaskManagers
+from headgate.control.effects import (
     CheckpointEffect,
-    FailRun,
-    SavepointDone,
-    StoreCheckpoint,
-)
-from headgate.control.checkpoints import Checkpoints
-from headgate.control.deployment import RunPlan
-from headgate.control.life_cycle import LIFE, JobState, RunTransition
-from headgate.control.recovery import Recovery
-from headgate.control.run_effects import (
     Effect,
+    FailRun,
+    FailureRank,
     Outcome,
-    Rank,
     Replan,
     RunEnded,
+    SavepointDone,
     Send,
+    StoreCheckpoint,
     Warn,
     failure_of,
     rank_of,
 )
-from headgate.control.start_watch import StartWatch
-from headgate.control.task_managers import TaskManagers
+from headgate.control.life_cycle import TRANSITIONS, JobState, RunTransition
+from headgate.control.recovery import Recovery
 
 AWAITED_SHOWN: Final = 5
 """So many tasks that have not opened are named."""
@@ -69,15 +65,15 @@ class JobRun:
     def __init__(
         self, plan: RunPlan, times: ControlTimes, recovery: Recovery | None = None
     ) -> None:
-        """Without a ``recovery`` it takes no checkpoints, and fails for good."""
+        """Without a ``recovery`` it takes no checkpoints and is never restarted."""
         self.state = JobState.CREATED
         self._times = times
         self._recovery = recovery
         self._attempt = Attempt(plan, recovery)
-        self._crew = TaskManagers(plan.slots)
-        self._storing: dict[int, Checkpoints] = {}  # what the storage has to answer for
+        self._managers = TaskManagers(plan.slots)
+        self._storing: dict[int, CheckpointCoordinator] = {}  # what the storage has to answer for
         self._outcome = Outcome(JobState.FAILED)
-        self._rank = Rank.CONSEQUENCE
+        self._rank = FailureRank.CONSEQUENCE
         self._failed_ms = 0.0
         self._cancel_wanted = ""
         self._is_planning = False
@@ -85,7 +81,7 @@ class JobRun:
         self._clean_by_ms: float | None = None
         self._restart_at_ms: float | None = None
         self._start = StartWatch(times.start_ms)
-        self._awaits_storage: dict[str, tuple[float, float]] = {}  # since when, and told when
+        self._awaits_storage: dict[str, tuple[float, float]] = {}  # since when, next warning
 
     @property
     def plan(self) -> RunPlan:
@@ -101,7 +97,7 @@ class JobRun:
     def next_deadline_ms(self) -> float | None:
         """When ``tick`` has something to do."""
         times = [
-            self._crew.register_by_ms,
+            self._managers.register_by_ms,
             self._settled_at_ms,
             self._clean_by_ms,
             self._start.next_deadline_ms,
@@ -115,19 +111,19 @@ class JobRun:
 
     def knows(self, slot: int) -> bool:
         """Whether a task manager has registered for the slot, also one that is lost."""
-        return self._crew.knows(slot)
+        return self._managers.knows(slot)
 
     def refusal(self, slot: int) -> str | None:
         """Why a task manager may not register for this slot now; None: it may."""
         is_over = self.state.has_ended or self.state.is_ending
-        return f"the run is {self.state.value}" if is_over else self._crew.refusal(slot)
+        return f"the run is {self.state.value}" if is_over else self._managers.refusal(slot)
 
-    # What happens to task managers and tasks.
+    # Reports of task managers and tasks.
 
     def begun(self, now_ms: float) -> list[Effect]:
-        """Somebody has been asked to start the task managers.
+        """Spark has been asked to start the task managers.
 
-        One that has other work to do before, a query whose rows the job reads, takes its time.
+        A job that reads the rows of a query is not timed: Spark runs the query first.
         """
         recovery = self._recovery
         if self.state is JobState.CREATED and recovery is not None and recovery.in_place:
@@ -138,29 +134,29 @@ class JobRun:
         """The task manager of a slot is there (``refusal`` had nothing against it)."""
         problem = self.refusal(slot)
         assert problem is None, problem
-        if not self._crew.here:
+        if not self._managers.here:
             self._start.begun(now_ms)
-        self._crew.registered(slot, address, now_ms + self._times.register_ms)
+        self._managers.registered(slot, address, now_ms + self._times.register_ms)
         placement = self._attempt.placement
         effects = self._deploy(placement.arrived(slot, address), now_ms)
         if placement.is_complete:
-            self._crew.register_by_ms = None
-        return effects + self._look_around(now_ms)
+            self._managers.register_by_ms = None
+        return effects + self._advance(now_ms)
 
     def manager_failed(self, slot: int, failure: Failure, now_ms: float) -> list[Effect]:
         """A task manager could not start; it does not register any more."""
-        if self.state.has_ended or slot in self._crew.here:
+        if self.state.has_ended or slot in self._managers.here:
             return []
-        self._crew.is_broken = True
+        self._managers.is_broken = True
         return self._fail(failure, "", rank_of(failure), now_ms)
 
     def manager_lost(self, slot: int, problem: str, now_ms: float) -> list[Effect]:
         """The connection to a task manager has ended, or it is silent; its tasks are gone."""
-        if not self._crew.lost(slot) or self.state.has_ended:
+        if not self._managers.lost(slot) or self.state.has_ended:
             return []
         self._attempt.lost(slot)
         error = TaskManagerLost(f"the task manager of slot {slot}", problem)
-        return self._fail(failure_of(error), "", Rank.LOSS, now_ms, self._times.loss_ms)
+        return self._fail(failure_of(error), "", FailureRank.LOSS, now_ms, self._times.loss_ms)
 
     def task_changed(
         self, run: str, task: str, state: TaskState, failure: Failure | None, now_ms: float
@@ -176,101 +172,100 @@ class JobRun:
         if state is TaskState.FINISHED and not self.state.is_ending:
             orders = attempt.placement.finished(attempt.tasks[task].vertex)
             effects += self._deploy(orders, now_ms)
-            effects += self._follow(attempt.task_finished(task, now_ms), now_ms)
+            effects += self._carry_out(attempt.task_finished(task, now_ms), now_ms)
         elif state is TaskState.FAILED:
             cause = failure or Failure("unknown", "the task failed and gave no reason")
             return self._fail(cause, task, rank_of(cause), now_ms)
         elif state is TaskState.CANCELLED and not self.state.is_ending:
             cause = Failure("unknown", "the task was cancelled by its task manager")
-            return self._fail(cause, task, Rank.CONSEQUENCE, now_ms)
-        return effects + self._look_around(now_ms)
+            return self._fail(cause, task, FailureRank.CONSEQUENCE, now_ms)
+        return effects + self._advance(now_ms)
 
     def time_reported(
         self, run: str, task: str, group: str, watermark_ms: int | None
     ) -> list[Effect]:
-        """A source task tells its group how far it is; None: it is idle."""
+        """A source task reports its watermark to its group; None: it is idle."""
         attempt = self._attempt
         if attempt.state_of(run, task) is None or self.state.has_ended:
             return []
         slot = attempt.tasks[task].slot
         return self._announce(attempt.alignment.reported(group, task, slot, watermark_ms))
 
-    # What happens to checkpoints.
+    # Reports on checkpoints.
 
-    def checkpoint_told(self, report: CheckpointReport, now_ms: float) -> list[Effect]:
+    def checkpoint_reported(self, report: CheckpointReport, now_ms: float) -> list[Effect]:
         """A task manager reports; what is of another run is ignored."""
-        return self._follow(self._attempt.told(report, now_ms), now_ms)
+        return self._carry_out(self._attempt.checkpoint_reported(report, now_ms), now_ms)
 
     def savepoint_wanted(self, directory: str, stop: Stop, now_ms: float) -> list[Effect]:
         """Somebody wants a savepoint in a directory of its own, and perhaps the job to end."""
         if self.state is JobState.RESTARTING or self.state.is_ending or self.state.has_ended:
             return [SavepointDone(directory, None, f"the job is {self.state.value}")]
-        return self._follow(self._attempt.savepoint_wanted(directory, stop, now_ms), now_ms)
+        return self._carry_out(self._attempt.savepoint_wanted(directory, stop, now_ms), now_ms)
 
     def stored(self, checkpoint: int, problem: str, now_ms: float) -> list[Effect]:
         """The storage has written the metadata, in time or not; or it says why it could not."""
         checkpoints = self._storing.pop(checkpoint)
         self._awaits_storage.pop(_STORING.format(checkpoint), None)
-        told = (
-            checkpoints.store_failed(checkpoint, problem, now_ms)
-            if problem
-            else checkpoints.stored(checkpoint, now_ms)
-        )
-        return self._follow(told, now_ms) + self._look_around(now_ms)
+        if problem:
+            wanted = checkpoints.store_failed(checkpoint, problem, now_ms)
+        else:
+            wanted = checkpoints.stored(checkpoint, now_ms)
+        return self._carry_out(wanted, now_ms) + self._advance(now_ms)
 
-    # What happens to the run as a whole.
+    # Events of the run as a whole.
 
     def failed(self, failure: Failure, now_ms: float) -> list[Effect]:
-        """Whoever has started the task managers says that they, or some of them, have failed."""
+        """Spark reports that the task managers, or some of them, have failed."""
         if self.state.has_ended:
             return []
-        self._crew.is_broken = True
+        self._managers.is_broken = True
         if failure.is_final:  # no other worker can do better, whatever has become of some of them
-            return self._fail(failure, "", Rank.OWN, now_ms)
+            return self._fail(failure, "", FailureRank.OWN, now_ms)
         known = self._outcome.failure
-        if self.state is JobState.FAILING and self._rank is Rank.LOSS and known is not None:
+        if self.state is JobState.FAILING and self._rank is FailureRank.LOSS and known is not None:
             # Which one is gone is known already; whoever has started it may know why.
             message = f"{known.message} ({failure.message})"
             self._outcome = replace(self._outcome, failure=structs.replace(known, message=message))
-        return self._fail(failure, "", Rank.LOSS, now_ms)
+        return self._fail(failure, "", FailureRank.LOSS, now_ms)
 
     def planned(self, plan: RunPlan, now_ms: float) -> list[Effect]:
-        """The next attempt is planned; it begins in the task managers that are here."""
+        """The next attempt is planned; it is deployed to the task managers that are here."""
         self._is_planning = False
         if self.state is not JobState.RESTARTING:
             return []
         self._restart_at_ms = None
         self._attempt = Attempt(plan, self._recovery)
         self._start.begun(now_ms)
-        orders = self._attempt.placement.all_arrived(self._crew.here)
-        return self._deploy(orders, now_ms) + self._look_around(now_ms)
+        orders = self._attempt.placement.all_arrived(self._managers.here)
+        return self._deploy(orders, now_ms) + self._advance(now_ms)
 
     def plan_failed(self, failure: Failure, now_ms: float) -> list[Effect]:
-        """There can be no attempt now, because of this failure, or never if that is final."""
+        """The next attempt could not be planned; if the failure is final, there is none."""
         self._is_planning = False
         if self.state is not JobState.RESTARTING:
             return []
         self._restart_at_ms = None
-        return self._fail(failure, "", Rank.OWN, now_ms)
+        return self._fail(failure, "", FailureRank.OWN, now_ms)
 
     def cancel(self, reason: str, now_ms: float) -> list[Effect]:
         """Somebody wants the run to end."""
         self._cancel_wanted = self._cancel_wanted or reason
         if self.state.has_ended or self.state.is_ending:
             return []
-        self._happened(RunTransition.CANCEL)
-        self._crew.register_by_ms = self._restart_at_ms = None
+        self._move(RunTransition.CANCEL)
+        self._managers.register_by_ms = self._restart_at_ms = None
         self._start.ended()
         self._outcome = Outcome(JobState.CANCELLED, reason=reason)
-        effects = self._follow(self._attempt.ending(reason), now_ms)
-        return effects + self._cancel_all(reason, now_ms) + self._look_around(now_ms)
+        effects = self._carry_out(self._attempt.ending(reason), now_ms)
+        return effects + self._cancel_all(reason, now_ms) + self._advance(now_ms)
 
     def superseded(self, slot: int, now_ms: float) -> list[Effect]:
         """A new attempt has begun; this one is dead."""
         if self.state.has_ended:
             return []
         if not self.state.is_ending:
-            self._happened(RunTransition.FAILURE)
+            self._move(RunTransition.FAILURE)
             self._outcome = Outcome(JobState.FAILED, failure_of(RunSuperseded(slot)))
         return self._end(RunTransition.GIVEN_UP, now_ms)
 
@@ -285,27 +280,27 @@ class JobRun:
     def tick(self, now_ms: float) -> list[Effect]:
         """Time has passed."""
         effects: list[Effect] = []
-        if _is_over(self._crew.register_by_ms, now_ms):
-            self._crew.is_broken = True
+        if _is_over(self._managers.register_by_ms, now_ms):
+            self._managers.is_broken = True
             slots = ", ".join(map(str, self._attempt.placement.missing()))
             problem = f"it did not register within {self._times.register_ms} ms of the first one"
             error = TaskManagerLost(f"the task manager of slot {slots}", problem)
-            effects += self._fail(failure_of(error), "", Rank.LOSS, now_ms)
+            effects += self._fail(failure_of(error), "", FailureRank.LOSS, now_ms)
         if self._start.is_over(now_ms):
             # Who plans may never answer; another run has somebody else to ask.
-            self._crew.is_broken = self._crew.is_broken or self._is_planning
+            self._managers.is_broken = self._managers.is_broken or self._is_planning
             failure = failure_of(StartTimedOut(self._awaited(), self._times.start_ms))
-            effects += self._fail(failure, "", Rank.OWN, now_ms)
+            effects += self._fail(failure, "", FailureRank.OWN, now_ms)
         elif self._start.reminds(now_ms):
             effects.append(Warn(f"the job has not started yet; it waits for {self._awaited()}"))
         if _is_over(self._settled_at_ms, now_ms):
             self._settled_at_ms = None
             effects += self._cancel_all("the job has failed", now_ms)
-        effects += self._tell_overdue(now_ms)
+        effects += self._warn_of_storage(now_ms)
         checkpoints = self._attempt.checkpoints
         if checkpoints is not None and _is_over(checkpoints.next_deadline_ms, now_ms):
-            effects += self._follow(checkpoints.tick(now_ms), now_ms)
-        return effects + self._look_around(now_ms)
+            effects += self._carry_out(checkpoints.tick(now_ms), now_ms)
+        return effects + self._advance(now_ms)
 
     def check(self) -> None:
         """The law, as far as one moment shows it."""
@@ -315,52 +310,57 @@ class JobRun:
         if self.state in (JobState.DEPLOYING, JobState.RUNNING):
             assert TaskState.FAILED not in self.states.values(), "a dead attempt goes on"
         if self.state is JobState.RESTARTING:
-            assert self._attempt.is_clean and not self._crew.is_broken
+            assert self._attempt.is_clean and not self._managers.is_broken
         if self.state.has_ended:
             assert self.next_deadline_ms is None
         if self._attempt.checkpoints is not None:
             self._attempt.checkpoints.check()
 
-    # What follows.
+    # Reactions.
 
     def _fail(
-        self, failure: Failure, task: str, rank: Rank, now_ms: float, settle_ms: int | None = None
+        self,
+        failure: Failure,
+        task: str,
+        rank: FailureRank,
+        now_ms: float,
+        settle_ms: int | None = None,
     ) -> list[Effect]:
         was_ending, was_settling = self.state.is_ending, self._settled_at_ms is not None
         was_restarting = self.state is JobState.RESTARTING
-        self._happened(RunTransition.FAILURE)
-        self._crew.register_by_ms = None
+        self._move(RunTransition.FAILURE)
+        self._managers.register_by_ms = None
         self._start.ended()
         if self.state is JobState.CANCELLING:
-            return self._look_around(now_ms)
+            return self._advance(now_ms)
         if not was_ending or rank < self._rank:
             self._rank = rank
             self._outcome = Outcome(JobState.FAILED, failure, task)
         effects: list[Effect] = []
         if not was_ending:
             self._failed_ms = now_ms
-            effects = self._follow(self._attempt.ending(failure.message), now_ms)
+            effects = self._carry_out(self._attempt.ending(failure.message), now_ms)
         if was_restarting:
-            pass  # no task is left that could be cancelled, or tell something better
-        elif rank is Rank.OWN and (was_settling or not was_ending):
+            pass  # no task is left to cancel, and none that could report a better cause
+        elif rank is FailureRank.OWN and (was_settling or not was_ending):
             self._settled_at_ms = None
             effects += self._cancel_all("the job has failed", now_ms)
         elif was_settling or not was_ending:
             settled_ms = now_ms + (self._times.settle_ms if settle_ms is None else settle_ms)
             self._settled_at_ms = min(settled_ms, self._settled_at_ms or settled_ms)
-        return effects + self._look_around(now_ms)
+        return effects + self._advance(now_ms)
 
     def _cancel_all(self, reason: str, now_ms: float) -> list[Effect]:
         self._clean_by_ms = now_ms + self._times.cancel_ms
-        return [Send(slot, Cancel(self.plan.run, reason)) for slot in self._crew.here]
+        return [Send(slot, Cancel(self.plan.run, reason)) for slot in self._managers.here]
 
-    def _look_around(self, now_ms: float) -> list[Effect]:
-        """Whether what was waited for has come about."""
+    def _advance(self, now_ms: float) -> list[Effect]:
+        """Go to the next state if what the run waits for has happened."""
         attempt = self._attempt
         if self.state.has_ended:
             return []
         if self.state is JobState.RESTARTING:
-            return self._begin_anew(now_ms)
+            return self._plan_restart(now_ms)
         if self.state.is_ending:
             is_over = attempt.is_clean or _is_over(self._clean_by_ms, now_ms)
             return self._stop(now_ms) if is_over and self._settled_at_ms is None else []
@@ -370,10 +370,10 @@ class JobRun:
             self._outcome = Outcome(JobState.FINISHED)
             return self._end(RunTransition.COMPLETED, now_ms)
         if self.state is JobState.DEPLOYING and attempt.has_started:
-            self._happened(RunTransition.STARTED)
+            self._move(RunTransition.STARTED)
             self._start.ended()
             effects = self._announce(attempt.alignment.all_started())
-            return effects + self._follow(attempt.started(now_ms), now_ms)
+            return effects + self._carry_out(attempt.started(now_ms), now_ms)
         return []
 
     def _stop(self, now_ms: float) -> list[Effect]:
@@ -391,14 +391,14 @@ class JobRun:
         effects: list[Effect] = []
         if not self._cancel_wanted:
             effects.append(Warn(recovery.story(failure, self.plan.restored, in_ms)))
-        is_whole = not self._crew.is_broken and self._attempt.placement.is_complete
+        is_whole = not self._managers.is_broken and self._attempt.placement.is_complete
         if not is_whole or not recovery.in_place or not self._attempt.is_clean:
             self._outcome = replace(self._outcome, restart_in_ms=in_ms)
             return effects + self._end(RunTransition.CLEANED_UP, now_ms)
-        self._happened(RunTransition.RESTART)
+        self._move(RunTransition.RESTART)
         self._clean_by_ms = now_ms + self._times.cancel_ms if self._storing else None
         effects += self.cancel(self._cancel_wanted, now_ms) if self._cancel_wanted else []
-        return effects + self._look_around(now_ms)
+        return effects + self._advance(now_ms)
 
     def _awaited(self) -> str:
         """Who has not come, or has not opened yet."""
@@ -414,8 +414,8 @@ class JobRun:
             f"the tasks {', '.join(opening[:AWAITED_SHOWN])}{more} to restore their state and open"
         )
 
-    def _begin_anew(self, now_ms: float) -> list[Effect]:
-        """When its pause is over, and what is being stored is, or takes too long."""
+    def _plan_restart(self, now_ms: float) -> list[Effect]:
+        """Ask for a plan once the pause is over and the storage has answered, or had its time."""
         if not self._storing or _is_over(self._clean_by_ms, now_ms):
             self._clean_by_ms = None
         waits = self._clean_by_ms is not None or not _is_over(self._restart_at_ms, now_ms)
@@ -425,30 +425,30 @@ class JobRun:
         self._start.begun(now_ms)
         return [Replan()]
 
-    def _follow(self, told: list[CheckpointEffect], now_ms: float) -> list[Effect]:
-        """Carry out, or pass on, what the coordinator of checkpoints wants."""
+    def _carry_out(self, wanted: list[CheckpointEffect], now_ms: float) -> list[Effect]:
+        """Carry out, or pass on, what the checkpoint coordinator wants."""
         effects: list[Effect] = []
-        for one in told:
-            match one:
+        for effect in wanted:
+            match effect:
                 case FailRun(reason):
                     error = CheckpointsFailed(reason)
-                    effects += self._fail(failure_of(error), "", Rank.OWN, now_ms)
+                    effects += self._fail(failure_of(error), "", FailureRank.OWN, now_ms)
                 case StoreCheckpoint(metadata):
                     checkpoints = self._attempt.checkpoints
                     assert checkpoints is not None
                     self._storing[metadata.checkpoint] = checkpoints
                     waits = _STORING.format(metadata.checkpoint)
                     self._awaits_storage[waits] = now_ms, now_ms + self._times.storage_ms
-                    effects.append(one)
+                    effects.append(effect)
                 case _:
-                    effects += self._attempt.passed_on(one, self._crew.here)
+                    effects += self._attempt.messages_for(effect, self._managers.here)
         return effects
 
-    def _announce(self, told: list[tuple[int, TimeAnnounced]]) -> list[Effect]:
-        return [Send(slot, message) for slot, message in told if slot in self._crew.here]
+    def _announce(self, messages: list[tuple[int, TimeAnnounced]]) -> list[Effect]:
+        return [Send(slot, message) for slot, message in messages if slot in self._managers.here]
 
-    def _tell_overdue(self, now_ms: float) -> list[Effect]:
-        """The storage owes an answer for long; it may still come, so people are only told."""
+    def _warn_of_storage(self, now_ms: float) -> list[Effect]:
+        """The storage is slow to answer; the answer may still come, so this only warns."""
         effects: list[Effect] = []
         for waits, (since_ms, at_ms) in self._awaits_storage.items():
             if at_ms <= now_ms:
@@ -460,26 +460,26 @@ class JobRun:
     def _deploy(self, orders: list[tuple[int, Deploy | Placed]], now_ms: float) -> list[Effect]:
         for _, order in orders:
             if isinstance(order, Deploy):
-                self._happened(RunTransition.DEPLOYED)
+                self._move(RunTransition.DEPLOYED)
                 self._start.begun(now_ms)
         self._attempt.deployed(orders)
         return [Send(slot, order) for slot, order in orders]
 
     def _end(self, how: RunTransition, now_ms: float) -> list[Effect]:
-        self._happened(how)
+        self._move(how)
         assert self._outcome.state is self.state, f"{self._outcome} while {self.state.value}"
-        self._crew.register_by_ms = self._settled_at_ms = None
+        self._managers.register_by_ms = self._settled_at_ms = None
         self._clean_by_ms = self._restart_at_ms = None
         self._start.ended()
         problem = self._outcome.problem
-        effects = self._follow(self._attempt.ending(problem or "it has finished"), now_ms)
+        effects = self._carry_out(self._attempt.ending(problem or "it has finished"), now_ms)
         message = Shutdown(self.plan.run, problem)
-        shutdown = [Send(slot, message) for slot in self._crew.here]
+        shutdown = [Send(slot, message) for slot in self._managers.here]
         self._awaits_storage.clear()
         return [*effects, *shutdown, RunEnded(self._outcome)]
 
-    def _happened(self, what: RunTransition) -> None:
-        self.state = next_state(LIFE, self.state, what, f"run {self.plan.run}")
+    def _move(self, what: RunTransition) -> None:
+        self.state = next_state(TRANSITIONS, self.state, what, f"run {self.plan.run}")
 
 
 def _is_over(deadline_ms: float | None, now_ms: float) -> bool:

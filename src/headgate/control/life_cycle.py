@@ -1,8 +1,8 @@
 """The life of a job run, as a table: created → deploying → running → finished, cancelled or failed.
 
-Law: a pair that is not in LIFE is a bug; the three ends are for good. What fails while a run is
-cancelled is cancelled with it; who cancels a run that is failing still learns why it failed. One
-that has failed may begin anew in its task managers: then it is restarting, and nothing runs.
+Law: a pair that is not in TRANSITIONS is a bug; the three ends are final. What fails while a run is
+cancelled is cancelled with it; a run that is cancelled while it fails still ends as failed. A
+failed run may restart in its task managers: until it is deployed again it is RESTARTING.
 """
 
 from enum import Enum
@@ -44,7 +44,7 @@ class RunTransition(Enum):
     GIVEN_UP = "nobody waits for it any more"
 
 
-LIFE: Final = {
+TRANSITIONS: Final = {
     (JobState.CREATED, RunTransition.DEPLOYED): JobState.DEPLOYING,
     (JobState.CREATED, RunTransition.CANCEL): JobState.CANCELLING,
     (JobState.CREATED, RunTransition.FAILURE): JobState.FAILING,

@@ -1,8 +1,7 @@
-"""One checkpoint on its way, and the tasks that it is waited for from.
+"""A checkpoint in progress, and the tasks whose answers it waits for.
 
 Law: a task answers a checkpoint once, with its state or by having finished before; the checkpoint
-is whole when all have. A task that had finished stands behind tasks that had finished, never behind
-one that goes on.
+is whole when all have. No finished task has a producer that still runs.
 """
 
 from collections.abc import Sequence
@@ -20,8 +19,8 @@ from headgate.base.checkpoints import (
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
-    """One task, as checkpoints see it."""
+class CheckpointedTask:
+    """A task, as checkpoints see it."""
 
     blank: SubtaskState
     """What is written of it when it has finished: its operators, without state."""
@@ -39,14 +38,14 @@ class CheckpointedJob:
 
     job: str
     name: str
-    members: tuple[Member, ...]
+    members: tuple[CheckpointedTask, ...]
     edges: tuple[EdgeShape, ...] = ()
 
 
-class Team:
-    """All tasks of a run: who has finished, and where a checkpoint is to begin."""
+class CheckpointedTasks:
+    """All tasks of a run: which have finished, and at which a checkpoint is triggered."""
 
-    def __init__(self, members: Sequence[Member]) -> None:
+    def __init__(self, members: Sequence[CheckpointedTask]) -> None:
         self.members = {member.task: member for member in members}
         self.finished: dict[str, None] = {}
         self._waits_for = {member.task: len(member.producers) for member in members}
@@ -68,8 +67,8 @@ class Team:
             self._waits_for[consumer] -= 1
         return True
 
-    def heads(self) -> list[Member]:
-        """Tasks that go on and have nobody before them who does: sources, or what is first now."""
+    def heads(self) -> list[CheckpointedTask]:
+        """Running tasks without a running producer: sources, and what follows finished tasks."""
         return [
             member
             for task, member in self.members.items()
@@ -78,13 +77,13 @@ class Team:
 
 
 @dataclass(slots=True)
-class Pending:
-    """A checkpoint until it is stored or given up."""
+class PendingCheckpoint:
+    """A checkpoint until it is stored or aborted."""
 
     checkpoint: int
     options: CheckpointOptions
     began_ms: float
-    team: Team
+    tasks: CheckpointedTasks
     states: dict[str, SubtaskState] = field(default_factory=dict)
     figures: list[CheckpointFigures] = field(default_factory=list)
     triggered: dict[str, None] = field(default_factory=dict)
@@ -94,7 +93,7 @@ class Pending:
     """A newer one was stored first."""
 
     def __post_init__(self) -> None:
-        for task in self.team.finished:
+        for task in self.tasks.finished:
             self.finished(task)
 
     @property
@@ -107,22 +106,22 @@ class Pending:
 
     @property
     def is_whole(self) -> bool:
-        return len(self.states) == len(self.team.members)
+        return len(self.states) == len(self.tasks.members)
 
     @property
     def missing(self) -> list[str]:
         """Tasks that have not answered."""
-        return [task for task in self.team.members if task not in self.states]
+        return [task for task in self.tasks.members if task not in self.states]
 
-    def untold_heads(self) -> list[Member]:
-        """Where it is to be triggered and was not yet; they count as told."""
-        untold = [
+    def untriggered_heads(self) -> list[CheckpointedTask]:
+        """Tasks at which it has yet to be triggered; from now on they count as triggered."""
+        untriggered = [
             member
-            for member in self.team.heads()
+            for member in self.tasks.heads()
             if member.task not in self.triggered and member.task not in self.states
         ]
-        self.triggered.update((member.task, None) for member in untold)
-        return untold
+        self.triggered.update((member.task, None) for member in untriggered)
+        return untriggered
 
     def acked(self, state: SubtaskState, figures: CheckpointFigures) -> None:
         """A task has left its state; only its first answer counts."""
@@ -132,13 +131,13 @@ class Pending:
 
     def finished(self, task: str) -> None:
         """A task has finished, before this checkpoint if it has not answered yet."""
-        self.states.setdefault(task, self.team.members[task].blank)
+        self.states.setdefault(task, self.tasks.members[task].blank)
 
     def contradiction(self) -> str:
         """What breaks the law; nothing if it is kept."""
         for task, state in self.states.items():
             if state.finished:
-                for producer in self.team.members[task].producers:
+                for producer in self.tasks.members[task].producers:
                     if not self.states[producer].finished:
                         return f"task {task} had finished before it and its producer {producer} not"
         return ""
@@ -154,7 +153,7 @@ class Pending:
             name=job.name,
             triggered_ms=self.options.triggered_ms,
             completed_ms=completed_ms,
-            tasks=tuple(self.states[task] for task in self.team.members),
+            tasks=tuple(self.states[task] for task in self.tasks.members),
             unaligned=any(figures.unaligned for figures in self.figures),
             edges=job.edges,
         )

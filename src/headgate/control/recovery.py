@@ -1,9 +1,9 @@
 """What a job remembers over all its runs: its checkpoints, how often it has failed, and why.
 
-Law: every failure of a run is told here once, and answered with the pause before the next attempt
-or with None; then ``problem`` says why, if that is news. A failure that would be there again is
-never followed by a restart; one that the checkpoint itself has caused is followed by one from the
-next older checkpoint, or by none if there is no older one, unless the job may begin anew then.
+Law: every failure of a run is reported here once, and answered with the pause before the next
+attempt or with None; then ``problem`` says why, if that is news. A final failure is never followed
+by a restart; damage of a checkpoint is followed by a restart from the next older one, and if there
+is none, the job fails unless it may begin anew.
 """
 
 from collections.abc import Callable
@@ -11,12 +11,10 @@ from typing import Final
 
 from headgate.base.messages import Failure
 from headgate.base.recovery_settings import CheckpointSettings
-from headgate.control.checkpoint_figures import CheckpointStatistics
-from headgate.control.checkpoint_history import CheckpointHistory
-from headgate.control.checkpoints import Checkpoints
+from headgate.control.checkpoint_coordinator import CheckpointCoordinator
+from headgate.control.checkpoint_history import CheckpointHistory, CheckpointStatistics
 from headgate.control.pending_checkpoint import CheckpointedJob
-from headgate.control.repeated_failures import RepeatedFailures
-from headgate.control.restarts import NoRestart, RestartStrategy
+from headgate.control.restarts import NoRestart, RepeatedFailures, RestartStrategy
 
 
 class Recovery:
@@ -51,13 +49,13 @@ class Recovery:
         self._wall_ms = wall_ms
         self._chance = chance
         self._ignores_damaged = ignores_damaged
-        self._now: Checkpoints | None = None
+        self._now: CheckpointCoordinator | None = None
         self._before = CheckpointStatistics(0, 0, 0, 0, None)
 
-    def checkpoints(self, job: CheckpointedJob) -> Checkpoints:
+    def checkpoints(self, job: CheckpointedJob) -> CheckpointCoordinator:
         """The coordinator of the checkpoints of a new attempt."""
         self._before = self.statistics()
-        self._now = Checkpoints(job, self.settings, self.history, self._wall_ms)
+        self._now = CheckpointCoordinator(job, self.settings, self.history, self._wall_ms)
         return self._now
 
     def failed(self, failure: Failure, restored: int | None, now_ms: float) -> float | None:

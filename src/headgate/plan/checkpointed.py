@@ -5,7 +5,7 @@ later program can tell which of its own had finished.
 """
 
 from headgate.base.checkpoints import EdgeShape, OperatorState, SubtaskState
-from headgate.control.pending_checkpoint import CheckpointedJob, Member
+from headgate.control.pending_checkpoint import CheckpointedJob, CheckpointedTask
 from headgate.plan.execution_graph import ExecutionGraph, TaskSpec
 from headgate.plan.job_graph import JobGraph, JobVertex
 
@@ -16,7 +16,7 @@ def checkpointed_job(graph: JobGraph, execution: ExecutionGraph) -> Checkpointed
         execution.job,
         graph.name,
         tuple(
-            Member(_blank(graph.vertices[task.vertex], task), task.slot, _producers(task))
+            CheckpointedTask(_blank(graph.vertices[task.vertex], task), task.slot, _producers(task))
             for task in execution.tasks
         ),
         tuple(

@@ -31,9 +31,9 @@ from headgate.base.errors import (
 )
 from headgate.base.messages import Failure, TaskFigures
 from headgate.base.settings import StateSettings
-from headgate.control.checkpoint_figures import CheckpointStatistics
+from headgate.control.checkpoint_history import CheckpointStatistics
+from headgate.control.effects import Outcome
 from headgate.control.life_cycle import JobState
-from headgate.control.run_effects import Outcome
 from headgate.host.checkpoints.checkpoint_store import discard
 from headgate.host.checkpoints.folder import open_folder
 from headgate.host.checkpoints.location import prepare_savepoint, savepoint_location

@@ -19,7 +19,9 @@ from headgate.base.errors import TaskCancelled
 from headgate.base.ids import PartitionId
 from headgate.base.messages import TaskState as Life
 from headgate.base.recovery_settings import CheckpointSettings, Consistency
-from headgate.control.checkpoint_effects import (
+from headgate.control.checkpoint_coordinator import CheckpointCoordinator
+from headgate.control.checkpoint_history import CheckpointHistory
+from headgate.control.effects import (
     AbortCheckpoint,
     CheckpointEffect,
     CompleteCheckpoint,
@@ -28,9 +30,7 @@ from headgate.control.checkpoint_effects import (
     StoreCheckpoint,
     TriggerCheckpoint,
 )
-from headgate.control.checkpoint_history import CheckpointHistory
-from headgate.control.checkpoints import Checkpoints
-from headgate.control.pending_checkpoint import CheckpointedJob, Member
+from headgate.control.pending_checkpoint import CheckpointedJob, CheckpointedTask
 from headgate.core.chain.chain import Chain
 from headgate.core.chain.context import Clock, OperatorContext, TaskInfo
 from headgate.core.chain.operator import Operator, PollResult
@@ -317,7 +317,9 @@ class Run:
         places = {"s0": 0, "s1": 0, "k": self.plan.sink_in}
         places |= dict(zip(COUNTERS, self.plan.counters_in, strict=True))
         self.seats = {name: Seat(name, places[name]) for name in PRODUCERS}
-        self.coordinator = Checkpoints(_job(), _settings(self.plan), town.history, self.wall_ms)
+        self.coordinator = CheckpointCoordinator(
+            _job(), _settings(self.plan), town.history, self.wall_ms
+        )
         for seat in self.seats.values():
             seat.task = self._task(seat, restored)
         self.follow(self.coordinator.started(self.now_ms))
@@ -631,7 +633,9 @@ def _state(name: str, finished: bool) -> SubtaskState:
 
 
 def _job() -> CheckpointedJob:
-    members = [Member(_state(name, True), 0, before) for name, before in PRODUCERS.items()]
+    members = [
+        CheckpointedTask(_state(name, True), 0, before) for name, before in PRODUCERS.items()
+    ]
     return CheckpointedJob("job", "counts", tuple(members))
 
 

@@ -15,7 +15,7 @@ import pytest
 from pyarrow import fs
 
 from headgate.base.errors import JobTakenOver, StorageUnusable
-from headgate.control.checkpoint_effects import Discard, Drop, StoreCheckpoint
+from headgate.control.effects import DiscardStates, DropCheckpoint, StoreCheckpoint
 from headgate.host.checkpoints import folder as checkpoint_folder
 from headgate.host.checkpoints import job_checkpoints
 from headgate.host.checkpoints.driver_claim import DriverClaim
@@ -236,8 +236,8 @@ def test_a_storage_that_comes_back_between_two_looks_is_not_another_driver(
     "act",
     [
         lambda one: one.store(StoreCheckpoint(metadata_of(4))),
-        lambda one: one.drop(Drop(metadata_of(3))),
-        lambda one: one.discard(Discard(9, ())),
+        lambda one: one.drop(DropCheckpoint(metadata_of(3))),
+        lambda one: one.discard(DiscardStates(9, ())),
         lambda one: one.clean(),
         lambda one: one.close(keeps=True),
         lambda one: one.close(keeps=False),
@@ -272,7 +272,7 @@ def test_what_is_stored_while_another_one_claims_the_job_is_told_to_nobody_and_s
     with pytest.raises(JobTakenOver):
         old.store(StoreCheckpoint(metadata_of(3)))
     with pytest.raises(JobTakenOver):
-        old.drop(Drop(metadata_of(3)))
+        old.drop(DropCheckpoint(metadata_of(3)))
     new[0].check_claim()
     assert new[0].location(3, "").is_complete(), "it may have been seen"
 

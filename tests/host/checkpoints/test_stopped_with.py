@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from headgate.base.errors import CheckpointMissing, StorageUnusable
-from headgate.control.checkpoint_effects import Drop, StoreCheckpoint
+from headgate.control.effects import DropCheckpoint, StoreCheckpoint
 from headgate.host.checkpoints import job_checkpoints
 from headgate.host.checkpoints.folder import Folder, open_folder
 from headgate.host.checkpoints.job_checkpoints import (
@@ -53,7 +53,7 @@ def test_it_goes_with_the_savepoint_or_with_the_job(
     storage: JobCheckpoints, own: Path, tmp_path: Path
 ) -> None:
     storage.store(StoreCheckpoint(metadata_of(4), str(own), ends_job=True))
-    storage.drop(Drop(metadata_of(4), str(own)))
+    storage.drop(DropCheckpoint(metadata_of(4), str(own)))
     assert storage.stopped_with() is None and not own.exists()
     storage.store(StoreCheckpoint(metadata_of(5), str(own), ends_job=True))
     storage.close(keeps=True)
@@ -72,7 +72,7 @@ def test_no_attempt_begins_from_an_older_one_while_it_cannot_be_taken_back(
     with monkeypatch.context() as broken:
         broken.setattr(Folder, "remove", refuse)
         with pytest.raises(StorageUnusable):
-            storage.drop(Drop(metadata_of(4), str(own)))
+            storage.drop(DropCheckpoint(metadata_of(4), str(own)))
         with pytest.raises(StorageUnusable):
             storage.drop_above(3)
     storage.drop_above(3)

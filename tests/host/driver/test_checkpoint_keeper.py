@@ -10,8 +10,8 @@ from msgspec import structs
 
 from headgate.base.errors import CheckpointMissing, StorageUnusable
 from headgate.base.recovery_settings import CheckpointSettings, Retention
-from headgate.control.checkpoint_effects import Discard, Drop, StoreCheckpoint
 from headgate.control.checkpoint_history import CheckpointHistory
+from headgate.control.effects import DiscardStates, DropCheckpoint, StoreCheckpoint
 from headgate.control.life_cycle import JobState
 from headgate.control.recovery import Recovery
 from headgate.host.checkpoints.folder import Folder
@@ -53,7 +53,7 @@ def test_checkpoints_are_stored_and_dropped_in_the_folder_of_the_job(
 ) -> None:
     storage.store(StoreCheckpoint(metadata_of(3)))
     assert names(folder) == [f"{JOB}/chk-3/_metadata"]
-    storage.drop(Drop(metadata_of(3)))
+    storage.drop(DropCheckpoint(metadata_of(3)))
     assert names(folder) == []
 
 
@@ -63,9 +63,9 @@ def test_savepoints_have_their_own_directory_also_without_a_storage(tmp_path: Pa
     assert nowhere.uri == ""
     nowhere.store(StoreCheckpoint(metadata_of(3), str(own)))
     assert names(own) == ["_metadata"]
-    nowhere.discard(Discard(3, (), str(own)))
+    nowhere.discard(DiscardStates(3, (), str(own)))
     assert names(own) == ["_metadata"], "it is complete"
-    nowhere.drop(Drop(metadata_of(3), str(own)))
+    nowhere.drop(DropCheckpoint(metadata_of(3), str(own)))
     assert not own.exists()
     nowhere.clean()
     nowhere.close(keeps=False)
@@ -125,7 +125,7 @@ def test_what_could_not_be_dropped_is_gone_before_a_run_goes_on_from_an_older_on
         trouble.setattr(Folder, "remove", refuse)
         for number in (1, 3):
             with pytest.raises(StorageUnusable):
-                storage.drop(Drop(metadata_of(number)))
+                storage.drop(DropCheckpoint(metadata_of(number)))
         with pytest.raises(StorageUnusable):
             storage.drop_above(2)
     storage.drop_above(2)
@@ -138,7 +138,7 @@ def test_what_was_never_complete_need_not_be_dropped(
 ) -> None:
     monkeypatch.setattr(Folder, "remove", refuse)
     with pytest.raises(StorageUnusable):
-        storage.drop(Drop(metadata_of(3)))
+        storage.drop(DropCheckpoint(metadata_of(3)))
     storage.drop_above(2)
 
 
@@ -150,7 +150,7 @@ def test_a_driver_that_was_thought_dead_drops_nothing_of_its_successor(
     late = structs.replace(metadata_of(3), completed_ms=-1)
     with pytest.raises(StorageUnusable, match="is complete already, by another run"):
         storage.store(StoreCheckpoint(late))
-    storage.drop(Drop(late))
+    storage.drop(DropCheckpoint(late))
     assert names(folder) == [f"{JOB}/chk-3/_metadata"]
     assert "chk-3 stays: another driver of job orders has completed it" in caplog.text
     storage.drop_above(2)

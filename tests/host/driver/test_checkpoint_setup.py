@@ -22,7 +22,7 @@ from headgate.base.errors import (
 from headgate.base.messages import Failure
 from headgate.base.settings import ExchangeSettings, FlowControl
 from headgate.cli.user_program import CONFIGURATION, code_of
-from headgate.control.checkpoint_effects import StoreCheckpoint
+from headgate.control.effects import StoreCheckpoint
 from headgate.control.life_cycle import JobState
 from headgate.core.chain.operator import Operator
 from headgate.host.checkpoints.checkpoint_store import CheckpointStore, complete, open_store

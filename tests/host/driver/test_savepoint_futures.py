@@ -4,7 +4,7 @@ import pytest
 
 from headgate.base.checkpoints import Stop
 from headgate.base.errors import SavepointFailed
-from headgate.control.checkpoint_effects import SavepointDone
+from headgate.control.effects import SavepointDone
 from headgate.host.driver.driver_run import SavepointFutures
 
 

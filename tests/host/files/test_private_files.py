@@ -12,7 +12,7 @@ from headgate.base.checkpoints import CheckpointKind
 from headgate.base.errors import CheckpointCorrupt, CheckpointError, StorageUnusable
 from headgate.base.ids import PartitionId
 from headgate.base.settings import Storage
-from headgate.control.checkpoint_effects import StoreCheckpoint
+from headgate.control.effects import StoreCheckpoint
 from headgate.host.checkpoints.checkpoint_store import CheckpointStore, discard, open_store
 from headgate.host.checkpoints.folder import open_folder
 from headgate.host.checkpoints.job_checkpoints import JobCheckpoints

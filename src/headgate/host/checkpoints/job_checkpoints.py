@@ -20,7 +20,7 @@ from headgate.base.errors import (
     CheckpointError,
     CheckpointMissing,
 )
-from headgate.control.checkpoint_effects import Discard, Drop, StoreCheckpoint
+from headgate.control.effects import DiscardStates, DropCheckpoint, StoreCheckpoint
 from headgate.host.checkpoints.checkpoint_store import (
     CheckpointStore,
     complete,
@@ -64,7 +64,7 @@ class JobCheckpoints:
         self.folder: Folder | None = None
         """Of the job's checkpoints in the storage."""
         self._temporary = temporary
-        self._undropped: dict[int, Drop] = {}
+        self._undropped: dict[int, DropCheckpoint] = {}
         self._claim: DriverClaim | None = None
         self.storage: CheckpointStore | None = None
         if where:
@@ -156,7 +156,7 @@ class JobCheckpoints:
         # If another driver has claimed the job, the checkpoint stays: that one may restore it.
         self.check_claim()
 
-    def drop(self, effect: Drop) -> None:
+    def drop(self, effect: DropCheckpoint) -> None:
         """Delete a checkpoint that is or may be complete. Raises CheckpointError, JobTakenOver."""
         number, folder = effect.metadata.checkpoint, self.folder
         location = self.location(number, effect.directory)
@@ -188,14 +188,14 @@ class JobCheckpoints:
                 if self._is_restorable(self._undropped[number]):
                     raise
 
-    def _is_restorable(self, effect: Drop) -> bool:
+    def _is_restorable(self, effect: DropCheckpoint) -> bool:
         """Whether a later driver might restore it."""
         number, folder = effect.metadata.checkpoint, self.folder
         if effect.directory:
             return folder is not None and folder.has(f"{STOPPED}{number}")
         return self.location(number, "").is_complete()
 
-    def discard(self, effect: Discard) -> None:
+    def discard(self, effect: DiscardStates) -> None:
         """Delete what was written of an aborted checkpoint. Raises as ``drop`` does."""
         self.check_claim()
         discard(self.location(effect.checkpoint, effect.directory))

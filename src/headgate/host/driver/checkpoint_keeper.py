@@ -14,9 +14,8 @@ from functools import partial
 from typing import Final
 
 from headgate.base.errors import CheckpointError, JobTakenOver, StorageUnusable
-from headgate.control.checkpoint_effects import StoreCheckpoint
-from headgate.control.checkpoint_figures import CheckpointStatistics
-from headgate.control.checkpoint_history import keeps
+from headgate.control.checkpoint_history import CheckpointStatistics, retains_checkpoints
+from headgate.control.effects import StoreCheckpoint
 from headgate.control.life_cycle import JobState
 from headgate.control.recovery import Recovery
 from headgate.host.checkpoints.job_checkpoints import JobCheckpoints
@@ -118,7 +117,7 @@ class CheckpointKeeper:
     def _finish(self, state: JobState) -> None:
         self._closed = True
         self._queue.put(None)
-        stays, latest = keeps(state, self.recovery.settings.retention), self.latest
+        stays, latest = retains_checkpoints(state, self.recovery.settings.retention), self.latest
         is_closed = self._do(partial(self.storage.close, stays))
         if latest is not None and stays and is_closed and self.storage.is_lasting:
             where = self.storage.location(latest.metadata.checkpoint, latest.directory).shown

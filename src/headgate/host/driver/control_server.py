@@ -26,7 +26,7 @@ from headgate.base.messages import (
 )
 from headgate.base.settings import ExchangeSettings, StateSettings
 from headgate.control.deployment import RunPlan
-from headgate.control.run_effects import Outcome
+from headgate.control.effects import Outcome
 from headgate.host.driver.checkpoint_keeper import CheckpointKeeper
 from headgate.host.driver.control_peer import ControlPeer
 from headgate.host.driver.driver_run import DriverRun, OnEnded, OnMetrics, RunKey

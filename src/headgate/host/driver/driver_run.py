@@ -26,11 +26,21 @@ from headgate.base.messages import (
     TimeReported,
     ToDriver,
 )
-from headgate.control.checkpoint_effects import Discard, Drop, SavepointDone, StoreCheckpoint
 from headgate.control.deployment import RunPlan
+from headgate.control.effects import (
+    DiscardStates,
+    DropCheckpoint,
+    Effect,
+    Outcome,
+    Replan,
+    RunEnded,
+    SavepointDone,
+    Send,
+    StoreCheckpoint,
+    Warn,
+)
 from headgate.control.job import JobRun
 from headgate.control.life_cycle import JobState
-from headgate.control.run_effects import Effect, Outcome, Replan, RunEnded, Send, Warn
 from headgate.host.driver.checkpoint_keeper import CheckpointKeeper
 from headgate.host.driver.control_peer import ControlPeer
 from headgate.host.driver.job_figures import JobFigures
@@ -191,7 +201,7 @@ class DriverRun:
                 self._tell(lambda: self._machine.time_reported(run, task, group, watermark_ms))
             case CheckpointAcked() | CheckpointDeclined() | CheckpointWanted():
                 log.debug("run %s: %s", message.run, type(message).__name__)
-                self._tell(lambda: self._machine.checkpoint_told(message, now_ms()))
+                self._tell(lambda: self._machine.checkpoint_reported(message, now_ms()))
             case Metrics(run, figures) if run == str(self.key):
                 with self._lock:
                     self._figures.measured(figures)
@@ -256,9 +266,9 @@ class DriverRun:
                 self._peers[slot].post(message)
             case StoreCheckpoint():
                 self._put(partial(self._store, effect))
-            case Drop():
+            case DropCheckpoint():
                 self._put(partial(self._as_owner, partial(self._keep().storage.drop, effect)))
-            case Discard():
+            case DiscardStates():
                 self._put(partial(self._as_owner, partial(self._keep().storage.discard, effect)))
             case SavepointDone():
                 return self._savepoints.done(effect)

@@ -9,7 +9,7 @@ from random import Random
 from typing import Final
 
 from headgate.base.messages import Deploy, Placed, TaskState
-from headgate.control.deployment import RunPlan, TaskPlaces
+from headgate.control.deployment import RunPlan, TaskPlacement
 from headgate.sim.jobs.deployment import Deployed, Deployment
 from headgate.sim.jobs.orders import order_of, spec_of
 from headgate.sim.jobs.scenario import JobScenario
@@ -33,7 +33,7 @@ class JobCoordinator:
         self._random = Random(f"coordinator {scenario.seed}")
         orders = tuple(map(order_of, scenario.execution.tasks))
         self._orders = {order.id: order for order in orders}
-        self._placement = TaskPlaces(
+        self._placement = TaskPlacement(
             RunPlan(
                 "run", "sim", orders, scenario.execution.slots, b"", batch=scenario.job_graph.batch
             )

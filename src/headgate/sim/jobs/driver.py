@@ -14,9 +14,19 @@ from typing import Final
 from headgate.base.checkpoints import Stop
 from headgate.base.errors import TaskManagerLost
 from headgate.base.messages import Cancel, CheckpointAborted, ControlTimes, TaskChanged
-from headgate.control.checkpoint_effects import Discard, Drop, SavepointDone, StoreCheckpoint
+from headgate.control.effects import (
+    DiscardStates,
+    DropCheckpoint,
+    Effect,
+    Outcome,
+    Replan,
+    RunEnded,
+    SavepointDone,
+    Send,
+    StoreCheckpoint,
+    Warn,
+)
 from headgate.control.job import JobRun
-from headgate.control.run_effects import Effect, Outcome, Replan, RunEnded, Send, Warn
 from headgate.sim.clock import Clock
 from headgate.sim.jobs.deployment import Deployed
 from headgate.sim.jobs.scenario import JobScenario
@@ -147,7 +157,7 @@ class SimDriver:
             run, task, state, failure = report.run, report.task, report.state, report.failure
             self._tell(lambda: self._machine.task_changed(run, task, state, failure, now_ms))
         else:
-            self._tell(lambda: self._machine.checkpoint_told(report, now_ms))
+            self._tell(lambda: self._machine.checkpoint_reported(report, now_ms))
 
     def _send(self, send: Send) -> None:
         manager = self._manager(send.slot)
@@ -235,9 +245,9 @@ class SimDriver:
                 self._stores.append(effect)
                 delay_ms = self._random.choice(STORE_MS)
                 clock.later(delay_ms, "storing", partial(self._store, effect))
-            case Drop():
+            case DropCheckpoint():
                 storage.drop(effect)
-            case Discard():
+            case DiscardStates():
                 storage.discard(effect)
             case SavepointDone(directory, _, error):
                 if not error and self._stops[directory].ends:

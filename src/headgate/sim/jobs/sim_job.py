@@ -10,9 +10,9 @@ from typing import Final
 from headgate.base.checkpoints import TaskRestore
 from headgate.base.errors import ChannelsDiffer
 from headgate.base.messages import CheckpointOrder
-from headgate.control.checkpoint_effects import StoreCheckpoint
 from headgate.control.checkpoint_history import CheckpointHistory
 from headgate.control.deployment import RunPlan
+from headgate.control.effects import StoreCheckpoint
 from headgate.control.recovery import Recovery
 from headgate.control.restarts import FixedDelay
 from headgate.plan.checkpointed import checkpointed_job

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Iterable
 
 from headgate.base.checkpoints import Metadata, Piece, SubtaskState, pieces_of
-from headgate.control.checkpoint_effects import Discard, Drop, StoreCheckpoint
+from headgate.control.effects import DiscardStates, DropCheckpoint, StoreCheckpoint
 from headgate.sim.ledger import CheckFailed
 
 
@@ -56,14 +56,14 @@ class SimStorage:
         else:
             self.complete[store.metadata.checkpoint] = store
 
-    def drop(self, drop: Drop) -> None:
+    def drop(self, drop: DropCheckpoint) -> None:
         if drop.directory:
             self.savepoints.pop(drop.directory, None)
         else:
             self.complete.pop(drop.metadata.checkpoint, None)
         self.remove(_pieces(drop.metadata.tasks))
 
-    def discard(self, discard: Discard) -> None:
+    def discard(self, discard: DiscardStates) -> None:
         self.remove(_pieces(discard.states))
 
     # A new driver.

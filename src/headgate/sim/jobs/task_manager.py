@@ -29,7 +29,7 @@ from headgate.base.messages import (
     TaskState,
     TimeAnnounced,
 )
-from headgate.control.run_effects import Send
+from headgate.control.effects import Send
 from headgate.sim.jobs.deployment import Deployed, Deployment
 from headgate.sim.jobs.orders import spec_of
 from headgate.sim.jobs.restoring import Restoring

@@ -18,7 +18,7 @@ from headgate.api.program import Program
 from headgate.base.errors import FrameInvalid, JobFailed
 from headgate.connectors.dataframe.sink import DataFrameSink
 from headgate.connectors.dataframe.source import DataFrameSource
-from headgate.control.run_effects import Outcome
+from headgate.control.effects import Outcome
 from headgate.host.driver.driver_run import RunKey
 from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.placement import place

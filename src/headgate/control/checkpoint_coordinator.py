@@ -1,10 +1,10 @@
-"""The coordinator of the checkpoints of one run: told what happened, it answers with what to do.
+"""The checkpoint coordinator of one run: events come in, effects go out.
 
 Law: complete checkpoints have every task once, and growing numbers; a newer one that is stored ends
-the older ones that are not, but no savepoint. By the clock, one is triggered at the interval, never
-within the minimum pause after another has ended, and never with more on their way than allowed.
+the older ones that are not, but no savepoint. Checkpoints are triggered at the interval, never
+within the minimum pause after another has ended, and never with more in progress than allowed.
 While a savepoint is taken, or waits for those before it to end, nothing else is begun: its barriers
-are not overtaken. What is handed to the storage is answered by the storage, in time or not.
+are not overtaken. The storage answers whatever is handed to it, in time or not.
 """
 
 from collections.abc import Callable
@@ -19,30 +19,34 @@ from headgate.base.checkpoints import (
     pieces_of,
 )
 from headgate.base.recovery_settings import CheckpointSettings, Consistency
-from headgate.control.checkpoint_effects import (
+from headgate.control.checkpoint_history import (
+    CheckpointHistory,
+    CheckpointStatistics,
+    CheckpointSummary,
+    summary_of,
+)
+from headgate.control.effects import (
     AbortCheckpoint,
     CheckpointEffect,
     CompleteCheckpoint,
-    Discard,
-    Drop,
+    DiscardStates,
+    DropCheckpoint,
     FailRun,
     SavepointDone,
     StoreCheckpoint,
     TriggerCheckpoint,
 )
-from headgate.control.checkpoint_figures import (
-    CheckpointStatistics,
-    CheckpointSummary,
-    summary_of,
+from headgate.control.pending_checkpoint import (
+    CheckpointedJob,
+    CheckpointedTasks,
+    PendingCheckpoint,
 )
-from headgate.control.checkpoint_history import CheckpointHistory
-from headgate.control.pending_checkpoint import CheckpointedJob, Pending, Team
 
 REMEMBERED: Final = 1000
-"""Checkpoints that came to nothing and whose late answers are known for it."""
+"""Aborted checkpoints whose late answers are still recognised."""
 
 
-class Checkpoints:
+class CheckpointCoordinator:
     """Whoever drives it carries out the effects and calls ``tick`` at ``next_deadline_ms``."""
 
     def __init__(
@@ -57,8 +61,8 @@ class Checkpoints:
         self._settings = settings
         self._history = history
         self._wall_ms = wall_ms
-        self._team = Team(job.members)
-        self._pending: dict[int, Pending] = {}  # in the order of their numbers
+        self._tasks = CheckpointedTasks(job.members)
+        self._pending: dict[int, PendingCheckpoint] = {}  # in the order of their numbers
         self._wanted: list[tuple[str, Stop]] = []  # savepoints that wait for their turn
         self._given_up: dict[int, str] = {}  # and the directories of savepoints among them
         self._is_running = self._is_failing = False
@@ -96,7 +100,7 @@ class Checkpoints:
             self._last,
         )
 
-    # What happens.
+    # Reports.
 
     def started(self, now_ms: float) -> list[CheckpointEffect]:
         """All tasks of the run are there."""
@@ -122,12 +126,12 @@ class Checkpoints:
     ) -> list[CheckpointEffect]:
         """A task has written its part."""
         pending = self._pending.get(checkpoint)
-        if state.task not in self._team.members:
+        if state.task not in self._tasks.members:
             return []
         if pending is None:  # what is of earlier runs is left to the storage's own cleaning
             return self._discard(checkpoint, (state,)) if checkpoint in self._given_up else []
         pending.acked(state, figures)
-        return self._look_at(pending, now_ms) + self._go_on(now_ms)
+        return self._store_if_whole(pending, now_ms) + self._go_on(now_ms)
 
     def declined(
         self, checkpoint: int, task: str, reason: str, now_ms: float, *, subsumed: bool = False
@@ -142,12 +146,12 @@ class Checkpoints:
     def task_finished(self, task: str, now_ms: float) -> list[CheckpointEffect]:
         """A task has finished; what it had taken of a checkpoint was acknowledged before."""
         effects: list[CheckpointEffect] = []
-        if self._team.task_finished(task):
+        if self._tasks.task_finished(task):
             for pending in list(self._pending.values()):
                 if not pending.is_storing:
                     pending.finished(task)
-                    effects += self._tell_heads(pending)
-                    effects += self._look_at(pending, now_ms)
+                    effects += self._trigger_heads(pending)
+                    effects += self._store_if_whole(pending, now_ms)
         return effects + self._go_on(now_ms)
 
     def checkpoint_wanted(self, now_ms: float) -> list[CheckpointEffect]:
@@ -168,7 +172,7 @@ class Checkpoints:
         assert metadata is not None, f"checkpoint {checkpoint} was not to be stored"
         self._paused_until_ms = now_ms + self._settings.min_pause_ms
         if pending.subsumed:
-            return [Drop(metadata), *self._go_on(now_ms)]
+            return [DropCheckpoint(metadata), *self._go_on(now_ms)]
         self._last = summary_of(pending, now_ms)
         effects: list[CheckpointEffect] = []
         if not self._ended_because and (not pending.is_savepoint or pending.options.stop.ends):
@@ -189,7 +193,7 @@ class Checkpoints:
         pending = self._pending[checkpoint]
         metadata, directory = pending.metadata, pending.options.directory
         assert metadata is not None, f"checkpoint {checkpoint} was not to be stored"
-        effects: list[CheckpointEffect] = [Drop(metadata, directory)]
+        effects: list[CheckpointEffect] = [DropCheckpoint(metadata, directory)]
         pending.states = {}  # the drop takes their files along
         why = f"it could not be stored: {reason}"
         counts = not pending.subsumed and not self._ended_because
@@ -217,7 +221,7 @@ class Checkpoints:
         assert not any(pending.is_whole for pending in kept)
         assert not (kept and self._ended_because)
 
-    # What follows.
+    # Reactions.
 
     @property
     def _limit(self) -> int:
@@ -235,7 +239,7 @@ class Checkpoints:
     @property
     def _takes_more(self) -> bool:
         """Whether anything may be begun at all."""
-        is_over = self._is_failing or self._ended_because or self._team.all_finished
+        is_over = self._is_failing or self._ended_because or self._tasks.all_finished
         return self._is_running and not is_over and self._stops_with is None
 
     @property
@@ -275,20 +279,20 @@ class Checkpoints:
 
     def _begin(self, options: CheckpointOptions, now_ms: float) -> list[CheckpointEffect]:
         checkpoint = self._history.new_id()
-        pending = Pending(checkpoint, options, now_ms, self._team)
+        pending = PendingCheckpoint(checkpoint, options, now_ms, self._tasks)
         self._pending[checkpoint] = pending
         if options.stop.ends:
             self._stops_with = checkpoint
-        return self._tell_heads(pending)
+        return self._trigger_heads(pending)
 
-    def _tell_heads(self, pending: Pending) -> list[CheckpointEffect]:
+    def _trigger_heads(self, pending: PendingCheckpoint) -> list[CheckpointEffect]:
         return [
             TriggerCheckpoint(member.slot, member.task, pending.checkpoint, pending.options)
-            for member in pending.untold_heads()
+            for member in pending.untriggered_heads()
         ]
 
-    def _look_at(self, pending: Pending, now_ms: float) -> list[CheckpointEffect]:
-        """Whether a checkpoint is whole now."""
+    def _store_if_whole(self, pending: PendingCheckpoint, now_ms: float) -> list[CheckpointEffect]:
+        """Store a checkpoint as soon as all its tasks have answered."""
         if pending.is_storing or not pending.is_whole:
             return []
         if problem := pending.contradiction():
@@ -309,7 +313,7 @@ class Checkpoints:
         return effects
 
     def _give_up(
-        self, pending: Pending, reason: str, now_ms: float, *, counts: bool = True
+        self, pending: PendingCheckpoint, reason: str, now_ms: float, *, counts: bool = True
     ) -> list[CheckpointEffect]:
         effects: list[CheckpointEffect] = []
         if not self._ended_because:
@@ -325,7 +329,7 @@ class Checkpoints:
             effects += self._count_failure(pending.checkpoint, reason)
         return effects
 
-    def _forget(self, pending: Pending, reason: str) -> list[CheckpointEffect]:
+    def _forget(self, pending: PendingCheckpoint, reason: str) -> list[CheckpointEffect]:
         del self._pending[pending.checkpoint]
         directory = pending.options.directory
         self._given_up[pending.checkpoint] = directory
@@ -340,7 +344,7 @@ class Checkpoints:
 
     def _discard(self, checkpoint: int, states: tuple[SubtaskState, ...]) -> list[CheckpointEffect]:
         written = tuple(s for s in states if any(piece.path for piece in pieces_of(s)))
-        return [Discard(checkpoint, written, self._given_up[checkpoint])] if written else []
+        return [DiscardStates(checkpoint, written, self._given_up[checkpoint])] if written else []
 
     def _count_failure(self, checkpoint: int, reason: str) -> list[CheckpointEffect]:
         self._failed += 1

@@ -1,4 +1,4 @@
-"""How far the sources of a group have come, so that the fast ones wait for the slow.
+"""Watermark alignment: sources of a group that are ahead wait for the others.
 
 Law: what is announced is the least watermark of the tasks of the group that have reported, are not
 idle and have not ended; None if there are none. It is announced when it changes, to every slot with
@@ -24,7 +24,7 @@ class _Group:
 
 
 class WatermarkAlignment:
-    """Told what source tasks report; answers with what their slots are to be told."""
+    """Takes the reports of source tasks; answers with announcements for their slots."""
 
     def __init__(self, run: str) -> None:
         self._run = run
@@ -34,40 +34,40 @@ class WatermarkAlignment:
     def all_started(self) -> list[tuple[int, TimeAnnounced]]:
         """Every task of the run is there, and has reported if it is aligned."""
         self._begun = True
-        told: list[tuple[int, TimeAnnounced]] = []
+        messages: list[tuple[int, TimeAnnounced]] = []
         for group, members in self._groups.items():
             members.announced_ms = members.least_ms
-            told += self._message(group, members)
-        return told
+            messages += self._messages(group, members)
+        return messages
 
     def reported(
         self, group: str, task: str, slot: int, watermark_ms: int | None
     ) -> list[tuple[int, TimeAnnounced]]:
-        """A task is this far; None: it is idle and holds nobody."""
+        """A task has reached this watermark; None: it is idle and holds nobody back."""
         members = self._groups.setdefault(group, _Group())
         is_known = task in members.slots
         members.slots[task] = slot
         members.reached_ms[task] = watermark_ms
-        told = self._announce(group, members)
-        if told or is_known or not self._begun:
-            return told
+        messages = self._announce(group, members)
+        if messages or is_known or not self._begun:
+            return messages
         return [(slot, TimeAnnounced(self._run, group, members.announced_ms))]
 
     def ended(self, task: str) -> list[tuple[int, TimeAnnounced]]:
-        """A task has ended, however; it holds nobody any more."""
-        told: list[tuple[int, TimeAnnounced]] = []
+        """A task has ended, in whatever way; it holds nobody back any more."""
+        messages: list[tuple[int, TimeAnnounced]] = []
         for group, members in self._groups.items():
             members.slots.pop(task, None)
             if members.reached_ms.pop(task, None) is not None:
-                told += self._announce(group, members)
-        return told
+                messages += self._announce(group, members)
+        return messages
 
     def _announce(self, group: str, members: _Group) -> list[tuple[int, TimeAnnounced]]:
         if not self._begun or members.least_ms == members.announced_ms:
             return []
         members.announced_ms = members.least_ms
-        return self._message(group, members)
+        return self._messages(group, members)
 
-    def _message(self, group: str, members: _Group) -> list[tuple[int, TimeAnnounced]]:
+    def _messages(self, group: str, members: _Group) -> list[tuple[int, TimeAnnounced]]:
         message = TimeAnnounced(self._run, group, members.announced_ms)
         return [(slot, message) for slot in dict.fromkeys(members.slots.values())]

@@ -12,18 +12,18 @@ from headgate.base.checkpoints import (
     SubtaskState,
 )
 from headgate.base.recovery_settings import CheckpointSettings, Consistency
-from headgate.control.checkpoint_effects import (
+from headgate.control.checkpoint_coordinator import REMEMBERED, CheckpointCoordinator
+from headgate.control.checkpoint_history import CheckpointHistory
+from headgate.control.effects import (
     AbortCheckpoint,
     CheckpointEffect,
     CompleteCheckpoint,
-    Discard,
-    Drop,
+    DiscardStates,
+    DropCheckpoint,
     FailRun,
     SavepointDone,
     StoreCheckpoint,
 )
-from headgate.control.checkpoint_history import CheckpointHistory
-from headgate.control.checkpoints import REMEMBERED, Checkpoints
 from tests.control.checkpoint_kit import (
     ALL,
     EDGES,
@@ -59,7 +59,7 @@ def test_sources_are_triggered_at_the_interval() -> None:
 
 def test_nothing_begins_before_the_start_or_without_an_interval() -> None:
     settings = CheckpointSettings(interval_ms=10)
-    checkpoints = Checkpoints(row(2, 2), settings, CheckpointHistory(), wall)
+    checkpoints = CheckpointCoordinator(row(2, 2), settings, CheckpointHistory(), wall)
     assert checkpoints.next_deadline_ms is None
     assert checkpoints.tick(5_000) == []
     never = coordinator(interval_ms=-1)
@@ -168,8 +168,8 @@ def test_older_ones_are_dropped_and_savepoints_are_not() -> None:
     checkpoints.savepoint_wanted("sp", Stop.NO, 1_100)
     ack(checkpoints, 2, *ALL)
     checkpoints.stored(2, 1_200)
-    assert only(Drop, completed(checkpoints, 2_000)) == []
-    [drop] = only(Drop, completed(checkpoints, 3_000))
+    assert only(DropCheckpoint, completed(checkpoints, 2_000)) == []
+    [drop] = only(DropCheckpoint, completed(checkpoints, 3_000))
     assert drop.metadata.checkpoint == 1
     assert [one.checkpoint for one in history.complete] == [3, 4]
 
@@ -183,7 +183,7 @@ def test_a_task_that_declines_ends_the_checkpoint_and_too_many_end_the_run() -> 
     ack(checkpoints, 1, "0.0")
     effects = checkpoints.declined(1, "1.0", "disk full", 1_100)
     reason = "task 1.0 declined it: disk full"
-    assert effects == [AbortCheckpoint(1, reason), Discard(1, (state("0.0", 1),))]
+    assert effects == [AbortCheckpoint(1, reason), DiscardStates(1, (state("0.0", 1),))]
     checkpoints.tick(2_000)
     effects = checkpoints.declined(2, "1.0", "disk full", 2_100)
     assert kinds(effects) == ["AbortCheckpoint", "FailRun"]
@@ -228,7 +228,7 @@ def test_what_comes_late_for_one_that_was_given_up_is_named_for_cleaning() -> No
     checkpoints = coordinator(tolerable_failures=9)
     checkpoints.tick(1_000)
     checkpoints.declined(1, "1.0", "no", 1_000)
-    assert ack(checkpoints, 1, "0.0") == [Discard(1, (state("0.0", 1),))]
+    assert ack(checkpoints, 1, "0.0") == [DiscardStates(1, (state("0.0", 1),))]
     inline = OperatorState("uid 0", "operator 0", plain=Piece("", 0, 1, 0, b"x"))
     small = SubtaskState("0.1", 0, 1, 2, 128, (inline,))
     assert checkpoints.acked(1, small, FIGURES, 1_000) == [], "there is no file"
@@ -251,7 +251,7 @@ def test_only_so_many_given_up_ones_are_remembered() -> None:
         checkpoints.tick(number * 10)
         checkpoints.declined(number, "1.0", "no", number * 10)
     assert ack(checkpoints, 1, "0.0") == []
-    assert kinds(ack(checkpoints, 2, "0.0")) == ["Discard"]
+    assert kinds(ack(checkpoints, 2, "0.0")) == ["DiscardStates"]
 
 
 def test_a_newer_one_that_is_complete_ends_the_older_without_a_failure() -> None:
@@ -264,7 +264,7 @@ def test_a_newer_one_that_is_complete_ends_the_older_without_a_failure() -> None
     assert effects == [
         CompleteCheckpoint(2),
         AbortCheckpoint(1, "checkpoint 2 was complete first"),
-        Discard(1, (state("0.0", 1),)),
+        DiscardStates(1, (state("0.0", 1),)),
     ]
     assert checkpoints.statistics().failed == 0
 
@@ -276,7 +276,7 @@ def test_an_older_one_that_is_stored_too_late_is_dropped() -> None:
     [old] = only(StoreCheckpoint, ack(checkpoints, 1, *ALL))
     ack(checkpoints, 2, *ALL)
     assert checkpoints.stored(2, 2_500) == [CompleteCheckpoint(2)]
-    assert checkpoints.stored(1, 2_600) == [Drop(old.metadata)]
+    assert checkpoints.stored(1, 2_600) == [DropCheckpoint(old.metadata)]
 
 
 def test_one_that_a_newer_one_has_reached_first_is_no_failure() -> None:
@@ -295,7 +295,7 @@ def test_storage_that_fails_is_a_failure_and_whatever_it_has_left_is_dropped() -
     [store] = only(StoreCheckpoint, ack(checkpoints, 2, *ALL))
     effects = checkpoints.store_failed(2, "No space left on device", 2_100)
     assert effects == [
-        Drop(store.metadata),
+        DropCheckpoint(store.metadata),
         AbortCheckpoint(2, "it could not be stored: No space left on device"),
     ]
     assert [one.checkpoint for one in history.complete] == [1]
@@ -347,7 +347,7 @@ def test_who_finishes_with_a_barrier_unanswered_is_found_out() -> None:
     checkpoints.tick(1_000)
     ack(checkpoints, 1, "0.0")
     effects = checkpoints.task_finished("1.0", 1_100)
-    assert kinds(effects) == ["AbortCheckpoint", "Discard", "FailRun"]
+    assert kinds(effects) == ["AbortCheckpoint", "DiscardStates", "FailRun"]
     [abort] = only(AbortCheckpoint, effects)
     assert abort.reason == "task 1.0 had finished before it and its producer 0.0 not"
 
@@ -385,7 +385,7 @@ def test_a_savepoint_waits_for_what_is_on_its_way_and_nothing_overtakes_it() -> 
 
 def test_a_savepoint_before_the_start_waits_for_it() -> None:
     settings = CheckpointSettings()
-    checkpoints = Checkpoints(row(1), settings, CheckpointHistory(), wall)
+    checkpoints = CheckpointCoordinator(row(1), settings, CheckpointHistory(), wall)
     assert checkpoints.savepoint_wanted("sp", Stop.NO, 0) == []
     assert triggered(checkpoints.started(10)) == [("0.0", 1)]
 
@@ -395,10 +395,10 @@ def test_a_savepoint_that_fails_fails_no_run_and_names_its_files() -> None:
     checkpoints.savepoint_wanted("sp", Stop.SUSPEND, 0)
     ack(checkpoints, 1, "0.0")
     effects = checkpoints.declined(1, "1.0", "no", 10)
-    assert kinds(effects) == ["AbortCheckpoint", "Discard", "SavepointDone"]
-    assert only(Discard, effects)[0].directory == "sp"
+    assert kinds(effects) == ["AbortCheckpoint", "DiscardStates", "SavepointDone"]
+    assert only(DiscardStates, effects)[0].directory == "sp"
     assert only(SavepointDone, effects) == [SavepointDone("sp", None, "task 1.0 declined it: no")]
-    assert ack(checkpoints, 1, "0.1") == [Discard(1, (state("0.1", 1),), "sp")]
+    assert ack(checkpoints, 1, "0.1") == [DiscardStates(1, (state("0.1", 1),), "sp")]
     assert triggered(checkpoints.tick(1_000)), "the job goes on"
 
 
@@ -431,7 +431,7 @@ def test_a_checkpoint_that_is_stored_behind_the_last_savepoint_is_dropped() -> N
     checkpoints.savepoint_wanted("sp", Stop.SUSPEND, 1_100)
     [last] = only(StoreCheckpoint, ack(checkpoints, 2, *ALL))
     assert kinds(checkpoints.stored(2, 1_200)) == ["CompleteCheckpoint", "SavepointDone"]
-    assert checkpoints.stored(1, 1_300) == [Drop(old.metadata)]
+    assert checkpoints.stored(1, 1_300) == [DropCheckpoint(old.metadata)]
     assert history.latest == last
 
 
@@ -456,7 +456,7 @@ def test_a_run_that_ends_leaves_nothing_open_but_what_is_being_stored() -> None:
     ack(checkpoints, 2, "0.0")
     effects = checkpoints.run_ending("boom")
     assert effects == [
-        Discard(2, (state("0.0", 2),), "sp"),
+        DiscardStates(2, (state("0.0", 2),), "sp"),
         SavepointDone("sp", None, "the run has ended: boom"),
     ]
     assert checkpoints.run_ending("again") == []
@@ -474,11 +474,11 @@ def test_storage_that_fails_after_the_end_of_the_run_is_only_cleaned_up() -> Non
     checkpoints.tick(1_000)
     [store] = only(StoreCheckpoint, ack(checkpoints, 1, *ALL))
     checkpoints.run_ending("boom")
-    assert checkpoints.store_failed(1, "full", 1_100) == [Drop(store.metadata)]
+    assert checkpoints.store_failed(1, "full", 1_100) == [DropCheckpoint(store.metadata)]
 
 
 def test_a_run_that_never_started_refuses_savepoints_when_it_ends() -> None:
-    checkpoints = Checkpoints(row(1), CheckpointSettings(), CheckpointHistory(), wall)
+    checkpoints = CheckpointCoordinator(row(1), CheckpointSettings(), CheckpointHistory(), wall)
     checkpoints.savepoint_wanted("sp", Stop.NO, 0)
     [done] = checkpoints.run_ending("no slots")
     assert done == SavepointDone("sp", None, "the run has ended: no slots")

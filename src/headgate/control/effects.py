@@ -1,0 +1,182 @@
+"""What a run and its checkpoint coordinator want done; whoever drives them does it, in order."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TypeAlias
+
+from headgate.base.checkpoints import CheckpointOptions, Metadata, SubtaskState
+from headgate.base.messages import Failure, OfRun, Shutdown
+from headgate.control.life_cycle import JobState
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerCheckpoint:
+    """Tell the task of this slot to begin the checkpoint.
+
+    A source takes it at once. A task with inputs gets this only if all its producers have finished:
+    it takes it when all its channels have ended, unless it has taken it already.
+    """
+
+    slot: int
+    task: str
+    checkpoint: int
+    options: CheckpointOptions
+
+
+@dataclass(frozen=True, slots=True)
+class StoreCheckpoint:
+    """Write the metadata; answer with ``stored`` or ``store_failed``, whatever happens."""
+
+    metadata: Metadata
+    directory: str = ""
+    """Of a savepoint, its own; empty: the job's folder for checkpoints."""
+    ends_job: bool = False
+    """Sinks commit with this savepoint: no later driver may go on from an older checkpoint."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompleteCheckpoint:
+    """Tell all tasks to commit what they prepared for this checkpoint and earlier ones."""
+
+    checkpoint: int
+
+
+@dataclass(frozen=True, slots=True)
+class AbortCheckpoint:
+    """Tell all tasks that this checkpoint is aborted."""
+
+    checkpoint: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class DropCheckpoint:
+    """Delete a stored checkpoint, its metadata first; files of others that are kept stay."""
+
+    metadata: Metadata
+    directory: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DiscardStates:
+    """Delete what these tasks have written for a checkpoint that was aborted."""
+
+    checkpoint: int
+    states: tuple[SubtaskState, ...]
+    directory: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FailRun:
+    """End the run as failed."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointDone:
+    """Answer whoever wanted a savepoint in this directory; without an error, it is there."""
+
+    directory: str
+    checkpoint: int | None
+    error: str = ""
+
+
+CheckpointEffect: TypeAlias = (
+    TriggerCheckpoint
+    | StoreCheckpoint
+    | CompleteCheckpoint
+    | AbortCheckpoint
+    | DropCheckpoint
+    | DiscardStates
+    | FailRun
+    | SavepointDone
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a run has ended: FINISHED, CANCELLED with a reason, or FAILED with the root cause."""
+
+    state: JobState
+    failure: Failure | None = None
+    task: str = ""
+    """The task that failed, if it was one."""
+    reason: str = ""
+    """Why it was cancelled; of a failure after restarts, why there is no other one."""
+    restart_in_ms: float | None = None
+    """After so long the job is to begin anew, with a new run; None: this is its end."""
+
+    @property
+    def is_own_failure(self) -> bool:
+        """Whether a task failed by itself, not because of others or with its process."""
+        failure = self.failure
+        return bool(self.task) and failure is not None and not failure.is_consequence
+
+    @property
+    def problem(self) -> str:
+        """Why the run has not finished, in words; nothing if it has."""
+        if self.state is JobState.FINISHED:
+            return ""
+        if self.failure is None:
+            return f"the run was {self.state.value}: {self.reason}"
+        trace = self.failure.traceback.rstrip()
+        return f"{self.failure.message}\n\n{trace}" if trace else self.failure.message
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Tell the task manager of this slot."""
+
+    slot: int
+    message: OfRun | Shutdown
+
+
+@dataclass(frozen=True, slots=True)
+class Replan:
+    """Plan the next attempt; answer with ``planned`` or ``plan_failed``, whatever happens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Warn:
+    """Somebody should know this, though the job goes on."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded:
+    """The run is over; only answers of the storage and to those who wait for it may follow."""
+
+    outcome: Outcome
+
+
+Effect: TypeAlias = (
+    Send
+    | Replan
+    | Warn
+    | RunEnded
+    | StoreCheckpoint
+    | DropCheckpoint
+    | DiscardStates
+    | SavepointDone
+)
+
+
+class FailureRank(IntEnum):
+    """How well a failure explains the end of a run; the lowest explains best."""
+
+    OWN = 0
+    LOSS = 1
+    CONSEQUENCE = 2
+
+
+def failure_of(error: Exception, *, is_final: bool = False) -> Failure:
+    """An error that the driver has found by itself, as a failure."""
+    kind = f"{type(error).__module__}.{type(error).__qualname__}"
+    return Failure(kind, str(error), is_final=is_final)
+
+
+def rank_of(failure: Failure) -> FailureRank:
+    """Of a failure that a task has reported."""
+    return FailureRank.CONSEQUENCE if failure.is_consequence else FailureRank.OWN
