@@ -18,6 +18,7 @@ from headgate.base.elements import (
 )
 from headgate.core.chain.context import OperatorContext, TaskInfo
 from headgate.core.chain.operator import Operator
+from headgate.core.chain.outputs import Loan
 
 NOW_MS = 1_700_000_000_000
 
@@ -82,7 +83,7 @@ class KeptOutput:
         self.elements.append(marker)
 
 
-class StrictLoan:
+class StrictLoan(Loan):
     """The baton of a test with one thread: it is lent and regained in turns, or the test fails."""
 
     def __init__(self, lent: bool = False) -> None:

@@ -254,9 +254,8 @@ class TaskCheckpoints:
             batch.declined.append((checkpoint, reason, False))
         self._set_timer()
         for told in batch.declined:
-            self._loan.lend()
-            self.on_declined(*told)
-            self._loan.regain()
+            with self._loan:
+                self.on_declined(*told)
 
     def _take(self, barrier: CheckpointBarrier, recorded: Sequence[int], batch: _Batch) -> None:
         checkpoint, began_ms = barrier.checkpoint, self._clock.now_ms()
@@ -368,9 +367,8 @@ class TaskCheckpoints:
         self._post(what, partial(action, *told))
 
     def _lent(self, action: Callable[[], None]) -> None:
-        self._loan.lend()
-        action()
-        self._loan.regain()
+        with self._loan:
+            action()
         self._chain.seal()
 
 

@@ -85,17 +85,15 @@ class TaskEnding:
             return True
         if not self._asked:
             self._asked = True
-            self._loan.lend()
-            self.on_checkpoint_wanted()
-            self._loan.regain()
+            with self._loan:
+                self.on_checkpoint_wanted()
         return False
 
     def _finish(self, open_inputs: Sequence[int]) -> None:
-        self._loan.lend()
-        for number in open_inputs:
-            self._chain.end_input(number)
-        self._chain.finish()
-        self._loan.regain()
+        with self._loan:
+            for number in open_inputs:
+                self._chain.end_input(number)
+            self._chain.finish()
         self._chain.seal()
         self._mail.drop()  # timers of those that have finished
 

@@ -94,7 +94,6 @@ class OperatorMail:
         if self._held is not None:
             self._held.append(partial(self._run, operator, action, doing))
             return
-        self._loan.lend()
-        with_name(operator, action, doing)
-        self._loan.regain()
+        with self._loan:
+            with_name(operator, action, doing)
         self._chain.seal()

@@ -163,9 +163,8 @@ class InputProcessor:
         return InputStatus.MORE if self._left else InputStatus.ENDED
 
     def _lent(self, action: Callable[[], None]) -> None:
-        self._loan.lend()
-        action()
-        self._loan.regain()
+        with self._loan:
+            action()
 
     def _in_turn(self) -> list[NetworkInput]:
         inputs = self.inputs

@@ -209,10 +209,9 @@ class Task:
         self._tell(state, self.lifecycle.failure)
 
     def _close_operators(self) -> None:
-        self._loan.lend()
-        self._figures.read()
-        self._chain.close()
-        self._loan.regain()
+        with self._loan:
+            self._figures.read()
+            self._chain.close()
 
     def statistics(self) -> TaskStatistics:
         """Asked inside the baton."""
@@ -236,9 +235,8 @@ class Task:
         return self._figures.last
 
     def _read_figures(self) -> None:
-        self._loan.lend()
-        self._figures.read()
-        self._loan.regain()
+        with self._loan:
+            self._figures.read()
 
     def _start(self) -> None:
         self._move(TaskTransition.DEPLOYED)
@@ -249,9 +247,8 @@ class Task:
         if restored is not FRESH:  # what is on its way may end idle, and nobody here knows of that
             for writer in self._writers:
                 writer.emit_element(StreamStatus(active=True))
-        self._loan.lend()
-        self._chain.open(self._context_of, restored.opens)
-        self._loan.regain()
+        with self._loan:
+            self._chain.open(self._context_of, restored.opens)
         give_back(restored, self._inputs, self._gates)
         for gate in self._gates:
             gate.request_partitions()
@@ -387,6 +384,5 @@ class Task:
         self._tell(self.lifecycle.happened(what), None)
 
     def _tell(self, state: TaskState, error: BaseException | None) -> None:
-        self._loan.lend()
-        self.on_state(state, error)
-        self._loan.regain()
+        with self._loan:
+            self.on_state(state, error)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from headgate.base.errors import TaskCancelled
+from headgate.core.chain.outputs import Loan
 from headgate.core.task.task import StepResult, Task
 from headgate.host.net.baton import Baton, Turn
 from headgate.host.net.loop import Loop, now_ms
@@ -169,7 +170,7 @@ class Runner:
         raise TaskCancelled(f"task {self.task.name} was cancelled")
 
 
-class BatonLoan:
+class BatonLoan(Loan):
     """Lends the baton of a task's thread while its user's code runs."""
 
     __slots__ = ("_baton", "_lent", "_turn")

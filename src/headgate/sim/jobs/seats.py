@@ -11,6 +11,7 @@ from random import Random
 from typing import Any, Protocol
 
 from headgate.base.errors import TaskCancelled
+from headgate.core.chain.outputs import Loan
 from headgate.core.task.task import StepResult, Task
 from headgate.sim.ledger import CheckFailed
 from headgate.sim.worker import SimWorker
@@ -142,7 +143,7 @@ class Seat:
         raise TaskCancelled(f"task {self.name} was cancelled")
 
 
-class SimLoan:
+class SimLoan(Loan):
     """Lends the baton; by chance it was called in, and the task has to wait for its turn."""
 
     def __init__(self, seat: Seat, random: Random, called_in: float) -> None:
