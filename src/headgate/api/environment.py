@@ -32,7 +32,7 @@ from headgate.api.source import Source
 from headgate.api.types.types import TypeInformation
 from headgate.api.unexecuted import unexecuted
 from headgate.api.watermarks import WatermarkStrategy, check_strategy, time_plan
-from headgate.base.errors import HeadgateError, PlanInvalid, UserFunctionFailed
+from headgate.base.errors import PlanInvalid, raise_user_error
 from headgate.base.recovery_settings import SAVEPOINT_FOLDER, CheckpointSettings
 from headgate.base.settings import ExchangeSettings, JobSettings
 from headgate.core.operators.source import SourceOperator
@@ -437,7 +437,5 @@ class StreamExecutionEnvironment:
 def _splits_of(source: Source, name: str, settled: Settled) -> tuple[object, ...]:
     try:
         return tuple(source.splits(settled.parallelism))
-    except HeadgateError:
-        raise
     except Exception as error:
-        raise UserFunctionFailed(name, error, "in splits()") from error
+        raise_user_error(error, name, "in splits()")

@@ -41,6 +41,7 @@ HeadgateError
 """
 
 from collections.abc import Sequence
+from typing import NoReturn
 
 from headgate.base.ids import ChannelId, PartitionId, PeerName
 
@@ -935,3 +936,16 @@ class FutureCancelled(HeadgateError):
         super().__init__(
             "this future was cancelled, so it has no result; the job goes on: ask its client again"
         )
+
+
+def raise_user_error(error: BaseException, operator: str, doing: str = "") -> NoReturn:
+    """Raise what an operator's user code raised, wrapped so that it names the operator.
+
+    Headgate's own errors stay as they are. A connector's error, which knows a path or a server,
+    learns which operator it belongs to. Call it in ``except (Exception, SystemExit)``.
+    """
+    if isinstance(error, HeadgateError):
+        if isinstance(error, ConnectorError) and not error.operator:
+            error.operator = operator
+        raise error
+    raise UserFunctionFailed(operator, error, doing) from error

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.elements import Bundle, LatencyMarker, StreamStatus, Watermark
-from headgate.base.errors import PathUnusable, TaskCancelled, UserFunctionFailed
+from headgate.base.errors import PathUnusable, TaskCancelled, UserFunctionFailed, raise_user_error
 from headgate.core.buffers.global_pool import GlobalPool
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.outputs import (
@@ -17,8 +17,7 @@ from headgate.core.chain.outputs import (
     CountingOutput,
     NetworkOutput,
     RecordCopyingOutput,
-    tell_whose,
-    with_name,
+    run_user_code,
 )
 from headgate.core.egress.router import CustomPartitioner, RoundRobin, Router
 from headgate.core.egress.writer import RecordWriter
@@ -148,7 +147,7 @@ def test_headgates_own_errors_pass_as_they_are() -> None:
         raise TaskCancelled("enough")
 
     with pytest.raises(TaskCancelled, match="enough"):
-        with_name("map", cancel)
+        run_user_code("map", cancel)
 
 
 # Counting.
@@ -331,8 +330,10 @@ def test_an_error_of_a_connector_learns_whose_it_is_and_keeps_its_first_owner() 
     def fail() -> None:
         raise PathUnusable("part-0.txt", "exists already")
 
-    with pytest.raises(PathUnusable, match="exists already") as told:
-        with_name("files", fail)
-    assert told.value.operator == "files"
-    tell_whose(told.value, "another")
-    assert told.value.operator == "files"
+    with pytest.raises(PathUnusable, match="exists already") as caught:
+        run_user_code("files", fail)
+    error = caught.value
+    assert error.operator == "files"
+    with pytest.raises(PathUnusable, match="exists already"):
+        raise_user_error(error, "another")
+    assert error.operator == "files"

@@ -23,7 +23,7 @@ from headgate.base.errors import (
 from headgate.base.ids import PartitionId, PeerName
 from headgate.base.messages import CheckpointOrder, Deploy
 from headgate.control.frames import TO_TASK_MANAGER
-from headgate.core.chain.outputs import with_name
+from headgate.core.chain.outputs import run_user_code
 from headgate.host.shipping.failures import describe, revive
 from headgate.host.shipping.orders import order_of, plan_run, spec_of
 from headgate.plan.execution_graph import build_execution_graph
@@ -111,7 +111,7 @@ def test_an_exception_that_does_not_survive_pickling_travels_as_text() -> None:
 
 def test_the_user_s_own_exception_travels_and_its_traceback_comes_alone() -> None:
     try:
-        with_name("parse", user_function)
+        run_user_code("parse", user_function)
     except UserFunctionFailed as error:
         failure = describe(error)
     assert failure.message == "operator 'parse' failed: ValueError: boom"
@@ -120,7 +120,7 @@ def test_the_user_s_own_exception_travels_and_its_traceback_comes_alone() -> Non
     assert failure.traceback.startswith("Traceback (most recent call last):\n  File ")
     assert failure.traceback.endswith("\nValueError: boom\n")
     assert "in user_function" in failure.traceback
-    assert "with_name" not in failure.traceback
+    assert "run_user_code" not in failure.traceback
     assert "UserFunctionFailed" not in failure.traceback
 
 

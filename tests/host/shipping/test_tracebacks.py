@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 
 from headgate.base.errors import PathUnusable, UserFunctionFailed
-from headgate.core.chain.outputs import with_name
+from headgate.core.chain.outputs import run_user_code
 from headgate.host.shipping.failures import readable_traceback, root_of, where_is
 
 
@@ -24,12 +24,12 @@ def parse() -> None:
 
 
 def test_the_user_s_frames_come_alone_with_the_user_s_own_causes() -> None:
-    error = caught(lambda: with_name("parse", parse))
+    error = caught(lambda: run_user_code("parse", parse))
     text = readable_traceback(error)
     assert isinstance(root_of(error), LookupError)
     assert text.count("in parse") == 2
     assert text.index("invalid literal") < text.index("direct cause") < text.index("no number")
-    assert "with_name" not in text and "UserFunctionFailed" not in text
+    assert "run_user_code" not in text and "UserFunctionFailed" not in text
 
 
 def test_a_complaint_of_headgate_about_the_user_has_no_frames() -> None:
@@ -48,7 +48,7 @@ def test_an_error_of_ours_keeps_all_frames() -> None:
 
     # Not wrapped: SystemExit and the like, or a bug; the frames begin in this file.
     assert "in fail" in readable_traceback(caught(fail))
-    bug = caught(lambda: with_name("x", None))  # type: ignore[arg-type]
+    bug = caught(lambda: run_user_code("x", None))  # type: ignore[arg-type]
     assert "TypeError" in readable_traceback(bug)
 
 
@@ -59,7 +59,7 @@ def test_where_a_thread_is_begins_with_the_user_s_function() -> None:
         reached.set()
         go.wait()
 
-    thread = threading.Thread(target=lambda: with_name("waits", wait))
+    thread = threading.Thread(target=lambda: run_user_code("waits", wait))
     thread.start()
     assert reached.wait(30)
     text = where_is(thread)

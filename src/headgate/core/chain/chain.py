@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from headgate.base.elements import Bundle, LatencyMarker, StreamStatus, Watermark
-from headgate.base.errors import HeadgateError, UserFunctionFailed
+from headgate.base.errors import raise_user_error
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator, Output, PolledOperator, PollResult
 from headgate.core.chain.outputs import (
@@ -19,9 +19,8 @@ from headgate.core.chain.outputs import (
     NetworkOutput,
     RecordCopyingOutput,
     choose_output,
-    tell_whose,
+    run_user_code,
     typed,
-    with_name,
 )
 from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
 from headgate.core.chain.spec import ChainSpec, OperatorSpec, ToNetwork, ToOperator
@@ -66,54 +65,48 @@ class Chain:
             if not opens(spec):
                 continue
             context = context_of(spec)
-            with_name(spec.name, lambda: operator.open(context), "in open()")  # noqa: B023
+            run_user_code(spec.name, lambda: operator.open(context), "in open()")  # noqa: B023
 
     def process(self, bundle: Bundle, number: int) -> None:
         """Records of one input, to the head."""
         self._head_in += len(bundle.records)
         try:
             self.head.process(bundle, number)
-        except HeadgateError as error:
-            tell_whose(error, self._name)
-            raise
         except (Exception, SystemExit) as error:
-            raise UserFunctionFailed(self._name, error) from error
+            raise_user_error(error, self._name)
 
     def poll_source(self, limit: int) -> PollResult:
         """Let the source at the head send what it has."""
         assert isinstance(self.head, PolledOperator)
         try:
             return self.head.poll(limit)
-        except HeadgateError as error:
-            tell_whose(error, self._name)
-            raise
         except (Exception, SystemExit) as error:
-            raise UserFunctionFailed(self._name, error) from error
+            raise_user_error(error, self._name)
 
     @property
     def records_out_of_head(self) -> int:
         return self._counts[0].records_out
 
     def watermark_advanced(self, watermark: Watermark) -> None:
-        with_name(self._name, lambda: self.head.watermark_advanced(watermark))
+        run_user_code(self._name, lambda: self.head.watermark_advanced(watermark))
 
     def status_changed(self, status: StreamStatus) -> None:
-        with_name(self._name, lambda: self.head.status_changed(status))
+        run_user_code(self._name, lambda: self.head.status_changed(status))
 
     def marker_received(self, marker: LatencyMarker) -> None:
-        with_name(self._name, lambda: self.head.marker_received(marker))
+        run_user_code(self._name, lambda: self.head.marker_received(marker))
 
     def end_input(self, number: int) -> None:
         """Input ``number`` of the head has ended."""
-        with_name(self._name, lambda: self.head.end_input(number), "at the end of its input")
+        run_user_code(self._name, lambda: self.head.end_input(number), "at the end of its input")
 
     def finish(self) -> None:
         """All inputs have ended: every operator, head first, sends what it had kept back."""
         for index in sorted(self._operators):
             spec, operator = self._spec.operators[index], self._operators[index]
             if index:
-                with_name(spec.name, lambda: operator.end_input(0), "at the end of its input")  # noqa: B023
-            with_name(spec.name, operator.finish, "at the end of its input")
+                run_user_code(spec.name, lambda: operator.end_input(0), "at the end of its input")  # noqa: B023
+            run_user_code(spec.name, operator.finish, "at the end of its input")
 
     # Checkpoints.
 
@@ -172,7 +165,7 @@ class Chain:
         first: BaseException | None = None
         for index in sorted(self._operators, reverse=True):
             try:
-                with_name(
+                run_user_code(
                     self._spec.operators[index].name, self._operators[index].close, "in close()"
                 )
             except BaseException as error:  # also a user's exit()
@@ -195,7 +188,7 @@ class Chain:
     def _each(self, action: Callable[[Operator], None], doing: str) -> None:
         for index in sorted(self._operators):
             operator = self._operators[index]
-            with_name(self._spec.operators[index].name, lambda: action(operator), doing)  # noqa: B023
+            run_user_code(self._spec.operators[index].name, lambda: action(operator), doing)  # noqa: B023
 
     def _build(self, index: int) -> Operator:
         spec = self._spec.operators[index]

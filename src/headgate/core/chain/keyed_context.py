@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Final
 
 from headgate.base.elements import MAX_WATERMARK_MS, Key, Record
-from headgate.base.errors import HeadgateError, UserFunctionFailed
+from headgate.base.errors import raise_user_error
 from headgate.base.state_shapes import OPERATOR, StateShape
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.snapshots import restored_parts
@@ -114,12 +114,8 @@ class KeySelection:
         key_of = self._key_of
         try:
             return hashable([key_of(record) for record in records])
-        except HeadgateError:
-            raise
         except (Exception, SystemExit) as error:
-            raise UserFunctionFailed(
-                self._operator, error, "when the key of a record was selected"
-            ) from error
+            raise_user_error(error, self._operator, "when the key of a record was selected")
 
 
 def hashable(keys: list[Key]) -> list[Key]:

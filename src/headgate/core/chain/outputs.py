@@ -18,7 +18,7 @@ from headgate.base.elements import (
     StreamStatus,
     Watermark,
 )
-from headgate.base.errors import ConnectorError, HeadgateError, UserFunctionFailed
+from headgate.base.errors import raise_user_error
 from headgate.core.chain.copies import Copier
 from headgate.core.chain.operator import Operator, Output
 from headgate.core.chain.spec import OutputTypes, Selector
@@ -74,23 +74,20 @@ class ChainedOutput:
 
     def emit_watermark(self, watermark: Watermark) -> None:
         self.watermark_ms = watermark.timestamp_ms
-        with_name(self._name, lambda: self._operator.watermark_advanced(watermark))
+        run_user_code(self._name, lambda: self._operator.watermark_advanced(watermark))
 
     def emit_status(self, status: StreamStatus) -> None:
-        with_name(self._name, lambda: self._operator.status_changed(status))
+        run_user_code(self._name, lambda: self._operator.status_changed(status))
 
     def emit_marker(self, marker: LatencyMarker) -> None:
-        with_name(self._name, lambda: self._operator.marker_received(marker))
+        run_user_code(self._name, lambda: self._operator.marker_received(marker))
 
     def _hand_on(self, bundle: Bundle) -> None:
         self.records_in += len(bundle.records)
         try:
             self._operator.process(bundle, self._number)
-        except HeadgateError as error:
-            tell_whose(error, self._name)
-            raise
         except (Exception, SystemExit) as error:
-            raise UserFunctionFailed(self._name, error) from error
+            raise_user_error(error, self._name)
 
 
 class RecordCopyingOutput(ChainedOutput):
@@ -179,7 +176,7 @@ class NetworkOutput:
             self._write(lambda: self._writer.emit_all(records, self._timestamps))
 
     def _write(self, action: Callable[[], None]) -> None:
-        with_name(
+        run_user_code(
             self._name, action, "when its records were routed by key or partitioner, or pickled"
         )
 
@@ -388,18 +385,9 @@ def typed(output: Output, types: OutputTypes | None) -> Output:
     return TypedOutput(output, types)
 
 
-def with_name(operator: str, action: Callable[[], None], doing: str = "") -> None:
-    """Run an operator's code; an error that is not Headgate's own gets the operator's name."""
+def run_user_code(operator: str, action: Callable[[], None], doing: str = "") -> None:
+    """Run an operator's code; its errors get the operator's name."""
     try:
         action()
-    except HeadgateError as error:
-        tell_whose(error, operator)
-        raise
     except (Exception, SystemExit) as error:
-        raise UserFunctionFailed(operator, error, doing) from error
-
-
-def tell_whose(error: HeadgateError, operator: str) -> None:
-    """A connector's own error, which knows a path or a server, learns which operator it is of."""
-    if isinstance(error, ConnectorError) and not error.operator:
-        error.operator = operator
+        raise_user_error(error, operator, doing)

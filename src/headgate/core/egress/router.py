@@ -10,7 +10,7 @@ from operator import not_
 from typing import Final, Protocol
 
 from headgate.base.elements import Key, Record
-from headgate.base.errors import HeadgateError, UserFunctionFailed
+from headgate.base.errors import raise_user_error
 from headgate.core.state.key_groups import key_group, mix
 
 Split = list[tuple[int, list[Record], list[int | None] | None]]
@@ -173,10 +173,9 @@ class KeyGroupPartitioner(_PerRecord):
             except (KeyError, TypeError):  # a new key, or one that is not hashable
                 return [self.pick_key(key) for key in keys]
         except Exception as error:
-            if not self._reader or isinstance(error, HeadgateError):
+            if not self._reader:
                 raise
-            doing = "when the key of a record was selected"
-            raise UserFunctionFailed(self._reader, error, doing) from error
+            raise_user_error(error, self._reader, "when the key of a record was selected")
 
     def pick_key(self, key: Key) -> int:
         try:

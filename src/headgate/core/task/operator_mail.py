@@ -10,7 +10,7 @@ from functools import partial
 from headgate.core.chain.async_calls import AsyncCalls, AsyncWork, StartCalls
 from headgate.core.chain.chain import Chain
 from headgate.core.chain.context import Clock
-from headgate.core.chain.outputs import Loan, with_name
+from headgate.core.chain.outputs import Loan, run_user_code
 from headgate.core.egress.partition import Wait
 from headgate.core.task.mailbox import NORMAL, Mailbox
 
@@ -95,5 +95,5 @@ class OperatorMail:
             self._held.append(partial(self._run, operator, action, doing))
             return
         with self._loan:
-            with_name(operator, action, doing)
+            run_user_code(operator, action, doing)
         self._chain.seal()
