@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headgate.api.event_time import surely_untimed
+from headgate.api.draft import surely_untimed
 from headgate.common import WatermarkStrategy
 from headgate.connectors.generator.source import NumberSequenceSource
 from headgate.datastream import (
@@ -52,7 +52,7 @@ Write = Callable[[StreamExecutionEnvironment], DataStream]
 def test_a_stream_without_any_times_is_surely_untimed(
     env: StreamExecutionEnvironment, write: Write
 ) -> None:
-    assert surely_untimed(write(env))
+    assert surely_untimed(write(env)._origins)
 
 
 @pytest.mark.parametrize(
@@ -67,11 +67,11 @@ def test_a_stream_without_any_times_is_surely_untimed(
     ],
 )
 def test_a_stream_that_may_have_times_is_not(env: StreamExecutionEnvironment, write: Write) -> None:
-    assert not surely_untimed(write(env))
+    assert not surely_untimed(write(env)._origins)
 
 
 def test_a_stream_read_over_and_over_is_asked_once(env: StreamExecutionEnvironment) -> None:
     stream = env.from_collection([1])
     for _ in range(300):
         stream = stream.map(abs).union(stream.map(abs))
-    assert surely_untimed(stream)
+    assert surely_untimed(stream._origins)

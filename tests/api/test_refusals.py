@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headgate.api.unexecuted import Unexecuted, unexecuted
+from headgate.api.draft import Unexecuted, unexecuted
 from headgate.base.errors import (
     FunctionUnpicklable,
     JavaMissing,

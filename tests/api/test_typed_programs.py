@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headgate.api.types.typed_serializer import TypedSerializer
+from headgate.api.types.wires import TypedSerializer
 from headgate.base.elements import Serializer
 from headgate.base.errors import PlanInvalid
 from headgate.common import Row, Types

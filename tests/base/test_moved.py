@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from headgate.api.row import Row
-from headgate.api.types.typed_serializer import PICKLED, TypedSerializer
 from headgate.api.types.types import Types
+from headgate.api.types.wires import PICKLED, TypedSerializer
 from headgate.base import moved
 from headgate.base.elements import PickleSerializer
 from headgate.base.errors import StateBroken

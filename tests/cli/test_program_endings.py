@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import headgate
+from headgate.api.draft import unexecuted
 from headgate.api.runtime import set_runtime
-from headgate.api.unexecuted import unexecuted
 from headgate.observe.logs import FORMAT_VARIABLE, LEVEL_VARIABLE
 from headgate.spark import configuration
 from tests.cli.kit import in_process, write

@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.api.types.typed_serializer import TypedSerializer
 from headgate.api.types.types import Types
+from headgate.api.types.wires import TypedSerializer
 from headgate.base.elements import (
     Bundle,
     Element,

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TypeAlias, cast
 
 from headgate.api.datastream import DataStream
-from headgate.api.draft import Draft, Factory, Origin, Settled, Step, ready
+from headgate.api.draft import Draft, Factory, Origin, Settled, Step, ready, upstream
 from headgate.api.functions import ProcessFunction
 from headgate.api.program import build_program
 from headgate.api.runtime import runtime
@@ -32,7 +32,7 @@ class CachedDataStream(DataStream):
     """Made by ``cache``; everything that a stream can do starts from what was kept."""
 
     def __init__(self, stream: DataStream) -> None:
-        draft, steps = stream._draft, _ancestors(stream._origins)
+        draft, steps = stream._draft, upstream(origin.step for origin in stream._origins)
         endless = [step.name for step in steps if step.source and not step.source.bounded]
         if endless:
             raise PlanInvalid(
@@ -141,15 +141,3 @@ def _compute(draft: Draft, origins: tuple[Origin, ...]) -> Kept:
         return list(cast(Iterator[tuple[Record, int]], results))
     finally:
         results.close()
-
-
-def _ancestors(origins: Sequence[Origin]) -> list[Step]:
-    """The steps that lead here."""
-    found: dict[int, Step] = {}
-    waiting = [origin.step for origin in origins]
-    while waiting:
-        step = waiting.pop()
-        if step.id not in found:
-            found[step.id] = step
-            waiting += [origin.step for some in step.inputs for origin in some]
-    return list(found.values())

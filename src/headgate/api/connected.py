@@ -7,10 +7,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from headgate.api.broadcast import BroadcastStream
 from headgate.api.broadcast_functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction
 from headgate.api.checks import check_object, check_type, key_function
-from headgate.api.datastream import DataStream
+from headgate.api.datastream import BroadcastStream, DataStream
 from headgate.api.draft import Factory, Origin, Settled, ready, sorted_in_batch
 from headgate.api.functions import (
     CoFlatMapFunction,

@@ -10,7 +10,6 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, overload
 
-from headgate.api.broadcast import BroadcastStream
 from headgate.api.checks import (
     check_function,
     check_object,
@@ -19,7 +18,7 @@ from headgate.api.checks import (
     partition_function,
     refuse_other_kinds,
 )
-from headgate.api.draft import Draft, Factory, Origin, Settled, Step, ready
+from headgate.api.draft import Draft, Factory, Origin, Settled, Step, ready, unexecuted
 from headgate.api.functions import (
     FilterFunction,
     FlatMapFunction,
@@ -37,7 +36,6 @@ from headgate.api.settings.configuration import ExecutionConfig
 from headgate.api.sinks import CloseableIterator, DataStreamSink, sink_operator
 from headgate.api.source import Sink
 from headgate.api.types.types import TupleTypeInfo, TypeInformation, Types
-from headgate.api.unexecuted import unexecuted
 from headgate.api.watermarks import WatermarkStrategy, check_strategy
 from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
@@ -51,6 +49,29 @@ from headgate.core.window.counts import count_assigner
 from headgate.functions.state import MapStateDescriptor
 from headgate.plan import ship_strategies
 from headgate.plan.stream_graph import NodeKind, Ship
+
+
+class BroadcastStream:
+    """Made by ``broadcast(descriptor)``; give it to ``connect`` of another stream.
+
+    ::
+
+        rules = rule_stream.broadcast(MapStateDescriptor("rules", Types.STRING(), Types.INT()))
+        payments.connect(rules).process(CheckRules())
+    """
+
+    def __init__(
+        self, input_stream: "DataStream", descriptors: tuple[MapStateDescriptor, ...]
+    ) -> None:
+        for descriptor in descriptors:
+            if not isinstance(descriptor, MapStateDescriptor):
+                raise PlanInvalid(
+                    f"broadcast() was given {descriptor!r}; give a MapStateDescriptor for each "
+                    f"broadcast state, or nothing to send every record to every task"
+                )
+        self.input_stream = input_stream
+        self.broadcast_state_descriptors = list(descriptors)
+
 
 if TYPE_CHECKING:
     from headgate.api.cached import CachedDataStream

@@ -1,20 +1,19 @@
-"""The draft: what a program has written so far. Every stream of an environment writes to it.
+"""The draft of a program: the transformations that an environment's streams have written so far.
 
-A step is one operator, and knows by its origins which steps it reads. What depends on settings
-that may still change (parallelism, batch or streaming) is settled when the graph is built. Law:
-executing forgets the pending steps, also if the program is refused, but a stream keeps its own, so
-it can be built upon again.
+A transformation is one operator; its origins say which transformations it reads. What depends on
+settings that may still change (parallelism, batch or streaming) is decided when ``program``
+translates the draft into a stream graph. Law: executing forgets the pending transformations, also
+if the program is refused, but a stream keeps its own, so it can be built upon again.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from headgate.api.settings.configuration import Configuration, ExecutionConfig
 from headgate.api.types.types import TypeInformation
-from headgate.api.unexecuted import unexecuted
 from headgate.base.elements import Key, Record
 from headgate.base.errors import PlanInvalid
 from headgate.base.settings import JobSettings
@@ -23,14 +22,20 @@ from headgate.core.chain.spec import Selector
 from headgate.core.operators.sorted_input import SortedInput
 from headgate.core.state.sorting import SORT_BYTES
 from headgate.plan.ship_strategies import unchosen
-from headgate.plan.stream_graph import (
-    Chaining,
-    NodeKind,
-    Ship,
-)
+from headgate.plan.stream_graph import Chaining, NodeKind, Ship
+
+if TYPE_CHECKING:
+    from headgate.api.environment import StreamExecutionEnvironment
+    from headgate.api.source import Source
 
 KeyOf: TypeAlias = Callable[[Record], Key]
 Factory: TypeAlias = Callable[[], Operator]
+
+_KEEP_TIMES: Final = frozenset(
+    {"map function", "flat map function", "filter function", "fields", "position"}
+    | {"reduce function", "process function", "watermark strategy"}
+)
+"""Roles of functions whose operators emit records with the timestamps they came with."""
 
 
 class Settled(NamedTuple):
@@ -44,6 +49,10 @@ class Settled(NamedTuple):
     """Memory for the records of a batch that are being sorted, in each operator of a task."""
 
 
+Translate: TypeAlias = Callable[[Settled], Factory]
+"""Makes the operator factory of a transformation when the graph is built."""
+
+
 @dataclass(eq=False, slots=True)
 class Step:
     """One operator in writing. None: not said, so that the default holds."""
@@ -51,7 +60,7 @@ class Step:
     id: int
     name: str
     kind: NodeKind
-    make: Callable[[Settled], Factory]
+    make: "Translate"
     inputs: "tuple[tuple[Origin, ...], ...]" = ()
     functions: tuple[tuple[str, object], ...] = ()
     source: "Source | None" = None
@@ -117,6 +126,49 @@ class JobFile:
         return cls(path, target or path.rstrip("/").rpartition("/")[2], unpack=True)
 
 
+@dataclass(slots=True)
+class Unexecuted:
+    """Of the whole process."""
+
+    has_executed: bool = False
+    """A job was launched, or a DataFrame was made."""
+    _drafts: set[int] = field(default_factory=set)
+    """Those with operators that wait for their execution."""
+    _with_sinks: set[int] = field(default_factory=set)
+
+    def written(self, draft: int, is_sink: bool) -> None:
+        """An operator waits for its execution."""
+        self._drafts.add(draft)
+        if is_sink:
+            self._with_sinks.add(draft)
+
+    def forgotten(self, draft: int) -> None:
+        """Whatever a draft had waiting was executed or dropped."""
+        self._drafts.discard(draft)
+        self._with_sinks.discard(draft)
+
+    def clear(self) -> None:
+        """As if the process had just begun."""
+        self.has_executed = False
+        self._drafts.clear()
+        self._with_sinks.clear()
+
+    def problem(self) -> str:
+        """What to say at the end of the process; empty: nothing is left over."""
+        if self._drafts and not self.has_executed:
+            return (
+                "streams were written, but nothing was executed; call env.execute() at the end of "
+                "the program"
+            )
+        if self._with_sinks:
+            return (
+                "a stream was given a sink after the last execution, and never ran; call "
+                "env.execute() once more at the end of the program"
+            )
+        return ""
+
+
+unexecuted = Unexecuted()
 _numbers = count(1)
 
 
@@ -144,7 +196,7 @@ class Draft:
         self,
         name: str,
         kind: NodeKind,
-        make: Callable[[Settled], Factory],
+        make: Translate,
         inputs: tuple[tuple[Origin, ...], ...] = (),
         functions: tuple[tuple[str, object], ...] = (),
     ) -> Step:
@@ -158,7 +210,7 @@ class Draft:
         self,
         name: str,
         kind: NodeKind,
-        make: Callable[[Settled], Factory],
+        make: Translate,
         inputs: tuple[tuple[Origin, ...], ...] = (),
         functions: tuple[tuple[str, object], ...] = (),
     ) -> Step:
@@ -174,12 +226,12 @@ class Draft:
         unexecuted.forgotten(self.number)
 
 
-def ready(factory: Factory) -> Callable[[Settled], Factory]:
+def ready(factory: Factory) -> Translate:
     """For a step that depends on no setting."""
     return lambda settled: factory
 
 
-def sorted_in_batch(factory: Factory, *keys_of: KeyOf | None) -> Callable[[Settled], Factory]:
+def sorted_in_batch(factory: Factory, *keys_of: KeyOf | None) -> Translate:
     """For an operator on keyed streams; ``keys_of``: the selector of each input, None: no keys."""
 
     def make(settled: Settled) -> Factory:
@@ -190,6 +242,40 @@ def sorted_in_batch(factory: Factory, *keys_of: KeyOf | None) -> Callable[[Settl
     return make
 
 
-if TYPE_CHECKING:
-    from headgate.api.environment import StreamExecutionEnvironment
-    from headgate.api.source import Source
+def upstream(steps: Iterable[Step]) -> list[Step]:
+    """These transformations and all that they read, in the order in which they were written."""
+    found: dict[int, Step] = {}
+    waiting = list(steps)
+    while waiting:
+        step = waiting.pop()
+        if step.id not in found:
+            found[step.id] = step
+            waiting += [origin.step for origins in step.inputs for origin in origins]
+    return [found[number] for number in sorted(found)]
+
+
+def surely_untimed(origins: Iterable[Origin]) -> bool:
+    """Whether no record from there can have a timestamp: event-time windows would fail.
+
+    Errs on the safe side: an unknown source or function may bring timestamps.
+    """
+    ends = [origin.step for origin in origins]
+    untimed: dict[int, bool] = {}
+    for step in upstream(ends):
+        untimed[step.id] = not step.assigns_times and (
+            bool(getattr(step.source, "untimed", False))
+            if step.source is not None
+            else _keeps_none(step, untimed)
+        )
+    return all(untimed[step.id] for step in ends)
+
+
+def _keeps_none(step: Step, untimed: dict[int, bool]) -> bool:
+    if not step.inputs or not all(_keeps_times(*function) for function in step.functions):
+        return False
+    return all(untimed[origin.step.id] for origins in step.inputs for origin in origins)
+
+
+def _keeps_times(role: str, function: object) -> bool:
+    # What a timer sends has the timer's time.
+    return role in _KEEP_TIMES and not hasattr(function, "on_timer")

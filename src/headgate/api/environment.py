@@ -12,10 +12,10 @@ from typing import Any
 from headgate.api.checks import check_names, check_object, check_text, check_type
 from headgate.api.collection import collection_source
 from headgate.api.datastream import DataStream
-from headgate.api.draft import Draft, Factory, JobFile, Origin, Settled
+from headgate.api.draft import Draft, Factory, JobFile, Origin, Settled, unexecuted
 from headgate.api.functions import SourceFunction
 from headgate.api.job import JobClient, JobExecutionResult, RunningJob
-from headgate.api.operator_settings import check_timeout
+from headgate.api.operator_settings import SlotSharingGroup, check_timeout
 from headgate.api.program import build_graph, build_program
 from headgate.api.runtime import default_parallelism, runtime, set_default_parallelism
 from headgate.api.settings.checkpointing import CheckpointConfig, CheckpointingMode
@@ -27,10 +27,8 @@ from headgate.api.settings.configuration import (
 )
 from headgate.api.settings.restarts import RestartStrategyConfiguration, strategy_of
 from headgate.api.settings.state_backend import StateBackend, backend_of
-from headgate.api.slots import SlotSharingGroup
 from headgate.api.source import Source
 from headgate.api.types.types import TypeInformation
-from headgate.api.unexecuted import unexecuted
 from headgate.api.watermarks import WatermarkStrategy, check_strategy, time_plan
 from headgate.base.errors import PlanInvalid, raise_user_error
 from headgate.base.recovery_settings import SAVEPOINT_FOLDER, CheckpointSettings

@@ -1,4 +1,4 @@
-"""Window joins and co-groups: records of two streams that share a key and a window.
+"""Joins of two streams: window joins, co-groups and interval joins.
 
 ::
 
@@ -6,8 +6,9 @@
         TumblingEventTimeWindows.of(Time.minutes(1))
     ).apply(lambda click, order: (click, order))
 
-Law: a join gives each pair of a window once and leaves out records without a partner; a co-group
-sees these too.
+Law: a window join emits each pair of a window once and drops records without a partner; a co-group
+sees those, too. An interval join emits a pair if ``left + lower <= right <= left + upper``, where
+either bound may be exclusive.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,15 +17,17 @@ from functools import partial
 from inspect import iscoroutinefunction, isgeneratorfunction
 from typing import Any, Generic, TypeVar
 
-from headgate.api.checks import check_object, check_type, key_function
+from headgate.api.checks import check_object, check_type, key_function, refuse_other_kinds
 from headgate.api.datastream import DataStream
-from headgate.api.draft import Factory, Origin, Settled, sorted_in_batch
-from headgate.api.functions import Function, KeySelector
+from headgate.api.draft import Factory, Origin, Settled, sorted_in_batch, surely_untimed
+from headgate.api.functions import Function, KeySelector, ProcessJoinFunction
 from headgate.api.keyed import KeyedStream
 from headgate.api.types.types import TypeInformation
 from headgate.api.window_functions import CoGroupFunction, FlatJoinFunction, JoinFunction
 from headgate.api.windowed import Windowing
 from headgate.base.errors import PlanInvalid
+from headgate.core.chain.collector import OutputTag
+from headgate.core.operators.interval_join import Interval, IntervalJoinOperator
 from headgate.core.window.assigners import WindowAssigner
 from headgate.core.window.joining import (
     CoGroupCall,
@@ -34,9 +37,12 @@ from headgate.core.window.joining import (
     SidedKey,
 )
 from headgate.core.window.spec import Listed, WindowCall
+from headgate.functions.time import whole_ms
 from headgate.plan.stream_graph import NodeKind
 
 _Selector = Callable[[Any], Any] | KeySelector[Any, Any]
+
+
 _Windows = TypeVar("_Windows", bound="TwoStreamWindows")
 
 
@@ -44,30 +50,30 @@ class TwoStreamWindows(Windowing):
     """Windows of two keyed streams; triggers, evictors and assigners see ``(side, record)``."""
 
     def __init__(
-        self, one: KeyedStream, two: KeyedStream, assigner: WindowAssigner[Any, Any]
+        self, first: KeyedStream, second: KeyedStream, assigner: WindowAssigner[Any, Any]
     ) -> None:
-        super().__init__(assigner, one, two)
-        self._one = one
-        self._two = two
+        super().__init__(assigner, first, second)
+        self._first = first
+        self._second = second
 
     def _then(
         self, name: str, call: CoGroupCall, output_type: TypeInformation | None
     ) -> DataStream:
         output_type = check_type(output_type, name)
-        one, two = self._one, self._two
-        key_of = SidedKey(one.key_of, two.key_of)
+        first, second = self._first, self._second
+        key_of = SidedKey(first.key_of, second.key_of)
         plan = self._plan(key_of, Listed(), WindowCall("apply", call))
 
         def make(settled: Settled) -> Factory:
             factory = partial(JoinedWindowOperator, replace(plan, batch=settled.batch))
-            return sorted_in_batch(factory, one.key_of, two.key_of)(settled)
+            return sorted_in_batch(factory, first.key_of, second.key_of)(settled)
 
-        inputs = (one._origins, two._origins)
+        inputs = (first._origins, second._origins)
         functions = ((f"{call.method} function", call.function),)
-        step = one._draft.add(name, NodeKind.OPERATOR, make, inputs, functions)
+        step = first._draft.add(name, NodeKind.OPERATOR, make, inputs, functions)
         step.output_type = output_type
         step.assigns_times = True  # results have the time of their window
-        return DataStream(one._draft, [Origin(step)], output_type)
+        return DataStream(first._draft, [Origin(step)], output_type)
 
 
 class JoinedWindows(TwoStreamWindows):
@@ -126,16 +132,16 @@ class TwoStreams(Generic[_Windows]):
 
     _windows: Callable[[KeyedStream, KeyedStream, Any], _Windows]
 
-    def __init__(self, one: DataStream, two: DataStream) -> None:
-        self._one = one
-        self._two = two
+    def __init__(self, first: DataStream, second: DataStream) -> None:
+        self._first = first
+        self._second = second
 
     def where(
         self, key_selector: _Selector, key_type: TypeInformation | None = None
     ) -> "Where[_Windows]":
         """The key of records of the first stream."""
         key_function(key_selector, "where")
-        return Where(self._one.key_by(key_selector, key_type), self._two, self._windows)
+        return Where(self._first.key_by(key_selector, key_type), self._second, self._windows)
 
 
 class JoinedStreams(TwoStreams[JoinedWindows]):
@@ -155,12 +161,12 @@ class Where(Generic[_Windows]):
 
     def __init__(
         self,
-        one: KeyedStream,
-        two: DataStream,
+        first: KeyedStream,
+        second: DataStream,
         windows: Callable[[KeyedStream, KeyedStream, Any], _Windows],
     ) -> None:
-        self._one = one
-        self._two = two
+        self._first = first
+        self._second = second
         self._windows = windows
 
     def equal_to(
@@ -168,7 +174,7 @@ class Where(Generic[_Windows]):
     ) -> "EqualTo[_Windows]":
         """The key of records of the second stream; equal keys meet."""
         key_function(key_selector, "equal_to")
-        return EqualTo(self._one, self._two.key_by(key_selector, key_type), self._windows)
+        return EqualTo(self._first, self._second.key_by(key_selector, key_type), self._windows)
 
 
 class EqualTo(Generic[_Windows]):
@@ -176,14 +182,119 @@ class EqualTo(Generic[_Windows]):
 
     def __init__(
         self,
-        one: KeyedStream,
-        two: KeyedStream,
+        first: KeyedStream,
+        second: KeyedStream,
         windows: Callable[[KeyedStream, KeyedStream, Any], _Windows],
     ) -> None:
-        self._one = one
-        self._two = two
+        self._first = first
+        self._second = second
         self._windows = windows
 
     def window(self, assigner: WindowAssigner[Any, Any]) -> _Windows:
         """In which windows they meet."""
-        return self._windows(self._one, self._two, assigner)
+        return self._windows(self._first, self._second, assigner)
+
+
+class IntervalJoin:
+    """Pairs of records of two keyed streams that are close in event time; say next how close.
+
+    ::
+
+        orders.key_by(user_of).interval_join(payments.key_by(payer_of)).between(
+            Time.seconds(-1), Time.minutes(15)
+        ).process(Match())
+    """
+
+    def __init__(self, stream1: KeyedStream, stream2: KeyedStream) -> None:
+        self._streams = (stream1, stream2)
+
+    def in_event_time(self) -> "IntervalJoin":
+        """The default, and the only time there is for this join."""
+        return self
+
+    def in_processing_time(self) -> "IntervalJoin":
+        """Refused: a join by the clock would depend on how quick the job runs."""
+        raise PlanInvalid(
+            "in_processing_time() is not possible for an interval join, which needs event time; "
+            "leave it out and call assign_timestamps_and_watermarks() on both streams"
+        )
+
+    def between(self, lower_bound: object, upper_bound: object) -> "IntervalJoined":
+        """How far right records may be from left ones, as Time or Duration; both ends count."""
+        lower_ms = whole_ms(lower_bound, "between()")
+        upper_ms = whole_ms(upper_bound, "between()")
+        return IntervalJoined(self._streams, lower_ms, upper_ms)
+
+
+class IntervalJoined:
+    """Two keyed streams and the interval; every method but ``process`` returns the object."""
+
+    def __init__(
+        self, streams: tuple[KeyedStream, KeyedStream], lower_ms: int, upper_ms: int
+    ) -> None:
+        _check_bounds(lower_ms, upper_ms)
+        self._streams = streams
+        self._interval = Interval(lower_ms, upper_ms)
+        self._open_below = self._open_above = 0
+
+    def lower_bound_exclusive(self) -> "IntervalJoined":
+        """Records at the lower bound itself are no pair."""
+        self._open_below = 1
+        return self
+
+    def upper_bound_exclusive(self) -> "IntervalJoined":
+        """Records at the upper bound itself are no pair."""
+        self._open_above = 1
+        return self
+
+    def side_output_left_late_data(self, output_tag: OutputTag) -> "IntervalJoined":
+        """Left records that came behind the watermark are to be read by this tag."""
+        return self._with_late(0, output_tag, "side_output_left_late_data")
+
+    def side_output_right_late_data(self, output_tag: OutputTag) -> "IntervalJoined":
+        """Right records that came behind the watermark are to be read by this tag."""
+        return self._with_late(1, output_tag, "side_output_right_late_data")
+
+    def process(
+        self,
+        process_join_function: ProcessJoinFunction[Any, Any, Any],
+        output_type: TypeInformation | None = None,
+    ) -> DataStream:
+        """Call ``process_element(left, right, ctx)`` for each pair."""
+        function = process_join_function
+        check_object(function, "process", ("process_element",), ProcessJoinFunction)
+        refuse_other_kinds(function, "process", (ProcessJoinFunction,))
+        output_type = check_type(output_type, "process")
+        first, second = self._streams
+        for side, stream in (("left", first), ("right", second)):
+            if surely_untimed(stream._origins):
+                raise PlanInvalid(
+                    f"an interval join needs event time, and the records on its {side} have no "
+                    f"timestamps; call assign_timestamps_and_watermarks() before key_by()"
+                )
+        lower_ms, upper_ms, tags = self._interval
+        interval = Interval(lower_ms + self._open_below, upper_ms - self._open_above, tags)
+        _check_bounds(interval.lower_ms, interval.upper_ms)
+        factory = partial(IntervalJoinOperator, function, first.key_of, second.key_of, interval)
+        inputs, functions = (first._origins, second._origins), (("join function", function),)
+        make = sorted_in_batch(factory, first.key_of, second.key_of)
+        step = first._draft.add("Interval Join", NodeKind.OPERATOR, make, inputs, functions)
+        step.output_type = output_type
+        step.assigns_times = True
+        return DataStream(first._draft, [Origin(step)], output_type)
+
+    def _with_late(self, number: int, tag: object, caller: str) -> "IntervalJoined":
+        if not isinstance(tag, OutputTag):
+            raise PlanInvalid(f"{caller}() was given {tag!r}; give an OutputTag")
+        left, right = self._interval.late_tags
+        tags = (left, tag.tag_id) if number else (tag.tag_id, right)
+        self._interval = self._interval._replace(late_tags=tags)
+        return self
+
+
+def _check_bounds(lower_ms: int, upper_ms: int) -> None:
+    if lower_ms > upper_ms:
+        raise PlanInvalid(
+            f"the interval of the join goes from {lower_ms} to {upper_ms} ms, so that no pair can "
+            f"be in it; give between() a lower bound that is not above the upper one"
+        )

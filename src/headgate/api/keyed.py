@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from headgate.api.checks import check_function, check_object, refuse_other_kinds
 from headgate.api.datastream import DataStream
-from headgate.api.draft import Factory, KeyOf, Settled, Step, sorted_in_batch
-from headgate.api.event_time import surely_untimed
+from headgate.api.draft import Factory, KeyOf, Settled, Step, sorted_in_batch, surely_untimed
 from headgate.api.functions import (
     FilterFunction,
     FlatMapFunction,
@@ -17,7 +16,6 @@ from headgate.api.functions import (
     ProcessFunction,
     ReduceFunction,
 )
-from headgate.api.interval_joined import IntervalJoin
 from headgate.api.types.types import TypeInformation
 from headgate.api.windowed import WindowedStream
 from headgate.base.errors import PlanInvalid
@@ -34,6 +32,9 @@ from headgate.core.window.assigners import WindowAssigner
 from headgate.core.window.counts import count_assigner
 from headgate.plan import ship_strategies as ships
 from headgate.plan.stream_graph import Ship
+
+if TYPE_CHECKING:
+    from headgate.api.joined import IntervalJoin
 
 
 class KeyedStream(DataStream):
@@ -150,7 +151,7 @@ class KeyedStream(DataStream):
         """Each ``size`` records of a key, beginning every ``slide``; only full windows fire."""
         return self.window(count_assigner(size, slide))
 
-    def interval_join(self, other_stream: "KeyedStream") -> IntervalJoin:
+    def interval_join(self, other_stream: "KeyedStream") -> "IntervalJoin":
         """Pairs with equal keys that are close in event time.
 
         ::
@@ -162,6 +163,8 @@ class KeyedStream(DataStream):
             raise PlanInvalid(
                 "interval_join() was given a stream without keys; call key_by() on it before"
             )
+        from headgate.api.joined import IntervalJoin  # noqa: PLC0415 - it imports this module
+
         return IntervalJoin(self, other_stream)
 
     def _aggregate(self, kind: Aggregation, position: int | str) -> DataStream:
@@ -181,7 +184,7 @@ class KeyedStream(DataStream):
         def make(settled: Settled) -> Factory:
             factory = partial(operator, self.key_of, settled.batch)
             has_state = role == "reduce function" and UserFunction(function, "reduce").opens
-            if surely_untimed(self) and not has_state:
+            if surely_untimed(self._origins) and not has_state:
                 return factory
             return sorted_in_batch(factory, self.key_of)(settled)
 

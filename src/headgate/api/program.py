@@ -7,7 +7,7 @@ splits of sources. Law: the graph holds the wanted steps and all that they read,
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from headgate.api.draft import Draft, JobFile, Settled, Step
+from headgate.api.draft import Draft, JobFile, Settled, Step, upstream
 from headgate.api.runtime import default_parallelism
 from headgate.api.settings.checkpointing import check_recovery
 from headgate.api.types.types import Types
@@ -67,7 +67,7 @@ def build_graph(
     draft: Draft, job_name: str | None, steps: Iterable[Step], splits: bool = True
 ) -> StreamGraph:
     """The graph of these steps. Without ``splits`` sources are not asked for theirs."""
-    wanted = _with_all_they_read(steps)
+    wanted = upstream(steps)
     if not wanted:
         raise PlanInvalid(
             "there are no operators, so there is nothing to execute; add a source and what reads "
@@ -95,7 +95,7 @@ def build_graph(
 
 def refuse_endless(steps: Iterable[Step], caller: str) -> None:
     """Refuse what has no result before all sources have ended, if one of them never does."""
-    for step in _with_all_they_read(steps):
+    for step in upstream(steps):
         if step.source is not None and not step.source.bounded:
             raise PlanInvalid(
                 f"is a source that never ends, so that {caller}() would have no last row; let it "
@@ -113,17 +113,6 @@ def _parted(text: str) -> tuple[str, str | None]:
     """``path#rest``, as Flink writes pairs."""
     path, _, rest = text.partition("#")
     return path.strip(), rest.strip() or None
-
-
-def _with_all_they_read(steps: Iterable[Step]) -> list[Step]:
-    found: dict[int, Step] = {}
-    waiting = list(steps)
-    while waiting:
-        step = waiting.pop()
-        if step.id not in found:
-            found[step.id] = step
-            waiting += [origin.step for origins in step.inputs for origin in origins]
-    return [found[number] for number in sorted(found)]
 
 
 def _is_batch(mode: RuntimeMode, steps: list[Step]) -> bool:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from headgate.api.checks import check_function, check_object, check_type
 from headgate.api.datastream import DataStream
-from headgate.api.draft import sorted_in_batch
-from headgate.api.event_time import surely_untimed
+from headgate.api.draft import sorted_in_batch, surely_untimed
 from headgate.api.functions import ReduceFunction
 from headgate.api.types.types import TypeInformation
 from headgate.api.window_functions import (
@@ -144,7 +143,7 @@ def _span_ms(span: Any) -> int:
 
 
 def _refuse_untimed(stream: "DataStream", assigner: object) -> None:
-    if surely_untimed(stream):
+    if surely_untimed(stream._origins):
         raise PlanInvalid(
             f"{type(assigner).__name__} are windows in event time, and the records of this stream "
             f"have no timestamps; call assign_timestamps_and_watermarks() before, or take windows "

@@ -13,7 +13,7 @@ from typing import Final
 
 import click
 
-from headgate.api.unexecuted import unexecuted
+from headgate.api.draft import unexecuted
 from headgate.base.recovery_settings import (
     IGNORE_DAMAGED,
     IGNORE_UNCLAIMED,

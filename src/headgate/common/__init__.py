@@ -2,8 +2,12 @@
 
 from headgate.api.job import CompletableFuture, JobClient, JobExecutionResult, JobID, JobStatus
 from headgate.api.row import Row, RowKind
-from headgate.api.settings.config_options import ConfigOption, ConfigOptions
-from headgate.api.settings.configuration import Configuration, ExecutionConfig
+from headgate.api.settings.configuration import (
+    ConfigOption,
+    ConfigOptions,
+    Configuration,
+    ExecutionConfig,
+)
 from headgate.api.settings.restarts import RestartStrategies, RestartStrategyConfiguration
 from headgate.api.types.types import TypeInformation, Types
 from headgate.api.watermarks import WatermarkStrategy

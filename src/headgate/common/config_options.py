@@ -1,5 +1,5 @@
 """Options of a configuration, where PyFlink has them."""
 
-from headgate.api.settings.config_options import ConfigOption, ConfigOptions
+from headgate.api.settings.configuration import ConfigOption, ConfigOptions
 
 __all__ = ["ConfigOption", "ConfigOptions"]

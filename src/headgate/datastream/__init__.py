@@ -3,12 +3,11 @@
 from headgate.api import async_retry_predicates
 from headgate.api.async_data_stream import AsyncDataStream
 from headgate.api.async_functions import AsyncFunction, AsyncRetryPredicate, AsyncRetryStrategy
-from headgate.api.broadcast import BroadcastStream
 from headgate.api.broadcast_functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction
 from headgate.api.cached import CachedDataStream
 from headgate.api.checkpointed import CheckpointedFunction, CheckpointListener
 from headgate.api.connected import BroadcastConnectedStream, ConnectedStreams
-from headgate.api.datastream import DataStream, SplitStream
+from headgate.api.datastream import BroadcastStream, DataStream, SplitStream
 from headgate.api.environment import StreamExecutionEnvironment
 from headgate.api.functions import (
     CoFlatMapFunction,
@@ -31,6 +30,7 @@ from headgate.api.functions import (
 )
 from headgate.api.joined import CoGroupedStreams, JoinedStreams
 from headgate.api.keyed import KeyedStream
+from headgate.api.operator_settings import MemorySize, SlotSharingGroup
 from headgate.api.settings.checkpointing import (
     CheckpointConfig,
     CheckpointingMode,
@@ -47,7 +47,6 @@ from headgate.api.settings.state_backend import (
     StateBackend,
 )
 from headgate.api.sinks import CloseableIterator, DataStreamSink
-from headgate.api.slots import MemorySize, SlotSharingGroup
 from headgate.api.source import Sink, SinkWriter, Source, SplitReader
 from headgate.api.window_functions import (
     AggregateFunction,

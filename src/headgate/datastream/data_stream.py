@@ -1,9 +1,8 @@
 """Streams, where PyFlink has them."""
 
-from headgate.api.broadcast import BroadcastStream
 from headgate.api.cached import CachedDataStream
 from headgate.api.connected import BroadcastConnectedStream, ConnectedStreams
-from headgate.api.datastream import DataStream
+from headgate.api.datastream import BroadcastStream, DataStream
 from headgate.api.joined import CoGroupedStreams, JoinedStreams
 from headgate.api.keyed import KeyedStream
 from headgate.api.sinks import CloseableIterator, DataStreamSink

@@ -1,5 +1,5 @@
 """Slot sharing groups, where PyFlink has them."""
 
-from headgate.api.slots import MemorySize, SlotSharingGroup
+from headgate.api.operator_settings import MemorySize, SlotSharingGroup
 
 __all__ = ["MemorySize", "SlotSharingGroup"]

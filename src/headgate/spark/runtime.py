@@ -8,10 +8,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from headgate.api.draft import unexecuted
 from headgate.api.functions import SourceFunction
 from headgate.api.program import Program
 from headgate.api.source import Sink, Source
-from headgate.api.unexecuted import unexecuted
 from headgate.connectors.function.source import FunctionSource
 from headgate.spark.collect import CollectedResults, CollectSink
 from headgate.spark.configuration import given_settings

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.api.types.typed_serializer import PICKLED, PLAIN, TIMED, TypedSerializer
 from headgate.api.types.types import TypeInformation
+from headgate.api.types.wires import PICKLED, PLAIN, TIMED, TypedSerializer
 from headgate.base.elements import Bundle, Serializer, decode_element, encode_element
 from headgate.base.errors import ElementBroken
 from headgate.common import Row, RowKind, Types

@@ -1,21 +1,95 @@
-"""Configuration: keys and texts, as they stand in a file; and the face of it that jobs know.
+"""Configuration: keys and texts, as they stand in a file, and the views of it that programs use.
 
-Law: a key that nobody knows is kept. What a known key says is checked when an environment takes the
-configuration, and all of it again when a job starts.
+``ConfigOptions`` declares a key with its type and default. Law: an unknown key is kept. The value
+of a known key is checked when an environment takes the configuration, and again when a job starts.
 """
 
 from collections.abc import Callable, Mapping, Set
 from contextlib import suppress
+from dataclasses import dataclass
 from enum import Enum
-from typing import TypeVar
+from typing import Generic, TypeVar
 
-from headgate.api.settings.config_options import ConfigOption, boolean
 from headgate.base.errors import PlanInvalid, SettingsInvalid
 from headgate.base.setting_fields import HIDDEN, is_secret, redacted
 from headgate.base.settings import JobSettings, RuntimeMode
 from headgate.plan.checks import MAX_KEY_GROUPS
 
 _Value = TypeVar("_Value")
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigOption(Generic[_Value]):
+    """Made by ``ConfigOptions``; read and set with ``Configuration.get`` and ``set``."""
+
+    key: str
+    parse: Callable[[str], _Value]
+    """Raises ValueError if the text is no such value."""
+    expected: str
+    """What the text should have been."""
+    default: _Value | None = None
+
+
+class TypedConfigOptionBuilder(Generic[_Value]):
+    """An option of which only the default is missing."""
+
+    def __init__(self, key: str, parse: Callable[[str], _Value], expected: str) -> None:
+        self._key = key
+        self._parse = parse
+        self._expected = expected
+
+    def default_value(self, value: _Value) -> ConfigOption[_Value]:
+        return ConfigOption(self._key, self._parse, self._expected, value)
+
+    def no_default_value(self) -> ConfigOption[_Value]:
+        return ConfigOption(self._key, self._parse, self._expected)
+
+
+class OptionBuilder:
+    """An option whose type is missing."""
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+
+    def boolean_type(self) -> TypedConfigOptionBuilder[bool]:
+        return TypedConfigOptionBuilder(self._key, boolean, "true or false")
+
+    def int_type(self) -> TypedConfigOptionBuilder[int]:
+        return TypedConfigOptionBuilder(self._key, int, "a whole number")
+
+    def long_type(self) -> TypedConfigOptionBuilder[int]:
+        return TypedConfigOptionBuilder(self._key, int, "a whole number")
+
+    def float_type(self) -> TypedConfigOptionBuilder[float]:
+        return TypedConfigOptionBuilder(self._key, float, "a number")
+
+    def double_type(self) -> TypedConfigOptionBuilder[float]:
+        return TypedConfigOptionBuilder(self._key, float, "a number")
+
+    def string_type(self) -> TypedConfigOptionBuilder[str]:
+        return TypedConfigOptionBuilder(self._key, str, "a text")
+
+
+class ConfigOptions:
+    """Where options begin."""
+
+    @staticmethod
+    def key(key: str) -> OptionBuilder:
+        """Then say its type, then its default."""
+        return OptionBuilder(key)
+
+
+# PyFlink has them inside of the class that they belong to.
+ConfigOptions.OptionBuilder = OptionBuilder  # type: ignore[attr-defined]
+ConfigOptions.TypedConfigOptionBuilder = TypedConfigOptionBuilder  # type: ignore[attr-defined]
+
+
+def boolean(text: str) -> bool:
+    """True or false, as it is written; raises ValueError."""
+    if text.strip().lower() in ("true", "false"):
+        return text.strip().lower() == "true"
+    raise ValueError(text)
+
 
 AUTO_UIDS = "pipeline.auto-generate-uids"
 SNAPSHOT_COMPRESSION = "execution.checkpointing.snapshot-compression"

@@ -1,101 +1,501 @@
-"""Types of records, as a program declares them: ``Types.INT()``, ``Types.ROW([...])`` and so on.
+"""Types of records, as programs declare them: ``Types.INT()``, ``Types.ROW([...])`` and so on.
 
-A declared type is kept: every record that the operator emits is checked and coerced to it, a bundle
-at a time, before the next operator sees it (see ``type_infos``).
+Types are plain values, equal if made alike. Every record that an operator with a declared type
+emits is checked and coerced to it, a bundle at a time, before the next operator sees it. Law:
+``coerced`` and ``coercer`` return exactly the Python values that the type names, or raise
+TypeError; fields of rows and tuples, elements of lists and values of maps may be None, records and
+keys of maps may not.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
-from headgate.api.types.type_infos import (
-    BasicArrayTypeInfo,
-    BasicTypeInfo,
-    DateTypeInfo,
-    ElementsTypeInfo,
-    ListTypeInfo,
-    MapTypeInfo,
-    ObjectArrayTypeInfo,
-    PickledBytesTypeInfo,
-    PrimitiveArrayTypeInfo,
-    RowTypeInfo,
-    SqlTimeTypeInfo,
-    TimestampTypeInfo,
-    TimeTypeInfo,
-    TupleTypeInfo,
-    TypeInformation,
+from headgate.api.row import Row, RowKind, make_row, names_of, rows_with, values_of
+from headgate.api.types.basic_types import BASICS, RARE, BasicType, round_floats
+from headgate.api.types.coercion import (
+    Mismatch,
+    all_coerced,
+    bulk_check,
+    each_coerced,
+    parts_coerced,
+    rows_coerced,
 )
+from headgate.api.types.wires import (
+    Coercer,
+    TypedSerializer,
+    WireType,
+    by_column,
+    dict_wire,
+    in_lists,
+    list_wire,
+    tuple_wire,
+    where_there,
+)
+from headgate.base.elements import Record, Serializer
 from headgate.base.errors import PlanInvalid
+from headgate.base.state_shapes import MAP, PICKLED, ROW, TUPLE, TypeShape
 
-__all__ = [
-    "BasicArrayTypeInfo",
-    "BasicTypeInfo",
-    "DateTypeInfo",
-    "ElementsTypeInfo",
-    "ListTypeInfo",
-    "MapTypeInfo",
-    "ObjectArrayTypeInfo",
-    "PickledBytesTypeInfo",
-    "PrimitiveArrayTypeInfo",
-    "RowTypeInfo",
-    "SqlTimeTypeInfo",
-    "TimeTypeInfo",
-    "TimestampTypeInfo",
-    "TupleTypeInfo",
-    "TypeInformation",
-    "Types",
-]
+
+@dataclass(frozen=True, slots=True)
+class TypeInformation:
+    """What a stream's records are. Made by ``Types``."""
+
+    def coerced(self, value: Record) -> Record:
+        """The value as this type has it; raises TypeError if it does not fit."""
+        try:
+            return self.convert(value)
+        except Mismatch as mismatch:
+            raise TypeError(mismatch.told(value, self)) from None
+
+    def coercer(self) -> Coercer:
+        """The same for the records of a bundle, quicker."""
+        return all_coerced(self.wire(), each_coerced(self.coerced))
+
+    def serializer(self) -> Serializer | None:
+        """What writes coerced records faster than pickle; None: nothing does."""
+        wire = self.wire()
+        return None if wire is None else TypedSerializer(self)
+
+    def convert(self, value: Record) -> Record:
+        """As ``coerced``, but raises Mismatch."""
+        return value
+
+    def wire(self) -> WireType | None:
+        """The type in msgspec's words; None: it has none, values are pickled."""
+        return None
+
+    def shape(self) -> TypeShape:
+        """As checkpoints note it, to compare it with the type of a later program."""
+        return TypeShape(f"{type(self).__module__}.{type(self).__qualname__}")
+
+    @property
+    def is_immutable(self) -> bool:
+        """Nobody can change such a value, so that one that fits always will."""
+        return False
+
+    @property
+    def takes_anything(self) -> bool:
+        """Every object fits, None too."""
+        return False
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class BasicTypeInfo(TypeInformation):
+    """A single value: number, text, date."""
+
+    name: str
+
+    def __init__(self, basic_type: BasicType | str) -> None:
+        name = basic_type.name if isinstance(basic_type, BasicType) else basic_type
+        object.__setattr__(self, "name", name)
+
+    def convert(self, value: Record) -> Record:
+        basic = BASICS[self.name]
+        try:
+            return basic.convert(value)
+        except OverflowError:
+            raise Mismatch(f"{basic.wants} is needed, this is out of range", value) from None
+        except (TypeError, ValueError):
+            raise Mismatch.of(basic.wants, value) from None
+
+    def wire(self) -> WireType:
+        name = self.name
+        return WireType(
+            BASICS[name].wire,
+            BASICS[name].reads,
+            checks=name != "INSTANT",  # a dict would pass
+            keeps=name not in ("FLOAT", "DOUBLE"),  # an int becomes a float
+            is_plain=name not in RARE,
+            finish=round_floats if name == "FLOAT" else None,
+        )
+
+    def shape(self) -> TypeShape:
+        return TypeShape(self.name)
+
+    @property
+    def is_immutable(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        return f"Types.{self.name}()"
+
+
+def _maker(name: str) -> "staticmethod[[], TypeInformation]":
+    def make() -> TypeInformation:
+        return BasicTypeInfo(name)
+
+    make.__name__ = make.__qualname__ = name
+    return staticmethod(make)
+
+
+for _basic in BasicType:
+    setattr(BasicTypeInfo, f"{_basic.name}_TYPE_INFO", _maker(_basic.name))
+
+
+class DateTypeInfo(BasicTypeInfo):
+    """``datetime.date``."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__("SQL_DATE")
+
+
+class TimeTypeInfo(BasicTypeInfo):
+    """``datetime.time``."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__("SQL_TIME")
+
+
+class TimestampTypeInfo(BasicTypeInfo):
+    """``datetime.datetime``."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__("SQL_TIMESTAMP")
+
+
+class SqlTimeTypeInfo:
+    """Makes the types of dates and times."""
+
+    @staticmethod
+    def DATE() -> TypeInformation:  # noqa: N802 - the names that PyFlink has given
+        return DateTypeInfo()
+
+    @staticmethod
+    def TIME() -> TypeInformation:  # noqa: N802
+        return TimeTypeInfo()
+
+    @staticmethod
+    def TIMESTAMP() -> TypeInformation:  # noqa: N802
+        return TimestampTypeInfo()
+
+
+@dataclass(frozen=True, slots=True)
+class PickledBytesTypeInfo(TypeInformation):
+    """Any Python object, None too; what a stream has that declares nothing."""
+
+    def coercer(self) -> Coercer:
+        return list
+
+    def shape(self) -> TypeShape:
+        return TypeShape(PICKLED)
+
+    @property
+    def takes_anything(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        return "Types.PICKLED_BYTE_ARRAY()"
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class RowTypeInfo(TypeInformation):
+    """Rows with these types and names; without names they are called f0, f1 and so on."""
+
+    field_names: tuple[str, ...]
+    field_types: tuple[TypeInformation, ...]
+
+    def __init__(
+        self, field_types: Sequence[TypeInformation], field_names: Sequence[str] | None = None
+    ) -> None:
+        names = field_names or [f"f{index}" for index in range(len(field_types))]
+        object.__setattr__(self, "field_names", tuple(names))
+        object.__setattr__(self, "field_types", tuple(field_types))
+
+    def get_field_names(self) -> list[str]:
+        return list(self.field_names)
+
+    def get_field_types(self) -> list[TypeInformation]:
+        return list(self.field_types)
+
+    def get_field_index(self, field_name: str) -> int:
+        """The position of a field; raises ValueError if there is none of this name."""
+        if field_name not in self.field_names:
+            raise ValueError(f"{self!r} has no field {field_name!r}")
+        return self.field_names.index(field_name)
+
+    def convert(self, value: Record) -> Row:
+        kind = RowKind.INSERT
+        if isinstance(value, Row):
+            kind = value.get_row_kind()
+            value = self._by_name(value)
+        elif isinstance(value, Mapping):
+            value = [value.get(name) for name in self.field_names]
+        values = _fields("a Row, tuple, list or dict", self.field_types, value, self.field_names)
+        return make_row(list(self.field_names), values, kind)
+
+    def coercer(self) -> Coercer:
+        fields = [kind.wire() for kind in self.field_types]
+        keeps = all(field is not None and field.keeps for field in fields)
+        check = bulk_check(tuple_wire(fields)) or _column_check(self.field_types)
+        return rows_coerced(self.field_names, check, keeps, each_coerced(self.coerced))
+
+    def wire(self) -> WireType | None:
+        fields = [kind.wire() for kind in self.field_types]
+        of_tuples = tuple_wire(fields)
+        if of_tuples is None:
+            return None
+        is_plain = all(field is not None and field.is_plain for field in fields)
+        to_lists = None if is_plain else _to_lists(of_tuples.revive)
+        revive = _row_reviver(list(self.field_names), to_lists)
+        return WireType(Row, list if is_plain else of_tuples.reads, checks=False, revive=revive)
+
+    def shape(self) -> TypeShape:
+        return TypeShape(ROW, tuple(kind.shape() for kind in self.field_types), self.field_names)
+
+    def _by_name(self, row: Row) -> list[Record]:
+        """Its values in the order of the type; by position if it has other names or none."""
+        names, own_names = names_of(row), self.field_names
+        if names is None or tuple(names) == own_names or {*names} != {*own_names}:
+            return values_of(row)
+        return [row[name] for name in own_names]
+
+    def __repr__(self) -> str:
+        return f"Types.ROW_NAMED({list(self.field_names)!r}, {list(self.field_types)!r})"
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class TupleTypeInfo(TypeInformation):
+    """Tuples with these types."""
+
+    field_types: tuple[TypeInformation, ...]
+
+    def __init__(self, field_types: Sequence[TypeInformation]) -> None:
+        object.__setattr__(self, "field_types", tuple(field_types))
+
+    def get_field_types(self) -> list[TypeInformation]:
+        return list(self.field_types)
+
+    def convert(self, value: Record) -> tuple[Record, ...]:
+        return tuple(_fields("a tuple, list or Row", self.field_types, value))
+
+    def coercer(self) -> Coercer:
+        wire, careful = self.wire(), each_coerced(self.coerced)
+        if wire is not None and wire.checks:
+            return all_coerced(wire, careful)
+        return parts_coerced({tuple, list}, _column_check(self.field_types), careful)
+
+    def wire(self) -> WireType | None:
+        return tuple_wire([kind.wire() for kind in self.field_types])
+
+    def shape(self) -> TypeShape:
+        return TypeShape(TUPLE, tuple(kind.shape() for kind in self.field_types))
+
+    @property
+    def is_immutable(self) -> bool:
+        return all(kind.is_immutable for kind in self.field_types)
+
+    def __repr__(self) -> str:
+        return f"Types.TUPLE({list(self.field_types)!r})"
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class ElementsTypeInfo(TypeInformation):
+    """Base of lists and arrays. A primitive array of BYTE is ``bytes``."""
+
+    element_type: TypeInformation
+
+    name: ClassVar[str] = ""
+    """Of the factory that makes it."""
+
+    def __init__(self, element_type: TypeInformation) -> None:
+        object.__setattr__(self, "element_type", element_type)
+
+    @property
+    def is_bytes(self) -> bool:
+        return self.name == "PRIMITIVE_ARRAY" and self.element_type == BasicTypeInfo("BYTE")
+
+    def convert(self, value: Record) -> Record:
+        if self.is_bytes:
+            return _bytes(value)
+        if not isinstance(value, list | tuple | set | frozenset):
+            items = getattr(value, "tolist", None)  # an array, perhaps numpy's
+            value = value if items is None else items()
+            if not isinstance(value, list):
+                raise Mismatch.of("a list", value)
+        kind, holds_none = self.element_type, self._holds_none
+        try:
+            return [None if item is None and holds_none else kind.convert(item) for item in value]
+        except Mismatch:
+            for at, item in enumerate(value):
+                if item is not None or not holds_none:
+                    _tell_place(f"element {at}", kind, item)
+            raise
+
+    def coercer(self) -> Coercer:
+        wire, careful = self.wire(), each_coerced(self.coerced)
+        if wire is not None and wire.checks:
+            return all_coerced(wire, careful)
+        elements = self.element_type.coercer()
+        return parts_coerced(
+            {list}, in_lists(where_there(elements) if self._holds_none else elements), careful
+        )
+
+    def wire(self) -> WireType | None:
+        if self.is_bytes:
+            return WireType(bytes, bytes)
+        return list_wire(self.element_type.wire(), self._holds_none)
+
+    def shape(self) -> TypeShape:
+        return TypeShape(self.name, (self.element_type.shape(),))
+
+    @property
+    def is_immutable(self) -> bool:
+        return self.is_bytes
+
+    @property
+    def _holds_none(self) -> bool:
+        return self.name != "PRIMITIVE_ARRAY"
+
+    def __repr__(self) -> str:
+        return f"Types.{self.name}({self.element_type!r})"
+
+
+class ListTypeInfo(ElementsTypeInfo):
+    """Lists."""
+
+    __slots__ = ()
+    name = "LIST"
+
+
+class BasicArrayTypeInfo(ElementsTypeInfo):
+    """Arrays of single values, each perhaps None."""
+
+    __slots__ = ()
+    name = "BASIC_ARRAY"
+
+
+class PrimitiveArrayTypeInfo(ElementsTypeInfo):
+    """Arrays of numbers or of truth values, none of them None."""
+
+    __slots__ = ()
+    name = "PRIMITIVE_ARRAY"
+
+
+class ObjectArrayTypeInfo(ElementsTypeInfo):
+    """Arrays of anything."""
+
+    __slots__ = ()
+    name = "OBJECT_ARRAY"
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class MapTypeInfo(TypeInformation):
+    """Dictionaries."""
+
+    key_type: TypeInformation
+    value_type: TypeInformation
+
+    def __init__(self, key_type_info: TypeInformation, value_type_info: TypeInformation) -> None:
+        object.__setattr__(self, "key_type", key_type_info)
+        object.__setattr__(self, "value_type", value_type_info)
+
+    def convert(self, value: Record) -> dict[Record, Record]:
+        if not isinstance(value, Mapping):
+            raise Mismatch.of("a dict", value)
+        of_key, of_value = self.key_type.convert, self.value_type.convert
+        try:
+            return {
+                of_key(key): None if item is None else of_value(item) for key, item in value.items()
+            }
+        except Mismatch:
+            for key, item in value.items():
+                _tell_place("a key", self.key_type, key)
+                if item is not None:
+                    _tell_place(f"the value of {key!r}", self.value_type, item)
+            raise
+
+    def wire(self) -> WireType | None:
+        return dict_wire(self.key_type.wire(), self.value_type.wire())
+
+    def shape(self) -> TypeShape:
+        return TypeShape(MAP, (self.key_type.shape(), self.value_type.shape()))
+
+    def __repr__(self) -> str:
+        return f"Types.MAP({self.key_type!r}, {self.value_type!r})"
+
+
+def _fields(
+    wants: str, types: Sequence[TypeInformation], value: Record, names: Sequence[str] = ()
+) -> list[Record]:
+    if not isinstance(value, tuple | list | Row):
+        raise Mismatch.of(wants, value)
+    if len(value) != len(types):
+        raise Mismatch(f"it has {_count(value)}, the type has {len(types)}", value)
+    try:
+        return [
+            None if item is None else kind.convert(item)
+            for kind, item in zip(types, value, strict=True)
+        ]
+    except Mismatch:
+        for at, (kind, item) in enumerate(zip(types, value, strict=True)):
+            if item is not None:
+                _tell_place(f"field {names[at]!r}" if names else f"field {at}", kind, item)
+        raise
+
+
+def _tell_place(place: str, kind: TypeInformation, item: Record) -> None:
+    """Raise again what a part that does not fit had raised, and say where it stands."""
+    try:
+        kind.convert(item)
+    except Mismatch as mismatch:
+        raise mismatch.within(place) from None
+
+
+def _count(fields: Sequence[Record] | Row) -> str:
+    return "1 field" if len(fields) == 1 else f"{len(fields)} fields"
+
+
+def _column_check(types: Sequence[TypeInformation]) -> Coercer:
+    """For tuples with fields that cannot be checked all at once."""
+    return by_column([where_there(kind.coercer()) for kind in types])
+
+
+def _bytes(value: Record) -> bytes:
+    try:
+        if isinstance(value, bytes | bytearray | memoryview | list | tuple):
+            return bytes(value)
+    except (TypeError, ValueError):
+        pass  # elements that are no bytes
+    raise Mismatch.of("bytes, or a list of numbers from 0 to 255", value)
+
+
+def _to_lists(of_fields: Coercer | None) -> Coercer:
+    def changed(values: list[Record]) -> list[Record]:
+        return list(map(list, values if of_fields is None else of_fields(values)))
+
+    return changed
+
+
+def _row_reviver(names: list[str], to_lists: Coercer | None) -> Coercer:
+    def revive(values: list[Record]) -> list[Record]:
+        return rows_with(names, values if to_lists is None else to_lists(values))
+
+    return where_there(revive)
 
 
 class Types:
     """Makes types. ``Types.ROW([Types.STRING(), Types.INT()])`` names its fields f0, f1."""
 
-    @staticmethod
-    def STRING() -> TypeInformation:  # noqa: N802 - the names that PyFlink has given
-        return BasicTypeInfo("STRING")
-
-    @staticmethod
-    def BYTE() -> TypeInformation:  # noqa: N802
-        return BasicTypeInfo("BYTE")
-
-    @staticmethod
-    def BOOLEAN() -> TypeInformation:  # noqa: N802
-        return BasicTypeInfo("BOOLEAN")
-
-    @staticmethod
-    def SHORT() -> TypeInformation:  # noqa: N802
-        return BasicTypeInfo("SHORT")
-
-    @staticmethod
-    def INT() -> TypeInformation:  # noqa: N802
-        return BasicTypeInfo("INT")
-
-    @staticmethod
-    def LONG() -> TypeInformation:  # noqa: N802
-        return BasicTypeInfo("LONG")
-
-    @staticmethod
-    def FLOAT() -> TypeInformation:  # noqa: N802
-        """32 bits; a Python float is a DOUBLE."""
-        return BasicTypeInfo("FLOAT")
-
-    @staticmethod
-    def DOUBLE() -> TypeInformation:  # noqa: N802
-        return BasicTypeInfo("DOUBLE")
-
-    @staticmethod
-    def CHAR() -> TypeInformation:  # noqa: N802
-        return BasicTypeInfo("CHAR")
-
-    @staticmethod
-    def BIG_INT() -> TypeInformation:  # noqa: N802
-        return BasicTypeInfo("BIG_INT")
-
-    @staticmethod
-    def BIG_DEC() -> TypeInformation:  # noqa: N802
-        return BasicTypeInfo("BIG_DEC")
-
-    @staticmethod
-    def INSTANT() -> TypeInformation:  # noqa: N802
-        return BasicTypeInfo("INSTANT")
+    STRING = _maker("STRING")
+    BYTE = _maker("BYTE")
+    BOOLEAN = _maker("BOOLEAN")
+    SHORT = _maker("SHORT")
+    INT = _maker("INT")
+    LONG = _maker("LONG")
+    FLOAT = _maker("FLOAT")
+    """32 bits; a Python float is a DOUBLE."""
+    DOUBLE = _maker("DOUBLE")
+    CHAR = _maker("CHAR")
+    BIG_INT = _maker("BIG_INT")
+    BIG_DEC = _maker("BIG_DEC")
+    INSTANT = _maker("INSTANT")
 
     @staticmethod
     def SQL_DATE() -> TypeInformation:  # noqa: N802
