@@ -422,19 +422,19 @@ def test_a_broadcast_writer_that_sends_to_one_channel_survives_a_failing_disk() 
 def test_every_channel_learns_that_the_connection_is_gone() -> None:
     pair = Pair(ROOMY)
     _, gate = pair.open(3)
-    told: list[int] = []
+    calls: list[int] = []
     for index, channel in enumerate(gate.channels):
         assert isinstance(channel, RemoteChannel)
 
         def failed(error: HeadgateError, index: int = index) -> None:
-            told.append(index)
+            calls.append(index)
             if index == 0:
                 raise Injected("the first")
 
         channel.failed = failed  # type: ignore[method-assign]
     with pytest.raises(Injected, match="the first"):
         pair.wire.consumer.fail(PeerLost(PeerName("producer"), "gone"))
-    assert told == [0, 1, 2]
+    assert calls == [0, 1, 2]
     assert not pair.wire.consumer.is_alive
     pair.close()
 

@@ -141,10 +141,10 @@ class Node(Inputs):
                     for index in subpartitions:
                         way = self.outs[index]
                         queue = way.subpartition._queue
-                        data = [one for one in queue if not one.is_event]
+                        data = [consumer for consumer in queue if not consumer.is_event]
                         parts = overtake(queue, barrier, PickleSerializer())
                         self.overtaken[barrier.checkpoint][index] = parts
-                        assert [one for one in queue if not one.is_event] == data
+                        assert [consumer for consumer in queue if not consumer.is_event] == data
                         if way.local:
                             assert way.consumer is not None
                             way.consumer.mail.append((way.channel, barrier))
@@ -179,7 +179,7 @@ class World:
 
     def act(self) -> None:
         r = self.random
-        node = r.choices(self.nodes, [self.speeds[one.name] for one in self.nodes])[0]
+        node = r.choices(self.nodes, [self.speeds[each.name] for each in self.nodes])[0]
         match r.choices(range(7), [12, 8, 5, 5, 1.5, 0.1, 0.06])[0]:
             case 0:
                 self.work(node)
@@ -255,7 +255,7 @@ class World:
                     *in_flight(middle, n, number),
                     *source.overtaken.get(n, {}).get(k, []),
                 ]
-                mine = [one for one in held if one.startswith(source.name.encode())]
+                mine = [record for record in held if record.startswith(source.name.encode())]
                 if self.policy.exactly_once:
                     assert mine == sent
                 else:
@@ -284,7 +284,9 @@ class World:
         assert self.sink.finished, "somebody is blocked for ever"
         for k, middle in enumerate(self.middle):
             assert self.sink.read[k] == middle.made[0]
-            assert sorted(middle.made[0]) == sorted(one for s in self.sources for one in s.made[k])
+            assert sorted(middle.made[0]) == sorted(
+                record for s in self.sources for record in s.made[k]
+            )
 
 
 def read_by(node: Node, n: int, channel: int) -> list[bytes]:

@@ -231,7 +231,7 @@ class Run:
 
     def keep_begun(self, checkpoint: int, effects: Effects) -> None:
         """A barrier that was read may stand in the middle of an element: its beginning is here."""
-        persisted = [one.channels for one in effects if isinstance(one, Persist)]
+        persisted = [effect.channels for effect in effects if isinstance(effect, Persist)]
         for channel in set(range(CHANNELS)).difference(*persisted):
             unread = self.input.unread(channel)
             if unread:
@@ -294,17 +294,17 @@ class Run:
         n = self.checkpoint
         if not self.active or n not in self.completed:
             return
-        for one in self.producers:
-            if n not in one.through and (n in one.sent_before or not one.finished):
+        for producer in self.producers:
+            if n not in producer.through and (n in producer.sent_before or not producer.finished):
                 return
         self.active = False
         self.seen["complete"] += 1
         self.cut = Cut(
             n,
             self.taken[n],
-            [one.sent_before.get(n, one.sent) for one in self.producers],
+            [producer.sent_before.get(n, producer.sent) for producer in self.producers],
             self.completed[n],
-            {one.channel: one.overtaken.get(n, []) for one in self.producers},
+            {producer.channel: producer.overtaken.get(n, []) for producer in self.producers},
         )
         self.seen["kept at the input"] += bool(self.cut.at_input)
         self.seen["kept at the output"] += any(self.cut.at_output.values())

@@ -54,7 +54,7 @@ def test_unread_bytes_lead_on_from_any_place(
 ) -> None:
     elements: list[Element] = [Bundle(list(records)) for records in bundles]
     elements.append(Watermark(7))
-    stream = b"".join(part for one in elements for part in encode_element(one, PICKLE))
+    stream = b"".join(part for element in elements for part in encode_element(element, PICKLE))
     cut = data.draw(st.integers(0, len(stream)))
     end = data.draw(st.integers(cut, len(stream)))
     first, second = Deserializer(PICKLE), Deserializer(PICKLE)

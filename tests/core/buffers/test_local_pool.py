@@ -170,17 +170,17 @@ def test_overdraft_leaves_others_their_minimum(make_pool: MakePool) -> None:
 
 
 def test_an_overdrawn_pool_is_available_again_only_within_its_size(make_pool: MakePool) -> None:
-    told: list[str] = []
+    calls: list[str] = []
     pool = make_pool(10).create_pool("p", 1, 1, overdraft=1)
-    pool.notify = lambda: told.append("available")
+    pool.notify = lambda: calls.append("available")
     leases = take(pool, 1)
     overdrawn = pool.try_request_overdraft()
     assert overdrawn is not None
     assert not pool.available()
     overdrawn.release()
-    assert (told, pool.available()) == ([], False)
+    assert (calls, pool.available()) == ([], False)
     release(leases)
-    assert (told, pool.available()) == (["available"], True)
+    assert (calls, pool.available()) == (["available"], True)
 
 
 # Excess.
@@ -245,29 +245,29 @@ def test_the_owner_is_left_alone_while_free_buffers_suffice(make_pool: MakePool)
 
 
 def test_who_asked_for_availability_is_told_once(make_pool: MakePool) -> None:
-    told: list[str] = []
+    calls: list[str] = []
     pool = make_pool(4).create_pool("p", 2, 2)
-    pool.notify = lambda: told.append("available")
+    pool.notify = lambda: calls.append("available")
     assert pool.available()
     leases = take(pool, 2)
     leases.pop().release()
-    assert told == []
+    assert calls == []
     leases += take(pool, 1)
     assert not pool.available()
     assert not pool.available()
     release(leases)
-    assert told == ["available"]
+    assert calls == ["available"]
 
 
 def test_a_waiting_pool_is_told_when_another_returns_a_segment(make_pool: MakePool) -> None:
-    told: list[str] = []
+    calls: list[str] = []
     shelf = make_pool(3)
     first = shelf.create_pool("first", 0)
     leases = take(first, 3)
     second = shelf.create_pool("second", 1)
-    second.notify = lambda: told.append("available")
+    second.notify = lambda: calls.append("available")
     assert not second.available()
-    while not told:
+    while not calls:
         leases.pop().release()
     assert second.available()
     release(take(second, 1))
@@ -275,15 +275,15 @@ def test_a_waiting_pool_is_told_when_another_returns_a_segment(make_pool: MakePo
 
 
 def test_a_waiting_pool_is_told_when_it_grows(make_pool: MakePool) -> None:
-    told: list[str] = []
+    calls: list[str] = []
     shelf = make_pool(4)
     other = shelf.create_pool("other", 3, 3)
     pool = shelf.create_pool("p", 1)
-    pool.notify = lambda: told.append("available")
+    pool.notify = lambda: calls.append("available")
     leases = take(pool, 1)
     assert not pool.available()
     other.destroy()
-    assert told == ["available"]
+    assert calls == ["available"]
     assert pool.size == 4
     release(leases)
 
@@ -348,15 +348,15 @@ def test_three_answers_keep_drop_or_pass_on_a_listener(make_pool: MakePool) -> N
 
 
 def test_a_segment_that_every_listener_refuses_is_free(make_pool: MakePool) -> None:
-    told: list[str] = []
+    calls: list[str] = []
     pool = make_pool(1).create_pool("p", 1, 1)
-    pool.notify = lambda: told.append("available")
+    pool.notify = lambda: calls.append("available")
     leases = take(pool, 1)
     assert not pool.available()
     for name in "ab":
-        pool.listen(Channel(name, told, OfferAnswer.REFUSED))
+        pool.listen(Channel(name, calls, OfferAnswer.REFUSED))
     release(leases)
-    assert told == ["a refused", "b refused", "available"]
+    assert calls == ["a refused", "b refused", "available"]
     assert len(pool.free) == 1
 
 
@@ -447,9 +447,9 @@ def test_free_segments_go_at_destruction_and_lent_ones_as_they_return(
 
 
 def test_destruction_is_told_to_listeners_and_to_who_waits(make_pool: MakePool) -> None:
-    told: list[str] = []
+    calls: list[str] = []
     pool = make_pool(1).create_pool("p", 1)
-    pool.notify = lambda: told.append("woken")
+    pool.notify = lambda: calls.append("woken")
     leases = take(pool, 1)
     log: list[str] = []
     listeners = [Channel("a", log), Channel("b", log)]
@@ -458,7 +458,7 @@ def test_destruction_is_told_to_listeners_and_to_who_waits(make_pool: MakePool) 
     assert not pool.available()
     pool.destroy()
     assert [listener.told_of_the_end for listener in listeners] == [1, 1]
-    assert told == ["woken"]
+    assert calls == ["woken"]
     assert pool.available()  # so that a waiting producer tries again, and meets the end
     release(leases)
     assert log == []

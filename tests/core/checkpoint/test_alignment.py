@@ -241,7 +241,7 @@ def test_the_last_barrier_still_overtakes_in_the_outputs_when_it_is_late() -> No
 
 
 def test_a_savepoint_stays_aligned_however_long_it_takes() -> None:
-    policy = BarrierPolicy(timeout_ms=0, may_overtake=lambda one: one.checkpoint != 1)
+    policy = BarrierPolicy(timeout_ms=0, may_overtake=lambda sent: sent.checkpoint != 1)
     handler = BarrierHandler(2, policy)
     assert handler.barrier_announced(1, barrier(1), 1) == []
     assert handler.barrier_received(0, barrier(1), 1) == [Block(0)]

@@ -49,14 +49,14 @@ def test_channels_count_through_over_inputs_and_unions() -> None:
     with Lab() as lab:
         table = Table(lab)
         numbered = number_channels(table.inputs, table.gates)
-        assert [(one.gate, one.channel) for one in numbered] == [
+        assert [(place.gate, place.channel) for place in numbered] == [
             (2, 0),
             (2, 1),
             (0, 0),
             (0, 1),
             (1, 0),
         ]
-        assert [one.index for one in numbered] == [0, 1, 2, 3, 0]
+        assert [place.index for place in numbered] == [0, 1, 2, 3, 0]
         assert single_gates(table.inputs[1].gate) == [table.gates[1]]
         table.close()
 
@@ -115,11 +115,11 @@ def test_what_comes_while_a_channel_is_recorded_is_found_under_its_gate() -> Non
         table.incoming.check()
         found = table.incoming.completed(1)
         assert found is not None
-        assert [(one.is_input, one.index, one.channel) for one in found] == [
+        assert [(data.is_input, data.index, data.channel) for data in found] == [
             (True, 0, 0),
             (True, 1, 0),
         ]
-        assert [read_stream(b"".join(one.parts)) for one in found] == [
+        assert [read_stream(b"".join(data.parts)) for data in found] == [
             [Bundle(["a"])],
             [Bundle(["c"])],
         ]
@@ -130,9 +130,9 @@ def test_more_than_the_limit_is_dropped_and_never_taken_for_complete() -> None:
     with Lab() as lab:
         table = Table(lab, limit_bytes=40)
         assert table.incoming.record(1, (0,))
-        told = table.inputs[0].gate.on_arrived
-        assert told is not None
-        told(0, Buffer(bytes(41)))
+        arrived = table.inputs[0].gate.on_arrived
+        assert arrived is not None
+        arrived(0, Buffer(bytes(41)))
         assert table.seen == [("dropped", 1)]
         table.incoming.channel_done(1, 0)
         assert table.incoming.completed(1) is None
@@ -147,11 +147,11 @@ def test_an_event_ends_the_record_of_a_channel() -> None:
     with Lab() as lab:
         table = Table(lab)
         table.incoming.record(1, (0,))
-        told = table.inputs[0].gate.on_arrived
-        assert told is not None
-        told(0, Buffer(b"before"))
-        told(0, Buffer(encode_event(BARRIER), is_event=True))
-        told(0, Buffer(b"behind"))
+        arrived = table.inputs[0].gate.on_arrived
+        assert arrived is not None
+        arrived(0, Buffer(b"before"))
+        arrived(0, Buffer(encode_event(BARRIER), is_event=True))
+        arrived(0, Buffer(b"behind"))
         found = table.incoming.completed(1)
         assert found is not None
         assert found[0].parts == [b"before"]

@@ -78,11 +78,11 @@ def test_an_unaligned_barrier_takes_along_what_waits() -> None:
         door.outgoing.send(UNALIGNED, WALL_MS)
         assert door.outgoing.is_sent(1)
         found = door.outgoing.completed(1)
-        assert [(one.is_input, one.index, one.channel) for one in found] == [
+        assert [(data.is_input, data.index, data.channel) for data in found] == [
             (False, 0, 0),
             (False, 0, 1),
         ]
-        assert [read_stream(b"".join(one.parts))[0].records for one in found] == [["x"], ["y"]]
+        assert [read_stream(b"".join(data.parts))[0].records for data in found] == [["x"], ["y"]]
         door.close()
 
 
@@ -97,7 +97,7 @@ def test_an_aligned_barrier_turns_where_its_time_is_over() -> None:
         assert not door.outgoing.is_sent(1)
         door.outgoing.tick(WALL_MS + 50)
         assert door.outgoing.is_sent(1)
-        assert [(one.index, one.channel) for one in door.outgoing.completed(1)] == [(0, 1)]
+        assert [(data.index, data.channel) for data in door.outgoing.completed(1)] == [(0, 1)]
         assert door.outgoing.next_deadline_ms is None
         door.close()
 
@@ -109,7 +109,7 @@ def test_at_the_end_what_waits_turns_at_once() -> None:
         door.outgoing.send(ALIGNED, WALL_MS)
         door.outgoing.ended()
         assert door.outgoing.is_sent(1)
-        assert [one.index for one in door.outgoing.completed(1)] == [1]
+        assert [data.index for data in door.outgoing.completed(1)] == [1]
         door.close()
 
 

@@ -23,7 +23,7 @@ PICKLE = PickleSerializer()
 
 
 def stream(*elements: Element) -> bytes:
-    return b"".join(part for one in elements for part in encode_element(one, PICKLE))
+    return b"".join(part for element in elements for part in encode_element(element, PICKLE))
 
 
 def test_records_come_out_and_nothing_else() -> None:
@@ -42,7 +42,9 @@ def test_pieces_may_be_cut_anywhere(records: list[bytes], cuts: list[int]) -> No
     data = stream(*(Bundle([record]) for record in records))
     places = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
     pieces = [data[start:end] for start, end in pairwise(places)]
-    got = [record for one in reassigned_bundles(pieces, Deserializer()) for record in one.records]
+    got = [
+        record for bundle in reassigned_bundles(pieces, Deserializer()) for record in bundle.records
+    ]
     assert got == records
 
 

@@ -87,7 +87,7 @@ def test_records_that_were_on_their_way_come_first_on_both_sides() -> None:
         step_until(task, StepResult.IDLE)
         taken = take_all(reader)
         assert live(task) is None
-        bundles = [one for one in taken + take_all(reader) if isinstance(one, Bundle)]
+        bundles = [element for element in taken + take_all(reader) if isinstance(element, Bundle)]
         records = [record for bundle in bundles for record in bundle.records]
         assert records == ["out", "from open", "in", "new"]
         reader.close()
@@ -124,7 +124,7 @@ def test_a_task_takes_no_input_while_its_consumers_have_restored_data_to_read() 
         up.finish()
         shelf.last.done()
         assert live(task) is None
-        assert [one for one in take_all(reader) if isinstance(one, Bundle)] == [
+        assert [element for element in take_all(reader) if isinstance(element, Bundle)] == [
             Bundle(["in"]),
             Bundle(["new"]),
         ]
@@ -193,7 +193,9 @@ def test_who_had_finished_opens_nothing_and_passes_its_end_on() -> None:
         step_until(task, StepResult.IDLE)
         taken = shelf.last.snapshot
         assert taken.finished
-        assert [(one.uid, one.taken.plain) for one in taken.operators] == [("uid0", None)]
+        assert [(operator.uid, operator.taken.plain) for operator in taken.operators] == [
+            ("uid0", None)
+        ]
         shelf.last.done()
         task.checkpoint_completed(8)
         assert live(task) is None

@@ -15,8 +15,8 @@ def bytes_of(*bundles: Bundle) -> bytes:
 
 def taken(restored: RestoredInput) -> list[tuple[int, object]]:
     found: list[tuple[int, object]] = []
-    while (one := restored.next()) is not None:
-        channel, buffer = one
+    while (following := restored.next()) is not None:
+        channel, buffer = following
         found.append((channel, buffer.bundle or bytes(buffer.view)))
     return found
 
@@ -83,18 +83,18 @@ def test_reassigned_records_that_turn_out_to_be_none_end_by_themselves() -> None
 
 
 def test_a_channel_is_held_until_all_that_it_begins_with_has_been_read() -> None:
-    told: list[tuple[str, int]] = []
+    calls: list[tuple[str, int]] = []
     restored = RestoredInput(
-        lambda channel: told.append(("hold", channel)),
-        lambda channel: told.append(("let go", channel)),
+        lambda channel: calls.append(("hold", channel)),
+        lambda channel: calls.append(("let go", channel)),
     )
     restored.add_bytes(2, [b""])
     restored.add_reassigned(1, [Bundle([1])])
     restored.add_bytes(0, [b"a"])
     restored.add_bytes(1, [b"b"])
-    assert told == [("hold", 1), ("hold", 0), ("hold", 1)]
-    told.clear()
+    assert calls == [("hold", 1), ("hold", 0), ("hold", 1)]
+    calls.clear()
     for expected in ([], [], [("let go", 0)], [("let go", 0), ("let go", 1)]):
         restored.unread(1, PICKLE)
         restored.next()
-        assert told == expected
+        assert calls == expected

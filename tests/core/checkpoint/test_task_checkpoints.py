@@ -99,8 +99,8 @@ class Desk:
         for up in self.ups:
             if not up.partition.finished:
                 up.finish()
-        for one in self.shelf.written:
-            one.done()
+        for writing in self.shelf.written:
+            writing.done()
         assert live(self.task) is None
         take_all(self.reader)
         self.reader.close()
@@ -118,7 +118,9 @@ def test_a_source_is_triggered_and_its_barrier_follows_what_it_had_sent() -> Non
         assert not shelf.written, "by mail"
         step_until(task, StepResult.IDLE)
         assert shelf.last.in_flight == []
-        assert [(one.uid, one.name) for one in shelf.last.snapshot.operators] == [("uid0", "op0")]
+        assert [(operator.uid, operator.name) for operator in shelf.last.snapshot.operators] == [
+            ("uid0", "op0")
+        ]
         assert not shelf.last.snapshot.finished
         assert reader.take(9) == Bundle([1])
         reader.take(9)
@@ -235,7 +237,7 @@ def test_a_task_without_a_buffer_takes_a_snapshot_when_the_time_of_a_barrier_is_
         assert shelf.last.snapshot.barrier.unaligned
         assert down.partition.queued == waiting + 1, "a barrier needs no buffer"
         kept = shelf.last.bytes_in_flight[False, 0, 0]
-        assert all(len(one.records[0]) == 40 for one in read_stream(kept))
+        assert all(len(bundle.records[0]) == 40 for bundle in read_stream(kept))
         shelf.last.done()
         up.finish()
         take_all_but_barriers(reader)
@@ -261,7 +263,7 @@ def test_a_barrier_that_waits_in_the_output_overtakes_when_its_time_is_over() ->
         lab.timers.pass_ms(50)
         desk.go_on()
         found = desk.shelf.last.bytes_in_flight[False, 0, 0]
-        assert [one.records for one in read_stream(found)] == [[1], ["before"]]
+        assert [bundle.records for bundle in read_stream(found)] == [[1], ["before"]]
         assert desk.read() == [CheckpointBarrier(1, WALL_MS, unaligned=True), 1, "before"]
         desk.end()
 
@@ -334,7 +336,7 @@ def test_a_snapshot_that_fails_while_others_are_awaited_is_forgotten() -> None:
         desk.ups[1].emit_all([3])
         desk.ups[1].overtake(CheckpointBarrier(1, WALL_MS, unaligned=True))
         desk.go_on()
-        assert [told[0] for told in lab.declined] == [1]
+        assert [declined[0] for declined in lab.declined] == [1]
         assert desk.gate.on_arrived is None, "nothing is recorded for it"
         assert desk.log == [3]
         desk.end()
@@ -423,7 +425,7 @@ def test_more_in_flight_than_the_limit_is_declined(
         if when == "later":
             desk.ups[1].emit_all(many.records)
         desk.go_on()
-        assert [(told[0], told[2]) for told in lab.declined] == [(1, False)]
+        assert [(declined[0], declined[2]) for declined in lab.declined] == [(1, False)]
         assert "MiB of records are on their way" in lab.declined[0][1]
         assert desk.shelf.last.aborted
         assert desk.gate.on_arrived is None

@@ -72,14 +72,14 @@ class ChannelReader:
     """Reads one view as a channel does: only when told, and on while there is more."""
 
     def __init__(self, create_view: Callable[[Callable[[], None]], View]) -> None:
-        self.told = 0
+        self.notified = 0
         self.awake = False
         self.got: list[Element | Event] = []
         self._deserializer = Deserializer()
         self.view = create_view(self._data_available)
 
     def _data_available(self) -> None:
-        self.told += 1
+        self.notified += 1
         self.awake = True
 
     def read(self) -> None:

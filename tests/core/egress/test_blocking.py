@@ -95,9 +95,9 @@ def test_a_poll_tells_what_follows(desk: Desk) -> None:
     desk.write(b"a", b"b")
     desk.event(b"event")
     desk.subpartition.finish()
-    told: list[str] = []
-    view = desk.subpartition.create_view(lambda: told.append("told"))
-    assert told == ["told"]
+    calls: list[str] = []
+    view = desk.subpartition.create_view(lambda: calls.append("told"))
+    assert calls == ["told"]
     assert (view.backlog, view.available(True), view.available(False)) == (2, True, False)
     polled = [view.poll() for _ in range(5)]
     assert [(p.more, p.backlog, p.next_is_event) for p in polled if p] == [

@@ -30,7 +30,7 @@ def test_half_full_buffers_of_all_channels_become_readable_when_it_is_time(
     writer.emit_all(["a", "b"])
     writer.seal()
     flusher.tick(1099)
-    assert [reader.told for reader in readers] == [0, 0]
+    assert [reader.notified for reader in readers] == [0, 0]
     flusher.tick(1100)
     for reader in readers:
         reader.read()
@@ -55,9 +55,9 @@ def test_without_a_period_nothing_is_flushed_by_time(make_pool: MakePool, timeou
     assert flusher.next_deadline_ms is None
     writer.emit("a")
     writer.seal()
-    told = [reader.told for reader in readers]
+    before = [reader.notified for reader in readers]
     flusher.tick(10**9)
-    assert [reader.told for reader in readers] == told
+    assert [reader.notified for reader in readers] == before
     writer.close()
     for reader in readers:
         reader.close()

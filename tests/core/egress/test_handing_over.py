@@ -33,7 +33,7 @@ class Reader:
 
     def __init__(self, lab: Lab, channel: int) -> None:
         self.gate: Gate = lab.environment.create_gate("gate", [Input(NAME, channel, Here())])
-        self.gate.notify = self._told
+        self.gate.notify = self._notified
         self.input = NetworkInput(0, self.gate, lab.environment.create_deserializers(self.gate))
         self.input.on_barrier = lambda channel, event: self.got.append(event)
         self.got: list[Any] = []
@@ -57,7 +57,7 @@ class Reader:
                     self.got += outcome
             self.awake = self.awake or (taken is not NOTHING and taken is not ENDED)
 
-    def _told(self) -> None:
+    def _notified(self) -> None:
         self.awake = True
 
 
@@ -100,7 +100,11 @@ class Path:
 
     def subpartitions(self) -> list[PipelinedSubpartition]:
         found = self.writer.partition.subpartitions
-        return [one for one in found if isinstance(one, PipelinedSubpartition)]
+        return [
+            subpartition
+            for subpartition in found
+            if isinstance(subpartition, PipelinedSubpartition)
+        ]
 
     def end(self) -> None:
         self.writer.finish()
@@ -123,9 +127,9 @@ class Path:
             for reader in self.readers:
                 if not reader.came:
                     reader.come()
-            told = [reader for reader in self.readers if reader.awake]
-            assert told, "no buffer is free, and no reader knows of one"
-            told[0].read(1)
+            awake = [reader for reader in self.readers if reader.awake]
+            assert awake, "no buffer is free, and no reader knows of one"
+            awake[0].read(1)
 
 
 class HandOverTwin(RuleBasedStateMachine):
@@ -174,8 +178,8 @@ class HandOverTwin(RuleBasedStateMachine):
     @precondition(lambda self: any(reader.awake for reader in self.path.readers))
     @rule(data=st.data(), most=st.integers(1, 9))
     def a_reader_reads(self, data: st.DataObject, most: int) -> None:
-        told = [reader for reader in self.path.readers if reader.awake]
-        data.draw(st.sampled_from(told)).read(most)
+        awake = [reader for reader in self.path.readers if reader.awake]
+        data.draw(st.sampled_from(awake)).read(most)
 
     @invariant()
     def what_was_read_is_what_was_sent(self) -> None:
@@ -194,7 +198,7 @@ class HandOverTwin(RuleBasedStateMachine):
         for subpartition, reader in zip(self.path.subpartitions(), self.path.readers, strict=True):
             queue = list(subpartition._queue)
             is_told = subpartition.flush_requested or len(queue) > 1
-            is_told = is_told or any(one.ready is not None for one in queue)
+            is_told = is_told or any(consumer.ready is not None for consumer in queue)
             assert reader.awake or not reader.came or not is_told
 
     def teardown(self) -> None:

@@ -46,7 +46,9 @@ def data(*parts: bytes) -> list[BufferConsumer]:
 
 
 def shown(queue: deque[BufferConsumer]) -> list[object]:
-    return [event_of(one) or (one.ready and bytes(one.ready.view)) for one in queue]
+    return [
+        event_of(consumer) or (consumer.ready and bytes(consumer.ready.view)) for consumer in queue
+    ]
 
 
 # In a queue.
@@ -128,8 +130,8 @@ class Reader:
                 self.records += element.records
 
     def begun(self) -> bytes:
-        one = self.deserializer
-        return begun_bytes(one._length, one._gathered, one._missing)
+        deserializer = self.deserializer
+        return begun_bytes(deserializer._length, deserializer._gathered, deserializer._missing)
 
 
 def read_again(parts: list[bytes]) -> list[bytes]:
@@ -202,7 +204,11 @@ def test_barrier_in_front_needs_no_credit_and_gets_the_next_sequence_number() ->
 
 
 def test_restored_buffers_are_no_longer_than_a_segment() -> None:
-    sizes = [one.ready.size for one in restored_consumers([b"x" * 100, b"y" * 60], 64) if one.ready]
+    sizes = [
+        consumer.ready.size
+        for consumer in restored_consumers([b"x" * 100, b"y" * 60], 64)
+        if consumer.ready
+    ]
     assert sizes == [64, 64, 32]
     assert list(restored_consumers([], 64)) == []
 

@@ -155,14 +155,14 @@ def test_a_slow_consumer_empties_the_pool_and_a_read_makes_the_writer_available(
     make_pool: MakePool,
 ) -> None:
     partition = make_partition(make_pool(8), 1, maximum=2)
-    told: list[str] = []
-    partition.pool.notify = lambda: told.append("available")
+    calls: list[str] = []
+    partition.pool.notify = lambda: calls.append("available")
     view = partition.create_view(0, ignore)
     for data in (b"a", b"b"):
         write(partition, 0, data).finish()
     assert not partition.available()
     assert poll(view) == b"a"
-    assert told == ["available"]
+    assert calls == ["available"]
     assert partition.available()
     partition.release()
 
@@ -170,8 +170,8 @@ def test_a_slow_consumer_empties_the_pool_and_a_read_makes_the_writer_available(
 def test_while_restored_data_wait_no_step_begins(make_pool: MakePool) -> None:
     partition = make_partition(make_pool(8), 3)
     partition.segment_bytes = 4
-    told: list[str] = []
-    partition.pool.notify = lambda: told.append("available")
+    calls: list[str] = []
+    partition.pool.notify = lambda: calls.append("available")
     partition.restore(0, [b"abcd", b"ef"])
     partition.restore(1, [b"gh"])
     partition.restore(2, [b"", b""])
@@ -179,31 +179,31 @@ def test_while_restored_data_wait_no_step_begins(make_pool: MakePool) -> None:
     builder = write(partition, 0, b"of a step that had begun")
     builder.finish()
     assert [poll(views[1]), poll(views[0])] == [b"gh", b"abcd"]
-    assert not partition.available() and told == []
+    assert not partition.available() and calls == []
     barrier = CheckpointBarrier(1, 0, unaligned=True)
     assert partition.overtake(barrier, 0, PickleSerializer())[0] == b"ef"
     assert poll(views[0]) == encode_event(barrier)
     assert not partition.available(), "what was overtaken still waits"
     assert poll(views[0]) == b"ef"
-    assert partition.available() and told == ["available"]
+    assert partition.available() and calls == ["available"]
     partition.release()
-    assert told == ["available"]
+    assert calls == ["available"]
 
 
 def test_restored_data_that_nobody_will_read_hold_up_nobody(make_pool: MakePool) -> None:
     partition = make_partition(make_pool(8), 2)
-    told: list[str] = []
-    partition.pool.notify = lambda: told.append("available")
+    calls: list[str] = []
+    partition.pool.notify = lambda: calls.append("available")
     view = partition.create_view(0, ignore)
     partition.restore(0, [b"ab"])
     assert not partition.available()
     view.release()
-    assert partition.available() and told == ["available"]
+    assert partition.available() and calls == ["available"]
     partition.restore(0, [b"for one who has gone"])
     assert partition.available()
     partition.restore(1, [b"cd"])
     partition.release()
-    assert partition.available() and "available" in told[1:], "it learns that it was released"
+    assert partition.available() and "available" in calls[1:], "it learns that it was released"
 
 
 # Adding (row 62).
@@ -453,7 +453,7 @@ class LeavingTwin(RuleBasedStateMachine):
 
     @invariant()
     def only_what_somebody_will_read_is_lent(self) -> None:
-        data = sum(not is_event(one) for waiting in self.waiting for one in waiting)
+        data = sum(not is_event(entry) for waiting in self.waiting for entry in waiting)
         assert self.partition.pool.lent == data
         self.shelf.check()
 
@@ -550,14 +550,14 @@ def test_barriers_that_leave_and_readers_that_go_are_told_by_their_index(
     partition.broadcast_event(barrier)
     views = [partition.create_view(index, ignore) for index in range(2)]
     poll(views[0])  # nobody listens
-    told: list[object] = []
-    partition.on_barrier_left = lambda index, left: told.append((index, left))
-    partition.on_reader_gone = told.append
+    calls: list[object] = []
+    partition.on_barrier_left = lambda index, left: calls.append((index, left))
+    partition.on_reader_gone = calls.append
     poll(views[1])
     views[1].release()
     views[1].release()
     views[0].release()
-    assert told == [(1, barrier), 1, 0]
+    assert calls == [(1, barrier), 1, 0]
 
 
 def test_a_barrier_overtakes_in_one_subpartition(make_pool: MakePool) -> None:

@@ -35,7 +35,7 @@ class Desk:
 
     def __init__(self, shelf: GlobalPool, *, view: bool = True) -> None:
         self.consumed = 0
-        self.told = 0
+        self.notified = 0
         self.subpartition = PipelinedSubpartition(ORDERS, 0, self._on_consumed)
         self.view: View | None = None
         self._pool = shelf.create_pool("p", 0)
@@ -88,7 +88,7 @@ class Desk:
         self.subpartition.release()
 
     def _on_data(self) -> None:
-        self.told += 1
+        self.notified += 1
 
     def _on_consumed(self) -> None:
         self.consumed += 1
@@ -104,43 +104,43 @@ def desk(make_pool: MakePool) -> Desk:
 
 def test_an_unfinished_buffer_is_nobodys_business(desk: Desk) -> None:
     desk.write(b"abc")
-    assert desk.told == 0
+    assert desk.notified == 0
     assert desk.view and not desk.view.available(True)
     desk.close()
 
 
 def test_the_reader_is_told_of_the_first_finished_buffer_only(desk: Desk) -> None:
-    told = []
+    calls = []
     for data in (b"a", b"b", b"c", b"d"):
         desk.finish_buffer()
         desk.write(data)
-        told.append(desk.told)
-    assert told == [0, 1, 1, 1]
+        calls.append(desk.notified)
+    assert calls == [0, 1, 1, 1]
     desk.close()
 
 
 def test_the_reader_is_told_again_after_it_has_caught_up(desk: Desk) -> None:
     desk.write(b"a", finish=True)
     desk.write(b"b")
-    assert desk.told == 1
+    assert desk.notified == 1
     assert desk.poll() == (b"a", False, 0, False)
     desk.finish_buffer()
     desk.write(b"c")
-    assert desk.told == 2
+    assert desk.notified == 2
     desk.close()
 
 
 def test_an_event_alone_is_told(desk: Desk) -> None:
     assert desk.event()
-    assert desk.told == 1
+    assert desk.notified == 1
     assert desk.poll() == (b"event", False, 0, False)
 
 
 def test_an_event_behind_the_first_buffer_is_told(desk: Desk) -> None:
     desk.write(b"a")
-    assert desk.told == 0
+    assert desk.notified == 0
     desk.event()
-    assert desk.told == 1
+    assert desk.notified == 1
     assert desk.poll() == (b"a", True, 0, True)
     assert desk.poll() == (b"event", False, 0, False)
 
@@ -148,10 +148,10 @@ def test_an_event_behind_the_first_buffer_is_told(desk: Desk) -> None:
 def test_a_pending_flush_has_told_already(desk: Desk) -> None:
     desk.write(b"a")
     desk.subpartition.flush()
-    assert desk.told == 1
+    assert desk.notified == 1
     desk.finish_buffer()
     desk.write(b"b")
-    assert desk.told == 1
+    assert desk.notified == 1
     assert desk.poll() == (b"a", True, 1, False)
     assert desk.poll() == (b"b", False, 0, False)
     desk.close()
@@ -159,10 +159,10 @@ def test_a_pending_flush_has_told_already(desk: Desk) -> None:
 
 def test_flushing_nothing_tells_nobody(desk: Desk) -> None:
     desk.subpartition.flush()
-    assert (desk.told, desk.subpartition.flush_requested) == (0, False)
+    assert (desk.notified, desk.subpartition.flush_requested) == (0, False)
     desk.write()
     desk.subpartition.flush()
-    assert (desk.told, desk.subpartition.flush_requested) == (0, False)
+    assert (desk.notified, desk.subpartition.flush_requested) == (0, False)
     desk.close()
 
 
@@ -170,7 +170,7 @@ def test_flushing_one_buffer_with_data_tells_once(desk: Desk) -> None:
     desk.write(b"a")
     desk.subpartition.flush()
     desk.subpartition.flush()
-    assert (desk.told, desk.subpartition.flush_requested) == (1, True)
+    assert (desk.notified, desk.subpartition.flush_requested) == (1, True)
     desk.close()
 
 
@@ -179,24 +179,24 @@ def test_flushing_one_buffer_that_is_read_up_tells_nobody(desk: Desk) -> None:
     desk.subpartition.flush()
     assert desk.poll() == (b"a", False, 0, False)
     desk.subpartition.flush()
-    assert (desk.told, desk.subpartition.flush_requested) == (1, False)
+    assert (desk.notified, desk.subpartition.flush_requested) == (1, False)
     desk.close()
 
 
 def test_flushing_more_than_one_buffer_only_sets_the_flag(desk: Desk) -> None:
     desk.write(b"a", finish=True)
     desk.write(b"b")
-    assert desk.told == 1
+    assert desk.notified == 1
     desk.subpartition.flush()
-    assert (desk.told, desk.subpartition.flush_requested) == (1, True)
+    assert (desk.notified, desk.subpartition.flush_requested) == (1, True)
     desk.close()
 
 
 def test_a_full_buffer_that_was_not_told_is_found_by_a_flush(desk: Desk) -> None:
     desk.write(b"a", finish=True)
-    assert desk.told == 0
+    assert desk.notified == 0
     desk.subpartition.flush()
-    assert desk.told == 1
+    assert desk.notified == 1
     assert desk.poll() == (b"a", False, 0, False)
 
 
@@ -330,10 +330,10 @@ def test_finishing_adds_the_end_and_always_tells(desk: Desk) -> None:
     desk.write(b"a", finish=True)
     desk.write(b"b")
     desk.subpartition.flush()
-    assert desk.told == 1
+    assert desk.notified == 1
     desk.finish_buffer()
     desk.subpartition.finish()
-    assert (desk.told, desk.subpartition.finished) == (2, True)
+    assert (desk.notified, desk.subpartition.finished) == (2, True)
     assert [desk.poll() for _ in range(4)] == [
         (b"a", True, 1, False),
         (b"b", True, 0, True),
@@ -345,7 +345,7 @@ def test_finishing_adds_the_end_and_always_tells(desk: Desk) -> None:
 def test_finishing_twice_adds_one_end(desk: Desk) -> None:
     desk.subpartition.finish()
     desk.subpartition.finish()
-    assert (desk.told, desk.subpartition.queued) == (1, 1)
+    assert (desk.notified, desk.subpartition.queued) == (1, 1)
 
 
 @pytest.mark.parametrize("end", ["finish", "release"])
@@ -369,12 +369,12 @@ def test_releasing_drops_what_is_queued_and_tells_the_reader_why(desk: Desk) -> 
     desk.write(b"a", finish=True)
     desk.write(b"b")
     desk.subpartition.flush()
-    told = desk.told
+    before = desk.notified
     desk.subpartition.release(failure)
     desk.subpartition.release(RuntimeError("later"))
     assert desk.view and desk.view.is_released
     assert desk.view.failure is failure
-    assert desk.told == told + 1
+    assert desk.notified == before + 1
     assert desk.poll() is None
     assert not desk.view.available(True) and not desk.view.available(False)
     assert (desk.subpartition.queued, desk.subpartition.backlog) == (0, 0)
@@ -391,10 +391,10 @@ def test_a_reader_that_goes_has_consumed_the_subpartition(desk: Desk) -> None:
     desk.write(b"a", finish=True)
     desk.write(b"b")
     assert desk.view
-    told = desk.told
+    before = desk.notified
     desk.view.release()
     desk.view.release()
-    assert (desk.consumed, desk.told) == (1, told)
+    assert (desk.consumed, desk.notified) == (1, before)
     assert desk.view.is_released and desk.subpartition.released
     assert desk.poll() is None
     desk.close()
@@ -414,7 +414,7 @@ def test_a_view_is_told_at_once_of_data_that_is_there(make_pool: MakePool) -> No
     desk = Desk(make_pool(4), view=False)
     desk.write(b"a")
     desk.create_view()
-    assert desk.told == 1
+    assert desk.notified == 1
     assert desk.poll() == (b"a", False, 0, False)
     desk.close()
 
@@ -422,7 +422,7 @@ def test_a_view_is_told_at_once_of_data_that_is_there(make_pool: MakePool) -> No
 def test_a_view_of_an_empty_subpartition_is_told_nothing(make_pool: MakePool) -> None:
     desk = Desk(make_pool(4), view=False)
     desk.create_view()
-    assert desk.told == 0
+    assert desk.notified == 0
 
 
 def test_a_flush_before_the_view_is_not_forgotten(make_pool: MakePool) -> None:
@@ -552,10 +552,10 @@ class PipelinedTwin(RuleBasedStateMachine):
         assert self.awake == (self.view is not None), "the reader is told in any case"
         self._drop_spent()
         assert overtaken == [
-            bytes(one.unread) for one in self.model if not one.is_event and one.unread
+            bytes(entry.unread) for entry in self.model if not entry.is_event and entry.unread
         ]
-        at = next((n for n, one in enumerate(self.model) if not one.overtook), len(self.model))
-        first = len(self.read) + sum(len(one.unread) for one in self.model[:at])
+        at = next((n for n, entry in enumerate(self.model) if not entry.overtook), len(self.model))
+        first = len(self.read) + sum(len(entry.unread) for entry in self.model[:at])
         data = encode_event(barrier)
         self.model.insert(at, Queued(data, is_event=True, overtook=True))
         self.written[first:first] = data
@@ -721,9 +721,9 @@ OVERTAKING = CheckpointBarrier(1, 0, unaligned=True)
 def test_a_barrier_that_overtakes_is_read_first_and_the_rest_as_it_was(desk: Desk) -> None:
     for data in (b"ab", b"cd"):
         desk.write(data, finish=True)
-    told = desk.told
+    before = desk.notified
     assert desk.subpartition.overtake(OVERTAKING, PickleSerializer()) == [b"ab", b"cd"]
-    assert desk.told == told + 1
+    assert desk.notified == before + 1
     assert desk.poll() == (encode_event(OVERTAKING), True, 2, False)
     assert desk.poll() == (b"ab", True, 1, False)
     assert desk.poll() == (b"cd", False, 0, False)

@@ -24,12 +24,12 @@ def test_a_registered_partition_gives_views_of_its_subpartitions(make_pool: Make
     registry, partition = PartitionRegistry(), make_partition(make_pool(4), 2)
     registry.register(partition)
     assert ORDERS in registry and len(registry) == 1
-    told: list[str] = []
-    registry.create_view(ORDERS, 1, lambda: told.append("told"))
+    calls: list[str] = []
+    registry.create_view(ORDERS, 1, lambda: calls.append("told"))
     partition.subpartitions[0].finish()
-    assert told == []
+    assert calls == []
     partition.subpartitions[1].finish()
-    assert told == ["told"]
+    assert calls == ["told"]
 
 
 def test_an_unknown_id_is_not_found(make_pool: MakePool) -> None:

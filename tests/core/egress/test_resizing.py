@@ -156,14 +156,14 @@ def test_records_by_reference_come_in_short_bundles_too() -> None:
     path.views[0].take_references()
     path.emit(count=200)
     whole = path.buffers()
-    assert [len(one.bundle.records) for one in whole if one.bundle] == [200]
+    assert [len(buffer.bundle.records) for buffer in whole if buffer.bundle] == [200]
     weight = whole[0].weight // 200
     assert 50 < weight < 100, "about what they would be as bytes"
     path.views[0].resize(10 * weight)
     path.emit(count=200)
-    bundles = [one for one in path.buffers() if one.bundle is not None]
-    assert [len(one.bundle.records) for one in bundles if one.bundle] == [10] * 20
-    assert all(one.weight == 10 * weight for one in bundles)
+    bundles = [buffer for buffer in path.buffers() if buffer.bundle is not None]
+    assert [len(buffer.bundle.records) for buffer in bundles if buffer.bundle] == [10] * 20
+    assert all(buffer.weight == 10 * weight for buffer in bundles)
     path.end()
 
 
@@ -246,7 +246,11 @@ def test_whatever_readers_want_they_get_all_records_in_order(
 
 
 def flat(got: list[Any]) -> list[Record | Watermark]:
-    return [record for one in got for record in (one.records if isinstance(one, Bundle) else [one])]
+    return [
+        record
+        for element in got
+        for record in (element.records if isinstance(element, Bundle) else [element])
+    ]
 
 
 @pytest.mark.parametrize("size", [0, 300, 5 * SEGMENT])

@@ -327,11 +327,11 @@ def test_split_by_keeps_order_and_leaves_out_empty_channels() -> None:
 @pytest.mark.parametrize("channels", [2, 3])
 def test_a_key_selector_that_fails_is_told_as_an_error_of_the_reader(channels: int) -> None:
     router = set_up(KeyGroupPartitioner(lambda record: record["id"], reader="count"), channels)
-    told = "operator 'count' failed when the key of a record was selected: KeyError: 'id'"
-    with pytest.raises(UserFunctionFailed, match=told) as failed:
+    message = "operator 'count' failed when the key of a record was selected: KeyError: 'id'"
+    with pytest.raises(UserFunctionFailed, match=message) as failed:
         router.split([{"id": 1}, {}], None)
     assert isinstance(failed.value.__cause__, KeyError)
-    with pytest.raises(UserFunctionFailed, match=told):
+    with pytest.raises(UserFunctionFailed, match=message):
         router.pick({})
 
 

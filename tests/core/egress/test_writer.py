@@ -292,12 +292,12 @@ def test_a_broadcast_record_is_serialized_once_into_one_shared_buffer(
     assert (partition.pool.lent, partition.queued) == (1, 3)
     writer.flush_all()
     polled = [reader.view.poll() for reader in readers]
-    assert {bytes(one.buffer.view) for one in polled if one} == {PREFIX.pack(3, 1) + b"ab"}
-    leases = [one.buffer.lease for one in polled if one]
+    assert {bytes(taken.buffer.view) for taken in polled if taken} == {PREFIX.pack(3, 1) + b"ab"}
+    leases = [taken.buffer.lease for taken in polled if taken]
     assert leases[0] is leases[1] is leases[2]
-    for one in polled:
-        assert one is not None
-        one.buffer.release()
+    for taken in polled:
+        assert taken is not None
+        taken.buffer.release()
     writer.finish()
     for reader in readers:
         reader.close()
@@ -410,10 +410,10 @@ def test_without_a_timeout_only_full_buffers_are_told(make_pool: MakePool) -> No
     writer = RecordWriter(partition, Forward(), PlainText(), timeout_ms=-1)
     writer.emit("x")
     writer.seal()
-    assert reader.told == 0
+    assert reader.notified == 0
     writer.emit("y" * 16)
     writer.seal()
-    assert reader.told == 1
+    assert reader.notified == 1
     writer.close()
     reader.close()
 
@@ -422,7 +422,7 @@ def test_timeout_zero_flushes_the_target_of_every_record(make_pool: MakePool) ->
     partition = make_partition(make_pool(8), 2)
     readers = readers_of(partition)
     writer = RecordWriter(partition, RoundRobin(), timeout_ms=0)
-    told = []
+    calls = []
     for emit in (
         lambda: writer.emit("a"),
         lambda: writer.emit("b"),
@@ -431,10 +431,10 @@ def test_timeout_zero_flushes_the_target_of_every_record(make_pool: MakePool) ->
         lambda: writer.emit_to(0, ["c"]),
     ):
         emit()
-        told.append([reader.awake for reader in readers])
+        calls.append([reader.awake for reader in readers])
         for reader in readers:
             reader.read()
-    assert told == [[True, False], [False, True], [False, True], [True, True], [True, False]]
+    assert calls == [[True, False], [False, True], [False, True], [True, True], [True, False]]
     writer.finish()
     assert got_by(partition, readers) == [
         [Bundle(["a"]), Watermark(2), Bundle(["c"]), END_OF_PARTITION],
@@ -447,7 +447,7 @@ def test_timeout_zero_flushes_every_channel_of_a_broadcast(make_pool: MakePool) 
     readers = readers_of(partition)
     writer = RecordWriter(partition, Broadcast(), timeout_ms=0)
     writer.emit("a")
-    assert [reader.told for reader in readers] == [1, 1]
+    assert [reader.notified for reader in readers] == [1, 1]
     writer.emit_to(0, ["b"])
     for reader in readers:
         reader.read()
@@ -463,7 +463,7 @@ def test_one_channel_can_be_flushed(make_pool: MakePool) -> None:
     writer.emit_all(["a", "b"])
     writer.seal()
     writer.partition.flush(1)
-    assert [reader.told for reader in readers] == [0, 1]
+    assert [reader.notified for reader in readers] == [0, 1]
     writer.close()
     for reader in readers:
         reader.close()
@@ -482,15 +482,15 @@ def test_a_timeout_below_minus_one_is_refused(make_pool: MakePool, timeout_ms: i
 def test_a_writer_is_available_while_its_partition_has_a_buffer(make_pool: MakePool) -> None:
     partition = make_partition(make_pool(8), 1, maximum=2)
     (reader,) = readers_of(partition)
-    told: list[str] = []
-    partition.pool.notify = lambda: told.append("available")
+    calls: list[str] = []
+    partition.pool.notify = lambda: calls.append("available")
     writer = RecordWriter(partition, Forward(), PlainText())
     assert writer.available()
     writer.emit("x" * 100)
     writer.seal()
     assert not writer.available()
     reader.step()
-    assert told == ["available"]
+    assert calls == ["available"]
     assert writer.available()
     writer.close()
     reader.close()

@@ -60,12 +60,12 @@ def test_a_channel_within_the_process_tells_at_once() -> None:
     with Pair() as pair:
         partition = pair.partition(2)
         inputs = [Input(PARTITION, index, Here()) for index in range(2)]
-        gates = [pair.producer.create_gate("g", [one]) for one in inputs]
+        gates = [pair.producer.create_gate("g", [source]) for source in inputs]
         for gate in gates:
             gate.request_partitions()
         union = UnionGate(list(gates))
         union.resize(33)
-        assert [one.buffer_size for one in partition.subpartitions] == [33, 33]
+        assert [subpartition.buffer_size for subpartition in partition.subpartitions] == [33, 33]
         union.close()
 
 
@@ -79,7 +79,10 @@ def test_channels_that_have_ended_are_not_told() -> None:
         gate.resize(20)
         pair.settle()
         assert pair.wire.producer.is_open
-        assert [one.buffer_size for one in partition.subpartitions] == [NO_LIMIT, 20]
+        assert [subpartition.buffer_size for subpartition in partition.subpartitions] == [
+            NO_LIMIT,
+            20,
+        ]
         gate.close()
         gate.resize(10)
         pair.settle()

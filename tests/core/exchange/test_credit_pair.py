@@ -147,13 +147,13 @@ class CreditPairTwin(RuleBasedStateMachine):
         self._finish_buffer(channel)
         subpartition = self.partition.subpartitions[channel]
         assert isinstance(subpartition, PipelinedSubpartition)
-        waiting = [event_of(one) for one in subpartition._queue]
-        overtook = [isinstance(one, CheckpointBarrier) and one.unaligned for one in waiting]
+        waiting = [event_of(consumer) for consumer in subpartition._queue]
+        overtook = [isinstance(event, CheckpointBarrier) and event.unaligned for event in waiting]
         overtaken = self.partition.overtake(event, channel, PickleSerializer())
         sent = self.sent[channel]
         at = len(sent.data) - sum(len(part) for part in overtaken)
         assert sent.data[at:] == b"".join(overtaken)
-        events_waiting = sum(one is not None for one in waiting)
+        events_waiting = sum(event is not None for event in waiting)
         first = (*overtook, False).index(False)
         sent.events.insert(len(sent.events) - events_waiting + first, (at, event))
 
@@ -229,15 +229,17 @@ class CreditPairTwin(RuleBasedStateMachine):
     def blocked_channels_gain_no_credit_and_hide_no_barrier(self) -> None:
         for index in range(self.channels):
             channel, sent = remote(self.gate, index), self.sent[index]
-            queued = [one for one in self.gate.queued(index) if not one.is_event]
-            assert self.arrived[index] == sent.read_bytes + sum(one.size for one in queued)
+            queued = [buffer for buffer in self.gate.queued(index) if not buffer.is_event]
+            assert self.arrived[index] == sent.read_bytes + sum(buffer.size for buffer in queued)
             if self.blocked[index]:
                 assert channel.take_credit() == 0
             read = [event for _, event in sent.events[: sent.read_events]]
-            waiting = [decode_event(one.view) for one in self.gate.queued(index) if one.is_event]
-            barriers = [one for one in read + waiting if isinstance(one, CheckpointBarrier)]
-            told = [checkpoint for channel, checkpoint in self.announced if channel == index]
-            assert told == [one.checkpoint for one in barriers]
+            waiting = [
+                decode_event(buffer.view) for buffer in self.gate.queued(index) if buffer.is_event
+            ]
+            barriers = [event for event in read + waiting if isinstance(event, CheckpointBarrier)]
+            announced = [checkpoint for channel, checkpoint in self.announced if channel == index]
+            assert announced == [barrier.checkpoint for barrier in barriers]
 
     @precondition(lambda self: hasattr(self, "wire"))
     @invariant()

@@ -78,18 +78,18 @@ class Recorder:
         segment.memory[:] = b"\xee" * SEGMENT  # whoever gets it next writes to it
         self.shelf.append(segment)
 
-    def told(self) -> list[object]:
+    def delivered(self) -> list[object]:
         """What came, as plain values: views are read as late as possible, to see overwriting."""
         return [
-            (*one[:3], bytes(one[3].view), one[3].is_event, one[3].compressed)
-            if isinstance(one, tuple) and len(one) == 4
-            else one
-            for one in self.deliveries
+            (*delivery[:3], bytes(delivery[3].view), delivery[3].is_event, delivery[3].compressed)
+            if isinstance(delivery, tuple) and len(delivery) == 4
+            else delivery
+            for delivery in self.deliveries
         ]
 
     def settle(self) -> None:
         """Put plain values in the place of buffers, then give all segments back."""
-        self.deliveries = self.told()
+        self.deliveries = self.delivered()
         kept, self.kept = self.kept, []
         for buffer in kept:
             buffer.release()
@@ -162,8 +162,8 @@ def expected(frames: list[bytes]) -> list[object]:
 
 
 def test_mixed_stream_is_delivered_as_it_was_sent() -> None:
-    told = expected(MIXED)
-    assert told == [
+    delivered = expected(MIXED)
+    assert delivered == [
         (WANTED, 0, 3, fill(0, SEGMENT), False, False),
         (Kind.ALIVE, b""),
         (WANTED, 1, 3, fill(1, 10), False, False),
@@ -238,7 +238,7 @@ def test_pausing_and_resuming_gives_the_same_deliveries(
             at += read(decoder, stream[at : at + cuts[turn % len(cuts)]])
             turn += 1
     sink.settle()
-    assert sink.deliveries == plenty.told()
+    assert sink.deliveries == plenty.delivered()
     assert len(sink.shelf) == segments
     assert len(decoder.landing.segments) == landing
     held = [*sink.shelf, *decoder.landing.segments]
@@ -293,7 +293,7 @@ def test_payload_that_is_cut_stays_in_the_segment_where_it_began() -> None:
 def test_events_take_no_segment() -> None:
     sink = Recorder(segments=0)
     read_all(make_decoder(sink, 1), data_frame(0, b"\x01", EVENT))
-    assert sink.told() == [(WANTED, 0, 3, b"\x01", True, False)]
+    assert sink.delivered() == [(WANTED, 0, 3, b"\x01", True, False)]
     assert sink.kept[0].lease is None
 
 

@@ -80,11 +80,11 @@ def test_data_and_events_arrive_in_order(chunk: int, exclusive: int) -> None:
                 sent.append(data)
             pair.settle(chunk)
             assert_credit_law(pair.wire, remote(gate))
-            got += [one for _, one in read_all(gate)]
+            got += [content for _, content in read_all(gate)]
             assert_credit_law(pair.wire, remote(gate))
         partition.finish()
         pair.settle(chunk)
-        got += [one for _, one in read_all(gate)]
+        got += [content for _, content in read_all(gate)]
         assert got == [*sent, EndOfPartition()]
         assert gate.finished
         pair.settle(chunk)
@@ -101,7 +101,7 @@ def test_barrier_passes_though_there_is_no_credit() -> None:
         assert channel.credit_statistics().exclusive == 0
         write_event(partition, CheckpointBarrier(1, 0))
         pair.settle()
-        assert [one for _, one in read_all(gate)] == [b"1", b"2", CheckpointBarrier(1, 0)]
+        assert [content for _, content in read_all(gate)] == [b"1", b"2", CheckpointBarrier(1, 0)]
 
 
 def test_channel_without_credit_does_not_stop_its_neighbours() -> None:

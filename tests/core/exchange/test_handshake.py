@@ -148,11 +148,11 @@ EVERY: list[Message] = [
 def test_message_out_of_order_is_refused(step: HandshakeStep, message: Message) -> None:
     if (step, type(message)) in LIFE:
         return
-    one = side(step in (HandshakeStep.CLIENT_ASKED, HandshakeStep.CLIENT_PROVED))
-    one.step = step
+    handshake = side(step in (HandshakeStep.CLIENT_ASKED, HandshakeStep.CLIENT_PROVED))
+    handshake.step = step
     with pytest.raises(BeforeHandshake, match=step.value):
-        one.received(message)
-    assert one.step is step
+        handshake.received(message)
+    assert handshake.step is step
 
 
 def test_second_hello_cannot_replace_the_first() -> None:

@@ -451,13 +451,13 @@ def test_gate_that_closes_while_its_buffer_is_delivered_ends_the_link_cleanly() 
 def test_link_tells_its_driver_once_until_it_looks() -> None:
     with Pair() as pair:
         partition, gate = pair.open()
-        told: list[Link] = []
+        calls: list[Link] = []
         producer = pair.wire.producer
         producer.outgoing()
-        producer.on_dirty = told.append
+        producer.on_dirty = calls.append
         write(partition, b"1")
         write(partition, b"2")
-        assert told == [producer]
+        assert calls == [producer]
         pair.settle()
         read_all(gate)
 

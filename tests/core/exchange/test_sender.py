@@ -144,7 +144,7 @@ class Desk:
         return parse(stream)
 
     def receivers(self, frames: int = 100) -> list[int]:
-        return [one[0] for one in self.pump(frames) if isinstance(one, tuple)]
+        return [frame[0] for frame in self.pump(frames) if isinstance(frame, tuple)]
 
     def _wake(self) -> None:
         self.wakes += 1
@@ -196,14 +196,14 @@ def test_new_credit_sends_on_where_it_stopped() -> None:
 def test_events_are_free_and_go_without_credit() -> None:
     desk = Desk()
     desk.ask(A, 1).put(b"0", None, None, b"1")
-    assert [one[1:4] for one in desk.pump()] == [(0, 1, 0), (1, 1, 1), (2, 1, 1)]  # type: ignore[index]
+    assert [frame[1:4] for frame in desk.pump()] == [(0, 1, 0), (1, 1, 1), (2, 1, 1)]  # type: ignore[index]
     assert desk.credit(A) == 0
 
 
 def test_event_behind_data_waits_for_it() -> None:
     desk = Desk()
     desk.ask(A, 1).put(b"0", b"1", None)
-    assert [one[1] for one in desk.pump()] == [0]  # type: ignore[index]
+    assert [frame[1] for frame in desk.pump()] == [0]  # type: ignore[index]
 
 
 def test_empty_buffer_advances_the_sequence_and_costs_nothing() -> None:
@@ -326,7 +326,7 @@ def test_backlog_is_not_announced_when_credit_began_above_zero() -> None:
 def test_backlog_behind_an_event_is_announced_by_the_event() -> None:
     desk = Desk()
     desk.ask(A, 0).put(None, b"0")
-    assert [one[:4] for one in desk.pump()] == [(A, 0, 1, 1)]  # type: ignore[index]
+    assert [frame[:4] for frame in desk.pump()] == [(A, 0, 1, 1)]  # type: ignore[index]
     assert desk.pump() == []
 
 
@@ -394,7 +394,7 @@ def test_view_released_while_its_reader_stands_in_the_queue_is_reported_once() -
     view.put(b"0")
     other.put(b"1")
     view.fail(None)
-    reports = [one for one in desk.pump() if isinstance(one, ErrorReport)]
+    reports = [frame for frame in desk.pump() if isinstance(frame, ErrorReport)]
     assert [report.receiver for report in reports] == [A]
 
 
@@ -608,6 +608,6 @@ def test_a_stored_partition_that_cannot_be_read_ends_its_reader_alone(
     broken.put(b"0")
     sound.put(b"1")
     sent = desk.pump()
-    assert any("the disk is gone" in getattr(one, "text", "") for one in sent)
+    assert any("the disk is gone" in getattr(frame, "text", "") for frame in sent)
     assert list(desk.session.readers) == [B]
     assert len(sent) == 2

@@ -141,9 +141,9 @@ def test_channel_counts_bytes_and_buffers() -> None:
 def test_gate_is_told_when_there_may_be_data() -> None:
     bench = Bench()
     view = bench.requested()
-    told = len(bench.ready)
+    before = len(bench.ready)
     view.on_data()
-    assert bench.ready[told:] == [3]
+    assert bench.ready[before:] == [3]
 
 
 def test_channel_before_its_request_has_nothing() -> None:

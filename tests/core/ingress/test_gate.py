@@ -105,7 +105,7 @@ def test_channels_take_turns() -> None:
     for channel in channels:
         channel.put(b"1", b"2")
     order = [plain(gate.poll()) for _ in range(6)]
-    assert [one and one[0] for one in order] == [0, 1, 2, 0, 1, 2]
+    assert [arrival and arrival[0] for arrival in order] == [0, 1, 2, 0, 1, 2]
 
 
 def test_busy_channel_does_not_starve_one_that_comes_later() -> None:
@@ -164,7 +164,7 @@ def test_events_come_out_decoded_and_in_their_place() -> None:
     gate, (channel,) = make_gate(1)
     channel.put(b"1", CheckpointBarrier(7, 8), b"2", END_OF_SUPERSTEP)
     got = [plain(gate.poll()) for _ in range(4)]
-    assert [one and one[1] for one in got] == [
+    assert [arrival and arrival[1] for arrival in got] == [
         b"1",
         CheckpointBarrier(7, 8),
         b"2",
@@ -333,12 +333,12 @@ def test_blocked_channel_is_not_read_and_goes_on_where_it_was() -> None:
     second.put(b"a")
     first.put(b"3", END_OF_PARTITION)
     assert [plain(gate.poll()) for _ in range(2)] == [(1, b"a", False), None]
-    assert [bytes(one.view) for one in gate.queued(0)][:3] == [b"1", b"2", b"3"]
+    assert [bytes(buffer.view) for buffer in gate.queued(0)][:3] == [b"1", b"2", b"3"]
     gate.unblock(0)
     gate.unblock(0)
     assert first.blocks == [True, False]
     got = [plain(gate.poll()) for _ in range(4)]
-    assert [one and one[1] for one in got] == [b"1", b"2", b"3", END_OF_PARTITION]
+    assert [arrival and arrival[1] for arrival in got] == [b"1", b"2", b"3", END_OF_PARTITION]
 
 
 def test_unblocked_channel_wakes_the_reader() -> None:

@@ -316,14 +316,14 @@ def test_gate_is_told_when_the_queue_was_empty(make_pool: MakePool) -> None:
     bench.arrive(b"2")
     assert bench.ready == [3]
     got = [bench.channel.next(), bench.channel.next()]
-    assert [one and (bytes(one.buffer.view), one.more) for one in got] == [
+    assert [taken and (bytes(taken.buffer.view), taken.more) for taken in got] == [
         (b"1", True),
         (b"2", False),
     ]
     assert bench.channel.next() is None
-    for one in got:
-        assert one is not None
-        one.buffer.release()
+    for taken in got:
+        assert taken is not None
+        taken.buffer.release()
     bench.arrive(b"3")
     assert bench.ready == [3, 3]
     bench.channel.release()
@@ -440,16 +440,16 @@ def test_blocked_channel_keeps_what_it_has_promised_and_what_comes_for_it(
     assert channel.take_credit() == 2
     channel.block()
     assert bench.credit() == (2, 2, 0, 4), "all four were promised"
-    told = len(bench.link.session.credited)
+    before = len(bench.link.session.credited)
     for _ in range(4):
         bench.arrive(backlog=9)
     assert bench.credit() == (0, 0, 0, 11), "nothing new is borrowed"
-    assert [one.size for one in channel.queued()] == [1] * 4
+    assert [buffer.size for buffer in channel.queued()] == [1] * 4
     for _ in range(4):
         bench.consume()
-    assert bench.credit() == (2, 0, 2, 11) and len(bench.link.session.credited) == told
+    assert bench.credit() == (2, 0, 2, 11) and len(bench.link.session.credited) == before
     channel.unblock()
-    assert len(bench.link.session.credited) == told + 1
+    assert len(bench.link.session.credited) == before + 1
     assert bench.credit() == (2, 4, 6, 11)
     channel.release()
 
@@ -511,7 +511,7 @@ def test_channel_that_only_borrows_gives_buffers_back_with_what_they_hold(
     assert bench.pool.lent == 1
     bench.arrive(b"behind", backlog=7)
     assert bench.pool.lent == 0 and bench.credit() == (0, 0, 0, 7)
-    assert [bytes(one.view) for one in channel.queued()] == [b"before", b"behind"]
+    assert [bytes(buffer.view) for buffer in channel.queued()] == [b"before", b"behind"]
     channel.unblock()
     assert bench.credit() == (0, 2, 2, 7)
     assert [bench.consume() for _ in range(2)] == [b"before", b"behind"]
@@ -555,11 +555,11 @@ def test_arrivals_are_told_before_they_can_be_read(make_pool: MakePool) -> None:
     bench = Bench(make_pool)
     channel, arrived = bench.opened(), []
 
-    def told(index: int, buffer: Buffer) -> None:
+    def record(index: int, buffer: Buffer) -> None:
         arrived.append((index, bytes(buffer.view), len(channel.queued())))
 
     bench.arrive(b"nobody listens")
-    bench.on_arrived = told
+    bench.on_arrived = record
     bench.arrive(b"x")
     bench.arrive(b"")
     assert arrived == [(3, b"x", 1)], "an empty one is nothing"

@@ -30,10 +30,10 @@ def test_channels_are_numbered_through() -> None:
 
 
 def test_gates_take_turns_whatever_their_number_of_channels() -> None:
-    union, (many, one) = make_union(3, 1)
+    union, (many, single) = make_union(3, 1)
     for channel in many:
         channel.put(b"m", b"m")
-    one[0].put(b"o", b"o")
+    single[0].put(b"o", b"o")
     order = [plain(union.poll())[1] for _ in range(5)]  # type: ignore[index]
     assert order == [b"m", b"o", b"m", b"o", b"m"]
 
@@ -112,7 +112,7 @@ def test_channels_are_blocked_and_looked_into_by_their_number_in_the_union() -> 
         channels[1].put(b"x")
     union.block(3)
     assert second[1].blocks == [True] and first[1].blocks == []
-    assert [bytes(one.view) for one in union.queued(3)] == [b"x"]
+    assert [bytes(buffer.view) for buffer in union.queued(3)] == [b"x"]
     got = plain(union.poll())
     assert got is not None and got[:2] == (1, b"x")
     assert union.poll() is None and not union.available()
@@ -140,8 +140,8 @@ def test_arrivals_and_announcements_carry_the_number_in_the_union() -> None:
 
 
 def test_gate_with_a_barrier_that_has_overtaken_is_read_first() -> None:
-    (one, (a,)), (other, (b,)) = make_gate(1), make_gate(1)
-    union = UnionGate([one, other])
+    (first, (a,)), (other, (b,)) = make_gate(1), make_gate(1)
+    union = UnionGate([first, other])
     a.put(b"a")
     b.put(OVERTAKING)
     other.barrier_arrived(0, OVERTAKING, is_next=True)

@@ -109,18 +109,18 @@ def test_event_time_never_goes_back_nor_ahead_of_who_counts(
 ) -> None:
     valve = WatermarkValve(channels)
     seen, status = MIN_WATERMARK_MS, ACTIVE
-    told = [MIN_WATERMARK_MS] * channels
+    reached = [MIN_WATERMARK_MS] * channels
     for number, what in happenings:
         channel = number % channels
         if isinstance(what, bool):
             outcome = valve.status_received(StreamStatus(what), channel)
         else:
-            told[channel] = max(told[channel], what)
+            reached[channel] = max(reached[channel], what)
             outcome = valve.watermark_received(Watermark(what), channel)
         for element in outcome:
             if isinstance(element, Watermark):
                 assert element.timestamp_ms > seen
-                assert element.timestamp_ms <= max(told)
+                assert element.timestamp_ms <= max(reached)
                 seen = element.timestamp_ms
             else:
                 assert element != status

@@ -215,7 +215,7 @@ class Commits(Operator):
         return OperatorSnapshot(sink=pickle.dumps(self._prepared))
 
     def checkpoint_completed(self, checkpoint: int) -> None:
-        for transaction in [one for one in self._prepared if one[1] <= checkpoint]:
+        for transaction in [prepared for prepared in self._prepared if prepared[1] <= checkpoint]:
             self._town.commit(transaction, self._prepared.pop(transaction))
 
     def finish(self) -> None:
@@ -338,8 +338,8 @@ class Run:
         found: list[Callable[[], None]] = []
         found += [partial(self.step, seat) for seat in self.seats.values() if seat.can_go_on]
         found += [partial(_first, line) for line in (*self.up, *self.down) if line]
-        found += [one.go_on for one in self.writings if one.can_go_on]
-        found += [partial(self._stored, one) for one in self.stores]
+        found += [writing.go_on for writing in self.writings if writing.can_go_on]
+        found += [partial(self._stored, store) for store in self.stores]
         for wire in self.pair.wires:
             for pipe in (wire.up, wire.down):
                 found += [partial(self._move, pipe)] * 2
@@ -395,11 +395,15 @@ class Run:
                     trigger = partial(task.trigger_checkpoint, checkpoint, options)
                     self.down[self.seats[name].worker].append(trigger)
                 case CompleteCheckpoint(checkpoint):
-                    self._tell_all(lambda task, one=checkpoint: task.checkpoint_completed(one))
+                    self._tell_all(
+                        lambda task, number=checkpoint: task.checkpoint_completed(number)
+                    )
                 case AbortCheckpoint(checkpoint, reason):
                     self.town.aborted.append(reason)
                     self._tell_all(
-                        lambda task, one=checkpoint, why=reason: task.checkpoint_aborted(one, why)
+                        lambda task, number=checkpoint, why=reason: task.checkpoint_aborted(
+                            number, why
+                        )
                     )
                 case StoreCheckpoint():
                     self.stores.append(effect)
@@ -483,7 +487,7 @@ class Run:
             restored=None if restored is None else self._restored(name, restored),
         )
         task.on_state = partial(self._life_changed, seat)
-        task.on_declined = lambda *told: self.tell(name, partial(self.declined, name, *told))
+        task.on_declined = lambda *decline: self.tell(name, partial(self.declined, name, *decline))
         task.on_checkpoint_wanted = lambda: self.tell(
             name, lambda: self.follow(self.coordinator.checkpoint_wanted(self.now_ms))
         )
@@ -519,7 +523,7 @@ class Run:
         ]
         each = [inputs] if seat.name == SINK or self.plan.shape == "one" else [[i] for i in inputs]
         environment = self._environment(seat)
-        return [environment.create_gate(seat.name, one) for one in each]
+        return [environment.create_gate(seat.name, inputs) for inputs in each]
 
     def _inputs(self, seat: Seat, gates: list[Gate]) -> list[NetworkInput]:
         environment = self._environment(seat)
@@ -552,7 +556,9 @@ class Run:
             source=(taken.source,),
             sinks=() if taken.sink is None else (taken.sink,),
         )
-        channels = [(one.is_input, (one.index, one.channel, one.parts)) for one in part.in_flight]
+        channels = [
+            (data.is_input, (data.index, data.channel, data.parts)) for data in part.in_flight
+        ]
         return TaskRestored(
             {f"uid {name}": operator},
             inputs=[place for is_input, place in channels if is_input],

@@ -152,7 +152,7 @@ class Lab:
             checkpoints=checkpoints,
             restored=restored,
         )
-        task.on_declined = lambda *told: self.declined.append(told)
+        task.on_declined = lambda *decline: self.declined.append(decline)
         task.on_state = lambda state, error: self.states.append(
             state.value if error is None else f"{state.value}: {error}"
         )
@@ -176,7 +176,7 @@ class Shelf:
 
     @property
     def ids(self) -> list[int]:
-        return [one.snapshot.barrier.checkpoint for one in self.written]
+        return [writing.snapshot.barrier.checkpoint for writing in self.written]
 
     def _start(self, snapshot: TaskSnapshot, done: Callable[[], None]) -> "Shelved":
         self.written.append(Shelved(snapshot, done))

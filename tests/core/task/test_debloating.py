@@ -21,17 +21,17 @@ class Input:
 
     def __init__(self, settings: ExchangeSettings = SETTINGS) -> None:
         self.debloater = Debloater(settings)
-        self.told: list[int] = []
+        self.sizes: list[int] = []
         self._consumed, self._buffers, self._with_data_ms = 0.0, 0, 0.0
 
     def look(self, consumed: float, waiting: int, busy_ms: float = PERIOD_MS) -> None:
         self._consumed += consumed
         self._buffers += int(consumed > 0)
         self._with_data_ms += busy_ms
-        told = InputTotals(self._consumed, self._buffers, self._with_data_ms)
-        size = self.debloater.looked(told, waiting)
+        totals = InputTotals(self._consumed, self._buffers, self._with_data_ms)
+        size = self.debloater.looked(totals, waiting)
         if size is not None:
-            self.told.append(size)
+            self.sizes.append(size)
 
     def run(self, bytes_per_ms: float, waiting: int, looks: int = SAMPLES) -> None:
         for _ in range(looks):
@@ -85,10 +85,10 @@ def test_the_size_is_never_out_of_bounds_and_told_only_when_it_changes(
     settings = replace(SETTINGS, segment_bytes=segment_bytes, min_buffer_bytes=least)
     source = Input(settings)
     for consumed, waiting, busy_ms in looks:
-        before, told = source.size, len(source.told)
+        before, messages = source.size, len(source.sizes)
         source.look(consumed, waiting, busy_ms)
         assert min(least, segment_bytes) <= source.size <= segment_bytes
-        assert (len(source.told) > told) == (source.size != before)
+        assert (len(source.sizes) > messages) == (source.size != before)
         assert source.debloater.in_flight_ms >= 0
         if waiting == 0:
             assert source.size >= before, "nothing waits, so nothing need shrink"
@@ -120,7 +120,7 @@ def test_a_task_that_has_time_left_keeps_long_buffers() -> None:
     source = Input()
     source.run(0.5, waiting=0, looks=5 * SAMPLES)
     assert source.size == SEGMENT
-    assert source.told == []
+    assert source.sizes == []
 
 
 def test_it_takes_evidence_to_shrink_but_none_to_grow() -> None:
@@ -171,10 +171,10 @@ def test_small_changes_are_not_worth_a_message(percent: int, waiting: int) -> No
     source = Input(settings)
     source.run(10.0 * waiting, waiting, looks=30)
     assert source.size == 10_000
-    messages = len(source.told)
+    messages = len(source.sizes)
     source.run(10.0 * waiting * (1 + percent / 100), waiting, looks=1)
     assume(percent != 30)  # on the edge, where rounding decides
-    assert (len(source.told) > messages) == (percent > 30)
+    assert (len(source.sizes) > messages) == (percent > 30)
 
 
 @pytest.mark.parametrize("threshold", [0, 25, 100])

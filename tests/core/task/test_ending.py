@@ -266,8 +266,8 @@ def test_a_source_stops_reading_at_its_barrier() -> None:
         assert log == [1, "snapshot", 2]
         task.trigger_checkpoint(2, options(Stop.SUSPEND))
         step_until(task, StepResult.IDLE)
-        for one in shelf.written:
-            one.done()
+        for writing in shelf.written:
+            writing.done()
         task.checkpoint_completed(2)
         assert live(task) is None
         assert log == [1, "snapshot", 2, "snapshot", "completed"]

@@ -28,4 +28,4 @@ def test_operators_of_the_same_name_are_told_apart() -> None:
     for _ in range(3):
         figures.group_of("Map", lambda: 0).counter("n")
     figures.read()
-    assert [one.operator for one in figures.last] == ["Map", "Map #2", "Map #3"]
+    assert [figure.operator for figure in figures.last] == ["Map", "Map #2", "Map #3"]

@@ -118,9 +118,11 @@ def test_a_record_is_late_only_where_it_was_late_from_the_start(
             assert watcher.late == late_by_definition(records, bound_ms)
         else:
             assert set(watcher.late) <= set(late_by_definition(records, bound_ms))
-    assert {record for one in far for record in one.late} <= {r for one in near for r in one.late}
+    assert {record for operator in far for record in operator.late} <= {
+        r for operator in near for r in operator.late
+    }
     assert {w.watermark_ms for w in (*near, *far)} == {MAX_WATERMARK_MS}
-    arrived = sorted(record for one in far for record in (*one.late, *one.on_time))
+    arrived = sorted(record for operator in far for record in (*operator.late, *operator.on_time))
     assert arrived == sorted(record for split in splits for poll in split for record in poll)
 
 
@@ -148,7 +150,7 @@ def _run_in_turns(lab: Lab, tasks: list[Task], turns: list[int]) -> None:
 
 def test_a_task_that_waits_for_its_group_goes_on_when_that_is_announced() -> None:
     plan = bounded(alignment=AlignmentGroup("group", drift_ms=10))
-    told: list[tuple[str, int | None]] = []
+    reports: list[tuple[str, int | None]] = []
     watcher = Watcher()
     make: list[Callable[[], Operator]] = [
         lambda: SourceOperator(Script(), (([(5,)], [(9,)], [(40,)]),), plan),
@@ -156,10 +158,10 @@ def test_a_task_that_waits_for_its_group_goes_on_when_that_is_announced() -> Non
     ]
     with Lab() as lab:
         task = lab.task(*make)
-        task.on_time = lambda group, watermark_ms: told.append((group, watermark_ms))
+        task.on_time = lambda group, watermark_ms: reports.append((group, watermark_ms))
         step_until(task, StepResult.IDLE)
         assert watcher.on_time == [(5,)]
-        assert told == [("group", MIN_WATERMARK_MS), ("group", 4)], "it tells that it has begun"
+        assert reports == [("group", MIN_WATERMARK_MS), ("group", 4)], "it tells that it has begun"
         task.time_announced("group", 4)
         step_until(task, StepResult.IDLE)
         assert watcher.on_time == [(5,), (9,), (40,)]

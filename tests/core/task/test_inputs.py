@@ -28,8 +28,8 @@ BARRIER = CheckpointBarrier(7, 1234)
 
 def take_all(source: NetworkInput, limit: int = 1 << 30) -> list[Any]:
     taken: list[Any] = []
-    while (one := source.take(limit)) is not NOTHING and one is not ENDED:
-        taken.append(one)
+    while (element := source.take(limit)) is not NOTHING and element is not ENDED:
+        taken.append(element)
     return taken
 
 
@@ -191,7 +191,7 @@ def test_two_gates_of_one_input_are_read_as_one() -> None:
         for index, writer in enumerate(writers):
             writer.emit_all([index])
             writer.finish()
-        found = [one.records[0] for one in take_all(source) if isinstance(one, Bundle)]
+        found = [element.records[0] for element in take_all(source) if isinstance(element, Bundle)]
         assert sorted(found) == [0, 1, 2]
         assert source.ended
         source.close()
@@ -260,8 +260,8 @@ def test_restored_input_comes_before_what_the_gate_brings() -> None:
             writer.finish()
         assert source.take(9) == Bundle(["reassigned"])
         assert [source.take(9) for _ in range(2)] == [Bundle([1]), Bundle([2])]
-        rest_of_it = [one for one in take_all(source) if isinstance(one, Bundle)]
-        assert sorted(str(one.records) for one in rest_of_it) == ["['later']", "[0]"]
+        rest_of_it = [element for element in take_all(source) if isinstance(element, Bundle)]
+        assert sorted(str(bundle.records) for bundle in rest_of_it) == ["['later']", "[0]"]
         assert source.ended
         source.close()
 
@@ -358,7 +358,7 @@ def test_what_is_on_its_way_does_not_grow_from_restart_to_restart() -> None:
                 sent += 1
                 pair.settle()
             (overtaken,) = writer.overtake(CheckpointBarrier(attempt, 0, unaligned=True)).values()
-            queued = b"".join(bytes(one.view) for one in source.gate.queued(0))
+            queued = b"".join(bytes(buffer.view) for buffer in source.gate.queued(0))
             left = b"".join(overtaken), source.unread(0) + queued
             sizes.append(sum(map(len, left)))
             writer.close()

@@ -14,11 +14,13 @@ def test_without_markers_all_is_zero() -> None:
 @given(st.lists(st.floats(-10, 1e6), min_size=1, max_size=50))
 def test_percentiles_are_among_what_was_measured_and_in_order(measured: list[float]) -> None:
     latencies = Latencies()
-    for one in measured:
-        latencies.measured(one)
+    for latency_ms in measured:
+        latencies.measured(latency_ms)
     seen = latencies.statistics()
     assert seen.markers == len(measured)
-    assert {seen.p50_ms, seen.p99_ms, seen.max_ms} <= {max(0.0, one) for one in measured}
+    assert {seen.p50_ms, seen.p99_ms, seen.max_ms} <= {
+        max(0.0, latency_ms) for latency_ms in measured
+    }
     assert seen.p50_ms <= seen.p99_ms <= seen.max_ms == max(0.0, *measured, 0.0)
 
 

@@ -16,10 +16,10 @@ def test_mails_run_by_priority_then_in_the_order_they_came() -> None:
 
 
 def test_who_puts_a_mail_wakes_the_task() -> None:
-    told = []
-    mailbox = Mailbox(lambda: told.append(1))
+    calls = []
+    mailbox = Mailbox(lambda: calls.append(1))
     assert mailbox.put("a", lambda: None)
-    assert told == [1]
+    assert calls == [1]
 
 
 def test_a_mail_that_brings_a_mail_does_not_starve_the_input() -> None:

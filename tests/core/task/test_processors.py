@@ -263,9 +263,9 @@ def test_latency_markers_are_sent_now_and_then() -> None:
         for _ in range(6):
             lab.timers.now_ms += 10
             processor.process()
-        markers = [one for one in got if isinstance(one, LatencyMarker)]
+        markers = [element for element in got if isinstance(element, LatencyMarker)]
         assert markers == [LatencyMarker(WALL_MS + at, 7, 1) for at in (20, 40, 60)]
-        assert [one for one in got if isinstance(one, int)] == [0, 1, 2, 3, 4, 5]
+        assert [element for element in got if isinstance(element, int)] == [0, 1, 2, 3, 4, 5]
         chain.close()
 
 

@@ -92,14 +92,14 @@ def test_a_job_that_was_drained_has_finished_and_committed_all_it_had_read(
         return
     before = town.output
     assert before.count(END) == 1
-    counts = [one for one in before if one[0] >= 0]
+    counts = [record for record in before if record[0] >= 0]
     for key in range(plan.keys):
-        reached = [count for one, count in counts if one == key]
+        reached = [count for counted, count in counts if counted == key]
         assert reached == list(range(1, len(reached) + 1))
     assert sum(count for key, count in before if key < 0) == len(counts)
     if before != plan.expected:
         to_the_end(town)
-        assert [one for one in town.output if one[0] >= 0] == plan.expected[3:]
+        assert [record for record in town.output if record[0] >= 0] == plan.expected[3:]
 
 
 @settings(max_examples=20)
@@ -110,7 +110,7 @@ def test_a_job_that_was_drained_has_finished_and_committed_all_it_had_read(
 )
 def test_at_least_once_loses_nothing(plan: Plan, seed: int, failures: list[int]) -> None:
     output = run_with_failures(plan, seed, failures).output
-    assert {one for one in plan.expected if one[0] >= 0} <= set(output)
+    assert {record for record in plan.expected if record[0] >= 0} <= set(output)
 
 
 def test_the_jobs_of_these_tests_reach_what_they_are_for() -> None:
@@ -120,7 +120,7 @@ def test_the_jobs_of_these_tests_reach_what_they_are_for() -> None:
         plan = Plan(timeout_ms=(0, 3)[seed % 2], troubles=0.1)
         town = run_with_failures(plan, seed, [250, 250])
         parts = town.parts.values()
-        for data in (one for part in parts for one in part.in_flight):
+        for data in (data for part in parts for data in part.in_flight):
             seen["input" if data.is_input else "output"] += 1
         seen["unaligned"] += sum(part.snapshot.barrier.unaligned for part in parts)
         seen["finished"] += sum(part.snapshot.finished for part in parts)

@@ -40,7 +40,7 @@ def test_what_passes_several_inputs_and_outputs_is_added_up() -> None:
         assert seen.buffers_in == sum(gate.statistics().buffers_in for gate in gates) > 0
         assert seen.queued_out == downs[1].partition.queued > 0
         assert (seen.watermark_in_ms, seen.watermark_out_ms) == (5, MIN_WATERMARK_MS)
-        assert [one.name for one in seen.operators] == ["op0"]
+        assert [operator.name for operator in seen.operators] == ["op0"]
         assert seen.latency is None
         for source in inputs:
             source.close()

@@ -95,7 +95,7 @@ def test_figures_tell_what_has_passed() -> None:
         assert seen.state is TaskState.RUNNING
         assert (seen.records_in, seen.records_out) == (3, 3)
         assert (seen.watermark_in_ms, seen.watermark_out_ms) == (4, 4)
-        assert [one.records_in for one in seen.operators] == [3, 3]
+        assert [operator.records_in for operator in seen.operators] == [3, 3]
         assert seen.buffers_in > 0
         assert seen.queued_out > 0
         up.finish()
@@ -158,7 +158,7 @@ def test_a_timer_of_an_operator_runs_on_the_task_and_what_it_sends_is_written() 
         up, down = lab.writer("up"), lab.writer("down")
         reader = lab.open_input("down")
         task = lab.task(
-            lambda: Timed(lambda one: one.output.collect(Bundle(["tick"]))),
+            lambda: Timed(lambda operator: operator.output.collect(Bundle(["tick"]))),
             gates=((lab.gate("up"),),),
             writers=(down,),
         )
@@ -244,7 +244,7 @@ def fill(lab: Lab, task: Task, up: Any) -> int:
 
 
 def read(reader: NetworkInput) -> list[Any]:
-    bundles = [one for one in take_all(reader) if isinstance(one, Bundle)]
+    bundles = [element for element in take_all(reader) if isinstance(element, Bundle)]
     return [record for bundle in bundles for record in bundle.records]
 
 

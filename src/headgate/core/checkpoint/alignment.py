@@ -241,7 +241,7 @@ class BarrierHandler:
             pending = _Pending(barrier, now_ms, dict(self._live))
             self._pending[checkpoint] = pending
             self._highest = checkpoint
-            self._given_up = {one: None for one in self._given_up if one > checkpoint}
+            self._given_up = {newer: None for newer in self._given_up if newer > checkpoint}
         elif barrier.unaligned:
             pending.barrier = barrier
         return pending

@@ -68,9 +68,9 @@ class CheckpointedInputs:
         """A checkpoint would record more than the limit, and was dropped; the same."""
         self._inputs = inputs
         self._channels = number_channels(inputs, gates)
-        counts = [one.gate.channel_count for one in inputs]
+        counts = [source.gate.channel_count for source in inputs]
         self._offsets = [sum(counts[:at]) for at in range(len(counts))]
-        serializers = [one.source.serializer_of(one.index) for one in self._channels]
+        serializers = [place.source.serializer_of(place.index) for place in self._channels]
         self._recorded = InFlightRecorder(serializers, self._expand, limit_bytes)
         self._lost: dict[int, bool] = {}
         self._listening = [False] * len(inputs)
@@ -83,24 +83,24 @@ class CheckpointedInputs:
         return len(self._channels)
 
     def block(self, channel: int) -> None:
-        one = self._channels[channel]
-        one.source.gate.block(one.index)
+        place = self._channels[channel]
+        place.source.gate.block(place.index)
 
     def unblock(self, channels: Sequence[int]) -> None:
         for channel in channels:
-            one = self._channels[channel]
-            one.source.gate.unblock(one.index)
+            place = self._channels[channel]
+            place.source.gate.unblock(place.index)
 
     def cut(self, checkpoint: int, but: Sequence[int]) -> bool:
         """An unaligned snapshot was taken: keep what was read of elements that are not whole.
 
-        A barrier that has overtaken may stand in the middle of one. ``but``: these channels are
-        recorded from here on. False: it was too much, and all is dropped.
+        A barrier that has overtaken may stand in the middle of an element. ``but``: these channels
+        are recorded from here on. False: it was too much, and all is dropped.
         """
         kept = True
         left_out = dict.fromkeys(but)
-        for channel, one in enumerate(self._channels):
-            unread = b"" if channel in left_out else one.source.unread(one.index)
+        for channel, place in enumerate(self._channels):
+            unread = b"" if channel in left_out else place.source.unread(place.index)
             if unread and kept:
                 kept = self._recorded.started(checkpoint, channel, unread, ())
                 self._recorded.channel_done(checkpoint, channel)
@@ -111,8 +111,9 @@ class CheckpointedInputs:
         kept = True
         for channel in channels:
             if kept:
-                one = self._channels[channel]
-                unread, queued = one.source.unread(one.index), one.source.gate.queued(one.index)
+                place = self._channels[channel]
+                source, index = place.source, place.index
+                unread, queued = source.unread(index), source.gate.queued(index)
                 kept = self._recorded.started(checkpoint, channel, unread, queued)
         self._listen()
         return kept
@@ -133,16 +134,16 @@ class CheckpointedInputs:
         ]
 
     def dropped(self, checkpoint: int) -> None:
-        """It came to nothing. Idempotent."""
+        """It was aborted. Idempotent."""
         self._lost.pop(checkpoint, None)
         self._recorded.dropped(checkpoint)
         self._listen()
 
     def close(self) -> None:
-        """Nobody is told any more."""
-        for one in self._inputs:
-            one.gate.on_arrived = None
-            one.gate.on_announced = _nobody
+        """The task has ended: its gates report to nobody."""
+        for source in self._inputs:
+            source.gate.on_arrived = None
+            source.gate.on_announced = _nobody
 
     def check(self) -> None:
         """Assert the law's part that can be seen from here."""
@@ -156,13 +157,13 @@ class CheckpointedInputs:
     def _listen(self) -> None:
         """Let those gates tell of arrivals that are recorded, and no others."""
         recording = self._recorded.recording
-        for number, (offset, one) in enumerate(zip(self._offsets, self._inputs, strict=True)):
-            wanted = any(recording[offset : offset + one.gate.channel_count])
+        for number, (offset, source) in enumerate(zip(self._offsets, self._inputs, strict=True)):
+            wanted = any(recording[offset : offset + source.gate.channel_count])
             if wanted != self._listening[number]:
                 self._listening[number] = wanted
-                one.gate.on_arrived = self._teller(offset) if wanted else None
+                source.gate.on_arrived = self._recorder(offset) if wanted else None
 
-    def _teller(self, offset: int) -> Callable[[int, Buffer], None]:
+    def _recorder(self, offset: int) -> Callable[[int, Buffer], None]:
         def arrived(index: int, buffer: Buffer) -> None:
             for checkpoint in self._recorded.arrived(offset + index, buffer):
                 self._lost[checkpoint] = True
@@ -200,14 +201,14 @@ def give_back(
     restored: TaskRestored, inputs: Sequence[CheckpointInput], gates: Sequence[Gate]
 ) -> None:
     """Let the channels of a task begin with what was on its way in them."""
-    found = {(one.gate, one.channel): one for one in number_channels(inputs, gates)}
+    found = {(place.gate, place.channel): place for place in number_channels(inputs, gates)}
     for gate, channel, parts in restored.inputs:
-        one = found[gate, channel]
-        one.source.restore(one.index, parts)
+        place = found[gate, channel]
+        place.source.restore(place.index, parts)
     for gate, bundles in restored.reassigned:
-        one = found[gate, 0]
-        one.source.restore_reassigned(one.index, bundles)
+        place = found[gate, 0]
+        place.source.restore_reassigned(place.index, bundles)
 
 
 def _nobody(channel: int, barrier: CheckpointBarrier) -> None:
-    """What gates tell when their task has ended."""
+    """For gates whose task has ended."""

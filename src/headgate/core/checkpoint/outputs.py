@@ -167,7 +167,7 @@ class CheckpointedOutputs:
         return self._overtaken.pop(checkpoint)
 
     def dropped(self, checkpoint: int) -> None:
-        """It came to nothing; its barriers stay where they are. Idempotent."""
+        """It was aborted; its barriers stay where they are. Idempotent."""
         self._unsent.pop(checkpoint, None)
         self._overtaken.pop(checkpoint, None)
         for barriers in self._barriers:
@@ -190,7 +190,7 @@ class CheckpointedOutputs:
             self._follow(number, barriers.ended())
 
     def close(self) -> None:
-        """Nobody is told any more; the partitions may outlive the task."""
+        """The task has ended: its partitions, which may outlive it, report to nobody."""
         for writer in self._writers:
             writer.partition.on_barrier_left = _nobody
             writer.partition.on_reader_gone = _nobody
@@ -228,5 +228,5 @@ class CheckpointedOutputs:
             self.on_sent(checkpoint)
 
 
-def _nobody(*told: object) -> None:
-    """What partitions tell when their task has ended."""
+def _nobody(*report: object) -> None:
+    """For partitions whose task has ended."""

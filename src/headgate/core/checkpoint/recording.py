@@ -80,7 +80,8 @@ class InFlightRecorder:
             if channel in record.open:
                 record.parts[channel].append(data)
                 record.size += len(data)
-        return [one for one, record in list(self._records.items()) if not self._kept(one, record)]
+        records = list(self._records.items())
+        return [checkpoint for checkpoint, record in records if not self._kept(checkpoint, record)]
 
     def channel_done(self, checkpoint: int, channel: int) -> None:
         """Nothing more of a channel belongs to a checkpoint. Idempotent."""
@@ -109,7 +110,9 @@ class InFlightRecorder:
         for channel, count in enumerate(self.recording):
             assert count == sum(channel in record.open for record in self._records.values())
         for record in self._records.values():
-            assert record.size == sum(len(one) for parts in record.parts.values() for one in parts)
+            assert record.size == sum(
+                len(part) for parts in record.parts.values() for part in parts
+            )
             assert record.size <= self._limit_bytes
 
     def _bytes_of(self, channel: int, buffer: Buffer) -> bytes:

@@ -177,9 +177,9 @@ class TaskCheckpoints:
         self._in.close()
         self._out.close()
         taken, self._taken = self._taken, {}
-        for one in taken.values():
-            one.writing.abort()
-            for operator in one.operators:
+        for snapshot in taken.values():
+            snapshot.writing.abort()
+            for operator in snapshot.operators:
                 operator.close()
 
     # What inputs, outputs, storage and clock tell.
@@ -253,9 +253,9 @@ class TaskCheckpoints:
             self._handler.given_up(checkpoint, reason)  # nothing is blocked for what was taken
             batch.declined.append((checkpoint, reason, False))
         self._set_timer()
-        for told in batch.declined:
+        for declined in batch.declined:
             with self._loan:
-                self.on_declined(*told)
+                self.on_declined(*declined)
 
     def _take(self, barrier: CheckpointBarrier, recorded: Sequence[int], batch: _Batch) -> None:
         checkpoint, began_ms = barrier.checkpoint, self._clock.now_ms()
@@ -356,15 +356,15 @@ class TaskCheckpoints:
 
     def _set_timer(self) -> None:
         deadlines = (self._handler.next_deadline_ms, self._out.next_deadline_ms)
-        at_ms = min((one for one in deadlines if one is not None), default=None)
+        at_ms = min((at_ms for at_ms in deadlines if at_ms is not None), default=None)
         if at_ms is None or (self._timer_ms is not None and self._timer_ms <= at_ms):
             return
         self._timer_ms = at_ms
         delay_ms = max(1.0, at_ms - self._clock.wall_ms())
         self._clock.later(delay_ms, partial(self._mail, "barriers wait too long", self._tick))
 
-    def _mail(self, what: str, action: Callable[..., None], *told: object) -> None:
-        self._post(what, partial(action, *told))
+    def _mail(self, what: str, action: Callable[..., None], *arguments: object) -> None:
+        self._post(what, partial(action, *arguments))
 
     def _lent(self, action: Callable[[], None]) -> None:
         with self._loan:

@@ -46,27 +46,27 @@ class WatermarkValve:
 
     def watermark_received(self, watermark: Watermark, channel: int) -> Outcome:
         """A channel's event time has moved on."""
-        one = self._channels[channel]
-        if not one.active or watermark.timestamp_ms <= one.watermark_ms:
+        state = self._channels[channel]
+        if not state.active or watermark.timestamp_ms <= state.watermark_ms:
             return []
-        one.watermark_ms = watermark.timestamp_ms
-        if one.watermark_ms >= self.watermark_ms:
-            one.caught_up = True
+        state.watermark_ms = watermark.timestamp_ms
+        if state.watermark_ms >= self.watermark_ms:
+            state.caught_up = True
         return self._advance(self._slowest())
 
     def status_received(self, status: StreamStatus, channel: int) -> Outcome:
         """A channel has fallen idle, or is active again."""
-        one = self._channels[channel]
-        if status.active == one.active:
+        state = self._channels[channel]
+        if status.active == state.active:
             return []
-        one.active = status.active
-        one.caught_up = status.active and one.watermark_ms >= self.watermark_ms
+        state.active = status.active
+        state.caught_up = status.active and state.watermark_ms >= self.watermark_ms
         if status.active:
             if self.active:
                 return []
             self.active = True
             return [status]
-        return self._fallen_idle(one)
+        return self._fallen_idle(state)
 
     def channel_ended(self, channel: int) -> Outcome:
         """Nothing follows in the channel; the others do not wait for it."""
@@ -75,26 +75,30 @@ class WatermarkValve:
 
     def check(self) -> None:
         """Assert the law."""
-        for one in self._channels:
-            assert not one.caught_up or one.active
-            assert not one.caught_up or one.watermark_ms >= self.watermark_ms
-        assert self.active == any(one.active for one in self._channels)
+        for channel in self._channels:
+            assert not channel.caught_up or channel.active
+            assert not channel.caught_up or channel.watermark_ms >= self.watermark_ms
+        assert self.active == any(channel.active for channel in self._channels)
 
-    def _fallen_idle(self, one: _Channel) -> Outcome:
+    def _fallen_idle(self, channel: _Channel) -> Outcome:
         if any(other.active for other in self._channels):
             return self._advance(self._slowest())
         self.active = False
         # The slowest fell idle last: what the others had reached need not wait for it any more.
         reached = [other.watermark_ms for other in self._channels if not other.is_over]
-        last = one.watermark_ms == self.watermark_ms
+        last = channel.watermark_ms == self.watermark_ms
         fastest = max(reached, default=None) if last else None
         return [*self._advance(fastest), StreamStatus(active=False)]
 
     def _slowest(self) -> int | None:
-        if all(one.is_over for one in self._channels):
-            return max(one.watermark_ms for one in self._channels)
-        counting = [one for one in self._channels if one.caught_up and not one.is_over]
-        return min((one.watermark_ms for one in counting), default=None)
+        if all(channel.is_over for channel in self._channels):
+            return max(channel.watermark_ms for channel in self._channels)
+        counting = (
+            channel.watermark_ms
+            for channel in self._channels
+            if channel.caught_up and not channel.is_over
+        )
+        return min(counting, default=None)
 
     def _advance(self, watermark_ms: int | None) -> Outcome:
         if watermark_ms is None or watermark_ms <= self.watermark_ms:
@@ -111,7 +115,7 @@ def slowest_input(watermarks: Iterable[tuple[int, bool]]) -> int | None:
     known = list(watermarks)
     if all(watermark_ms == MAX_WATERMARK_MS for watermark_ms, _ in known):
         return MAX_WATERMARK_MS
-    live = [one_ms for one_ms, active in known if active and one_ms != MAX_WATERMARK_MS]
+    live = [reached_ms for reached_ms, active in known if active and reached_ms != MAX_WATERMARK_MS]
     return min(live, default=None)
 
 
@@ -124,7 +128,7 @@ class InputTimes:
         self._watermarks = [MIN_WATERMARK_MS] * inputs
         self._active = [True] * inputs
 
-    def told(self, number: int, outcome: Outcome) -> Outcome:
+    def advanced(self, number: int, outcome: Outcome) -> Outcome:
         """Input ``number`` has moved on, fallen idle or become active."""
         if len(self._active) == 1:
             for element in outcome:

@@ -56,22 +56,22 @@ class Debloater:
         self.in_flight_ms = 0.0
         """In about this time what waited at the last look will be consumed."""
 
-    def started(self, told: InputTotals) -> None:
+    def started(self, totals: InputTotals) -> None:
         """The first look is compared with this."""
-        self._last = told
+        self._last = totals
 
-    def looked(self, told: InputTotals, waiting: int) -> int | None:
+    def looked(self, totals: InputTotals, waiting: int) -> int | None:
         """So far the input has got; answers with a new size for its buffers, if there is one.
 
         ``waiting``: data buffers that have arrived and were not taken, or wait at the producers.
         """
-        last, self._last = self._last, told
-        spent_ms = told.with_data_ms - last.with_data_ms
+        last, self._last = self._last, totals
+        spent_ms = totals.with_data_ms - last.with_data_ms
         if spent_ms <= 0:  # it was idle; its rate is what it was
             self.in_flight_ms = self._time_of(waiting)
             return None
-        consumed = max(0.0, told.consumed_bytes - last.consumed_bytes)
-        self._looks.append(_Look(consumed, told.buffers - last.buffers, spent_ms, waiting))
+        consumed = max(0.0, totals.consumed_bytes - last.consumed_bytes)
+        self._looks.append(_Look(consumed, totals.buffers - last.buffers, spent_ms, waiting))
         self._forget()
         self.in_flight_ms = self._time_of(waiting)
         size = self._wanted()
@@ -142,14 +142,15 @@ class BufferSizes:
         """The task runs; ``with_data_ms`` tells for how long it was not idle so far."""
         self._with_data_ms = with_data_ms
         for source, debloater in self._inputs:
-            debloater.started(self._told(source))
+            debloater.started(self._totals_of(source))
         self._later(self._period_ms, self._look)
 
     def statistics(self) -> SizeStatistics:
         """The shortest buffers and the longest time of all inputs."""
         debloaters = [debloater for _, debloater in self._inputs]
         return SizeStatistics(
-            min(one.size for one in debloaters), max(one.in_flight_ms for one in debloaters)
+            min(debloater.size for debloater in debloaters),
+            max(debloater.in_flight_ms for debloater in debloaters),
         )
 
     def close(self) -> None:
@@ -161,12 +162,12 @@ class BufferSizes:
             return
         for source, debloater in self._inputs:
             if not source.ended:
-                size = debloater.looked(self._told(source), source.gate.waiting())
+                size = debloater.looked(self._totals_of(source), source.gate.waiting())
                 if size is not None:
                     source.gate.resize(size)
         self._later(self._period_ms, self._look)
 
-    def _told(self, source: NetworkInput) -> InputTotals:
+    def _totals_of(self, source: NetworkInput) -> InputTotals:
         consumed_bytes, buffers = source.consumed()
         return InputTotals(consumed_bytes, buffers, self._with_data_ms())
 

@@ -101,11 +101,12 @@ class NetworkInput:
 
     def consumed(self) -> tuple[float, int]:
         """About the bytes that the chain was given so far, and the buffers they came in."""
-        read = sum(one.bytes_read for one in self._deserializers)
-        records = sum(one.records_in for one in self._deserializers)
+        read = sum(deserializer.bytes_read for deserializer in self._deserializers)
+        records = sum(deserializer.records_in for deserializer in self._deserializers)
         rest = 0 if self._rest is None else len(self._rest.records)
         share = 1 - min(rest, records) / records if records else 1.0
-        return read * share, sum(one.buffers_in for one in self._deserializers)
+        buffers = sum(deserializer.buffers_in for deserializer in self._deserializers)
+        return read * share, buffers
 
     # In each step.
 

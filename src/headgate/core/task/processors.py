@@ -150,7 +150,7 @@ class InputProcessor:
         self._room.step_took(len(bundle.records))
 
     def _run_times(self, number: int, outcome: Outcome) -> None:
-        for element in self._times.told(number, outcome):
+        for element in self._times.advanced(number, outcome):
             if isinstance(element, Watermark):
                 self._lent(lambda element=element: self._chain.watermark_advanced(element))  # type: ignore[misc]
             else:
