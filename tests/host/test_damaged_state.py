@@ -35,7 +35,7 @@ from headgate.host.checkpoints.job_checkpoints import find_stop
 from headgate.host.checkpoints.metadata import decode_metadata, encode_metadata
 from headgate.host.checkpoints.piece_reader import PieceReader, verify
 from headgate.host.driver.checkpoint_setup import CheckpointSetup
-from headgate.host.rocksdb.file_snapshot import TABLES_FILE, DatabaseCatalog, read_catalog
+from headgate.host.rocksdb.file_snapshot import CATALOG_FILE, DatabaseCatalog, read_catalog
 from tests.host.checkpoint_kit import JOB, metadata_of, take, task_of
 from tests.host.driver.test_checkpoint_setup import metadata as metadata_of_graph
 from tests.host.jobs import job_of
@@ -216,7 +216,7 @@ def operator_part(body: bytes) -> bytes:
 
 def tables_with(folder: Path, classes: bytes) -> None:
     packed = msgspec.msgpack.decode(DatabaseCatalog(128, {}, {}, (), 1).pack())
-    (folder / TABLES_FILE).write_bytes(msgspec.msgpack.encode({**packed, "classes": classes}))
+    (folder / CATALOG_FILE).write_bytes(msgspec.msgpack.encode({**packed, "classes": classes}))
 
 
 READERS: dict[str, Callable[[bytes], Any]] = {

@@ -72,7 +72,7 @@ SPACES = [None, TimeWindow(0, 10), TimeWindow(10, 20), CountWindow(3), GlobalWin
 def test_an_address_is_read_back(key: Any, namespace: Any, state: int, rest: bytes) -> None:
     codec = AddressCodec(128)
     address = codec.address(state, seen(key), namespace)
-    found = codec.place(address.prefix + rest, address.head + b"what it holds")
+    found = codec.decode(address.prefix + rest, address.head + b"what it holds")
     assert (found.state, found.rest, found.body) == (state, rest, b"what it holds")
     assert found.prefix == address.prefix
     assert found.key == key
@@ -131,7 +131,7 @@ def test_the_key_group_comes_first_and_then_the_state(key: Any) -> None:
     assert address.prefix.startswith(state_prefix(group, 513))
     assert address.prefix.startswith(codec.key_prefix(513, seen(key)))
     assert state_prefix(group, 0) < address.prefix < state_prefix(group + 1, 0)
-    assert codec.place(address.prefix, address.head).group == group
+    assert codec.decode(address.prefix, address.head).group == group
 
 
 @given(KEYS, KEYS.filter(lambda key: seen(key) is key), st.integers())
@@ -176,7 +176,7 @@ def test_a_namespace_keeps_its_class_though_another_equals_it() -> None:
     codec = AddressCodec(128)
     for key, space in product(["a", [1]], [TimeWindow(1, 2), (1, 2), Pair(1, 2)]):
         address = codec.address(0, seen(key), space)
-        assert type(codec.place(address.prefix, address.head).namespace) is type(space)
+        assert type(codec.decode(address.prefix, address.head).namespace) is type(space)
 
 
 def test_the_memory_of_namespaces_is_bounded() -> None:

@@ -19,7 +19,7 @@ from headgate.core.state.memory import MemoryBackend
 from headgate.host.rocksdb import backend as rocksdb_backend
 from headgate.host.rocksdb.backend import RocksBackend, RocksBackends
 from headgate.host.rocksdb.file_snapshot import (
-    TABLES_FILE,
+    CATALOG_FILE,
     UNWRITTEN_FILE,
     DatabaseCatalog,
     Increments,
@@ -144,7 +144,7 @@ def test_everything_comes_back_with_any_number_of_tasks(
     backend = make()
     CONFORMANCE.fill(backend)
     metadata = shelf.take(1, backend)
-    assert {"CURRENT", TABLES_FILE} <= set(metadata.tasks[0].operators[0].files)
+    assert {"CURRENT", CATALOG_FILE} <= set(metadata.tasks[0].operators[0].files)
     tasks = []
     for task in range(parallelism):
         owned = groups_of(task, parallelism, GROUPS)
@@ -303,7 +303,7 @@ def test_files_of_another_job_or_python_are_refused(
         (data.replace(b"3.", b"2."), "written by Python 2"),
         (data.replace(b"version\x01", b"version\x02"), "version 2, this side reads 1"),
     ):
-        (tmp_path / TABLES_FILE).write_bytes(wrong)
+        (tmp_path / CATALOG_FILE).write_bytes(wrong)
         with pytest.raises(StateBroken, match=words):
             read_catalog(tmp_path)
 

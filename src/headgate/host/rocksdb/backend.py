@@ -49,10 +49,10 @@ from headgate.host.rocksdb.states import (
 )
 
 BATCH: Final = 1000
-"""Entries that a restore writes at once."""
+"""Entries per write of a restore."""
 FLUSHED: Final = 16 * 1024
-"""Values that an incremental snapshot writes to the database while the task stands still: 5 us
-each. Those beyond are written by each snapshot anew until their turn comes."""
+"""Values that an incremental snapshot writes to the database while the task waits, 5 us each. The
+rest is written with the snapshot, and with each further one until it is flushed."""
 
 
 class RocksBackend:
@@ -68,7 +68,7 @@ class RocksBackend:
         self._max_parallelism = max_parallelism
         self._database = database
         self._codec = AddressCodec(max_parallelism)
-        self._room = StateResources(database, self._codec, budget, self.cursor)
+        self._resources = StateResources(database, self._codec, budget, self.cursor)
         self.catalog = Catalog()
         self._numbers: dict[str, int] = {}
         self._values: dict[str, StoredValues] = {}
@@ -79,20 +79,22 @@ class RocksBackend:
         self.catalog.open(spec)
         values = self._values.get(spec.name)
         if values is None:
-            values = self._values[spec.name] = StoredValues(self._room, self._number(spec.name))
+            values = self._values[spec.name] = StoredValues(
+                self._resources, self._number(spec.name)
+            )
         kind = NamespacedRocksValue if spec.namespaced else RocksValue
         return kind(values, self.cursor)
 
     def list_state(self, spec: StateSpec) -> ListState[Record]:
         self.catalog.open(spec)
-        return RocksList(self._room, self._number(spec.name), spec.namespaced)
+        return RocksList(self._resources, self._number(spec.name), spec.namespaced)
 
     def map_state(self, spec: StateSpec) -> MapState[Record, Record]:
         self.catalog.open(spec)
-        return RocksMap(self._room, self._number(spec.name), spec.namespaced)
+        return RocksMap(self._resources, self._number(spec.name), spec.namespaced)
 
     def direct(self, spec: StateSpec) -> None:
-        """Nothing is here as an object that could be shared."""
+        """No effect: the database holds no objects that could be shared."""
 
     def places(self, spec: StateSpec) -> Iterator[tuple[Namespace, Key]]:
         """See ``KeyedBackend``; keys come in the order of their bytes."""
@@ -103,7 +105,7 @@ class RocksBackend:
             last = b""
             for key, data in self._database.items(state_prefix(group, number)):
                 if not last or not key.startswith(last):
-                    found = self._codec.place(key, data)
+                    found = self._codec.decode(key, data)
                     last = found.prefix
                     if spec.namespaced == (found.namespace is not None):
                         yield found.namespace, seen(found.key)
@@ -111,7 +113,7 @@ class RocksBackend:
     def forget_key(self) -> None:
         key = self.cursor.key
         for values in self._values.values():
-            values.cache.drop(lambda place: key_and_namespace(place)[0] == key)
+            values.cache.drop(lambda cache_key: key_and_namespace(cache_key)[0] == key)
         for number in self._numbers.values():
             self._database.remove(self._codec.key_prefix(number, key))
         self.event_timers.forget_key(key)
@@ -128,8 +130,8 @@ class RocksBackend:
         self._increments.aborted(checkpoint)
 
     def _whole(self) -> RocksSnapshot:
-        """Short: what the caches have and the database has not is copied, not written."""
-        moment = SnapshotSource(
+        """Fast: what only the caches hold is copied, not written."""
+        source = SnapshotSource(
             self._groups,
             self._max_parallelism,
             {number: name for name, number in self._numbers.items()},
@@ -138,24 +140,24 @@ class RocksBackend:
             tuple((name, values, values.cache.copy()) for name, values in self._values.items()),
             self._timers(),
         )
-        return RocksSnapshot(moment, self._codec, self._database.everything())
+        return RocksSnapshot(source, self._codec, self._database.everything())
 
     def _files(self, checkpoint: int) -> FileSnapshot:
-        """Short: of what the caches have, so much goes to the database as it takes no time."""
-        left = FLUSHED
+        """Fast: a bounded number of dirty values goes to the database."""
+        room = FLUSHED
         for values in self._values.values():
-            left -= values.cache.flush(left)
+            room -= values.cache.flush(room)
         unwritten = [(values, values.cache.unwritten()) for values in self._values.values()]
-        tables = DatabaseCatalog(
+        catalog = DatabaseCatalog(
             self._max_parallelism,
             self._numbers.copy(),
             self.catalog.stored_as.copy(),
             (),
-            next(self._room.numbers),
+            next(self._resources.numbers),
         )
         folder = self._database.link()
         increment = self._increments.begin(checkpoint)
-        return FileSnapshot(folder, tables, self._codec, unwritten, self._timers(), increment)
+        return FileSnapshot(folder, catalog, self._codec, unwritten, self._timers(), increment)
 
     def _timers(self) -> Timers:
         return (
@@ -164,52 +166,52 @@ class RocksBackend:
         )
 
     def restore_files(self, databases: Sequence[StoredDatabase]) -> None:
-        """See ``KeyedBackend``. The only one, with the task's own groups, becomes the database."""
+        """See ``KeyedBackend``. A single database with the task's own groups is adopted."""
         self._forget_cached()
         for database in databases:
             is_own = len(databases) == 1 and database.groups == self._groups
             folder = self._database.sibling("fetched")
             try:
                 database.fetch(str(folder))
-                self._take_over(folder, database, is_own and not self._database.has(b""))
+                self._load_files(folder, database, is_own and not self._database.has(b""))
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
 
-    def _take_over(self, folder: Path, database: StoredDatabase, as_it_is: bool) -> None:
-        tables = write_late_entries(folder)
-        if not self._agree(tables):
-            self.restore(groups_in(folder, tables, self._groups))
-        elif as_it_is:
+    def _load_files(self, folder: Path, database: StoredDatabase, adopts: bool) -> None:
+        catalog = write_late_entries(folder)
+        if not self._agree(catalog):
+            self.restore(groups_in(folder, catalog, self._groups))
+        elif adopts:
             self._database.adopt(folder)
             self._increments.restored(database.shared)
         else:
             for batch in entries_in(folder, self._groups):
                 self._database.write(batch)
 
-    def _agree(self, tables: DatabaseCatalog) -> bool:
+    def _agree(self, stored: DatabaseCatalog) -> bool:
         """Number states and classes as another database does; False: they have other numbers."""
-        if tables.max_parallelism != self._max_parallelism:
+        if stored.max_parallelism != self._max_parallelism:
             raise StateBroken(
                 f"the files of a database were written with a maximum parallelism of "
-                f"{tables.max_parallelism}, the job has {self._max_parallelism}; set it to "
-                f"{tables.max_parallelism}"
+                f"{stored.max_parallelism}, the job has {self._max_parallelism}; set it to "
+                f"{stored.max_parallelism}"
             )
         names = {number: name for name, number in self._numbers.items()}
-        for name, number in tables.numbers.items():
+        for name, number in stored.numbers.items():
             if self._numbers.get(name, number) != number or names.get(number, name) != name:
                 return False
-        if not self._codec.agree(tables.classes):
+        if not self._codec.agree(stored.classes):
             return False
-        self._numbers.update(tables.numbers)
-        for name, stored_as in tables.stored_as.items():
+        self._numbers.update(stored.numbers)
+        for name, stored_as in stored.stored_as.items():
             self.catalog.restore(name, stored_as)
-        self._room.count_from(tables.next_number)
+        self._resources.count_from(stored.next_number)
         return True
 
     def _forget_cached(self) -> None:
         for values in self._values.values():
             values.cache.flush()
-            values.cache.drop(lambda place: True)
+            values.cache.drop(lambda cache_key: True)
 
     def restore(self, parts: Iterable[tuple[int, bytes]]) -> None:
         """See ``KeyedBackend``."""
@@ -251,11 +253,11 @@ class RocksBackend:
             return
         self._database.remove(address.prefix)
         if kind == LIST:
-            yield from list_entries(self._room, address, content)
+            yield from list_entries(self._resources, address, content)
         else:
             for inner, value in content.items():
-                place, head = entry_key(address, inner)
-                yield place, head + pack(value)
+                db_key, head = entry_key(address, inner)
+                yield db_key, head + pack(value)
 
     def _number(self, name: str) -> int:
         return self._numbers.setdefault(name, len(self._numbers))
@@ -275,5 +277,5 @@ class RocksBackends:
         return RocksBackend(database, self._budget, groups, max_parallelism)
 
     def close(self) -> None:
-        """Remove what tasks have left behind. Idempotent."""
+        """Remove all databases that are left. Idempotent."""
         self._folder.close()

@@ -1,11 +1,11 @@
-"""Values that were used last, as objects, in front of a database.
+"""A write-back cache of recently used values, as objects, in front of a database.
 
-Law: what is not dirty here is in the database as it is here; a dirty value is written before it is
-given up. Values that can be changed are kept as bytes, so that nobody changes what is kept. The
-weight of all entries, an estimate, stays below the share of the budget but for a few entries.
+Law: a clean entry equals the database's; a dirty one is written before it is evicted. Mutable
+values are cached as bytes, so that nobody changes the cached value. The estimated weight of all
+entries stays below the cache's share of the budget, give or take a few entries.
 
-Entries are given up in the order in which they came, but one that was used since the last turn of
-generations stays for another.
+Entries are evicted in the order in which they came, but one that was used since the last change of
+generations stays for another generation.
 """
 
 import pickle
@@ -22,29 +22,29 @@ from headgate.base.values import ATOMS
 from headgate.host.rocksdb.codec import pack
 
 ENTRY_BYTES: Final = 256
-"""What an entry with a short key and a number takes: two objects, their slots, the dirty mark."""
+"""Of an entry with a short key and a number: two objects, their slots, the dirty mark."""
 ITEM_BYTES: Final = 56
 CHUNK: Final = 1024
-"""Entries that are given up at once, in some milliseconds; more of them are written faster."""
+"""Entries evicted at once, in some milliseconds; larger batches are written faster."""
 
 CacheKey: TypeAlias = Hashable
-"""The cursor's key, or key and namespace (see ``rocksdb_states``)."""
+"""The cursor's key, or key and namespace (see ``states``)."""
 
 FIXED: Final = frozenset({int, float, bool, type(None)})
-"""Kinds that have no weight of their own."""
+"""Types without weight of their own."""
 
 ABSENT: Final = object()
-"""Nothing is known here; None: it is known that the database has nothing."""
+"""Not cached; None is cached for what the database does not have."""
 
 
 class SerializedValue(msgspec.Struct, frozen=True, gc=False):
-    """A value that can be changed, as bytes."""
+    """A mutable value, as bytes."""
 
     data: bytes
 
 
 class CacheBudget:
-    """Bytes that the caches of a task manager share evenly."""
+    """Memory that the caches of a task manager share evenly."""
 
     def __init__(self, total_bytes: int) -> None:
         self._total_bytes = total_bytes
@@ -52,22 +52,15 @@ class CacheBudget:
         self._lock = threading.Lock()  # tasks open and close side by side
         self.share_bytes = total_bytes
 
-    def joined(self) -> None:
-        """There is one cache more."""
-        self._count(1)
-
-    def left(self) -> None:
-        """There is one less."""
-        self._count(-1)
-
-    def _count(self, more: int) -> None:
+    def add_caches(self, more: int) -> None:
+        """There are so many caches more, or less."""
         with self._lock:
             self._caches += more
             self.share_bytes = self._total_bytes // max(1, self._caches)
 
 
 class ValueCache:
-    """The values of one state. ``young`` and ``dirty`` are open to the state: every record asks."""
+    """The values of one state. ``young`` and ``dirty`` are public for the state's hot path."""
 
     __slots__ = ("_budget", "_load", "_old", "_order", "_store", "dirty", "weight", "young")
 
@@ -82,99 +75,99 @@ class ValueCache:
         self.weight = 0
         self._old: dict[CacheKey, Record] = {}
         self._order: list[CacheKey] = []
-        """Those of the old generation, the first one last."""
+        """Keys of the old generation, the next to evict last."""
         self._budget = budget
         self._load = load
         self._store = store
-        budget.joined()
+        budget.add_caches(1)
 
     def __len__(self) -> int:
         return len(self.young) + len(self._old)
 
-    def fetch(self, place: CacheKey) -> Record:
-        """What is kept for a place that is not among the young."""
-        found = self._old.pop(place, ABSENT)
+    def fetch(self, key: CacheKey) -> Record:
+        """The cached form of a key's value that is not in ``young``."""
+        found = self._old.pop(key, ABSENT)
         if found is ABSENT:
-            found = self._load(place)
+            found = self._load(key)
             self.weight += ENTRY_BYTES
-            if type(place) not in FIXED or type(found) not in FIXED:
-                self.weight += weight_of(place) + weight_of(found)
-            self.young[place] = found
+            if type(key) not in FIXED or type(found) not in FIXED:
+                self.weight += weight_of(key) + weight_of(found)
+            self.young[key] = found
             if self.weight > self._budget.share_bytes:
-                self._give_up()
+                self._evict()
         else:
-            self.young[place] = found
+            self.young[key] = found
         return found
 
-    def put(self, place: CacheKey, value: Record) -> None:
-        """Keep a value (see ``cached_form``), to be written later; None: delete."""
-        before = self.young.get(place, ABSENT)
+    def put(self, key: CacheKey, value: Record) -> None:
+        """Set a value (see ``cached_form``), to be written later; None: delete."""
+        before = self.young.get(key, ABSENT)
         if before is ABSENT:
-            before = self._old.pop(place, ABSENT)
+            before = self._old.pop(key, ABSENT)
         if before is ABSENT:
-            self.weight += ENTRY_BYTES + weight_of(place) + weight_of(value)
+            self.weight += ENTRY_BYTES + weight_of(key) + weight_of(value)
         else:
             self.weight += weight_of(value) - weight_of(before)
-        self.young[place] = value
-        self.dirty.add(place)
+        self.young[key] = value
+        self.dirty.add(key)
         if self.weight > self._budget.share_bytes:
-            self._give_up()
+            self._evict()
 
     def copy(self) -> "DirtyEntries":
-        """What the database does not have yet; quick, whatever is to be done with it later."""
+        """What the database does not have yet; a fast copy, evaluated later."""
         return DirtyEntries(self.young.copy(), self._old.copy(), self.dirty.copy())
 
     def flush(self, most: int | None = None) -> int:
-        """Write everything, or up to so many entries; it stays here, too. Answers how many."""
+        """Write all dirty entries, or at most so many; they stay cached. Returns how many."""
         entries = [*islice(DirtyEntries(self.young, self._old, self.dirty).items(), most)]
         self._store(entries)
-        self.dirty.difference_update([place for place, _ in entries])
+        self.dirty.difference_update([key for key, _ in entries])
         return len(entries)
 
     def unwritten(self) -> list[tuple[CacheKey, Record]]:
-        """What is not in the database; None: it must be deleted there."""
+        """Dirty entries; None: it must be deleted in the database."""
         return [*DirtyEntries(self.young, self._old, self.dirty).items()] if self.dirty else []
 
     def drop(self, is_meant: Callable[[CacheKey], bool]) -> None:
-        """Forget places, written or not."""
+        """Forget entries, written or not."""
         for generation in (self.young, self._old):
-            for place in [place for place in generation if is_meant(place)]:
-                self._forget(place, generation.pop(place))
-                self.dirty.discard(place)
+            for key in [key for key in generation if is_meant(key)]:
+                self._forget(key, generation.pop(key))
+                self.dirty.discard(key)
 
     def close(self) -> None:
-        """Forget everything, and leave the budget to the others. Once."""
+        """Forget everything, and leave the budget to other caches. Once."""
         self.young, self._old, self._order = {}, {}, []
         self.dirty = set()
-        self._budget.left()
+        self._budget.add_caches(-1)
 
-    def _give_up(self) -> None:
+    def _evict(self) -> None:
         while self.weight > self._budget.share_bytes and (self._old or self.young):
             if not self._order:
                 self._old, self.young = self.young, {}
                 self._order = [*reversed(self._old)]
-            self._store([*self._leaving()])
+            self._store([*self._evicted()])
 
-    def _leaving(self) -> Iterator[tuple[CacheKey, Record]]:
-        """Take out some of the old; those that must be written."""
+    def _evicted(self) -> Iterator[tuple[CacheKey, Record]]:
+        """Remove some old entries; yields those that must be written."""
         order, old, dirty = self._order, self._old, self.dirty
-        for place in order[: -CHUNK - 1 : -1]:
-            value = old.pop(place, ABSENT)
+        for key in order[: -CHUNK - 1 : -1]:
+            value = old.pop(key, ABSENT)
             if value is not ABSENT:
-                self._forget(place, value)
-                if place in dirty:
-                    dirty.discard(place)
-                    yield place, value
+                self._forget(key, value)
+                if key in dirty:
+                    dirty.discard(key)
+                    yield key, value
         del order[-CHUNK:]
 
-    def _forget(self, place: CacheKey, value: Record) -> None:
+    def _forget(self, key: CacheKey, value: Record) -> None:
         self.weight -= ENTRY_BYTES
-        if type(place) not in FIXED or type(value) not in FIXED:
-            self.weight -= weight_of(place) + weight_of(value)
+        if type(key) not in FIXED or type(value) not in FIXED:
+            self.weight -= weight_of(key) + weight_of(value)
 
 
 class DirtyEntries:
-    """A cache at one moment. Its values never change, for those that could are bytes."""
+    """The dirty entries of a cache at one moment; cached forms never change."""
 
     def __init__(
         self, young: dict[CacheKey, Record], old: dict[CacheKey, Record], dirty: set[CacheKey]
@@ -184,16 +177,16 @@ class DirtyEntries:
         self._dirty = dirty
 
     def items(self) -> Iterator[tuple[CacheKey, Record]]:
-        """Places and what is to be written there, in no order; None: delete."""
+        """Keys and cached forms to write, in no order; None: delete."""
         dirty = self._dirty
         for generation in (self._old, self._young):
-            for place, value in generation.items():
-                if place in dirty:
-                    yield place, value
+            for key, value in generation.items():
+                if key in dirty:
+                    yield key, value
 
 
 def cached_form(value: Record) -> Record:
-    """What a cache keeps of a value: itself if nobody can change it, otherwise bytes."""
+    """What a cache holds for a value: itself if it is immutable, else its bytes."""
     kind = type(value)
     if kind in ATOMS or (kind is tuple and ATOMS.issuperset(map(type, value))):
         return value
@@ -201,7 +194,7 @@ def cached_form(value: Record) -> Record:
 
 
 def value_of(value: Record) -> Record:
-    """The value, of what is kept."""
+    """The value of a cached form."""
     try:
         return pickle.loads(value.data) if type(value) is SerializedValue else value
     except NOT_FOUND as error:
@@ -209,12 +202,12 @@ def value_of(value: Record) -> Record:
 
 
 def serialized(value: Record) -> bytes:
-    """What the database gets of what is kept."""
+    """The database's bytes of a cached form."""
     return value.data if type(value) is SerializedValue else pack(value)
 
 
 def weight_of(thing: object) -> int:
-    """Bytes of a key or value beyond those of a number; the same whenever it is asked."""
+    """Bytes of a key or value beyond those of a number; always the same for the same object."""
     kind = type(thing)
     if kind in FIXED:
         return 0

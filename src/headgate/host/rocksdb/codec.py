@@ -1,9 +1,9 @@
-"""State as RocksDB sees it: keys and values as bytes.
+"""State as RocksDB stores it: keys and values as bytes.
 
 A database key is: key group (2 bytes), state (2 bytes), the user's key, a form (1 byte), the
 namespace, then nothing (value), a running number (list) or the map's key. Law: equal keys have
-equal bytes, no address is the beginning of another, and an address can be read back: where the
-bytes of a key do not tell the object (a frozen list, a dataclass), the entry carries it in a head.
+equal bytes, no address is a prefix of another, and an address can be decoded: where a key cannot be
+rebuilt from its bytes (a frozen list, a dataclass), the value begins with a head that holds it.
 """
 
 import io
@@ -25,17 +25,17 @@ from headgate.core.state.key_bytes import key_bytes
 from headgate.core.state.key_groups import key_group
 
 MARSHALLED: Final = frozenset({int, str, float, bool, bytes})
-"""Kinds that marshal writes in a third of the time; never read by another version of Python."""
+"""Types that marshal writes in a third of the time; only the same version of Python reads them."""
 
 BEHIND: Final = b"\xff"
-"""Above every byte that may follow an address."""
+"""Greater than every byte that may follow an address."""
 
 _MARSHAL: Final = 2
-"""Its version; since 3 the first byte can be that of a pickle."""
+"""The version; from 3 on the first byte can be that of a pickle."""
 _PICKLE: Final = 0x80
 _PLAIN_FORM: Final = 0
 _HEADED_FORM: Final = 0xFE
-"""In between: the number of the class of a namespace that is a named tuple."""
+"""Forms in between are the number of the namespace's class, a named tuple."""
 _TUPLE_CODE: Final = marshal.dumps((), _MARSHAL)[0]
 _START: Final = struct.Struct(">HH")
 _SPACES_KEPT: Final = 1024
@@ -43,14 +43,13 @@ _LENGTH: Final = struct.Struct("<I")
 
 
 def pack(value: Record) -> bytes:
-    """The bytes of a value."""
     if type(value) in MARSHALLED:
         return marshal.dumps(value, _MARSHAL)
     return pickle.dumps(value, 5)
 
 
 def unpack(data: bytes) -> Record:
-    """A value that nobody else has."""
+    """A fresh copy of the value."""
     try:
         return pickle.loads(data) if data[0] == _PICKLE else marshal.loads(data)
     except NOT_FOUND as error:
@@ -58,19 +57,19 @@ def unpack(data: bytes) -> Record:
 
 
 class Address(msgspec.Struct, frozen=True, gc=False):
-    """Where something of one state, key and namespace is."""
+    """Where the entries of one state, key and namespace are."""
 
     prefix: bytes
     head: bytes = b""
-    """Stands in front of every value here; empty if the prefix tells key and namespace."""
+    """Precedes every value here; empty if key and namespace can be decoded from the prefix."""
 
     def body(self, data: bytes) -> bytes:
-        """What stands behind the head."""
+        """The value behind the head."""
         return behind_head(data) if self.head else data
 
 
 class StoredAddress(msgspec.Struct, frozen=True):
-    """A database key, read back."""
+    """A decoded database entry."""
 
     group: int
     state: int
@@ -82,7 +81,7 @@ class StoredAddress(msgspec.Struct, frozen=True):
 
 
 class AddressCodec:
-    """Addresses of one backend, to and fro; for its task's thread and those of snapshots."""
+    """Encodes and decodes addresses of one backend, on its task's thread and those of snapshots."""
 
     def __init__(self, max_parallelism: int) -> None:
         self._max_parallelism = max_parallelism
@@ -90,21 +89,21 @@ class AddressCodec:
         self._classes: list[type] = []
         self._numbers: dict[type, int] = {}
         self._spaces: dict[tuple[type, Namespace], tuple[int, bytes]] = {}
-        """Namespaces that came last: a record's window is mostly that of the one before."""
+        """Recent namespaces: a record's window is mostly that of the record before."""
 
     def plain_prefix(self, state: int, key: Key) -> bytes:
-        """The address of a key of a PLAIN kind without namespace, in half the time; has no head."""
+        """The address of a PLAIN key without namespace, in half the time; it has no head."""
         group = key_group(key, self._max_parallelism)
         return _START.pack(group, state) + key_bytes(key) + _PLAIN_END
 
     def key_prefix(self, state: int, key: Key) -> bytes:
-        """What all addresses of a state and key begin with."""
+        """The common prefix of all addresses of a state and key."""
         plain = key.key if type(key) is Frozen else key
         group = key_group(plain, self._max_parallelism)
         return _START.pack(group, state) + key_bytes(key)
 
     def address(self, state: int, key: Key, namespace: Namespace) -> Address:
-        """Keys are as the cursor holds them."""
+        """Of a key as the cursor holds it."""
         prefix = self.key_prefix(state, key)
         is_headed = prefix[_START.size] == _TUPLE_CODE and not is_decodable(prefix[_START.size :])
         form, space = _NO_NAMESPACE if namespace is None else self._space(namespace)
@@ -113,8 +112,8 @@ class AddressCodec:
             return Address(prefix, head_of((key, namespace)))
         return Address(b"%b%c%b" % (prefix, form, space))
 
-    def place(self, key: bytes, data: bytes) -> StoredAddress:
-        """Read an entry back; its key is as the selector has returned it, or equal."""
+    def decode(self, key: bytes, data: bytes) -> StoredAddress:
+        """Decode an entry; its key equals what the key selector returned."""
         file = io.BytesIO(key)
         file.seek(_START.size)
         key_form = marshal.load(file)
@@ -139,10 +138,10 @@ class AddressCodec:
             return tuple(self._classes)
 
     def agree(self, classes: tuple[type, ...]) -> bool:
-        """Give classes the numbers that they have in another codec; False: others have them."""
+        """Number classes as another codec does; False: the numbers are taken."""
         with self._lock:
             known = len(self._classes)
-            if any(one is not other for one, other in zip(self._classes, classes, strict=False)):
+            if any(own is not other for own, other in zip(self._classes, classes, strict=False)):
                 return False
             for kind in classes[known:]:
                 self._classes.append(kind)
@@ -188,20 +187,20 @@ def entry_key(address: Address, key: Key) -> tuple[bytes, bytes]:
 
 
 def entry_of(rest: bytes, body: bytes) -> tuple[Key, bytes]:
-    """The map's key of an entry, and its value's bytes."""
+    """The map key of an entry, and the bytes of its value."""
     if is_decodable(rest):
         return decode_key(marshal.loads(rest)), body
     return in_head(body), behind_head(body)
 
 
 def head_of(thing: object) -> bytes:
-    """An object that stands in front of a value."""
+    """An object that precedes a value."""
     data = pickle.dumps(thing, 5)
     return _LENGTH.pack(len(data)) + data
 
 
 def in_head(data: bytes) -> Record:
-    """The object in front of a value."""
+    """The object that precedes a value."""
     return loads(memoryview(data)[_LENGTH.size :])
 
 
@@ -211,18 +210,18 @@ def behind_head(data: bytes) -> bytes:
 
 
 def is_decodable(data: bytes) -> bool:
-    """Whether the bytes of a key tell an equal key."""
-    return data[0] != _TUPLE_CODE or _tells(marshal.loads(data))
+    """Whether an equal key can be rebuilt from a key's bytes."""
+    return data[0] != _TUPLE_CODE or _is_form_decodable(marshal.loads(data))
 
 
-def _tells(form: object) -> bool:
+def _is_form_decodable(form: object) -> bool:
     if type(form) is not tuple:
         return True
-    return form[0] == "number" or (form[0] == "tuple" and all(map(_tells, form[1:])))
+    return form[0] == "number" or (form[0] == "tuple" and all(map(_is_form_decodable, form[1:])))
 
 
 def decode_key(form: Record) -> Key:
-    """The key that a form stands for."""
+    """The key that a marshalled form stands for."""
     if type(form) is not tuple:
         return form
     if form[0] == "tuple":

@@ -1,8 +1,8 @@
-"""A RocksDB database of one backend, and the memory that all of a task manager share.
+"""The RocksDB database of one backend, and the memory that all of a task manager share.
 
-Law: the folder of a database goes with it, on every path; an error of the disk is told as
-StateUnstorable, with the folder and the setting that names another. Nothing is synced to the disk
-or logged ahead: what a database holds is worth nothing after the end of its process.
+Law: the folder of a database goes with it, on every path; an error of the disk is raised as
+StateUnstorable, with the folder and the setting that names another. Nothing is synced to disk or
+logged ahead: a database is worthless after the end of its process.
 """
 
 import shutil
@@ -49,7 +49,7 @@ WriteEntry: TypeAlias = tuple[bytes, bytes | None]
 
 
 class StateFolder:
-    """A folder for the databases of a task manager; made for the first of them."""
+    """The folder of a task manager's databases; made for the first of them."""
 
     def __init__(self, parent: str) -> None:
         self._parent = parent or tempfile.gettempdir()
@@ -58,7 +58,7 @@ class StateFolder:
         self._lock = threading.Lock()  # tasks open their operators side by side
 
     def next_path(self) -> Path:
-        """Where the next database may be made."""
+        """The path for another database."""
         with self._lock:
             if self._folder is None:
                 self._folder = self._make()
@@ -72,7 +72,7 @@ class StateFolder:
             folder.close()
 
     def _make(self) -> OwnedFolder:
-        sweep(self._parent)  # also if this process has done so before: this is what fills disks
+        sweep(self._parent)  # even if this process did before: databases are what fills disks
         try:
             return OwnedFolder("state", self._parent)
         except OSError as error:
@@ -80,7 +80,7 @@ class StateFolder:
 
 
 class SharedMemory:
-    """Blocks of files and buffers of writes: one bound for all databases of a task manager."""
+    """Block cache and write buffers: one bound for all databases of a task manager."""
 
     def __init__(self, settings: StateSettings) -> None:
         objects_bytes = int(settings.rocksdb_memory_bytes * settings.rocksdb_objects_fraction)
@@ -89,22 +89,22 @@ class SharedMemory:
         self.objects_bytes = objects_bytes
         self.settings = settings
         self.cache = Cache(native_bytes)
-        # What stands in write buffers is charged to the cache, so that its size bounds both.
+        # Write buffers are charged to the cache, so that its size bounds both.
         self.writes = WriteBufferManager.new_write_buffer_manager_with_cache(
             writes_bytes, False, self.cache
         )
         self.write_buffer_bytes = max(MIB, min(LARGEST_WRITE_BUFFER, writes_bytes // 4))
 
     def options(self, is_new: bool = True) -> Options:
-        """Of one database; a new one must not be there yet."""
+        """Options of one database; a new one must not exist yet."""
         settings = self.settings
         table = BlockBasedOptions()
         table.set_block_cache(self.cache)
         table.set_block_size(BLOCK_BYTES)
         table.set_format_version(5)
         table.set_bloom_filter(BLOOM_BITS, False)
-        # In the cache, otherwise nothing bounds them; in parts, because a filter of millions of
-        # keys in one piece fits into no shard of the cache and would be read for every record.
+        # Indexes and filters are cached, otherwise nothing bounds them; and partitioned, because a
+        # filter of millions of keys fits into no shard of the cache and would be read per record.
         table.set_cache_index_and_filter_blocks(True)
         table.set_index_type(BlockBasedIndexType.two_level_index_search())
         table.set_partition_filters(True)
@@ -133,7 +133,7 @@ class SharedMemory:
 
 
 class Database:
-    """Bytes by bytes, in order. ``operator`` is whose state it holds."""
+    """An ordered map from bytes to bytes. ``operator`` is whose state it holds."""
 
     def __init__(self, operator: str, path: Path, memory: SharedMemory) -> None:
         self._operator = operator
@@ -146,11 +146,11 @@ class Database:
         self._start(is_new=True)
 
     def trouble(self, error: Exception) -> StateUnstorable:
-        """What to raise for an error of RocksDB."""
+        """An error of RocksDB, as one that names folder and operator."""
         return StateUnstorable(str(self._path.parent), str(error), self._operator)
 
     def write(self, entries: Sequence[WriteEntry]) -> None:
-        """Put, or delete where there is None, all at once."""
+        """Put, or delete where there is None, as one batch."""
         try:
             if len(entries) > 1:
                 self._open.write(batch_of(entries), self._unlogged)
@@ -161,13 +161,13 @@ class Database:
             raise self.trouble(error) from error
 
     def items(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Entries whose keys begin so, in their order."""
-        until = _until(prefix + BEHIND)
-        yield from self._told(self._open.items(from_key=prefix, read_opt=until))
+        """Entries whose keys have this prefix, in their order."""
+        until = read_until(prefix + BEHIND)
+        yield from self._checked(self._open.items(from_key=prefix, read_opt=until))
 
     def values(self, prefix: bytes) -> list[bytes]:
-        """Of such entries the values."""
-        until = _until(prefix + BEHIND)
+        """The values of such entries."""
+        until = read_until(prefix + BEHIND)
         try:
             return list(self._open.values(from_key=prefix, read_opt=until))
         except Exception as error:
@@ -175,15 +175,15 @@ class Database:
 
     def has(self, prefix: bytes) -> bool:
         """Whether there is such an entry."""
-        until = _until(prefix + BEHIND)
+        until = read_until(prefix + BEHIND)
         try:
             return next(self._open.keys(from_key=prefix, read_opt=until), None) is not None
         except Exception as error:
             raise self.trouble(error) from error
 
     def remove(self, prefix: bytes) -> None:
-        """Delete such entries. One by one: RocksDB reads slowly past many deleted ranges."""
-        until = _until(prefix + BEHIND)
+        """Delete such entries, one by one: RocksDB reads slowly past many deleted ranges."""
+        until = read_until(prefix + BEHIND)
         try:
             found = list(self._open.keys(from_key=prefix, read_opt=until))
         except Exception as error:
@@ -192,21 +192,21 @@ class Database:
             self.write([(key, None) for key in found])  # type: ignore[misc] # raw keys are bytes
 
     def everything(self) -> Iterator[tuple[bytes, bytes]]:
-        """All entries as they are now; to be read once, also in another thread or after the end.
+        """All entries as they are now; to be read once, also by another thread or after ``close``.
 
-        A reader of RocksDB sees the moment when it was made. (rocksdict has snapshots too, but
-        whoever walks through one of them sees the present.)
+        An iterator of RocksDB sees the state at its creation. (rocksdict has snapshots too, but
+        iterating over one shows the present state.)
         """
-        return self._told(self._open.items())
+        return self._checked(self._open.items())
 
     def link(self) -> Path:
-        """A folder with all files as they are now, which do not change; the caller removes it.
+        """A folder with hard links to all files as they are now; the caller removes it.
 
-        What stands in buffers is written first, because nothing was logged.
+        Write buffers are flushed first, because there is no write-ahead log.
         """
         path = self.sibling("files")
         try:
-            self._open.flush()  # here others may run; the next call keeps them waiting
+            self._open.flush()  # this releases the GIL; the next call does not
             Checkpoint(self._open).create_checkpoint(str(path))
         except Exception as error:
             shutil.rmtree(path, ignore_errors=True)
@@ -214,11 +214,11 @@ class Database:
         return path
 
     def sibling(self, what: str) -> Path:
-        """A folder beside the database that is not there yet."""
+        """An unused path beside the database."""
         return self._path.with_name(f"{self._path.name}-{what}-{next(self._siblings)}")
 
     def adopt(self, folder: Path) -> None:
-        """Take the database in this folder, which is gone then, in place of the own."""
+        """Replace the database by the one in this folder, which is moved."""
         self.close()
         try:
             folder.rename(self._path)
@@ -235,7 +235,7 @@ class Database:
         db.set_write_options(self._unlogged)
         self.get, self.put, self.delete = db.get, db.put, db.delete
 
-    def _told(self, items: Iterator[tuple[Any, bytes]]) -> Iterator[tuple[bytes, bytes]]:
+    def _checked(self, items: Iterator[tuple[Any, bytes]]) -> Iterator[tuple[bytes, bytes]]:
         try:
             yield from items
         except Exception as error:
@@ -247,7 +247,7 @@ class Database:
         if db is None:
             return
         del self.get, self.put, self.delete
-        # On a full disk the last writes fail once more; nobody wants them.
+        # On a full disk the last writes fail again; they are unwanted.
         with suppress(Exception):
             db.close()
         shutil.rmtree(self._path, ignore_errors=True)
@@ -259,7 +259,7 @@ class Database:
 
 
 def batch_of(entries: Sequence[WriteEntry]) -> WriteBatch:
-    """Entries to be written at once."""
+
     batch = WriteBatch(raw_mode=True)
     put, delete = batch.put, batch.delete
     for key, data in entries:
@@ -267,10 +267,10 @@ def batch_of(entries: Sequence[WriteEntry]) -> WriteBatch:
     return batch
 
 
-def _until(end: bytes) -> Any:
-    """Options of a reader that stops before this key.
+def read_until(end: bytes) -> Any:
+    """Read options of an iterator that stops before this key.
 
-    They must live as long as the reader: it does not keep the bytes of the key itself.
+    They must live as long as the iterator, which does not keep the bytes of the key itself.
     """
     options = ReadOptions()
     options.set_iterate_upper_bound(end)

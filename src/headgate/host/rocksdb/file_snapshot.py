@@ -1,10 +1,13 @@
-"""Incremental snapshots: files of the database, of which the storage gets those it does not have.
+"""Incremental snapshots: database files, of which only those that the storage lacks are written.
 
-Law: a file is named again only if the checkpoint that brought it is complete, and every one that
-was taken since and may be complete soon names it too: whichever is the last to be kept, its files
-are. RocksDB never changes a file of data, nor uses its name again. Of what stands in the caches
-only, so much goes to the database first as can be written in a moment; the rest is written beside
-the task's work, and belongs to this snapshot alone.
+Law: a checkpoint names a stored file again only if the checkpoint that brought it is complete, and
+all pending checkpoints taken since name it, too: whichever of them is retained last, its files are
+still there. RocksDB never changes a data file, nor reuses its name. Of values that only the caches
+hold, a bounded number goes to the database first; the rest is written in the background, and
+belongs to this snapshot alone.
+
+A catalog beside the files holds what is needed to read them. Law: keys and values that were written
+with a catalog are read with the same, by the same version of Python (see ``codec``).
 """
 
 import os
@@ -16,10 +19,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
-from rocksdict import AccessType, Options, Rdict, ReadOptions
+from rocksdict import AccessType, Options, Rdict
 
 from headgate.base.checkpoints import Piece
 from headgate.base.elements import Record
@@ -29,15 +32,21 @@ from headgate.core.state.backend import SnapshotFiles
 from headgate.core.state.snapshot import write_group
 from headgate.host.rocksdb.cache import CacheKey
 from headgate.host.rocksdb.codec import AddressCodec
-from headgate.host.rocksdb.database import WriteEntry, batch_of
+from headgate.host.rocksdb.database import WriteEntry, batch_of, read_until
 from headgate.host.rocksdb.snapshot import RocksSnapshot, SnapshotSource, Timers, timers_by_group
 from headgate.host.rocksdb.states import StoredValues
 
-TABLES_FILE: Final = "HEADGATE"
-"""Their local name; RocksDB has no such file."""
+CATALOG_FILE: Final = "HEADGATE"
+"""The catalog's local name; RocksDB has no such file."""
 UNWRITTEN_FILE: Final = "UNWRITTEN"
-"""The local name of what was on its way to the database."""
+"""The local name of entries that had not reached the database."""
+DATA: Final = ".sst"
+"""The suffix of files that never change."""
+BATCH: Final = 1000
+"""Entries per write or read."""
 
+_NEEDED: Final = ("CURRENT", "MANIFEST-")
+"""Prefixes of the other files that a database is opened with; they are small."""
 _VERSION: Final = 1
 _PYTHON: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
 
@@ -54,20 +63,20 @@ class _Stored(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class DatabaseCatalog:
-    """Of one backend, at one moment."""
+    """The states and namespace classes of one backend at one moment."""
 
     max_parallelism: int
     numbers: Mapping[str, int]
-    """Of states, by their names."""
+    """Of states, by name."""
     stored_as: Mapping[str, str]
-    """How they are stored, by their names."""
+    """How states are stored, by name."""
     classes: tuple[type, ...]
     """Of namespaces, in the order of their numbers."""
     next_number: int
-    """Above that of every element of a list."""
+    """Above that of every list element."""
 
     def pack(self) -> bytes:
-        """As bytes; raises StateBroken for a class that cannot be found by its name."""
+        """Raises StateBroken for a class that cannot be found by its name."""
         try:
             classes = pickle.dumps(self.classes, 5)
         except Exception as error:
@@ -88,11 +97,11 @@ class DatabaseCatalog:
 
 
 def read_catalog(folder: Path) -> DatabaseCatalog:
-    """Of a database that was fetched; raises StateBroken."""
+    """Of a fetched database; raises StateBroken."""
     try:
-        data = (folder / TABLES_FILE).read_bytes()
+        data = (folder / CATALOG_FILE).read_bytes()
         stored = msgspec.msgpack.decode(data, type=_Stored)
-    except Exception as error:  # also text that is none
+    except Exception as error:  # also invalid UTF-8
         problem = f"the files of a database have no tables of its states: {error}"
         raise StateBroken(problem) from error
     if stored.version != _VERSION:
@@ -107,7 +116,7 @@ def read_catalog(folder: Path) -> DatabaseCatalog:
         )
     try:
         classes = loads(stored.classes)
-        if not isinstance(classes, tuple) or not all(isinstance(one, type) for one in classes):
+        if not isinstance(classes, tuple) or not all(isinstance(kind, type) for kind in classes):
             raise TypeError(f"{classes!r:.100} are no classes")
     except (Exception, SystemExit) as error:  # a pickle can raise anything
         raise StateBroken(
@@ -119,76 +128,72 @@ def read_catalog(folder: Path) -> DatabaseCatalog:
     )
 
 
-Unwritten: TypeAlias = tuple[StoredValues, list[tuple[CacheKey, Record]]]
-"""Values of one state, and those that the database did not have."""
-
-DATA: Final = ".sst"
-"""How the names of files end that never change."""
-_NEEDED: Final = ("CURRENT", "MANIFEST-")
-"""Beginnings of the names of the others that a database is opened with; they are small."""
+UnwrittenValues: TypeAlias = tuple[StoredValues, list[tuple[CacheKey, Record]]]
+"""A state, and the entries that only its cache holds."""
 
 
 class Increment:
-    """Files of data in one snapshot."""
+    """The data files of one snapshot."""
 
     def __init__(self, known: Mapping[str, Piece]) -> None:
         self.known = known
         """Those that are in the storage."""
         self.named: dict[str, Piece] = {}
-        """All of them, as soon as they are written."""
+        """All of them, once they are written."""
 
 
 class Increments:
-    """What the storage has of the database of one backend; on the thread of its task."""
+    """Which data files of one backend the storage has; on the thread of its task."""
 
     def __init__(self) -> None:
         self._stored: Mapping[str, Piece] = {}
         self._last = 0
-        """The checkpoint that has named what is stored."""
+        """The checkpoint that named the stored files."""
         self._pending: dict[int, Increment] = {}
 
     def restored(self, shared: Mapping[str, Piece]) -> None:
-        """The database is as it was stored, with these files of it."""
+        """The database was restored as it is, with these files."""
         self._stored = {name: piece for name, piece in shared.items() if name.endswith(DATA)}
 
     def begin(self, checkpoint: int) -> Increment:
         """A snapshot is taken for this checkpoint."""
-        others = self._pending.values()
+        pending = self._pending.values()
         known = {
             name: piece
             for name, piece in self._stored.items()
-            if all(one.known.get(name) == piece for one in others)
+            if all(increment.known.get(name) == piece for increment in pending)
         }
         increment = self._pending[checkpoint] = Increment(known)
         return increment
 
     def completed(self, checkpoint: int) -> None:
-        """What it has named stays until a later one is complete."""
+        """The files it names stay until a later checkpoint is complete."""
         increment = self._pending.pop(checkpoint, None)
         if increment is not None and checkpoint > self._last:
             self._stored, self._last = increment.named, checkpoint
-            for older in [one for one in self._pending if one < checkpoint]:
-                del self._pending[older]
+            self._pending = {
+                number: later for number, later in self._pending.items() if number > checkpoint
+            }
 
     def aborted(self, checkpoint: int) -> None:
-        """What it has brought is gone."""
+        """The files it brought are gone."""
         self._pending.pop(checkpoint, None)
 
 
 class FileSnapshot:
-    """See ``Snapshot``: a folder with links to the files of the database, and the timers."""
+    """See ``Snapshot``: a folder with hard links to the database's files, and the timers."""
 
     def __init__(
         self,
         folder: Path,
-        tables: DatabaseCatalog,
+        catalog: DatabaseCatalog,
         codec: AddressCodec,
-        unwritten: list[Unwritten],
+        unwritten: list[UnwrittenValues],
         timers: Timers,
         increment: Increment,
     ) -> None:
         self._folder = folder
-        self._tables = tables
+        self._catalog = catalog
         self._codec = codec
         self._unwritten = unwritten
         self._timers = timers
@@ -196,12 +201,12 @@ class FileSnapshot:
 
     def groups(self) -> Iterator[tuple[int, bytes]]:
         """The timers, which are in no file."""
-        most = self._tables.max_parallelism
-        for group, entries in sorted(timers_by_group(self._timers, most).items()):
-            yield group, write_group(group, most, entries)
+        max_parallelism = self._catalog.max_parallelism
+        for group, entries in sorted(timers_by_group(self._timers, max_parallelism).items()):
+            yield group, write_group(group, max_parallelism, entries)
 
     def files(self, store: SnapshotFiles) -> dict[str, Piece]:
-        """See ``Snapshot``; options are the reader's own, and its log of writes is never used."""
+        """See ``Snapshot``; readers have options of their own and need no write-ahead log."""
         increment = self._increment
         found: dict[str, Piece] = {}
         written: list[WriteEntry] = []
@@ -209,9 +214,9 @@ class FileSnapshot:
             written += values.as_written(entries)
         if written:
             found[UNWRITTEN_FILE] = store.append(msgspec.msgpack.encode(written))
-        # Only now: what was not written may have namespaces of classes that are new.
-        tables = replace(self._tables, classes=self._codec.classes)
-        found[TABLES_FILE] = store.append(tables.pack())
+        # Only now: entries written above may have namespaces of new classes.
+        catalog = replace(self._catalog, classes=self._codec.classes)
+        found[CATALOG_FILE] = store.append(catalog.pack())
         named: dict[str, Piece] = {}
         for name in sorted(os.listdir(self._folder)):
             path = self._folder / name
@@ -224,18 +229,17 @@ class FileSnapshot:
         return found | named
 
     def close(self) -> None:
-        """Remove the links. A thread that is still in ``files`` fails, and nobody wants it."""
+        """Remove the links. A thread that is still in ``files`` fails; its result is unwanted."""
         shutil.rmtree(self._folder, ignore_errors=True)
         self._timers, self._unwritten = (), []
 
 
-BATCH: Final = 1000
-"""Entries that are handed over at once."""
-
-
 def write_late_entries(folder: Path) -> DatabaseCatalog:
-    """Write what was on its way to the database; answers with its tables. Raises StateBroken."""
-    tables = read_catalog(folder)
+    """Complete a fetched database with the entries that had not reached it; returns its catalog.
+
+    Raises StateBroken.
+    """
+    catalog = read_catalog(folder)
     late = folder / UNWRITTEN_FILE
     if late.exists():
         options = Options(raw_mode=True)
@@ -252,25 +256,25 @@ def write_late_entries(folder: Path) -> DatabaseCatalog:
         except Exception as error:
             raise _broken(folder, error) from error
         late.unlink()
-    return tables
+    return catalog
 
 
 def entries_in(folder: Path, groups: range) -> Iterator[Sequence[WriteEntry]]:
-    """What a database holds of these key groups, in batches; raises StateBroken."""
+    """The entries of these key groups in a fetched database, in batches; raises StateBroken."""
     with _opened(folder, groups) as entries:
         while batch := [*islice(entries, BATCH)]:
             yield batch
 
 
-def groups_in(folder: Path, tables: DatabaseCatalog, groups: range) -> Iterator[tuple[int, bytes]]:
-    """The same in the form that every backend reads; those that hold anything."""
-    codec = AddressCodec(tables.max_parallelism)
-    codec.agree(tables.classes)
-    names = {number: name for name, number in tables.numbers.items()}
-    moment = SnapshotSource(groups, tables.max_parallelism, names, tables.stored_as, {}, (), ())
+def groups_in(folder: Path, catalog: DatabaseCatalog, groups: range) -> Iterator[tuple[int, bytes]]:
+    """The non-empty key groups of a fetched database, in the form that every backend reads."""
+    codec = AddressCodec(catalog.max_parallelism)
+    codec.agree(catalog.classes)
+    names = {number: name for name, number in catalog.numbers.items()}
+    source = SnapshotSource(groups, catalog.max_parallelism, names, catalog.stored_as, {}, (), ())
     with _opened(folder, groups) as entries:
         try:
-            yield from RocksSnapshot(moment, codec, entries).groups()
+            yield from RocksSnapshot(source, codec, entries).groups()
         except HeadgateError:
             raise
         except (Exception, SystemExit) as error:  # a pickle can raise anything
@@ -293,8 +297,7 @@ def _opened(folder: Path, groups: range) -> Iterator[Iterator[tuple[bytes, bytes
 
 def _entries(folder: Path, database: Rdict, groups: range) -> Iterator[tuple[bytes, bytes]]:
     first, end = (number.to_bytes(2, "big") for number in (groups.start, groups.stop))
-    options: Any = ReadOptions()  # it must live as long as the reader
-    options.set_iterate_upper_bound(end)
+    options = read_until(end)
     try:
         yield from database.items(from_key=first, read_opt=options)
     except Exception as error:

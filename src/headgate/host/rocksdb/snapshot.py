@@ -1,7 +1,7 @@
-"""Snapshots of RocksDB state: taken at once, written group by group beside the task's work.
+"""Full snapshots of RocksDB state: taken at once, written group by group in the background.
 
-Law: a snapshot holds what the states held when it was taken: the database as it was, and over it
-what stood in the caches only. The bytes are those of ``core/state/snapshot.py``.
+Law: a snapshot holds what the states held when it was taken: the database as it was, overlaid with
+what only the caches held. The bytes are those of ``core/state/snapshot.py``.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,21 +21,21 @@ from headgate.host.rocksdb.codec import AddressCodec, StoredAddress, entry_of, u
 from headgate.host.rocksdb.states import StoredValues, key_and_namespace
 
 Timers: TypeAlias = tuple[tuple[str, list[tuple[int, Key, Namespace]]], ...]
-"""Of each kind, all of them."""
+"""All timers, by kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotSource:
-    """What a backend hands to its snapshot; nothing of it changes any more."""
+    """What a backend hands to its snapshot; it does not change any more."""
 
     groups: range
     max_parallelism: int
     names: Mapping[int, str]
-    """Of the states, by their numbers."""
+    """Of states, by number."""
     stored_as: Mapping[str, str]
     sieves: Mapping[str, Sieve]
     unwritten: tuple[tuple[str, StoredValues, DirtyEntries], ...]
-    """Name of a state, its values, and those that the database did not have."""
+    """The name of a state, its values, and the entries that only its cache held."""
     timers: Timers
 
 
@@ -43,21 +43,21 @@ class RocksSnapshot:
     """See ``Snapshot``."""
 
     def __init__(
-        self, moment: SnapshotSource, codec: AddressCodec, stored: Iterator[tuple[bytes, bytes]]
+        self, source: SnapshotSource, codec: AddressCodec, stored: Iterator[tuple[bytes, bytes]]
     ) -> None:
-        """``stored``: the database as it is at this moment, in the order of its keys."""
-        self._moment = moment
+        """``stored``: the entries of the database at this moment, by key."""
+        self._source = source
         self._codec = codec
         self._stored: Iterator[tuple[bytes, bytes]] = stored
 
     def groups(self) -> Iterator[tuple[int, bytes]]:
-        """Those that hold anything, in order."""
-        moment = self._moment
+        """The non-empty ones, in order."""
+        source = self._source
         over = self._sort_unwritten()
-        timers = timers_by_group(moment.timers, moment.max_parallelism)
+        timers = timers_by_group(source.timers, source.max_parallelism)
         runs = groupby(self._addresses(), lambda found: found[0].group)
         run = next(runs, None)
-        for group in moment.groups:
+        for group in source.groups:
             stored: Iterable[list[StoredAddress]] = ()
             if run is not None and run[0] == group:
                 stored = [*run[1]]
@@ -65,25 +65,25 @@ class RocksSnapshot:
             fresh = over.get(group, {})
             entries = [*self._sifted(self._entries(stored, fresh)), *timers.get(group, ())]
             if entries:
-                yield group, write_group(group, moment.max_parallelism, entries)
+                yield group, write_group(group, source.max_parallelism, entries)
 
     def files(self, store: SnapshotFiles) -> dict[str, Piece]:
-        """None: everything is in the groups."""
+        """None: the groups hold everything."""
         return {}
 
     def close(self) -> None:
-        """RocksDB may drop what only this snapshot holds. Idempotent."""
+        """Let RocksDB drop what only this snapshot needs. Idempotent."""
         self._stored = iter(())
 
     def _sort_unwritten(self) -> dict[int, dict[bytes, Entry | None]]:
-        """Entries by group and database key; None: deleted."""
+        """Cached entries by group and database key; None: deleted."""
         found: dict[int, dict[bytes, Entry | None]] = {}
-        moment = self._moment
-        for name, values, unwritten in moment.unwritten:
-            kind = moment.stored_as[name]
-            for place, value in unwritten.items():
-                prefix = values.address(place).prefix
-                key, namespace = key_and_namespace(place)
+        source = self._source
+        for name, values, unwritten in source.unwritten:
+            kind = source.stored_as[name]
+            for cache_key, value in unwritten.items():
+                prefix = values.address(cache_key).prefix
+                key, namespace = key_and_namespace(cache_key)
                 plain = key.key if type(key) is Frozen else key
                 entry = None if value is None else (kind, name, namespace, plain, value_of(value))
                 group = int.from_bytes(prefix[:2], "big")
@@ -91,7 +91,7 @@ class RocksSnapshot:
         return found
 
     def _sifted(self, entries: Iterable[Entry]) -> Iterator[Entry]:
-        sieves = self._moment.sieves
+        sieves = self._source.sieves
         for kind, name, namespace, key, content in entries:
             left = sieves[name](content) if name in sieves else content
             if left is not None or name not in sieves:
@@ -100,25 +100,25 @@ class RocksSnapshot:
     def _entries(
         self, stored: Iterable[list[StoredAddress]], fresh: dict[bytes, Entry | None]
     ) -> Iterator[Entry]:
-        moment = self._moment
+        source = self._source
         for places in stored:
             first = places[0]
             if first.prefix in fresh:
                 continue
-            name = moment.names[first.state]
-            kind = moment.stored_as[name]
+            name = source.names[first.state]
+            kind = source.stored_as[name]
             yield kind, name, first.namespace, first.key, _content(kind, places)
         yield from (entry for entry in fresh.values() if entry is not None)
 
     def _addresses(self) -> Iterator[list[StoredAddress]]:
-        """What is stored, the entries of each address together."""
+        """Stored entries, those of each address together."""
         together: list[StoredAddress] = []
         for key, data in self._stored:
-            one = self._codec.place(key, data)
-            if together and together[0].prefix != one.prefix:
+            address = self._codec.decode(key, data)
+            if together and together[0].prefix != address.prefix:
                 yield together
                 together = []
-            together.append(one)
+            together.append(address)
         if together:
             yield together
 
@@ -134,10 +134,10 @@ def timers_by_group(all_timers: Timers, max_parallelism: int) -> dict[int, list[
     return found
 
 
-def _content(kind: str, places: Iterable[StoredAddress]) -> Record:
+def _content(kind: str, entries: Iterable[StoredAddress]) -> Record:
     if kind.startswith(VALUE):
-        return unpack(next(iter(places)).body)
+        return unpack(next(iter(entries)).body)
     if kind.startswith(LIST):
-        return [unpack(one.body) for one in places]
-    pairs = (entry_of(one.rest, one.body) for one in places)
+        return [unpack(entry.body) for entry in entries]
+    pairs = (entry_of(entry.rest, entry.body) for entry in entries)
     return {key: unpack(body) for key, body in pairs}

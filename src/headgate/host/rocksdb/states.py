@@ -1,8 +1,8 @@
 """Value, list and map state in RocksDB.
 
-Law: what is read is a copy, and what is written is as it was at that moment; a value that the user
-changes without writing it back stays as it was. A list is appended to without being read, a map has
-an entry for each of its keys, in the order of their bytes.
+Law: reads return copies, and a write stores the value as it is at that moment; a value that the
+user changes without writing it back is stored unchanged. A list is appended to without being read;
+a map has a database entry per key, in the order of the keys' bytes.
 """
 
 import struct
@@ -40,14 +40,14 @@ _NUMBER: Final = struct.Struct(">Q")
 
 
 class _Spaced:
-    """Marks a place in a cache that has a namespace; no key of a user's holds it."""
+    """Marks a cache key that has a namespace; no key of a user holds it."""
 
 
 SPACED: Final = _Spaced()
 
 
 class StateResources:
-    """What the states of one backend have in common."""
+    """What the states of one backend share."""
 
     def __init__(
         self, database: Database, codec: AddressCodec, budget: CacheBudget, cursor: Cursor
@@ -57,30 +57,30 @@ class StateResources:
         self.budget = budget
         self.cursor = cursor
         self.numbers = count()
-        """Of list elements: a later one is larger, whatever its list."""
+        """Of list elements, increasing over all lists."""
 
     def count_from(self, number: int) -> None:
-        """Elements with all numbers below may be in lists."""
+        """Lists may hold elements with all numbers below."""
         self.numbers = count(max(number, next(self.numbers)))
 
 
 class StoredValues:
     """All values of one state: the database with a cache in front of it."""
 
-    def __init__(self, room: StateResources, state: int) -> None:
-        self._database = room.database
-        self._codec = room.codec
+    def __init__(self, resources: StateResources, state: int) -> None:
+        self._database = resources.database
+        self._codec = resources.codec
         self._state = state
-        self.cache = ValueCache(room.budget, self._load, self._store)
+        self.cache = ValueCache(resources.budget, self._load, self._store)
 
-    def address(self, place: CacheKey) -> Address:
-        """Of a place of the cache."""
-        return self._codec.address(self._state, *key_and_namespace(place))
+    def address(self, cache_key: CacheKey) -> Address:
+        """The database address of a cache key."""
+        return self._codec.address(self._state, *key_and_namespace(cache_key))
 
-    def _load(self, place: CacheKey) -> Record:
-        if type(place) in PLAIN:
-            return self._read(self._codec.plain_prefix(self._state, place), False)
-        address = self.address(place)
+    def _load(self, cache_key: CacheKey) -> Record:
+        if type(cache_key) in PLAIN:
+            return self._read(self._codec.plain_prefix(self._state, cache_key), False)
+        address = self.address(cache_key)
         return self._read(address.prefix, bool(address.head))
 
     def _read(self, key: bytes, headed: bool) -> Record:
@@ -96,22 +96,22 @@ class StoredValues:
         self._database.write(self.as_written(entries))
 
     def as_written(self, entries: list[tuple[CacheKey, Record]]) -> list[WriteEntry]:
-        """What the database gets of a cache's entries, in the order of its keys; any thread."""
+        """Cache entries as database entries, sorted by key; on any thread."""
         found: list[WriteEntry] = []
-        for place, value in entries:
-            if type(place) in PLAIN:
-                key = self._codec.plain_prefix(self._state, place)
+        for cache_key, value in entries:
+            if type(cache_key) in PLAIN:
+                key = self._codec.plain_prefix(self._state, cache_key)
                 found.append((key, None if value is None else serialized(value)))
             else:
-                address = self.address(place)
+                address = self.address(cache_key)
                 data = None if value is None else address.head + serialized(value)
                 found.append((address.prefix, data))
-        found.sort()  # neighbours go into the database faster
+        found.sort()  # the database takes sorted entries faster
         return found
 
 
 def cached_form_of(data: bytes) -> Record:
-    """What a cache keeps of a value that was read."""
+    """The cached form of a value that was read."""
     value = unpack(data)
     return (
         value
@@ -121,7 +121,7 @@ def cached_form_of(data: bytes) -> Record:
 
 
 class RocksValue(ValueState[Record]):
-    """One value for each key; mostly a look-up in the cache."""
+    """One value per key; mostly a look-up in the cache."""
 
     __slots__ = ("_cache", "_cursor")
 
@@ -130,27 +130,27 @@ class RocksValue(ValueState[Record]):
         self._cursor = cursor
 
     def value(self) -> Record:
-        place = self._cursor.key
-        found = self._cache.young.get(place, ABSENT)
+        cache_key = self._cursor.key
+        found = self._cache.young.get(cache_key, ABSENT)
         if found is ABSENT:
-            found = self._cache.fetch(place)
+            found = self._cache.fetch(cache_key)
         return value_of(found) if type(found) is SerializedValue else found
 
     def update(self, value: Record) -> None:
-        place, cache = self._cursor.key, self._cache
+        cache_key, cache = self._cursor.key, self._cache
         # A number in place of a number: the weight stays as it is.
-        if type(value) in FIXED and type(cache.young.get(place, ABSENT)) in FIXED:
-            cache.young[place] = value
-            cache.dirty.add(place)
+        if type(value) in FIXED and type(cache.young.get(cache_key, ABSENT)) in FIXED:
+            cache.young[cache_key] = value
+            cache.dirty.add(cache_key)
         else:
-            cache.put(place, cached_form(value))
+            cache.put(cache_key, cached_form(value))
 
     def clear(self) -> None:
         self._cache.put(self._cursor.key, None)
 
 
 class NamespacedRocksValue(ValueState[Record]):
-    """One value for each key and namespace."""
+    """One value per key and namespace."""
 
     __slots__ = ("_cache", "_cursor")
 
@@ -159,9 +159,9 @@ class NamespacedRocksValue(ValueState[Record]):
         self._cursor = cursor
 
     def value(self) -> Record:
-        place = cache_key_at(self._cursor)
-        found = self._cache.young.get(place, ABSENT)
-        return value_of(self._cache.fetch(place) if found is ABSENT else found)
+        cache_key = cache_key_at(self._cursor)
+        found = self._cache.young.get(cache_key, ABSENT)
+        return value_of(self._cache.fetch(cache_key) if found is ABSENT else found)
 
     def update(self, value: Record) -> None:
         self._cache.put(cache_key_at(self._cursor), cached_form(value))
@@ -171,45 +171,51 @@ class NamespacedRocksValue(ValueState[Record]):
 
 
 def cache_key_at(cursor: Cursor) -> CacheKey:
-    """Where a cache keeps the value of the cursor's key and namespace."""
+    """The cache key of the cursor's key and namespace."""
     space = cursor.namespace
     return cursor.key if space is None else (cursor.key, space, SPACED)
 
 
-def key_and_namespace(place: CacheKey) -> tuple[Key, Namespace]:
-    """What a place of a cache stands for; the key is as the cursor holds it."""
-    if type(place) is tuple and len(place) == 3 and place[2] is SPACED:
-        return place[0], place[1]
-    return place, None
+def key_and_namespace(cache_key: CacheKey) -> tuple[Key, Namespace]:
+    """What a cache key stands for; the key is as the cursor holds it."""
+    if type(cache_key) is tuple and len(cache_key) == 3 and cache_key[2] is SPACED:
+        return cache_key[0], cache_key[1]
+    return cache_key, None
 
 
-class _Addressed:
-    """Knows the address of the cursor, and keeps that of the last key and namespace."""
+class _CursorAddress:
+    """The address of the cursor in one state; that of the last key and namespace is cached."""
 
-    def __init__(self, room: StateResources, state: int, namespaced: bool) -> None:
-        self._room = room
-        self._cursor = room.cursor
-        self._database = room.database
+    __slots__ = ("_address", "_codec", "_cursor", "_key", "_namespace", "_namespaced", "_state")
+
+    def __init__(self, resources: StateResources, state: int, namespaced: bool) -> None:
+        self._codec = resources.codec
+        self._cursor = resources.cursor
         self._state = state
         self._namespaced = namespaced
         self._key: object = ABSENT
         self._namespace: object = ABSENT
         self._address = Address(b"")
 
-    def _here(self) -> Address:
+    def here(self) -> Address:
         cursor = self._cursor
         key, namespace = cursor.key, cursor.namespace if self._namespaced else None
         if key is not self._key or namespace is not self._namespace:
-            self._address = self._room.codec.address(self._state, key, namespace)
+            self._address = self._codec.address(self._state, key, namespace)
             self._key, self._namespace = key, namespace
         return self._address
 
+
+class RocksList(ListState[Record]):
+    """An entry per element, under an increasing number."""
+
+    def __init__(self, resources: StateResources, state: int, namespaced: bool) -> None:
+        self._resources = resources
+        self._database = resources.database
+        self._here = _CursorAddress(resources, state, namespaced).here
+
     def clear(self) -> None:
         self._database.remove(self._here().prefix)
-
-
-class RocksList(_Addressed, ListState[Record]):
-    """An entry for each element, under a number that counts up."""
 
     def get(self) -> list[Record]:
         address = self._here()
@@ -218,7 +224,7 @@ class RocksList(_Addressed, ListState[Record]):
 
     def add(self, value: Record) -> None:
         address = self._here()
-        number = _NUMBER.pack(next(self._room.numbers))
+        number = _NUMBER.pack(next(self._resources.numbers))
         data = address.head + pack(value)
         try:
             self._database.put(address.prefix + number, data)
@@ -229,80 +235,88 @@ class RocksList(_Addressed, ListState[Record]):
         self._database.write([*self._entries(values)])
 
     def update(self, values: Iterable[Record]) -> None:
-        entries = [*self._entries(values)]  # they may be those that are read from here
+        entries = [*self._entries(values)]  # values may be an iterator over this very list
         self.clear()
         self._database.write(entries)
 
     def _entries(self, values: Iterable[Record]) -> Iterator[WriteEntry]:
-        return list_entries(self._room, self._here(), values)
+        return list_entries(self._resources, self._here(), values)
 
 
 def list_entries(
-    room: StateResources, address: Address, values: Iterable[Record]
+    resources: StateResources, address: Address, values: Iterable[Record]
 ) -> Iterator[WriteEntry]:
-    """What is written for elements of a list."""
+    """The database entries of list elements."""
     for value in values:
-        yield address.prefix + _NUMBER.pack(next(room.numbers)), address.head + pack(value)
+        yield address.prefix + _NUMBER.pack(next(resources.numbers)), address.head + pack(value)
 
 
-class RocksMap(_Addressed, MapState[Record, Record]):
-    """An entry for each of the map's keys."""
+class RocksMap(MapState[Record, Record]):
+    """An entry per key of the map."""
+
+    def __init__(self, resources: StateResources, state: int, namespaced: bool) -> None:
+        self._database = resources.database
+        self._here = _CursorAddress(resources, state, namespaced).here
+
+    def clear(self) -> None:
+        self._database.remove(self._here().prefix)
 
     def get(self, key: Record) -> Record:
-        place, data = self._read(key)
+        address = self._here()
+        db_key, data = self._read(address, key)
         if data is None:
             return None
-        _, body = entry_of(place[len(self._address.prefix) :], self._address.body(data))
+        _, body = entry_of(db_key[len(address.prefix) :], address.body(data))
         return unpack(body)
 
     def put(self, key: Record, value: Record) -> None:
-        place, head = entry_key(self._here(), hashable(key))
+        db_key, head = entry_key(self._here(), hashable(key))
         data = head + pack(value)
         try:
-            self._database.put(place, data)
+            self._database.put(db_key, data)
         except Exception as error:
             raise self._database.trouble(error) from error
 
     def remove(self, key: Record) -> None:
-        place, _ = entry_key(self._here(), hashable(key))
+        db_key, _ = entry_key(self._here(), hashable(key))
         try:
-            self._database.delete(place)
+            self._database.delete(db_key)
         except Exception as error:
             raise self._database.trouble(error) from error
 
     def contains(self, key: Record) -> bool:
-        return self._read(key)[1] is not None
+        return self._read(self._here(), key)[1] is not None
 
     def items(self) -> list[tuple[Record, Record]]:
         address = self._here()
         start = len(address.prefix)
         found = []
-        for place, data in self._database.items(address.prefix):
-            key, body = entry_of(place[start:], address.body(data))
+        for db_key, data in self._database.items(address.prefix):
+            key, body = entry_of(db_key[start:], address.body(data))
             found.append((key, unpack(body)))
         return found
 
     def keys(self) -> list[Record]:
-        """Values are not unpacked, which may be large."""
+        """Without unpacking values, which may be large."""
         address = self._here()
         start = len(address.prefix)
         return [
-            entry_of(place[start:], address.body(data))[0]
-            for place, data in self._database.items(address.prefix)
+            entry_of(db_key[start:], address.body(data))[0]
+            for db_key, data in self._database.items(address.prefix)
         ]
 
     def is_empty(self) -> bool:
         return not self._database.has(self._here().prefix)
 
-    def _read(self, key: Record) -> tuple[bytes, bytes | None]:
-        place, _ = entry_key(self._here(), hashable(key))
+    def _read(self, address: Address, key: Record) -> tuple[bytes, bytes | None]:
+        db_key, _ = entry_key(address, hashable(key))
         try:
-            return place, self._database.get(place)
+            return db_key, self._database.get(db_key)
         except Exception as error:
             raise self._database.trouble(error) from error
 
 
 def hashable(key: Record) -> Record:
-    """The same; raises TypeError for a key that no map takes."""
+    """The key itself; raises TypeError for a key that no map takes."""
     hash(key)
     return key
