@@ -1,7 +1,7 @@
-"""Steps from an open folder to a name in it, never through a symbolic link; and private modes.
+"""Opens and removes names in an open folder, never through a symbolic link; and private modes.
 
-A path can change between two looks at it, an open folder cannot. Law: what is opened, or removed
-with all below it, is what stands in that folder under that name, or LinkRefused is raised.
+A path can change between two uses, an open folder cannot. Law: what is opened, or removed with all
+below it, is the entry of that name in that folder, or LinkRefused is raised.
 """
 
 import os
@@ -18,11 +18,11 @@ NO_LINK: Final = os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class LinkRefused(OSError):
-    """A symbolic link, or something that is neither file nor folder, stands where one must be."""
+    """A symbolic link or special file is where a file or folder must be."""
 
 
 def private_opener(path: str, flags: int) -> int:
-    """For ``open``: a file that is made is the user's alone."""
+    """For ``open``: a new file is accessible to the user alone."""
     return os.open(path, flags, FILE_MODE)
 
 
@@ -37,7 +37,7 @@ def open_folder_in(folder: int, name: str) -> int:
 
 def open_file_in(folder: int, name: str, path: str) -> int:
     try:
-        # Without waiting: what stands there may be a pipe.
+        # Non-blocking: it may be a pipe.
         descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | NO_LINK, dir_fd=folder)
     except OSError as error:
         if error.errno == ELOOP:
@@ -61,15 +61,15 @@ def _is_link(folder: int, name: str) -> bool:
 def remove_tree(folder: int, name: str, keeping: str = "") -> None:
     """Delete a name in an open folder, with all below it; links are deleted, not followed.
 
-    ``keeping`` is the name of a file directly in it that goes last, if all others have gone. What
-    others delete meanwhile is no trouble. As much as can be goes, then the first OSError is raised.
+    ``keeping`` names a file directly in it that goes last, if all others are gone. Concurrent
+    deletions are no error. As much as possible is deleted, then the first OSError is raised.
     """
     try:
         os.unlink(name, dir_fd=folder)
         return
     except FileNotFoundError:
         return
-    except OSError as error:  # a folder: EISDIR or EPERM, by the system
+    except OSError as error:  # a folder: EISDIR or EPERM, depending on the system
         try:
             inner = open_folder_in(folder, name)
         except NotADirectoryError:
@@ -83,9 +83,9 @@ def remove_tree(folder: int, name: str, keeping: str = "") -> None:
 
 
 def empty_folder(inner: int, keeping: str = "") -> None:
-    """Delete all that is in an open folder, see ``remove_tree``."""
+    """Delete all entries of an open folder, see ``remove_tree``."""
     trouble: OSError | None = None
-    with suppress(OSError):  # an archive may have had folders that cannot be written
+    with suppress(OSError):  # an archive may contain read-only folders
         os.fchmod(inner, FOLDER_MODE)
     names = os.listdir(inner)
     for entry in sorted(names, key=lambda entry: entry == keeping):

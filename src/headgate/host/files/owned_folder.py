@@ -1,9 +1,9 @@
-"""Folders in a temporary folder that go with their owner, and at the next start if it was killed.
+"""Temporary folders that go with their owner, or at the next start if the owner was killed.
 
-A file in the folder is locked as long as its owner lives: the kernel gives up the lock with the
+A file in the folder is locked as long as its owner lives: the kernel releases the lock with the
 process, however that ends. Law: nothing is removed but a folder of this user with a mark of this
-machine whose lock is free; no link is followed, and of several processes that clean up at once each
-folder falls to one. A folder without a mark is left alone.
+machine whose lock is free; no link is followed, and of several processes that clean up at the same
+time one removes each folder. A folder without a mark is left alone.
 """
 
 import fcntl
@@ -17,7 +17,6 @@ import time
 from contextlib import suppress
 from errno import EACCES, EAGAIN
 from pathlib import Path
-from types import TracebackType
 from typing import Final
 
 from headgate.host.files.no_links import (
@@ -33,7 +32,7 @@ log = logging.getLogger(__name__)
 
 PREFIX: Final = "headgate-"
 MARK: Final = ".headgate-owner"
-"""The file that is locked; its content says whose it is, for people and other machines."""
+"""The locked file; its content names the owner, for people and other machines."""
 _TRIES: Final = 10
 _LOCK_TRIES: Final = 200
 _LOCK_WAIT_S: Final = 0.005
@@ -44,10 +43,10 @@ _sweeping: Final = threading.Lock()
 
 
 class OwnedFolder:
-    """A new folder with the mode 0700, which is gone after ``close``. Raises OSError."""
+    """A new folder with mode 0700, removed by ``close``. Raises OSError."""
 
     def __init__(self, kind: str, parent: str | None = None) -> None:
-        """``kind``: what it is for, part of its name; ``parent``: else the temporary folder."""
+        """``kind``: its purpose, part of its name; ``parent``: by default the temporary folder."""
         parent = parent or tempfile.gettempdir()
         _sweep_once(parent)
         self._process = os.getpid()
@@ -59,19 +58,20 @@ class OwnedFolder:
         raise OSError(EAGAIN, "new folders are removed at once", parent)
 
     def _mark(self) -> bool:
-        """Lock it; False: somebody has removed it before that was done."""
+        """Create and lock the mark; False: another process has removed the folder before."""
         try:
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             descriptor = os.open(self.path / MARK, flags, FILE_MODE)
         except FileNotFoundError:
             return False
         try:
-            os.write(descriptor, _here().encode())  # first: whoever is killed now has left it
+            # Before the lock: if this process is killed now, another one may remove the folder.
+            os.write(descriptor, _here().encode())
             if _is_locked(descriptor) and os.fstat(descriptor).st_nlink:
                 self._lock = descriptor
                 return True
         except OSError as error:
-            # A file system without locks. Nobody can tell whether the owner lives: no mark.
+            # A file system without locks: nobody could tell whether the owner lives, so no mark.
             log.debug("%s stays if this process is killed: %s", self.path, error)
             with suppress(OSError):
                 os.unlink(self.path / MARK)
@@ -81,7 +81,7 @@ class OwnedFolder:
         return False
 
     def close(self) -> None:
-        """Remove it with everything in it. Idempotent; a child process by fork changes nothing."""
+        """Remove it with everything in it. Idempotent; without effect in a forked child."""
         if os.getpid() != self._process:
             return
         _remove(self.path)
@@ -92,17 +92,12 @@ class OwnedFolder:
     def __enter__(self) -> Path:
         return self.path
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 
 def _is_locked(descriptor: int) -> bool:
-    """Lock a new mark; who cleans up may hold it for a moment, and removes it or lets it go."""
+    """Lock a new mark; a process that cleans up may hold it briefly, and remove or release it."""
     for _ in range(_LOCK_TRIES):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -121,7 +116,7 @@ def _sweep_once(parent: str) -> None:
 
 
 def sweep(parent: str | None = None) -> list[str]:
-    """Remove the folders of this user whose owners are gone; returns their paths. Never raises."""
+    """Remove this user's folders whose owners are gone; returns their paths. Never raises."""
     parent = parent or tempfile.gettempdir()
     removed: list[str] = []
     try:
@@ -131,7 +126,7 @@ def sweep(parent: str | None = None) -> list[str]:
     try:
         for name in os.listdir(above):
             if name.startswith(PREFIX):
-                with suppress(OSError):  # it has gone, or is in use in some other way
+                with suppress(OSError):  # it is gone, or not accessible
                     if _sweep(above, name):
                         removed.append(os.path.join(parent, name))
                         log.info("%s is removed: its process is gone", removed[-1])
@@ -148,13 +143,13 @@ def _sweep(above: int, name: str) -> bool:
     try:
         if os.fstat(folder).st_uid != os.geteuid():
             return False
-        # Without waiting: whatever stands there may be a pipe.
+        # Non-blocking: it may be a pipe.
         mark = os.open(MARK, os.O_RDWR | os.O_NONBLOCK | NO_LINK, dir_fd=folder)
         try:
             if not _is_abandoned(mark):
                 return False
-            # Under the lock, which goes last: whoever is killed here leaves the rest to the next.
-            empty_folder(folder, keeping=MARK)  # that which was looked at, whatever its name is now
+            # Under the lock, which goes last: if this process is killed, the next one continues.
+            empty_folder(folder, keeping=MARK)  # the open folder, whatever its name is now
             with suppress(FileNotFoundError):
                 os.rmdir(name, dir_fd=above)
             return True
@@ -165,7 +160,7 @@ def _sweep(above: int, name: str) -> bool:
 
 
 def _is_abandoned(mark: int) -> bool:
-    """Lock it; False: it lives, or nobody can tell from here."""
+    """Lock the mark; False: the owner lives, or that is unknown here."""
     found = os.fstat(mark)
     if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
         return False
@@ -179,8 +174,8 @@ def _is_abandoned(mark: int) -> bool:
         return False  # another process has just removed it
     host, boot = _host_and_boot(os.pread(mark, _MARK_BYTES, 0).decode(errors="replace"))
     here, now = _host_and_boot(_here())
-    # The lock counts for all that run on this kernel, containers too; another boot of this host
-    # has left nobody alive. What another machine has in a shared folder cannot be told from here.
+    # The lock is valid for all processes of this kernel, in containers too; from an earlier boot of
+    # this host nobody is alive. Owners on other machines that share the folder are unknown here.
     return (bool(boot) and boot == now) or (bool(host) and host == here)
 
 

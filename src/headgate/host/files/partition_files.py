@@ -1,6 +1,6 @@
-"""Files: the three storages of blocking partitions, and spill files for very large elements.
+"""Files of blocking partitions, in three storages, and spill files for very large elements.
 
-All live in one folder of the task manager, which goes with it. An entry is a length (4 bytes, the
+All are in one folder of the task manager, which goes with it. An entry is a length (4 bytes, the
 top bit marks an event) and the data. File: written and read by system calls. Mmap: written and read
 through a mapping that grows by doubling. File-mmap: written as a file, read through a mapping.
 """
@@ -28,9 +28,9 @@ _FIRST_MAPPING: Final = MIB
 
 
 class PartitionFiles:
-    """A folder of files that are all gone when it is closed; made for the first of them.
+    """A folder of files that goes with ``close``; made for the first of them.
 
-    So a process that is killed leaves no folder unless it needed one, see ``owned_folder``.
+    So a killed process leaves no folder unless it needed one, see ``owned_folder``.
     """
 
     def __init__(self, storage: Storage = Storage.FILE_MMAP, parent: str | None = None) -> None:
@@ -43,7 +43,7 @@ class PartitionFiles:
 
     @property
     def path(self) -> Path:
-        with self._making:  # several tasks may need it first
+        with self._making:  # several tasks may need it at the same time
             if self._path is None:
                 self._folder = self._folder or OwnedFolder("spill", self._parent)
                 path = self._folder.path / "files"
@@ -54,7 +54,7 @@ class PartitionFiles:
     def make_store(self, partition: PartitionId, index: int) -> EntryStore:
         """A fresh store for one blocking subpartition."""
         path = self.path / f"store-{next(self._numbers)}-{index}"
-        return _STORES[self._storage](path)
+        return FileStore(path, *_STORES[self._storage])
 
     def open(self) -> "MappedSpillFile":
         """A fresh spill file."""
@@ -66,7 +66,7 @@ class PartitionFiles:
 
 
 class MappedSpillFile:
-    """One element too large for memory: written as it comes, then read through a mapping."""
+    """An element too large for memory: written as it arrives, then read through a mapping."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -104,11 +104,14 @@ class _Writer(Protocol):
 
 
 class FileStore:
-    """Written by a file object, read by another; subclasses change one or both ways."""
+    """The entries of one blocking subpartition."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(
+        self, path: Path, writer: Callable[[Path], _Writer], reader: Callable[[Path], StoreReader]
+    ) -> None:
         self._path = path
-        self._writer: _Writer | None = self._open_writer(path)
+        self._reader = reader
+        self._writer: _Writer | None = writer(path)
 
     def append(self, data: ByteLike, is_event: bool) -> None:
         assert self._writer is not None, "the store is finished"
@@ -124,7 +127,7 @@ class FileStore:
             writer.close()
 
     def open_reader(self) -> StoreReader:
-        return _FileReader(self._path)
+        return self._reader(self._path)
 
     def delete(self) -> None:
         writer, self._writer = self._writer, None
@@ -132,33 +135,9 @@ class FileStore:
             if writer is not None:
                 writer.close()
         except OSError:
-            pass  # the disk is full; what could not be written is not wanted any more
+            pass  # the disk is full; the unwritten rest is unwanted
         finally:
             self._path.unlink(missing_ok=True)
-
-    def _open_writer(self, path: Path) -> _Writer:
-        return _FileWriter(path)
-
-
-class FileMappedStore(FileStore):
-    """Written as a file, read through a mapping."""
-
-    def open_reader(self) -> StoreReader:
-        return _MappedReader(self._path)
-
-
-class MappedStore(FileMappedStore):
-    """Written and read through mappings."""
-
-    def _open_writer(self, path: Path) -> _Writer:
-        return _MappedWriter(path)
-
-
-_STORES: Final[dict[Storage, Callable[[Path], EntryStore]]] = {
-    Storage.FILE: FileStore,
-    Storage.FILE_MMAP: FileMappedStore,
-    Storage.MMAP: MappedStore,
-}
 
 
 class _FileWriter:
@@ -211,8 +190,8 @@ class _MappedWriter:
         self._mapping = self._map(size)
 
     def _map(self, size: int) -> mmap.mmap:
-        # A hole that a full disk cannot fill would end the process at the write into it; so an
-        # error here, where it can be caught.
+        # On a full disk, writing into a hole of the file would kill the process; allocating it
+        # raises an error that can be caught.
         os.posix_fallocate(self._file.fileno(), 0, size)
         return mmap.mmap(self._file.fileno(), size)
 
@@ -236,7 +215,7 @@ class _MappedReader:
     def __init__(self, path: Path) -> None:
         self._mapping: mmap.mmap | None = None
         with open(path, "rb") as file:
-            if os.fstat(file.fileno()).st_size:  # nothing cannot be mapped
+            if os.fstat(file.fileno()).st_size:  # an empty file cannot be mapped
                 self._mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         self._view = memoryview(self._mapping or b"")
         self._at = 0
@@ -255,7 +234,14 @@ class _MappedReader:
             _close_mapping(self._mapping)
 
 
+_STORES: Final[dict[Storage, tuple[Callable[[Path], _Writer], Callable[[Path], StoreReader]]]] = {
+    Storage.FILE: (_FileWriter, _FileReader),
+    Storage.FILE_MMAP: (_FileWriter, _MappedReader),
+    Storage.MMAP: (_MappedWriter, _MappedReader),
+}
+
+
 def _close_mapping(mapping: mmap.mmap) -> None:
-    # A slice that still travels keeps the mapping open; it goes with the slice.
+    # A slice in use keeps the mapping open until it is gone.
     with suppress(BufferError):
         mapping.close()

@@ -1,9 +1,9 @@
-"""Local files of the user alone, below a root that the user names; as pyarrow's file systems.
+"""Local files accessible to the user alone, below a given root; with pyarrow's interface.
 
-What is made has the mode 0700 or 0600, whatever the umask says. Law: below the root nothing is
+New folders and files have mode 0700 or 0600, whatever the umask. Law: below the root nothing is
 read, written or deleted through a symbolic link; the root itself, and what is above it, may be one.
-Each step is taken from an open folder to the next, so that nobody can put a link in between. Every
-trouble is an OSError, of a name that cannot be one a ValueError.
+Each step goes from an open folder to the next, so that nobody can put a link in between. Errors are
+OSError, for an impossible name ValueError.
 """
 
 import os
@@ -11,7 +11,6 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any, BinaryIO, ClassVar, Final
 
 from pyarrow import fs
@@ -41,13 +40,13 @@ class PrivateFiles:
         return self if self._is_below(path) else PrivateFiles(path)
 
     def create_dir(self, path: str, *, recursive: bool = True) -> None:
-        """With all above it."""
+        """With all above it; it may exist."""
         _make_root(self.root)
         with self._opened(path, makes=True):
             pass
 
     def get_file_info(self, wanted: Any) -> Any:
-        """Of a path, or of all names in the folder of a ``FileSelector``; of links themselves."""
+        """Of a path, or of all entries of a ``FileSelector``'s folder; links are not followed."""
         if isinstance(wanted, fs.FileSelector):
             return self._list(wanted.base_dir)
         try:
@@ -66,17 +65,17 @@ class PrivateFiles:
         return open(descriptor, "wb", buffering=buffer_size)
 
     def open_input_file(self, path: str) -> "PrivateFile":
-        """A file to read from anywhere."""
+        """A file for random access."""
         with self._beside(path) as (folder, name):
             return PrivateFile(open_file_in(folder, name, path))
 
     def delete_file(self, path: str) -> None:
-        """A file, or a link itself."""
+        """Of a link, the link itself."""
         with self._beside(path) as (folder, name):
             os.unlink(name, dir_fd=folder)
 
     def delete_dir(self, path: str) -> None:
-        """A folder with everything in it; of links in it, themselves."""
+        """A folder with everything in it; links in it are not followed."""
         with self._beside(path) as (folder, name):
             remove_tree(folder, name)
 
@@ -90,12 +89,12 @@ class PrivateFiles:
             os.rename(old_name, new_name, src_dir_fd=old, dst_dir_fd=new)
 
     def link(self, source: str, target: str) -> None:
-        """A second name for a file; raises FileExistsError if there is one of that name."""
+        """A hard link to a file; raises FileExistsError if the target exists."""
         with self._beside(source) as (old, old_name), self._beside(target) as (new, new_name):
             os.link(old_name, new_name, src_dir_fd=old, dst_dir_fd=new, follow_symlinks=False)
 
     def sync(self, path: str) -> None:
-        """A closed file, or the names in a folder, outlive a crash of the machine from here on."""
+        """Make a closed file, or the entries of a folder, outlive a crash of the machine."""
         if path == self.root:  # which may be a link
             with self._opened(path) as folder:
                 os.fsync(folder)
@@ -115,7 +114,7 @@ class PrivateFiles:
         try:
             with self._opened(path) as folder:
                 for name in os.listdir(folder):
-                    with suppress(FileNotFoundError):  # it has just gone
+                    with suppress(FileNotFoundError):  # just removed
                         info = os.stat(name, dir_fd=folder, follow_symlinks=False)
                         found.append(_info(os.path.join(path, name), info))
         except FileNotFoundError:
@@ -127,7 +126,7 @@ class PrivateFiles:
 
     @contextmanager
     def _opened(self, path: str, *, makes: bool = False) -> Iterator[int]:
-        """The folder at a path below the root, step by step."""
+        """Open the folder at a path below the root, step by step."""
         assert self._is_below(path), f"{path} is not below {self.root}"
         folder = os.open(self.root, FOLDER)
         try:
@@ -145,7 +144,7 @@ class PrivateFiles:
 
     @contextmanager
     def _beside(self, path: str) -> Iterator[tuple[int, str]]:
-        """The folder that a path stands in, and its name there."""
+        """Open the folder that holds a path; yields it and the name there."""
         above, _, name = path.rstrip("/").rpartition("/")
         if path == self.root:
             folder = os.open(above or "/", FOLDER | _SEARCH_ONLY)  # others' may not be readable
@@ -159,7 +158,7 @@ class PrivateFiles:
 
 
 class PrivateFile:
-    """A file that is read from anywhere, as pyarrow's are."""
+    """A file for random access, with pyarrow's interface."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -168,7 +167,7 @@ class PrivateFile:
         return os.fstat(self._descriptor).st_size
 
     def read_at(self, count: int, offset: int) -> bytes:
-        """Fewer at the end of the file."""
+        """Fewer bytes at the end of the file."""
         parts = []
         while count > 0:
             part = os.pread(self._descriptor, min(count, 1 << 30), offset)
@@ -180,7 +179,6 @@ class PrivateFile:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def read(self) -> bytes:
-        """All of it."""
         return self.read_at(self.size(), 0)
 
     def close(self) -> None:
@@ -192,12 +190,7 @@ class PrivateFile:
     def __enter__(self) -> "PrivateFile":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def __del__(self) -> None:
@@ -211,7 +204,7 @@ def _info(path: str, found: os.stat_result) -> Any:
 
 
 def _make_root(path: str) -> None:
-    """A folder that the user names, with what is missing above it."""
+    """Make a folder that the user names, with what is missing above it."""
     try:
         os.mkdir(path, FOLDER_MODE)
     except FileExistsError:
