@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
-from headgate.base.messages import ControlTimes, TaskFigures
+from headgate.base.messages import ControlTimes, TaskFigures, TaskState
 from headgate.base.settings import ExchangeSettings
 from headgate.control.effects import Outcome
 from headgate.host.driver.control_server import ControlServer
@@ -121,8 +121,13 @@ def workers(count: int) -> Iterator[list[Worker]]:
 
 def ended(run: DriverRun) -> Outcome:
     outcome = run.wait(PATIENCE_S)
-    assert outcome is not None, f"run {run.key} is {run.state}: {run.task_states}"
+    assert outcome is not None, f"run {run.key} is {run.state}: {task_states(run)}"
     return outcome
+
+
+def task_states(run: DriverRun) -> dict[str, TaskState]:
+    with run._lock:
+        return dict(run._machine.states)
 
 
 def impatient(contact: DriverContact, **times: int) -> DriverContact:

@@ -20,6 +20,7 @@ from headgate.core.ingress.union import UnionGate
 from headgate.core.task.environment import Here, Input, Place, RemoteProducer
 from headgate.core.task.task import StepResult
 from headgate.host.net.exchange import Exchange
+from headgate.host.net.loop import Loop
 from headgate.host.net.runner import Runner, TaskThread
 
 SECRET = b"the job's secret"
@@ -32,6 +33,19 @@ def eventually(condition: Callable[[], bool], what: str, timeout_s: float = PATI
     while not condition():
         assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
         time.sleep(0.002)
+
+
+def count_polls(loop: Loop) -> Callable[[], int]:
+    """How many polls there were since this call."""
+    waits: list[float | None] = []
+    wait = loop._wait
+
+    def counted(wait_ms: float | None) -> list[tuple[int, int]]:
+        waits.append(wait_ms)
+        return wait(wait_ms)
+
+    setattr(loop, "_wait", counted)  # noqa: B010 - mypy forbids to assign to a method
+    return lambda: len(waits)
 
 
 def blobs(count: int, size: int = 1000) -> list[bytes]:

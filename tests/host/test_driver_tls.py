@@ -34,7 +34,15 @@ from headgate.host.net.contact import DriverContact
 from headgate.host.net.control_client import ConnectionLost, ControlConnection, connect_and_prove
 from headgate.host.net.transport import Tls
 from tests.host.certificates import Authority
-from tests.host.control_rig import SECRET, TIMES, Launcher, ended, replace_times, workers
+from tests.host.control_rig import (
+    SECRET,
+    TIMES,
+    Launcher,
+    ended,
+    replace_times,
+    task_states,
+    workers,
+)
 from tests.host.driver.test_control_server import is_hung_up
 from tests.host.jobs import job_of
 from tests.host.rig import eventually
@@ -98,7 +106,7 @@ def test_long_messages_cross_both_ways_at_once(
         for _ in range(count):
             line.send(TaskChanged(long, "0.0", TaskState.RUNNING))  # of another run: read, ignored
             peer.post(Cancel("another", long))
-        for task in run.task_states:
+        for task in task_states(run):
             line.send(TaskChanged(str(run.key), task, TaskState.FINISHED))
         assert ended(run).state is JobState.FINISHED
         eventually(lambda: len(heard) == count + 2, "all of it")

@@ -20,7 +20,7 @@ from headgate.host.net.contact import DriverContact
 from headgate.host.net.control_client import ConnectionLost, ControlConnection
 from headgate.host.shipping.code import ship
 from headgate.host.worker.task_manager import run_task_manager
-from tests.host.control_rig import TIMES, Launcher, ended, replace_times
+from tests.host.control_rig import TIMES, Launcher, ended, replace_times, task_states
 from tests.host.jobs import job_of, vertices_of
 from tests.host.relay import Relay, Tamper, as_it_is
 from tests.host.rig import eventually
@@ -84,7 +84,7 @@ def test_a_relay_that_changes_nothing_is_not_noticed(launcher: Launcher, tmp_pat
     ):
         line.send(Register("", 0, ("127.0.0.1", 9)))
         eventually(lambda: len(heard) == 1, "its tasks")
-        for task in run.task_states:
+        for task in task_states(run):
             line.send(TaskChanged(str(run.key), task, TaskState.FINISHED))
         assert ended(run).state is JobState.FINISHED
         eventually(lambda: len(heard) == 2, "the end")
@@ -154,7 +154,7 @@ def test_what_is_done_to_a_message_for_the_driver_is_found(
         ControlConnection(through(relay, contact), heard.append) as line,
     ):
         line.send(Register("", 0, ("127.0.0.1", 9)))
-        for task in run.task_states:
+        for task in task_states(run):
             line.send(TaskChanged(str(run.key), task, TaskState.FINISHED))
         outcome = ended(run)
         line.heard()

@@ -81,7 +81,7 @@ def prepare(
     secret = secrets.token_bytes(SECRET_BYTES)
     delivery = SecretDelivery(session, secret, lazy=lazy, local=_is_local(session))
     keeper = None if setup is None else open_keeper(program, setup, session, driver)
-    result_addresses = connect_sinks(program, driver, job_id, secret)
+    results = connect_sinks(program, driver, job_id, secret)
     endpoint = JobEndpoint()
     driver.control.open_job(
         job_id,
@@ -93,18 +93,7 @@ def prepare(
         times=control_times(job, settings),
         keeper=keeper,
     )
-    held = (
-        session,
-        driver,
-        job_id,
-        graph,
-        needed,
-        memory,
-        result_addresses,
-        state,
-        job_files,
-        endpoint,
-    )
+    held = (session, driver, job_id, graph, needed, memory, results, state, job_files, endpoint)
     ready = Prepared(*held, delivery, keeper, is_known=setup is not None and setup.is_known)
     if not lazy:
         reserve_slots(ready)

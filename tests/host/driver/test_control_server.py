@@ -35,7 +35,7 @@ from headgate.host.net.control_client import (
     receive_by,
 )
 from headgate.host.shipping.orders import plan_run
-from tests.host.control_rig import SECRET, TIMES, Launcher, ended, replace_times
+from tests.host.control_rig import SECRET, TIMES, Launcher, ended, replace_times, task_states
 from tests.host.jobs import job_of
 from tests.host.rig import eventually
 
@@ -169,7 +169,7 @@ def test_one_that_does_not_read_delays_nobody_else(
         line = connect(lines, other_contact)
         line.register(0)
         line.expect("Deploy")
-        for task in other.task_states:
+        for task in task_states(other):
             line.line.send(TaskChanged(str(other.key), task, TaskState.FINISHED))
         assert ended(other).state is JobState.FINISHED
         run.cancel("enough")
@@ -229,7 +229,7 @@ def test_reports_of_another_run_are_ignored(
     line.register(0)
     line.expect("Deploy")
     line.line.send(TaskChanged("job//7", "0.0", TaskState.FAILED, BOOM))
-    for task in run.task_states:
+    for task in task_states(run):
         line.line.send(TaskChanged(str(run.key), task, TaskState.FINISHED))
     assert ended(run).state is JobState.FINISHED
     line.expect("Deploy", "Shutdown")

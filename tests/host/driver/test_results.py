@@ -122,7 +122,7 @@ def test_what_follows_the_handshake_unsealed_is_not_unpickled(server: ResultServ
     """A peer of the version before, or somebody who has taken over its connection."""
     taken: list[Any] = []
     writer = ResultWriter(server.open(taken.extend))
-    sock = writer._line.socket
+    sock = writer._driver.socket
     data = pickle.dumps([1])
     sock.sendall(len(data).to_bytes(4, "little") + data + bytes(100))
     assert isinstance(sock, socket.socket) and is_hung_up(sock)

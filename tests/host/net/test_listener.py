@@ -243,7 +243,7 @@ def test_a_closed_port_leaves_nobody_behind() -> None:
     waiting = threading.Event()
 
     def serve(accepted: AcceptedConnection) -> None:
-        port.proven(accepted)
+        port.no_stranger(accepted)
         waiting.set()
         accepted.socket.recv(1)
 

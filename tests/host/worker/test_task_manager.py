@@ -23,6 +23,7 @@ from tests.host.control_rig import (
     ended,
     impatient,
     replace_times,
+    task_states,
     workers,
 )
 from tests.host.jobs import FailLater, LoadsSlowly, flows, hang, job_of, written
@@ -54,8 +55,8 @@ def test_a_job_is_deployed_runs_and_finishes(launcher: Launcher, folder: Path, b
         two.returned()
     assert written(folder) == sorted(str(2 * number) for number in range(1000))
     assert [key for key, _ in launcher.ended] == [run.key]
-    assert set(run.task_states.values()) == {TaskState.FINISHED}
-    assert [one.task for one in run.figures] == list(run.task_states)
+    assert set(task_states(run).values()) == {TaskState.FINISHED}
+    assert [one.task for one in run.figures] == list(task_states(run))
     assert sum(one.records_in for one in run.figures if one.vertex == 1) == 1000
     assert {one.state for one in run.figures} == {TaskState.FINISHED}
 
@@ -91,7 +92,7 @@ def test_a_job_can_be_cancelled(launcher: Launcher, folder: Path) -> None:
         one.returned()
         two.returned()
     assert (outcome.state, outcome.reason) == (JobState.CANCELLED, "enough")
-    assert set(run.task_states.values()) == {TaskState.CANCELLED}
+    assert set(task_states(run).values()) == {TaskState.CANCELLED}
 
 
 def test_figures_come_while_the_job_runs(launcher: Launcher, folder: Path) -> None:

@@ -11,7 +11,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from hmac import compare_digest
-from types import TracebackType
 from typing import Any, Final
 
 from headgate.base.checkpoints import Metadata, Piece, pieces_of
@@ -86,12 +85,7 @@ class PieceReader:
     def __enter__(self) -> "PieceReader":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _open(self, path: str) -> Any:

@@ -1,8 +1,8 @@
-"""What a job keeps over all its runs, in the driver: its recovery, and a thread for its storage.
+"""What the runs of a job share in the driver: its recovery, its metrics, a thread for its storage.
 
-Law: what is to be done is done in the order in which it was asked for, by one thread, which holds
-no lock meanwhile; slow storage delays nothing but checkpoints, and a plan that waits for them. The
-lock is that of the recovery, and of all machines that share it.
+Law: one thread does what was asked for, in that order, and holds no lock meanwhile; a slow storage
+delays nothing but checkpoints, and a plan that waits for them. The lock guards the recovery and all
+machines that share it.
 """
 
 import logging
@@ -24,32 +24,33 @@ from headgate.host.driver.job_figures import JobFigures
 log = logging.getLogger(__name__)
 
 CLOSE_S: Final = 10.0
-"""How long the storage may take for what is left to do at the end of the job."""
+"""How long the storage may take to finish at the end of the job."""
 LOOK_S: Final = 0.1
+"""Between two looks at whether a wait is over."""
 
 
 class CheckpointKeeper:
-    """Every method may be called from any thread; whoever opens it closes it."""
+    """Any thread may call any method; whoever opens it closes it."""
 
     def __init__(self, recovery: Recovery, storage: JobCheckpoints) -> None:
         self.recovery = recovery
         self.storage = storage
         self.lock = threading.Lock()
         self.figures = JobFigures()
-        """Of the tasks of the job, over all its runs; under the lock."""
+        """Of the job's tasks, over all its runs; under the lock."""
         self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._closing = self._closed = False
-        self._starting = threading.Lock()  # of the three above
+        self._starting = threading.Lock()  # guards the three above
 
     @property
     def latest(self) -> StoreCheckpoint | None:
-        """The checkpoint that a new run goes on from."""
+        """The checkpoint that a new run restores."""
         with self.lock:
             return self.recovery.history.latest
 
     def pass_over(self, checkpoint: int) -> bool:
-        """It is damaged; whether the job may go on without it."""
+        """Skip a damaged checkpoint; returns whether the job may go on without it."""
         with self.lock:
             return self.recovery.pass_over(checkpoint)
 
@@ -58,15 +59,14 @@ class CheckpointKeeper:
         return self.recovery.restarts
 
     def statistics(self) -> CheckpointStatistics:
-        """Counts of the job's checkpoints."""
         with self.lock:
             return self.recovery.statistics()
 
     def put(self, act: Callable[[], None]) -> None:
-        """Do this soon, after all that was asked for before; never waits."""
+        """Run this on the storage thread, after all that was put before; never waits."""
         with self._starting:
             if self._closed:
-                log.debug("a job has ended, and something was left to do")
+                log.debug("job %s has ended; a late storage access is dropped", self.storage.job)
                 return
             if self._thread is None:
                 self._thread = threading.Thread(
@@ -76,16 +76,16 @@ class CheckpointKeeper:
         self._queue.put(act)
 
     def settled(self) -> threading.Event:
-        """Set when what was asked for until now is done."""
+        """Set when everything that was put before is done."""
         done = threading.Event()
         self.put(done.set)
         return done
 
     def await_settled(self, timeout_s: float, is_over: threading.Event) -> None:
-        """The same as a wait, which ``is_over`` ends. Raises StorageUnusable after that time.
+        """Wait for that, or for ``is_over``. Raises StorageUnusable after that time.
 
         A checkpoint that is still being stored may become the newest one at any moment; a run that
-        began from an older one meanwhile would remove what its sinks have prepared for it.
+        restored an older one meanwhile would remove what its sinks have prepared for it.
         """
         settled, deadline = self.settled(), time.monotonic() + timeout_s
         while not settled.wait(LOOK_S) and not is_over.is_set():
@@ -97,13 +97,13 @@ class CheckpointKeeper:
                 )
 
     def close(self, state: JobState) -> None:
-        """The job has ended like this for good: drop what nobody needs any more. Idempotent."""
+        """The job has reached its final state: drop what is not needed any more. Idempotent."""
         with self._starting:
-            is_news, self._closing = not self._closing, True
+            is_first, self._closing = not self._closing, True
             if self._thread is None and not self.storage.uri:
-                self._closed = True  # nothing was ever to be done
-        if is_news and not self._closed:
-            # What is asked for by those before it in the queue comes before it, too.
+                self._closed = True  # the storage was never used
+        if is_first and not self._closed:
+            # Twice, because calls that are queued already may put others.
             self.put(lambda: self.put(lambda: self._finish(state)))
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
@@ -128,7 +128,7 @@ class CheckpointKeeper:
             self._do(act)
 
     def _do(self, act: Callable[[], None]) -> bool:
-        """Whether it was done without trouble."""
+        """Whether it succeeded."""
         try:
             act()
             return True

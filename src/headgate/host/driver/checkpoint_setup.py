@@ -1,8 +1,8 @@
-"""What a program says about checkpoints and restarts, and how its job goes on from what there is.
+"""A job's checkpoint and restart settings, checked, and the checkpoint that the job restores.
 
-Made before Spark is asked, opened when the job is about to start. Law: what is wrong with the
-settings, the storage, or the checkpoint to go on from, is told before anything runs; a checkpoint
-that is there is not touched by a job that never starts.
+Made before Spark is asked, opened when the job is about to start. Law: errors in the settings, the
+storage or the checkpoint to restore are raised before anything runs; a job that never starts
+touches no existing checkpoint.
 """
 
 import logging
@@ -49,11 +49,11 @@ from headgate.plan.restoring import restore
 from headgate.plan.stream_graph import StreamGraph
 
 log = logging.getLogger(__name__)
-told = logging.getLogger("headgate.progress")  # people want to know, whatever else they log
+progress = logging.getLogger("headgate.progress")  # shown whatever else is logged
 
 
 class CheckpointSetup:
-    """The settings of one job, checked; and what it finds of earlier drivers."""
+    """The checked settings of one job, and what earlier drivers have left."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class CheckpointSetup:
         self.recovery = RecoverySettings.parse(configuration)
         self._signing = checkpoint_key(self.settings)
         self.graph = graph
-        """What is run."""
+        """What is executed."""
         self.takes_any = not graph.batch
         """Whether the job can have savepoints, at least."""
         self.is_enabled = self.takes_any and self.settings.is_enabled
@@ -98,15 +98,14 @@ class CheckpointSetup:
 
     @property
     def is_known(self) -> bool:
-        """Whether the job has an id of its user's, by which a later driver finds it."""
+        """Whether the user has given the job an id, by which a later driver finds it."""
         return bool(self.recovery.job_id)
 
     def open(self, *, is_local: bool, in_place: bool = True) -> CheckpointKeeper:
         """The job is about to start; whoever opens the keeper closes it.
 
-        ``is_local``: all processes are on this machine; ``in_place``: its tasks can be deployed
-        once more to the same task managers. Raises SettingsInvalid, CheckpointError or
-        RestoreRefused.
+        ``is_local``: all processes are on this machine; ``in_place``: its tasks can be redeployed
+        to the same task managers. Raises SettingsInvalid, CheckpointError or RestoreRefused.
         """
         storage = self._storage
         if storage is None and self.is_enabled:
@@ -133,7 +132,7 @@ class CheckpointSetup:
             raise
 
     def _open(self, storage: JobCheckpoints, in_place: bool) -> CheckpointKeeper:
-        # A driver that is not dead may have completed one more before the job was claimed.
+        # A driver thought dead may have completed one more before the job was claimed.
         if self.is_known and (start := self._look_around()) is not None:
             self.restores(start)
         inner = storage.storage
@@ -158,7 +157,7 @@ class CheckpointSetup:
     def plan(
         self, keeper: CheckpointKeeper, run: str, code: bytes, parameters: Mapping[str, str]
     ) -> RunPlan:
-        """The next attempt, from the newest checkpoint that is whole.
+        """Plan the next attempt, from the newest intact checkpoint.
 
         Raises RestoreRefused, CheckpointError, or JobTakenOver.
         """
@@ -175,10 +174,10 @@ class CheckpointSetup:
             number = latest.metadata.checkpoint
             where = latest.directory or keeper.storage.location(number, "").own.uri
             shown = shown_uri(where)
-            told.info("job %s goes on from checkpoint %d (%s)", self.job_id, number, shown)
+            progress.info("job %s goes on from checkpoint %d (%s)", self.job_id, number, shown)
         elif self.is_known and not attempt:
             shown = keeper.storage.shown
-            told.info("job %s has no checkpoint in %s: it begins", self.job_id, shown)
+            progress.info("job %s has no checkpoint in %s: it begins", self.job_id, shown)
         order = CheckpointOrder(
             keeper.storage.uri if self.is_enabled else "",
             self.job_id,
@@ -193,7 +192,7 @@ class CheckpointSetup:
         return plan_run(run, self.graph, code, attempt, parameters, order, restores)
 
     def _newest_whole(self, keeper: CheckpointKeeper) -> StoreCheckpoint | None:
-        """Damage that a listing tells is found here, the rest by the tasks that read it."""
+        """Damage that a listing shows is found here, the rest by the tasks that restore."""
         while (latest := keeper.latest) is not None:
             error = keeper.storage.damage_of(latest)
             if error is None:
@@ -210,7 +209,7 @@ class CheckpointSetup:
         return None
 
     def restores(self, start: StoreCheckpoint) -> dict[str, TaskRestore]:
-        """What each task gets back; raises RestoreRefused."""
+        """What each task gets back from it; raises RestoreRefused."""
         with _sound(start.metadata.checkpoint):
             return restore(
                 start.metadata,
@@ -231,15 +230,15 @@ class CheckpointSetup:
         self.takes_any = False
 
     def _look_around(self) -> StoreCheckpoint | None:
-        """What there is to go on from, of earlier drivers or by the settings.
+        """The checkpoint to restore, left by earlier drivers or named by the settings.
 
-        Raises CheckpointsDamaged if earlier drivers have left none that is whole.
+        Raises CheckpointsDamaged if earlier drivers have left none that is intact.
         """
         self._found, damaged = self._find()
         newest = StoreCheckpoint(self._found[-1]) if self._found else None
         stop = self._storage.stopped_with() if self._storage is not None and self.is_known else None
         if stop is not None and newest is not None and stop.number <= newest.metadata.checkpoint:
-            stop = None  # the job has gone on from there
+            stop = None  # the job has been resumed from it
         self._origin = self._find_origin(newest, stop) if self.recovery.path else None
         if self._origin is None and stop is not None:
             location, metadata = stop.resolve(self.job_id, self._signing)
@@ -249,7 +248,7 @@ class CheckpointSetup:
         return self._origin or newest
 
     def _find(self) -> tuple[list[Metadata], tuple[FoundCheckpoint, ...]]:
-        """What an earlier driver of the same job has left, the oldest first; and damaged ones."""
+        """Intact checkpoints of earlier drivers of the job, the oldest first; and damaged ones."""
         storage = None if self._storage is None else self._storage.storage
         if storage is None or not self.is_known:
             return [], ()
@@ -258,18 +257,18 @@ class CheckpointSetup:
         if newest is None or newest.checkpoint is None:
             return [], candidates.damaged
         whole = [
-            one.metadata
-            for one in storage.list_checkpoints(self.job_id)
-            if one.metadata is not None and one.metadata.checkpoint <= newest.checkpoint
+            found.metadata
+            for found in storage.list_checkpoints(self.job_id)
+            if found.metadata is not None and found.metadata.checkpoint <= newest.checkpoint
         ]
         return whole, candidates.damaged
 
     def _check_damage(self, damaged: tuple[FoundCheckpoint, ...]) -> None:
-        """No own checkpoint is whole: only what is newer than all of them may come instead.
+        """No own checkpoint is intact: only one newer than all of them may be restored instead.
 
-        Whatever else the job began with would repeat what its sinks have committed since.
+        Any other start would repeat what the job's sinks have committed since.
         """
-        newest = max(one.checkpoint or 0 for one in damaged)
+        newest = max(found.checkpoint or 0 for found in damaged)
         if self._origin is not None:
             origin = self._origin.metadata
             if origin.job == self.job_id and origin.checkpoint > newest:
@@ -284,7 +283,7 @@ class CheckpointSetup:
     def _find_origin(
         self, newest: StoreCheckpoint | None, stop: StoppedWith | None
     ) -> StoreCheckpoint | None:
-        """What the settings name, unless the job has gone on from there already."""
+        """What the settings name, unless the job has been resumed from it already."""
         if not self.takes_any:
             raise SettingsInvalid(
                 RESTORE_PATH, "is set, and this job keeps no state that could go on from there"
@@ -293,7 +292,7 @@ class CheckpointSetup:
         number = 0 if newest is None else newest.metadata.checkpoint
         least = number + 1 if stop is None else stop.number  # that itself, wherever it is now
         is_older = metadata.job != self.job_id or metadata.checkpoint < least
-        if is_older and (newest or stop):  # a driver that is started again the way it was
+        if is_older and (newest or stop):  # the driver was restarted with the same settings
             log.warning(
                 "job %s goes on from its checkpoint %d and not from %s, which it had gone on from "
                 "before; give it another id to go back",
@@ -307,7 +306,7 @@ class CheckpointSetup:
 
 @contextmanager
 def _sound(checkpoint: int) -> Iterator[None]:
-    """Metadata whose checksum is right may still say what cannot be."""
+    """Metadata with a valid checksum may still be inconsistent."""
     try:
         yield
     except HeadgateError:

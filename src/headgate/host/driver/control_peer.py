@@ -1,7 +1,7 @@
 """The driver's end of one control connection: blocking reads, and a thread that writes.
 
-What is to be sent waits in a bounded queue, so that a task manager which does not read delays
-nobody else; if the queue is full, or nothing is heard for the heartbeat time-out, it is hung up on.
+Messages wait in a bounded queue, so that a task manager that does not read delays nobody else; if
+the queue is full, or nothing is heard for the heartbeat timeout, the connection is closed.
 """
 
 import logging
@@ -38,7 +38,7 @@ QUEUE_LENGTH: Final = 10_000
 
 
 class ControlPeer:
-    """A task manager, somebody with a question, or a stranger that may become one of them."""
+    """A task manager or a command with a question; unproven until ``prove``."""
 
     def __init__(self, sock: Socket, name: str, times: ControlTimes) -> None:
         self.name = name
@@ -46,7 +46,7 @@ class ControlPeer:
         """Why this side hung up, if it did."""
         self._socket = sock
         self._times = times
-        self._reader = FrameReader(PeerName(name))  # that of the proven connection takes its place
+        self._reader = FrameReader(PeerName(name))  # until the connection is proven
         self._frames: FrameWriter | None = None
         self._queue: queue.Queue[ToTaskManager | ToVisitor | None] = queue.Queue(QUEUE_LENGTH)
         self._writer: threading.Thread | None = None
@@ -56,7 +56,7 @@ class ControlPeer:
         find_secret: Callable[[str], bytes | None],
         on_proven: Callable[[], None] = lambda: None,
     ) -> str:
-        """Let it prove itself, all in ``prove_ms``; returns its job."""
+        """Let it prove itself within ``prove_ms``; returns its job."""
         timeout_s = self._times.prove_ms / 1000
         job, proven = prove_stranger(self._socket, self.name, find_secret, timeout_s, on_proven)
         self._reader, self._frames = proven.reader, proven.writer
@@ -65,19 +65,19 @@ class ControlPeer:
         return job
 
     def adopt(self, times: ControlTimes) -> None:
-        """It belongs to a job with times of its own."""
+        """Use the times of its job."""
         self._times = times
         self._socket.settimeout(times.heartbeat_timeout_ms / 1000)
 
     def first_message(self) -> Register | TaskManagerFailed | Question:
-        """What a task manager says when it has set itself up, or what somebody asks."""
+        """The registration of a task manager, or a question."""
         for message in self.messages():
             if isinstance(message, Register | TaskManagerFailed | Question):
                 return message
         raise ConnectionError("it left before it had registered")
 
     def messages(self) -> Iterator[ToDriver]:
-        """What it says, heartbeats left out; ends when it hangs up; raises for trouble."""
+        """What it sends, without heartbeats, until it hangs up; raises OSError, HeadgateError."""
         while True:
             while (message := self._reader.next(TO_DRIVER)) is not None:
                 if not isinstance(message, Heartbeat):
@@ -92,35 +92,35 @@ class ControlPeer:
             self._reader.received(data)
 
     def post(self, message: ToTaskManager | ToVisitor) -> None:
-        """Send it soon; never waits."""
+        """Queue a message; never waits."""
         try:
             self._queue.put_nowait(message)
         except queue.Full:
             self.hang_up("it does not read what it is sent")
 
     def dismiss(self, message: ToTaskManager | ToVisitor) -> None:
-        """Send a last message and wait until the other side leaves, for ``prove_ms`` at most."""
+        """Send a last message and wait until the peer hangs up, for ``prove_ms`` at most."""
         self.post(message)
         self.finish()
-        # Whoever closes while something is unread takes back what it has just sent.
+        # Closing a socket with unread data would discard what was just sent.
         deadline = time.monotonic() + self._times.prove_ms / 1000
         with suppress(OSError, HeadgateError):
             while True:
                 receive_by(self._socket, self._reader, TO_DRIVER, deadline)
 
     def finish(self) -> None:
-        """Nothing is sent any more behind what waits already."""
+        """Send nothing after what is queued."""
         with suppress(queue.Full):
             self._queue.put_nowait(None)
 
     def hang_up(self, problem: str) -> None:
-        """End the connection; whoever reads or writes on it notices."""
+        """Shut the connection down; its reader and writer notice."""
         self.problem = self.problem or problem
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Called by the thread that reads, when it is through."""
+        """Called by the reading thread at its end."""
         if self._writer is not None:
             self.finish()
             self._writer.join(self._times.heartbeat_interval_ms / 1000)
@@ -136,7 +136,7 @@ class ControlPeer:
         self._writer = writer
 
     def _write(self) -> None:
-        assert self._frames is not None, "nothing is sent to strangers but the handshake"
+        assert self._frames is not None, "an unproven peer gets nothing but the handshake"
         try:
             while True:
                 try:
@@ -150,7 +150,7 @@ class ControlPeer:
             self.hang_up(f"nothing can be sent to it: {error}")
 
     def _send(self, frame: memoryview) -> None:
-        while frame:  # the time-out is for every piece, not for the whole of a large job
+        while frame:  # the timeout counts for each part, not for a whole large message
             frame = frame[self._socket.send(frame) :]
 
 
@@ -161,7 +161,7 @@ def prove_stranger(
     timeout_s: float,
     on_proven: Callable[[], None] = lambda: None,
 ) -> tuple[str, ProvenConnection]:
-    """Let whoever has connected prove itself, all in this time; returns its job."""
+    """Let a new connection prove itself within this time; returns its job."""
     deadline = time.monotonic() + timeout_s
     reader = FrameReader(PeerName(name))
     proof = DriverProof(find_secret, secrets.token_bytes(NONCE_BYTES), PeerName(name))
@@ -169,8 +169,8 @@ def prove_stranger(
     while not proof.is_done:
         greeting = receive_by(sock, reader, GREETINGS, deadline)
         answer = encode(proof.received(greeting))
-        if proof.is_done:  # it may speak as soon as it has read the welcome
+        if proof.is_done:  # the peer may send as soon as it has read the welcome
             reader.proven(proof.keys.receiving)
-            on_proven()  # before it is told: who has its welcome is no stranger any more
+            on_proven()  # before the welcome, from which on the peer counts as proven
         sock.sendall(answer)
     return proof.job, ProvenConnection(sock, reader, FrameWriter(proof.keys.sending))

@@ -1,17 +1,16 @@
-"""The coordinator in the driver: one port for all jobs, at which their task managers register.
+"""The driver's control server: one port for all jobs, at which their task managers register.
 
-A job is opened with its secret and a function that makes the plan of each run. A run begins when
-the launcher says so, or, for a job that is ``lazy``, with the first task manager that registers for
-its stage; there, a slot that registers once more means that Spark tries again: the old run is dead
-and the next generation begins. Law: a stranger, or a slow or dead task manager, delays nobody else;
-after ``close`` there is no thread and no socket left. Callbacks come from the server's threads.
+A job is opened with its secret and a function that plans each run. A run begins when the launcher
+says so, or, for a ``lazy`` job, with the first task manager that registers for its stage; there, a
+slot that registers again means that Spark retries: the old run is dead and the next generation
+begins. Law: an unproven peer, or a slow or dead task manager, delays nobody else; after ``close``
+there is no thread and no socket left. Callbacks come from the server's threads.
 """
 
 import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Final
 
 from headgate.base.errors import HeadgateError, RunRefused, SettingsInvalid
@@ -41,10 +40,10 @@ from headgate.host.worker.exits import exit_words
 log = logging.getLogger(__name__)
 
 FAREWELL_S: Final = 2.0
-"""How long task managers may take to leave when the server closes."""
+"""How long task managers may take to disconnect when the server closes."""
 
 MakePlan = Callable[[RunKey], RunPlan]
-"""Makes the plan of a run; ``RunPlan.run`` is ``str(key)``."""
+"""Plans a run; ``RunPlan.run`` is ``str(key)``."""
 
 
 @dataclass(slots=True)
@@ -57,12 +56,12 @@ class _Job:
     lazy: bool
     times: ControlTimes
     keeper: CheckpointKeeper | None
-    lock: threading.RLock = field(default_factory=threading.RLock)  # of which run is the present
-    runs: dict[str, DriverRun] = field(default_factory=dict)  # the present one of each stage
-    generations: dict[str, int] = field(default_factory=dict)  # the next one of each stage
+    lock: threading.RLock = field(default_factory=threading.RLock)  # guards the two below
+    runs: dict[str, DriverRun] = field(default_factory=dict)  # the current run of each stage
+    generations: dict[str, int] = field(default_factory=dict)  # the next of each stage
 
     def plan(self, job: str, stage: str) -> tuple[RunKey, RunPlan]:
-        """The next run, or attempt of a run, under a name that was never used."""
+        """The next run, or attempt of a run, under an unused name."""
         with self.lock:
             key = RunKey(job, stage, self.generations.get(stage, 0))
             self.generations[stage] = key.generation + 1
@@ -73,7 +72,7 @@ class _Job:
 
 @dataclass(frozen=True, slots=True)
 class _RunHost:
-    """What a run of this stage needs of the server."""
+    """See ``RunHost``."""
 
     nudge: Callable[[], None]
     entry: _Job
@@ -113,8 +112,8 @@ class ControlServer:
         )
         self.address: Address = self._listener.address
         self._jobs: dict[str, _Job] = {}
-        self._runs: list[DriverRun] = []  # those that have not ended, or not been left by all
-        self._lock = threading.Lock()  # of the two above, and of whether it is closed
+        self._runs: list[DriverRun] = []  # without those that ended and all peers left
+        self._lock = threading.Lock()  # guards the two above, and whether it is closed
         self._closed = False
         self._nudged = threading.Event()
         self._clock = threading.Thread(
@@ -136,9 +135,10 @@ class ControlServer:
         times: ControlTimes | None = None,
         keeper: CheckpointKeeper | None = None,
     ) -> None:
-        """Let task managers of the job register; ``times`` are its own, if it has some.
+        """Let task managers of the job register.
 
-        ``keeper`` has its checkpoints, for all its runs; whoever opens the job closes it.
+        ``times`` replace those of the server; ``keeper`` holds the job's checkpoints for all its
+        runs, and whoever opens the job closes it.
         """
         if len(secret) < MIN_SECRET_BYTES:
             raise SettingsInvalid("the job's secret", f"needs {MIN_SECRET_BYTES} bytes or more")
@@ -162,7 +162,7 @@ class ControlServer:
         stage: str = "",
         state: StateSettings | None = None,
     ) -> DriverContact:
-        """What the workers of a job need."""
+        """What the workers of a job need to reach this server."""
         entry = self._jobs[job]
         path = local_path(self.address)
         return DriverContact(
@@ -177,24 +177,24 @@ class ControlServer:
         )
 
     def begin(self, job: str, stage: str = "") -> DriverRun:
-        """Begin a run now, before any task manager has registered."""
+        """Begin a run before any task manager has registered."""
         entry = self._jobs[job]
         with entry.lock:
             return self._begin(entry, job, stage)
 
     def runs(self, job: str) -> list[DriverRun]:
-        """The present run of each stage."""
+        """The current run of each stage."""
         entry = self._jobs[job]
         with entry.lock:
             return list(entry.runs.values())
 
     def cancel(self, job: str, reason: str) -> None:
-        """Cancel what runs of a job."""
+        """Cancel the current runs of a job."""
         for run in self.runs(job):
             run.cancel(reason)
 
     def close_job(self, job: str, reason: str = "the job was closed") -> None:
-        """End what still runs of a job, and let nobody register for it any more."""
+        """End the job's runs; nobody can register for it any more."""
         with self._lock:
             entry = self._jobs.pop(job, None)
         if entry is not None:
@@ -216,18 +216,13 @@ class ControlServer:
         self._listener.join(FAREWELL_S)
         for run in runs:
             run.hang_up("the driver closes")
-        self._listener.hang_up()  # also on those that have never registered
+        self._listener.hang_up()  # also on peers that have never registered
         self._listener.join(None)
 
     def __enter__(self) -> "ControlServer":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     # Connections.
@@ -236,14 +231,14 @@ class ControlServer:
         """The thread of a connection."""
         peer = ControlPeer(accepted.socket, accepted.name, self._times)
         try:
-            job = peer.prove(self._find_secret, lambda: self._listener.proven(accepted))
+            job = peer.prove(self._find_secret, lambda: self._listener.no_stranger(accepted))
             if (entry := self._jobs.get(job)) is not None:
                 peer.adopt(entry.times)
             first = peer.first_message()
             if isinstance(first, Question):
-                self._serve_visitor(peer, job, first)
+                self._answer(peer, job, first)
             else:
-                self._serve_known(peer, job, first)
+                self._serve_task_manager(peer, job, first)
         except RunRefused as refused:
             log.info("%s is refused: %s", peer.name, refused.reason)
             peer.dismiss(Refused(refused.reason))
@@ -252,16 +247,13 @@ class ControlServer:
         finally:
             peer.close()
 
-    def _serve_visitor(self, peer: ControlPeer, job: str, question: Question) -> None:
-        entry = self._jobs.get(job)
-        if entry is None:
-            raise RunRefused("the job is over")
-        peer.dismiss(entry.on_question(question))
+    def _answer(self, peer: ControlPeer, job: str, question: Question) -> None:
+        peer.dismiss(self._entry(job).on_question(question))
 
-    def _serve_known(
+    def _serve_task_manager(
         self, peer: ControlPeer, job: str, first: Register | TaskManagerFailed
     ) -> None:
-        run = self._take_in(peer, job, first)
+        run = self._register(peer, job, first)
         problem = "it closed the connection"
         try:
             for message in peer.messages():
@@ -270,17 +262,22 @@ class ControlServer:
             problem = str(error)
         problem = peer.problem or problem
         if isinstance(first, Register):
-            how = "" if run.is_dead else exit_words(first.pid, first.host)
-            problem = f"{problem} (process {first.pid} on {first.host}{how and ': ' + how})"
+            exit_status = "" if run.is_dead else exit_words(first.pid, first.host)
+            process = f"process {first.pid} on {first.host}"
+            problem = f"{problem} ({process}{exit_status and ': ' + exit_status})"
         run.lost(first.slot, peer, problem)
         self._nudged.set()
 
-    def _take_in(
-        self, peer: ControlPeer, job: str, first: Register | TaskManagerFailed
-    ) -> DriverRun:
+    def _entry(self, job: str) -> _Job:
         entry = self._jobs.get(job)
         if entry is None:
             raise RunRefused("the job is over")
+        return entry
+
+    def _register(
+        self, peer: ControlPeer, job: str, first: Register | TaskManagerFailed
+    ) -> DriverRun:
+        entry = self._entry(job)
         with entry.lock:
             run = self._run_for(entry, job, first)
             if isinstance(first, TaskManagerFailed):
@@ -312,7 +309,7 @@ class ControlServer:
     def _begin(self, entry: _Job, job: str, stage: str) -> DriverRun:
         before = entry.runs.get(stage)
         assert before is None or before.outcome is not None, f"run {before.key} has not ended"
-        if not entry.lazy:  # what is left of earlier stages is refused from now on
+        if not entry.lazy:  # task managers of earlier stages are refused from now on
             entry.runs.clear()
         key, plan = entry.plan(job, stage)
         host = _RunHost(self._nudged.set, entry, job, stage)
@@ -341,7 +338,7 @@ class ControlServer:
             self._nudged.clear()
 
     def _forget_gone_runs(self) -> None:
-        """A DataFrame may be executed many times; its ended runs are not kept."""
+        """A DataFrame may be executed many times; its ended runs are forgotten."""
         with self._lock:
             gone = [run for run in self._runs if run.is_gone]
             self._runs = [run for run in self._runs if run not in gone]

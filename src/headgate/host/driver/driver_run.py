@@ -1,4 +1,8 @@
-"""One run of a job in the driver: its machine, its lock, and the task managers it talks to."""
+"""One run of a job in the driver: its state machine, its lock and its task managers.
+
+Law: events reach the machine under the lock, and its effects are carried out in order; callbacks
+are called without the lock. Everybody who asks for a savepoint is answered once.
+"""
 
 import logging
 import threading
@@ -22,7 +26,6 @@ from headgate.base.messages import (
     Metrics,
     TaskChanged,
     TaskFigures,
-    TaskState,
     TimeReported,
     ToDriver,
 )
@@ -52,7 +55,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RunKey:
-    """Which run: a job, one execution of it, and how often that has begun anew."""
+    """Which run: a job, one execution of it, and the number of its attempt."""
 
     job: str
     stage: str = ""
@@ -67,23 +70,23 @@ OnMetrics: TypeAlias = Callable[[RunKey, Sequence[TaskFigures]], None]
 
 
 class RunHost(Protocol):
-    """What a run needs of the server it lives in."""
+    """What a run needs of its server."""
 
     def nudge(self) -> None:
-        """The next deadline may be another one now."""
+        """The next deadline may have changed."""
 
     def replan(self) -> tuple[RunKey, RunPlan]:
         """Plan the next attempt of the run; raises if there can be none."""
 
     def ended(self, key: RunKey, outcome: Outcome) -> None:
-        """It is over."""
+        """The run is over."""
 
     def measured(self, key: RunKey, figures: Sequence[TaskFigures]) -> None:
-        """Tasks of it have sent figures."""
+        """Tasks of the run have sent metrics."""
 
 
 class DriverRun:
-    """A run that lives, or has ended. Every method may be called from any thread."""
+    """A run, or what is known of it after its end. Any thread may call any method."""
 
     def __init__(
         self,
@@ -93,18 +96,18 @@ class DriverRun:
         host: RunHost,
         keeper: CheckpointKeeper | None = None,
     ) -> None:
-        """``keeper``: of the job over all its runs; without it, there are no checkpoints."""
+        """``keeper``: shared by all runs of the job; without it, there are no checkpoints."""
         self.key = key
         self.outcome: Outcome | None = None
         self._host = host
         self._keeper = keeper
         self._times = times
-        # Of the machine, the peers, the figures and the futures, and of what runs of a job share.
+        # Guards machine, peers, figures and futures, and what the runs of a job share.
         self._lock = threading.Lock() if keeper is None else keeper.lock
         self._figures = JobFigures() if keeper is None else keeper.figures
         with self._lock:
             self._machine = JobRun(plan, times, None if keeper is None else keeper.recovery)
-            self._figures.attempt_ended()  # that of an earlier run
+            self._figures.attempt_ended()  # the last of an earlier run
             self._machine.begun(now_ms())
         self._peers: dict[int, ControlPeer] = {}
         self._savepoints = SavepointFutures()
@@ -117,23 +120,18 @@ class DriverRun:
         return self._machine.state
 
     @property
-    def task_states(self) -> dict[str, TaskState]:
-        with self._lock:
-            return dict(self._machine.states)
-
-    @property
     def figures(self) -> list[TaskFigures]:
-        """The latest of each task, in the order of the plan; counts are over all attempts."""
+        """The latest of each task, in the order of the plan; counts cover all attempts."""
         with self._lock:
             return self._figures.latest(task.id for task in self._machine.plan.tasks)
 
     def wait(self, timeout_s: float | None = None) -> Outcome | None:
-        """Until the run has ended; None: it has not within the time."""
+        """Until the run has ended; None: the time has passed."""
         self._ended.wait(timeout_s)
         return self.outcome
 
     def when_ended(self, call: Callable[[], None]) -> None:
-        """Call back once the run has ended, at once if it has; on a thread of the server."""
+        """Call back when the run has ended, at once if it has; on a thread of the server."""
         with self._lock:
             if not self._ended.is_set():
                 self._listeners.append(call)
@@ -144,13 +142,13 @@ class DriverRun:
         self._tell(lambda: self._machine.cancel(reason, now_ms()))
 
     def fail(self, failure: Failure) -> None:
-        """Whoever started the task managers saw them fail; a task may explain it better."""
+        """The launcher of the task managers saw them fail; a task may report a better reason."""
         self._tell(lambda: self._machine.failed(failure, now_ms()))
 
     def savepoint(self, directory: str, stop: Stop = Stop.NO) -> "Future[str]":
-        """Take one in this directory, which is its own, and perhaps end the job with it.
+        """Take a savepoint in this unused directory, and perhaps stop the job with it.
 
-        The answer is the directory; whoever wants the end gets it when the run has finished.
+        The result is the directory; with a stop it comes when the run has finished.
         """
         wanted: list[Future[str]] = []
 
@@ -165,7 +163,7 @@ class DriverRun:
 
     @property
     def is_dead(self) -> bool:
-        """Whether it has ended or is about to: nobody can join it any more."""
+        """Whether it has ended or is about to: no task manager can register any more."""
         return self.outcome is not None or self.state.is_ending
 
     def knows(self, slot: int) -> bool:
@@ -173,7 +171,7 @@ class DriverRun:
             return self._machine.knows(slot)
 
     def register(self, slot: int, address: Address, peer: ControlPeer) -> str | None:
-        """Take the task manager in; returns why not."""
+        """Register a task manager; returns why it is refused, if it is."""
         problem: str | None = None
 
         def registered() -> list[Effect]:
@@ -192,7 +190,7 @@ class DriverRun:
         self._tell(lambda: self._machine.manager_failed(slot, failure, now_ms()))
 
     def received(self, message: ToDriver) -> None:
-        """A task manager of the run says something; what is of another run is ignored."""
+        """Handle a message of a task manager; those of another run are ignored."""
         match message:
             case TaskChanged(run, task, state, failure):
                 log.debug("run %s: task %s is %s", run, task, state.value)
@@ -224,7 +222,7 @@ class DriverRun:
 
     @property
     def is_gone(self) -> bool:
-        """Whether it has ended and every task manager has left."""
+        """Whether it has ended and all task managers have disconnected."""
         return self.outcome is not None and not self._peers
 
     @property
@@ -251,7 +249,7 @@ class DriverRun:
             peer.hang_up(problem)
 
     def _tell(self, event: Callable[[], list[Effect]]) -> None:
-        calls: list[Callable[[], None]] = []  # those that must not hold the lock
+        calls: list[Callable[[], None]] = []  # to be made without the lock
         with self._lock:
             for effect in event():
                 calls += self._carry_out(effect)
@@ -260,7 +258,7 @@ class DriverRun:
             _call(call)
 
     def _carry_out(self, effect: Effect) -> list[Callable[[], None]]:
-        """Under the lock, so that all is in order; returns what is to be called without it."""
+        """Under the lock, so that effects stay in order; returns what to call without it."""
         match effect:
             case Send(slot, message):
                 self._peers[slot].post(message)
@@ -299,7 +297,7 @@ class DriverRun:
         checkpoint, problem = store.metadata.checkpoint, ""
         try:
             self._as_owner(partial(self._keep().storage.store, store))
-        except Exception as error:  # whatever it is, the machine has to be answered
+        except Exception as error:  # the machine needs an answer in any case
             problem = str(error) or type(error).__name__
             log.warning("run %s: checkpoint %d cannot be stored: %s", self.key, checkpoint, problem)
         else:
@@ -307,7 +305,7 @@ class DriverRun:
         self._tell(lambda: self._machine.stored(checkpoint, problem, now_ms()))
 
     def _as_owner(self, act: Callable[[], None]) -> None:
-        """Do something at the storage; if another driver has the job now, this run is over."""
+        """Access the storage; if another driver has claimed the job, this run is over."""
         try:
             act()
         except JobTakenOver as error:
@@ -318,7 +316,7 @@ class DriverRun:
         try:
             key, plan = self._host.replan()
         except Exception as error:
-            # A storage may be well again soon; whatever else it is would be there again.
+            # A storage may recover; any other error would come again.
             is_final = not isinstance(error, StorageUnusable)
             failure = structs.replace(describe(error), is_final=is_final)
             self._tell(lambda: self._machine.plan_failed(failure, now_ms()))
@@ -349,46 +347,48 @@ def _call(callback: Callable[..., None], *arguments: object) -> None:
 
 
 class SavepointFutures:
-    """One thread at a time. Answers are calls, to be made where nobody holds a lock."""
+    """Who waits for savepoints of a run; one thread at a time.
+
+    Law: every future is resolved once, with the path or with the reason why there is no savepoint.
+    With a stop it is resolved when the job has ended; if the job fails while it ends it resumes
+    from the savepoint, which is reported as a failure that names the path. Answers are returned as
+    calls, to be made without a lock.
+    """
 
     def __init__(self) -> None:
         self._wanted: dict[str, tuple[Future[str], Stop]] = {}  # by the savepoint's directory
-        self._ending: dict[str, Future[str]] = {}  # they are there, and the job is to end
-        self._ended: dict[str, str] = {}  # how it has, before they were there
+        self._ending: dict[str, Future[str]] = {}  # complete, and the job is to end
+        self._ended: dict[str, str] = {}  # the job's end came before the savepoint's
 
     def wanted(self, directory: str, stop: Stop) -> "Future[str]":
-        """Somebody asks for one."""
         future: Future[str] = Future()
         self._wanted[directory] = future, stop
         return future
 
-    def done(self, told: SavepointDone) -> list[Callable[[], None]]:
-        """It is there, or will not be."""
-        future, stop = self._wanted.pop(told.directory, (None, Stop.NO))
+    def done(self, savepoint: SavepointDone) -> list[Callable[[], None]]:
+        """The savepoint is complete, or has failed."""
+        directory = savepoint.directory
+        future, stop = self._wanted.pop(directory, (None, Stop.NO))
         if future is None:
             return []
-        if told.checkpoint is None:
-            return [_refuse(future, told.directory, told.error)]
+        if savepoint.checkpoint is None:
+            failure = SavepointFailed(directory, savepoint.error)
+            return [partial(future.set_exception, failure)]
         if stop.ends:
-            self._ending[told.directory] = future
-            problem = self._ended.pop(told.directory, None)
+            self._ending[directory] = future
+            problem = self._ended.pop(directory, None)
             return [] if problem is None else self.attempt_ended(problem)
-        return [_answer(future, told.directory)]
+        return [partial(future.set_result, directory)]
 
     def attempt_ended(self, problem: str) -> list[Callable[[], None]]:
-        """The run has ended or begins anew; no ``problem``: it has finished."""
+        """The run has ended or restarts; no ``problem``: it has finished."""
         ending, self._ending = self._ending, {}
         waiting = [directory for directory, (_, stop) in self._wanted.items() if stop.ends]
-        self._ended |= {one: problem for one in waiting if one not in self._ended}
+        self._ended = dict.fromkeys(waiting, problem) | self._ended
         if not problem:
-            return [_answer(future, directory) for directory, future in ending.items()]
+            return [partial(future.set_result, path) for path, future in ending.items()]
         why = f"it is there, but the job has not ended with it: {problem}"
-        return [_refuse(future, directory, why) for directory, future in ending.items()]
-
-
-def _answer(future: "Future[str]", directory: str) -> Callable[[], None]:
-    return lambda: future.set_result(directory)
-
-
-def _refuse(future: "Future[str]", directory: str, problem: str) -> Callable[[], None]:
-    return lambda: future.set_exception(SavepointFailed(directory, problem))
+        return [
+            partial(future.set_exception, SavepointFailed(path, why))
+            for path, future in ending.items()
+        ]

@@ -1,8 +1,8 @@
 """Which jobs of this user run on this machine, and how to reach their drivers.
 
-The driver writes one file for each job; whoever can read it has the job's secret and may ask and
-tell the job what its user may. Law: folder and files belong to the user alone, or they are not
-used; a file goes with its job, and what a driver that died has left is removed by the next reader.
+The driver writes a file per job; whoever can read it has the job's secret and may control the job
+as its user does. Law: folder and files are accessible to the user alone, or they are not used; a
+file goes with its job, and the next reader removes what a dead driver has left.
 """
 
 import logging
@@ -21,6 +21,7 @@ import msgspec
 
 from headgate.base.errors import HeadgateError
 from headgate.base.messages import Address
+from headgate.host.files.no_links import private_opener
 
 log = logging.getLogger(__name__)
 
@@ -29,24 +30,24 @@ _LARGEST: Final = 64 * 1024
 
 
 class JobEntry(msgspec.Struct, frozen=True):
-    """A job, as its driver has written it down."""
+    """A job, as its driver has announced it."""
 
     job: str
     name: str
     since_ms: int
-    """When it was started, in milliseconds since 1970."""
+    """When it was started, in milliseconds since the epoch."""
     pid: int
-    """Of the driver, as processes of ``host`` know it."""
+    """Of the driver, valid on ``host``."""
     host: str
     address: Address
     secret: bytes
     version: int = 0
     """Of the control connection."""
     tls: tuple[str, str, str] | None = None
-    """Files of the certificate, its key and the authority, if the control connection has TLS."""
+    """Files of certificate, key and authority, if the control connection uses TLS."""
 
     def __repr__(self) -> str:
-        """The secret is not shown, so that no log gets it."""
+        """Without the secret, so that no log gets it."""
         return f"JobEntry({self.job!r}, {self.name!r}, process {self.pid})"
 
 
@@ -61,7 +62,7 @@ class DirectoryUnsafe(HeadgateError):
 
 
 def job_folder(variables: Mapping[str, str] = os.environ) -> Path:
-    """Where the files of this user's jobs stand; it may not be there yet."""
+    """Where the files of this user's jobs are; it may not exist yet."""
     runtime = variables.get("XDG_RUNTIME_DIR", "")
     if runtime and os.path.isdir(runtime) and os.access(runtime, os.W_OK):
         return Path(runtime, "headgate")
@@ -69,22 +70,21 @@ def job_folder(variables: Mapping[str, str] = os.environ) -> Path:
 
 
 def here() -> str:
-    """What process ids count for: this machine, and this container of it."""
+    """Where process ids are valid: this machine, and this container of it."""
     with suppress(OSError):
         return f"{socket.gethostname()} {os.readlink('/proc/self/ns/pid')}"
     return socket.gethostname()
 
 
 def announce(entry: JobEntry, folder: Path | None = None) -> "Announcement":
-    """Write a job down, so that commands find it; a folder that does not work is only logged."""
+    """Write the file of a job, so that commands find it; an unusable folder is only logged."""
     folder = folder or job_folder()
     name = f"{quote(entry.job, safe='')}-{entry.pid}"
     path = folder / f"{name}{_ENDING}"
     temporary = folder / f".{name}-{secrets.token_hex(4)}"
     try:
         _make_private(folder)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-        with open(os.open(temporary, flags, 0o600), "wb") as file:
+        with open(temporary, "xb", opener=private_opener) as file:
             file.write(msgspec.json.encode(entry))
         os.replace(temporary, path)
     except (OSError, DirectoryUnsafe) as error:
@@ -95,7 +95,7 @@ def announce(entry: JobEntry, folder: Path | None = None) -> "Announcement":
 
 
 class Announcement:
-    """The file of a job; it stands until ``close``."""
+    """The file of a job, until ``close``."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -107,10 +107,9 @@ class Announcement:
 
 
 def entries(folder: Path | None = None) -> list[tuple[JobEntry, Announcement]]:
-    """The jobs whose drivers live, the oldest first; files of dead ones are removed.
+    """The jobs with a live driver, the oldest first; files of dead drivers are removed.
 
-    Raises DirectoryUnsafe. Jobs of other machines or containers that share the folder are left
-    alone, and out.
+    Raises DirectoryUnsafe. Jobs of other machines or containers that share the folder are skipped.
     """
     folder = folder or job_folder()
     found = []
@@ -135,7 +134,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _read(path: Path) -> JobEntry | None:
-    """None: it went just now, or is none of ours."""
+    """None: it has just been removed, or is not a job's file."""
     try:
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
         with open(os.open(path, flags), "rb") as file:
@@ -160,7 +159,7 @@ def _make_private(folder: Path) -> None:
 
 
 def _check_private(folder: Path) -> None:
-    """In a temporary folder anybody may have made it first."""
+    """In a temporary folder, another user may have created it first."""
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode):
         raise DirectoryUnsafe(folder, "is no folder")

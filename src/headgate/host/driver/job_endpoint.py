@@ -1,7 +1,7 @@
-"""The door of one job: it is announced to its user's commands, and answers their questions.
+"""The endpoint of one job: announced to its user's commands, it answers their questions.
 
-Law: what is asked comes from the threads of the control server, one for each visitor, and holds up
-nobody else; a visitor is always answered, at the latest when the door closes.
+Law: questions come on threads of the control server, one per client, and delay nobody else; every
+client gets an answer, at the latest when the endpoint closes.
 """
 
 import logging
@@ -30,16 +30,16 @@ from headgate.host.net.contact import DriverContact
 log = logging.getLogger(__name__)
 
 LOOK_S: Final = 0.02
-"""Between two looks at whether a savepoint is there, or the job has ended."""
+"""Between two looks at whether a savepoint is complete, or the job has ended."""
 LAST_WORD_S: Final = 2.0
-"""How long a savepoint of a job that has ended may take to tell what became of it."""
+"""How long a savepoint of a job that has ended may take to be answered."""
 
 OnQuestion: TypeAlias = Callable[[Question], Answer]
-"""Answers a visitor; it may take its time."""
+"""Answers a client; it may take its time."""
 
 
 class ControlledJob(Protocol):
-    """What is needed of a running job."""
+    """What the endpoint needs of a running job."""
 
     @property
     def job_id(self) -> str: ...
@@ -58,7 +58,7 @@ class ControlledJob(Protocol):
 
 
 class JobEndpoint:
-    """Made before its job is, opened with it, closed at its end."""
+    """Made before its job, opened with it, closed at its end."""
 
     def __init__(self) -> None:
         self._job: ControlledJob | None = None
@@ -67,7 +67,7 @@ class JobEndpoint:
         self._closed = threading.Event()
 
     def open(self, job: ControlledJob, contact: DriverContact) -> None:
-        """Announce the job and let visitors in; ``contact`` is that of its workers."""
+        """Announce the job and answer its clients; ``contact`` is that of its workers."""
         settings = contact.settings
         files = settings.tls_certificate, settings.tls_key, settings.tls_authority
         self._since_ms = time.time_ns() // 1_000_000
@@ -109,10 +109,10 @@ class JobEndpoint:
     def _answer(self, job: ControlledJob, question: Question) -> Answer:
         match question:
             case SavepointAsked(directory, stop):
-                log.info("somebody asks for a savepoint of job %s (%s)", job.job_id, stop.value)
+                log.info("a savepoint of job %s is requested (%s)", job.job_id, stop.value)
                 return self._savepoint(job, directory, stop)
             case CancelAsked(reason):
-                log.info("somebody cancels job %s: %s", job.job_id, reason)
+                log.info("job %s is cancelled by a command: %s", job.job_id, reason)
                 job.cancel(reason)
             case JobQuestion():
                 pass
@@ -132,7 +132,7 @@ class JobEndpoint:
         return SavepointAnswer(path, job.status().name)
 
     def _wait_until(self, is_so: Callable[[], bool]) -> None:
-        """Or until the door closes."""
+        """Or until the endpoint closes."""
         while not is_so() and not self._closed.wait(LOOK_S):
             pass
 

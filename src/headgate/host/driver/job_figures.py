@@ -1,8 +1,8 @@
-"""What the tasks of a job have done, over all its attempts.
+"""The metrics of a job's tasks, over all its attempts.
 
-Every attempt counts from zero in its workers. Law: a count never falls: what earlier attempts have
-done is added to it, also what is done again after a restart. What is not a count (queues, times of
-event time, a user's gauge) is that of the present attempt.
+In the workers, every attempt counts from zero. Law: a count never falls: those of earlier attempts
+are added, including what is repeated after a restart. What is not a count (queue lengths,
+watermarks, a user's gauge) is that of the current attempt.
 """
 
 from collections.abc import Iterable
@@ -25,20 +25,20 @@ COUNTS: Final = (
     "records_made",
 )
 _COUNTED: Final = ("count", "sum")
-"""Parts of a user's figures that only grow, unless the user counts down."""
+"""Parts of a user's metrics that only grow, unless the user counts down."""
 _COUNTERS: Final = ("counter", "distribution", "meter")
 
 
 class JobFigures:
-    """Whoever holds the lock of the job's runs may ask and tell."""
+    """To be used under the lock of the job's runs."""
 
     def __init__(self) -> None:
         self._now: dict[str, TaskFigures] = {}
         self._before: dict[str, TaskFigures] = {}
 
     def measured(self, figures: Iterable[TaskFigures]) -> None:
-        """Tasks of the present attempt."""
-        self._now.update((one.task, one) for one in figures)
+        """Tasks of the current attempt have reported."""
+        self._now.update((task.task, task) for task in figures)
 
     def attempt_ended(self) -> None:
         """Another one begins."""
@@ -47,7 +47,7 @@ class JobFigures:
         self._now.clear()
 
     def latest(self, tasks: Iterable[str]) -> list[TaskFigures]:
-        """Of these tasks, in their order; those that have never reported are missing."""
+        """Of these tasks, in their order; without those that have never reported."""
         found: list[TaskFigures] = []
         for task in tasks:
             now, before = self._now.get(task), self._before.get(task)
@@ -66,7 +66,7 @@ def _added(before: TaskFigures | None, now: TaskFigures) -> TaskFigures:
 
 
 def _waiting(before: TaskFigures) -> TaskFigures:
-    """Of a task that has not reported since the job began anew."""
+    """Of a task that has not reported since the restart."""
     counts = {name: getattr(before, name) for name in COUNTS}
     fresh = TaskFigures(before.task, before.vertex, before.subtask, TaskState.DEPLOYING)
     return structs.replace(fresh, **counts, user=before.user)
@@ -75,7 +75,7 @@ def _waiting(before: TaskFigures) -> TaskFigures:
 def _added_users(
     before: tuple[UserFigure, ...], now: tuple[UserFigure, ...]
 ) -> tuple[UserFigure, ...]:
-    known = {(one.operator, one.scope, one.name): one for one in before}
+    known = {(figure.operator, figure.scope, figure.name): figure for figure in before}
     added = []
     for figure in now:
         old = known.pop((figure.operator, figure.scope, figure.name), None)
@@ -86,5 +86,5 @@ def _added_users(
             }
             figure = structs.replace(figure, values=values)
         added.append(figure)
-    # One that is registered late in an attempt keeps its count until then.
-    return (*added, *(one for one in known.values() if one.kind in _COUNTERS))
+    # A metric that is not registered yet in this attempt keeps its count.
+    return (*added, *(figure for figure in known.values() if figure.kind in _COUNTERS))

@@ -34,25 +34,25 @@ from headgate.host.net.transport import Tls
 log = logging.getLogger(__name__)
 
 DONE: Final = b""
-"""A frame that says: this was all. The driver answers with the same when everything is taken."""
+"""The frame after the last records. The driver answers with it when it has consumed everything."""
 SECRET_BYTES: Final = 32
 MAX_FRAME_BYTES: Final = MESSAGE_BYTES
 PROBLEM_CHARS: Final = 2000
 
 Take = Callable[[list[Any]], None]
-"""Takes a list of records in the driver; may block, raises ``StreamClosed`` to end the stream."""
+"""Consumes records in the driver; may block, raises ``StreamClosed`` to end the stream."""
 
 
 class StreamClosed(HeadgateError):
-    """Nobody in the driver takes the records of this stream any more."""
+    """Nobody in the driver consumes the records of this stream any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResultAddress:
-    """What a sink needs to reach its stream in the driver; travels with the job's code.
+    """What a sink needs to reach its stream in the driver; it travels with the job's code.
 
-    The secret does not: whoever overhears the code must not be able to send results. A worker
-    derives it from that of its job.
+    The secret does not: whoever intercepts the code must not be able to send results. A worker
+    derives it from the secret of its job.
     """
 
     address: Address
@@ -66,7 +66,7 @@ class ResultAddress:
 
     @property
     def contact(self) -> DriverContact:
-        """The way to the stream, for a worker of the job or the driver itself."""
+        """For a worker of the job, or the driver itself."""
         secret = self.secret or stream_secret(secret_of_job(self.job), self.stream)
         return DriverContact(self.address, self.stream, secret, self.settings)
 
@@ -87,7 +87,7 @@ class ResultServer:
         advertised_host: str | None = None,
         settings: ExchangeSettings | None = None,
     ) -> None:
-        """``settings`` say whether there is TLS, here and for the sinks."""
+        """``settings`` decide on TLS, here and for the sinks."""
         self._settings = settings or ExchangeSettings()
         self._listener = Listener(
             host,
@@ -99,13 +99,13 @@ class ResultServer:
         )
         self.address: Address = self._listener.address
         self._times = ControlTimes()
-        self._lock = threading.Lock()  # of the two below
+        self._lock = threading.Lock()  # guards the two below
         self._streams: dict[str, tuple[bytes, Take]] = {}
         self._connections: dict[AcceptedConnection, str] = {}
         self._listener.start()
 
     def open(self, take: Take, job: str = "", job_secret: bytes | None = None) -> ResultAddress:
-        """A new stream; ``take`` is called on the threads of its connections."""
+        """Open a stream; ``take`` is called on the threads of its connections."""
         stream = secrets.token_hex(16)
         secret = stream_secret(job_secret or secrets.token_bytes(SECRET_BYTES), stream)
         with self._lock:
@@ -113,7 +113,7 @@ class ResultServer:
         return ResultAddress(self.address, stream, secret, job, self._settings)
 
     def close_stream(self, address: ResultAddress) -> None:
-        """Take no more of it and hang up on its sinks. Idempotent."""
+        """Stop consuming it and disconnect its sinks. Idempotent."""
         with self._lock:
             self._streams.pop(address.stream, None)
             ended = [peer for peer, stream in self._connections.items() if stream == address.stream]
@@ -136,7 +136,7 @@ class ResultServer:
                 accepted.name,
                 self._secret_of,
                 timeout_s,
-                lambda: self._listener.proven(accepted),
+                lambda: self._listener.no_stranger(accepted),
             )
             with self._lock:
                 self._connections[accepted] = stream
@@ -161,9 +161,9 @@ class ResultServer:
 def _receive(
     accepted: AcceptedConnection, proven: ProvenConnection, take: Take, farewell_s: float
 ) -> None:
-    """Take what a sink sends until it leaves, or its stream is closed."""
+    """Consume what a sink sends until it disconnects, or its stream is closed."""
     sock, reader = proven.socket, proven.reader
-    while not accepted.is_leaving:  # a socket that is shut down still gives what has arrived
+    while not accepted.is_leaving:  # after a shutdown, what has arrived can still be read
         while (body := reader.next_body()) is not None:
             if body == DONE:
                 sock.sendall(proven.writer.head(DONE))
@@ -181,25 +181,25 @@ def _receive(
 
 
 def _hand_over(body: bytes, take: Take) -> None:
-    """Raises StreamClosed, or ResultsRefused for whatever else goes wrong."""
+    """Raises StreamClosed, or ResultsRefused for any other failure."""
     try:
-        records = pickle.loads(body)  # the seal fits: it comes from a task of our own job
+        records = pickle.loads(body)  # the seal is valid: a task of our own job sent it
     except BaseException as error:  # a pickle may raise anything, SystemExit too
         raise ResultsRefused(f"cannot read them ({_shown(error)})") from error
     try:
         take(records)
     except (StreamClosed, ResultsRefused):
         raise
-    except (Exception, SystemExit) as error:  # whoever takes them may unpickle, too
+    except (Exception, SystemExit) as error:  # take() may unpickle, too
         raise ResultsRefused(f"cannot take them ({_shown(error)})") from error
 
 
 def _shown(error: BaseException) -> str:
-    return format_exception_only(type(error), error)[-1].strip()  # also if its text cannot be had
+    return format_exception_only(type(error), error)[-1].strip()  # even if str() of it raises
 
 
 def _turn_away(proven: ProvenConnection, problem: str, farewell_s: float) -> None:
-    """Tell the sink, and read on until it leaves: who closes with bytes unread takes it back."""
+    """Report to the sink, and read until it hangs up: closing earlier may discard the report."""
     text = problem[:PROBLEM_CHARS].encode("utf-8", "replace")
     deadline = time.monotonic() + farewell_s
     proven.socket.settimeout(farewell_s)
@@ -214,11 +214,11 @@ class ResultWriter(SinkWriter):
 
     def __init__(self, address: ResultAddress) -> None:
         self._contact = address.contact
-        self._line = connect_and_prove(self._contact)
-        self._line.socket.settimeout(None)
+        self._driver = connect_and_prove(self._contact)
+        self._driver.socket.settimeout(None)
 
     def write(self, records: list[Any]) -> None:
-        """Send them; waits while the driver has no room."""
+        """Send records; waits while the driver is slow."""
         data = pickle.dumps(records, 5)
         if len(data) > MAX_FRAME_BYTES:
             half = len(records) // 2
@@ -228,11 +228,11 @@ class ResultWriter(SinkWriter):
         self._send(data)
 
     def send(self, message: object) -> None:
-        """One value that the stream's taker knows, instead of a list of records."""
+        """Send one value that the stream's consumer knows, instead of a list of records."""
         self._send(pickle.dumps(message, 5))
 
     def flush(self) -> None:
-        """Returns when the driver has taken everything; raises ResultsRefused or DriverLost."""
+        """Returns when the driver has consumed everything; raises ResultsRefused, DriverLost."""
         self._send(DONE)
         try:
             problem = self._answer()
@@ -242,26 +242,26 @@ class ResultWriter(SinkWriter):
             raise ResultsRefused(problem)
 
     def close(self) -> None:
-        self._line.socket.close()
+        self._driver.socket.close()
 
     def _send(self, data: bytes) -> None:
         try:
-            self._line.socket.sendall(self._line.writer.head(data))
-            self._line.socket.sendall(data)
+            self._driver.socket.sendall(self._driver.writer.head(data))
+            self._driver.socket.sendall(data)
         except OSError as error:
             problem = ""
-            with suppress(OSError, HeadgateError):  # it may have said why before it hung up
-                self._line.socket.settimeout(0.1)
+            with suppress(OSError, HeadgateError):  # it may have sent the reason before
+                self._driver.socket.settimeout(0.1)
                 problem = self._answer()
             if problem:
                 raise ResultsRefused(problem) from error
             raise DriverLost(self._contact.driver, str(error)) from error
 
     def _answer(self) -> str:
-        """Why the driver takes no more; nothing if it has taken everything."""
-        while (body := self._line.reader.next_body()) is None:
-            data = self._line.socket.recv(CHUNK_BYTES)
+        """Why the driver refuses more; empty if it has consumed everything."""
+        while (body := self._driver.reader.next_body()) is None:
+            data = self._driver.socket.recv(CHUNK_BYTES)
             if not data:
                 raise ConnectionError("it closed the stream")
-            self._line.reader.received(data)
+            self._driver.reader.received(data)
         return body.decode("utf-8", "replace")

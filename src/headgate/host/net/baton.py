@@ -1,9 +1,9 @@
-"""The baton: at most one thread of a task manager touches the machines, and we say which.
+"""The baton: at most one thread of a task manager touches the machines at a time.
 
-Who holds it runs steps, polls the sockets, fires timers. It is handed on in the order of asking; if
-nobody asks, to the standby thread, so that the network is always served. A thread that runs the
-user's code lends it: if the code takes long, the watchdog passes it on, and the thread asks for it
-again before it touches anything. Law: exactly one holder at any time, until it is closed.
+Its holder runs steps, polls the sockets and fires timers. It is passed on in the order of asking;
+if nobody asks, to the standby thread, so that the network is always served. A thread lends it while
+it runs the user's code: if that takes long, the watchdog calls the baton in, and the thread asks
+for it again before it touches anything. Law: exactly one holder at any time, until it is closed.
 """
 
 import threading
@@ -20,7 +20,7 @@ _QUIET_TICKS: Final = 20
 
 
 class Turn:
-    """One thread's place in the order. ``parked`` means: hand me the baton only if I am woken."""
+    """One thread's place in the order. ``parked``: it gets the baton only after a ``wake``."""
 
     __slots__ = ("_go", "name", "parked", "thread")
 
@@ -28,7 +28,7 @@ class Turn:
         self.name = name
         self.parked = False
         self.thread = 0
-        """Who asked last with it."""
+        """The thread that asked last with it."""
         self._go = threading.Lock()
         self._go.acquire()
 
@@ -40,14 +40,13 @@ class Turn:
 
 
 class Baton:
-    """One for each task manager. ``nudge`` must wake a holder that sleeps in the network."""
+    """One per task manager. ``nudge`` must wake a holder that sleeps in the network."""
 
     def __init__(self, nudge: Callable[[], None]) -> None:
         self.holder: Turn | None = None
         self.standby: Turn | None = None
         self.asleep = False
-        """Set by a holder that waits for the network; whoever wants the baton nudges it."""
-        self.handed_on = 0
+        """Set by a holder that waits for the network; a thread that wants the baton nudges it."""
         self.called_in = 0
         self._nudge = nudge
         self._mutex = threading.Lock()
@@ -63,7 +62,7 @@ class Baton:
         return bool(self._queue)
 
     def take(self, turn: Turn) -> None:
-        """Wait for the baton; TaskCancelled if there is none any more."""
+        """Wait for the baton; raises TaskCancelled after the close."""
         turn.thread = threading.get_ident()
         with self._mutex:
             if self._closed:
@@ -77,12 +76,12 @@ class Baton:
         self._wait(turn)
 
     def give(self, turn: Turn) -> None:
-        """Hand it on: to the first in the queue, else to the standby."""
+        """Pass it on: to the first in the queue, else to the standby."""
         with self._mutex:
             self._pass_on(turn)
 
     def yield_to_others(self, turn: Turn) -> None:
-        """Hand it on and stand at the end of the queue; at once if nobody waits."""
+        """Pass it on and join the end of the queue; no effect if nobody waits."""
         if not self._queue:
             return
         with self._mutex:
@@ -91,14 +90,14 @@ class Baton:
         self._wait(turn)
 
     def park(self, turn: Turn) -> None:
-        """Hand it on and sleep until ``wake``."""
+        """Pass it on and sleep until ``wake``."""
         with self._mutex:
             turn.parked = True
             self._pass_on(turn)
         self._wait(turn)
 
     def wake(self, turn: Turn) -> None:
-        """Let a parked thread have its turn (the holder says so)."""
+        """Queue a parked thread (called by the holder)."""
         if not turn.parked:
             return
         with self._mutex:
@@ -112,16 +111,16 @@ class Baton:
         return holder is not None and holder.thread == threading.get_ident()
 
     def close(self, turn: Turn) -> bool:
-        """The holder keeps it for good, and who asks later is refused; False if somebody waits."""
+        """The holder keeps it for good, later askers are refused; False if somebody waits."""
         with self._mutex:
             assert self.holder is turn
             self._closed = not self._queue
             return self._closed
 
-    # Loans: the user's code runs, and may take long.
+    # Loans: the user's code runs, which may take long.
 
     def lend(self, turn: Turn) -> None:
-        """The holder is about to run code that touches no machine."""
+        """The holder is about to run the user's code, which touches no machine."""
         assert self.holder is turn, f"{turn.name} lends a baton that it does not hold"
         self._loans += 1
         self._loan[turn] = None
@@ -130,13 +129,13 @@ class Baton:
             watchdog.rouse()
 
     def regain(self, turn: Turn) -> None:
-        """That code is through: go on, or ask for the baton if it was called in."""
-        # Whoever pops the loan, we or the watchdog, decides; a pop is atomic, and we pop only ours.
+        """That code has returned: continue, or ask for the baton if it was called in."""
+        # The loan is popped once, here or by the watchdog: a pop is atomic.
         if self._loan.pop(turn, turn) is turn:
             self.take(turn)
 
     def recover(self, turn: Turn) -> None:
-        """Hold the baton after an error, wherever between lending and regaining that was."""
+        """Hold the baton after an error, whether it was lent, called in or neither."""
         if self._loan.pop(turn, turn) is turn:
             with self._mutex:
                 if self.holder is turn:
@@ -144,8 +143,8 @@ class Baton:
             self.take(turn)
 
     def call_in(self) -> bool:
-        """Pass the baton on although its holder is busy with the user's code."""
-        with self._mutex:  # so that nobody sees it popped and not yet passed on
+        """Pass the baton on while its holder runs the user's code."""
+        with self._mutex:  # so that nobody sees the loan popped and the baton not passed on
             try:
                 turn, _ = self._loan.popitem()
             except KeyError:
@@ -168,7 +167,7 @@ class Baton:
     def _wait(self, turn: Turn) -> None:
         try:
             turn.wait()
-        except BaseException:  # the main thread is interrupted: nobody may wait for it
+        except BaseException:  # the main thread was interrupted: nobody may wait for it
             with self._mutex:
                 if turn in self._queue:
                     self._queue.remove(turn)
@@ -180,15 +179,13 @@ class Baton:
 
     def _pass_on(self, turn: Turn) -> None:
         assert self.holder is turn, f"{turn.name} gives a baton that it does not hold"
-        heir = self._queue.popleft() if self._queue else self.standby
-        self.holder = heir
-        if heir is not None:
-            self.handed_on += 1
-            heir.go()
+        self.holder = successor = self._queue.popleft() if self._queue else self.standby
+        if successor is not None:
+            successor.go()
 
 
 class Watchdog(threading.Thread):
-    """Looks every few milliseconds whether one loan is still open; dozes when none are made."""
+    """Checks every few milliseconds whether a loan is still open; dozes when there are none."""
 
     def __init__(self, baton: Baton) -> None:
         super().__init__(name="headgate-watchdog", daemon=True)
@@ -211,7 +208,7 @@ class Watchdog(threading.Thread):
             seen = state
             if quiet > _QUIET_TICKS:
                 self.dozing, quiet = True, 0
-                if self._baton.loan_state != state:  # lent before it could see that we doze
+                if self._baton.loan_state != state:  # lent before the lender could see us doze
                     self.dozing = False
 
     def rouse(self) -> None:

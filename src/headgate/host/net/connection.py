@@ -1,6 +1,7 @@
-"""Connections and the data server: sockets on one side, links on the other.
+"""Data connections and the data server: sockets on one side, links on the other.
 
-A connection owns its socket and closes it on every path: when its link has ended, or itself fails.
+Law: a connection owns its socket and closes it on every path: when its link has ended, or when the
+connection itself fails.
 """
 
 import contextlib
@@ -48,7 +49,7 @@ class Connection:
         loop.add(self._fd, self, self._mask)
 
     def ready(self, mask: int) -> None:
-        """The poll says that something can be done."""
+        """The poll reports events for the socket."""
         try:
             if self._connecting:
                 if self.link.is_alive:
@@ -72,10 +73,10 @@ class Connection:
         """Send what the link has, as far as the socket takes it."""
         link = self.link
         if self._closed or self._connecting:
-            self._settle()  # its link may have ended before the connection came about
+            self._settle()  # the link may have ended while it was connecting
             return
         try:
-            if self._transport.has_buffered:  # the decoder had paused, and no poll sees these bytes
+            if self._transport.has_buffered:  # the decoder had paused; no poll sees these bytes
                 self._read()
             for _ in range(_WRITES_PER_FLUSH):
                 if self._blocked:
@@ -87,7 +88,7 @@ class Connection:
             else:
                 if link.outbox.pending_bytes and not self._blocked:
                     self._loop.mark_dirty(self)
-            if self._transport.has_buffered and not link.is_deaf:  # it is not deaf any more
+            if self._transport.has_buffered and not link.is_deaf:  # it reads again
                 self._loop.mark_dirty(self)
         except OSError as error:
             self._lost(error)
@@ -109,8 +110,8 @@ class Connection:
         self._closed = True
         self._loop.remove(self._fd)
         self._transport.close()
-        self.link.outbox.close()  # what it could not send any more goes home
-        self.link.on_dirty = _ignore  # nothing shall keep what has ended
+        self.link.outbox.close()  # recycles the buffers of unsent frames
+        self.link.on_dirty = _ignore  # so that the link does not keep this connection alive
         self.on_closed(self)
 
     def _write(self, parts: list[bytes | bytearray | memoryview]) -> None:
@@ -150,7 +151,7 @@ class Connection:
         self.link.connected(now_ms())
 
     def _hung_up(self) -> None:
-        """The other side has gone while we still had something to tell it."""
+        """The peer has gone while something was left to send."""
         self.link.ended("it closed the connection")
 
     def _lost(self, error: OSError) -> None:
@@ -160,12 +161,12 @@ class Connection:
                 self._read_last_words()
             except BlockingIOError:
                 pass
-            except OSError as last:  # not kept by name: it knows this frame, which knows the link
+            except OSError as last:  # not kept: its traceback refers to this frame, and the link
                 reason, may_pass = _describe(last), _may_pass(last)
         self.link.ended(reason, may_pass=may_pass)
 
     def _read_last_words(self) -> None:
-        """Why the peer has gone, or refused us, may still lie in the socket."""
+        """The reason why the peer has gone, or refused us, may still be in the socket."""
         for _ in range(_LAST_READS):
             targets = self.link.targets()
             count = self._transport.read(targets) if targets else 0
@@ -177,7 +178,7 @@ class Connection:
         self._loop.mark_dirty(self)
 
     def _settle(self) -> None:
-        """Bring the poll mask in line with the link, or close behind it."""
+        """Update the poll mask to the link's state, or close after its end."""
         if self._closed:
             return
         link = self.link
@@ -194,7 +195,7 @@ class Connection:
 
     def _watch(self, mask: int) -> None:
         before, self._mask = self._mask, mask
-        if not mask:  # a poll tells of a hang-up even to who asks for nothing, again and again
+        if not mask:  # a poll reports a hang-up again and again, whatever the mask
             self._loop.remove(self._fd)
         elif not before:
             self._loop.add(self._fd, self, mask)
@@ -230,13 +231,13 @@ class Server:
         self._listen_again()
 
     def ready(self, mask: int) -> None:
-        """Somebody connects."""
-        for _ in range(_ACCEPTS_AT_ONCE):  # then those have a word that are here already
+        """Peers connect."""
+        for _ in range(_ACCEPTS_AT_ONCE):  # then existing connections get their turn
             try:
                 sock, address = self._sock.accept()
             except (BlockingIOError, ConnectionAbortedError):
                 return
-            except OSError as error:  # no descriptor left, mostly: the poll would tell for ever
+            except OSError as error:  # mostly no descriptor left: the poll would report for ever
                 reason = _describe(error)
                 self._warnings.log(
                     logging.WARNING, f"cannot accept connections for a while: {reason}"
@@ -256,7 +257,7 @@ class Server:
                 sock.close()
             else:
                 self._on_connection(connection, address[0])
-                connection.ready(READ)  # a true peer has said its first word already
+                connection.ready(READ)  # a genuine peer has sent its greeting already
 
     def close(self) -> None:
         """Accept no more. Idempotent."""
@@ -273,10 +274,10 @@ class Server:
 def connect(
     loop: Loop, settings: ExchangeSettings, tls: Tls | None, address: Address, link: Link
 ) -> Connection | None:
-    """Start to connect; if even that fails the link has ended and there is no connection."""
+    """Start to connect; if that fails the link has ended and there is no connection."""
     try:
         found = socket.getaddrinfo(address[0], address[1], type=socket.SOCK_STREAM)
-        ours = _family(settings)  # of several addresses, one like that which peers bind
+        ours = _family(settings)  # prefer the family that task managers bind
         found.sort(key=lambda entry: entry[0] != ours)
         family, kind, protocol, _, target = found[0]
         sock = socket.socket(family, kind, protocol)
@@ -327,7 +328,13 @@ class TlsConnection(Connection):
 
 
 class UnprovenConnections:
-    """Those of one data port, in the order in which they came."""
+    """Connections of the data port that have not proven themselves yet, the oldest first.
+
+    Law: there are never more than the limit. The one that is closed for another comes from the
+    address that holds most of them, so that a crowd on one machine does not push others out; of
+    those preferably one without a greeting, and of these the oldest. A genuine peer greets at once
+    and is proven as soon as its process is scheduled; if it is closed all the same, it reconnects.
+    """
 
     def __init__(self, limit: Callable[[], int]) -> None:
         self._limit = limit
@@ -337,11 +344,11 @@ class UnprovenConnections:
         return len(self._hosts)
 
     def add(self, connection: Connection, host: str) -> None:
-        """One more has connected; another one goes if there is no room."""
+        """Add a new connection; another one is closed if there are too many."""
         if len(self._hosts) >= self._limit():
             self._drop_proven()
             while len(self._hosts) >= self._limit():
-                self._send_away(self._next_to_go())
+                self._evict(self._next_victim())
         self._hosts[connection] = host
 
     def forget(self, connection: Connection) -> None:
@@ -355,18 +362,18 @@ class UnprovenConnections:
             if connection.link.state is LinkState.GREETING
         }
 
-    def _next_to_go(self) -> Connection:
+    def _next_victim(self) -> Connection:
         (crowd, _), *_ = Counter(self._hosts.values()).most_common(1)
         of_crowd = [connection for connection, host in self._hosts.items() if host == crowd]
-        return min(of_crowd, key=_has_greeted)  # the first of the least, which is the oldest
+        return min(of_crowd, key=_has_greeted)  # of equals the first, which is the oldest
 
-    def _send_away(self, connection: Connection) -> None:
+    def _evict(self, connection: Connection) -> None:
         link, count = connection.link, len(self._hosts)
         self.forget(connection)
         problem = f"{count} connections wait to be proven here, and it is not proven yet"
         link.fail(PeerBusy(link.peer, problem), last_words=f"{problem}; try again")
         connection.flush()
-        connection.close()  # whether or not it takes its last words
+        connection.close()  # whether or not the reason could be sent
 
 
 def _has_greeted(connection: Connection) -> bool:

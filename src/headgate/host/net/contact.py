@@ -1,7 +1,7 @@
-"""What a worker needs to reach the driver and to be believed.
+"""What a worker needs to reach the driver and to prove itself.
 
 It travels with the Spark job, but its secret need not (``without_secret``): what Spark serves to
-whoever asks must not hold it.
+anybody must not hold it.
 """
 
 import os
@@ -21,7 +21,7 @@ from headgate.base.settings import ExchangeSettings, StateSettings
 
 @dataclass(frozen=True, slots=True)
 class DriverContact:
-    """One job's contact. The secret is not shown, so that no log gets it."""
+    """How to reach the driver of one job. ``repr`` omits the secret, so that no log gets it."""
 
     address: Address
     job: str
@@ -40,20 +40,19 @@ class DriverContact:
 
     @property
     def driver(self) -> str:
-        """How errors call the driver."""
+        """The driver's address, for messages."""
         return f"{self.address[0]}:{self.address[1]}"
 
     def without_secret(self) -> "DriverContact":
-        """For the eyes of everybody."""
         return replace(self, secret=b"")
 
     def with_secret(self, secret: bytes) -> "DriverContact":
-        """The same again, for a worker that has got the secret in another way."""
+        """For a worker that has got the secret in another way."""
         return replace(self, secret=secret)
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """While this process is a task manager of the job, its sinks find the secret."""
+        """While this process is a task manager of the job, its sinks can look the secret up."""
         with _lock:
             _secrets.setdefault(self.job, []).append(self.secret)
         try:
@@ -65,13 +64,13 @@ class DriverContact:
                     del _secrets[self.job]
 
     def adopt_path(self) -> None:
-        """Let this process find the modules that the driver finds, the user's own among them."""
+        """Let this process import what the driver can import, the user's modules included."""
         sys.path += [place for place in self.python_path if place not in sys.path]
 
 
 _lock: Final = threading.Lock()
 _secrets: Final[dict[str, list[bytes]]] = {}
-"""Of the jobs that this process is a task manager of, as often as it is."""
+"""Of the jobs that this process is a task manager of, once per task manager."""
 
 
 def secret_of_job(job: str) -> bytes:
@@ -83,7 +82,7 @@ def secret_of_job(job: str) -> bytes:
 
 
 def local_path(address: Address) -> tuple[str, ...]:
-    """The module path for workers that reach the driver at this address; none on other machines."""
+    """The module path for workers that reach the driver by loopback; else none."""
     if not _is_loopback(address[0]):
         return ()
     return tuple(os.path.abspath(place) for place in sys.path)
@@ -92,5 +91,5 @@ def local_path(address: Address) -> tuple[str, ...]:
 def _is_loopback(host: str) -> bool:
     try:
         return ip_address(host).is_loopback
-    except ValueError:  # a name, which may be that of any machine
+    except ValueError:  # a name, possibly of any machine
         return host == "localhost"

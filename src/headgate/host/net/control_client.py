@@ -1,8 +1,8 @@
 """The worker's end of the control connection, with a thread of its own.
 
-So the driver hears heartbeats also while this worker loads the job's code, and its silence or end
-is noticed at once. What arrives is put into ``inbox``, in order; the end of the connection comes
-as ``ConnectionLost``, once. Law: after ``close`` there is no thread and no socket left.
+So the driver gets heartbeats even while this worker loads the job's code, and its silence or end is
+noticed at once. Messages are delivered in order; the end of the connection comes as
+``ConnectionLost``, once. Law: after ``close`` there is no thread and no socket left.
 """
 
 import logging
@@ -15,7 +15,6 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Final, TypeVar
 
 import msgspec
@@ -38,10 +37,10 @@ log = logging.getLogger(__name__)
 
 CHUNK_BYTES: Final = 256 * 1024
 FLUSH_S: Final = 2.0
-"""How long last words may take to leave."""
+"""How long the last messages may take to be sent."""
 RETRIES_S: Final = (0.2, 0.6, 1.8)
 MAX_BACKLOG: Final = 64
-"""With this many frames unsent, what can be left out is left out."""
+"""With more unsent frames than that, optional messages are dropped."""
 
 _READ: Final = selectors.EVENT_READ
 _M = TypeVar("_M")
@@ -56,7 +55,7 @@ class ConnectionLost:
 
 @dataclass(frozen=True, slots=True)
 class ProvenConnection:
-    """A connection whose two sides are proven, and how both seal what they say."""
+    """A connection on which both sides are proven, with its sealing reader and writer."""
 
     socket: Socket
     reader: FrameReader
@@ -72,7 +71,7 @@ class ControlConnection:
         deliver: Callable[[ToTaskManager | ConnectionLost], None],
         unheard: Callable[[], None] = lambda: None,
     ) -> None:
-        """``unheard`` is called if nobody ``heard`` of the loss for twice the time for it."""
+        """``unheard`` is called if nobody has ``heard`` of the loss after twice ``lost_ms``."""
         self._times = contact.times
         self._deliver = deliver
         self._unheard = unheard
@@ -80,7 +79,7 @@ class ControlConnection:
         self._socket, self._reader, self._writer = proven.socket, proven.reader, proven.writer
         self.local_host: str = self._socket.getsockname()[0]
         self._outgoing: deque[memoryview] = deque()
-        self._lock = threading.Lock()  # of what goes out: frames are sent as they were sealed
+        self._lock = threading.Lock()  # frames must be sent in the order they were sealed
         self._close_by: float | None = None
         self._heard = threading.Event()
         self._waker, self._woken = socket.socketpair()
@@ -92,21 +91,21 @@ class ControlConnection:
 
     @property
     def has_backlog(self) -> bool:
-        """Whether the driver does not read as fast as it is told."""
+        """Whether the driver reads more slowly than messages are sent."""
         return len(self._outgoing) > MAX_BACKLOG
 
     def send(self, message: ToDriver) -> None:
-        """From any thread; never waits. After the end of the connection it does nothing."""
+        """From any thread; never waits. Without effect after the end of the connection."""
         with self._lock:
             self._outgoing.append(memoryview(self._writer.encode(message)))
         self._wake()
 
     def heard(self) -> None:
-        """Whoever takes messages from the inbox has noticed the loss."""
+        """The receiver of messages has noticed the loss."""
         self._heard.set()
 
     def close(self) -> None:
-        """Send what is to be sent, as far as the driver takes it, and end. Idempotent."""
+        """Send what is queued, as far as the driver reads it, and end. Idempotent."""
         self._close_by = self._close_by or time.monotonic() + FLUSH_S
         self._heard.set()
         self._wake()
@@ -118,12 +117,7 @@ class ControlConnection:
     def __enter__(self) -> "ControlConnection":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _wake(self) -> None:
@@ -199,7 +193,7 @@ class ControlConnection:
 
 
 def connect_and_prove(contact: DriverContact) -> ProvenConnection:
-    """A proven connection; a driver that hangs up, perhaps among too many, is asked again."""
+    """A proven connection; if the driver hangs up, perhaps overloaded, it is tried again."""
     for pause_s in (*RETRIES_S, None):
         sock = connect_to_driver(contact)
         try:
@@ -216,7 +210,7 @@ def connect_and_prove(contact: DriverContact) -> ProvenConnection:
 
 
 def connect_to_driver(contact: DriverContact) -> Socket:
-    """A connection on which nobody is proven yet, and TLS has not greeted; raises after a while."""
+    """A connection before the proof and the TLS handshake; raises DriverUnreachable."""
     tls = Tls(contact.settings) if contact.settings.tls_enabled else None
     return secured(_connect(contact), tls, is_server=False)
 
@@ -246,7 +240,7 @@ def _connect(contact: DriverContact) -> socket.socket:
 
 
 def prove_to_driver(sock: Socket, contact: DriverContact) -> ProvenConnection:
-    """Let both sides prove themselves; raises PeerUnproven or PeerBrokeProtocol."""
+    """Prove both sides to each other; raises PeerUnproven or PeerBrokeProtocol."""
     peer = PeerName(f"driver {contact.driver}")
     reader = FrameReader(peer)
     nonce = secrets.token_bytes(NONCE_BYTES)
@@ -273,7 +267,7 @@ def receive_by(
     decoder: "msgspec.msgpack.Decoder[_M]",
     deadline: float,
 ) -> _M:
-    """The next message, on a socket that blocks; raises OSError if it does not come in time."""
+    """The next message on a blocking socket; raises OSError if it does not come in time."""
     while (message := reader.next(decoder)) is None:
         left_s = deadline - time.monotonic()
         if left_s <= 0:

@@ -1,7 +1,7 @@
-"""The exchange of one task manager: arena, server, connections, threads, in one object.
+"""The data exchange of one task manager: arena, server, connections and threads in one object.
 
 ``with Exchange(settings, secret) as exchange`` starts it; the end of the block ends every thread
-and socket it owns. Other threads touch its machines only within ``exchange.inside()``.
+and socket it owns. Law: other threads touch its machines only within ``exchange.inside()``.
 """
 
 import gc
@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from types import TracebackType
 from typing import Final
 
 from headgate.base.elements import ByteLike
@@ -48,7 +47,7 @@ log = logging.getLogger(__name__)
 
 TICK_MS: Final = 1000.0
 CANCEL_S: Final = 30.0
-"""A task that does not come back from its user's code this long after its cancellation is left."""
+"""How long a cancelled task may take to return from the user's code; then it is abandoned."""
 
 MIN_SECRET_BYTES: Final = 16
 _CODEC_NAMES: Final = {Compression.LZ4: "lz4_raw", Compression.ZSTD: "zstd"}
@@ -79,10 +78,10 @@ class Exchange:
         self._unproven = UnprovenConnections(self._unproven_limit)
         self._most_unproven = _descriptors() // 4
         self._runners: list[Runner] = []
-        self._roster = threading.Lock()  # of the runners, and of whether there may be more
+        self._roster = threading.Lock()  # guards the runners, and whether more may start
         self._closing = threading.Lock()
         self._closed = self._stopping = False
-        with ExitStack() as undo:  # whatever fails, what was begun before it is ended
+        with ExitStack() as undo:  # on an error, undo what was begun
             self.loop = Loop(settings.transport.value)
             undo.callback(self.loop.close)
             self._connection_log = ThrottledLog(log, self.loop.later)
@@ -114,7 +113,7 @@ class Exchange:
 
     @contextmanager
     def inside(self) -> Iterator[Environment]:
-        """Hold the baton for a moment, to set up or look at machines; not from within a task."""
+        """Hold the baton for a moment, to set up or inspect machines; not from within a task."""
         assert not self.baton.held_here(), "this thread is inside already"
         turn = Turn(f"visitor {threading.current_thread().name}")
         self.baton.take(turn)
@@ -127,7 +126,7 @@ class Exchange:
             self.baton.give(turn)
 
     def seat(self, name: str) -> TaskThread:
-        """A place for a task's thread: what its writer and gate wait and wake with."""
+        """What the writers and gates of a task wait and wake with."""
         return TaskThread(name, self.baton, self.loop)
 
     def run(self, task: Stepper, seat: TaskThread) -> Runner:
@@ -153,7 +152,7 @@ class Exchange:
             deadline = flusher.next_deadline_ms
             partition = writer.partition
             if deadline is None or not partition.kind.is_pipelined:
-                return  # of a blocking partition nobody may read before its end
+                return  # a blocking partition is not read before its end
             if not (partition.finished or partition.released):
                 self.loop.later(max(0.0, deadline - now_ms()), tick)
 
@@ -180,12 +179,7 @@ class Exchange:
     def __enter__(self) -> "Exchange":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     # Begin and end.
@@ -218,7 +212,7 @@ class Exchange:
             for connection in list(self._connections):
                 last.callback(connection.close)
                 last.callback(connection.link.close)
-                connection.flush()  # the last words
+                connection.flush()  # sends the reason
 
     # The standby thread: serves the network when no task has the baton.
 
@@ -272,10 +266,10 @@ class Exchange:
         self._track(connection)
 
     def _unproven_limit(self) -> int:
-        """A job's own task managers never push each other out, however many there are.
+        """High enough that a job's own task managers never evict each other.
 
-        Every reader of a partition here comes over some connection, so there are at most as many
-        peers as readers. Whatever connects, most descriptors stay free for what is proven.
+        Every reader of a partition here uses some connection, so there are at most as many peers
+        as readers. In any case most descriptors stay free for proven connections.
         """
         readers = self.environment.partitions.readers
         return max(1, min(max(self.settings.accept_backlog, readers), self._most_unproven))
@@ -294,7 +288,7 @@ class Exchange:
             self._connection_log.log(level, f"connection ended: {error}")
 
     def _tick(self) -> None:
-        # In the next poll, that is after what waits in the sockets: who hangs may be we ourselves.
+        # In the next poll, after what waits in the sockets: it may be this side that was late.
         for connection in self._connections:
             self.loop.later(0, connection.tick)
         self.loop.later(self._tick_ms, self._tick)
@@ -307,7 +301,7 @@ def _descriptors() -> int:
 
 
 def _tick_ms(settings: ExchangeSettings) -> float:
-    """Often enough for the shortest of the times that connections look at."""
+    """Often enough for the shortest timeout of connections."""
     shortest = min(
         settings.connect_timeout_ms, settings.heartbeat_timeout_ms, settings.heartbeat_interval_ms
     )
@@ -315,7 +309,10 @@ def _tick_ms(settings: ExchangeSettings) -> float:
 
 
 def allocate_arena(segment_bytes: int, count: int) -> list[Segment]:
-    """All segments of a task manager; MemoryShort says what was asked for."""
+    """All segments of a task manager: anonymous, page-aligned memory, freed with its last view.
+
+    Raises MemoryShort.
+    """
     size = max(PAGE_BYTES, stride_bytes(segment_bytes) * count)
     try:
         memory = mmap.mmap(-1, size)
@@ -326,9 +323,9 @@ def allocate_arena(segment_bytes: int, count: int) -> list[Segment]:
 
 @contextmanager
 def rare_collections() -> Iterator[None]:
-    """Let Python look for cyclic garbage less often: streams make many short-lived tuples.
+    """Let Python collect cyclic garbage less often: streams make many short-lived tuples.
 
-    What is loaded already is not looked at again; cycles are still found, after more allocations.
+    Objects that exist already are never scanned; cycles are still found, after more allocations.
     """
     before = gc.get_threshold()
     gc.freeze()
@@ -344,7 +341,7 @@ class ArrowCodec:
     """LZ4 (raw blocks) or Zstandard."""
 
     def __init__(self, compression: Compression) -> None:
-        import pyarrow  # noqa: PLC0415 - only who compresses pays for the import
+        import pyarrow  # noqa: PLC0415 - only compression needs it
 
         self._codec = pyarrow.Codec(_CODEC_NAMES[compression])
 

@@ -1,10 +1,10 @@
-"""A port of the driver: it accepts, and gives each connection a thread.
+"""A port of the driver: it accepts connections, and gives each a thread.
 
-Connections that are not proven are bounded, in all and by address. For the next one the oldest
-goes, of the address that has the most, once it has had a moment to prove itself; until then the
-next one waits in the kernel's queue. Law: nothing that a stranger does, and no shortage of threads,
-files or memory, ends the port; after ``close``, ``hang_up`` and ``join`` there is no thread and no
-socket left.
+Unproven connections (strangers) are bounded, in total and per address. A new one evicts the oldest
+of the address that has most, once that has had a moment to prove itself; until then the new one
+waits in the kernel's queue. Law: nothing that a stranger does, and no shortage of threads, files or
+memory, ends the port; after ``close``, ``hang_up`` and ``join`` there is no thread and no socket
+left.
 """
 
 import logging
@@ -18,25 +18,25 @@ from typing import Final
 
 from headgate.base.messages import Address
 from headgate.host.net.throttled_log import ThrottledLog
-from headgate.host.net.transport import Socket, Tls, greet, secured
+from headgate.host.net.transport import Socket, Tls, secured
 
 log = logging.getLogger(__name__)
 
 MAX_STRANGERS: Final = 512
-"""Connections that may be unproven at a time."""
+"""Unproven connections at a time."""
 MAX_OF_ADDRESS: Final = 256
-"""The same for one address."""
+"""The same per address."""
 YOUNG_S: Final = 0.1
-"""A stranger younger than this does not go for another: a job's own workers come all at once."""
+"""Younger strangers are not evicted: a job's own workers connect all at once."""
 PAUSE_S: Final = 0.1
-"""After an accept that has failed; too many files are open, perhaps."""
+"""After a failed accept, perhaps because too many files are open."""
 REPORT_S: Final = 10.0
-"""Between two lines of the log about that."""
+"""Between two log lines about that."""
 _BACKLOG: Final = 512
 
 
 class AcceptedConnection:
-    """One connection; a stranger until ``Listener.proven``."""
+    """A connection; a stranger until ``Listener.no_stranger``."""
 
     def __init__(self, sock: Socket, host: str, port: int) -> None:
         self.socket = sock
@@ -44,21 +44,17 @@ class AcceptedConnection:
         self.name = f"{host}:{port}"
         self.since = time.monotonic()
         self.is_leaving = False
-        """It was hung up on, and its thread has not ended yet."""
-
-    def greet(self, timeout_s: float) -> None:
-        """The handshake of TLS, if the port has it."""
-        greet(self.socket, timeout_s)
+        """It was shut down, and its thread has not ended yet."""
 
     def hang_up(self) -> None:
-        """End it from any thread; whoever reads or writes notices."""
+        """Shut it down from any thread; its reader and writer notice."""
         self.is_leaving = True
         with suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
 
 
 Serve = Callable[[AcceptedConnection], None]
-"""The whole life of a connection, on a thread of its own."""
+"""Serves a connection to its end, on a thread of its own."""
 
 
 class Listener:
@@ -86,23 +82,23 @@ class Listener:
         self._threads: dict[threading.Thread, AcceptedConnection] = {}
         self._changed = threading.Condition()  # guards the two above, and whether it is closed
         self._closed = False
-        self._lines = ThrottledLog(log, self._tell_later)
-        self._tell_at: float | None = None
+        self._lines = ThrottledLog(log, self._flush_later)
+        self._flush_at: float | None = None
         self._troubles = 0
         self._reported_at = -REPORT_S
-        self._door = threading.Thread(target=self._accept, name=f"{name}-door", daemon=True)
+        self._acceptor = threading.Thread(target=self._accept, name=f"{name}-door", daemon=True)
 
     def start(self) -> None:
-        self._door.start()
+        self._acceptor.start()
 
-    def proven(self, accepted: AcceptedConnection) -> None:
-        """It is no stranger any more."""
+    def no_stranger(self, accepted: AcceptedConnection) -> None:
+        """The connection is no stranger any more: it is proven, or has ended."""
         with self._changed:
             self._strangers.pop(accepted, None)
             self._changed.notify_all()
 
     def left(self, accepted: AcceptedConnection, error: Exception) -> None:
-        """Say why one has gone; of strangers a few lines in a while, and how many there were."""
+        """Log why a connection ended; for strangers only a few lines, and their number."""
         line = f"{self._name}: {accepted.name} has left: {error}"
         with self._changed:
             if is_stranger := accepted in self._strangers:
@@ -111,13 +107,13 @@ class Listener:
             log.info("%s", line)
 
     def close(self) -> None:
-        """Accept nobody any more, and hang up on strangers. Idempotent."""
+        """Stop accepting, and disconnect strangers. Idempotent."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
-        self._door.join()
+        self._acceptor.join()
         self._socket.close()
         with self._changed:
             self._lines.flush()
@@ -133,18 +129,18 @@ class Listener:
             accepted.hang_up()
 
     def join(self, timeout_s: float | None) -> None:
-        """Wait until all connections have ended, or for so long."""
+        """Wait until all connections have ended, at most for so long."""
         with self._changed:
             threads = list(self._threads)
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         for thread in threads:
             thread.join(None if deadline is None else max(0.0, deadline - time.monotonic()))
 
-    # The door.
+    # The accepting thread.
 
     def _accept(self) -> None:
         while not self._closed:
-            self._tell_rest()
+            self._flush_if_due()
             try:
                 sock, address = self._socket.accept()
             except TimeoutError:
@@ -157,14 +153,14 @@ class Listener:
             except Exception as error:  # no thread can be started, or no memory is left
                 self._rest(f"serve {address[0]}:{address[1]}", error)
 
-    def _tell_later(self, in_ms: float, flush: Callable[[], None]) -> None:
-        """The door looks at it, once a second at least."""
-        self._tell_at = time.monotonic() + in_ms / 1000
+    def _flush_later(self, in_ms: float, flush: Callable[[], None]) -> None:
+        """The accepting thread checks it, at least once a second."""
+        self._flush_at = time.monotonic() + in_ms / 1000
 
-    def _tell_rest(self) -> None:
+    def _flush_if_due(self) -> None:
         with self._changed:
-            if self._tell_at is not None and time.monotonic() >= self._tell_at:
-                self._tell_at = None
+            if self._flush_at is not None and time.monotonic() >= self._flush_at:
+                self._flush_at = None
                 self._lines.flush()
 
     def _admit(self, sock: socket.socket, host: str, port: int) -> None:
@@ -181,22 +177,22 @@ class Listener:
             else:
                 accepted.socket.close()
         except BaseException:
-            self._forget(accepted)
+            self.no_stranger(accepted)
             accepted.socket.close()
             raise
 
     def _make_room(self, host: str) -> bool:
-        """Wait until another stranger has a place; False: the port is closed."""
+        """Wait until there is room for another stranger; False: the port is closed."""
         with self._changed:
-            while not self._closed and (oldest := self._in_the_way_of(host)) is not None:
+            while not self._closed and (oldest := self._next_victim(host)) is not None:
                 left_s = oldest.since + YOUNG_S - time.monotonic()
                 if left_s <= 0 and not oldest.is_leaving:
                     oldest.hang_up()
-                # The thread of who leaves says when it has gone.
+                # Notified when the connection's thread ends.
                 self._changed.wait(left_s if left_s > 0 else PAUSE_S)
             return not self._closed
 
-    def _in_the_way_of(self, host: str) -> AcceptedConnection | None:
+    def _next_victim(self, host: str) -> AcceptedConnection | None:
         counts = Counter(stranger.host for stranger in self._strangers)
         if counts[host] < MAX_OF_ADDRESS:
             if len(self._strangers) < MAX_STRANGERS:
@@ -225,18 +221,13 @@ class Listener:
         except Exception:
             log.exception("%s: the connection of %s has failed", self._name, accepted.name)
         finally:
-            self._forget(accepted)
+            self.no_stranger(accepted)
             accepted.socket.close()
             with self._changed:
                 self._threads.pop(threading.current_thread(), None)
 
-    def _forget(self, accepted: AcceptedConnection) -> None:
-        with self._changed:
-            self._strangers.pop(accepted, None)
-            self._changed.notify_all()
-
     def _rest(self, what: str, error: Exception) -> None:
-        """Something is short: let a stranger go, wait a moment, and say so now and then."""
+        """Something is short: evict a stranger, wait a moment, and log that now and then."""
         with self._changed:
             if self._closed:
                 return

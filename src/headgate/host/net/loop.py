@@ -1,8 +1,8 @@
-"""The loop: polls sockets, fires timers, flushes connections that have something to send.
+"""The event loop: polls sockets, fires timers, flushes connections with something to send.
 
-It is no thread. Whoever holds the baton calls ``poll``: without waiting between two steps, or with
-waiting when nothing else is to be done. Everything in here happens inside the baton, but ``nudge``
-and ``post``.
+It has no thread. The holder of the baton calls ``poll``: without waiting between two steps, or
+waiting when there is nothing else to do. Law: all of it runs inside the baton, except ``nudge`` and
+``post``.
 """
 
 import heapq
@@ -22,9 +22,9 @@ READ: Final = select.POLLIN
 WRITE: Final = select.POLLOUT
 FINE_WAIT_MS: Final = 5.0
 FD_SETSIZE: Final = 1024
-"""What ``select`` can look at."""
+"""``select`` takes no higher descriptor."""
 LONGEST_WAIT_MS: Final = 24 * 60 * 60 * 1000.0
-"""Polls cannot wait for more than a month; a timer may be as far away as its user likes."""
+"""A poll cannot wait for more than a month, whatever the user's timers."""
 
 
 class Pollable(Protocol):
@@ -40,7 +40,7 @@ class Flushable(Protocol):
 
 
 def now_ms() -> float:
-    """The clock that all deadlines are in."""
+    """The clock of all deadlines."""
     return time.monotonic_ns() / 1e6
 
 
@@ -60,14 +60,12 @@ class Loop:
         self._nudged.setblocking(False)
         self._nudger.setblocking(False)
         self._register(self._nudged.fileno(), READ)
-        self.polls = 0
         self.closed = False
         self.hurried = False
-        """Somebody was woken: the poll that is under way must not wait any more."""
+        """A thread was woken: the current poll must not wait."""
 
     def poll(self, wait_ms: float | None = 0) -> None:
-        """Send, fire what is due, then look at the sockets; wait up to ``wait_ms`` (None: long)."""
-        self.polls += 1
+        """Flush, fire due timers, then poll the sockets; wait up to ``wait_ms`` (None: long)."""
         self.hurried = False
         if self._dirty:
             self._flush()
@@ -88,7 +86,7 @@ class Loop:
             self._flush()
 
     def later(self, delay_ms: float, call: Callable[[], None]) -> None:
-        """Call back after a while, from inside a poll."""
+        """Call back after this time, from inside a poll."""
         heapq.heappush(self._timers, (now_ms() + delay_ms, next(self._number), call))
 
     def mark_dirty(self, flushable: Flushable) -> None:
@@ -96,12 +94,12 @@ class Loop:
         self._dirty.append(flushable)
 
     def nudge(self) -> None:
-        """Wake whoever waits in ``poll``; any thread may call this."""
+        """Wake the thread that waits in ``poll``; from any thread."""
         with suppress(BlockingIOError, OSError):
             self._nudger.send(b"\0")
 
     def post(self, call: Callable[[], None]) -> None:
-        """Call back inside the baton, soon; any thread may call this."""
+        """Call back inside the baton, soon; from any thread."""
         self._posted.append(call)
         self.nudge()
 
@@ -136,7 +134,7 @@ class Loop:
         return self._poll.poll(None if wait_ms is None else wait_ms)
 
     def _wait_finely(self, wait_ms: float) -> list[tuple[int, int]]:
-        """epoll counts whole milliseconds, and up; a flush that is due in 0.2 cannot wait for 1."""
+        """epoll rounds up to whole milliseconds; a flush that is due in 0.2 cannot wait for 1."""
         assert self._epoll is not None
         if self._epoll.fileno() < FD_SETSIZE:
             select.select([self._epoll], [], [], wait_ms / 1000)
@@ -162,7 +160,7 @@ class Loop:
             self._guard(flushable.flush)
 
     def _guard(self, call: Callable[[], None]) -> None:
-        """One connection's or timer's bug must not stop the others."""
+        """A bug in one connection or timer must not stop the others."""
         try:
             call()
         except Exception:

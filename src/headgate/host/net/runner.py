@@ -1,8 +1,8 @@
-"""Runners: the thread of a task, and how it shares the baton.
+"""The thread of a task, and how it shares the baton.
 
 A task is a machine with ``step``. Its runner steps it as long as there is something to do, polls
-the network in between without waiting, and lets others have the baton when its slice is over. With
-nothing to do it waits in the network itself, or parks if somebody else wants the baton.
+the network in between without waiting, and yields the baton when its time slice is over. With
+nothing to do it waits in the network itself, or parks if another thread wants the baton.
 """
 
 import logging
@@ -28,14 +28,14 @@ class Stepper(Protocol):
     name: str
 
     def step(self) -> StepResult:
-        """Do one bundle's worth of work; called on the task's own thread, inside the baton."""
+        """Process one bundle; called on the task's own thread, inside the baton."""
 
     def close(self, error: BaseException | None) -> None:
-        """Give back everything; always called, with the error if it failed."""
+        """Release everything; always called, with the error if the task failed."""
 
 
 class TaskThread:
-    """A thread's place among the others: it waits here, for the network or for its turn."""
+    """How a task's thread waits, for the network or for its turn."""
 
     def __init__(self, name: str, baton: Baton, loop: Loop) -> None:
         self.turn = Turn(name)
@@ -45,7 +45,7 @@ class TaskThread:
         self._woken = False
 
     def wake(self) -> None:
-        """There may be something to do (called inside the baton)."""
+        """There may be work (called inside the baton)."""
         self._woken = self._loop.hurried = True
         self._baton.wake(self.turn)
 
@@ -55,7 +55,7 @@ class TaskThread:
         self.wake()
 
     def wait(self, ready: Callable[[], bool]) -> None:
-        """Return when ``ready`` says so; meanwhile others run and the network is served."""
+        """Return when ``ready`` holds; meanwhile others run and the network is served."""
         while True:
             self._woken = False
             if self.cancelled:
@@ -67,7 +67,7 @@ class TaskThread:
                 self.rest()
 
     def rest(self) -> None:
-        """Nothing to do: let somebody else run, or sleep in the network."""
+        """Nothing to do: let another thread run, or sleep in the network."""
         baton = self._baton
         if baton.wanted:
             baton.park(self.turn)
@@ -84,7 +84,7 @@ class TaskThread:
         return self._woken
 
     def expect_wake(self) -> None:
-        """Forget earlier wakes; look at the input once more before resting."""
+        """Forget earlier wakes; check the input once more before resting."""
         self._woken = False
 
 
@@ -112,7 +112,7 @@ class Runner:
             raise self.error
 
     def ends_within(self, timeout_s: float) -> bool:
-        """Wait for the end, however it comes; says whether it came."""
+        """Wait for the end, however it comes; returns whether it came."""
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
@@ -129,7 +129,7 @@ class Runner:
             self.error = error
         try:
             baton.recover(turn)
-        except TaskCancelled:  # the task manager has closed meanwhile; nobody else is here
+        except TaskCancelled:  # the task manager has closed; no other thread is left
             self._close_task()
             return
         try:
@@ -171,7 +171,7 @@ class Runner:
 
 
 class BatonLoan(Loan):
-    """Lends the baton of a task's thread while its user's code runs."""
+    """Lends the baton of a task's thread while the user's code runs."""
 
     __slots__ = ("_baton", "_lent", "_turn")
 
@@ -191,7 +191,7 @@ class BatonLoan(Loan):
 
 
 class BufferWaits:
-    """How a task's writers wait for a buffer, with the task told that it is back-pressured."""
+    """How a task's writers wait for a buffer; meanwhile the task counts as back-pressured."""
 
     def __init__(self, seat: TaskThread) -> None:
         self.seat = seat

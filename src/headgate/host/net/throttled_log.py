@@ -1,4 +1,4 @@
-"""A log that strangers cannot fill: of many lines of a level a few are written, others counted."""
+"""A log that unproven peers cannot flood: of many lines a few are written, the rest is counted."""
 
 import logging
 from collections import Counter
@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Final
 
 LINES: Final = 10
-"""Of a level, in one period; how many there were above that is told when the period is over."""
+"""Per level and period; the number of further lines is logged at the end of the period."""
 PERIOD_MS: Final = 10_000.0
 
 
 class ThrottledLog:
-    """Lines of one logger. ``later`` calls back after so many milliseconds."""
+    """Wraps one logger. ``later`` calls back after so many milliseconds."""
 
     def __init__(
         self, log: logging.Logger, later: Callable[[float, Callable[[], None]], None]
@@ -19,10 +19,9 @@ class ThrottledLog:
         self._log = log
         self._later = later
         self._lines: Counter[int] = Counter()  # in this period, by level
-        self._last: dict[int, str] = {}  # of those that were not written
+        self._last: dict[int, str] = {}  # the last line not written, by level
 
     def log(self, level: int, line: str) -> None:
-        """Write the line, or count it."""
         if not self._log.isEnabledFor(level):
             return
         if not self._lines:
@@ -34,7 +33,7 @@ class ThrottledLog:
             self._last[level] = line
 
     def flush(self) -> None:
-        """The period is over, or the end has come: tell what was not written."""
+        """At the end of the period, or of everything: report what was not written."""
         lines, self._lines = self._lines, Counter()
         last, self._last = self._last, {}
         for level, line in last.items():
