@@ -22,9 +22,9 @@ from headgate.base.errors import PlanInvalid
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.user_function import UserFunction
 from headgate.core.operators.basic import (
-    KeyedFilterOperator,
-    KeyedFlatMapOperator,
-    KeyedMapOperator,
+    FilterOperator,
+    FlatMapOperator,
+    MapOperator,
 )
 from headgate.core.operators.process import KeyedProcessOperator
 from headgate.core.operators.reduce import AggregateOperator, Aggregation, ReduceOperator
@@ -81,7 +81,7 @@ class KeyedStream(DataStream):
         if not UserFunction(func, "map").opens:
             return super().map(func, output_type)
         check_function(func, "map", MapFunction)
-        factory = partial(KeyedMapOperator, func, self.key_of)
+        factory = partial(MapOperator, func, self.key_of)
         return self._keyed("Map", factory, "map function", func, output_type)
 
     def flat_map(
@@ -93,7 +93,7 @@ class KeyedStream(DataStream):
         if not UserFunction(func, "flat_map").opens:
             return super().flat_map(func, output_type)
         check_function(func, "flat_map", FlatMapFunction)
-        factory = partial(KeyedFlatMapOperator, func, self.key_of)
+        factory = partial(FlatMapOperator, func, self.key_of)
         return self._keyed("Flat Map", factory, "flat map function", func, output_type)
 
     def filter(self, func: Callable[[Any], object] | FilterFunction[Any]) -> DataStream:
@@ -101,7 +101,7 @@ class KeyedStream(DataStream):
         if not UserFunction(func, "filter").opens:
             return super().filter(func)
         check_function(func, "filter", FilterFunction)
-        factory = partial(KeyedFilterOperator, func, self.key_of)
+        factory = partial(FilterOperator, func, self.key_of)
         stream = self._keyed("Filter", factory, "filter function", func, self._type)
         stream._origins[0].step.passes_on = True
         return stream

@@ -14,9 +14,6 @@ from headgate.core.operators.basic import (
     FilterOperator,
     FlatMapOperator,
     FunctionOperator,
-    KeyedFilterOperator,
-    KeyedFlatMapOperator,
-    KeyedMapOperator,
     MapOperator,
 )
 from headgate.functions.state import ValueStateDescriptor
@@ -211,9 +208,9 @@ def test_with_object_reuse_nothing_is_copied() -> None:
 
 
 KINDS: list[Callable[[object, Callable[[Any], Any]], FunctionOperator]] = [
-    KeyedMapOperator,
-    KeyedFlatMapOperator,
-    KeyedFilterOperator,
+    MapOperator,
+    FlatMapOperator,
+    FilterOperator,
 ]
 
 
@@ -295,7 +292,7 @@ def test_a_map_may_return_none() -> None:
         def map(self, value: Any) -> Any:
             return None
 
-    operator = KeyedMapOperator(Nothing(), lambda r: r)
+    operator = MapOperator(Nothing(), lambda r: r)
     output = open_operator(operator)
     operator.process(Bundle(["a"]), 0)
     assert output.records == [None]
@@ -312,12 +309,12 @@ def test_what_is_kept_in_state_can_change_after_it_was_sent() -> None:
             self.all.update(gathered)
             return gathered
 
-    output = run(KeyedMapOperator(Gather(), lambda r: 0), [Bundle([1, 2]), Bundle([3])])
+    output = run(MapOperator(Gather(), lambda r: 0), [Bundle([1, 2]), Bundle([3])])
     assert output.records == [[1], [1, 2], [1, 2, 3]]
 
 
 def test_in_a_batch_the_state_of_a_key_ends_with_it() -> None:
-    operator = KeyedMapOperator(Numbering(), lambda r: r)
+    operator = MapOperator(Numbering(), lambda r: r)
     output = open_operator(operator)
     for _ in range(2):
         operator.process(Bundle(["a", "a"]), 0)

@@ -15,16 +15,12 @@ from headgate.base.elements import Watermark
 from headgate.base.settings import StateSettings
 from headgate.core.chain.collector import OutputTag
 from headgate.core.chain.operator import Operator, PolledOperator
-from headgate.core.chain.stateful import StatefulOperator
+from headgate.core.chain.user_function import StatefulOperator
 from headgate.core.chain.watermarks import TimePlan, silent
 from headgate.core.operators.basic import (
     FilterOperator,
     FlatMapOperator,
     FunctionOperator,
-    KeyedFilterOperator,
-    KeyedFlatMapOperator,
-    KeyedFunctionOperator,
-    KeyedMapOperator,
     MapOperator,
 )
 from headgate.core.operators.broadcast import (
@@ -303,9 +299,9 @@ CASES = {
     "flat map": Case(lambda: FlatMapOperator(Numbered()), (None,), False),
     "process": Case(lambda: ProcessOperator(Numbered()), (None,), False),
     "sink": Case(lambda: SinkFunctionOperator(Numbered(WRITTEN)), (None,), False, written=WRITTEN),
-    "keyed map": Case(lambda: KeyedMapOperator(Counted(), first)),
-    "keyed filter": Case(lambda: KeyedFilterOperator(Counted(), first)),
-    "keyed flat map": Case(lambda: KeyedFlatMapOperator(Counted(), first)),
+    "keyed map": Case(lambda: MapOperator(Counted(), first)),
+    "keyed filter": Case(lambda: FilterOperator(Counted(), first)),
+    "keyed flat map": Case(lambda: FlatMapOperator(Counted(), first)),
     "keyed process": Case(lambda: KeyedProcessOperator(Counted(), first)),
     "reduce": Case(lambda: ReduceOperator(lambda a, b: (a[0], a[1] + b[1]), first, False)),
     "sum": Case(lambda: AggregateOperator("sum", 1, first, False)),
@@ -361,7 +357,6 @@ ELSEWHERE = {
 """Operators whose state has tests of its own."""
 
 BASES = {
-    KeyedFunctionOperator,
     FunctionOperator,
     PolledOperator,
     StatefulOperator,
@@ -476,7 +471,7 @@ def test_the_assigner_of_timestamps_leaves_nothing() -> None:
 
 
 def test_a_batch_takes_no_checkpoint() -> None:
-    crew = Crew(lambda: SortedInput(lambda: KeyedMapOperator(Counted(), first), (first,)))
+    crew = Crew(lambda: SortedInput(lambda: MapOperator(Counted(), first), (first,)))
     with pytest.raises(AssertionError, match="a batch job takes no checkpoints"):
         crew.left()
     crew.close()
@@ -556,7 +551,7 @@ def test_a_function_that_fails_leaves_no_snapshot_open() -> None:
         def snapshot_state(self, context: Any) -> None:
             raise ValueError("not now")
 
-    crew = Crew(lambda: KeyedMapOperator(Failing(), first), (first,))
+    crew = Crew(lambda: MapOperator(Failing(), first), (first,))
     crew.tell(Send([(("a", 1), 1)]))
     with pytest.raises(ValueError, match="not now"):
         crew.left()
@@ -579,7 +574,7 @@ def test_functions_that_listen_are_told_what_became_of_checkpoints() -> None:
     many = WindowPlan(
         SidedKey(first, first), TumblingEventTimeWindows(10), EventTimeTrigger(), LISTED, call
     )
-    for operator in (KeyedMapOperator(Listening(), first), JoinedWindowOperator(many)):
+    for operator in (MapOperator(Listening(), first), JoinedWindowOperator(many)):
         crew = Crew(lambda operator=operator: operator)  # type: ignore[misc]
         crew.operators[0].checkpoint_completed(3)
         crew.operators[0].checkpoint_aborted(4)

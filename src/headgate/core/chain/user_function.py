@@ -1,12 +1,13 @@
-"""A user's function within an operator: what is called for each record, and open and close around.
+"""A user function within an operator, and the base of operators that hold user functions and state.
 
-A function may be a plain callable or an object with a method (``map``, ``filter`` …) and perhaps
-``open(runtime_context)`` and ``close()``, and ``initialize_state(context)`` before them. Law:
-``close`` is called once if ``open`` was begun. What ``initialize_state`` finds is what the same
-function of an earlier run had when the checkpoint was taken.
+A function is a plain callable or an object with a method (``map``, ``filter`` …) and perhaps
+``initialize_state(context)``, ``open(runtime_context)`` and ``close()``. Law: ``close`` is called
+once if ``open`` was begun. ``initialize_state`` finds what the same function of an earlier run had
+at the checkpoint. At a checkpoint functions first bring their state up to date, then everything is
+taken at once; nothing stays open if one of them fails.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeVar
 
 from headgate.base.elements import Record
@@ -16,8 +17,15 @@ from headgate.core.chain.checkpointed import (
     FunctionSnapshotContext,
 )
 from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.keyed_context import KeyedContext
+from headgate.core.chain.operator import Operator
 from headgate.core.chain.runtime import RuntimeContext
-from headgate.core.chain.snapshots import SnapshotMoment, restored_parts
+from headgate.core.chain.snapshots import (
+    OperatorSnapshot,
+    SnapshotMoment,
+    pack_parts,
+    restored_parts,
+)
 from headgate.core.state.opening import StateOpener
 from headgate.core.state.operator_state import OperatorStateStore
 
@@ -105,6 +113,65 @@ class UserFunction:
             closer = getattr(self.function, "close", None)
             if closer is not None:
                 closer()
+
+
+class StatefulOperator(Operator):
+    """Says what it holds; what becomes of that at a checkpoint is the same for all."""
+
+    _function: UserFunction | None = None
+    """The only one, of most operators; closed before the keyed state."""
+    _keyed: KeyedContext | None = None
+    """State by key; None: there is none."""
+
+    def user_functions(self) -> Iterable[UserFunction]:
+        """The user functions of the operator, each with a name of its own."""
+        return () if self._function is None else (self._function,)
+
+    def waiting(self) -> Mapping[str, bytes]:
+        """What else is to be kept, by name."""
+        return {}
+
+    def snapshot(self, moment: SnapshotMoment) -> OperatorSnapshot:
+        parts: dict[str, bytes] = {}
+        is_own = True
+        for function in self.user_functions():
+            left = function.left(moment)
+            if left is not None:
+                parts[function.name] = left
+                is_own = is_own and not function.states.has_unions
+        parts.update(self.waiting())
+        shapes = self.context.shapes.all()
+        if self._keyed is None:
+            return OperatorSnapshot(plain=pack_parts(parts), plain_is_own=is_own, shapes=shapes)
+        parts.update(self._keyed.left())
+        plain = pack_parts(parts)
+        increment = moment.checkpoint if moment.incremental else None
+        keyed = self._keyed.backend.snapshot(increment)
+        return OperatorSnapshot(keyed, plain, is_own, shapes=shapes)
+
+    def checkpoint_completed(self, checkpoint: int) -> None:
+        if self._keyed is not None:  # first: a function may fail
+            self._keyed.backend.checkpoint_completed(checkpoint)
+        for function in self.user_functions():
+            function.checkpoint_completed(checkpoint)
+
+    def checkpoint_aborted(self, checkpoint: int) -> None:
+        if self._keyed is not None:
+            self._keyed.backend.checkpoint_aborted(checkpoint)
+        for function in self.user_functions():
+            function.checkpoint_aborted(checkpoint)
+
+    def key_ended(self) -> None:
+        assert self._keyed is not None
+        self._keyed.key_ended()
+
+    def close(self) -> None:
+        try:
+            if self._function is not None:
+                self._function.close()
+        finally:
+            if self._keyed is not None:
+                self._keyed.close()
 
 
 _Method = TypeVar("_Method", bound=Callable[..., None])

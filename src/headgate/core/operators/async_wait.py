@@ -10,7 +10,7 @@ watermarks, which the sources emit anew.
 
 import pickle
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from headgate.base.elements import Bundle, Record, StreamStatus, Watermark
@@ -33,8 +33,7 @@ from headgate.core.chain.async_queue import (
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.runtime import RuntimeContext
 from headgate.core.chain.snapshots import SnapshotMoment, restored_parts
-from headgate.core.chain.stateful import StatefulOperator
-from headgate.core.chain.user_function import PIECE, UserFunction
+from headgate.core.chain.user_function import PIECE, StatefulOperator, UserFunction
 
 CALLS: Final = "calls"
 """The name of the part of the state that holds the records on their way."""
@@ -55,7 +54,7 @@ class AsyncWaitOperator(StatefulOperator):
         retry: RetryStrategy | None = None,
     ) -> None:
         self._async_function = function
-        self._function = _RemoteFunction(function, self)
+        self._function: UserFunction = _RemoteFunction(function, self)
         self._timeout_ms = timeout_ms
         self._retry = retry
         self._queue: AsyncQueue = OrderedQueue(capacity) if ordered else UnorderedQueue(capacity)
@@ -105,9 +104,6 @@ class AsyncWaitOperator(StatefulOperator):
         assert self._calls is not None
         while self._queue.size or self._waiting:
             self._await_some(self._calls)
-
-    def user_functions(self) -> Iterable[UserFunction]:
-        return (self._function,)
 
     def waiting(self) -> Mapping[str, bytes]:
         held = self._queue.held()

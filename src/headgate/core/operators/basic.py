@@ -2,11 +2,10 @@
 
 They take a list and give a list; timestamps stay with their records; None is a record like any
 other. Functions are called in comprehensions, never by ``map``: there a StopIteration of the user's
-would end the list silently. Functions that keep state have variants for keyed streams, where the
-cursor stands at a record's key while the function is called for it.
+would end the list silently.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
 from headgate.base.elements import Bundle, Key, Record
@@ -15,39 +14,47 @@ from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.copies import Emission, own
 from headgate.core.chain.keyed_context import KeyedContext, KeySelection
 from headgate.core.chain.outputs import select
-from headgate.core.chain.stateful import StatefulOperator
-from headgate.core.chain.user_function import PIECE, UserFunction, iterable
-from headgate.core.state.opening import StateOpener
+from headgate.core.chain.user_function import PIECE, StatefulOperator, UserFunction, iterable
+from headgate.core.state.cursor import Cursor
 
 
 class FunctionOperator(StatefulOperator):
-    """Base of operators around one user's function; ``method`` is what it is called by."""
+    """Base of operators around one user function; ``method`` is what it is called by.
+
+    With ``key_of`` the input has keys: the function may keep keyed state, and the cursor stands at
+    a record's key while the function is called for it.
+    """
 
     method = ""
 
-    def __init__(self, function: object) -> None:
-        self._function = UserFunction(function, self.method)
+    def __init__(self, function: object, key_of: Callable[[Record], Key] | None = None) -> None:
+        self._function: UserFunction = UserFunction(function, self.method)
+        self._key_of = key_of
         self._call: Callable[..., Record]
 
     def open(self, context: OperatorContext) -> None:
-        self.open_function(context)
-
-    def open_function(self, context: OperatorContext, opener: StateOpener | None = None) -> None:
-        """Open the user's function; with ``opener`` it may have keyed state."""
         super().open(context)
+        opener = None
+        if self._key_of is not None:
+            self._keyed = self.keyed_context(context)
+            self._selection = KeySelection(self._key_of, context.operator)
+            opener = self._keyed.opener
         self._function.open(context, opener)
         self._call = self._function.call
         self._emission = Emission(self._call, self.reuses_objects)
 
-    def user_functions(self) -> Iterable[UserFunction]:
-        return (self._function,)
+    def keyed_context(self, context: OperatorContext) -> KeyedContext:
+        """State for the function on a keyed stream; timers are for those that override this."""
+        return KeyedContext(context)
 
     def visited(self, records: list[Record]) -> Iterable[Record]:
         """The records one after the other; on a keyed stream the cursor goes with them."""
-        return records
+        return records if self._keyed is None else self._at_keys(records, self._keyed.cursor)
 
-    def close(self) -> None:
-        self._function.close()
+    def _at_keys(self, records: list[Record], cursor: Cursor) -> Iterator[Record]:
+        for key, record in zip(self._selection.keys(records), records, strict=True):
+            cursor.key = key
+            yield record
 
 
 class MapOperator(FunctionOperator):
@@ -113,47 +120,3 @@ class FlatMapOperator(FunctionOperator):
                 results, times = [], None if times is None else []
         if results:
             self.output.collect(Bundle(results, times))
-
-
-class KeyedFunctionOperator(FunctionOperator):
-    """Gives the function of an operator keyed state."""
-
-    def __init__(self, function: object, key_of: Callable[[Record], Key]) -> None:
-        super().__init__(function)
-        self._key_of = key_of
-        self._keyed: KeyedContext | None = None
-
-    def open(self, context: OperatorContext) -> None:
-        self._keyed = KeyedContext(context)
-        self._cursor = self._keyed.cursor
-        self._selection = KeySelection(self._key_of, context.operator)
-        self.open_function(context, self._keyed.opener)
-
-    def visited(self, records: list[Record]) -> Iterable[Record]:
-        cursor = self._cursor
-        for key, record in zip(self._selection.keys(records), records, strict=True):
-            cursor.key = key
-            yield record
-
-    def key_ended(self) -> None:
-        assert self._keyed is not None
-        self._keyed.key_ended()
-
-    def close(self) -> None:
-        try:
-            super().close()
-        finally:
-            if self._keyed is not None:
-                self._keyed.close()
-
-
-class KeyedMapOperator(KeyedFunctionOperator, MapOperator):
-    """One record out for each record in, with state."""
-
-
-class KeyedFlatMapOperator(KeyedFunctionOperator, FlatMapOperator):
-    """Any number of records out for each record in, with state."""
-
-
-class KeyedFilterOperator(KeyedFunctionOperator, FilterOperator):
-    """Those records for which the function says yes, with state."""

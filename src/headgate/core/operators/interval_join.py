@@ -13,9 +13,8 @@ from headgate.base.elements import MIN_WATERMARK_MS, Bundle, Key, Record, Waterm
 from headgate.core.chain.collector import Collector, LateRecords
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeyedContext, KeySelection
-from headgate.core.chain.stateful import StatefulOperator
 from headgate.core.chain.timer_service import TimeDomain
-from headgate.core.chain.user_function import UserFunction, iterable
+from headgate.core.chain.user_function import StatefulOperator, UserFunction, iterable
 from headgate.core.state.backend import StateSpec
 
 LEFT, RIGHT = 0, 1
@@ -71,12 +70,11 @@ class IntervalJoinOperator(StatefulOperator):
         key_of_right: Callable[[Record], Key],
         interval: Interval,
     ) -> None:
-        self._function = UserFunction(function, "process_element")
+        self._function: UserFunction = UserFunction(function, "process_element")
         self._keys_of = (key_of_left, key_of_right)
         self._interval = interval
         self._reach_ms = (max(0, interval.upper_ms), max(0, -interval.lower_ms))
         """How long after a record's time a partner may come, for each side."""
-        self._keyed: KeyedContext | None = None
         self._times: tuple[dict[Key, list[int]], dict[Key, list[int]]] = {}, {}
         """Of each side: the times that the state of a key holds; none of a key that has none."""
         self._late: list[LateRecords] = []
@@ -121,20 +119,9 @@ class IntervalJoinOperator(StatefulOperator):
         super().watermark_advanced(watermark)
 
     def key_ended(self) -> None:
-        assert self._keyed is not None
-        self._keyed.key_ended()
+        super().key_ended()
         for times in self._times:
             times.clear()
-
-    def user_functions(self) -> Iterable[UserFunction]:
-        return (self._function,)
-
-    def close(self) -> None:
-        try:
-            self._function.close()
-        finally:
-            if self._keyed is not None:
-                self._keyed.close()
 
     def _keep(self, record: Record, time_ms: int, number: int) -> None:
         kept = self._kept[number]

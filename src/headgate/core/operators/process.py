@@ -5,14 +5,14 @@ is due. What ``process_element`` yields has its record's timestamp, what ``on_ti
 timer's time.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import repeat
 from typing import Protocol
 
 from headgate.base.elements import MIN_WATERMARK_MS, Bundle, Key, Record, Watermark
 from headgate.core.chain.collector import Collector
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.keyed_context import KeyedContext, KeySelection
+from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.chain.timer_service import TimeDomain, TimerService
 from headgate.core.chain.user_function import iterable
 from headgate.core.operators.basic import FunctionOperator
@@ -128,21 +128,17 @@ class KeyedProcessOperator(FunctionOperator):
 
     method = "process_element"
 
-    def __init__(self, function: object, key_of: Callable[[Record], Key]) -> None:
-        super().__init__(function)
-        self._key_of = key_of
-        self._keyed: KeyedContext | None = None
-
     def open(self, context: OperatorContext) -> None:
         self._collector = Collector(self.output, not self.reuses_objects)
-        self._keyed = keyed = KeyedContext(context, self._fire, self._collector.flush)
-        self._selection = KeySelection(self._key_of, context.operator)
-        self._cursor = keyed.cursor
-        self._timers = keyed.timers
+        super().open(context)
+
+    def keyed_context(self, context: OperatorContext) -> KeyedContext:
+        keyed = KeyedContext(context, self._fire, self._collector.flush)
+        self._cursor, self._timers = keyed.cursor, keyed.timers
         self._context = KeyedProcessContext(keyed.timers, keyed.cursor)
         on_timer = OnTimerContext(keyed.timers, keyed.cursor)
         self._timer_call = TimerCall(self._function.function, on_timer, self._collector)
-        self.open_function(context, keyed.opener)
+        return keyed
 
     def process(self, bundle: Bundle, number: int) -> None:
         self._collector.sweep(self._calls(bundle), bundle.timestamps, "process_element")
@@ -153,16 +149,8 @@ class KeyedProcessOperator(FunctionOperator):
         super().watermark_advanced(watermark)
 
     def key_ended(self) -> None:
-        assert self._keyed is not None
-        self._keyed.key_ended()
+        super().key_ended()
         self._collector.flush()
-
-    def close(self) -> None:
-        try:
-            super().close()
-        finally:
-            if self._keyed is not None:
-                self._keyed.close()
 
     def _calls(self, bundle: Bundle) -> Iterator[Record]:
         call, context, cursor = self._call, self._context, self._cursor

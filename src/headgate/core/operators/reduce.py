@@ -6,7 +6,7 @@ a result that is None is kept like any other.
 """
 
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final, Literal
 
 from headgate.base.elements import Bundle, Key, Record
@@ -14,8 +14,7 @@ from headgate.base.values import ATOMS
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.copies import own, own_all
 from headgate.core.chain.keyed_context import KeyedContext
-from headgate.core.chain.stateful import StatefulOperator
-from headgate.core.chain.user_function import PIECE, UserFunction
+from headgate.core.chain.user_function import PIECE, StatefulOperator, UserFunction
 from headgate.core.state.backend import StateSpec
 from headgate.core.state.cursor import PLAIN, Cursor, seen
 from headgate.core.state.folding import NONE
@@ -38,11 +37,10 @@ class ReduceOperator(StatefulOperator):
     """
 
     def __init__(self, function: object, key_of: Callable[[Record], Key], batch: bool) -> None:
-        self._function = UserFunction(function, "reduce")
+        self._function: UserFunction = UserFunction(function, "reduce")
         self._key_of = key_of
         self._batch = batch
         self._finals = Table()
-        self._keyed: KeyedContext | None = None
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
@@ -59,24 +57,13 @@ class ReduceOperator(StatefulOperator):
 
     def key_ended(self) -> None:
         """The result is final; it waits for others, so that they travel together."""
-        assert self._keyed is not None
         if self._function.opens:
-            self._keyed.key_ended()
+            super().key_ended()
         if len(self._finals) >= PIECE:
             self._send_finals()
 
     def finish(self) -> None:
         self._send_finals()
-
-    def user_functions(self) -> Iterable[UserFunction]:
-        return (self._function,)
-
-    def close(self) -> None:
-        try:
-            self._function.close()
-        finally:
-            if self._keyed is not None:
-                self._keyed.close()
 
     def _open_values(self, keyed: KeyedContext) -> "dict[Key, Record] | ValuesAtCursor":
         entries: dict[Key, Record] | None = self._finals

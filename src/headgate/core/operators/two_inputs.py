@@ -12,9 +12,8 @@ from headgate.base.elements import Bundle, Key, Record, Watermark
 from headgate.core.chain.collector import Collector
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeyedContext, KeySelection
-from headgate.core.chain.stateful import StatefulOperator
 from headgate.core.chain.timer_service import TimeDomain
-from headgate.core.chain.user_function import UserFunction
+from headgate.core.chain.user_function import StatefulOperator, UserFunction
 from headgate.core.operators.process import (
     KeyedProcessContext,
     OnTimerContext,
@@ -37,10 +36,9 @@ class TwoInputOperator(StatefulOperator):
 
     def __init__(self, function: object, keys_of: KeysOf | None = None) -> None:
         """Without ``keys_of`` neither input has keys, so there is no state."""
-        self._function = UserFunction(function, self.methods[0])
+        self._function: UserFunction = UserFunction(function, self.methods[0])
         self._calls: list[Callable[..., Record]]
         self._keys_of = keys_of
-        self._keyed: KeyedContext | None = None
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
@@ -75,19 +73,8 @@ class TwoInputOperator(StatefulOperator):
         return self._at_keys(records, selection.keys(records), self._keyed)
 
     def key_ended(self) -> None:
-        assert self._keyed is not None
-        self._keyed.key_ended()
+        super().key_ended()
         self._collector.flush()
-
-    def user_functions(self) -> Iterable[UserFunction]:
-        return (self._function,)
-
-    def close(self) -> None:
-        try:
-            self._function.close()
-        finally:
-            if self._keyed is not None:
-                self._keyed.close()
 
     def _at_keys(
         self, records: list[Record], keys: list[Key], keyed: KeyedContext

@@ -11,9 +11,8 @@ from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS, Bundle, W
 from headgate.core.chain.collector import Collector, LateRecords
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeyedContext, KeySelection
-from headgate.core.chain.stateful import StatefulOperator
 from headgate.core.chain.timer_service import TimeDomain
-from headgate.core.chain.user_function import UserFunction
+from headgate.core.chain.user_function import StatefulOperator, UserFunction
 from headgate.core.window.adopting import adopt, holds_general_state
 from headgate.core.window.answers import Answers
 from headgate.core.window.assigners import MergingWindowAssigner
