@@ -20,11 +20,9 @@ DEBTS: dict[str, set[str] | dict[str, int]] = {
         "frames_received",
         "frames_sent",
         "key_groups",
-        "open_tokens",
         "rewind",
         "run_urgent",
         "size_bytes",
-        "was_opened",
     },
     "constructors": {
         "RemoteChannel",

@@ -64,7 +64,7 @@ def collected(stream: DataStream) -> list[Any]:
 def sorts(stream: DataStream) -> bool:
     """Whether the operator of a stream gets its records sorted."""
     graph = stream.get_execution_environment().get_stream_graph()
-    return isinstance(graph.nodes[stream._origins[0].step.id].make(), SortedInput)
+    return isinstance(graph.nodes[stream._origins[0].transformation.id].make(), SortedInput)
 
 
 LETTERS = [("x", 3, "c"), ("y", 1, "k"), ("x", 1, "a"), ("x", 2, "b"), ("y", 1, "l")]
@@ -250,7 +250,7 @@ def test_memory_for_sorting_is_a_setting() -> None:
     env = stream.get_execution_environment()
     env.get_configuration().set_string("execution.sorted-inputs.memory", "3 mb")
     stream = stream.process(Watching())
-    node = env.get_stream_graph().nodes[stream._origins[0].step.id]
+    node = env.get_stream_graph().nodes[stream._origins[0].transformation.id]
     assert node.make.args[-1] == 3 << 20  # type: ignore[attr-defined]
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headgate.api.draft import Settled
+from headgate.api.draft import TranslationContext
 from headgate.api.watermarks import WatermarkStrategy
 from headgate.base.errors import PlanInvalid
 from headgate.common import Duration, Time, Types
@@ -72,7 +72,7 @@ def test_both_sides_travel_by_their_keys(
     left, right = streams
     stream = left.interval_join(right).between(Time(0), Time(0)).process(Pair())
     graph = env.get_stream_graph()
-    edges = graph.inputs_of(stream._origins[0].step.id)
+    edges = graph.inputs_of(stream._origins[0].transformation.id)
     assert [(edge.input, edge.ship.name) for edge in edges] == [(0, "HASH"), (1, "HASH")]
     assert type(graph.nodes[edges[0].target].make()) is IntervalJoinOperator
 
@@ -83,7 +83,7 @@ def test_late_records_can_be_read_by_tags(streams: tuple[KeyedStream, KeyedStrea
     between = left.interval_join(right).between(Time(0), Time(0))
     between.side_output_left_late_data(tags[0]).side_output_right_late_data(tags[1])
     stream = between.process(Pair())
-    operator = stream._origins[0].step.make(Settled(1, False, False))()
+    operator = stream._origins[0].transformation.translate(TranslationContext(1, False, False))()
     assert operator._interval.late_tags == ("late left", "late right")  # type: ignore[attr-defined]
     assert collected(stream.get_side_output(tags[0])) == []
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from headgate.api.draft import Settled
+from headgate.api.draft import TranslationContext
 from headgate.base.errors import PlanInvalid
 from headgate.common import Time, Types
 from headgate.datastream import (
@@ -55,7 +55,7 @@ def windows_of(streams: tuple[DataStream, DataStream], how: str = "join") -> Any
 
 
 def call_of(stream: DataStream) -> Any:
-    make: Any = stream._origins[0].step.make(Settled(1, False, False))
+    make: Any = stream._origins[0].transformation.translate(TranslationContext(1, False, False))
     return make.args[0].function.function
 
 
@@ -108,9 +108,9 @@ def test_a_co_group_takes_a_function_or_a_callable(
 def test_both_streams_travel_by_their_keys_to_one_operator(
     streams: tuple[DataStream, DataStream],
 ) -> None:
-    step = windows_of(streams).apply(Pair())._origins[0].step
-    assert step.kind is NodeKind.OPERATOR
-    assert [[origin.ship.name for origin in origins] for origins in step.inputs] == [
+    transformation = windows_of(streams).apply(Pair())._origins[0].transformation
+    assert transformation.kind is NodeKind.OPERATOR
+    assert [[origin.ship.name for origin in origins] for origins in transformation.inputs] == [
         ["HASH"],
         ["HASH"],
     ]
@@ -119,8 +119,8 @@ def test_both_streams_travel_by_their_keys_to_one_operator(
 def test_keys_that_streams_had_are_replaced(streams: tuple[DataStream, DataStream]) -> None:
     one, two = streams
     joined = one.key_by(len).join(two.key_by(len)).where(first).equal_to(first)
-    step = joined.window(MINUTE).apply(Pair())._origins[0].step
-    assert [len(origins) for origins in step.inputs] == [1, 1]
+    transformation = joined.window(MINUTE).apply(Pair())._origins[0].transformation
+    assert [len(origins) for origins in transformation.inputs] == [1, 1]
 
 
 def test_a_join_says_what_is_missing(streams: tuple[DataStream, DataStream]) -> None:
@@ -142,7 +142,7 @@ def test_a_join_in_event_time_needs_timestamps_on_both_sides(
     streams: tuple[DataStream, DataStream],
 ) -> None:
     one, two = streams
-    one._origins[0].step.assigns_times = True
+    one._origins[0].transformation.assigns_times = True
     keyed = one.join(two).where(first).equal_to(first)
     with pytest.raises(PlanInvalid, match="no timestamps; call assign_timestamps"):
         keyed.window(TumblingEventTimeWindows.of(Time.seconds(1)))
@@ -154,6 +154,6 @@ def test_windows_of_joins_take_triggers_evictors_and_lateness(
     windows = windows_of(streams)
     trigger, evictor = CountTrigger.of(2), CountEvictor.of(1)
     joined = windows.trigger(trigger).evictor(evictor).allowed_lateness(5).apply(Pair())
-    make: Any = joined._origins[0].step.make(Settled(1, True, False))
+    make: Any = joined._origins[0].transformation.translate(TranslationContext(1, True, False))
     plan = make.args[0].args[0]  # within what sorts a batch by key
     assert (plan.trigger, plan.evictor, plan.lateness_ms, plan.batch) == (trigger, evictor, 5, True)

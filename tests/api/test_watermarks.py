@@ -42,7 +42,7 @@ def seconds(count: int) -> Duration:
 def operator_of(stream: DataStream) -> Operator:
     """What a task makes of the last step, after a journey."""
     graph = stream.get_execution_environment().get_stream_graph()
-    node = graph.nodes[stream._origins[0].step.id]
+    node = graph.nodes[stream._origins[0].transformation.id]
     make = pickle.loads(cloudpickle.dumps(node.make))
     made: Operator = make()
     return made

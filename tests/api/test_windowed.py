@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headgate.api.draft import Settled
+from headgate.api.draft import TranslationContext
 from headgate.base.errors import PlanInvalid
 from headgate.common import Duration, Time, Types
 from headgate.datastream import (
@@ -111,7 +111,7 @@ def keyed(plain: DataStream) -> KeyedStream:
 
 def timed(stream: DataStream) -> DataStream:
     """Of a stream that may have times as far as anybody can know."""
-    stream._origins[0].step.assigns_times = True
+    stream._origins[0].transformation.assigns_times = True
     return stream
 
 
@@ -263,7 +263,7 @@ def test_operators_of_windows_have_names_of_their_own(keyed: KeyedStream) -> Non
 
 def test_windows_without_keys_run_in_one_task(plain: DataStream) -> None:
     result = plain.window_all(MINUTE).reduce(max)
-    assert result._origins[0].step.parallelism == 1
+    assert result._origins[0].transformation.parallelism == 1
     with pytest.raises(PlanInvalid, match="runs in one task only"):
         result.set_parallelism(2)
 
@@ -298,6 +298,6 @@ def test_the_trigger_is_the_assigners_own_unless_one_is_given(plain: DataStream)
 
 def plan_of(stream: DataStream) -> Any:
     """What the operator behind the stream will be made from."""
-    step = stream._origins[0].step
-    make: Any = step.make(Settled(1, False, False))
+    transformation = stream._origins[0].transformation
+    make: Any = transformation.translate(TranslationContext(1, False, False))
     return make.args[0]

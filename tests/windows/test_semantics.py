@@ -199,7 +199,7 @@ def listed(record: Timed) -> list[int]:
 
 def results_side(mapped: Any) -> Any:
     """The late records of the windows before a map."""
-    (origin,) = mapped._origins[0].step.inputs[0]
+    (origin,) = mapped._origins[0].transformation.inputs[0]
     return type(mapped)(mapped._draft, [origin]).get_side_output(LATE)
 
 
@@ -293,7 +293,7 @@ def test_window_all_is_one_key_in_one_task(program: Program, how: str) -> None:
     spread = told(program.env, list(story)).rebalance().map(lambda record: record)
     windows = spread.window_all(tumbling(4))
     results = windows.process(AllValues()) if how == "process" else windows.apply(AllApplied())
-    assert results._origins[0].step.parallelism == 1
+    assert results._origins[0].transformation.parallelism == 1
     assert program.run(results) == [(4, [0, 1, 2, 3]), (8, [4, 5])]
 
 
@@ -336,7 +336,7 @@ def test_a_record_without_a_timestamp_is_refused_by_windows_in_event_time(
     program: Program,
 ) -> None:
     records = program.env.from_collection(at(1))
-    records._origins[0].step.assigns_times = True  # as a source may promise and not keep
+    records._origins[0].transformation.assigns_times = True  # as a source may promise and not keep
     windows = records.key_by(lambda record: record.key).window(tumbling(5))
     with pytest.raises(UserFunctionFailed, match="assign_timestamps_and_watermarks"):
         program.run(windows.apply(Values()))

@@ -67,8 +67,8 @@ class AsyncDataStream:
         output_type: TypeInformation | None = None,
     ) -> DataStream:
         """The same as ``unordered_wait``, with calls made again by the strategy."""
-        step = _Step("unordered_wait", timeout, async_retry_strategy, capacity)
-        return step.behind(data_stream, async_function, output_type)
+        wait = _AsyncWait("unordered_wait", timeout, async_retry_strategy, capacity)
+        return wait.behind(data_stream, async_function, output_type)
 
     @staticmethod
     def ordered_wait_with_retry(
@@ -80,12 +80,12 @@ class AsyncDataStream:
         output_type: TypeInformation | None = None,
     ) -> DataStream:
         """The same as ``ordered_wait``, with calls made again by the strategy."""
-        step = _Step("ordered_wait", timeout, async_retry_strategy, capacity)
-        return step.behind(data_stream, async_function, output_type)
+        wait = _AsyncWait("ordered_wait", timeout, async_retry_strategy, capacity)
+        return wait.behind(data_stream, async_function, output_type)
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
+class _AsyncWait:
     """How to wait; ``caller`` is the method that says so."""
 
     caller: str
@@ -110,7 +110,7 @@ class _Step:
             caller == "ordered_wait",
             _checked_strategy(caller, self.strategy),
         )
-        return stream._then("Async Wait", factory, "async function", function, output_type)
+        return stream._transform("Async Wait", factory, "async function", function, output_type)
 
 
 def _check_function(caller: str, function: object) -> None:

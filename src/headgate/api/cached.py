@@ -11,7 +11,15 @@ from functools import partial
 from typing import TypeAlias, cast
 
 from headgate.api.datastream import DataStream
-from headgate.api.draft import Draft, Factory, Origin, Settled, Step, ready, upstream
+from headgate.api.draft import (
+    Draft,
+    Factory,
+    Origin,
+    Transformation,
+    TranslationContext,
+    fixed,
+    upstream,
+)
 from headgate.api.functions import ProcessFunction
 from headgate.api.program import build_program
 from headgate.api.runtime import runtime
@@ -32,8 +40,15 @@ class CachedDataStream(DataStream):
     """Made by ``cache``; everything that a stream can do starts from what was kept."""
 
     def __init__(self, stream: DataStream) -> None:
-        draft, steps = stream._draft, upstream(origin.step for origin in stream._origins)
-        endless = [step.name for step in steps if step.source and not step.source.bounded]
+        draft, transformations = (
+            stream._draft,
+            upstream(origin.transformation for origin in stream._origins),
+        )
+        endless = [
+            transformation.name
+            for transformation in transformations
+            if transformation.source and not transformation.source.bounded
+        ]
         if endless:
             raise PlanInvalid(
                 "is a source that never ends, so that cache() would never have all records; "
@@ -41,28 +56,30 @@ class CachedDataStream(DataStream):
                 endless[0],
             )
         self._source = CachedSource(partial(_compute, draft, stream._origins))
-        super().__init__(draft, [Origin(self._reading_step(draft, steps))], stream._type)
+        super().__init__(draft, [Origin(self._reading(draft, transformations))], stream._type)
 
     def invalidate(self) -> None:
         """Forget what was kept; the next job that reads it computes it anew."""
         self._source.kept = None
 
-    def _reading_step(self, draft: Draft, steps: list[Step]) -> Step:
+    def _reading(self, draft: Draft, transformations: list[Transformation]) -> Transformation:
         source = self._source
 
-        def make(settled: Settled) -> Factory:
-            splits = tuple(source.splits(1)) if settled.with_splits else ()
+        def translate(context: TranslationContext) -> Factory:
+            splits = tuple(source.splits(1)) if context.with_splits else ()
             return partial(SourceOperator, source, splits)
 
-        step = draft.new_step("Cache", NodeKind.SOURCE, make, (), (("source", source),))
-        step.source = source
-        step.parallelism = 1
-        step.is_non_parallel = True
-        step.assigns_times = any(one.assigns_times for one in steps)
+        transformation = draft.new_transformation(
+            "Cache", NodeKind.SOURCE, translate, (), (("source", source),)
+        )
+        transformation.source = source
+        transformation.parallelism = 1
+        transformation.is_non_parallel = True
+        transformation.assigns_times = any(reading.assigns_times for reading in transformations)
         # What leads to the cache has a job of its own: it must not run in this one too.
-        draft.pending[:] = [one for one in draft.pending if one not in steps]
-        draft.pending.append(step)
-        return step
+        draft.pending[:] = [pending for pending in draft.pending if pending not in transformations]
+        draft.pending.append(transformation)
+        return transformation
 
 
 class CachedSource(Source):
@@ -121,17 +138,17 @@ class WithTime(ProcessFunction[Record, tuple[Record, int]]):
 def _compute(draft: Draft, origins: tuple[Origin, ...]) -> Kept:
     """Run what leads to the stream, and bring its records here."""
     function, sink = WithTime(), runtime().collect_sink()
-    timed = draft.new_step(
+    timed = draft.new_transformation(
         "Cache",
         NodeKind.OPERATOR,
-        ready(partial(ProcessOperator, function)),
+        fixed(partial(ProcessOperator, function)),
         (origins,),
         (("process function", function),),
     )
-    end = draft.new_step(
+    end = draft.new_transformation(
         "Collect Stream Sink",
         NodeKind.SINK,
-        ready(partial(SinkOperator, sink)),
+        fixed(partial(SinkOperator, sink)),
         ((Origin(timed),),),
         (("sink", sink),),
     )

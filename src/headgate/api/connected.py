@@ -1,4 +1,4 @@
-"""ConnectedStreams: two streams, each with its own type, and one function for both.
+"""ConnectedStreams: two streams, each with its own type, and first function for both.
 
 One of them may be a broadcast stream, which every task gets and remembers.
 """
@@ -10,7 +10,14 @@ from typing import Any
 from headgate.api.broadcast_functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction
 from headgate.api.checks import check_object, check_type, key_function
 from headgate.api.datastream import BroadcastStream, DataStream
-from headgate.api.draft import Factory, Origin, Settled, ready, sorted_in_batch
+from headgate.api.draft import (
+    Factory,
+    Origin,
+    Translate,
+    TranslationContext,
+    fixed,
+    sorted_in_batch,
+)
 from headgate.api.functions import (
     CoFlatMapFunction,
     CoMapFunction,
@@ -34,8 +41,6 @@ from headgate.core.operators.two_inputs import (
     TwoInputOperator,
 )
 from headgate.plan.stream_graph import NodeKind
-
-Make = Callable[[Settled], Factory]
 
 
 class ConnectedStreams:
@@ -70,15 +75,15 @@ class ConnectedStreams:
     ) -> DataStream:
         """``map1`` for records of the first stream, ``map2`` for those of the second."""
         check_object(func, "map", ("map1", "map2"), CoMapFunction)
-        return self._then("Co-Map", self._with_state(CoMapOperator, func), func, output_type)
+        return self._transform("Co-Map", self._with_state(CoMapOperator, func), func, output_type)
 
     def flat_map(
         self, func: CoFlatMapFunction[Any, Any, Any], output_type: TypeInformation | None = None
     ) -> DataStream:
         """``flat_map1`` for records of the first stream, ``flat_map2`` for those of the second."""
         check_object(func, "flat_map", ("flat_map1", "flat_map2"), CoFlatMapFunction)
-        make = self._with_state(CoFlatMapOperator, func)
-        return self._then("Co-Flat Map", make, func, output_type)
+        translate = self._with_state(CoFlatMapOperator, func)
+        return self._transform("Co-Flat Map", translate, func, output_type)
 
     def process(
         self,
@@ -87,36 +92,36 @@ class ConnectedStreams:
     ) -> DataStream:
         """``process_element1`` and ``process_element2``, with a context and side outputs."""
         check_object(func, "process", ("process_element1", "process_element2"), CoProcessFunction)
-        one, two = self.stream1, self.stream2
-        if isinstance(one, KeyedStream) and isinstance(two, KeyedStream):
-            keyed = partial(KeyedCoProcessOperator, func, one.key_of, two.key_of)
-            make = sorted_in_batch(keyed, one.key_of, two.key_of)
-            return self._then("Keyed Co-Process", make, func, output_type)
+        first, second = self.stream1, self.stream2
+        if isinstance(first, KeyedStream) and isinstance(second, KeyedStream):
+            keyed = partial(KeyedCoProcessOperator, func, first.key_of, second.key_of)
+            translate = sorted_in_batch(keyed, first.key_of, second.key_of)
+            return self._transform("Keyed Co-Process", translate, func, output_type)
         if isinstance(func, KeyedCoProcessFunction):
-            where = _without_keys(one, two)
+            where = _without_keys(first, second)
             raise PlanInvalid(
                 f"process() was given {type(func).__name__}, a KeyedCoProcessFunction, on {where}; "
                 f"call key_by() with two selectors before, or make it a CoProcessFunction"
             )
-        plain = ready(partial(CoProcessOperator, func))
-        return self._then("Co-Process", plain, func, output_type)
+        plain = fixed(partial(CoProcessOperator, func))
+        return self._transform("Co-Process", plain, func, output_type)
 
-    def _then(
-        self, name: str, make: Make, func: object, output_type: TypeInformation | None
+    def _transform(
+        self, name: str, translate: Translate, func: object, output_type: TypeInformation | None
     ) -> DataStream:
-        return _two_inputs(self.stream1, self.stream2, name, make, func, output_type)
+        return _two_inputs(self.stream1, self.stream2, name, translate, func, output_type)
 
-    def _with_state(self, operator: type[TwoInputOperator], func: object) -> Make:
+    def _with_state(self, operator: type[TwoInputOperator], func: object) -> Translate:
         """Keys and state only for functions that can ask for it; the rest runs quicker without."""
-        one, two = self.stream1, self.stream2
+        first, second = self.stream1, self.stream2
         if (
-            isinstance(one, KeyedStream)
-            and isinstance(two, KeyedStream)
+            isinstance(first, KeyedStream)
+            and isinstance(second, KeyedStream)
             and UserFunction(func, "").opens
         ):
-            keyed = partial(operator, func, (one.key_of, two.key_of))
-            return sorted_in_batch(keyed, one.key_of, two.key_of)
-        return ready(partial(operator, func))
+            keyed = partial(operator, func, (first.key_of, second.key_of))
+            return sorted_in_batch(keyed, first.key_of, second.key_of)
+        return fixed(partial(operator, func))
 
 
 class BroadcastConnectedStream:
@@ -132,7 +137,7 @@ class BroadcastConnectedStream:
         | KeyedBroadcastProcessFunction[Any, Any, Any, Any],
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        """``process_element`` for one stream, ``process_broadcast_element`` for the broadcast."""
+        """``process_element`` for first stream, ``process_broadcast_element`` for the broadcast."""
         stream = self.non_broadcast_stream
         keyed = isinstance(stream, KeyedStream)
         kind = KeyedBroadcastProcessFunction if keyed else BroadcastProcessFunction
@@ -147,37 +152,39 @@ class BroadcastConnectedStream:
         broadcast = self.broadcast_stream.input_stream
         if isinstance(stream, KeyedStream):
             factory = partial(KeyedBroadcastProcessOperator, func, stream.key_of)
-            make = sorted_in_batch(factory, stream.key_of, None)
+            translate = sorted_in_batch(factory, stream.key_of, None)
             name = "Keyed Broadcast Process"
-            return _two_inputs(stream, broadcast, name, make, func, output_type)
+            return _two_inputs(stream, broadcast, name, translate, func, output_type)
 
-        def plain(settled: Settled) -> Factory:
-            return partial(BroadcastProcessOperator, func, None, settled.batch)
+        def plain(context: TranslationContext) -> Factory:
+            return partial(BroadcastProcessOperator, func, None, context.batch)
 
         return _two_inputs(stream, broadcast, "Broadcast Process", plain, func, output_type)
 
 
 def _two_inputs(
-    one: DataStream,
-    two: DataStream,
+    first: DataStream,
+    second: DataStream,
     name: str,
-    make: Make,
+    translate: Translate,
     func: object,
     output_type: TypeInformation | None,
 ) -> DataStream:
     output_type = check_type(output_type, name)
-    inputs, functions = (one._origins, two._origins), ((f"{name.lower()} function", func),)
-    step = one._draft.add(name, NodeKind.OPERATOR, make, inputs, functions)
-    step.output_type = output_type
-    return DataStream(one._draft, [Origin(step)], output_type)
+    inputs, functions = (first._origins, second._origins), ((f"{name.lower()} function", func),)
+    transformation = first._draft.add(name, NodeKind.OPERATOR, translate, inputs, functions)
+    transformation.output_type = output_type
+    return DataStream(first._draft, [Origin(transformation)], output_type)
 
 
 def _unkeyed(stream: DataStream) -> DataStream:
     return stream.original if isinstance(stream, KeyedStream) else stream
 
 
-def _without_keys(one: DataStream, two: DataStream) -> str:
+def _without_keys(first: DataStream, second: DataStream) -> str:
     """Which of two streams has no keys, in words."""
-    if isinstance(one, KeyedStream):
+    if isinstance(first, KeyedStream):
         return "a second stream without keys"
-    return "a first stream without keys" if isinstance(two, KeyedStream) else "streams without keys"
+    return (
+        "a first stream without keys" if isinstance(second, KeyedStream) else "streams without keys"
+    )

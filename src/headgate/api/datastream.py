@@ -1,8 +1,8 @@
 """DataStream: records on their way, and the operators that can be put behind them.
 
-A stream says where its records come from (its origins) and what they are. Each method that takes a
-function writes a new step to the draft and returns the stream that comes out of it; nothing runs
-before the environment executes.
+A stream knows where its records come from (its origins) and their type. Each method that takes a
+function adds a transformation to the draft and returns its output stream; nothing runs before the
+environment executes.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,7 +18,16 @@ from headgate.api.checks import (
     partition_function,
     refuse_other_kinds,
 )
-from headgate.api.draft import Draft, Factory, Origin, Settled, Step, ready, unexecuted
+from headgate.api.draft import (
+    Draft,
+    Factory,
+    Origin,
+    Transformation,
+    Translate,
+    TranslationContext,
+    fixed,
+    unexecuted,
+)
 from headgate.api.functions import (
     FilterFunction,
     FlatMapFunction,
@@ -100,7 +109,7 @@ class DataStream(OperatorSettings):
     ) -> "DataStream":
         """One record out for each record in: ``stream.map(lambda x: x + 1)``."""
         check_function(func, "map", MapFunction)
-        return self._then("Map", partial(MapOperator, func), "map function", func, output_type)
+        return self._transform("Map", partial(MapOperator, func), "map function", func, output_type)
 
     def flat_map(
         self,
@@ -110,14 +119,14 @@ class DataStream(OperatorSettings):
         """Any number of records out for each record in: ``lines.flat_map(str.split)``."""
         check_function(func, "flat_map", FlatMapFunction)
         factory = partial(FlatMapOperator, func)
-        return self._then("Flat Map", factory, "flat map function", func, output_type)
+        return self._transform("Flat Map", factory, "flat map function", func, output_type)
 
     def filter(self, func: Callable[[Any], object] | FilterFunction[Any]) -> "DataStream":
         """Those records for which the function says yes: ``stream.filter(lambda x: x > 0)``."""
         check_function(func, "filter", FilterFunction)
         factory = partial(FilterOperator, func)
-        stream = self._then("Filter", factory, "filter function", func, self._type)
-        stream._origins[0].step.passes_on = True
+        stream = self._transform("Filter", factory, "filter function", func, self._type)
+        stream._origins[0].transformation.passes_on = True
         return stream
 
     def project(self, *field_indexes: int) -> "DataStream":
@@ -130,7 +139,9 @@ class DataStream(OperatorSettings):
         output_type = None
         if isinstance(self._type, TupleTypeInfo):
             output_type = TupleTypeInfo(fields(self._type.field_types))
-        return self._then("Projection", partial(MapOperator, fields), "fields", fields, output_type)
+        return self._transform(
+            "Projection", partial(MapOperator, fields), "fields", fields, output_type
+        )
 
     def process(
         self, func: ProcessFunction[Any, Any], output_type: TypeInformation | None = None
@@ -144,7 +155,7 @@ class DataStream(OperatorSettings):
             )
         refuse_other_kinds(func, "process", (ProcessFunction,))
         factory = partial(ProcessOperator, func)
-        return self._then("Process", factory, "process function", func, output_type)
+        return self._transform("Process", factory, "process function", func, output_type)
 
     def assign_timestamps_and_watermarks(
         self, watermark_strategy: WatermarkStrategy
@@ -157,14 +168,14 @@ class DataStream(OperatorSettings):
                 "alignment, which holds back sources; give that strategy to from_source()"
             )
 
-        def make(settled: Settled) -> Factory:
+        def translate(context: TranslationContext) -> Factory:
             interval_ms = self._draft.settings.watermark_interval_ms
-            return partial(TimestampsOperator, strategy.plan(interval_ms, settled.batch))
+            return partial(TimestampsOperator, strategy.plan(interval_ms, context.batch))
 
         name, role = "Timestamps/Watermarks", "watermark strategy"
-        stream = self._then_settled(name, make, role, strategy, self._type)
-        stream._origins[0].step.assigns_times = strategy.assigns_times
-        stream._origins[0].step.passes_on = True
+        stream = self._transform_with(name, translate, role, strategy, self._type)
+        stream._origins[0].transformation.assigns_times = strategy.assigns_times
+        stream._origins[0].transformation.passes_on = True
         return stream
 
     def key_by(
@@ -255,13 +266,13 @@ class DataStream(OperatorSettings):
                 f"split() was given {selector!r}; give a callable that returns a list of names"
             )
         origin = self._origins[0]
-        if len(self._origins) > 1 or not origin.is_plain or origin.step.selectors:
+        if len(self._origins) > 1 or not origin.is_plain or origin.transformation.selectors:
             # Names belong to an operator; this one is only there to own them.
             factory = partial(MapOperator, same)
-            stream = self._then("Split", factory, "map function", same, self._type)
+            stream = self._transform("Split", factory, "map function", same, self._type)
             origin = stream._origins[0]
-            origin.step.passes_on = True
-        origin.step.selectors = (selector,)
+            origin.transformation.passes_on = True
+        origin.transformation.selectors = (selector,)
         return SplitStream(self._draft, origin, self._type)
 
     def get_side_output(self, output_tag: OutputTag) -> "DataStream":
@@ -270,18 +281,18 @@ class DataStream(OperatorSettings):
             raise PlanInvalid(
                 f"get_side_output() was given {output_tag!r}; give the OutputTag of the function"
             )
-        step = self._step("get_side_output")
+        transformation = self._transformation("get_side_output")
         output_type = check_type(output_tag.type_info, "get_side_output")
-        known = step.side_types.get(output_tag.tag_id)
+        known = transformation.side_types.get(output_tag.tag_id)
         if known is not None and output_type not in (None, known):
             raise PlanInvalid(
                 f"get_side_output() was given {output_tag!r} of {output_type!r}, which was read as "
                 f"{known!r} before; give both the same type, or use another id",
-                step.name,
+                transformation.name,
             )
         if output_type is not None:
-            step.side_types[output_tag.tag_id] = output_type
-        return DataStream(self._draft, [Origin(step, tag=output_tag.tag_id)], output_type)
+            transformation.side_types[output_tag.tag_id] = output_type
+        return DataStream(self._draft, [Origin(transformation, tag=output_tag.tag_id)], output_type)
 
     def cache(self) -> "CachedDataStream":
         """Compute the records once and keep them in the driver for all jobs that follow.
@@ -409,13 +420,13 @@ class DataStream(OperatorSettings):
                 f"execute_and_collect(): the limit is {limit!r}; give a whole number above 0"
             )
         sink = runtime().collect_sink()
-        step = self._end("Collect Stream Sink", sink_operator(sink), "sink", sink)
-        step.parallelism = step.max_parallelism = 1
-        step.uid = "collect"
+        transformation = self._end("Collect Stream Sink", sink_operator(sink), "sink", sink)
+        transformation.parallelism = transformation.max_parallelism = 1
+        transformation.uid = "collect"
         draft = self._draft
         try:
             program = build_program(draft, job_execution_name, draft.pending)
-            found = CloseableIterator(runtime().collect(program, step.id))
+            found = CloseableIterator(runtime().collect(program, transformation.id))
         finally:
             draft.forget()
         unexecuted.has_executed = True
@@ -433,18 +444,18 @@ class DataStream(OperatorSettings):
         action on it, or on what is derived from it, raises JobFailed if the program fails.
         """
         sink = runtime().dataframe_sink(schema)
-        step = self._draft.new_step(
+        transformation = self._draft.new_transformation(
             "DataFrame",
             NodeKind.SINK,
-            ready(partial(SinkOperator, sink)),
+            fixed(partial(SinkOperator, sink)),
             (self._origins,),
             (("sink", sink),),
         )
-        step.parallelism = self._origins[0].step.parallelism
-        step.uid = "dataframe"
-        refuse_endless([step], "to_dataframe")
-        program = build_program(self._draft, None, [step])
-        frame = runtime().to_dataframe(program, step.id, schema)
+        transformation.parallelism = self._origins[0].transformation.parallelism
+        transformation.uid = "dataframe"
+        refuse_endless([transformation], "to_dataframe")
+        program = build_program(self._draft, None, [transformation])
+        frame = runtime().to_dataframe(program, transformation.id, schema)
         unexecuted.has_executed = True
         return frame
 
@@ -458,7 +469,7 @@ class DataStream(OperatorSettings):
     def get_execution_config(self) -> ExecutionConfig:
         return self._draft.config
 
-    def _then(
+    def _transform(
         self,
         name: str,
         factory: Factory,
@@ -467,34 +478,36 @@ class DataStream(OperatorSettings):
         output_type: TypeInformation | None = None,
     ) -> "DataStream":
         """The stream behind a new operator that needs to know nothing more."""
-        return self._then_settled(name, ready(factory), role, function, output_type)
+        return self._transform_with(name, fixed(factory), role, function, output_type)
 
-    def _then_settled(
+    def _transform_with(
         self,
         name: str,
-        make: Callable[[Settled], Factory],
+        translate: Translate,
         role: str,
         function: object,
         output_type: TypeInformation | None,
     ) -> "DataStream":
         output_type = check_type(output_type, name)
         functions = ((role, function),)
-        step = self._draft.add(name, NodeKind.OPERATOR, make, (self._origins,), functions)
-        step.output_type = output_type
-        return DataStream(self._draft, [Origin(step)], output_type)
+        transformation = self._draft.add(
+            name, NodeKind.OPERATOR, translate, (self._origins,), functions
+        )
+        transformation.output_type = output_type
+        return DataStream(self._draft, [Origin(transformation)], output_type)
 
-    def _end(self, name: str, factory: Factory, role: str, function: object) -> Step:
+    def _end(self, name: str, factory: Factory, role: str, function: object) -> Transformation:
         return self._draft.add(
-            name, NodeKind.SINK, ready(factory), (self._origins,), ((role, function),)
+            name, NodeKind.SINK, fixed(factory), (self._origins,), ((role, function),)
         )
 
     def _shipped(self, ship: Ship) -> "DataStream":
         origins = [origin.shipped(ship) for origin in self._origins]
         return DataStream(self._draft, origins, self._type)
 
-    def _step(self, caller: str) -> Step:
+    def _transformation(self, caller: str) -> Transformation:
         if len(self._origins) == 1 and self._origins[0].is_plain:
-            return self._origins[0].step
+            return self._origins[0].transformation
         raise PlanInvalid(
             f"{caller}() belongs to an operator, and this stream is a union, a side output, a "
             f"selection or on its way to the next operator; call it right behind the operator"
@@ -523,7 +536,7 @@ class SplitStream:
             raise PlanInvalid(
                 f"select() was given {output_names!r}; give names that the selector returns"
             )
-        origin = Origin(self._origin.step, selected=frozenset(output_names))
+        origin = Origin(self._origin.transformation, selected=frozenset(output_names))
         return DataStream(self._draft, [origin], self._type)
 
 

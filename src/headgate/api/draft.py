@@ -38,8 +38,8 @@ _KEEP_TIMES: Final = frozenset(
 """Roles of functions whose operators emit records with the timestamps they came with."""
 
 
-class Settled(NamedTuple):
-    """What is known about a step when the graph is built."""
+class TranslationContext(NamedTuple):
+    """What is known when a transformation becomes a node of the graph."""
 
     parallelism: int
     batch: bool
@@ -49,18 +49,18 @@ class Settled(NamedTuple):
     """Memory for the records of a batch that are being sorted, in each operator of a task."""
 
 
-Translate: TypeAlias = Callable[[Settled], Factory]
+Translate: TypeAlias = Callable[[TranslationContext], Factory]
 """Makes the operator factory of a transformation when the graph is built."""
 
 
 @dataclass(eq=False, slots=True)
-class Step:
-    """One operator in writing. None: not said, so that the default holds."""
+class Transformation:
+    """One operator as the program has written it. None: not set, the default holds."""
 
     id: int
     name: str
     kind: NodeKind
-    make: "Translate"
+    translate: "Translate"
     inputs: "tuple[tuple[Origin, ...], ...]" = ()
     functions: tuple[tuple[str, object], ...] = ()
     source: "Source | None" = None
@@ -84,16 +84,16 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where records of a stream come from, and how they are to travel to the next step."""
+    """Where records of a stream come from, and how they are shipped to the next operator."""
 
-    step: Step
+    transformation: Transformation
     ship: Ship = field(default_factory=unchosen)
     tag: str | None = None
     selected: frozenset[str] | None = None
 
     @property
     def is_plain(self) -> bool:
-        """The main output of a step, with nothing said about the way from there."""
+        """The main output of a transformation, with nothing said about the way from there."""
         return not self.ship.chosen and self.tag is None and self.selected is None
 
     def shipped(self, ship: Ship) -> "Origin":
@@ -128,16 +128,19 @@ class JobFile:
 
 @dataclass(slots=True)
 class Unexecuted:
-    """Of the whole process."""
+    """What the programs of this process have written and not executed: a forgotten ``execute()``.
+
+    It knows drafts by number, so that a program that nobody needs can be garbage collected.
+    """
 
     has_executed: bool = False
     """A job was launched, or a DataFrame was made."""
     _drafts: set[int] = field(default_factory=set)
-    """Those with operators that wait for their execution."""
+    """Those with operators that wait to be executed."""
     _with_sinks: set[int] = field(default_factory=set)
 
     def written(self, draft: int, is_sink: bool) -> None:
-        """An operator waits for its execution."""
+        """An operator waits to be executed."""
         self._drafts.add(draft)
         if is_sink:
             self._with_sinks.add(draft)
@@ -148,13 +151,13 @@ class Unexecuted:
         self._with_sinks.discard(draft)
 
     def clear(self) -> None:
-        """As if the process had just begun."""
+        """Start over."""
         self.has_executed = False
         self._drafts.clear()
         self._with_sinks.clear()
 
     def problem(self) -> str:
-        """What to say at the end of the process; empty: nothing is left over."""
+        """What to report at the end of the process; empty: nothing was forgotten."""
         if self._drafts and not self.has_executed:
             return (
                 "streams were written, but nothing was executed; call env.execute() at the end of "
@@ -182,7 +185,7 @@ class Draft:
     python_files: list[str] = field(default_factory=list)
     job_files: list[JobFile] = field(default_factory=list)
     requirements: tuple[str, str | None] | None = None
-    pending: list[Step] = field(default_factory=list)
+    pending: list[Transformation] = field(default_factory=list)
     """Written since the last execution."""
     number: int = field(default_factory=lambda: next(_numbers))
     _ids: "count[int]" = field(default_factory=lambda: count(1))
@@ -192,65 +195,67 @@ class Draft:
         """What the configuration says now; raises SettingsInvalid."""
         return JobSettings.parse(self.configuration.to_dict())
 
-    def new_step(
+    def new_transformation(
         self,
         name: str,
         kind: NodeKind,
-        make: Translate,
+        translate: Translate,
         inputs: tuple[tuple[Origin, ...], ...] = (),
         functions: tuple[tuple[str, object], ...] = (),
-    ) -> Step:
-        """A step that is not pending; it has the parallelism that is set for all now."""
-        step = Step(next(self._ids), name, kind, make, inputs, functions)
+    ) -> Transformation:
+        """A transformation that is not pending; it has the parallelism that is set for all now."""
+        transformation = Transformation(next(self._ids), name, kind, translate, inputs, functions)
         parallelism = self.settings.parallelism
-        step.parallelism = parallelism if parallelism > 0 else None
-        return step
+        transformation.parallelism = parallelism if parallelism > 0 else None
+        return transformation
 
     def add(
         self,
         name: str,
         kind: NodeKind,
-        make: Translate,
+        translate: Translate,
         inputs: tuple[tuple[Origin, ...], ...] = (),
         functions: tuple[tuple[str, object], ...] = (),
-    ) -> Step:
-        """A new step that the next execution will run."""
-        step = self.new_step(name, kind, make, inputs, functions)
-        self.pending.append(step)
+    ) -> Transformation:
+        """A new transformation that the next execution will run."""
+        transformation = self.new_transformation(name, kind, translate, inputs, functions)
+        self.pending.append(transformation)
         unexecuted.written(self.number, kind is NodeKind.SINK)
-        return step
+        return transformation
 
     def forget(self) -> None:
-        """Nothing is pending any more; streams keep their steps."""
+        """Nothing is pending any more; streams keep their transformations."""
         self.pending.clear()
         unexecuted.forgotten(self.number)
 
 
-def ready(factory: Factory) -> Translate:
-    """For a step that depends on no setting."""
-    return lambda settled: factory
+def fixed(factory: Factory) -> Translate:
+    """For a transformation that depends on no setting."""
+    return lambda context: factory
 
 
 def sorted_in_batch(factory: Factory, *keys_of: KeyOf | None) -> Translate:
     """For an operator on keyed streams; ``keys_of``: the selector of each input, None: no keys."""
 
-    def make(settled: Settled) -> Factory:
-        if not settled.batch:
+    def translate(context: TranslationContext) -> Factory:
+        if not context.batch:
             return factory
-        return partial(SortedInput, factory, keys_of, settled.sort_bytes)
+        return partial(SortedInput, factory, keys_of, context.sort_bytes)
 
-    return make
+    return translate
 
 
-def upstream(steps: Iterable[Step]) -> list[Step]:
+def upstream(transformations: Iterable[Transformation]) -> list[Transformation]:
     """These transformations and all that they read, in the order in which they were written."""
-    found: dict[int, Step] = {}
-    waiting = list(steps)
+    found: dict[int, Transformation] = {}
+    waiting = list(transformations)
     while waiting:
-        step = waiting.pop()
-        if step.id not in found:
-            found[step.id] = step
-            waiting += [origin.step for origins in step.inputs for origin in origins]
+        transformation = waiting.pop()
+        if transformation.id not in found:
+            found[transformation.id] = transformation
+            waiting += [
+                origin.transformation for origins in transformation.inputs for origin in origins
+            ]
     return [found[number] for number in sorted(found)]
 
 
@@ -259,21 +264,25 @@ def surely_untimed(origins: Iterable[Origin]) -> bool:
 
     Errs on the safe side: an unknown source or function may bring timestamps.
     """
-    ends = [origin.step for origin in origins]
+    ends = [origin.transformation for origin in origins]
     untimed: dict[int, bool] = {}
-    for step in upstream(ends):
-        untimed[step.id] = not step.assigns_times and (
-            bool(getattr(step.source, "untimed", False))
-            if step.source is not None
-            else _keeps_none(step, untimed)
+    for transformation in upstream(ends):
+        untimed[transformation.id] = not transformation.assigns_times and (
+            bool(getattr(transformation.source, "untimed", False))
+            if transformation.source is not None
+            else _keeps_none(transformation, untimed)
         )
-    return all(untimed[step.id] for step in ends)
+    return all(untimed[transformation.id] for transformation in ends)
 
 
-def _keeps_none(step: Step, untimed: dict[int, bool]) -> bool:
-    if not step.inputs or not all(_keeps_times(*function) for function in step.functions):
+def _keeps_none(transformation: Transformation, untimed: dict[int, bool]) -> bool:
+    if not transformation.inputs or not all(
+        _keeps_times(*function) for function in transformation.functions
+    ):
         return False
-    return all(untimed[origin.step.id] for origins in step.inputs for origin in origins)
+    return all(
+        untimed[origin.transformation.id] for origins in transformation.inputs for origin in origins
+    )
 
 
 def _keeps_times(role: str, function: object) -> bool:

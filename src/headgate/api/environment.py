@@ -12,7 +12,7 @@ from typing import Any
 from headgate.api.checks import check_names, check_object, check_text, check_type
 from headgate.api.collection import collection_source
 from headgate.api.datastream import DataStream
-from headgate.api.draft import Draft, Factory, JobFile, Origin, Settled, unexecuted
+from headgate.api.draft import Draft, Factory, JobFile, Origin, TranslationContext, unexecuted
 from headgate.api.functions import SourceFunction
 from headgate.api.job import JobClient, JobExecutionResult, RunningJob
 from headgate.api.operator_settings import SlotSharingGroup, check_timeout
@@ -302,7 +302,7 @@ class StreamExecutionEnvironment:
         """
         source = collection_source(collection, type_info)
         stream = self._from(source, "Collection Source", type_info, source, single=True)
-        stream._origins[0].step.passes_on = True  # coerced already
+        stream._origins[0].transformation.passes_on = True  # coerced already
         return stream
 
     def from_source(
@@ -413,27 +413,27 @@ class StreamExecutionEnvironment:
         single: bool = False,
         strategy: WatermarkStrategy | None = None,
     ) -> DataStream:
-        def make(settled: Settled) -> Factory:
-            splits = _splits_of(source, step.name, settled) if settled.with_splits else ()
+        def translate(context: TranslationContext) -> Factory:
+            splits = _splits_of(source, transformation.name, context) if context.with_splits else ()
             interval_ms = self._draft.settings.watermark_interval_ms
-            plan = time_plan(strategy, interval_ms, settled.batch)
+            plan = time_plan(strategy, interval_ms, context.batch)
             return partial(SourceOperator, source, splits, plan)
 
         functions: tuple[tuple[str, object], ...] = (("source", function),)
         if strategy is not None:
             functions += (("watermark strategy", strategy),)
-        step = self._draft.add(name, NodeKind.SOURCE, make, (), functions)
-        step.source = source
-        step.output_type = type_info
-        step.assigns_times = strategy is not None and strategy.assigns_times
+        transformation = self._draft.add(name, NodeKind.SOURCE, translate, (), functions)
+        transformation.source = source
+        transformation.output_type = type_info
+        transformation.assigns_times = strategy is not None and strategy.assigns_times
         if single:
-            step.parallelism = 1
-            step.is_non_parallel = True
-        return DataStream(self._draft, [Origin(step)], type_info)
+            transformation.parallelism = 1
+            transformation.is_non_parallel = True
+        return DataStream(self._draft, [Origin(transformation)], type_info)
 
 
-def _splits_of(source: Source, name: str, settled: Settled) -> tuple[object, ...]:
+def _splits_of(source: Source, name: str, context: TranslationContext) -> tuple[object, ...]:
     try:
-        return tuple(source.splits(settled.parallelism))
+        return tuple(source.splits(context.parallelism))
     except Exception as error:
         raise_user_error(error, name, "in splits()")

@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 
 from headgate.api.checks import check_object, check_type, key_function, refuse_other_kinds
 from headgate.api.datastream import DataStream
-from headgate.api.draft import Factory, Origin, Settled, sorted_in_batch, surely_untimed
+from headgate.api.draft import Factory, Origin, TranslationContext, sorted_in_batch, surely_untimed
 from headgate.api.functions import Function, KeySelector, ProcessJoinFunction
 from headgate.api.keyed import KeyedStream
 from headgate.api.types.types import TypeInformation
@@ -56,7 +56,7 @@ class TwoStreamWindows(Windowing):
         self._first = first
         self._second = second
 
-    def _then(
+    def _transform(
         self, name: str, call: CoGroupCall, output_type: TypeInformation | None
     ) -> DataStream:
         output_type = check_type(output_type, name)
@@ -64,16 +64,16 @@ class TwoStreamWindows(Windowing):
         key_of = SidedKey(first.key_of, second.key_of)
         plan = self._plan(key_of, Listed(), WindowCall("apply", call))
 
-        def make(settled: Settled) -> Factory:
-            factory = partial(JoinedWindowOperator, replace(plan, batch=settled.batch))
-            return sorted_in_batch(factory, first.key_of, second.key_of)(settled)
+        def translate(context: TranslationContext) -> Factory:
+            factory = partial(JoinedWindowOperator, replace(plan, batch=context.batch))
+            return sorted_in_batch(factory, first.key_of, second.key_of)(context)
 
         inputs = (first._origins, second._origins)
         functions = ((f"{call.method} function", call.function),)
-        step = first._draft.add(name, NodeKind.OPERATOR, make, inputs, functions)
-        step.output_type = output_type
-        step.assigns_times = True  # results have the time of their window
-        return DataStream(first._draft, [Origin(step)], output_type)
+        transformation = first._draft.add(name, NodeKind.OPERATOR, translate, inputs, functions)
+        transformation.output_type = output_type
+        transformation.assigns_times = True  # results have the time of their window
+        return DataStream(first._draft, [Origin(transformation)], output_type)
 
 
 class JoinedWindows(TwoStreamWindows):
@@ -93,7 +93,7 @@ class JoinedWindows(TwoStreamWindows):
         join = join_function(function)
         is_flat = isinstance(function, FlatJoinFunction) or isgeneratorfunction(join)
         call = FlatJoinCall(function) if is_flat else JoinCall(function)
-        return self._then("Window Join", call, output_type)
+        return self._transform("Window Join", call, output_type)
 
 
 def join_function(function: object) -> Callable[..., Any]:
@@ -124,7 +124,7 @@ class CoGroupedWindows(TwoStreamWindows):
         """Call ``co_group(first, second)`` with the records of a window when it fires."""
         if not callable(function) or isinstance(function, type):
             check_object(function, "apply", ("co_group",), CoGroupFunction)
-        return self._then("Window Co-Group", CoGroupCall(function), output_type)
+        return self._transform("Window Co-Group", CoGroupCall(function), output_type)
 
 
 class TwoStreams(Generic[_Windows]):
@@ -277,11 +277,13 @@ class IntervalJoined:
         _check_bounds(interval.lower_ms, interval.upper_ms)
         factory = partial(IntervalJoinOperator, function, first.key_of, second.key_of, interval)
         inputs, functions = (first._origins, second._origins), (("join function", function),)
-        make = sorted_in_batch(factory, first.key_of, second.key_of)
-        step = first._draft.add("Interval Join", NodeKind.OPERATOR, make, inputs, functions)
-        step.output_type = output_type
-        step.assigns_times = True
-        return DataStream(first._draft, [Origin(step)], output_type)
+        translate = sorted_in_batch(factory, first.key_of, second.key_of)
+        transformation = first._draft.add(
+            "Interval Join", NodeKind.OPERATOR, translate, inputs, functions
+        )
+        transformation.output_type = output_type
+        transformation.assigns_times = True
+        return DataStream(first._draft, [Origin(transformation)], output_type)
 
     def _with_late(self, number: int, tag: object, caller: str) -> "IntervalJoined":
         if not isinstance(tag, OutputTag):

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from headgate.api.checks import check_function, check_object, refuse_other_kinds
 from headgate.api.datastream import DataStream
-from headgate.api.draft import Factory, KeyOf, Settled, Step, sorted_in_batch, surely_untimed
+from headgate.api.draft import (
+    Factory,
+    KeyOf,
+    Transformation,
+    TranslationContext,
+    sorted_in_batch,
+    surely_untimed,
+)
 from headgate.api.functions import (
     FilterFunction,
     FlatMapFunction,
@@ -103,7 +110,7 @@ class KeyedStream(DataStream):
         check_function(func, "filter", FilterFunction)
         factory = partial(FilterOperator, func, self.key_of)
         stream = self._keyed("Filter", factory, "filter function", func, self._type)
-        stream._origins[0].step.passes_on = True
+        stream._origins[0].transformation.passes_on = True
         return stream
 
     def reduce(self, func: Callable[[Any, Any], Any] | ReduceFunction[Any]) -> DataStream:
@@ -181,14 +188,14 @@ class KeyedStream(DataStream):
     ) -> DataStream:
         """Without times a batch needs no sorting: records of a key are folded as they came."""
 
-        def make(settled: Settled) -> Factory:
-            factory = partial(operator, self.key_of, settled.batch)
+        def translate(context: TranslationContext) -> Factory:
+            factory = partial(operator, self.key_of, context.batch)
             has_state = role == "reduce function" and UserFunction(function, "reduce").opens
             if surely_untimed(self._origins) and not has_state:
                 return factory
-            return sorted_in_batch(factory, self.key_of)(settled)
+            return sorted_in_batch(factory, self.key_of)(context)
 
-        return self._then_settled(name, make, role, function, self._type)
+        return self._transform_with(name, translate, role, function, self._type)
 
     def _keyed(
         self,
@@ -199,10 +206,10 @@ class KeyedStream(DataStream):
         output_type: TypeInformation | None,
     ) -> DataStream:
         """The stream behind an operator that has state of each key."""
-        make = sorted_in_batch(factory, self.key_of)
-        return self._then_settled(name, make, role, function, output_type)
+        translate = sorted_in_batch(factory, self.key_of)
+        return self._transform_with(name, translate, role, function, output_type)
 
-    def _step(self, caller: str) -> Step:
+    def _transformation(self, caller: str) -> Transformation:
         raise PlanInvalid(
             f"{caller}() is not possible on a KeyedStream, which is no operator; "
             f"call it before key_by() or behind the next operator"

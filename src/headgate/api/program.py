@@ -1,13 +1,13 @@
 """From the draft to the stream graph, and to a program that can be started.
 
-Everything is settled here: parallelism, key groups, slot sharing groups, batch or streaming, the
-splits of sources. Law: the graph holds the wanted steps and all that they read, no more.
+Everything is decided here: parallelism, key groups, slot sharing groups, batch or streaming, the
+splits of sources. Law: the graph holds the wanted transformations and all that they read, no more.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from headgate.api.draft import Draft, JobFile, Settled, Step, upstream
+from headgate.api.draft import Draft, JobFile, Transformation, TranslationContext, upstream
 from headgate.api.runtime import default_parallelism
 from headgate.api.settings.checkpointing import check_recovery
 from headgate.api.types.types import Types
@@ -43,10 +43,12 @@ class Program:
 DEFAULT_NAME = "headgate job"
 
 
-def build_program(draft: Draft, job_name: str | None, steps: Iterable[Step]) -> Program:
-    """The program that runs these steps; forgets nothing."""
+def build_program(
+    draft: Draft, job_name: str | None, transformations: Iterable[Transformation]
+) -> Program:
+    """The program that runs these transformations; forgets nothing."""
     check_recovery(draft.configuration)
-    graph = build_graph(draft, job_name, steps)
+    graph = build_graph(draft, job_name, transformations)
     settings = draft.settings
     archives = [_parted(archive) for archive in _listed(settings.python_archives)]
     requirements = draft.requirements
@@ -64,10 +66,13 @@ def build_program(draft: Draft, job_name: str | None, steps: Iterable[Step]) -> 
 
 
 def build_graph(
-    draft: Draft, job_name: str | None, steps: Iterable[Step], splits: bool = True
+    draft: Draft,
+    job_name: str | None,
+    transformations: Iterable[Transformation],
+    splits: bool = True,
 ) -> StreamGraph:
-    """The graph of these steps. Without ``splits`` sources are not asked for theirs."""
-    wanted = upstream(steps)
+    """The graph of these transformations. Without ``splits`` sources are not asked for theirs."""
+    wanted = upstream(transformations)
     if not wanted:
         raise PlanInvalid(
             "there are no operators, so there is nothing to execute; add a source and what reads "
@@ -83,25 +88,25 @@ def build_graph(
         buffer_timeout_ms=exchange.buffer_timeout_ms,
     )
     default: int | None = None
-    for step in wanted:
-        parallelism = step.parallelism
+    for transformation in wanted:
+        parallelism = transformation.parallelism
         if parallelism is None:
             if default is None:
                 default = default_parallelism(texts)
             parallelism = default
-        _add_node(graph, step, parallelism, settings, splits)
+        _add_node(graph, transformation, parallelism, settings, splits)
     return graph
 
 
-def refuse_endless(steps: Iterable[Step], caller: str) -> None:
+def refuse_endless(transformations: Iterable[Transformation], caller: str) -> None:
     """Refuse what has no result before all sources have ended, if one of them never does."""
-    for step in upstream(steps):
-        if step.source is not None and not step.source.bounded:
+    for transformation in upstream(transformations):
+        if transformation.source is not None and not transformation.source.bounded:
             raise PlanInvalid(
                 f"is a source that never ends, so that {caller}() would have no last row; let it "
                 f"end (a SourceFunction whose run() returns says so with bounded = True), or write "
                 f"the stream to files and read these",
-                step.name,
+                transformation.name,
             )
 
 
@@ -115,8 +120,12 @@ def _parted(text: str) -> tuple[str, str | None]:
     return path.strip(), rest.strip() or None
 
 
-def _is_batch(mode: RuntimeMode, steps: list[Step]) -> bool:
-    endless = [step.name for step in steps if step.source is not None and not step.source.bounded]
+def _is_batch(mode: RuntimeMode, transformations: list[Transformation]) -> bool:
+    endless = [
+        transformation.name
+        for transformation in transformations
+        if transformation.source is not None and not transformation.source.bounded
+    ]
     if mode is RuntimeMode.BATCH and endless:
         raise PlanInvalid(
             "is a source that never ends, so a batch job would have no result; "
@@ -127,55 +136,76 @@ def _is_batch(mode: RuntimeMode, steps: list[Step]) -> bool:
 
 
 def _add_node(
-    graph: StreamGraph, step: Step, parallelism: int, settings: JobSettings, splits: bool
+    graph: StreamGraph,
+    transformation: Transformation,
+    parallelism: int,
+    settings: JobSettings,
+    splits: bool,
 ) -> None:
-    if not settings.auto_uids and step.uid is None:
+    if not settings.auto_uids and transformation.uid is None:
         raise PlanInvalid(
             "has no uid, and pipeline.auto-generate-uids is false; give it one with uid()",
-            step.name,
+            transformation.name,
         )
-    max_parallelism = step.max_parallelism
+    max_parallelism = transformation.max_parallelism
     is_default = max_parallelism is None and settings.max_parallelism <= 0
     if max_parallelism is None:
         overall = settings.max_parallelism
         max_parallelism = overall if overall > 0 else default_max_parallelism(parallelism)
-    graph.nodes[step.id] = StreamNode(
-        step.id,
-        step.name,
-        step.kind,
-        step.make(Settled(parallelism, graph.batch, splits, settings.sort_bytes)),
+    graph.nodes[transformation.id] = StreamNode(
+        transformation.id,
+        transformation.name,
+        transformation.kind,
+        transformation.translate(
+            TranslationContext(parallelism, graph.batch, splits, settings.sort_bytes)
+        ),
         parallelism,
         max_parallelism,
-        step.uid,
-        step.description,
-        step.group or _inherited_group(graph, step),
-        step.chaining,
-        step.buffer_timeout_ms,
-        selectors=step.selectors,
-        functions=step.functions,
-        types=_types_of(step),
-        source=step.source,
+        transformation.uid,
+        transformation.description,
+        transformation.group or _inherited_group(graph, transformation),
+        transformation.chaining,
+        transformation.buffer_timeout_ms,
+        selectors=transformation.selectors,
+        functions=transformation.functions,
+        types=_types_of(transformation),
+        source=transformation.source,
         default_groups=is_default,
     )
-    for number, origins in enumerate(step.inputs):
+    for number, origins in enumerate(transformation.inputs):
         graph.edges += [
-            StreamEdge(origin.step.id, step.id, number, origin.ship, origin.tag, origin.selected)
+            StreamEdge(
+                origin.transformation.id,
+                transformation.id,
+                number,
+                origin.ship,
+                origin.tag,
+                origin.selected,
+            )
             for origin in origins
         ]
 
 
-def _types_of(step: Step) -> OutputTypes | None:
-    main, any_object = step.output_type, Types.PICKLED_BYTE_ARRAY()
-    sides = tuple((tag, kind) for tag, kind in step.side_types.items() if kind != any_object)
+def _types_of(transformation: Transformation) -> OutputTypes | None:
+    main, any_object = transformation.output_type, Types.PICKLED_BYTE_ARRAY()
+    sides = tuple(
+        (tag, kind) for tag, kind in transformation.side_types.items() if kind != any_object
+    )
     if main == any_object:
         main = None
     if main is None and not sides:
         return None
     # A function may change a list or row that it only had to look at.
-    return OutputTypes(main, sides, step.passes_on and main is not None and main.is_immutable)
+    return OutputTypes(
+        main, sides, transformation.passes_on and main is not None and main.is_immutable
+    )
 
 
-def _inherited_group(graph: StreamGraph, step: Step) -> str:
+def _inherited_group(graph: StreamGraph, transformation: Transformation) -> str:
     """That of all inputs, if they agree."""
-    groups = [graph.nodes[origin.step.id].group for origins in step.inputs for origin in origins]
+    groups = [
+        graph.nodes[origin.transformation.id].group
+        for origins in transformation.inputs
+        for origin in origins
+    ]
     return groups[0] if groups and groups.count(groups[0]) == len(groups) else DEFAULT_GROUP

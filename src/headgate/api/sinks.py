@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import cast
 
-from headgate.api.draft import Factory, Step
+from headgate.api.draft import Factory, Transformation
 from headgate.api.operator_settings import OperatorSettings
 from headgate.api.runtime import Results
 from headgate.api.source import Sink, TwoPhaseCommittingSink
@@ -15,11 +15,11 @@ from headgate.core.operators.sinks import SinkOperator, TwoPhaseSinkOperator
 class DataStreamSink(OperatorSettings):
     """The operator that ends a stream."""
 
-    def __init__(self, step: Step) -> None:
-        self._sink_step = step
+    def __init__(self, transformation: Transformation) -> None:
+        self._sink = transformation
 
-    def _step(self, caller: str) -> Step:
-        return self._sink_step
+    def _transformation(self, caller: str) -> Transformation:
+        return self._sink
 
 
 class CloseableIterator(Iterator[Record]):

@@ -153,7 +153,7 @@ def _refuse_untimed(stream: "DataStream", assigner: object) -> None:
 
 if TYPE_CHECKING:
     from headgate.api.datastream import DataStream
-    from headgate.api.draft import Factory, KeyOf, Settled
+    from headgate.api.draft import Factory, KeyOf, TranslationContext
 
 
 class Windows(Windowing):
@@ -260,7 +260,7 @@ class Windows(Windowing):
         self, name: str, caller: str, func: object, output_type: TypeInformation | None
     ) -> "DataStream":
         call = self._called(func, caller, caller)
-        return self._then(name, Listed(), call, (("window function", func),), output_type)
+        return self._transform(name, Listed(), call, (("window function", func),), output_type)
 
     def _fold(
         self,
@@ -276,7 +276,7 @@ class Windows(Windowing):
             method = "process" if hasattr(window_function, "process") else "apply"
             call = self._called(window_function, method, name.lower())
             functions += (("window function", window_function),)
-        return self._then(name, contents, call, functions, output_type)
+        return self._transform(name, contents, call, functions, output_type)
 
     def _field(self, kind: Aggregation, position: int | str) -> "DataStream":
         if type(position) not in (int, str):
@@ -286,7 +286,7 @@ class Windows(Windowing):
         reduced = Reduced(Aggregator(kind, position))
         name = kind.replace("_", " ").title()
         functions = (("position", position),)
-        return self._then(name, reduced, None, functions, self._stream._type)
+        return self._transform(name, reduced, None, functions, self._stream._type)
 
     def _called(self, func: object, method: str, caller: str) -> WindowCall:
         """The function of a window, if it is of the right kind."""
@@ -302,7 +302,7 @@ class Windows(Windowing):
 
     _with_keys = "of a keyed stream"
 
-    def _then(
+    def _transform(
         self,
         name: str,
         contents: Contents,
@@ -313,16 +313,16 @@ class Windows(Windowing):
         tag = self._late_tag.tag_id if self._late_tag is not None else None
         plan = self._plan(self._key_of, contents, call, tag)
 
-        def make(settled: "Settled") -> "Factory":
-            factory = partial(make_window_operator, replace(plan, batch=settled.batch))
-            return sorted_in_batch(factory, self._key_of)(settled)
+        def translate(context: "TranslationContext") -> "Factory":
+            factory = partial(make_window_operator, replace(plan, batch=context.batch))
+            return sorted_in_batch(factory, self._key_of)(context)
 
         (role, function), *others = functions
         name = f"{self._prefix} {name}"
-        stream = self._stream._then_settled(name, make, role, function, output_type)
-        step = stream._step(name)
-        step.functions += tuple(others)
-        step.assigns_times = True  # results have the time of their window
+        stream = self._stream._transform_with(name, translate, role, function, output_type)
+        transformation = stream._transformation(name)
+        transformation.functions += tuple(others)
+        transformation.assigns_times = True  # results have the time of their window
         return stream
 
 
@@ -382,7 +382,7 @@ class AllWindowedStream(Windows):
         """Call ``apply(window, inputs)`` when a window fires."""
         return self._listed("Apply", "apply", window_function, output_type)
 
-    def _then(
+    def _transform(
         self,
         name: str,
         contents: Contents,
@@ -390,7 +390,7 @@ class AllWindowedStream(Windows):
         functions: tuple[tuple[str, object], ...],
         output_type: TypeInformation | None,
     ) -> "DataStream":
-        stream = super()._then(name, contents, call, functions, output_type)
+        stream = super()._transform(name, contents, call, functions, output_type)
         return stream.force_non_parallel()
 
 

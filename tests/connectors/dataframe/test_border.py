@@ -12,8 +12,9 @@ from headgate.connectors.dataframe.border import (
     BatchSpill,
     Border,
     Inlet,
+    _inlets,
+    _outlets,
     inlet_of,
-    open_tokens,
     outlet_of,
 )
 from headgate.connectors.dataframe.source import RowReader
@@ -166,8 +167,8 @@ def test_outlet_is_bounded_and_ends_behind_the_last_batch() -> None:
 
 def test_no_token_outlives_its_border() -> None:
     with Border(["in"], "out"):
-        assert open_tokens() == ["in", "out"]
-    assert open_tokens() == []
+        assert ([*_inlets], [*_outlets]) == (["in"], ["out"])
+    assert ([*_inlets], [*_outlets]) == ([], [])
     with pytest.raises(AssertionError, match="only to tasks that Spark has started"):
         inlet_of("in")
     with pytest.raises(AssertionError, match="only from tasks that Spark has started"):

@@ -33,7 +33,7 @@ class Mismatch(Exception):
         """The same as seen from around."""
         return Mismatch(self.problem, self.value, f"{place}, {self.place}" if self.place else place)
 
-    def told(self, record: Record, kind: object) -> str:
+    def message(self, record: Record, kind: object) -> str:
         """What users read."""
         where = f"{self.place} is {short(self.value)}, but " if self.place else ""
         return (
@@ -135,7 +135,9 @@ def _values_of(records: list[Record], names: list[str]) -> tuple[list[Record], b
             row._values for row in records if row._fields == wanted and row._row_kind is _INSERT
         ]
     else:
-        values = [[one.get(name) for name in names] for one in records if type(one) is dict]
+        values = [
+            [record.get(name) for name in names] for record in records if type(record) is dict
+        ]
     if len(values) < len(records):
         raise TypeError
     return values, fit

@@ -46,7 +46,7 @@ class TypeInformation:
         try:
             return self.convert(value)
         except Mismatch as mismatch:
-            raise TypeError(mismatch.told(value, self)) from None
+            raise TypeError(mismatch.message(value, self)) from None
 
     def coercer(self) -> Coercer:
         """The same for the records of a bundle, quicker."""

@@ -53,7 +53,7 @@ def arrow_schema(kind: object, sink: str) -> pa.Schema:
     if not names:
         raise PlanInvalid(f"{sink}: the schema has no columns; give at least one")
     return pa.schema(
-        [(name, _arrow(one, sink, name)) for name, one in zip(names, types, strict=True)]
+        [(name, _arrow(part, sink, name)) for name, part in zip(names, types, strict=True)]
     )
 
 
@@ -73,15 +73,15 @@ def _arrow(kind: TypeInformation, sink: str, column: str) -> pa.DataType:
         case RowTypeInfo():
             return pa.struct(
                 [
-                    (name, _arrow(one, sink, f"{column}.{name}"))
-                    for name, one in zip(kind.field_names, kind.field_types, strict=True)
+                    (name, _arrow(part, sink, f"{column}.{name}"))
+                    for name, part in zip(kind.field_names, kind.field_types, strict=True)
                 ]
             )
         case TupleTypeInfo():
             return pa.struct(
                 [
-                    (f"f{place}", _arrow(one, sink, f"{column}.f{place}"))
-                    for place, one in enumerate(kind.field_types)
+                    (f"f{place}", _arrow(part, sink, f"{column}.f{place}"))
+                    for place, part in enumerate(kind.field_types)
                 ]
             )
         case _:

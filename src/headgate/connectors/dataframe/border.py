@@ -76,7 +76,6 @@ class Inlet:
         self.held_bytes = 0
         self.spill = BatchSpill()
         self.starves = False
-        self.was_opened = False
         self.is_closed = False
 
     @property
@@ -86,10 +85,6 @@ class Inlet:
     @property
     def is_empty(self) -> bool:
         return not self.batches and not self.spill
-
-    def open(self) -> "Inlet":
-        self.was_opened = True
-        return self
 
     def take(self) -> "pa.RecordBatch | None":
         """The next batch; None: nothing now, or nothing more if ``has_ended``."""
@@ -265,15 +260,10 @@ _outlets: dict[str, Border] = {}
 def inlet_of(token: str) -> Inlet:
     """The inlet of a DataFrame in this process."""
     assert token in _inlets, "rows of a DataFrame come only to tasks that Spark has started"
-    return _inlets[token].open()
+    return _inlets[token]
 
 
 def outlet_of(token: str) -> Border:
     """Where records leave this process as rows."""
     assert token in _outlets, "rows of a DataFrame leave only from tasks that Spark has started"
     return _outlets[token]
-
-
-def open_tokens() -> list[str]:
-    """Of the borders that are open in this process."""
-    return [*_inlets, *_outlets]

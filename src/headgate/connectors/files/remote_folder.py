@@ -88,9 +88,9 @@ class ArrowPlace:
         found = self._system.get_file_info(
             fs.FileSelector(self._root, allow_not_found=True, recursive=deep)
         )
-        for one in found:
-            if one.type == fs.FileType.File:
-                yield posixpath.relpath(one.path, self._root)
+        for entry in found:
+            if entry.type == fs.FileType.File:
+                yield posixpath.relpath(entry.path, self._root)
 
     def _at(self, name: str) -> str:
         return posixpath.join(self._root, name)
