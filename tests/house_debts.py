@@ -19,7 +19,6 @@ DEBTS: dict[str, set[str] | dict[str, int]] = {
         "events_in",
         "frames_received",
         "frames_sent",
-        "key_groups",
         "rewind",
         "run_urgent",
         "size_bytes",

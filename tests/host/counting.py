@@ -129,6 +129,6 @@ def count_job(folder: Path, parallelism: int = 2, show: Any = shown) -> JobGraph
     for number, (name, kind, make, tasks) in enumerate(makers, 1):
         graph.nodes[number] = StreamNode(number, name, kind, make, tasks, uid=name)
     for source, ship in ((1, ships.rebalance()), (2, ships.hash_by(key_of)), (3, None), (4, None)):
-        how = ship or ships.unchosen()
+        how = ship or ships.default_strategy()
         graph.edges.append(StreamEdge(source, source + 1, 0, how))
     return build_job_graph(graph)

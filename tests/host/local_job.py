@@ -22,7 +22,7 @@ from headgate.host.worker.task_setup import JobInfo
 from headgate.plan import ship_strategies as ships
 from headgate.plan.execution_graph import ExecutionGraph, TaskSpec, build_execution_graph
 from headgate.plan.job_graph import JobGraph, build_job_graph
-from headgate.plan.stream_graph import NodeKind, Ship, StreamEdge, StreamGraph, StreamNode
+from headgate.plan.stream_graph import NodeKind, ShipStrategy, StreamEdge, StreamGraph, StreamNode
 from tests.host.rig import PATIENCE_S, eventually
 
 
@@ -108,10 +108,10 @@ class Job:
 
 
 def reads(
-    source: int, ship: Ship | None = None, number: int = 0, tag: str | None = None
+    source: int, ship: ShipStrategy | None = None, number: int = 0, tag: str | None = None
 ) -> StreamEdge:
     """How the node that is about to be written reads another one."""
-    return StreamEdge(source, -1, number, ship or ships.unchosen(), tag)
+    return StreamEdge(source, -1, number, ship or ships.default_strategy(), tag)
 
 
 class Run:

@@ -14,10 +14,9 @@ from headgate.base.messages import (
 )
 from headgate.host.checkpoints.checkpoint_store import complete, open_store
 from headgate.host.checkpoints.location import CheckpointLocation
-from headgate.plan.checkpointed import checkpointed_job
-from headgate.plan.execution_graph import build_execution_graph
+from headgate.plan.execution_graph import build_execution_graph, checkpointed_job
 from headgate.plan.job_graph import JobGraph
-from headgate.plan.restoring import restore
+from headgate.plan.state_assignment import restore
 from tests.host.counting import (
     HALF,
     counts_of,

@@ -21,7 +21,7 @@ from headgate.base.settings import StateBackendKind, StateSettings
 from headgate.host.checkpoints.location import new_savepoint
 from headgate.host.checkpoints.snapshot_writer import WRITERS
 from headgate.host.shipping.failures import revive
-from headgate.plan.restoring import restore
+from headgate.plan.state_assignment import restore
 from tests.host.checkpoint_kit import flip, names
 from tests.host.conftest import descriptors, own_threads
 from tests.host.counting import (

@@ -13,7 +13,7 @@ from headgate.host.checkpoints.checkpoint_store import open_store
 from headgate.host.checkpoints.location import new_savepoint
 from headgate.host.checkpoints.metadata import unsigned_files
 from headgate.plan.job_graph import JobGraph
-from headgate.plan.restoring import restore
+from headgate.plan.state_assignment import restore
 from tests.host.counting import COUNT, EXPECTED, count_job, counts_of, flood, may_write, slow
 from tests.host.jobs import written
 from tests.host.scripted import Scripted, scripted

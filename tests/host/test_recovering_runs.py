@@ -46,8 +46,7 @@ from headgate.host.net.contact import DriverContact
 from headgate.host.net.control_client import ConnectionLost, ControlConnection
 from headgate.host.shipping.code import ship
 from headgate.plan import ship_strategies as ships
-from headgate.plan.checkpointed import checkpointed_job
-from headgate.plan.execution_graph import build_execution_graph
+from headgate.plan.execution_graph import build_execution_graph, checkpointed_job
 from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.stream_graph import NodeKind, StreamEdge, StreamGraph, StreamNode
 from tests.host.checkpoint_kit import names

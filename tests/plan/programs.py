@@ -7,7 +7,14 @@ from hypothesis import strategies as st
 
 from headgate.core.chain.operator import Operator
 from headgate.plan import ship_strategies as ships
-from headgate.plan.stream_graph import Chaining, NodeKind, Ship, StreamEdge, StreamGraph, StreamNode
+from headgate.plan.stream_graph import (
+    Chaining,
+    NodeKind,
+    ShipStrategy,
+    StreamEdge,
+    StreamGraph,
+    StreamNode,
+)
 
 
 class Program:
@@ -39,9 +46,11 @@ class Program:
         return node
 
 
-def reads(source: int, ship: Ship | None = None, number: int = 0, **fields: Any) -> StreamEdge:
+def reads(
+    source: int, ship: ShipStrategy | None = None, number: int = 0, **fields: Any
+) -> StreamEdge:
     """An edge from ``source`` to input ``number`` of the node that is about to be written."""
-    return StreamEdge(source, -1, number, ship or ships.unchosen(), **fields)
+    return StreamEdge(source, -1, number, ship or ships.default_strategy(), **fields)
 
 
 def key_of(record: str) -> str:
@@ -88,7 +97,9 @@ def programs(draw: st.DrawFn) -> StreamGraph:
             source = draw(st.sampled_from(sorted(nodes)))
             same = nodes[source].parallelism == fields["parallelism"]
             chosen = [ships.forward()] if same else []
-            ship = draw(st.one_of(st.just(ships.unchosen()), st.sampled_from([*chosen, *SHIPS])))
+            ship = draw(
+                st.one_of(st.just(ships.default_strategy()), st.sampled_from([*chosen, *SHIPS]))
+            )
             tag = draw(st.sampled_from([None, None, "late"]))
             selected = draw(st.sampled_from([None, None, frozenset({"even"})]))
             place = draw(st.integers(0, fan_in - 1))

@@ -2,8 +2,7 @@
 
 from hypothesis import given
 
-from headgate.plan.checkpointed import checkpointed_job
-from headgate.plan.execution_graph import build_execution_graph
+from headgate.plan.execution_graph import build_execution_graph, checkpointed_job
 from headgate.plan.stream_graph import StreamGraph
 from tests.plan.programs import programs
 from tests.plan.recording import planned

@@ -4,8 +4,7 @@ import pytest
 
 from headgate.base.errors import KeyGroupsDiffer
 from headgate.plan import ship_strategies as ships
-from headgate.plan.inherited_groups import inherit_groups
-from headgate.plan.restoring import restore
+from headgate.plan.state_assignment import inherit_groups, restore
 from headgate.plan.stream_graph import StreamGraph, default_max_parallelism
 from tests.plan.programs import Program, key_of, reads
 from tests.plan.recording import planned, recording

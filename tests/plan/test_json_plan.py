@@ -6,8 +6,7 @@ import json
 from hypothesis import given
 
 from headgate.plan import ship_strategies as ships
-from headgate.plan.json_plan import execution_plan_json
-from headgate.plan.stream_graph import StreamGraph
+from headgate.plan.stream_graph import StreamGraph, execution_plan_json
 from tests.plan.programs import Program, key_of, programs, reads
 
 

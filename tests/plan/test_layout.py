@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.plan.layout import Layout, layered
+from headgate.plan.drawing import Layout, layered
 
 
 @st.composite

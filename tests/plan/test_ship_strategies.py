@@ -7,13 +7,13 @@ import pytest
 from headgate.base.errors import PlanInvalid, UserFunctionFailed
 from headgate.core.state.key_groups import key_group
 from headgate.plan import ship_strategies as ships
-from headgate.plan.stream_graph import Ship
+from headgate.plan.stream_graph import ShipStrategy
 from tests.plan.programs import SHIPS, Program, key_of, reads, to_last
 
-ALL = (*SHIPS, ships.forward(), ships.unchosen())
+ALL = (*SHIPS, ships.forward(), ships.default_strategy())
 
 
-def picks(ship: Ship, subtask: int, channels: int, records: str = "abcdef") -> list[int]:
+def picks(ship: ShipStrategy, subtask: int, channels: int, records: str = "abcdef") -> list[int]:
     router = ship.make_router(subtask)
     router.set_up(channels)
     return [router.pick(record) for record in records]
@@ -36,7 +36,7 @@ def test_ships_have_the_names_that_users_know() -> None:
 
 
 @pytest.mark.parametrize("ship", ALL, ids=lambda ship: ship.name)
-def test_a_ship_can_be_sent_to_another_process(ship: Ship) -> None:
+def test_a_ship_can_be_sent_to_another_process(ship: ShipStrategy) -> None:
     again = pickle.loads(pickle.dumps(ship))
     assert (again.name, again.pointwise, again.chosen) == (ship.name, ship.pointwise, ship.chosen)
     channels = 1 if ship.name == "FORWARD" else 3
@@ -58,7 +58,7 @@ def test_routers_do_what_the_name_says() -> None:
 def test_what_nobody_chose_goes_straight_on_or_round_robin(parallelism: int, name: str) -> None:
     program = Program()
     program.sink("sink", program.source(), parallelism=parallelism)
-    ship = ships.settled(program.graph, program.graph.edges[0])
+    ship = ships.resolve_strategy(program.graph, program.graph.edges[0])
     assert ship.name == name == program.graph.ship_name(program.graph.edges[0])
     assert ship.pointwise == (name == "FORWARD")
 
@@ -66,14 +66,14 @@ def test_what_nobody_chose_goes_straight_on_or_round_robin(parallelism: int, nam
 def test_keys_go_by_the_key_groups_of_the_consumer() -> None:
     program = Program()
     program.sink("sink", reads(program.source(), ships.hash_by(key_of, 7)), max_parallelism=32)
-    settled = ships.settled(program.graph, program.graph.edges[0])
+    settled = ships.resolve_strategy(program.graph, program.graph.edges[0])
     assert picks(settled, 0, 16) == [key_group(key, 32) * 16 // 32 for key in "abcdef"]
 
 
 def test_a_key_selector_that_fails_is_an_error_of_the_consumer() -> None:
     program = Program()
     program.sink("count", reads(program.source(), ships.hash_by(lambda record: record["id"])))
-    router = ships.settled(program.graph, program.graph.edges[0]).make_router(0)
+    router = ships.resolve_strategy(program.graph, program.graph.edges[0]).make_router(0)
     router.set_up(2)
     with pytest.raises(UserFunctionFailed, match="operator 'count' failed when the key"):
         router.split([{}], None)
@@ -84,7 +84,7 @@ def test_forward_to_another_parallelism_names_both() -> None:
     source = program.source("words")
     program.operator("map", reads(source, ships.forward()), parallelism=3)
     with pytest.raises(PlanInvalid) as caught:
-        ships.settled(program.graph, program.graph.edges[0])
+        ships.resolve_strategy(program.graph, program.graph.edges[0])
     assert str(caught.value) == (
         "operator 'map' has parallelism 3, but 'words', which forwards to it, has 2; use "
         "rebalance() or rescale() instead of forward(), or give both the same parallelism"

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.plan.wiring import Wiring
+from headgate.plan.execution_graph import Wiring
 
 WIDTHS = st.integers(1, 40)
 

@@ -57,7 +57,7 @@ from headgate.core.operators.timestamps import TimestampsOperator
 from headgate.core.window.counts import count_assigner
 from headgate.functions.state import MapStateDescriptor
 from headgate.plan import ship_strategies
-from headgate.plan.stream_graph import NodeKind, Ship
+from headgate.plan.stream_graph import NodeKind, ShipStrategy
 
 
 class BroadcastStream:
@@ -501,7 +501,7 @@ class DataStream(OperatorSettings):
             name, NodeKind.SINK, fixed(factory), (self._origins,), ((role, function),)
         )
 
-    def _shipped(self, ship: Ship) -> "DataStream":
+    def _shipped(self, ship: ShipStrategy) -> "DataStream":
         origins = [origin.shipped(ship) for origin in self._origins]
         return DataStream(self._draft, origins, self._type)
 

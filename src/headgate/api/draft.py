@@ -21,8 +21,8 @@ from headgate.core.chain.operator import Operator
 from headgate.core.chain.spec import Selector
 from headgate.core.operators.sorted_input import SortedInput
 from headgate.core.state.sorting import SORT_BYTES
-from headgate.plan.ship_strategies import unchosen
-from headgate.plan.stream_graph import Chaining, NodeKind, Ship
+from headgate.plan.ship_strategies import default_strategy
+from headgate.plan.stream_graph import Chaining, NodeKind, ShipStrategy
 
 if TYPE_CHECKING:
     from headgate.api.environment import StreamExecutionEnvironment
@@ -87,7 +87,7 @@ class Origin:
     """Where records of a stream come from, and how they are shipped to the next operator."""
 
     transformation: Transformation
-    ship: Ship = field(default_factory=unchosen)
+    ship: ShipStrategy = field(default_factory=default_strategy)
     tag: str | None = None
     selected: frozenset[str] | None = None
 
@@ -96,7 +96,7 @@ class Origin:
         """The main output of a transformation, with nothing said about the way from there."""
         return not self.ship.chosen and self.tag is None and self.selected is None
 
-    def shipped(self, ship: Ship) -> "Origin":
+    def shipped(self, ship: ShipStrategy) -> "Origin":
         return replace(self, ship=ship)
 
 

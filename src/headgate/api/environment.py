@@ -35,8 +35,7 @@ from headgate.base.recovery_settings import SAVEPOINT_FOLDER, CheckpointSettings
 from headgate.base.settings import ExchangeSettings, JobSettings
 from headgate.core.operators.source import SourceOperator
 from headgate.plan.job_graph import JobGraph, build_job_graph
-from headgate.plan.json_plan import execution_plan_json
-from headgate.plan.stream_graph import NodeKind, StreamGraph
+from headgate.plan.stream_graph import NodeKind, StreamGraph, execution_plan_json
 
 CHANGELOG = "state.changelog.enabled"
 EXECUTABLE = "python.executable"

@@ -38,7 +38,7 @@ from headgate.core.operators.reduce import AggregateOperator, Aggregation, Reduc
 from headgate.core.window.assigners import WindowAssigner
 from headgate.core.window.counts import count_assigner
 from headgate.plan import ship_strategies as ships
-from headgate.plan.stream_graph import Ship
+from headgate.plan.stream_graph import ShipStrategy
 
 if TYPE_CHECKING:
     from headgate.api.joined import IntervalJoin
@@ -215,7 +215,7 @@ class KeyedStream(DataStream):
             f"call it before key_by() or behind the next operator"
         )
 
-    def _shipped(self, ship: Ship) -> NoReturn:
+    def _shipped(self, ship: ShipStrategy) -> NoReturn:
         raise PlanInvalid(
             f"a KeyedStream travels by its keys, not by {ship.name}; "
             f"partition the stream behind the next operator instead"

@@ -20,9 +20,8 @@ from headgate.cli.user_program import code_of, run_script, tell_trouble
 from headgate.plan.drawing import draw_svg
 from headgate.plan.execution_graph import build_execution_graph
 from headgate.plan.job_graph import build_job_graph
-from headgate.plan.json_plan import execution_plan_json
 from headgate.plan.placement import place
-from headgate.plan.stream_graph import StreamGraph
+from headgate.plan.stream_graph import StreamGraph, execution_plan_json
 from headgate.plan.table import aligned
 from headgate.plan.uids import stable_uids
 from headgate.spark.configuration import check_known, given_settings, set_flags

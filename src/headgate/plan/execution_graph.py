@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
+from headgate.base.checkpoints import EdgeShape, OperatorState, SubtaskState
 from headgate.base.ids import PartitionId
+from headgate.control.pending_checkpoint import CheckpointedJob, CheckpointedTask
 from headgate.core.egress.partition import PartitionKind
 from headgate.plan.job_graph import JobEdge, JobGraph, JobVertex
 from headgate.plan.placement import place
 from headgate.plan.table import aligned
-from headgate.plan.wiring import Wiring
 
 SHOWN_CHANNELS: Final = 6
 """``describe`` names so many channels of a gate and counts the others."""
@@ -119,6 +120,43 @@ def task_id(vertex: int, subtask: int) -> str:
     return f"{vertex}.{subtask}"
 
 
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """Which of ``producers`` and ``consumers`` parallel tasks an edge connects.
+
+    Law: subpartition ``n`` of a producer is read by the ``n``-th of its consumers and by nobody
+    else. All-to-all connects each with each. Pointwise gives every producer and every consumer at
+    least one partner, neighbours share, and the shares differ by one at most.
+    """
+
+    producers: int
+    consumers: int
+    pointwise: bool
+
+    def consumers_of(self, producer: int) -> range:
+        if not self.pointwise:
+            return range(self.consumers)
+        if self.producers < self.consumers:
+            return range(self._first_consumer(producer), self._first_consumer(producer + 1))
+        last = ((producer + 1) * self.consumers - 1) // self.producers
+        return range(last, last + 1)
+
+    def producers_of(self, consumer: int) -> range:
+        if not self.pointwise:
+            return range(self.producers)
+        first = consumer * self.producers // self.consumers
+        if self.producers < self.consumers:
+            return range(first, first + 1)
+        return range(first, (consumer + 1) * self.producers // self.consumers)
+
+    def subpartition(self, producer: int, consumer: int) -> int:
+        """Which one of the producer's the consumer reads."""
+        return consumer - self.consumers_of(producer).start
+
+    def _first_consumer(self, producer: int) -> int:
+        return -(-producer * self.consumers // self.producers)
+
+
 def _wiring(vertices: tuple[JobVertex, ...], edge: JobEdge) -> Wiring:
     source, target = vertices[edge.source], vertices[edge.target]
     return Wiring(source.parallelism, target.parallelism, edge.pointwise)
@@ -153,3 +191,39 @@ def _describe_gate(gate: tuple[ChannelSpec, ...]) -> str:
     ]
     more = len(gate) - len(shown)
     return " ".join(shown) + (f" and {more} more" if more else "")
+
+
+def checkpointed_job(graph: JobGraph, execution: ExecutionGraph) -> CheckpointedJob:
+    """The job as its checkpoint coordinator sees it.
+
+    Law: a task is listed with all operators of its chain, also those without state, so that a later
+    program can tell which of its own had finished.
+    """
+    return CheckpointedJob(
+        execution.job,
+        graph.name,
+        tuple(
+            CheckpointedTask(_blank(graph.vertices[task.vertex], task), task.slot, _producers(task))
+            for task in execution.tasks
+        ),
+        tuple(
+            EdgeShape(e.source, e.output, e.target, e.gate, e.ship, e.pointwise, e.tag)
+            for e in graph.edges
+        ),
+    )
+
+
+def _blank(vertex: JobVertex, task: TaskSpec) -> SubtaskState:
+    return SubtaskState(
+        task=task.id,
+        vertex=task.vertex,
+        subtask=task.subtask,
+        parallelism=vertex.parallelism,
+        max_parallelism=vertex.max_parallelism,
+        operators=tuple(OperatorState(spec.uid, spec.name) for spec in vertex.chain.operators),
+        finished=True,
+    )
+
+
+def _producers(task: TaskSpec) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(channel.producer for gate in task.gates for channel in gate))

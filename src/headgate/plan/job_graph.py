@@ -4,9 +4,11 @@
 chain or one job edge with a partition and a gate of its own.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from headgate.base.elements import Serializer
+from headgate.base.errors import PlanInvalid
 from headgate.core.chain.spec import (
     ChainSpec,
     OperatorSpec,
@@ -15,10 +17,17 @@ from headgate.core.chain.spec import (
     ToOperator,
 )
 from headgate.core.egress.partition import PartitionKind
-from headgate.plan.chaining import chain_name, chained_edges, members_of
-from headgate.plan.checks import check_program
-from headgate.plan.ship_strategies import settled
-from headgate.plan.stream_graph import StreamEdge, StreamGraph, describe_filter
+from headgate.plan.ship_strategies import resolve_strategy
+from headgate.plan.stream_graph import (
+    MAX_KEY_GROUPS,
+    Chaining,
+    NodeKind,
+    ShipStrategy,
+    StreamEdge,
+    StreamGraph,
+    StreamNode,
+    describe_filter,
+)
 from headgate.plan.table import aligned
 from headgate.plan.uids import stable_uids
 
@@ -103,13 +112,13 @@ def build_job_graph(graph: StreamGraph) -> JobGraph:
 
 
 class _Builder:
-    """Edges go by their number in the program: two of them may be equal."""
+    """Builds the vertices and edges; edges go by number, because two of them may be equal."""
 
     def __init__(self, graph: StreamGraph) -> None:
         self._graph = graph
         self._uids = stable_uids(graph)
-        self._ships = [settled(graph, edge) for edge in graph.edges]
-        self._chained = chained_edges(graph, self._ships)
+        self._ships = [resolve_strategy(graph, edge) for edge in graph.edges]
+        self._chained = _chained_edges(graph, self._ships)
         self._outputs: dict[int, list[int]] = {node: [] for node in graph.nodes}
         self._inputs: dict[int, list[int]] = {node: [] for node in graph.nodes}
         self._followers: dict[int, list[int]] = {node: [] for node in graph.nodes}
@@ -187,7 +196,7 @@ class _Builder:
     def _key_type(self, node: int) -> object:
         """Declared of the keys by which records come to a node; None: nothing."""
         types = [self._graph.edges[number].ship.key_type for number in self._inputs[node]]
-        return next((one for one in types if one is not None), None)
+        return next((declared for declared in types if declared is not None), None)
 
     def _record_type(self, node: int) -> object:
         """Declared of the records of a node with one input; None: nothing, or not of all."""
@@ -196,7 +205,9 @@ class _Builder:
         for edge in edges:
             types = self._graph.nodes[edge.source].types
             found.append(None if types is None else types.of(edge.tag))
-        is_declared = found and edges[-1].input == 0 and all(one == found[0] for one in found)
+        is_declared = (
+            found and edges[-1].input == 0 and all(declared == found[0] for declared in found)
+        )
         return found[0] if is_declared else None
 
     def _partition(self, number: int) -> PartitionSpec:
@@ -231,4 +242,92 @@ class _Builder:
             kind=self._kind,
             tag=edge.tag,
             selected=edge.selected,
+        )
+
+
+def _chained_edges(graph: StreamGraph, ships: Sequence[ShipStrategy]) -> list[bool]:
+    """For each edge of the graph whether it stays within a task.
+
+    Law: an edge is chained only if no record could tell the difference: it is the only one into its
+    target, and both sides have the same tasks in the same slots.
+    """
+    inputs = dict.fromkeys(graph.nodes, 0)
+    for edge in graph.edges:
+        inputs[edge.target] += 1
+    return [
+        inputs[edge.target] == 1 and ship.name == "FORWARD" and _may_chain(graph, edge)
+        for edge, ship in zip(graph.edges, ships, strict=True)
+    ]
+
+
+def _may_chain(graph: StreamGraph, edge: StreamEdge) -> bool:
+    source, target = graph.nodes[edge.source], graph.nodes[edge.target]
+    return (
+        graph.chaining
+        and source.chaining is not Chaining.NEVER
+        and target.chaining is Chaining.ALWAYS
+        and source.parallelism == target.parallelism
+        and source.max_parallelism == target.max_parallelism
+        and source.group == target.group
+    )
+
+
+def members_of(head: int, followers: Mapping[int, Sequence[int]]) -> list[int]:
+    """The nodes of a chain, each behind the one it reads from, branch after branch."""
+    members = []
+    ahead = [head]
+    while ahead:
+        node = ahead.pop()
+        members.append(node)
+        ahead.extend(reversed(followers[node]))
+    return members
+
+
+def chain_name(
+    members: Sequence[int], followers: Mapping[int, Sequence[int]], titles: Mapping[int, str]
+) -> str:
+    """What a chain is called, e.g. ``Source: words -> map -> (filter, Sink: print)``."""
+    names: dict[int, str] = {}
+    for node in reversed(members):
+        behind = [names[follower] for follower in followers[node]]
+        names[node] = titles[node]
+        if len(behind) == 1:
+            names[node] += f" -> {behind[0]}"
+        elif behind:
+            names[node] += f" -> ({', '.join(behind)})"
+    return names[members[0]]
+
+
+def check_program(graph: StreamGraph) -> None:
+    """Raise PlanInvalid if the program cannot run."""
+    if not graph.nodes:
+        raise PlanInvalid(
+            f"job {graph.job_name!r} has no operators, so there is nothing to execute; "
+            f"add a source and what reads it before you execute the job"
+        )
+    for node in graph.nodes.values():
+        _check_parallelism(node)
+    readers = {edge.target for edge in graph.edges}
+    for node in graph.nodes.values():
+        is_source = node.kind is NodeKind.SOURCE
+        assert is_source != (node.id in readers), f"{node.name!r}: {node.kind} with wrong inputs"
+
+
+def _check_parallelism(node: StreamNode) -> None:
+    if node.parallelism < 1:
+        raise PlanInvalid(
+            f"has parallelism {node.parallelism}; set_parallelism() takes 1 or more", node.name
+        )
+    if not 1 <= node.max_parallelism <= MAX_KEY_GROUPS:
+        raise PlanInvalid(
+            f"has max parallelism {node.max_parallelism}; "
+            f"set_max_parallelism() takes 1 to {MAX_KEY_GROUPS}",
+            node.name,
+        )
+    if node.parallelism > node.max_parallelism:
+        raise PlanInvalid(
+            f"has parallelism {node.parallelism}, above its max parallelism "
+            f"{node.max_parallelism}; lower the one with set_parallelism() "
+            f"or raise the other with set_max_parallelism()",
+            node.name,
         )

@@ -1,7 +1,7 @@
-"""Ships: every way in which the records of an edge find their task.
+"""Ship strategies: every way in which the records of an edge find their task.
 
-The API picks one for an edge, or leaves it to ``unchosen``. ``settled`` is called by the job graph
-when all parallelism is known. Law: a ship can be pickled if the user's functions in it can.
+The API picks one for an edge, or ``default_strategy``. The job graph calls ``resolve_strategy``
+when all parallelism is known. Law: a strategy can be pickled if the user's functions in it can.
 """
 
 from collections.abc import Callable
@@ -21,42 +21,42 @@ from headgate.core.egress.router import (
     Router,
     Shuffle,
 )
-from headgate.plan.stream_graph import Ship, StreamEdge, StreamGraph
+from headgate.plan.stream_graph import ShipStrategy, StreamEdge, StreamGraph
 
 
-def unchosen() -> Ship:
-    """What an edge has that nobody asked about: FORWARD, or REBALANCE if parallelism differs."""
+def default_strategy() -> ShipStrategy:
+    """Of an edge for which the program sets none: FORWARD, or REBALANCE if parallelism differs."""
     return replace(forward(), chosen=False)
 
 
-def forward() -> Ship:
+def forward() -> ShipStrategy:
     """Each task to the one with its own index."""
-    return Ship("FORWARD", _forward, pointwise=True)
+    return ShipStrategy("FORWARD", _forward, pointwise=True)
 
 
-def rebalance() -> Ship:
+def rebalance() -> ShipStrategy:
     """Records to all tasks in turn."""
-    return Ship("REBALANCE", RoundRobin)  # producers begin at different consumers
+    return ShipStrategy("REBALANCE", RoundRobin)  # producers begin at different consumers
 
 
-def rescale() -> Ship:
+def rescale() -> ShipStrategy:
     """Records in turn to the tasks of the producer's own share."""
-    return Ship("RESCALE", _rescale, pointwise=True)
+    return ShipStrategy("RESCALE", _rescale, pointwise=True)
 
 
-def shuffle() -> Ship:
+def shuffle() -> ShipStrategy:
     """Each record to any task, by chance."""
-    return Ship("SHUFFLE", Shuffle)
+    return ShipStrategy("SHUFFLE", Shuffle)
 
 
-def broadcast() -> Ship:
+def broadcast() -> ShipStrategy:
     """Every record to every task."""
-    return Ship("BROADCAST", _broadcast)
+    return ShipStrategy("BROADCAST", _broadcast)
 
 
-def global_() -> Ship:
+def global_() -> ShipStrategy:
     """Everything to the first task."""
-    return Ship("GLOBAL", _global)
+    return ShipStrategy("GLOBAL", _global)
 
 
 def hash_by(
@@ -64,23 +64,23 @@ def hash_by(
     max_parallelism: int = 128,
     reader: str = "",
     key_type: object = None,
-) -> Ship:
+) -> ShipStrategy:
     """Equal keys to the same task, by key group.
 
     ``max_parallelism`` and ``reader`` are replaced by those of the consumer when the job graph is
     built.
     """
     make_router = partial(_keyed, key_of, max_parallelism, reader)
-    return Ship("HASH", make_router, key_of=key_of, key_type=key_type)
+    return ShipStrategy("HASH", make_router, key_of=key_of, key_type=key_type)
 
 
-def custom(partitioner: Callable[[Key, int], int], key_of: Callable[[Record], Key]) -> Ship:
+def custom(partitioner: Callable[[Key, int], int], key_of: Callable[[Record], Key]) -> ShipStrategy:
     """The user's function says which; it is given the key and the number of consumers."""
-    return Ship("CUSTOM", partial(_custom, partitioner, key_of))
+    return ShipStrategy("CUSTOM", partial(_custom, partitioner, key_of))
 
 
-def settled(graph: StreamGraph, edge: StreamEdge) -> Ship:
-    """The ship of an edge now that parallelism is known on both sides."""
+def resolve_strategy(graph: StreamGraph, edge: StreamEdge) -> ShipStrategy:
+    """The final strategy of an edge, now that parallelism is known on both sides."""
     source, target = graph.nodes[edge.source], graph.nodes[edge.target]
     if graph.is_spread(edge):
         return rebalance()

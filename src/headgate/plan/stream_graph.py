@@ -4,6 +4,7 @@ The API adds nodes and edges; nothing here runs. Union, partitioning and side ou
 they are ways of an edge.
 """
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
@@ -17,6 +18,7 @@ from headgate.core.egress.router import Router
 from headgate.plan.table import aligned
 
 DEFAULT_GROUP: Final = "default"
+MAX_KEY_GROUPS: Final = 1 << 15
 
 
 class Chaining(Enum):
@@ -36,7 +38,7 @@ class NodeKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Ship:
+class ShipStrategy:
     """How records of an edge find their task: FORWARD, HASH, REBALANCE, and so on."""
 
     name: str
@@ -45,7 +47,7 @@ class Ship:
     pointwise: bool = False
     """A producer reaches only its own share of the consumers (FORWARD, RESCALE)."""
     chosen: bool = True
-    """False: nobody asked for it; then it may become REBALANCE where parallelism differs."""
+    """False: the default, which becomes REBALANCE where parallelism differs."""
     key_of: Callable[[Record], Key] | None = None
     """Of a HASH edge: its router is made again when the consumer's key groups are known."""
     key_type: object = None
@@ -59,7 +61,7 @@ class StreamEdge:
     source: int
     target: int
     input: int
-    ship: Ship
+    ship: ShipStrategy
     tag: str | None = None
     selected: frozenset[str] | None = None
 
@@ -90,7 +92,7 @@ class StreamNode:
     source: object | None = None
     """What a source reads; it may say that it cannot be read again."""
     default_groups: bool = False
-    """Nobody has named ``max_parallelism``: it may become that of a checkpoint."""
+    """The user has not set ``max_parallelism``: it may become that of a checkpoint."""
 
     @property
     def title(self) -> str:
@@ -138,12 +140,12 @@ class StreamGraph:
         return ordered
 
     def is_spread(self, edge: StreamEdge) -> bool:
-        """Nobody chose how it ships and the parallelism differs: it is rebalanced."""
+        """Whether it has the default strategy and parallelism differs: it is rebalanced."""
         source, target = self.nodes[edge.source], self.nodes[edge.target]
         return not edge.ship.chosen and source.parallelism != target.parallelism
 
     def ship_name(self, edge: StreamEdge) -> str:
-        """How the edge ships in the end."""
+        """Of the strategy that the edge ends up with."""
         return "REBALANCE" if self.is_spread(edge) else edge.ship.name
 
     def describe(self) -> str:
@@ -173,5 +175,33 @@ def describe_filter(tag: str | None, selected: frozenset[str] | None) -> str:
 
 
 def default_max_parallelism(parallelism: int) -> int:
-    """Key groups for an operator that nobody gave a number: half as many again, a power of two."""
-    return min(max(128, 1 << (parallelism + parallelism // 2 - 1).bit_length()), 1 << 15)
+    """Key groups if the user has set none: one and a half times as many, up to a power of two."""
+    return min(max(128, 1 << (parallelism + parallelism // 2 - 1).bit_length()), MAX_KEY_GROUPS)
+
+
+def execution_plan_json(stream_graph: StreamGraph) -> str:
+    """The plan for ``get_execution_plan`` and tools that draw it: nodes behind inputs, sinks last.
+
+    Law: only strings, numbers, lists and objects, so that Python's ``eval`` reads it too.
+    """
+    nodes = sorted(stream_graph.in_order(), key=lambda node: node.kind is NodeKind.SINK)
+    return json.dumps({"nodes": [_node(stream_graph, node) for node in nodes]}, indent=2)
+
+
+def _node(graph: StreamGraph, node: StreamNode) -> dict[str, object]:
+    return {
+        "id": node.id,
+        "type": node.title,
+        "pact": node.kind.value,
+        "contents": node.description or node.title,
+        "parallelism": node.parallelism,
+        "predecessors": [
+            {"id": edge.source, "ship_strategy": graph.ship_name(edge), "side": _side(edge.input)}
+            for edge in graph.inputs_of(node.id)
+        ],
+    }
+
+
+def _side(number: int) -> str:
+    """Which input of the operator it is; those of a union are all the first."""
+    return ("first", "second")[number] if number < 2 else f"input {number + 1}"

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 from headgate.base.errors import PlanInvalid, SettingsInvalid
 from headgate.base.setting_fields import HIDDEN, is_secret, redacted
 from headgate.base.settings import JobSettings, RuntimeMode
-from headgate.plan.checks import MAX_KEY_GROUPS
+from headgate.plan.stream_graph import MAX_KEY_GROUPS
 
 _Value = TypeVar("_Value")
 

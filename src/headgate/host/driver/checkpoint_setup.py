@@ -43,9 +43,8 @@ from headgate.host.checkpoints.location import resolve
 from headgate.host.checkpoints.metadata import checkpoint_key
 from headgate.host.driver.checkpoint_keeper import CheckpointKeeper
 from headgate.host.shipping.orders import plan_run
-from headgate.plan.inherited_groups import inherit_groups
 from headgate.plan.job_graph import JobGraph, build_job_graph
-from headgate.plan.restoring import restore
+from headgate.plan.state_assignment import inherit_groups, restore
 from headgate.plan.stream_graph import StreamGraph
 
 log = logging.getLogger(__name__)

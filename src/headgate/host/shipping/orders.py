@@ -8,12 +8,12 @@ from headgate.base.ids import PartitionId
 from headgate.base.messages import ChannelOrder, CheckpointOrder, OutputOrder, TaskOrder
 from headgate.control.deployment import RunPlan
 from headgate.core.egress.partition import PartitionKind
-from headgate.plan.checkpointed import checkpointed_job
 from headgate.plan.execution_graph import (
     ChannelSpec,
     OutputSpec,
     TaskSpec,
     build_execution_graph,
+    checkpointed_job,
 )
 from headgate.plan.job_graph import JobGraph
 

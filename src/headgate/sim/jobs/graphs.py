@@ -23,7 +23,7 @@ from headgate.plan import ship_strategies as ships
 from headgate.plan.stream_graph import (
     Chaining,
     NodeKind,
-    Ship,
+    ShipStrategy,
     StreamEdge,
     StreamGraph,
     StreamNode,
@@ -136,7 +136,7 @@ class Draft:
         stream = self._pick()
         self._map_behind(stream, None)
 
-    def _map_behind(self, stream: Stream, ship: Ship | None) -> None:
+    def _map_behind(self, stream: Stream, ship: ShipStrategy | None) -> None:
         number = len(self.graph.nodes)
         self._node(
             "map",
@@ -292,7 +292,7 @@ class Draft:
         name: str,
         make: Callable[[], Operator],
         parallelism: int,
-        inputs: list[tuple[Stream, Ship | None]],
+        inputs: list[tuple[Stream, ShipStrategy | None]],
         reference: Reference,
         kind: NodeKind = NodeKind.OPERATOR,
         two_inputs: bool = False,
@@ -326,16 +326,21 @@ class Draft:
         self._read.append(stream)
         return stream
 
-    def _parallelism_for(self, stream: Stream, ship: Ship | None) -> int:
+    def _parallelism_for(self, stream: Stream, ship: ShipStrategy | None) -> int:
         same = self.graph.nodes[stream.node].parallelism
         if ship is not None or self._random.random() < 0.5:
             return same
         return self._random.randint(1, self._taste.parallelism)
 
-    def _ship(self, stream: Stream, parallelism: int) -> Ship:
+    def _ship(self, stream: Stream, parallelism: int) -> ShipStrategy:
         random = self._random
         choices = [
-            *(ships.unchosen(), ships.unchosen(), ships.unchosen(), ships.rebalance()),
+            *(
+                ships.default_strategy(),
+                ships.default_strategy(),
+                ships.default_strategy(),
+                ships.rebalance(),
+            ),
             *(ships.rescale(), ships.shuffle(), ships.global_(), ships.hash_by(operators.key_of)),
             ships.custom(_by_key, operators.key_of),
         ]

@@ -15,10 +15,9 @@ from headgate.control.deployment import RunPlan
 from headgate.control.effects import StoreCheckpoint
 from headgate.control.recovery import Recovery
 from headgate.control.restarts import FixedDelay
-from headgate.plan.checkpointed import checkpointed_job
-from headgate.plan.execution_graph import build_execution_graph
+from headgate.plan.execution_graph import build_execution_graph, checkpointed_job
 from headgate.plan.job_graph import JobGraph
-from headgate.plan.restoring import restore
+from headgate.plan.state_assignment import restore
 from headgate.sim.clock import Clock
 from headgate.sim.jobs.orders import order_of
 from headgate.sim.jobs.recovery_scenario import SCALES, RecoveryScenario

@@ -25,7 +25,7 @@ from headgate.core.state.key_groups import groups_of
 from headgate.plan import ship_strategies as ships
 from headgate.plan.execution_graph import task_id
 from headgate.plan.job_graph import JobGraph
-from headgate.plan.restoring import restore
+from headgate.plan.state_assignment import restore
 from headgate.plan.stream_graph import Chaining, StreamGraph
 from tests.plan.programs import Program, key_of, programs, reads
 from tests.plan.recording import piece, planned, recording, text_of

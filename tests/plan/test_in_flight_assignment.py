@@ -13,10 +13,10 @@ from headgate.base.checkpoints import ChannelState, EdgeShape, Piece, TaskRestor
 from headgate.base.errors import ChannelsDiffer, CheckpointUnsound
 from headgate.core.state.key_groups import groups_of, key_group
 from headgate.plan import ship_strategies as ships
+from headgate.plan.execution_graph import Wiring
 from headgate.plan.job_graph import JobGraph
-from headgate.plan.restoring import restore
-from headgate.plan.stream_graph import Chaining, Ship
-from headgate.plan.wiring import Wiring
+from headgate.plan.state_assignment import restore
+from headgate.plan.stream_graph import Chaining, ShipStrategy
 from tests.plan.programs import Program, key_of, reads, to_last
 from tests.plan.recording import planned, recording
 
@@ -24,7 +24,7 @@ Streams = dict[tuple[int, int], list[str]]
 GROUPS = 16
 
 
-def job(producers: int, consumers: int, ship: Ship, **reader: Any) -> JobGraph:
+def job(producers: int, consumers: int, ship: ShipStrategy, **reader: Any) -> JobGraph:
     program = Program()
     source = program.source(uid="write", parallelism=producers)
     fields = {
@@ -116,7 +116,7 @@ sides = st.tuples(st.integers(1, 4), st.integers(1, 4))
 
 @given(st.sampled_from(SHIPS), sides, sides, st.data(), st.integers(0, 3))
 def test_every_record_comes_once_and_where_it_belongs(
-    ship: Ship,
+    ship: ShipStrategy,
     old: tuple[int, int],
     new: tuple[int, int],
     data: st.DataObject,
@@ -150,7 +150,7 @@ def is_within(part: list[str], whole: list[str]) -> bool:
     return all(record in rest for record in part)
 
 
-def check_place(ship: Ship, consumers: int, consumer: int, record: str) -> None:
+def check_place(ship: ShipStrategy, consumers: int, consumer: int, record: str) -> None:
     if ship.name == "HASH":
         assert key_group(key_of(record), GROUPS) in groups_of(consumer, consumers, GROUPS)
     elif ship.name == "CUSTOM":
@@ -201,7 +201,7 @@ def test_what_is_forwarded_has_no_way_when_the_parallelism_changes() -> None:
 
 
 def test_what_is_forwarded_may_be_rebalanced_where_nobody_chose() -> None:
-    before, after = job(2, 2, ships.unchosen()), job(2, 3, ships.unchosen())
+    before, after = job(2, 2, ships.default_strategy()), job(2, 3, ships.default_strategy())
     assert [edge.ship for edge in after.edges] == ["REBALANCE"]
     assert received(after, restore(flying(before), after)) == [[["a", "b"]], [], []]
 

@@ -1,12 +1,13 @@
-"""From a checkpoint and a planned job to what each task gets back.
+"""State assignment: from a checkpoint and a planned job to what each task gets back.
 
 Operators find their state by uid, whatever chain they are in now. Law: every key group goes to the
-task that owns it, everything that a sink has prepared to one task, and no state is left behind in
-silence. A vertex that had finished is not run again; one that had finished in part is, unless it is
-as it was, and then without the tasks that had finished.
+task that owns it, everything that a sink has prepared to one task, and no state is dropped in
+silence. A vertex that had finished is not run again. A vertex that had finished in part is run
+without its finished tasks if it is unchanged, and in full otherwise.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from headgate.base.checkpoints import DatabaseRestore, Metadata, OperatorRestore, Piece, TaskRestore
 from headgate.base.errors import (
@@ -19,12 +20,12 @@ from headgate.base.errors import (
     StateUnclaimed,
 )
 from headgate.core.state.key_groups import groups_of
-from headgate.plan.channel_restoring import InFlightAssignment, restore_in_flight
-from headgate.plan.execution_graph import task_id
+from headgate.plan.execution_graph import Wiring, task_id
+from headgate.plan.in_flight_assignment import InFlightAssignment, restore_in_flight
 from headgate.plan.job_graph import JobGraph, JobVertex
-from headgate.plan.recorded import Recorded, RecordedOperator
-from headgate.plan.uids import is_place
-from headgate.plan.wiring import Wiring
+from headgate.plan.recorded_job import RecordedJob, RecordedOperator
+from headgate.plan.stream_graph import StreamGraph
+from headgate.plan.uids import is_place, stable_uids
 
 
 def restore(
@@ -38,7 +39,7 @@ def restore(
 
     ``without_in_flight`` leaves the records behind that were on their way.
     """
-    recorded = Recorded(metadata)
+    recorded = RecordedJob(metadata)
     _check_places(recorded, graph)
     _check_claims(recorded, graph, ignores_unclaimed)
     finished = _finished(recorded, graph)
@@ -62,7 +63,7 @@ def restore(
 # Whether the checkpoint fits.
 
 
-def _check_places(recorded: Recorded, graph: JobGraph) -> None:
+def _check_places(recorded: RecordedJob, graph: JobGraph) -> None:
     """An operator that is still there by its name must not lose its place to another."""
     names = {spec.uid: spec.name for vertex in graph.vertices for spec in vertex.chain.operators}
     for uid, operator in recorded.operators.items():
@@ -72,7 +73,7 @@ def _check_places(recorded: Recorded, graph: JobGraph) -> None:
             raise PlacesMoved(recorded.metadata.checkpoint, was, now, uid)
 
 
-def _check_claims(recorded: Recorded, graph: JobGraph, ignores_unclaimed: bool) -> None:
+def _check_claims(recorded: RecordedJob, graph: JobGraph, ignores_unclaimed: bool) -> None:
     metadata = recorded.metadata
     there = {spec.uid for vertex in graph.vertices for spec in vertex.chain.operators}
     stateful = [operator for operator in recorded.operators.values() if operator.has_state]
@@ -81,11 +82,13 @@ def _check_claims(recorded: Recorded, graph: JobGraph, ignores_unclaimed: bool) 
     if not any(uid in there for uid in counting):
         raise ProgramDiffers(metadata.checkpoint, metadata.name)
     if unclaimed and not ignores_unclaimed:
-        names = tuple(f"operator {one.name!r} (uid {one.uid!r})" for one in unclaimed)
+        names = tuple(
+            f"operator {operator.name!r} (uid {operator.uid!r})" for operator in unclaimed
+        )
         raise StateUnclaimed(metadata.checkpoint, names)
 
 
-def _check_vertex(recorded: Recorded, vertex: JobVertex) -> None:
+def _check_vertex(recorded: RecordedJob, vertex: JobVertex) -> None:
     checkpoint = recorded.metadata.checkpoint
     for place, spec in enumerate(vertex.chain.operators):
         operator = recorded.operators.get(spec.uid)
@@ -105,7 +108,7 @@ def _check_vertex(recorded: Recorded, vertex: JobVertex) -> None:
 # Who had finished.
 
 
-def _finished(recorded: Recorded, graph: JobGraph) -> dict[str, bool]:
+def _finished(recorded: RecordedJob, graph: JobGraph) -> dict[str, bool]:
     """For each task whether nothing of it is to be run."""
     finished: dict[str, bool] = {}
     whole: dict[int, bool] = {}
@@ -128,7 +131,7 @@ def _finished(recorded: Recorded, graph: JobGraph) -> dict[str, bool]:
     return finished
 
 
-def _has_finished(recorded: Recorded, vertex: JobVertex) -> bool:
+def _has_finished(recorded: RecordedJob, vertex: JobVertex) -> bool:
     """Whether all of a vertex had; its operators must agree."""
     specs = vertex.chain.operators
     known = [recorded.operators.get(spec.uid) for spec in specs]
@@ -143,7 +146,7 @@ def _has_finished(recorded: Recorded, vertex: JobVertex) -> bool:
     return all(flags)
 
 
-def _had_finished(recorded: Recorded, vertex: JobVertex, subtask: int) -> bool:
+def _had_finished(recorded: RecordedJob, vertex: JobVertex, subtask: int) -> bool:
     """Whether the very same task had."""
     first = recorded.operators.get(vertex.chain.operators[0].uid)
     if first is None or first.vertex.parallelism != vertex.parallelism:
@@ -165,7 +168,9 @@ def _producers(graph: JobGraph, vertex: JobVertex, subtask: int) -> list[str]:
 # What each operator gets.
 
 
-def _operators(recorded: Recorded, vertex: JobVertex, subtask: int) -> tuple[OperatorRestore, ...]:
+def _operators(
+    recorded: RecordedJob, vertex: JobVertex, subtask: int
+) -> tuple[OperatorRestore, ...]:
     found: list[OperatorRestore] = []
     for spec in vertex.chain.operators:
         operator = recorded.operators.get(spec.uid)
@@ -191,7 +196,7 @@ def _operators(recorded: Recorded, vertex: JobVertex, subtask: int) -> tuple[Ope
     return tuple(found)
 
 
-def _keyed(recorded: Recorded, operator: RecordedOperator, own: range) -> dict[int, Piece]:
+def _keyed(recorded: RecordedJob, operator: RecordedOperator, own: range) -> dict[int, Piece]:
     pieces: dict[int, Piece] = {}
     for old, held in _ranges(operator).items():
         there: Mapping[int, Piece] = operator.states[old].keyed
@@ -234,5 +239,22 @@ def _ranges(operator: RecordedOperator) -> dict[int, range]:
     }
 
 
-def _overlap(one: range, other: range) -> bool:
-    return one.start < other.stop and other.start < one.stop
+def _overlap(groups: range, others: range) -> bool:
+    return groups.start < others.stop and others.start < groups.stop
+
+
+def inherit_groups(graph: StreamGraph, metadata: Metadata) -> StreamGraph:
+    """The program with the key groups of the checkpoint; raises CheckpointUnsound.
+
+    Law: what a user has set stays; any other operator that the checkpoint knows keeps its number if
+    that is enough for its tasks, so that neither state nor chains depend on a default.
+    """
+    operators, uids = RecordedJob(metadata).operators, stable_uids(graph)
+    nodes = dict(graph.nodes)
+    for number, node in graph.nodes.items():
+        operator = operators.get(uids[number])
+        if node.default_groups and operator is not None:
+            had = operator.vertex.max_parallelism
+            if had >= node.parallelism:
+                nodes[number] = replace(node, max_parallelism=had)
+    return replace(graph, nodes=nodes)

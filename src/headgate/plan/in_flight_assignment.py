@@ -1,7 +1,7 @@
-"""Records that were in flight when an unaligned checkpoint was taken, and who gets them now.
+"""Records that were in flight when an unaligned checkpoint was taken, and which task gets them now.
 
 What stood in a channel of a consumer, and behind it in the subpartition of its producer, is one
-stream of elements. Where both sides are as they were, it stays where it was. Otherwise the streams
+stream of elements. If both sides are unchanged, it is restored in place. Otherwise the streams
 go to the consumers, which read them before all other input. Law: every record comes once to the
 task that the edge would send it to now, or the checkpoint is refused.
 """
@@ -13,10 +13,9 @@ from typing import TypeAlias
 from headgate.base.checkpoints import ChannelState, EdgeShape, Piece, ReassignedStream
 from headgate.base.errors import ChannelsDiffer, CheckpointUnsound
 from headgate.core.state.key_groups import groups_of
-from headgate.plan.execution_graph import task_id
+from headgate.plan.execution_graph import Wiring, task_id
 from headgate.plan.job_graph import JobEdge, JobGraph
-from headgate.plan.recorded import Recorded, RecordedVertex
-from headgate.plan.wiring import Wiring
+from headgate.plan.recorded_job import RecordedJob, RecordedVertex
 
 Streams: TypeAlias = dict[tuple[int, int], tuple[Piece, ...]]
 """By producer and consumer."""
@@ -30,8 +29,8 @@ class InFlightAssignment:
     reassigned: dict[str, list[ReassignedStream]] = field(default_factory=dict)
 
 
-def restore_in_flight(recorded: Recorded, graph: JobGraph) -> InFlightAssignment:
-    """Share out what was in flight; raises ChannelsDiffer if that cannot be done right."""
+def restore_in_flight(recorded: RecordedJob, graph: JobGraph) -> InFlightAssignment:
+    """Assign what was in flight to tasks; raises ChannelsDiffer if there is no right way."""
     result = InFlightAssignment()
     _check_edges(recorded)
     for shape in recorded.metadata.edges:
@@ -54,7 +53,7 @@ _Found: TypeAlias = list[tuple[int, int, ChannelState]]
 """Vertex, subtask, and one of its channels or subpartitions that holds something."""
 
 
-def _check_edges(recorded: Recorded) -> None:
+def _check_edges(recorded: RecordedJob) -> None:
     edges = recorded.metadata.edges
     inputs = {(edge.target, edge.gate) for edge in edges}
     outputs = {(edge.source, edge.output) for edge in edges}
@@ -68,7 +67,7 @@ def _check_edges(recorded: Recorded) -> None:
                     )
 
 
-def _channels(recorded: Recorded, shape: EdgeShape) -> _Found:
+def _channels(recorded: RecordedJob, shape: EdgeShape) -> _Found:
     found: _Found = []
     for vertex, is_input, index in (
         (shape.target, True, shape.gate),
@@ -84,7 +83,7 @@ def _channels(recorded: Recorded, shape: EdgeShape) -> _Found:
     return found
 
 
-def _edge_now(recorded: Recorded, graph: JobGraph, shape: EdgeShape) -> JobEdge:
+def _edge_now(recorded: RecordedJob, graph: JobGraph, shape: EdgeShape) -> JobEdge:
     """The edge that leads from the same chain to the same chain."""
     source, target = (recorded.vertices.get(vertex) for vertex in (shape.source, shape.target))
     if source is None or target is None:
@@ -107,7 +106,7 @@ def _edge_now(recorded: Recorded, graph: JobGraph, shape: EdgeShape) -> JobEdge:
     raise _refused(recorded, shape, problem)
 
 
-def _is_same(recorded: Recorded, graph: JobGraph, shape: EdgeShape, edge: JobEdge) -> bool:
+def _is_same(recorded: RecordedJob, graph: JobGraph, shape: EdgeShape, edge: JobEdge) -> bool:
     """Whether every channel stands for the same as before."""
     if (shape.ship, shape.pointwise) != (edge.ship, edge.pointwise):
         return False
@@ -120,12 +119,12 @@ def _is_same(recorded: Recorded, graph: JobGraph, shape: EdgeShape, edge: JobEdg
     return is_as_wide and (edge.ship != "HASH" or target.max_parallelism == reader.max_parallelism)
 
 
-def _streams(recorded: Recorded, shape: EdgeShape, channels: _Found) -> Streams:
+def _streams(recorded: RecordedJob, shape: EdgeShape, channels: _Found) -> Streams:
     """What the consumer had got already comes before what the producer still had."""
     source, target = recorded.vertices[shape.source], recorded.vertices[shape.target]
     wiring = Wiring(source.parallelism, target.parallelism, shape.pointwise)
     streams: Streams = {}
-    for vertex, subtask, channel in sorted(channels, key=lambda one: not one[2].is_input):
+    for vertex, subtask, channel in sorted(channels, key=lambda found: not found[2].is_input):
         is_input = channel.is_input
         partners = wiring.producers_of(subtask) if is_input else wiring.consumers_of(subtask)
         if channel.channel >= len(partners):
@@ -141,7 +140,7 @@ def _streams(recorded: Recorded, shape: EdgeShape, channels: _Found) -> Streams:
 
 
 def _reassigned(
-    recorded: Recorded, graph: JobGraph, shape: EdgeShape, edge: JobEdge, streams: Streams
+    recorded: RecordedJob, graph: JobGraph, shape: EdgeShape, edge: JobEdge, streams: Streams
 ) -> Iterable[tuple[int, ReassignedStream]]:
     """New consumers and what they get."""
     if edge.ship == "FORWARD":
@@ -168,7 +167,7 @@ def _reassigned(
 def _readers(
     graph: JobGraph, shape: EdgeShape, edge: JobEdge, target: RecordedVertex, old: int
 ) -> list[int]:
-    """New consumers that may own a key which was on its way to an old one."""
+    """New consumers that may own a key that was in flight to an old one."""
     now = graph.vertices[edge.target]
     everybody = [*range(now.parallelism)]
     if (shape.ship, edge.ship) != ("HASH", "HASH") or target.max_parallelism != now.max_parallelism:
@@ -182,7 +181,7 @@ def _readers(
     ]
 
 
-def _refused(recorded: Recorded, shape: EdgeShape, problem: str) -> ChannelsDiffer:
+def _refused(recorded: RecordedJob, shape: EdgeShape, problem: str) -> ChannelsDiffer:
     source, target = recorded.vertices[shape.source], recorded.vertices[shape.target]
     edge = f"from {source.names!r} to {target.names!r}"
     return ChannelsDiffer(recorded.metadata.checkpoint, edge, problem)

@@ -1,7 +1,7 @@
-"""A checkpoint as the plan reads it: the vertices that there were, and their operators by uid.
+"""A job as its checkpoint recorded it: the vertices that there were, and their operators by uid.
 
 Law: every vertex has all its tasks, once; all of them have the same operators; a uid is in one
-vertex. What contradicts this is refused as CheckpointUnsound.
+vertex. Metadata that contradicts this is refused as CheckpointUnsound.
 """
 
 from collections.abc import Iterator
@@ -69,8 +69,8 @@ class RecordedOperator:
         )
 
 
-class Recorded:
-    """What a checkpoint holds; raises CheckpointUnsound."""
+class RecordedJob:
+    """The job that a checkpoint is of; raises CheckpointUnsound."""
 
     def __init__(self, metadata: Metadata) -> None:
         self.metadata = metadata
@@ -83,14 +83,6 @@ class Recorded:
                 states = tuple(task.operators[place] for task in vertex.tasks)
                 self.operators[uid] = RecordedOperator(uid, states[0].name, vertex, states)
 
-    def key_groups(self) -> dict[str, int]:
-        """The maximum parallelism of each operator with keyed state, by uid."""
-        return {
-            uid: operator.vertex.max_parallelism
-            for uid, operator in self.operators.items()
-            if operator.is_keyed
-        }
-
 
 def _vertices(metadata: Metadata) -> Iterator[RecordedVertex]:
     tasks: dict[int, dict[int, SubtaskState]] = {}
@@ -101,7 +93,7 @@ def _vertices(metadata: Metadata) -> Iterator[RecordedVertex]:
         subtasks[task.subtask] = task
     for vertex, subtasks in sorted(tasks.items()):
         of = [task for _, task in sorted(subtasks.items())]
-        shapes = {(one.parallelism, one.max_parallelism, _uids(one)) for one in of}
+        shapes = {(task.parallelism, task.max_parallelism, _uids(task)) for task in of}
         if len(shapes) > 1 or [*sorted(subtasks)] != [*range(of[0].parallelism)]:
             raise CheckpointUnsound(
                 metadata.checkpoint, f"the tasks of its vertex {vertex} do not fit together"
