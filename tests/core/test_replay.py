@@ -37,8 +37,8 @@ from headgate.core.ingress.deserializer import Deserializer
 from headgate.core.ingress.union import UnionGate
 from headgate.core.task.environment import Here, Input, RemoteProducer
 from headgate.core.task.inputs import ENDED, NetworkInput
-from tests.core.exchange.test_compression import Deflate
-from tests.core.ingress.test_deserializer import FakeRoom
+from tests.core.exchange.kit import Deflate
+from tests.core.ingress.kit import FakeRoom
 from tests.core.pair import ADDRESS, Pair, remote, with_settings
 
 CHANNELS = 4

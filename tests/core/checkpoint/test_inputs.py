@@ -14,8 +14,7 @@ from headgate.core.checkpoint.inputs import (
 from headgate.core.checkpoint.restored import TaskRestored
 from headgate.core.ingress.gate import Gate
 from headgate.core.task.inputs import NetworkInput
-from tests.core.task.kit import WALL_MS, Lab, read_stream
-from tests.core.task.test_inputs import take_all
+from tests.core.task.kit import WALL_MS, Lab, read_stream, take_all
 
 BARRIER = CheckpointBarrier(1, WALL_MS, unaligned=True)
 

@@ -6,8 +6,7 @@ from headgate.base.events import CancelMarker, CheckpointBarrier
 from headgate.core.checkpoint.barrier_policy import BarrierPolicy
 from headgate.core.checkpoint.outputs import CheckpointedOutputs
 from headgate.core.task.inputs import NetworkInput
-from tests.core.task.kit import WALL_MS, Lab, read_stream
-from tests.core.task.test_inputs import take_all
+from tests.core.task.kit import WALL_MS, Lab, read_stream, take_all
 
 ALIGNED = CheckpointBarrier(1, WALL_MS)
 UNALIGNED = CheckpointBarrier(1, WALL_MS, unaligned=True)

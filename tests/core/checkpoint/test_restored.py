@@ -17,9 +17,7 @@ from headgate.core.chain.snapshots import OperatorRestored
 from headgate.core.chain.spec import OperatorSpec
 from headgate.core.checkpoint.restored import TaskRestored
 from headgate.core.task.task import StepResult
-from tests.core.task.kit import Lab, Shelf, live, options, read_stream, step_until
-from tests.core.task.test_inputs import take_all
-from tests.core.task.test_task import sink
+from tests.core.task.kit import Lab, Shelf, live, options, read_stream, sink, step_until, take_all
 
 SERIALIZER = PickleSerializer()
 

@@ -16,9 +16,19 @@ from headgate.core.ingress.gate import Gate
 from headgate.core.operators.basic import MapOperator
 from headgate.core.task import ending as course
 from headgate.core.task.task import StepResult, Task
-from tests.core.task.kit import WALL_MS, Lab, Shelf, live, options, read_stream, step_until
-from tests.core.task.test_inputs import take_all
-from tests.core.task.test_task import fill, sink, source
+from tests.core.task.kit import (
+    WALL_MS,
+    Lab,
+    Shelf,
+    fill,
+    live,
+    options,
+    read_stream,
+    sink,
+    source,
+    step_until,
+    take_all,
+)
 
 BARRIER = CheckpointBarrier(1, WALL_MS)
 

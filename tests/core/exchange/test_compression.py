@@ -7,14 +7,7 @@ import pytest
 from headgate.base.elements import ByteLike
 from headgate.base.errors import ElementBroken
 from headgate.core.exchange.compression import MIN_BYTES, decompress, try_compress
-
-
-class Deflate:
-    def compress(self, data: ByteLike) -> bytes:
-        return zlib.compress(data)
-
-    def decompress(self, data: ByteLike, size: int) -> bytes:
-        return zlib.decompress(data)
+from tests.core.exchange.kit import Deflate
 
 
 class Padding:

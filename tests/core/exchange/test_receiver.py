@@ -38,7 +38,7 @@ from headgate.core.exchange.frames import (
 from headgate.core.exchange.outbox import CLOG_BYTES, Outbox
 from headgate.core.exchange.receiver import MOST_EVENT_BYTES, ReceiverSession
 from tests.arena import plain_segments
-from tests.core.exchange.test_sender import parse
+from tests.core.exchange.kit import parse
 
 PEER = PeerName("producer")
 P = PartitionId("p")

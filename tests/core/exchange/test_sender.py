@@ -1,13 +1,11 @@
 """The sending end: credit, fairness, errors of single readers. Rows 116-118, 120-129, 138-140."""
 
-import zlib
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
 
-from headgate.base.elements import ByteLike
 from headgate.base.errors import (
     PartitionNotFound,
     PeerBrokeProtocol,
@@ -19,23 +17,20 @@ from headgate.base.ids import ChannelId, PartitionId, PeerName
 from headgate.core.buffers.buffer import Buffer
 from headgate.core.egress.registry import EventDispatcher
 from headgate.core.exchange.frames import (
-    BUFFER_HEAD,
-    PREFIX,
     AddCredit,
     Alive,
     Backlog,
     CancelReceiver,
     ErrorCode,
     ErrorReport,
-    Kind,
     Message,
     PartitionRequest,
     TaskEventRequest,
-    decode,
 )
 from headgate.core.exchange.outbox import Outbox
 from headgate.core.exchange.sender import MAX_CREDIT, SenderSession
 from headgate.core.exchange.view import PolledBuffer
+from tests.core.exchange.kit import Deflate, parse
 
 PEER = PeerName("consumer")
 A, B, C = ChannelId(1), ChannelId(2), ChannelId(3)
@@ -96,7 +91,7 @@ class Desk:
     """A session with its surroundings: partitions are made at the first request."""
 
     uses_credit: bool = True
-    codec: "Deflate | None" = None
+    codec: Deflate | None = None
     views: list[FakeView] = field(default_factory=list)
     missing: bool = False
     broken: Exception | None = None
@@ -148,28 +143,6 @@ class Desk:
 
     def _wake(self) -> None:
         self.wakes += 1
-
-
-def parse(stream: bytes) -> list[tuple[int, int, int, int, bytes] | Message]:
-    found: list[tuple[int, int, int, int, bytes] | Message] = []
-    while stream:
-        length, _, _, kind = PREFIX.unpack_from(stream)
-        end = PREFIX.size + length
-        if kind == Kind.BUFFER:
-            head = BUFFER_HEAD.unpack_from(stream)
-            found.append((*head[4:8], stream[BUFFER_HEAD.size : end]))
-        else:
-            found.append(decode(Kind(kind), memoryview(stream)[PREFIX.size : end], PEER))
-        stream = stream[end:]
-    return found
-
-
-class Deflate:
-    def compress(self, data: ByteLike) -> bytes:
-        return zlib.compress(data)
-
-    def decompress(self, data: ByteLike, size: int) -> bytes:
-        return zlib.decompress(data)
 
 
 # Credit.

@@ -6,40 +6,12 @@ import pytest
 
 from headgate.base.ids import PartitionId
 from headgate.core.buffers.buffer import Buffer, BufferConsumer
-from headgate.core.egress.blocking import BlockingSubpartition, StoreReader
+from headgate.core.egress.blocking import BlockingSubpartition
 from headgate.core.egress.pipelined import PipelinedSubpartition
 from headgate.core.exchange.view import View
+from tests.core.exchange.kit import ListStore
 
 PARTITION = PartitionId("p")
-
-
-class ListStore:
-    """Keeps entries in a list."""
-
-    def __init__(self) -> None:
-        self.entries: list[tuple[bytes, bool]] = []
-        self.deleted = 0
-
-    def append(self, data: bytes, is_event: bool) -> None:
-        self.entries.append((bytes(data), is_event))
-
-    def finish(self) -> None:
-        pass
-
-    def open_reader(self) -> StoreReader:
-        entries = iter(list(self.entries))
-
-        class Reader:
-            def next(self) -> tuple[bytes, bool] | None:
-                return next(entries, None)
-
-            def close(self) -> None:
-                pass
-
-        return Reader()
-
-    def delete(self) -> None:
-        self.deleted += 1
 
 
 def pipelined() -> PipelinedSubpartition:

@@ -17,6 +17,7 @@ from headgate.base.elements import (
 from headgate.base.errors import ElementBroken, ElementTooLarge
 from headgate.core.buffers.buffer import Buffer
 from headgate.core.ingress.deserializer import DeserializationResult, Deserializer
+from tests.core.ingress.kit import FakeRoom
 
 
 class Counted(Buffer):
@@ -26,37 +27,6 @@ class Counted(Buffer):
 
     def release(self) -> None:
         self.releases += 1
-
-
-class FakeSpill:
-    def __init__(self, room: "FakeRoom") -> None:
-        self.room = room
-        self.data = bytearray()
-
-    def write(self, data: memoryview) -> None:
-        self.data += data
-
-    def written(self) -> bytes:
-        return bytes(self.data)
-
-    def view(self) -> memoryview:
-        return memoryview(self.data)
-
-    def close(self) -> None:
-        self.room.open_files -= 1
-
-
-class FakeRoom:
-    """Counts the files it has opened and those that are open."""
-
-    def __init__(self) -> None:
-        self.opened = 0
-        self.open_files = 0
-
-    def open(self) -> FakeSpill:
-        self.opened += 1
-        self.open_files += 1
-        return FakeSpill(self)
 
 
 def encoded(*elements: Element) -> bytes:

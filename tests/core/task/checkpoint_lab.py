@@ -50,7 +50,7 @@ from headgate.core.task.inputs import NetworkInput
 from headgate.core.task.processors import InputProcessor, Processor, SourceProcessor
 from headgate.core.task.task import StepResult, Task
 from tests.core.chain.kit import StrictLoan
-from tests.core.exchange.test_compression import Deflate
+from tests.core.exchange.kit import Deflate
 from tests.core.pair import ADDRESS, Pair, with_settings
 
 WALL_MS = 1_700_000_000_000

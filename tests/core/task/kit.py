@@ -24,13 +24,15 @@ from headgate.core.egress.writer import RecordWriter
 from headgate.core.ingress.deserializer import Deserializer
 from headgate.core.ingress.gate import Gate, InputGate
 from headgate.core.ingress.union import UnionGate
+from headgate.core.operators.sinks import SinkFunctionOperator
 from headgate.core.operators.source import SourceOperator
 from headgate.core.task.environment import Environment, Here, Input
-from headgate.core.task.inputs import NetworkInput
+from headgate.core.task.inputs import ENDED, NOTHING, NetworkInput
 from headgate.core.task.processors import InputProcessor, Processor, SourceProcessor
 from headgate.core.task.task import StepResult, Task
 from tests.arena import assert_all_home, plain_segments
 from tests.core.chain.kit import StrictLoan
+from tests.core.operators.test_source import Script
 from tests.core.pair import SECRET, SMALL, Timers
 
 WALL_MS = 1_700_000_000_000
@@ -244,3 +246,29 @@ def live(task: Task) -> BaseException | None:
 
 def _nobody(address: object) -> Any:
     raise AssertionError("a lab dials nobody")
+
+
+def take_all(source: NetworkInput, limit: int = 1 << 30) -> list[Any]:
+    taken: list[Any] = []
+    while (element := source.take(limit)) is not NOTHING and element is not ENDED:
+        taken.append(element)
+    return taken
+
+
+def source(*answers: Any) -> Callable[[], Operator]:
+    return lambda: SourceOperator(Script(), (answers,))
+
+
+def sink(got: list[Any]) -> Callable[[], Operator]:
+    return lambda: SinkFunctionOperator(got.append)
+
+
+def fill(lab: Lab, task: Task, up: Any) -> int:
+    """Send until the task cannot write any more."""
+    for count in range(1, 100):
+        up.emit_all([40])
+        step_until(task, StepResult.IDLE)
+        if not task._can_write():
+            up.emit_all([40])
+            return count + 1
+    raise AssertionError("it has buffers without end")

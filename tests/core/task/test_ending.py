@@ -14,9 +14,17 @@ from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
 from headgate.core.task.task import StepResult, Task
-from tests.core.task.kit import WALL_MS, Lab, Shelf, live, options, step_until
-from tests.core.task.test_inputs import take_all
-from tests.core.task.test_task import sink, source
+from tests.core.task.kit import (
+    WALL_MS,
+    Lab,
+    Shelf,
+    live,
+    options,
+    sink,
+    source,
+    step_until,
+    take_all,
+)
 
 
 class Logged(Operator):

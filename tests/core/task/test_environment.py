@@ -24,7 +24,7 @@ from headgate.core.task.environment import (
     UnplacedProducer,
 )
 from tests.arena import assert_all_home, plain_segments
-from tests.core.exchange.test_view import ListStore
+from tests.core.exchange.kit import ListStore
 from tests.core.pair import (
     ADDRESS,
     PARTITION,

@@ -21,16 +21,9 @@ from headgate.core.egress.writer import RecordWriter
 from headgate.core.ingress.gate import Gate
 from headgate.core.task.inputs import AGAIN, ENDED, NOTHING, NetworkInput, TimeAdvanced
 from tests.core.pair import Pair, assert_credit_law, remote, write
-from tests.core.task.kit import Lab
+from tests.core.task.kit import Lab, take_all
 
 BARRIER = CheckpointBarrier(7, 1234)
-
-
-def take_all(source: NetworkInput, limit: int = 1 << 30) -> list[Any]:
-    taken: list[Any] = []
-    while (element := source.take(limit)) is not NOTHING and element is not ENDED:
-        taken.append(element)
-    return taken
 
 
 sendings = st.lists(

@@ -4,8 +4,7 @@ from headgate.base.elements import MIN_WATERMARK_MS, Watermark
 from headgate.base.messages import TaskState
 from headgate.core.operators.sinks import SinkFunctionOperator
 from headgate.core.task.statistics import NO_SIZES, TimeSpent, statistics_of
-from tests.core.task.kit import Lab
-from tests.core.task.test_inputs import take_all
+from tests.core.task.kit import Lab, take_all
 
 SPENT = TimeSpent(1, 2, 3)
 

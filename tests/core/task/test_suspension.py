@@ -17,8 +17,7 @@ from headgate.core.ingress.gate import Gate
 from headgate.core.operators.basic import FlatMapOperator
 from headgate.core.operators.sinks import SinkFunctionOperator
 from headgate.core.task.task import StepResult, Task
-from tests.core.task.kit import Lab
-from tests.core.task.test_task import source
+from tests.core.task.kit import Lab, source
 
 
 class Seat:

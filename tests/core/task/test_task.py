@@ -14,22 +14,10 @@ from headgate.base.messages import TaskState
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
 from headgate.core.operators.basic import MapOperator
-from headgate.core.operators.sinks import SinkFunctionOperator
-from headgate.core.operators.source import SourceOperator
 from headgate.core.task.inputs import NetworkInput
-from headgate.core.task.task import StepResult, Task
+from headgate.core.task.task import StepResult
 from tests.core.chain.test_chain import Noted
-from tests.core.operators.test_source import Script
-from tests.core.task.kit import Lab, live, step_until
-from tests.core.task.test_inputs import take_all
-
-
-def source(*answers: Any) -> Callable[[], Operator]:
-    return lambda: SourceOperator(Script(), (answers,))
-
-
-def sink(got: list[Any]) -> Callable[[], Operator]:
-    return lambda: SinkFunctionOperator(got.append)
+from tests.core.task.kit import Lab, fill, live, sink, source, step_until, take_all
 
 
 def double() -> Operator:
@@ -230,17 +218,6 @@ def test_without_a_buffer_it_takes_no_input_and_that_is_back_pressure() -> None:
         live(task)
         assert len(found + read(reader)) == sent
         reader.close()
-
-
-def fill(lab: Lab, task: Task, up: Any) -> int:
-    """Send until the task cannot write any more."""
-    for count in range(1, 100):
-        up.emit_all([40])
-        step_until(task, StepResult.IDLE)
-        if not task._can_write():
-            up.emit_all([40])
-            return count + 1
-    raise AssertionError("it has buffers without end")
 
 
 def read(reader: NetworkInput) -> list[Any]:
