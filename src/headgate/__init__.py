@@ -46,10 +46,10 @@ if TYPE_CHECKING:
     )
     from headgate.base.errors import HeadgateError
     from headgate.core.chain.collector import OutputTag
-    from headgate.core.chain.runtime import RuntimeContext
     from headgate.core.chain.timestamps import TimestampAssigner
     from headgate.core.window.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
     from headgate.core.window.sessions import EventTimeSessionWindows
+    from headgate.functions.context import RuntimeContext
     from headgate.functions.state import (
         ListStateDescriptor,
         MapStateDescriptor,

@@ -21,11 +21,12 @@ from headgate.base.elements import (
     Watermark,
 )
 from headgate.base.errors import HeadgateError
-from headgate.core.chain.context import OperatorContext, TaskInfo
+from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator, PollResult
 from headgate.core.chain.outputs import typed
 from headgate.core.operators.process import timed
 from headgate.core.operators.source import SourceOperator
+from headgate.functions.context import TaskInfo
 from headgate.plan.stream_graph import StreamEdge, StreamGraph, StreamNode
 
 DEFAULT_PARALLELISM = 3

@@ -6,8 +6,8 @@ import pickle
 import pytest
 
 from headgate.api.row import named_row, names_of, rows_of, values_of
+from headgate.base.values import own
 from headgate.common import Row, RowKind
-from headgate.core.chain.copies import own
 from headgate.core.operators.reduce import field_of, with_field
 from headgate.core.state.freezing import freeze
 from headgate.core.state.key_bytes import key_bytes

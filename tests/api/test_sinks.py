@@ -10,10 +10,10 @@ from headgate.api.types.types import Types
 from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.snapshots import SnapshotMoment
 from headgate.core.operators.sinks import SinkFunctionOperator, SinkOperator, TwoPhaseSinkOperator
 from headgate.datastream import CloseableIterator, DataStream, SinkFunction
 from headgate.datastream import StreamExecutionEnvironment as Environment
+from headgate.functions.context import SnapshotMoment
 from headgate.plan.stream_graph import Chaining, NodeKind
 from tests.api.kit import ListSink, ListSource, OneTaskRuntime
 

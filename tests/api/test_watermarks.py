@@ -15,9 +15,9 @@ from headgate.common.watermark_strategy import (
     WatermarkOutput,
 )
 from headgate.core.chain.operator import Operator
-from headgate.core.chain.runtime import RuntimeContext
 from headgate.core.chain.watermarks import OWN_TIME
 from headgate.datastream import DataStream, RuntimeExecutionMode, StreamExecutionEnvironment
+from headgate.functions.context import RuntimeContext
 from tests.api.kit import ListSource
 from tests.core.chain.time_kit import HandClock, Line, open_with
 

@@ -22,9 +22,9 @@ from headgate.core.operators.sinks import _read as read_committables
 from headgate.core.operators.source_splits import identify_splits
 from headgate.core.state.key_bytes import key_bytes
 from headgate.core.state.key_groups import stable_hash
-from headgate.core.state.operator_state import OperatorStateStore
 from headgate.core.state.snapshot import read_group, write_group
 from headgate.core.window.window import GlobalWindow, TimeWindow
+from headgate.functions.context import OperatorStateStore
 
 OLD, NEW = "headgate.core.former", "headgate.core.later"
 

@@ -8,7 +8,8 @@ from contextlib import contextmanager, suppress
 
 from headgate.api.source import SplitReader
 from headgate.base.elements import Bundle, Record
-from headgate.core.chain.context import OperatorContext, TaskInfo
+from headgate.core.chain.context import OperatorContext
+from headgate.functions.context import TaskInfo
 
 PATIENCE_S = 30.0
 

@@ -19,7 +19,7 @@ from headgate.connectors.function.source import (
     FunctionSource,
     Handover,
 )
-from headgate.core.chain.snapshots import SnapshotMoment
+from headgate.functions.context import SnapshotMoment
 from headgate.functions.state import ListStateDescriptor
 from tests.connectors.kit import read_to_end, read_until, task_context
 

@@ -34,8 +34,9 @@ from headgate.connectors.files import part_commits
 from headgate.connectors.files import part_writer as part_files
 from headgate.connectors.files.layout import RollingPolicy
 from headgate.connectors.files.part_names import SAVEPOINT_METADATA
-from headgate.core.chain.snapshots import OperatorRestored, SnapshotMoment
+from headgate.core.chain.snapshots import OperatorRestored
 from headgate.core.operators.sinks import TwoPhaseSinkOperator
+from headgate.functions.context import SnapshotMoment
 from headgate.host.checkpoints.metadata import METADATA_FILE
 from tests.connectors.files.test_part_writer import hidden, make_sink, read_numbers
 from tests.connectors.part_disk import CrashingPlace, Disk

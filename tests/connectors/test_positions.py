@@ -23,9 +23,9 @@ from headgate.connectors.function.source import FunctionSource
 from headgate.connectors.generator.source import DataGeneratorSource, NumberSequenceSource
 from headgate.connectors.socket.source import SocketTextSource
 from headgate.core.chain.operator import PollResult
-from headgate.core.chain.snapshots import SnapshotMoment
 from headgate.core.chain.source import why_not_rewound
 from headgate.core.operators.source import SourceOperator
+from headgate.functions.context import SnapshotMoment
 from tests.core.chain.kit import context, open_operator
 from tests.core.chain.restore_kit import left_of, restored
 

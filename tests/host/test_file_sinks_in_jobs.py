@@ -22,10 +22,11 @@ from headgate.connectors.files.part_commits import PartCommitter
 from headgate.connectors.files.sink import Encoder, FileSink, PartSink, TextFileSink
 from headgate.control.life_cycle import JobState
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
+from headgate.core.chain.snapshots import OperatorSnapshot
 from headgate.core.operators.basic import MapOperator
 from headgate.core.operators.sinks import TwoPhaseSinkOperator
 from headgate.core.operators.source import SourceOperator
+from headgate.functions.context import SnapshotMoment
 from headgate.host.driver.control_server import ControlServer
 from headgate.host.driver.driver_run import DriverRun
 from headgate.plan import ship_strategies as ships

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from headgate.base.elements import Bundle
-from headgate.core.chain.context import OperatorContext, TaskInfo
+from headgate.core.chain.context import OperatorContext
 from headgate.core.operators.basic import FlatMapOperator, MapOperator
+from headgate.functions.context import TaskInfo
 from headgate.observe.logs import StderrHandler, set_up_logs, set_up_worker_logs
 from tests.api.kit import Kept
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 
 from headgate.base.elements import Bundle
-from headgate.core.chain.snapshots import OperatorRestored, SnapshotMoment
+from headgate.core.chain.snapshots import OperatorRestored
+from headgate.functions.context import SnapshotMoment
 from headgate.host.driver.results import ResultServer
 from headgate.spark import collect as collected
 from headgate.spark import driver_sinks as collecting

@@ -26,10 +26,10 @@ from headgate.api.runtime import runtime
 from headgate.api.source import Source, SplitReader
 from headgate.base.elements import MIN_WATERMARK_MS, Bundle, Record
 from headgate.base.errors import PlanInvalid
-from headgate.core.chain.context import OperatorContext
 from headgate.core.operators.process import ProcessOperator
 from headgate.core.operators.sinks import SinkOperator
 from headgate.core.operators.source import SourceOperator
+from headgate.functions.context import ConnectorContext
 from headgate.plan.stream_graph import NodeKind
 
 Kept: TypeAlias = list[tuple[Record, int]]
@@ -97,7 +97,7 @@ class CachedSource(Source):
             self.kept = self._compute()
         return [self.kept]
 
-    def open(self, split: object, position: object, context: OperatorContext) -> SplitReader:
+    def open(self, split: object, position: object, context: ConnectorContext) -> SplitReader:
         assert isinstance(split, list)
         assert position is None or isinstance(position, int), position
         return CachedReader(split, position or 0)

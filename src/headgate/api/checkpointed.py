@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 
-from headgate.core.chain.checkpointed import (
+from headgate.functions.context import (
     FunctionInitializationContext,
     FunctionSnapshotContext,
 )

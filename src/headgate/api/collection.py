@@ -7,7 +7,7 @@ from headgate.api.source import Source, SplitReader
 from headgate.api.types.types import TypeInformation
 from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
-from headgate.core.chain.context import OperatorContext
+from headgate.functions.context import ConnectorContext
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class CollectionSource(Source):
     def splits(self, parallelism: int) -> Sequence[int]:
         return [0]
 
-    def open(self, split: object, position: object, context: OperatorContext) -> SplitReader:
+    def open(self, split: object, position: object, context: ConnectorContext) -> SplitReader:
         assert position is None or isinstance(position, int), position
         return CollectionReader(self.records, position or 0)
 

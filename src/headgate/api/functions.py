@@ -11,9 +11,8 @@ from types import GenericAlias
 from typing import Any, Generic, Protocol, TypeVar
 
 from headgate.base.elements import Watermark
-from headgate.core.chain.runtime import RuntimeContext
-from headgate.core.chain.timer_service import TimeDomain, TimerService
 from headgate.core.chain.user_function import does_nothing
+from headgate.functions.context import RuntimeContext, TimeDomain, TimerService
 
 IN = TypeVar("IN")
 IN1 = TypeVar("IN1")

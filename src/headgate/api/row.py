@@ -12,7 +12,7 @@ from itertools import repeat
 from typing import Any, Final
 
 from headgate.base.elements import Record
-from headgate.core.chain.copies import own
+from headgate.base.values import own
 
 
 class RowKind(Enum):

@@ -12,8 +12,8 @@ from enum import Enum
 
 from headgate.base.elements import Bundle, Record, StreamStatus, Watermark
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.snapshots import SnapshotMoment
 from headgate.core.chain.source import Position
+from headgate.functions.context import SnapshotMoment
 
 
 class DeliveryGuarantee(Enum):

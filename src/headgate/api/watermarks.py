@@ -14,7 +14,6 @@ from typing import Any
 
 from headgate.api.checks import check_text
 from headgate.base.errors import PlanInvalid
-from headgate.core.chain.runtime import RuntimeContext
 from headgate.core.chain.timestamps import TimestampAssigner
 from headgate.core.chain.watermarks import (
     OWN_TIME,
@@ -26,6 +25,7 @@ from headgate.core.chain.watermarks import (
     WatermarkGenerator,
     silent,
 )
+from headgate.functions.context import RuntimeContext
 from headgate.functions.time import Duration, Time
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Generic, Protocol, TypeVar
 
 from headgate.api.functions import IN, IN1, IN2, KEY, OUT, Function
-from headgate.core.chain.runtime import KeyedStateStore
+from headgate.functions.context import KeyedStateStore
 
 ACC = TypeVar("ACC")
 W = TypeVar("W")

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from headgate.api.source import Sink, SinkWriter
 from headgate.base.elements import Record
-from headgate.core.chain.context import OperatorContext
+from headgate.functions.context import ConnectorContext
 
 
 @dataclass(frozen=True)
@@ -13,7 +13,7 @@ class DiscardSink(Sink):
 
     default_name = "discard"
 
-    def create_writer(self, context: OperatorContext) -> "DiscardWriter":
+    def create_writer(self, context: ConnectorContext) -> "DiscardWriter":
         return DiscardWriter()
 
 

@@ -11,7 +11,7 @@ from headgate.api.source import Sink, SinkWriter
 from headgate.api.types.types import TypeInformation
 from headgate.base.elements import Record
 from headgate.connectors.formats.record_text import Text, printed_text
-from headgate.core.chain.context import OperatorContext
+from headgate.functions.context import ConnectorContext
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class PrintSink(Sink):
         """The same for records that a program has declared to be of this type."""
         return replace(self, type_info=type_info)
 
-    def create_writer(self, context: OperatorContext) -> "PrintWriter":
+    def create_writer(self, context: ConnectorContext) -> "PrintWriter":
         task = context.task
         prefix = format_prefix(self.sink_identifier, task.subtask, task.parallelism)
         return PrintWriter(prefix, self.stream, printed_text(self.type_info))

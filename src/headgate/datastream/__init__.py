@@ -61,11 +61,10 @@ from headgate.api.window_functions import (
 from headgate.api.windowed import AllWindowedStream, WindowedStream
 from headgate.base.elements import Watermark
 from headgate.core.chain.collector import OutputTag
-from headgate.core.chain.runtime import RuntimeContext
-from headgate.core.chain.timer_service import TimeDomain, TimerService
 from headgate.core.window.assigners import MergingWindowAssigner, WindowAssigner
 from headgate.core.window.triggers import Trigger, TriggerResult
 from headgate.core.window.window import CountWindow, GlobalWindow, TimeWindow, Window
+from headgate.functions.context import RuntimeContext, TimeDomain, TimerService
 
 __all__ = [
     "AggregateFunction",

@@ -36,8 +36,7 @@ from headgate.api.window_functions import (
     ProcessWindowFunction,
     WindowFunction,
 )
-from headgate.core.chain.runtime import KeyedStateStore, RuntimeContext
-from headgate.core.chain.timer_service import TimerService
+from headgate.functions.context import KeyedStateStore, RuntimeContext, TimerService
 
 __all__ = [
     "AggregateFunction",

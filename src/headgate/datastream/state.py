@@ -1,6 +1,6 @@
 """States and their descriptors, where PyFlink has them."""
 
-from headgate.core.state.operator_state import OperatorStateStore
+from headgate.functions.context import OperatorStateStore
 from headgate.functions.state import (
     AggregatingState,
     AggregatingStateDescriptor,

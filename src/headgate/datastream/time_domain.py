@@ -1,5 +1,5 @@
 """The kinds of time, where PyFlink has them."""
 
-from headgate.core.chain.timer_service import TimeDomain
+from headgate.functions.context import TimeDomain
 
 __all__ = ["TimeDomain"]

@@ -1,5 +1,5 @@
 """The timer service, where PyFlink has it."""
 
-from headgate.core.chain.timer_service import TimerService
+from headgate.functions.context import TimerService
 
 __all__ = ["TimerService"]

@@ -14,15 +14,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from headgate.api.source import (
-    Committer,
-    CommittingSinkWriter,
-    TwoPhaseCommittingSink,
-)
+from headgate.api.source import Committer, CommittingSinkWriter, TwoPhaseCommittingSink
 from headgate.base.errors import HeadgateError
 from headgate.base.moved import loads
-from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.snapshots import SnapshotMoment
+from headgate.functions.context import ConnectorContext, SnapshotMoment
 from headgate.host.driver.results import ResultWriter, StreamClosed
 from headgate.spark.driver_sinks import DriverSink
 from headgate.spark.job import SparkJob
@@ -139,10 +134,10 @@ class CollectSink(DriverSink, TwoPhaseCommittingSink):
     def __getstate__(self) -> dict[str, object]:
         return {**super().__getstate__(), "results": None}
 
-    def create_writer(self, context: OperatorContext) -> CommittingSinkWriter:
+    def create_writer(self, context: ConnectorContext) -> CommittingSinkWriter:
         return LotWriter() if context.checkpoints else StraightWriter(self.connect())
 
-    def create_committer(self, context: OperatorContext) -> "LotCommitter":
+    def create_committer(self, context: ConnectorContext) -> "LotCommitter":
         return LotCommitter(self)
 
 

@@ -9,7 +9,7 @@ from headgate.api.source import Sink, SinkWriter
 from headgate.api.types.types import TypeInformation
 from headgate.connectors.formats.record_text import printed_text
 from headgate.connectors.print_sink import format_prefix
-from headgate.core.chain.context import OperatorContext
+from headgate.functions.context import ConnectorContext
 from headgate.host.driver.results import ResultAddress, ResultWriter, Take
 
 
@@ -23,7 +23,7 @@ class DriverSink(Sink):
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "take": None}  # what takes the records stays in the driver
 
-    def create_writer(self, context: OperatorContext) -> SinkWriter:
+    def create_writer(self, context: ConnectorContext) -> SinkWriter:
         return self.connect()
 
     def connect(self) -> ResultWriter:
@@ -44,7 +44,7 @@ class DriverPrintSink(DriverSink):
         self.type_info = type_info
         return self
 
-    def create_writer(self, context: OperatorContext) -> SinkWriter:
+    def create_writer(self, context: ConnectorContext) -> SinkWriter:
         task = context.task
         prefix = format_prefix(self.identifier, task.subtask, task.parallelism)
         text = printed_text(self.type_info)

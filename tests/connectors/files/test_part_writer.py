@@ -34,9 +34,9 @@ from headgate.connectors.files.sink import (
     PartSink,
     TextFileSink,
 )
-from headgate.core.chain.context import TaskInfo
-from headgate.core.chain.snapshots import OperatorRestored, SnapshotMoment
+from headgate.core.chain.snapshots import OperatorRestored
 from headgate.core.operators.sinks import TwoPhaseSinkOperator
+from headgate.functions.context import SnapshotMoment, TaskInfo
 from tests.core.chain.kit import NOW_MS
 from tests.core.chain.sink_lab import STEPS, TOTAL, SinkJob, open_sink, run_job, sink_context
 

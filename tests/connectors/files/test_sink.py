@@ -24,8 +24,9 @@ from headgate.connectors.files.sink import (
     TextFileSink,
 )
 from headgate.connectors.files.source import TextFileSource
-from headgate.core.chain.snapshots import OperatorRestored, SnapshotMoment
+from headgate.core.chain.snapshots import OperatorRestored
 from headgate.core.operators.sinks import TwoPhaseSinkOperator
+from headgate.functions.context import SnapshotMoment
 from tests.connectors.kit import task_context
 from tests.core.chain.sink_lab import open_sink, sink_context
 

@@ -13,7 +13,7 @@ from headgate.api.functions import SourceFunction
 from headgate.base.elements import Bundle, Record, StreamStatus, Watermark
 from headgate.base.errors import UserFunctionFailed
 from headgate.connectors.function.source import FunctionReader, FunctionSource, SourceContext
-from headgate.core.chain.runtime import RuntimeContext
+from headgate.functions.context import RuntimeContext
 from tests.connectors.kit import read_to_end, read_until, task_context
 
 

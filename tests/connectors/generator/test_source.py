@@ -13,7 +13,7 @@ from headgate.connectors.generator.source import (
     DataGeneratorReader,
     DataGeneratorSource,
 )
-from headgate.core.chain.runtime import RuntimeContext
+from headgate.functions.context import RuntimeContext
 from tests.connectors.kit import read_some, read_to_end, task_context
 
 

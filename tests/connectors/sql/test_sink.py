@@ -16,8 +16,9 @@ from headgate.base.elements import Bundle
 from headgate.base.errors import ConnectorError, PlanInvalid
 from headgate.connectors.sql import sink as db_sink
 from headgate.connectors.sql.sink import DbApiSink, SqliteSink
-from headgate.core.chain.snapshots import OperatorRestored, SnapshotMoment
+from headgate.core.chain.snapshots import OperatorRestored
 from headgate.core.operators.sinks import TwoPhaseSinkOperator
+from headgate.functions.context import SnapshotMoment
 from tests.core.chain.sink_lab import STEPS, TOTAL, SinkJob, open_sink, run_job, sink_context
 
 INSERT = "INSERT INTO found (n, word) VALUES (?, ?)"

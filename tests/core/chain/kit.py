@@ -9,16 +9,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from headgate.base.elements import (
-    MIN_WATERMARK_MS,
-    Bundle,
-    LatencyMarker,
-    StreamStatus,
-    Watermark,
-)
-from headgate.core.chain.context import OperatorContext, TaskInfo
+from headgate.base.elements import MIN_WATERMARK_MS, Bundle, LatencyMarker, StreamStatus, Watermark
+from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.outputs import Loan
+from headgate.functions.context import TaskInfo
 
 NOW_MS = 1_700_000_000_000
 

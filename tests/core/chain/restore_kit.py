@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 
 from headgate.base.elements import MAX_WATERMARK_MS, Bundle, Watermark
 from headgate.base.state_shapes import StateShape
-from headgate.core.chain.context import OperatorContext, TaskInfo
+from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
-from headgate.core.chain.snapshots import OperatorRestored, SnapshotMoment
+from headgate.core.chain.snapshots import OperatorRestored
 from headgate.core.state.backend import Backends
 from headgate.core.state.key_groups import groups_of, key_group
 from headgate.core.state.memory import MemoryBackends
+from headgate.functions.context import SnapshotMoment, TaskInfo
 from tests.core.chain.kit import HandClock, KeptOutput
 
 GROUPS = 128

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from headgate.base.checkpoints import Stop
 from headgate.base.elements import Bundle
-from headgate.core.chain.context import OperatorContext, TaskInfo
+from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
-from headgate.core.chain.snapshots import OperatorRestored, SnapshotMoment
+from headgate.core.chain.snapshots import OperatorRestored
 from headgate.core.operators.sinks import TwoPhaseSink, TwoPhaseSinkOperator
+from headgate.functions.context import SnapshotMoment, TaskInfo
 from tests.core.chain.kit import NOW_MS, KeptOutput
 
 JUNK = -1

@@ -4,7 +4,8 @@ import dataclasses
 
 import pytest
 
-from headgate.core.chain.context import OperatorContext, TaskInfo
+from headgate.core.chain.context import OperatorContext
+from headgate.functions.context import TaskInfo
 
 
 def test_tasks_are_counted_as_people_count() -> None:

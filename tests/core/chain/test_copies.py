@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.errors import RecordUncopyable
-from headgate.core.chain.copies import Copier, Emission, are_immutable, is_pure, own, own_all
+from headgate.base.values import are_immutable, own, own_all
+from headgate.core.chain.copies import Copier, Emission, is_pure
 from tests.core.chain.kit import immutables, spoil, values
 
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from headgate.api.types.types import Types
 from headgate.base.errors import PathUnusable, StateChanged, UserFunctionFailed
 from headgate.core.chain.keyed_context import KeyedContext, KeySelection, hashable
-from headgate.core.chain.timer_service import TimeDomain
 from headgate.core.operators.reduce import ReduceOperator
 from headgate.core.state.freezing import Frozen
 from headgate.core.state.memory import MemoryBackend, MemoryBackends
+from headgate.functions.context import TimeDomain
 from headgate.functions.state import ValueStateDescriptor
 from tests.core.chain.kit import NOW_MS, HandClock
 from tests.core.chain.restore_kit import Crew, Left, Send

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from headgate.core.chain.context import OperatorContext, TaskInfo
+from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeyedContext
-from headgate.core.chain.runtime import RuntimeContext
+from headgate.core.chain.runtime import OperatorRuntimeContext
+from headgate.functions.context import TaskInfo
 from headgate.functions.state import (
     AggregatingState,
     AggregatingStateDescriptor,
@@ -25,7 +26,7 @@ from tests.core.state.kit import Sum
 
 def test_a_function_learns_about_its_task() -> None:
     info = TaskInfo("job", "count", 1, 4, 64, 2, {"colour": "red"})
-    seen = RuntimeContext(OperatorContext("count", info, lambda: 0))
+    seen = OperatorRuntimeContext(OperatorContext("count", info, lambda: 0))
     assert seen.get_task_name() == "count"
     assert seen.get_task_name_with_subtasks() == "count (2/4)"
     assert seen.get_number_of_parallel_subtasks() == 4
@@ -55,16 +56,18 @@ def test_state_exists_only_on_keyed_streams(
 ) -> None:
     context = OperatorContext("count", TaskInfo("job", "count", 0, 1), lambda: 0)
     keyed = KeyedContext(context)
-    state = getter(RuntimeContext(context, keyed.opener))(descriptor)
+    state = getter(OperatorRuntimeContext(context, keyed.opener))(descriptor)
     assert isinstance(state, kind)
-    assert getter(RuntimeContext(context, keyed.opener))(descriptor) is state, "the same name"
+    assert getter(OperatorRuntimeContext(context, keyed.opener))(descriptor) is state, (
+        "the same name"
+    )
     keyed.close()
     with pytest.raises(
         RuntimeError,
         match=r"'s' was asked for by 'count': this state is only accessible by functions executed "
         r"on a KeyedStream; call key_by\(\) before",
     ):
-        getter(RuntimeContext(context))(descriptor)
+        getter(OperatorRuntimeContext(context))(descriptor)
 
 
 @pytest.mark.parametrize(("getter", "descriptor", "kind"), STATES)
@@ -74,4 +77,4 @@ def test_a_state_needs_its_own_kind_of_descriptor(
     context = OperatorContext("count", TaskInfo("job", "count", 0, 1), lambda: 0)
     for wrong in ("name", *(other for _, other, _ in STATES if other is not descriptor)):
         with pytest.raises(TypeError, match=r"was given for a state; give an? \w+Descriptor"):
-            getter(RuntimeContext(context))(wrong)
+            getter(OperatorRuntimeContext(context))(wrong)

@@ -9,12 +9,12 @@ from headgate.base.errors import StateBroken
 from headgate.core.chain.snapshots import (
     OperatorRestored,
     OperatorSnapshot,
-    SnapshotMoment,
     pack_parts,
     restored_parts,
 )
 from headgate.core.state.backend import StateSpec
 from headgate.core.state.memory import MemoryBackend
+from headgate.functions.context import SnapshotMoment
 
 
 def test_closing_a_snapshot_gives_back_the_keyed_state_that_it_shares() -> None:

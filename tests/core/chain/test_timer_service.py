@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS
-from headgate.core.chain.timer_service import TimeDomain, TimerService
+from headgate.core.chain.timer_service import InternalTimerService
 from headgate.core.state.memory import MemoryBackend
+from headgate.functions.context import TimeDomain
 from tests.core.chain.kit import NOW_MS, HandClock
 
 
@@ -20,10 +21,12 @@ class Bench:
         self.backend = MemoryBackend(range(128), 128)
         self.fired: list[tuple[int, Any, TimeDomain]] = []
         self.rounds = 0
-        self.timers = TimerService(self.backend, self.clock.context(), self._fire, self._done)
+        self.timers = InternalTimerService(
+            self.backend, self.clock.context(), self._fire, self._done
+        )
         self.also: Any = None
 
-    def at(self, key: Any) -> TimerService:
+    def at(self, key: Any) -> InternalTimerService:
         self.backend.cursor.key = key
         return self.timers
 

@@ -11,7 +11,7 @@ from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.chain.snapshots import OperatorRestored, pack_parts
 from headgate.core.chain.user_function import StatefulOperator, UserFunction
 from headgate.core.state.memory import MemoryBackend, MemorySnapshot
-from headgate.core.state.operator_state import OperatorStateStore
+from headgate.functions.context import OperatorStateStore
 from headgate.functions.state import ListStateDescriptor
 from tests.core.chain.kit import context, open_operator
 from tests.core.chain.restore_kit import MOMENT, left_of, restored

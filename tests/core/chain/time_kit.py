@@ -4,9 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from headgate.base.elements import MIN_WATERMARK_MS, Bundle, LatencyMarker, StreamStatus, Watermark
-from headgate.core.chain.context import OperatorContext, TaskInfo
+from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
-from headgate.core.chain.runtime import RuntimeContext
 from headgate.core.chain.watermarks import (
     Bounded,
     CustomWatermarks,
@@ -14,6 +13,7 @@ from headgate.core.chain.watermarks import (
     TimePlan,
     WatermarkGenerator,
 )
+from headgate.functions.context import RuntimeContext, TaskInfo
 
 IDLE, ACTIVE = StreamStatus(active=False), StreamStatus(active=True)
 

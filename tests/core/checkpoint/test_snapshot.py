@@ -7,9 +7,10 @@ import pytest
 from headgate.base.elements import Bundle
 from headgate.base.errors import TaskCancelled
 from headgate.core.chain.operator import Operator
-from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
+from headgate.core.chain.snapshots import OperatorSnapshot
 from headgate.core.checkpoint.snapshot import CheckpointPlan
 from headgate.core.task.task import StepResult
+from headgate.functions.context import SnapshotMoment
 from tests.core.task.kit import Lab, Shelf, live, options, step_until
 
 

@@ -9,13 +9,14 @@ from headgate.base.elements import Bundle
 from headgate.base.errors import TaskCancelled, UserFunctionFailed
 from headgate.base.events import CancelMarker, CheckpointBarrier
 from headgate.core.chain.operator import Operator
-from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
+from headgate.core.chain.snapshots import OperatorSnapshot
 from headgate.core.checkpoint.inputs import CheckpointedInputs
 from headgate.core.ingress.deserializer import DeserializationResult
 from headgate.core.ingress.gate import Gate
 from headgate.core.operators.basic import MapOperator
 from headgate.core.task import ending as course
 from headgate.core.task.task import StepResult, Task
+from headgate.functions.context import SnapshotMoment
 from tests.core.task.kit import (
     WALL_MS,
     Lab,

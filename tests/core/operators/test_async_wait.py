@@ -15,9 +15,9 @@ from headgate.base.errors import StateBroken, UserFunctionFailed
 from headgate.core.chain.async_calls import AsyncWork
 from headgate.core.chain.async_queue import PendingCall
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.runtime import RuntimeContext
 from headgate.core.chain.user_function import PIECE
 from headgate.core.operators.async_wait import AsyncWaitOperator, read_calls, write_calls
+from headgate.functions.context import RuntimeContext
 from headgate.functions.state import ValueStateDescriptor
 from tests.core.chain.kit import KeptOutput, context, run
 

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS, Bundle, Watermark
-from headgate.core.chain.timer_service import TimeDomain
 from headgate.core.operators.broadcast import (
     BroadcastProcessOperator,
     KeyedBroadcastProcessOperator,
 )
+from headgate.functions.context import TimeDomain
 from headgate.functions.state import (
     ListStateDescriptor,
     MapStateDescriptor,

@@ -10,8 +10,9 @@ from headgate.base.checkpoints import Stop
 from headgate.base.elements import MIN_WATERMARK_MS, Bundle
 from headgate.base.errors import StateBroken
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.snapshots import OperatorRestored, SnapshotMoment
+from headgate.core.chain.snapshots import OperatorRestored
 from headgate.core.operators.sinks import SinkFunctionOperator, SinkOperator, TwoPhaseSinkOperator
+from headgate.functions.context import SnapshotMoment
 from tests.core.chain.kit import NOW_MS, context, open_operator, run
 from tests.core.chain.sink_lab import STEPS, TOTAL, SinkJob, open_sink, run_job, sink_context
 

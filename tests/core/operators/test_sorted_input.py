@@ -16,13 +16,14 @@ from headgate.base.elements import (
     Watermark,
 )
 from headgate.base.errors import UserFunctionFailed
-from headgate.core.chain.context import OperatorContext, TaskInfo
+from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
 from headgate.core.operators.broadcast import KeyedBroadcastProcessOperator
 from headgate.core.operators.process import KeyedProcessOperator
 from headgate.core.operators.sorted_input import PIECE, SortedInput
 from headgate.core.operators.two_inputs import KeyedCoProcessOperator
 from headgate.core.state.memory import MemoryBackends
+from headgate.functions.context import TaskInfo
 from headgate.functions.state import ListStateDescriptor, MapStateDescriptor
 from headgate.sim.store import MemorySpills
 from tests.core.chain.kit import NOW_MS, KeptOutput, context, open_operator, run

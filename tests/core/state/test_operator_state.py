@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from headgate.api.types.types import Types
 from headgate.base.errors import StateBroken, StateChanged
-from headgate.core.state.operator_state import OperatorStateStore
+from headgate.core.state.operator_state import OperatorStates
 from headgate.core.state.shapes import StateShapes
 from headgate.functions.state import (
     BroadcastState,
@@ -23,14 +23,14 @@ SPLITS, UNION = ListStateDescriptor("splits"), ListStateDescriptor("all")
 RULES = MapStateDescriptor("rules")
 
 
-def restored(parts: list[bytes], subtask: int, parallelism: int) -> OperatorStateStore:
-    store = OperatorStateStore()
+def restored(parts: list[bytes], subtask: int, parallelism: int) -> OperatorStates:
+    store = OperatorStates()
     store.restore(parts, subtask, parallelism)
     return store
 
 
 def test_a_list_of_an_operator_is_a_list() -> None:
-    store = OperatorStateStore()
+    store = OperatorStates()
     state = store.get_list_state(SPLITS)
     assert list(state.get()) == []
     state.add(1)
@@ -43,7 +43,7 @@ def test_a_list_of_an_operator_is_a_list() -> None:
 
 
 def test_a_typed_list_is_checked() -> None:
-    state = OperatorStateStore().get_list_state(ListStateDescriptor("splits", Whole()))
+    state = OperatorStates().get_list_state(ListStateDescriptor("splits", Whole()))
     state.add(1.0)
     with pytest.raises(TypeError, match="'splits' has the type Whole and does not take None"):
         state.add(None)
@@ -59,7 +59,7 @@ def test_split_lists_are_shared_out_and_union_lists_are_everywhere(
 ) -> None:
     parts = []
     for elements in held:
-        store = OperatorStateStore()
+        store = OperatorStates()
         store.get_list_state(SPLITS).update(elements)
         store.get_union_list_state(UNION).update(elements)
         parts.append(store.snapshot())
@@ -75,10 +75,10 @@ def test_split_lists_are_shared_out_and_union_lists_are_everywhere(
 
 
 def test_states_may_be_opened_before_they_are_restored() -> None:
-    old = OperatorStateStore()
+    old = OperatorStates()
     old.get_list_state(SPLITS).add("a")
     old.get_broadcast_state(RULES).put("r", [1])
-    new = OperatorStateStore()
+    new = OperatorStates()
     elements, rules, view = (
         new.get_list_state(SPLITS),
         new.get_broadcast_state(RULES),
@@ -91,7 +91,7 @@ def test_states_may_be_opened_before_they_are_restored() -> None:
 
 
 def test_a_snapshot_is_of_the_moment_when_it_was_taken() -> None:
-    store = OperatorStateStore()
+    store = OperatorStates()
     rules = store.get_broadcast_state(RULES)
     rules.put("r", [1])
     part = store.snapshot()
@@ -103,7 +103,7 @@ def test_a_snapshot_is_of_the_moment_when_it_was_taken() -> None:
 def test_a_broadcast_state_is_the_same_in_every_task() -> None:
     parts = []
     for _ in range(2):
-        store = OperatorStateStore()
+        store = OperatorStates()
         store.get_broadcast_state(RULES).put_all({"a": 1, "b": 2})
         parts.append(store.snapshot())
     for parallelism in (1, 2, 5):
@@ -113,10 +113,10 @@ def test_a_broadcast_state_is_the_same_in_every_task() -> None:
 
 
 def test_a_task_that_had_no_state_yet_takes_part_in_the_sharing() -> None:
-    store = OperatorStateStore()
+    store = OperatorStates()
     store.get_list_state(SPLITS).update([1, 2])
     store.get_broadcast_state(RULES).put("a", 1)
-    parts = [OperatorStateStore().snapshot(), store.snapshot()]
+    parts = [OperatorStates().snapshot(), store.snapshot()]
     assert list(restored(parts, 0, 2).get_list_state(SPLITS).get()) == []
     assert list(restored(parts, 1, 2).get_list_state(SPLITS).get()) == [1, 2]
     assert restored(parts, 0, 2).read_only(RULES).get("a") == 1
@@ -124,7 +124,7 @@ def test_a_task_that_had_no_state_yet_takes_part_in_the_sharing() -> None:
 
 
 def test_a_broadcast_state_is_a_dictionary() -> None:
-    store = OperatorStateStore()
+    store = OperatorStates()
     rules = store.get_broadcast_state(RULES)
     assert isinstance(rules, BroadcastState) and rules.is_empty() and rules["no"] is None
     rules.put("a", 1)
@@ -143,7 +143,7 @@ def test_a_broadcast_state_is_a_dictionary() -> None:
 
 
 def test_the_other_side_reads_but_does_not_change_it() -> None:
-    store = OperatorStateStore()
+    store = OperatorStates()
     rules, view = store.get_broadcast_state(RULES), store.read_only(RULES)
     rules.put("a", 1)
     assert isinstance(view, ReadOnlyBroadcastState) and not isinstance(view, BroadcastState)
@@ -156,7 +156,7 @@ def test_the_other_side_reads_but_does_not_change_it() -> None:
 
 
 def test_a_typed_broadcast_state_is_checked() -> None:
-    store = OperatorStateStore()
+    store = OperatorStates()
     rules = store.get_broadcast_state(MapStateDescriptor("rules", Whole(), Whole()))
     rules.put(1.0, 2.0)
     rules.put(2, None)
@@ -169,11 +169,11 @@ def test_a_typed_broadcast_state_is_checked() -> None:
 
 
 def test_a_name_is_one_kind_of_state() -> None:
-    store = OperatorStateStore()
+    store = OperatorStates()
     store.get_list_state(SPLITS)
     with pytest.raises(ValueError, match="'splits' is there as a split list .* union list"):
         store.get_union_list_state(SPLITS)
-    other = OperatorStateStore()
+    other = OperatorStates()
     other.get_union_list_state(SPLITS)
     with pytest.raises(StateBroken, match="'splits' is there as a union list"):
         other.restore([store.snapshot()], 0, 1)
@@ -182,11 +182,11 @@ def test_a_name_is_one_kind_of_state() -> None:
 @pytest.mark.parametrize("method", ["get_list_state", "get_union_list_state", "read_only"])
 def test_a_descriptor_of_another_kind_is_refused(method: str) -> None:
     with pytest.raises(TypeError, match=r"ValueStateDescriptor\('v'\) was given for a state; give"):
-        getattr(OperatorStateStore(), method)(ValueStateDescriptor("v"))
+        getattr(OperatorStates(), method)(ValueStateDescriptor("v"))
 
 
 def test_broken_bytes_are_refused() -> None:
-    store = OperatorStateStore()
+    store = OperatorStates()
     store.get_list_state(SPLITS).add(1)
     part = store.snapshot()
     for broken in (b"", part[:4], part[:-1], b"x" + part[1:], part[:-2] + b"xx", part[:4] + b"\7"):
@@ -199,7 +199,7 @@ class Gone:
 
 
 def test_values_must_be_picklable_now_and_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    store = OperatorStateStore()
+    store = OperatorStates()
     state = store.get_list_state(SPLITS)
     state.add(Gone())
     part = store.snapshot()
@@ -218,9 +218,9 @@ ROW = Types.ROW_NAMED(["a"], [Types.INT()])
 WIDER = Types.ROW_NAMED(["a", "b"], [Types.LONG(), Types.STRING()])
 
 
-def noted(shapes: StateShapes | None = None, part: bytes | None = None) -> OperatorStateStore:
+def noted(shapes: StateShapes | None = None, part: bytes | None = None) -> OperatorStates:
     """A store whose shapes are known, with what another has left."""
-    store = OperatorStateStore()
+    store = OperatorStates()
     store.compare_with(StateShapes(() if shapes is None else shapes.all(), "op", 7), "function: f")
     store.restore([part], 0, 1)
     return store
@@ -228,7 +228,7 @@ def noted(shapes: StateShapes | None = None, part: bytes | None = None) -> Opera
 
 @pytest.mark.parametrize("knows_shapes", [True, False])
 def test_a_list_and_a_broadcast_map_keep_kind_and_type(knows_shapes: bool) -> None:
-    old, shapes = OperatorStateStore(), StateShapes()
+    old, shapes = OperatorStates(), StateShapes()
     old.compare_with(shapes, "function: f")
     old.get_list_state(ListStateDescriptor("l", Types.INT())).add(1)
     old.get_broadcast_state(MapStateDescriptor("m", Types.STRING(), Types.INT())).put("a", 1)
@@ -249,7 +249,7 @@ def test_a_list_and_a_broadcast_map_keep_kind_and_type(knows_shapes: bool) -> No
 
 
 def test_rows_of_a_task_get_a_new_field() -> None:
-    old, shapes = OperatorStateStore(), StateShapes()
+    old, shapes = OperatorStates(), StateShapes()
     old.compare_with(shapes, "function: f")
     old.get_list_state(ListStateDescriptor("l", ROW)).add({"a": 1})
     old.get_broadcast_state(MapStateDescriptor("m", Types.STRING(), ROW)).put("k", {"a": 1})

@@ -32,9 +32,9 @@ from headgate.control.effects import (
 )
 from headgate.control.pending_checkpoint import CheckpointedJob, CheckpointedTask
 from headgate.core.chain.chain import Chain
-from headgate.core.chain.context import Clock, OperatorContext, TaskInfo
+from headgate.core.chain.context import Clock, OperatorContext
 from headgate.core.chain.operator import Operator, PollResult
-from headgate.core.chain.snapshots import OperatorRestored, OperatorSnapshot, SnapshotMoment
+from headgate.core.chain.snapshots import OperatorRestored, OperatorSnapshot
 from headgate.core.chain.spec import ChainSpec, OperatorSpec, ToNetwork
 from headgate.core.checkpoint.barrier_policy import BarrierPolicy
 from headgate.core.checkpoint.restored import TaskRestored
@@ -49,6 +49,7 @@ from headgate.core.task.environment import Environment, Here, Input, RemoteProdu
 from headgate.core.task.inputs import NetworkInput
 from headgate.core.task.processors import InputProcessor, Processor, SourceProcessor
 from headgate.core.task.task import StepResult, Task
+from headgate.functions.context import SnapshotMoment, TaskInfo
 from tests.core.chain.kit import StrictLoan
 from tests.core.exchange.kit import Deflate
 from tests.core.pair import ADDRESS, Pair, with_settings

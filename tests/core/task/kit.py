@@ -12,7 +12,7 @@ from headgate.base.ids import PartitionId
 from headgate.base.settings import ExchangeSettings
 from headgate.core.buffers.buffer import Buffer
 from headgate.core.chain.chain import Chain
-from headgate.core.chain.context import Clock, TaskInfo
+from headgate.core.chain.context import Clock
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.spec import ChainSpec, OperatorSpec, ToNetwork, ToOperator
 from headgate.core.checkpoint.barrier_policy import BarrierPolicy
@@ -30,6 +30,7 @@ from headgate.core.task.environment import Environment, Here, Input
 from headgate.core.task.inputs import ENDED, NOTHING, NetworkInput
 from headgate.core.task.processors import InputProcessor, Processor, SourceProcessor
 from headgate.core.task.task import StepResult, Task
+from headgate.functions.context import TaskInfo
 from tests.arena import assert_all_home, plain_segments
 from tests.core.chain.kit import StrictLoan
 from tests.core.operators.test_source import Script

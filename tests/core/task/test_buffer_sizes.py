@@ -4,7 +4,6 @@ from dataclasses import replace
 
 from headgate.base.elements import Bundle, PickleSerializer, Record, encode_element
 from headgate.base.settings import ExchangeSettings
-from headgate.core.chain.context import TaskInfo
 from headgate.core.chain.operator import Operator
 from headgate.core.exchange.view import NO_LIMIT
 from headgate.core.operators.source import SourceOperator
@@ -13,6 +12,7 @@ from headgate.core.task.inputs import NetworkInput
 from headgate.core.task.processors import InputProcessor, SourceProcessor
 from headgate.core.task.statistics import NO_SIZES, SizeStatistics
 from headgate.core.task.task import StepResult, Task
+from headgate.functions.context import TaskInfo
 from tests.core.operators.test_source import Script
 from tests.core.pair import SMALL
 from tests.core.task.kit import Lab

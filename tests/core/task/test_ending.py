@@ -12,8 +12,9 @@ from headgate.base.events import CheckpointBarrier
 from headgate.base.messages import TaskState
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
-from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
+from headgate.core.chain.snapshots import OperatorSnapshot
 from headgate.core.task.task import StepResult, Task
+from headgate.functions.context import SnapshotMoment
 from tests.core.task.kit import (
     WALL_MS,
     Lab,

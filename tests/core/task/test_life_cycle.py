@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.task.life_cycle import LIFE, Lifecycle, TaskState, TaskTransition
+from headgate.base.messages import TaskState
+from headgate.core.task.life_cycle import LIFE, Lifecycle, TaskTransition
 
 
 def lived(*happenings: TaskTransition) -> Lifecycle:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headgate.base.elements import Bundle, LatencyMarker, StreamStatus, Watermark
 from headgate.core.chain.chain import Chain
-from headgate.core.chain.context import OperatorContext, TaskInfo
+from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.spec import OperatorSpec
 from headgate.core.chain.watermarks import OWN_TIME, AlignmentGroup, TimePlan
@@ -22,6 +22,7 @@ from headgate.core.task.processors import (
     InputStatus,
     SourceProcessor,
 )
+from headgate.functions.context import TaskInfo
 from tests.core.chain.time_kit import bounded
 from tests.core.operators.test_source import Script
 from tests.core.task.kit import WALL_MS, Lab

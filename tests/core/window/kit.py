@@ -9,11 +9,12 @@ from itertools import count
 from typing import Any, cast
 
 from headgate.base.elements import MAX_WATERMARK_MS, Bundle, Watermark
-from headgate.core.chain.context import OperatorContext, TaskInfo
+from headgate.core.chain.context import OperatorContext
 from headgate.core.state.backend import Backends
 from headgate.core.state.memory import MemoryBackend, MemoryBackends
 from headgate.core.window.operator import WindowOperator
 from headgate.core.window.spec import Contents, Listed, Reduced, WindowCall, WindowPlan
+from headgate.functions.context import TaskInfo
 from tests.core.chain.kit import KeptOutput
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from headgate.core.chain.context import OperatorContext, TaskInfo
+from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.window.assigners import TumblingEventTimeWindows
 from headgate.core.window.contents import folding_at_once, open_contents, reduce_call
@@ -12,6 +12,7 @@ from headgate.core.window.evictors import CountEvictor
 from headgate.core.window.spec import Aggregated, Reduced
 from headgate.core.window.tools import WindowTools
 from headgate.core.window.window import TimeWindow
+from headgate.functions.context import TaskInfo
 from tests.core.window.kit import LISTED, plan
 from tests.core.window.test_general import Bag
 

@@ -4,10 +4,12 @@ from typing import Any
 
 import pytest
 
-from headgate.core.chain.context import OperatorContext, TaskInfo
+from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeyedContext
+from headgate.core.chain.runtime import KeyedStates
 from headgate.core.state.backend import StateSpec
-from headgate.core.window.tools import Compartment, WindowStateStore, WindowTools, merge_values
+from headgate.core.window.tools import Compartment, WindowTools, merge_values
+from headgate.functions.context import TaskInfo
 from headgate.functions.state import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -87,7 +89,7 @@ def test_states_of_trigger_window_and_function_may_have_the_same_name() -> None:
     room.cursor.namespace = "w"
     descriptor = ValueStateDescriptor("same")
     trigger: Any = tools.get_partitioned_state(descriptor)
-    of_window = WindowStateStore(Compartment(room, CONTEXT, "window"), "op").get_state(descriptor)
+    of_window = KeyedStates(Compartment(room, CONTEXT, "window"), "op").get_state(descriptor)
     of_key = tools.get_runtime_context().get_state(descriptor)
     trigger.update(1)
     of_window.update(2)
@@ -104,7 +106,7 @@ def test_a_name_stands_for_one_kind_of_state() -> None:
     tools.get_partitioned_state(ValueStateDescriptor("n"))
     with pytest.raises(ValueError, match="give it another name"):
         tools.get_partitioned_state(ListStateDescriptor("n"))
-    store = WindowStateStore(Compartment(room, CONTEXT, "window"), "op")
+    store = KeyedStates(Compartment(room, CONTEXT, "window"), "op")
     with pytest.raises(TypeError, match="give a ValueStateDescriptor"):
         store.get_state("n")  # type: ignore[arg-type]
     room.close()

@@ -20,7 +20,7 @@ from headgate.api.settings.configuration import Configuration
 from headgate.api.source import Sink, SinkWriter, Source, SplitReader
 from headgate.base.settings import KIB, MIB, ExchangeSettings
 from headgate.cli.bench.keyed_count import Counted, keyed_count_round
-from headgate.core.chain.context import OperatorContext
+from headgate.functions.context import ConnectorContext
 from headgate.host.files.owned_folder import OwnedFolder
 
 TASKS: Final = 2
@@ -238,7 +238,7 @@ class PayloadSource(Source):
     def splits(self, parallelism: int) -> Sequence[int]:
         return range(parallelism)
 
-    def open(self, split: object, position: Any, context: OperatorContext) -> "PayloadReader":
+    def open(self, split: object, position: Any, context: ConnectorContext) -> "PayloadReader":
         return PayloadReader(self.record_bytes, position or 0)
 
 
@@ -265,7 +265,7 @@ class SleepingSink(Sink):
     def __init__(self, sleep_s: float) -> None:
         self.sleep_s = sleep_s
 
-    def create_writer(self, context: OperatorContext) -> "SleepingWriter":
+    def create_writer(self, context: ConnectorContext) -> "SleepingWriter":
         return SleepingWriter(self.sleep_s)
 
 

@@ -20,7 +20,7 @@ from headgate.api.environment import StreamExecutionEnvironment
 from headgate.api.settings.configuration import Configuration
 from headgate.api.source import Source, SplitReader
 from headgate.cli.bench.measured_job import ReportingSink
-from headgate.core.chain.context import OperatorContext
+from headgate.functions.context import ConnectorContext
 
 VOCABULARY: Final = 10_000
 PICKED: Final = 1 << 17
@@ -126,7 +126,7 @@ class WordSource(Source):
         share, rest = divmod(self.records, parallelism)
         return [(task, share + (task < rest)) for task in range(parallelism)]
 
-    def open(self, split: Any, position: Any, context: OperatorContext) -> "WordReader":
+    def open(self, split: Any, position: Any, context: ConnectorContext) -> "WordReader":
         return WordReader(*split) if position is None else WordReader(*position)
 
 

@@ -14,7 +14,7 @@ from headgate.api.environment import StreamExecutionEnvironment
 from headgate.api.settings.configuration import Configuration
 from headgate.api.source import Source, SplitReader
 from headgate.cli.bench.measured_job import ReportingSink
-from headgate.core.chain.context import OperatorContext
+from headgate.functions.context import ConnectorContext
 
 KEYS: Final = 1000
 WARM_UP_S: Final = 1.0
@@ -61,7 +61,7 @@ class StampSource(Source):
     def splits(self, parallelism: int) -> Sequence[int]:
         return [0]
 
-    def open(self, split: object, position: object, context: OperatorContext) -> "StampReader":
+    def open(self, split: object, position: object, context: ConnectorContext) -> "StampReader":
         return StampReader(self.rate, self.count)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headgate.api.source import SinkWriter
-from headgate.core.chain.context import OperatorContext
+from headgate.functions.context import ConnectorContext
 from headgate.host.driver.results import ResultWriter
 from headgate.spark.driver_sinks import DriverSink
 
@@ -20,7 +20,7 @@ class ReportingSink(DriverSink):
     def __getstate__(self) -> dict[str, object]:
         return {**super().__getstate__(), "reports": None}
 
-    def create_writer(self, context: OperatorContext) -> SinkWriter:
+    def create_writer(self, context: ConnectorContext) -> SinkWriter:
         return ReportingWriter(self._make_meter(), self.connect())
 
 

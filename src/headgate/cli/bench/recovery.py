@@ -20,7 +20,7 @@ from headgate.api.environment import StreamExecutionEnvironment
 from headgate.api.job import JobClient, JobStatus
 from headgate.api.settings.configuration import Configuration
 from headgate.api.source import Sink, SinkWriter, Source, SplitReader
-from headgate.core.chain.context import OperatorContext
+from headgate.functions.context import ConnectorContext
 from headgate.host.files.owned_folder import OwnedFolder
 
 TASKS: Final = 2
@@ -229,7 +229,7 @@ class DueSource(Source):
     def splits(self, parallelism: int) -> Sequence[int]:
         return range(parallelism)
 
-    def open(self, split: object, position: Any, context: OperatorContext) -> "DueReader":
+    def open(self, split: object, position: Any, context: ConnectorContext) -> "DueReader":
         return DueReader(*(position or (time.monotonic_ns(), 0)))
 
 
@@ -277,7 +277,7 @@ class NotingSink(Sink):
     def __init__(self, folder: str) -> None:
         self.folder = folder
 
-    def create_writer(self, context: OperatorContext) -> "NotingWriter":
+    def create_writer(self, context: ConnectorContext) -> "NotingWriter":
         task = context.task
         return NotingWriter(Path(self.folder, f"note-{task.attempt:06}-{task.subtask}"))
 

@@ -22,8 +22,7 @@ from headgate.api.settings.configuration import Configuration
 from headgate.api.source import Source, SplitReader
 from headgate.base.settings import StateBackendKind
 from headgate.cli.bench.measured_job import ReportingSink
-from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.runtime import RuntimeContext
+from headgate.functions.context import ConnectorContext, RuntimeContext
 from headgate.functions.state import ValueStateDescriptor
 
 STRIDE: Final = 1_000_003
@@ -137,7 +136,7 @@ class AmountSource(Source):
     def splits(self, parallelism: int) -> Sequence[tuple[int, int]]:
         return [(self.keys, self.records)]
 
-    def open(self, split: Any, position: object, context: OperatorContext) -> "AmountReader":
+    def open(self, split: Any, position: object, context: ConnectorContext) -> "AmountReader":
         forget_peak()
         return AmountReader(*split)
 

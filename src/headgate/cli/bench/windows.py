@@ -21,8 +21,8 @@ from headgate.api.source import Source, SplitReader
 from headgate.api.watermarks import WatermarkStrategy
 from headgate.base.elements import Bundle
 from headgate.cli.bench.measured_job import ReportingSink
-from headgate.core.chain.context import OperatorContext
 from headgate.core.window.assigners import TumblingEventTimeWindows
+from headgate.functions.context import ConnectorContext
 from headgate.functions.time import Duration, Time
 
 SENSORS: Final = 10_000
@@ -121,7 +121,7 @@ class ReadingSource(Source):
             for task in range(parallelism)
         ]
 
-    def open(self, split: Any, position: object, context: OperatorContext) -> "ReadingReader":
+    def open(self, split: Any, position: object, context: ConnectorContext) -> "ReadingReader":
         return ReadingReader(*split)
 
 

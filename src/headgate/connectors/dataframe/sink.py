@@ -10,7 +10,7 @@ from typing import Any, Final
 from headgate.api.source import Sink, SinkWriter
 from headgate.connectors.arrow.columns import ColumnMaker, RowShape
 from headgate.connectors.dataframe.border import Border, outlet_of
-from headgate.core.chain.context import OperatorContext
+from headgate.functions.context import ConnectorContext
 
 MOST_ROWS: Final = 10_000
 FIRST_ROWS: Final = 64
@@ -29,7 +29,7 @@ class DataFrameSink(Sink):
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "schema": None}
 
-    def create_writer(self, context: OperatorContext) -> SinkWriter:
+    def create_writer(self, context: ConnectorContext) -> SinkWriter:
         assert self.shape is not None, "the schema was not read before the job was launched"
         maker = ColumnMaker(self.shape, context.operator)
         return RowWriter(outlet_of(self.token), maker, len(self.shape.names))

@@ -18,7 +18,7 @@ from headgate.base.errors import StateBroken
 from headgate.base.moved import first_bytes
 from headgate.connectors.arrow.rows import RowMaker
 from headgate.connectors.dataframe.border import Inlet, inlet_of
-from headgate.core.chain.context import OperatorContext
+from headgate.functions.context import ConnectorContext
 
 WAIT_MS: Final = 1.0
 FEWEST_ROWS: Final = 256
@@ -54,7 +54,7 @@ class DataFrameSource(Source):
     def splits(self, parallelism: int) -> Sequence[int]:
         return range(parallelism)
 
-    def open(self, split: object, position: object, context: OperatorContext) -> SplitReader:
+    def open(self, split: object, position: object, context: ConnectorContext) -> SplitReader:
         assert position is None or isinstance(position, tuple), position
         parallelism = context.task.parallelism
         if position is not None and position[2] != parallelism:

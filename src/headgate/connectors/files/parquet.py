@@ -20,7 +20,7 @@ from headgate.connectors.files.layout import Buckets, OutputFileConfig, RollingP
 from headgate.connectors.files.part_folder import PartFile
 from headgate.connectors.files.sink import PartSink
 from headgate.connectors.paths import AnyPath
-from headgate.core.chain.context import OperatorContext
+from headgate.functions.context import ConnectorContext
 
 COMPRESSIONS: Final = ("snappy", "zstd", "gzip", "lz4", "brotli", "none")
 GROUP_ROWS: Final = 64 * 1024
@@ -75,7 +75,7 @@ class ParquetSink(PartSink):
             )
         return replace_schema(self, arrow_schema(type_info, "ParquetSink"))
 
-    def make_format(self, context: OperatorContext) -> "ParquetFormat":
+    def make_format(self, context: ConnectorContext) -> "ParquetFormat":
         assert self.schema is not None, "a sink without a schema was launched"
         types = tuple(str(field.type) for field in self.schema)
         maker = ColumnMaker(RowShape(self.schema, types, "UTC"), context.operator)

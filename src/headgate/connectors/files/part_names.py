@@ -22,7 +22,7 @@ from headgate.base.errors import ConnectorError, PathUnusable, PlanInvalid
 from headgate.connectors.files.part_commits import PartCommit
 from headgate.connectors.files.part_folder import PartFolder, open_place, place_uri
 from headgate.connectors.paths import AnyPath
-from headgate.core.chain.context import OperatorContext
+from headgate.functions.context import ConnectorContext
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class PartOwner:
         )
 
 
-def part_owner(context: OperatorContext, prefix: str) -> PartOwner:
+def part_owner(context: ConnectorContext, prefix: str) -> PartOwner:
     """Of the writer of one task; jobs without an id are told by their names and their parts'."""
     task = context.task
     # With an id, a program that was changed may call its parts otherwise now. Who begins with
@@ -179,7 +179,7 @@ def part_names(folder: AnyPath, prefix: str, suffix: str, overwrite: bool) -> Pa
 
 
 def naming(
-    names: PartNames, place: PartFolder, context: OperatorContext, own: PartOwner, deep: bool
+    names: PartNames, place: PartFolder, context: ConnectorContext, own: PartOwner, deep: bool
 ) -> "UniqueNames | PlainNames":
     """For the parts of one task; ``deep``: they may stand in folders below that of the sink."""
     if context.checkpoints:
@@ -214,7 +214,7 @@ class PlainNames:
         self,
         names: PartNames,
         place: PartFolder,
-        context: OperatorContext,
+        context: ConnectorContext,
         own: PartOwner,
         deep: bool,
     ) -> None:

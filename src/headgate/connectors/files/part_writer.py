@@ -23,8 +23,7 @@ from headgate.connectors.files.part_names import (
     part_owner,
     remove_leftovers,
 )
-from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.snapshots import SnapshotMoment
+from headgate.functions.context import ConnectorContext, SnapshotMoment
 
 MOST_OPEN: Final = 128
 """So many parts of a task are open at once; another one ends that which waits longest."""
@@ -99,7 +98,7 @@ class PartsWriter(CommittingSinkWriter):
     """Writes the parts of one task. A file is made with its first record."""
 
     def __init__(
-        self, names: PartNames, form: PartFormat, plan: PartPlan, context: OperatorContext
+        self, names: PartNames, form: PartFormat, plan: PartPlan, context: ConnectorContext
     ) -> None:
         self._form = form
         self._rolling = plan.rolling

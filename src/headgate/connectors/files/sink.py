@@ -34,7 +34,7 @@ from headgate.connectors.files.part_writer import Lines, PartFormat, PartsWriter
 from headgate.connectors.formats.lines import MAX_LINE_BYTES, check_text
 from headgate.connectors.formats.record_text import written_text
 from headgate.connectors.paths import AnyPath, short_folder
-from headgate.core.chain.context import OperatorContext
+from headgate.functions.context import ConnectorContext
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,14 +52,14 @@ class PartSink(TwoPhaseCommittingSink):
     def default_name(self) -> str:
         return f"{self.kind} {short_folder(self.names.folder)}"
 
-    def create_writer(self, context: OperatorContext) -> PartsWriter:
+    def create_writer(self, context: ConnectorContext) -> PartsWriter:
         return PartsWriter(self.names, self.make_format(context), self.plan, context)
 
-    def create_committer(self, context: OperatorContext) -> PartCommitter:
+    def create_committer(self, context: ConnectorContext) -> PartCommitter:
         return PartCommitter(self.readers_take_parts)
 
     @abstractmethod
-    def make_format(self, context: OperatorContext) -> PartFormat:
+    def make_format(self, context: ConnectorContext) -> PartFormat:
         """What makes bytes of the records of one task."""
 
     def _set_parts(
@@ -135,7 +135,7 @@ class TextFileSink(PartSink):
         object.__setattr__(typed, "encoder", TextEncoder(self.encoder.encoding, type_info))
         return typed
 
-    def make_format(self, context: OperatorContext) -> Lines:
+    def make_format(self, context: ConnectorContext) -> Lines:
         return Lines(self.encoder.make())
 
 
@@ -159,7 +159,7 @@ class JsonLinesSink(PartSink):
         names = (folder, prefix, suffix, overwrite)
         self._set_parts(names, rolling_policy, bucket_assigner, readers_take_parts)
 
-    def make_format(self, context: OperatorContext) -> Lines:
+    def make_format(self, context: ConnectorContext) -> Lines:
         return Lines(_json_lines)
 
 
@@ -192,7 +192,7 @@ class CsvSink(PartSink):
         object.__setattr__(self, "header", tuple(header))
         object.__setattr__(self, "delimiter", delimiter)
 
-    def make_format(self, context: OperatorContext) -> Lines:
+    def make_format(self, context: ConnectorContext) -> Lines:
         return Lines(self._lines, self._lines([self.header]) if self.header else b"")
 
     def _lines(self, records: list[Record]) -> bytes:

@@ -19,7 +19,7 @@ from headgate.api.source import Source, SplitReader
 from headgate.base.errors import LineTooLong, LineUndecodable, PathUnusable, PlanInvalid
 from headgate.connectors.formats.lines import MAX_LINE_BYTES, check_text, encoding_name
 from headgate.connectors.paths import AnyPath, local_path, short_places
-from headgate.core.chain.context import OperatorContext
+from headgate.functions.context import ConnectorContext
 
 BLOCK_BYTES: Final = 64 * 1024
 
@@ -228,7 +228,7 @@ class TextFileSource(Source):
     def splits(self, parallelism: int) -> Sequence[str]:
         return find_files(self.paths)
 
-    def open(self, split: object, position: object, context: OperatorContext) -> TextLineReader:
+    def open(self, split: object, position: object, context: ConnectorContext) -> TextLineReader:
         assert isinstance(split, str), split
         return self.form.open(split, position)
 

@@ -14,12 +14,7 @@ from decimal import Decimal
 from typing import Final
 
 from headgate.api.row import Row
-from headgate.api.types.types import (
-    BasicTypeInfo,
-    ElementsTypeInfo,
-    RowTypeInfo,
-    TypeInformation,
-)
+from headgate.api.types.types import BasicTypeInfo, ElementsTypeInfo, RowTypeInfo, TypeInformation
 from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
 from headgate.connectors.formats.schemas import (

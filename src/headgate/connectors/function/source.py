@@ -22,11 +22,11 @@ from headgate.api.functions import SourceFunction
 from headgate.api.source import Source, SplitReader
 from headgate.base.elements import Bundle, Record, StreamStatus, Watermark
 from headgate.base.errors import UserFunctionFailed
+from headgate.base.values import own
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.copies import own
-from headgate.core.chain.snapshots import SnapshotMoment
 from headgate.core.chain.user_function import UserFunction
 from headgate.core.chain.watermarks import checked_watermark
+from headgate.functions.context import ConnectorContext, SnapshotMoment
 
 Taken: TypeAlias = list[Record] | Bundle | Watermark | StreamStatus | None
 
@@ -213,7 +213,7 @@ class FunctionSource(Source):
     def splits(self, parallelism: int) -> Sequence[int]:
         return [0]
 
-    def open(self, split: object, position: object, context: OperatorContext) -> "FunctionReader":
+    def open(self, split: object, position: object, context: ConnectorContext) -> "FunctionReader":
         assert position is None or isinstance(position, FunctionPosition), position
         return FunctionReader(self, context, position or FunctionPosition())
 

@@ -15,9 +15,9 @@ from typing import Final
 from headgate.api.source import Source, SplitReader
 from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
-from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.copies import Emission
 from headgate.core.chain.user_function import UserFunction
+from headgate.functions.context import ConnectorContext
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class NumberSequenceSource(Source):
         return [whole[cuts[part] : cuts[part + 1]] for part in range(count)]
 
     def open(
-        self, split: object, position: object, context: OperatorContext
+        self, split: object, position: object, context: ConnectorContext
     ) -> "NumberSequenceReader":
         assert isinstance(split, range), split
         return NumberSequenceReader(split, position)
@@ -128,7 +128,7 @@ class DataGeneratorSource(Source):
         return [IndexSplit(first=task, step=tasks) for task in range(tasks)]
 
     def open(
-        self, split: object, position: object, context: OperatorContext
+        self, split: object, position: object, context: ConnectorContext
     ) -> "DataGeneratorReader":
         assert isinstance(split, IndexSplit), split
         rate = self.records_per_second

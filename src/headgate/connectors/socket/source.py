@@ -18,7 +18,7 @@ from typing import Final, TypeAlias
 from headgate.api.source import Source, SplitReader
 from headgate.base.errors import LineTooLong, LineUndecodable, PlanInvalid, ServerUnreachable
 from headgate.connectors.formats.lines import MAX_LINE_BYTES, check_text
-from headgate.core.chain.context import OperatorContext
+from headgate.functions.context import ConnectorContext
 
 WAIT_MS: Final = 5.0
 RECEIVE_BYTES: Final = 64 * 1024
@@ -73,7 +73,9 @@ class SocketTextSource(Source):
     def address(self) -> str:
         return f"{self.host}:{self.port}"
 
-    def open(self, split: object, position: object, context: OperatorContext) -> "SocketTextReader":
+    def open(
+        self, split: object, position: object, context: ConnectorContext
+    ) -> "SocketTextReader":
         return SocketTextReader(self, resolve(self))
 
 

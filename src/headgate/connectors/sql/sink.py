@@ -28,8 +28,7 @@ from headgate.connectors.sql.commits import (
     RowsCommitter,
     is_name,
 )
-from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.snapshots import SnapshotMoment
+from headgate.functions.context import ConnectorContext, SnapshotMoment
 
 BATCH_ROWS: Final = 1000
 """Rows that go to the database with one call."""
@@ -97,14 +96,14 @@ class DbApiSink(TwoPhaseCommittingSink):
         found = re.search(r"\b(?:into|update|from)\s+([\w.]+)", self.statement, re.IGNORECASE)
         return f"table {found[1]}" if found else "database"
 
-    def create_writer(self, context: OperatorContext) -> CommittingSinkWriter:
+    def create_writer(self, context: ConnectorContext) -> CommittingSinkWriter:
         values = self.parameters or values_for
         if not self.exactly_once:
             database = self._database(context, whole=False)
             return DirectWriter(database, self.statement, values, self.batch_rows)
         return RowsWriter(values, self.batch_rows, self.max_pending_bytes)
 
-    def create_committer(self, context: OperatorContext) -> Committer:
+    def create_committer(self, context: ConnectorContext) -> Committer:
         task = context.task
         whose = f"{task.job} / {context.uid or context.operator} / {task.subtask}"
         database = self._database(context, whole=True)
@@ -117,7 +116,7 @@ class DbApiSink(TwoPhaseCommittingSink):
                 raise
         return committer
 
-    def _database(self, context: OperatorContext, whole: bool) -> DatabaseConnection:
+    def _database(self, context: ConnectorContext, whole: bool) -> DatabaseConnection:
         whose = f"sink {context.operator!r} ({context.task.name})"
         return DatabaseConnection(self.connect, whole, self.commit_timeout_ms, whose)
 

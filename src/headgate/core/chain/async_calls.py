@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from headgate.base.elements import Record
+from headgate.base.values import own
 from headgate.core.chain.async_queue import PendingCall
-from headgate.core.chain.copies import own
 
 
 class AsyncUserFunction(Protocol):

@@ -22,9 +22,10 @@ from headgate.core.chain.outputs import (
     run_user_code,
     typed,
 )
-from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
+from headgate.core.chain.snapshots import OperatorSnapshot
 from headgate.core.chain.spec import ChainSpec, OperatorSpec, ToNetwork, ToOperator
 from headgate.core.egress.writer import RecordWriter
+from headgate.functions.context import SnapshotMoment
 
 
 @dataclass(frozen=True, slots=True)

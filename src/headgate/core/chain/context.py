@@ -1,6 +1,6 @@
 """What an operator and its user's function know about the task they run in."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from headgate.base.spilling import SpillRoom
@@ -10,29 +10,8 @@ from headgate.core.state.backend import Backends, KeyedBackend
 from headgate.core.state.key_groups import groups_of
 from headgate.core.state.memory import MemoryBackends
 from headgate.core.state.shapes import StateShapes
+from headgate.functions.context import TaskInfo
 from headgate.functions.metrics import MetricGroup
-
-
-@dataclass(frozen=True, slots=True)
-class TaskInfo:
-    """Names and numbers of one task; the same for all operators of its chain."""
-
-    job: str
-    vertex: str
-    subtask: int
-    parallelism: int
-    max_parallelism: int = 128
-    attempt: int = 0
-    parameters: Mapping[str, str] = field(default_factory=dict)
-    job_id: str = ""
-    """The same over all runs of the job; empty: it is not known."""
-    checkpoint_folder: str = ""
-    """Where the job's checkpoints are looked for; empty: it takes none."""
-
-    @property
-    def name(self) -> str:
-        """As people count: ``map (2/4)``."""
-        return f"{self.vertex} ({self.subtask + 1}/{self.parallelism})"
 
 
 def _cannot_wait(ready: Callable[[], bool]) -> None:

@@ -17,11 +17,12 @@ from headgate.base.errors import raise_user_error
 from headgate.base.state_shapes import OPERATOR, StateShape
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.snapshots import restored_parts
-from headgate.core.chain.timer_service import Fire, TimeDomain, TimerService
+from headgate.core.chain.timer_service import Fire, InternalTimerService
 from headgate.core.state.cursor import PLAIN, seen
 from headgate.core.state.freezing import go_by_identity
 from headgate.core.state.opening import StateOpener
 from headgate.core.state.type_changes import Change, shape_of
+from headgate.functions.context import TimeDomain
 
 KEYS: Final = "keys"
 """Under which a checkpoint notes the type of the keys."""
@@ -52,7 +53,7 @@ class KeyedContext:
         self.shapes = context.shapes
         self._compare_keys(context.key_type)
         self.opener = StateOpener(self.backend, context.now_ms, shapes=self.shapes)
-        self.timers = TimerService(self.backend, context, fire or _no_timers, fired)
+        self.timers = InternalTimerService(self.backend, context, fire or _no_timers, fired)
         self._is_timed = fire is not None
         self.timers.restored(watermark_ms)
 

@@ -11,7 +11,8 @@ from typing import Protocol
 
 from headgate.base.elements import Bundle, LatencyMarker, StreamStatus, Watermark
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
+from headgate.core.chain.snapshots import OperatorSnapshot
+from headgate.functions.context import SnapshotMoment
 
 
 class Output(Protocol):

@@ -1,13 +1,13 @@
-"""The runtime context: what a user's function learns in ``open`` about the task it runs in.
+"""The runtime context of an operator: facts of its task, and keyed state by descriptor.
 
 State is given out to functions on a keyed stream only; there the operator hands in an opener.
 """
 
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 from headgate.base.elements import Record
 from headgate.core.chain.context import OperatorContext
-from headgate.core.state.opening import StateOpener
+from headgate.functions.context import KeyedStateStore, RuntimeContext
 from headgate.functions.metrics import MetricGroup
 from headgate.functions.state import (
     AggregatingState,
@@ -25,35 +25,37 @@ from headgate.functions.state import (
 )
 
 
-class KeyedStateStore:
-    """Gives states by their descriptors; also what windows call window and global state."""
+class Opener(Protocol):
+    """Opens states of one operator."""
 
-    def __init__(self, opener: StateOpener | None, operator: str) -> None:
+    def open(self, descriptor: StateDescriptor) -> State:
+        """The state; the same descriptor gives the same state."""
+
+
+class KeyedStates(KeyedStateStore):
+    """Checks descriptors and opens their states; without an opener there are none."""
+
+    def __init__(self, opener: Opener | None, operator: str) -> None:
         self._opener = opener
         self._operator = operator
 
     def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Record]:
-        """One value for each key."""
         return self._open(state_descriptor, ValueStateDescriptor)  # type: ignore[return-value]
 
     def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Record]:
-        """A list for each key."""
         return self._open(state_descriptor, ListStateDescriptor)  # type: ignore[return-value]
 
     def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Record, Record]:
-        """A dictionary for each key."""
         return self._open(state_descriptor, MapStateDescriptor)  # type: ignore[return-value]
 
     def get_reducing_state(
         self, state_descriptor: ReducingStateDescriptor
     ) -> ReducingState[Record]:
-        """All values of a key in one, by a reduce function."""
         return self._open(state_descriptor, ReducingStateDescriptor)  # type: ignore[return-value]
 
     def get_aggregating_state(
         self, state_descriptor: AggregatingStateDescriptor
     ) -> AggregatingState[Record, Record]:
-        """All values of a key in one accumulator, by an aggregate function."""
         return self._open(state_descriptor, AggregatingStateDescriptor)  # type: ignore[return-value]
 
     def _open(self, descriptor: object, kind: type[StateDescriptor]) -> State:
@@ -74,19 +76,17 @@ class KeyedStateStore:
     """Why there is none, where there is none."""
 
 
-class RuntimeContext(KeyedStateStore):
+class OperatorRuntimeContext(KeyedStates, RuntimeContext):
     """One for each operator of a task."""
 
-    def __init__(self, context: OperatorContext, opener: StateOpener | None = None) -> None:
+    def __init__(self, context: OperatorContext, opener: Opener | None = None) -> None:
         super().__init__(opener, context.operator)
         self._context = context
 
     def get_task_name(self) -> str:
-        """The name of the vertex, without subtask numbers."""
         return self._context.task.vertex
 
     def get_task_name_with_subtasks(self) -> str:
-        """For instance ``map (2/4)``."""
         return self._context.task.name
 
     def get_number_of_parallel_subtasks(self) -> int:
@@ -96,16 +96,13 @@ class RuntimeContext(KeyedStateStore):
         return self._context.task.max_parallelism
 
     def get_index_of_this_subtask(self) -> int:
-        """From 0."""
         return self._context.task.subtask
 
     def get_attempt_number(self) -> int:
-        """0 at first, one more after each restart."""
         return self._context.task.attempt
 
     def get_job_parameter(self, key: str, default_value: str) -> str:
         return self._context.task.parameters.get(key, default_value)
 
     def get_metrics_group(self) -> MetricGroup:
-        """Counters and the like of your own; they appear with the job's metrics."""
         return self._context.metrics

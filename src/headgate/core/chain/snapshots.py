@@ -12,26 +12,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from headgate.base.checkpoints import Stop
 from headgate.base.errors import StateBroken
 from headgate.base.state_shapes import StateShape
 from headgate.core.state.backend import Snapshot, StoredDatabase
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotMoment:
-    """Which checkpoint a snapshot is taken for."""
-
-    checkpoint: int
-    timestamp_ms: int
-    """When the driver began it, in milliseconds since 1970."""
-    is_savepoint: bool = False
-    stop: Stop = Stop.NO
-    """Whether the job ends with it."""
-    incremental: bool = False
-    """Keyed state may be left as files of a database, those that are not in the storage yet."""
-    directory: str = ""
-    """Of a savepoint: the folder where it is written, as the workers open it."""
 
 
 @dataclass(slots=True)

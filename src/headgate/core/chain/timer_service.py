@@ -7,7 +7,6 @@ time goes on from where it was: earlier watermarks, which sources tell again, ch
 """
 
 from collections.abc import Callable
-from enum import Enum
 from functools import partial
 from operator import index, itemgetter
 
@@ -15,21 +14,14 @@ from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS, Key
 from headgate.core.chain.context import OperatorContext
 from headgate.core.state.backend import KeyedBackend
 from headgate.core.state.cursor import Namespace
-
-
-class TimeDomain(Enum):
-    """Which kind of time a timer fires in."""
-
-    EVENT_TIME = 0
-    PROCESSING_TIME = 1
-
+from headgate.functions.context import TimeDomain, TimerService
 
 Fire = Callable[[int, TimeDomain], None]
 """Called with the timer's time; the cursor stands at its key and namespace."""
 
 
-class TimerService:
-    """Of one operator on a keyed stream; users see the methods of ``ctx.timer_service()``."""
+class InternalTimerService(TimerService):
+    """The timers of one operator on a keyed stream."""
 
     def __init__(
         self,
@@ -53,21 +45,17 @@ class TimerService:
         self._closed = False
 
     def current_processing_time(self) -> int:
-        """Milliseconds since 1970."""
         return self._context.now_ms()
 
     def current_watermark(self) -> int:
-        """The smallest of all times before the first watermark, the largest after the last."""
         return self.watermark_ms
 
     def register_event_time_timer(self, timestamp: int) -> None:
-        """For the current key; ``on_timer`` is called when the watermark reaches the time."""
         cursor = self._cursor
         time_ms = timestamp if type(timestamp) is int else whole(timestamp)
         self._event.register(time_ms, cursor.key, cursor.namespace)
 
     def register_processing_time_timer(self, timestamp: int) -> None:
-        """For the current key; ``on_timer`` is called when the clock reaches the time."""
         cursor = self._cursor
         time_ms = timestamp if type(timestamp) is int else whole(timestamp)
         self._processing.register(time_ms, cursor.key, cursor.namespace)
@@ -75,11 +63,9 @@ class TimerService:
             self._await(time_ms)
 
     def delete_event_time_timer(self, timestamp: int) -> None:
-        """Nothing happens if there is none."""
         self._event.delete(timestamp, self._cursor.key, self._cursor.namespace)
 
     def delete_processing_time_timer(self, timestamp: int) -> None:
-        """Nothing happens if there is none."""
         self._processing.delete(timestamp, self._cursor.key, self._cursor.namespace)
 
     def watermark_advanced(self, watermark_ms: int) -> None:

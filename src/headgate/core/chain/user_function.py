@@ -12,22 +12,19 @@ from typing import Final, TypeVar
 
 from headgate.base.elements import Record
 from headgate.base.state_shapes import FUNCTION
-from headgate.core.chain.checkpointed import (
-    FunctionInitializationContext,
-    FunctionSnapshotContext,
-)
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.chain.operator import Operator
-from headgate.core.chain.runtime import RuntimeContext
-from headgate.core.chain.snapshots import (
-    OperatorSnapshot,
-    SnapshotMoment,
-    pack_parts,
-    restored_parts,
-)
+from headgate.core.chain.runtime import OperatorRuntimeContext
+from headgate.core.chain.snapshots import OperatorSnapshot, pack_parts, restored_parts
 from headgate.core.state.opening import StateOpener
-from headgate.core.state.operator_state import OperatorStateStore
+from headgate.core.state.operator_state import OperatorStates
+from headgate.functions.context import (
+    FunctionInitializationContext,
+    FunctionSnapshotContext,
+    RuntimeContext,
+    SnapshotMoment,
+)
 
 PIECE: Final = 4096
 """A function that makes many records out of one sends them on in pieces of this many."""
@@ -43,7 +40,7 @@ class UserFunction:
         self.function = function
         self.method = method
         self.name = name
-        self.states = OperatorStateStore()
+        self.states = OperatorStates()
         """State of the function without keys; empty unless it asks in ``initialize_state``."""
         self._opened = False
 
@@ -67,7 +64,7 @@ class UserFunction:
     def open(self, context: OperatorContext, opener: StateOpener | None = None) -> None:
         """``opener``: what gives out keyed state, on a keyed stream."""
         self._opened = True
-        runtime = RuntimeContext(context, opener)
+        runtime = OperatorRuntimeContext(context, opener)
         self.initialize(context, runtime)
         begin = getattr(self.function, "open", None)
         if begin is not None:

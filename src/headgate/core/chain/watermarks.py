@@ -19,8 +19,8 @@ from headgate.base.elements import (
     Watermark,
 )
 from headgate.core.chain.operator import Output
-from headgate.core.chain.runtime import RuntimeContext
 from headgate.core.chain.timestamps import highest_of
+from headgate.functions.context import RuntimeContext
 
 
 class WatermarkOutput(ABC):

@@ -20,7 +20,7 @@ from headgate.base.settings import MIB
 from headgate.core.chain.chain import Chain
 from headgate.core.chain.context import Clock
 from headgate.core.chain.outputs import Loan
-from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
+from headgate.core.chain.snapshots import OperatorSnapshot
 from headgate.core.checkpoint.alignment import (
     AlignmentComplete,
     BarrierHandler,
@@ -42,6 +42,7 @@ from headgate.core.checkpoint.snapshot import (
     SnapshotWriting,
     TaskSnapshot,
 )
+from headgate.functions.context import SnapshotMoment
 
 PostMail: TypeAlias = Callable[[str, Callable[[], None]], object]
 """Sends the task an urgent mail: its name, and what to do on the task's thread."""

@@ -31,9 +31,10 @@ from headgate.core.chain.async_queue import (
     UnorderedQueue,
 )
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.runtime import RuntimeContext
-from headgate.core.chain.snapshots import SnapshotMoment, restored_parts
+from headgate.core.chain.runtime import OperatorRuntimeContext
+from headgate.core.chain.snapshots import restored_parts
 from headgate.core.chain.user_function import PIECE, StatefulOperator, UserFunction
+from headgate.functions.context import SnapshotMoment
 
 CALLS: Final = "calls"
 """The name of the part of the state that holds the records on their way."""
@@ -214,7 +215,7 @@ class _RemoteFunction(UserFunction):
             self._operator.run(lambda: tell(checkpoint))
 
 
-class _AsyncContext(RuntimeContext):
+class _AsyncContext(OperatorRuntimeContext):
     """Calls of several keys are on their way at once, so that there is no current key."""
 
     no_state = (

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
 from headgate.base.elements import Bundle, Key, Record
-from headgate.base.values import are_immutable
+from headgate.base.values import are_immutable, own
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.copies import Emission, own
+from headgate.core.chain.copies import Emission
 from headgate.core.chain.keyed_context import KeyedContext, KeySelection
 from headgate.core.chain.outputs import select
 from headgate.core.chain.user_function import PIECE, StatefulOperator, UserFunction, iterable

@@ -9,21 +9,15 @@ from collections.abc import Callable, Collection, Iterator
 from itertools import repeat
 from typing import Final
 
-from headgate.base.elements import (
-    MIN_WATERMARK_MS,
-    Bundle,
-    Key,
-    Record,
-    Watermark,
-)
+from headgate.base.elements import MIN_WATERMARK_MS, Bundle, Key, Record, Watermark
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeyedContext
-from headgate.core.chain.timer_service import TimeDomain, TimerService
 from headgate.core.operators.process import TimerCall
 from headgate.core.operators.two_inputs import KeysOf, TwoInputOperator
 from headgate.core.state.backend import StateSpec
 from headgate.core.state.cursor import NO_KEY
-from headgate.core.state.operator_state import OperatorStateStore
+from headgate.core.state.operator_state import OperatorStates
+from headgate.functions.context import OperatorStateStore, TimeDomain, TimerService
 from headgate.functions.state import (
     BroadcastState,
     MapStateDescriptor,
@@ -39,7 +33,7 @@ BROADCAST: Final = 1
 class SideContext:
     """What both sides learn: the record's time, and the times of the task."""
 
-    def __init__(self, operator: OperatorContext, states: OperatorStateStore) -> None:
+    def __init__(self, operator: OperatorContext, states: OperatorStates) -> None:
         self.time_ms: int | None = None
         self.watermark_ms = MIN_WATERMARK_MS
         self._operator = operator

@@ -13,9 +13,9 @@ from headgate.base.elements import MIN_WATERMARK_MS, Bundle, Key, Record, Waterm
 from headgate.core.chain.collector import Collector, LateRecords
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeyedContext, KeySelection
-from headgate.core.chain.timer_service import TimeDomain
 from headgate.core.chain.user_function import StatefulOperator, UserFunction, iterable
 from headgate.core.state.backend import StateSpec
+from headgate.functions.context import TimeDomain
 
 LEFT, RIGHT = 0, 1
 _NAMES: Final = ("left", "right")

@@ -13,10 +13,10 @@ from headgate.base.elements import MIN_WATERMARK_MS, Bundle, Key, Record, Waterm
 from headgate.core.chain.collector import Collector
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeyedContext
-from headgate.core.chain.timer_service import TimeDomain, TimerService
 from headgate.core.chain.user_function import iterable
 from headgate.core.operators.basic import FunctionOperator
 from headgate.core.state.cursor import Cursor
+from headgate.functions.context import TimeDomain, TimerService
 
 
 class ProcessContext:
@@ -24,7 +24,7 @@ class ProcessContext:
 
     __slots__ = ("_timers", "time_ms")
 
-    def __init__(self, timers: "TimerService | ReadOnlyTimerService") -> None:
+    def __init__(self, timers: TimerService) -> None:
         self.time_ms: int | None = None
         self._timers = timers
 
@@ -32,7 +32,7 @@ class ProcessContext:
         """The record's event time; the smallest of all times if it has none."""
         return MIN_WATERMARK_MS if self.time_ms is None else self.time_ms
 
-    def timer_service(self) -> "TimerService | ReadOnlyTimerService":
+    def timer_service(self) -> TimerService:
         """Event and processing time; on a keyed stream timers too."""
         return self._timers
 
@@ -65,7 +65,7 @@ class OnTimerContext(KeyedProcessContext):
         return self.domain
 
 
-class ReadOnlyTimerService:
+class ReadOnlyTimerService(TimerService):
     """The times, for functions on streams without keys; these have no timers."""
 
     def __init__(self, context: OperatorContext) -> None:
@@ -73,11 +73,9 @@ class ReadOnlyTimerService:
         self._context = context
 
     def current_processing_time(self) -> int:
-        """Milliseconds since 1970."""
         return self._context.now_ms()
 
     def current_watermark(self) -> int:
-        """The smallest of all times before the first watermark."""
         return self.watermark_ms
 
     def register_event_time_timer(self, timestamp: int) -> None:

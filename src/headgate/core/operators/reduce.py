@@ -10,9 +10,8 @@ from collections.abc import Callable
 from typing import Final, Literal
 
 from headgate.base.elements import Bundle, Key, Record
-from headgate.base.values import ATOMS
+from headgate.base.values import ATOMS, own, own_all
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.copies import own, own_all
 from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.chain.user_function import PIECE, StatefulOperator, UserFunction
 from headgate.core.state.backend import StateSpec

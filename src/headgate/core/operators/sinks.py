@@ -17,9 +17,10 @@ from headgate.base.errors import StateBroken
 from headgate.base.moved import loads
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
-from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
+from headgate.core.chain.snapshots import OperatorSnapshot
 from headgate.core.operators.basic import FunctionOperator
 from headgate.core.operators.process import timed
+from headgate.functions.context import SnapshotMoment
 
 STATE_VERSION: Final = 1
 

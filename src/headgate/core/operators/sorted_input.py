@@ -25,9 +25,10 @@ from headgate.base.elements import (
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeySelection
 from headgate.core.chain.operator import Operator, Output
-from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
+from headgate.core.chain.snapshots import OperatorSnapshot
 from headgate.core.state.memory import MemoryBackends
 from headgate.core.state.sorting import SORT_BYTES, KeySorter, SortedRow
+from headgate.functions.context import SnapshotMoment
 
 PIECE: Final = 1024
 

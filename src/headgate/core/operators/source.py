@@ -21,11 +21,11 @@ from headgate.base.elements import (
     StreamStatus,
     Watermark,
 )
+from headgate.base.values import own, own_all
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.copies import own, own_all
 from headgate.core.chain.operator import Output, PolledOperator, PollResult
-from headgate.core.chain.runtime import RuntimeContext
-from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
+from headgate.core.chain.runtime import OperatorRuntimeContext
+from headgate.core.chain.snapshots import OperatorSnapshot
 from headgate.core.chain.source import Position, Source, SplitReader, rewinds
 from headgate.core.chain.timestamps import Stamper
 from headgate.core.chain.watermarks import OWN_TIME, AlignmentGroup, Marking, TimedOutput, TimePlan
@@ -36,6 +36,7 @@ from headgate.core.operators.source_splits import (
     identify_splits,
     write_splits,
 )
+from headgate.functions.context import SnapshotMoment
 
 POLL_RECORDS: Final = 1024
 
@@ -276,7 +277,7 @@ class SourceOperator(PolledOperator):
     def _open_split(self, split: object, number: int, position: Position = None) -> _Split:
         reader = self._source.open(split, position, self.context)
         try:
-            marking = self._plan.start(RuntimeContext(self.context))
+            marking = self._plan.start(OperatorRuntimeContext(self.context))
         except BaseException:
             reader.close()
             raise

@@ -8,7 +8,7 @@ the end of the input, or a failure, no timer does anything.
 from headgate.base.elements import MAX_WATERMARK_MS, Bundle, StreamStatus, Watermark
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
-from headgate.core.chain.runtime import RuntimeContext
+from headgate.core.chain.runtime import OperatorRuntimeContext
 from headgate.core.chain.timestamps import Stamper
 from headgate.core.chain.watermarks import Marking, TimedOutput, TimePlan
 
@@ -27,7 +27,7 @@ class TimestampsOperator(Operator):
     def open(self, context: OperatorContext) -> None:
         super().open(context)
         self._target = TimedOutput(self.output)
-        self._marking = self._plan.start(RuntimeContext(context))
+        self._marking = self._plan.start(OperatorRuntimeContext(context))
         self._awaits_idle = self._dozes = False
         if self._plan.interval_ms:
             context.later(self._plan.interval_ms, self._tick)

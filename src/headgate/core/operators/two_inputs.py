@@ -12,7 +12,6 @@ from headgate.base.elements import Bundle, Key, Record, Watermark
 from headgate.core.chain.collector import Collector
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeyedContext, KeySelection
-from headgate.core.chain.timer_service import TimeDomain
 from headgate.core.chain.user_function import StatefulOperator, UserFunction
 from headgate.core.operators.process import (
     KeyedProcessContext,
@@ -22,6 +21,7 @@ from headgate.core.operators.process import (
     TimerCall,
 )
 from headgate.core.state.cursor import NO_KEY
+from headgate.functions.context import TimeDomain
 
 KeysOf: TypeAlias = Sequence[Callable[[Record], Key] | None]
 """The key selector of each input; None: its records have no keys."""

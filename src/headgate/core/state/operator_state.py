@@ -19,6 +19,7 @@ from headgate.core.state.migration import SAMPLED, Convert, types_of
 from headgate.core.state.shapes import StateShapes
 from headgate.core.state.type_changes import Change, converter, shape_of
 from headgate.core.state.typed import Check, TypedList, as_it_is, check_for
+from headgate.functions.context import OperatorStateStore
 from headgate.functions.state import (
     BroadcastState,
     ListState,
@@ -37,7 +38,7 @@ _MAGIC: Final = b"HgOS"
 _HEADER: Final = struct.Struct("<4sBI")
 
 
-class OperatorStateStore:
+class OperatorStates(OperatorStateStore):
     """Lists and broadcast maps of one operator of one task, by name.
 
     States may be opened before or after ``restore``; a name stands for one kind of state.
@@ -58,17 +59,14 @@ class OperatorStateStore:
         self._shapes, self._scope = shapes, scope
 
     def get_list_state(self, descriptor: ListStateDescriptor) -> ListState[Record]:
-        """A list; when the job is rescaled, its elements are split among the tasks."""
         return self._list(descriptor, SPLIT)
 
     def get_union_list_state(self, descriptor: ListStateDescriptor) -> ListState[Record]:
-        """A list; when the job is restored, every task gets the elements of all."""
         return self._list(descriptor, UNION)
 
     def get_broadcast_state(
         self, state_descriptor: MapStateDescriptor
     ) -> BroadcastState[Record, Record]:
-        """A map that every task fills alike."""
         return self._broadcast(state_descriptor, HeldBroadcast)  # type: ignore[return-value]
 
     def read_only(self, descriptor: MapStateDescriptor) -> ReadOnlyBroadcastState[Record, Record]:

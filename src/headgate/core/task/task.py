@@ -14,11 +14,11 @@ from functools import partial
 from headgate.base.checkpoints import CheckpointOptions
 from headgate.base.elements import MAX_WATERMARK_MS, StreamStatus, Watermark
 from headgate.base.errors import TaskCancelled
-from headgate.base.messages import UserFigure
+from headgate.base.messages import TaskState, UserFigure
 from headgate.base.spilling import SpillRoom
 from headgate.core.chain.async_calls import ImmediateCalls, StartCalls
 from headgate.core.chain.chain import Chain
-from headgate.core.chain.context import Clock, OperatorContext, TaskInfo
+from headgate.core.chain.context import Clock, OperatorContext
 from headgate.core.chain.outputs import Loan
 from headgate.core.chain.spec import OperatorSpec
 from headgate.core.checkpoint.inputs import give_back
@@ -32,7 +32,7 @@ from headgate.core.state.backend import Backends
 from headgate.core.state.memory import MemoryBackends
 from headgate.core.task.debloating import BufferSizes
 from headgate.core.task.ending import StopMode, TaskEnding, take_part
-from headgate.core.task.life_cycle import Lifecycle, TaskState, TaskTransition
+from headgate.core.task.life_cycle import Lifecycle, TaskTransition
 from headgate.core.task.mailbox import NORMAL, URGENT, Lap, Mailbox, MailboxLoop
 from headgate.core.task.operator_mail import OperatorMail
 from headgate.core.task.processors import (
@@ -50,6 +50,7 @@ from headgate.core.task.statistics import (
     UserFigures,
     statistics_of,
 )
+from headgate.functions.context import TaskInfo
 
 
 class StepResult(Enum):

@@ -11,13 +11,14 @@ from headgate.base.elements import Record
 from headgate.core.chain.collector import Collector
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeyedContext
-from headgate.core.chain.runtime import KeyedStateStore
+from headgate.core.chain.runtime import KeyedStates
 from headgate.core.chain.user_function import UserFunction, iterable
 from headgate.core.state.cursor import Cursor
 from headgate.core.window.assigners import MergingWindowAssigner
 from headgate.core.window.spec import Listed, WindowPlan
-from headgate.core.window.tools import Compartment, WindowStateStore
+from headgate.core.window.tools import Compartment
 from headgate.core.window.window import Window
+from headgate.functions.context import KeyedStateStore
 
 
 class FiredContext:
@@ -28,9 +29,8 @@ class FiredContext:
         self._timers = room.timers
         self._merges = merges
         self._operator = context.operator
-        self._global = KeyedStateStore(room.opener, context.operator)
-        compartment = Compartment(room, context, "window")
-        self._window = WindowStateStore(compartment, context.operator)
+        self._global = KeyedStates(room.opener, context.operator)
+        self._window = KeyedStates(Compartment(room, context, "window"), context.operator)
 
     def window(self) -> Window:
         """The window that fires."""

@@ -10,7 +10,6 @@ from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
-from headgate.core.chain.runtime import RuntimeContext
 from headgate.core.window.triggers import (
     EventTimeTrigger,
     NeverTrigger,
@@ -18,6 +17,7 @@ from headgate.core.window.triggers import (
     Trigger,
 )
 from headgate.core.window.window import GlobalWindow, MergeCallback, TimeWindow, Window
+from headgate.functions.context import RuntimeContext
 from headgate.functions.time import positive_ms, whole_ms
 
 T = TypeVar("T")

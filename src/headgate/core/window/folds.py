@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from typing import Protocol, TypeAlias
 
 from headgate.base.elements import Key, Record
-from headgate.base.values import are_immutable, own
-from headgate.core.chain.copies import Emission, own_all
+from headgate.base.values import are_immutable, own, own_all
+from headgate.core.chain.copies import Emission
 from headgate.core.window.contents import fresh, reduce_call, refuse_none, refuse_none_reduced
 from headgate.core.window.spec import Aggregated, Contents, Listed, Reduced
 from headgate.functions.state import Aggregate

@@ -9,17 +9,17 @@ from itertools import repeat
 from typing import Protocol
 
 from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS, Bundle, Key, Record
+from headgate.base.values import own
 from headgate.core.chain.collector import LateRecords
 from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.copies import own
 from headgate.core.chain.keyed_context import KeyedContext
-from headgate.core.chain.timer_service import TimeDomain
 from headgate.core.window.answers import NO_TIMESTAMP, Answers
 from headgate.core.window.contents import open_contents
 from headgate.core.window.spec import WindowPlan
 from headgate.core.window.tools import WindowTools
 from headgate.core.window.triggers import CONTINUE, TriggerResult
 from headgate.core.window.window import Window
+from headgate.functions.context import TimeDomain
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,18 +8,19 @@ parted again. Law: pairs meet only within one key and one window.
 from collections.abc import Callable, Iterable, Iterator
 
 from headgate.base.elements import Bundle, Key, LatencyMarker, Record, StreamStatus, Watermark
-from headgate.core.chain.checkpointed import (
-    FunctionInitializationContext,
-    FunctionSnapshotContext,
-)
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator, Output
-from headgate.core.chain.runtime import RuntimeContext
-from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
+from headgate.core.chain.snapshots import OperatorSnapshot
 from headgate.core.chain.user_function import iterable
 from headgate.core.window.plan import make_window_operator
 from headgate.core.window.spec import WindowPlan
 from headgate.core.window.window import Window
+from headgate.functions.context import (
+    FunctionInitializationContext,
+    FunctionSnapshotContext,
+    RuntimeContext,
+    SnapshotMoment,
+)
 
 Sided = tuple[int, Record]
 

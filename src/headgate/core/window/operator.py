@@ -11,7 +11,6 @@ from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS, Bundle, W
 from headgate.core.chain.collector import Collector, LateRecords
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeyedContext, KeySelection
-from headgate.core.chain.timer_service import TimeDomain
 from headgate.core.chain.user_function import StatefulOperator, UserFunction
 from headgate.core.window.adopting import adopt, holds_general_state
 from headgate.core.window.answers import Answers
@@ -24,6 +23,7 @@ from headgate.core.window.session_keeper import SessionKeeper, can_gather
 from headgate.core.window.sliced import SlicedKeeper, can_slice
 from headgate.core.window.spec import Aggregated, Listed, Reduced, WindowPlan
 from headgate.core.window.tools import WindowTools
+from headgate.functions.context import TimeDomain
 
 
 class WindowOperator(StatefulOperator):

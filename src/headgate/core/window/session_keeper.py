@@ -10,7 +10,6 @@ from itertools import count
 from typing import Final, TypeAlias, cast
 
 from headgate.base.elements import Bundle, Key, Record
-from headgate.core.chain.timer_service import TimeDomain
 from headgate.core.state.backend import KeyedBackend, StateSpec
 from headgate.core.window.folds import make_fold
 from headgate.core.window.general import Parts, check_times
@@ -21,6 +20,7 @@ from headgate.core.window.sessions import (
 from headgate.core.window.spec import WindowPlan
 from headgate.core.window.triggers import EventTimeTrigger
 from headgate.core.window.window import TimeWindow
+from headgate.functions.context import TimeDomain
 
 SESSIONS: Final = StateSpec("sessions", "value")
 

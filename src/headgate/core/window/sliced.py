@@ -16,7 +16,6 @@ from typing import Final, TypeVar, cast
 from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS, Bundle, Key, Record
 from headgate.base.values import own
 from headgate.core.chain.operator import Output
-from headgate.core.chain.timer_service import TimeDomain
 from headgate.core.chain.user_function import PIECE
 from headgate.core.state.backend import KeyedBackend, StateSpec
 from headgate.core.state.cursor import Namespace
@@ -33,6 +32,7 @@ from headgate.core.window.general import Parts
 from headgate.core.window.spec import WindowPlan
 from headgate.core.window.triggers import EventTimeTrigger
 from headgate.core.window.window import TimeWindow
+from headgate.functions.context import TimeDomain
 
 T = TypeVar("T")
 

@@ -11,10 +11,11 @@ from typing import Protocol
 from headgate.base.elements import MAX_WATERMARK_MS, Record
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeyedContext
-from headgate.core.chain.runtime import KeyedStateStore, RuntimeContext
+from headgate.core.chain.runtime import OperatorRuntimeContext
 from headgate.core.state.backend import StateSpec
 from headgate.core.state.cursor import Namespace
 from headgate.core.state.opening import StateOpener
+from headgate.functions.context import RuntimeContext
 from headgate.functions.metrics import MetricGroup
 from headgate.functions.state import (
     AggregatingStateDescriptor,
@@ -39,7 +40,7 @@ class WindowTools:
         """The windows that have become the one at hand."""
         self._timers = timers
         self._room = room
-        self._runtime = RuntimeContext(context, room.opener)
+        self._runtime = OperatorRuntimeContext(context, room.opener)
         self._states = Compartment(room, context, "trigger")
 
     def register_processing_time_timer(self, time: int) -> None:
@@ -123,19 +124,6 @@ class Compartment:
         state = self._opener.open(renamed)
         self._opened[descriptor.name] = descriptor.kind, state
         return state
-
-
-class WindowStateStore(KeyedStateStore):
-    """What a window function gets by ``context.window_state()``."""
-
-    def __init__(self, compartment: Compartment, operator: str) -> None:
-        super().__init__(None, operator)
-        self._compartment = compartment
-
-    def _open(self, descriptor: object, kind: type[StateDescriptor]) -> State:
-        if not isinstance(descriptor, kind):
-            raise TypeError(f"{descriptor!r} was given for a state; give a {kind.__name__}")
-        return self._compartment.open(descriptor)
 
 
 class Merge(Protocol):

@@ -12,7 +12,7 @@ from functools import partial
 from headgate.base.checkpoints import ReassignedStream
 from headgate.base.elements import Bundle
 from headgate.core.chain.chain import Chain
-from headgate.core.chain.context import Clock, TaskInfo
+from headgate.core.chain.context import Clock
 from headgate.core.chain.outputs import Loan
 from headgate.core.checkpoint.barrier_policy import BarrierPolicy
 from headgate.core.checkpoint.restored import TaskRestored, kept_by, reassigned_bundles
@@ -35,6 +35,7 @@ from headgate.core.task.environment import (
 from headgate.core.task.inputs import NetworkInput
 from headgate.core.task.processors import InputProcessor, Processor, SourceProcessor
 from headgate.core.task.task import Task
+from headgate.functions.context import TaskInfo
 from headgate.host.checkpoints.restoring import BundlesOf
 from headgate.host.checkpoints.snapshot_writer import SnapshotTask, SnapshotWriters
 from headgate.host.net.exchange import Exchange

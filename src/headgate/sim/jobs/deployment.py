@@ -11,7 +11,7 @@ from random import Random
 
 from headgate.base.messages import TaskState
 from headgate.core.chain.chain import Chain
-from headgate.core.chain.context import Clock, TaskInfo
+from headgate.core.chain.context import Clock
 from headgate.core.checkpoint.barrier_policy import BarrierPolicy
 from headgate.core.checkpoint.restored import TaskRestored
 from headgate.core.checkpoint.snapshot import CheckpointPlan
@@ -25,6 +25,7 @@ from headgate.core.task.environment import Here, Input, RemoteProducer, Unplaced
 from headgate.core.task.inputs import NetworkInput
 from headgate.core.task.processors import InputProcessor, Processor, SourceProcessor
 from headgate.core.task.task import Task
+from headgate.functions.context import TaskInfo
 from headgate.plan.execution_graph import ChannelSpec, OutputSpec, TaskSpec
 from headgate.plan.job_graph import JobVertex
 from headgate.sim.jobs.calls import SimCalls

@@ -7,8 +7,7 @@ from typing import Final
 
 from headgate.base.elements import Record
 from headgate.core.chain.collector import OutputTag
-from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.runtime import RuntimeContext
+from headgate.functions.context import ConnectorContext, RuntimeContext
 from headgate.sim.jobs.records import (
     ATTEMPT_STEP,
     KEY,
@@ -198,7 +197,7 @@ class Reducer(Function):
 class Collector(Function):
     """A sink."""
 
-    def create_writer(self, context: OperatorContext) -> "Collector":
+    def create_writer(self, context: ConnectorContext) -> "Collector":
         self._enter(context.task.subtask, context.task.name)
         return self
 
@@ -226,7 +225,7 @@ class Numbers:
     def splits(self, parallelism: int) -> Sequence[int]:
         return range(len(self.counts))
 
-    def open(self, split: object, position: object, context: OperatorContext) -> "NumbersReader":
+    def open(self, split: object, position: object, context: ConnectorContext) -> "NumbersReader":
         assert isinstance(split, int)
         assert position is None or isinstance(position, int)
         return NumbersReader(self, split, position or 0, context)
@@ -235,7 +234,7 @@ class Numbers:
 class NumbersReader(Function):
     """Reads one split."""
 
-    def __init__(self, source: Numbers, split: int, at: int, context: OperatorContext) -> None:
+    def __init__(self, source: Numbers, split: int, at: int, context: ConnectorContext) -> None:
         super().__init__(source.run, source.node)
         self._source = source
         self._items = items_of_split(source, split)

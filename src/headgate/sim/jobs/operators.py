@@ -18,11 +18,11 @@ from headgate.base.elements import (
 )
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
-from headgate.core.chain.runtime import RuntimeContext
-from headgate.core.chain.snapshots import OperatorSnapshot, SnapshotMoment
+from headgate.core.chain.snapshots import OperatorSnapshot
 from headgate.core.chain.watermarks import Bounded, Marking, TimePlan
 from headgate.core.operators.timestamps import TimestampsOperator
 from headgate.core.operators.two_inputs import CoMapOperator
+from headgate.functions.context import RuntimeContext, SnapshotMoment
 from headgate.sim.jobs.functions import Run
 
 IDLE_MS: Final = 3.0

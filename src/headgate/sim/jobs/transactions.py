@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from headgate.base.elements import Record
-from headgate.core.chain.context import OperatorContext
-from headgate.core.chain.snapshots import SnapshotMoment
+from headgate.functions.context import ConnectorContext, SnapshotMoment
 from headgate.sim.jobs.functions import Function, Run
 from headgate.sim.jobs.records import Item, item_of
 from headgate.sim.jobs.vault import Transaction, Vault
@@ -19,12 +18,12 @@ class Transactions(Function):
         self._prepared = 0
         self._attempt = run.attempt
 
-    def create_writer(self, context: OperatorContext) -> "Transactions":
+    def create_writer(self, context: ConnectorContext) -> "Transactions":
         self._subtask = context.task.subtask
         self._enter(context.task.subtask, context.task.name)
         return self
 
-    def create_committer(self, context: OperatorContext) -> "Commits":
+    def create_committer(self, context: ConnectorContext) -> "Commits":
         assert self._run.vault is not None
         return Commits(self._run.vault)
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from headgate.base.elements import Bundle
-from headgate.core.chain.checkpointed import FunctionInitializationContext
 from headgate.core.chain.user_function import UserFunction
 from headgate.core.operators.basic import FlatMapOperator
+from headgate.functions.context import FunctionInitializationContext
 from headgate.functions.state import (
     ListStateDescriptor,
     MapStateDescriptor,
