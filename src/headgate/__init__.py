@@ -11,14 +11,25 @@ from headgate.api.runtime import Runtime, set_runtime
 
 if TYPE_CHECKING:
     from headgate.api.async_data_stream import AsyncDataStream
-    from headgate.api.async_functions import AsyncFunction, AsyncRetryStrategy
-    from headgate.api.broadcast_functions import (
+    from headgate.api.datastream import DataStream
+    from headgate.api.environment import StreamExecutionEnvironment
+    from headgate.api.keyed import KeyedStream
+    from headgate.api.row import Row
+    from headgate.api.settings.configuration import Configuration, RuntimeExecutionMode
+    from headgate.api.types.types import Types
+    from headgate.base.errors import HeadgateError
+    from headgate.functions.assigners import (
+        EventTimeSessionWindows,
+        SlidingEventTimeWindows,
+        TumblingEventTimeWindows,
+    )
+    from headgate.functions.async_functions import AsyncFunction, AsyncRetryStrategy
+    from headgate.functions.broadcast_functions import (
         BroadcastProcessFunction,
         KeyedBroadcastProcessFunction,
     )
-    from headgate.api.datastream import DataStream
-    from headgate.api.environment import StreamExecutionEnvironment
-    from headgate.api.functions import (
+    from headgate.functions.context import RuntimeContext
+    from headgate.functions.function import (
         CoFlatMapFunction,
         CoMapFunction,
         CoProcessFunction,
@@ -28,34 +39,26 @@ if TYPE_CHECKING:
         KeyedProcessFunction,
         KeySelector,
         MapFunction,
+        OutputTag,
         ProcessFunction,
         ReduceFunction,
         SinkFunction,
         SourceFunction,
     )
-    from headgate.api.keyed import KeyedStream
-    from headgate.api.row import Row
-    from headgate.api.settings.configuration import Configuration, RuntimeExecutionMode
-    from headgate.api.source import Sink, SinkWriter, Source, SplitReader
-    from headgate.api.types.types import Types
-    from headgate.api.watermarks import WatermarkStrategy
-    from headgate.api.window_functions import (
-        AggregateFunction,
-        ProcessWindowFunction,
-        WindowFunction,
-    )
-    from headgate.base.errors import HeadgateError
-    from headgate.core.chain.collector import OutputTag
-    from headgate.core.chain.timestamps import TimestampAssigner
-    from headgate.core.window.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
-    from headgate.core.window.sessions import EventTimeSessionWindows
-    from headgate.functions.context import RuntimeContext
+    from headgate.functions.sink import Sink, SinkWriter
+    from headgate.functions.source import Source, SplitReader
     from headgate.functions.state import (
         ListStateDescriptor,
         MapStateDescriptor,
         ValueStateDescriptor,
     )
     from headgate.functions.time import Duration, Time
+    from headgate.functions.watermarks import TimestampAssigner, WatermarkStrategy
+    from headgate.functions.window_functions import (
+        AggregateFunction,
+        ProcessWindowFunction,
+        WindowFunction,
+    )
 
 __version__ = "0.1.0"
 

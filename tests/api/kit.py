@@ -7,10 +7,8 @@ Records keep their timestamps; the only watermark is the last one, at the end of
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from headgate.api.functions import SourceFunction
 from headgate.api.job import JobExecutionResult, JobStatus, Promise
 from headgate.api.program import Program
-from headgate.api.source import Sink, SinkWriter, Source, SplitReader
 from headgate.base.checkpoints import Stop
 from headgate.base.elements import (
     MAX_WATERMARK_MS,
@@ -27,6 +25,9 @@ from headgate.core.chain.outputs import typed
 from headgate.core.operators.process import timed
 from headgate.core.operators.source import SourceOperator
 from headgate.functions.context import TaskInfo
+from headgate.functions.function import SourceFunction
+from headgate.functions.sink import Sink, SinkWriter
+from headgate.functions.source import Source, SplitReader
 from headgate.plan.stream_graph import StreamEdge, StreamGraph, StreamNode
 
 DEFAULT_PARALLELISM = 3

@@ -6,10 +6,8 @@ from typing import Any
 import pytest
 
 from headgate.api.draft import TranslationContext
-from headgate.api.watermarks import WatermarkStrategy
 from headgate.base.errors import PlanInvalid
 from headgate.common import Duration, Time, Types
-from headgate.core.chain.timestamps import TimestampAssigner
 from headgate.core.operators.interval_join import IntervalJoinOperator
 from headgate.datastream import (
     DataStream,
@@ -18,6 +16,7 @@ from headgate.datastream import (
     ProcessJoinFunction,
     StreamExecutionEnvironment,
 )
+from headgate.functions.watermarks import TimestampAssigner, WatermarkStrategy
 
 
 class Second(TimestampAssigner):

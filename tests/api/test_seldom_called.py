@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from headgate.api.async_functions import AsyncRetryStrategy
 from headgate.common import Configuration, Encoder, RestartStrategies, Row, RowKind, Watermark
 from headgate.datastream import (
     CheckpointConfig,
@@ -26,6 +25,7 @@ from headgate.datastream.window import (
     PurgingTrigger,
     Trigger,
 )
+from headgate.functions.async_functions import AsyncRetryStrategy
 
 
 def test_the_consistency_mode_is_the_checkpointing_mode() -> None:

@@ -5,15 +5,14 @@ from collections.abc import Sequence
 import pytest
 
 from headgate.api.program import Program
-from headgate.api.source import Committer, CommittingSinkWriter, TwoPhaseCommittingSink
 from headgate.api.types.types import Types
 from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
-from headgate.core.chain.context import OperatorContext
 from headgate.core.operators.sinks import SinkFunctionOperator, SinkOperator, TwoPhaseSinkOperator
 from headgate.datastream import CloseableIterator, DataStream, SinkFunction
 from headgate.datastream import StreamExecutionEnvironment as Environment
-from headgate.functions.context import SnapshotMoment
+from headgate.functions.context import ConnectorContext, SnapshotMoment
+from headgate.functions.sink import Committer, CommittingSinkWriter, TwoPhaseCommittingSink
 from headgate.plan.stream_graph import Chaining, NodeKind
 from tests.api.kit import ListSink, ListSource, OneTaskRuntime
 
@@ -144,10 +143,10 @@ class Shouted(TwoPhaseCommittingSink):
         self.kind = type_info
         return self
 
-    def create_writer(self, context: OperatorContext) -> "Whisper":
+    def create_writer(self, context: ConnectorContext) -> "Whisper":
         return Whisper()
 
-    def create_committer(self, context: OperatorContext) -> "Shouter":
+    def create_committer(self, context: ConnectorContext) -> "Shouter":
         return Shouter(self.said)
 
 

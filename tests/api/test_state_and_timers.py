@@ -5,10 +5,8 @@ from typing import Any
 
 import pytest
 
-from headgate.api.watermarks import WatermarkStrategy
 from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS
 from headgate.common import Row, Types
-from headgate.core.chain.timestamps import TimestampAssigner
 from headgate.datastream import (
     CoMapFunction,
     DataStream,
@@ -26,6 +24,7 @@ from headgate.datastream.state import (
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
+from headgate.functions.watermarks import TimestampAssigner, WatermarkStrategy
 
 
 class Second(TimestampAssigner):

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from headgate.core.chain.runtime import OperatorRuntimeContext
 from headgate.datastream import functions
 from headgate.datastream.functions import (
     AggregateFunction,
@@ -99,4 +100,4 @@ class Nowhere(ProcessWindowFunction.Context[TimeWindow]):
 
 @pytest.fixture
 def runtime() -> RuntimeContext:
-    return RuntimeContext(context())
+    return OperatorRuntimeContext(context())

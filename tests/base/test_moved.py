@@ -22,9 +22,9 @@ from headgate.core.operators.sinks import _read as read_committables
 from headgate.core.operators.source_splits import identify_splits
 from headgate.core.state.key_bytes import key_bytes
 from headgate.core.state.key_groups import stable_hash
+from headgate.core.state.operator_state import OperatorStates
 from headgate.core.state.snapshot import read_group, write_group
-from headgate.core.window.window import GlobalWindow, TimeWindow
-from headgate.functions.context import OperatorStateStore
+from headgate.functions.window import GlobalWindow, TimeWindow
 
 OLD, NEW = "headgate.core.former", "headgate.core.later"
 
@@ -128,7 +128,7 @@ def test_every_reader_of_files_finds_what_has_moved(move: Callable[[], None]) ->
     calls = pickle.dumps([(value, 5)], 5)
     prepared = pickle.dumps((1, [value]), 5)
     group = write_group(3, 128, [("value", "v", TimeWindow(0, 5), value, value)])
-    store = OperatorStateStore()
+    store = OperatorStates()
     store._enter("l", "split list")
     store._lists["l"].append(value)
     left = store.snapshot()
@@ -138,7 +138,7 @@ def test_every_reader_of_files_finds_what_has_moved(move: Callable[[], None]) ->
     assert read_committables(prepared) == [value]
     ((_, _, window, key, content),) = read_group(3, 128, group)
     assert (window, key, content) == (TimeWindow(0, 5), value, value)
-    restored = OperatorStateStore()
+    restored = OperatorStates()
     restored.restore([left], 0, 1)
     assert restored._lists["l"] == [value]
     assert PickleSerializer().loads(memoryview(element)) == [value]

@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from headgate.api.source import SplitReader
 from headgate.base.elements import Bundle, Record
 from headgate.core.chain.context import OperatorContext
 from headgate.functions.context import TaskInfo
+from headgate.functions.source import SplitReader
 
 PATIENCE_S = 30.0
 

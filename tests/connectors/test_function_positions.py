@@ -9,8 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.api.checkpointed import CheckpointedFunction
-from headgate.api.functions import SourceFunction
 from headgate.base.elements import Bundle, Record, StreamStatus, Watermark
 from headgate.connectors.function.source import (
     CheckpointLock,
@@ -20,6 +18,7 @@ from headgate.connectors.function.source import (
     Handover,
 )
 from headgate.functions.context import SnapshotMoment
+from headgate.functions.function import CheckpointedFunction, SourceFunction
 from headgate.functions.state import ListStateDescriptor
 from tests.connectors.kit import read_to_end, read_until, task_context
 

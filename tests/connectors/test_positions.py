@@ -15,7 +15,6 @@ import headgate.api
 import headgate.connectors
 from headgate.api.cached import CachedSource
 from headgate.api.collection import collection_source
-from headgate.api.source import Source
 from headgate.base.errors import PlanInvalid
 from headgate.connectors.dataframe.source import DataFrameSource
 from headgate.connectors.files.source import TextFileSource
@@ -23,9 +22,9 @@ from headgate.connectors.function.source import FunctionSource
 from headgate.connectors.generator.source import DataGeneratorSource, NumberSequenceSource
 from headgate.connectors.socket.source import SocketTextSource
 from headgate.core.chain.operator import PollResult
-from headgate.core.chain.source import why_not_rewound
 from headgate.core.operators.source import SourceOperator
 from headgate.functions.context import SnapshotMoment
+from headgate.functions.source import Source, why_not_rewound
 from tests.core.chain.kit import context, open_operator
 from tests.core.chain.restore_kit import left_of, restored
 

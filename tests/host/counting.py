@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headgate.core.chain.context import OperatorContext
 from headgate.core.operators.basic import MapOperator
 from headgate.core.operators.reduce import ReduceOperator
 from headgate.core.operators.sinks import SinkFunctionOperator
 from headgate.core.operators.source import SourceOperator
+from headgate.functions.context import ConnectorContext
 from headgate.host.checkpoints.snapshot_writer import WRITER_NAMES
 from headgate.plan import ship_strategies as ships
 from headgate.plan.job_graph import JobGraph, build_job_graph
@@ -48,7 +48,7 @@ class Halting:
     count: int = COUNT
     bounded = True
 
-    def open(self, split: Any, position: Any, context: OperatorContext) -> "HaltingReader":
+    def open(self, split: Any, position: Any, context: ConnectorContext) -> "HaltingReader":
         return HaltingReader(split if position is None else position, self.count)
 
 

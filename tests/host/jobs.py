@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headgate.base.elements import Record
-from headgate.core.chain.context import OperatorContext
 from headgate.core.operators.basic import MapOperator
 from headgate.core.operators.sinks import SinkFunctionOperator
 from headgate.core.operators.source import SourceOperator
+from headgate.functions.context import ConnectorContext
 from headgate.plan import ship_strategies as ships
 from headgate.plan.job_graph import JobGraph, JobVertex, build_job_graph
 from headgate.plan.stream_graph import NodeKind, StreamEdge, StreamGraph, StreamNode
@@ -26,7 +26,7 @@ class Numbers:
     count: int | None
     bounded = True
 
-    def open(self, split: object, position: object, context: OperatorContext) -> "NumberReader":
+    def open(self, split: object, position: object, context: ConnectorContext) -> "NumberReader":
         assert isinstance(split, int)
         return NumberReader(split, self.count)
 

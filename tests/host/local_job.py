@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from headgate.base.messages import TaskState
-from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
 from headgate.core.exchange.ends import Address
 from headgate.core.operators.sinks import SinkFunctionOperator
 from headgate.core.operators.source import SourceOperator
 from headgate.core.state.backend import Backends
+from headgate.functions.context import ConnectorContext
 from headgate.host.net.exchange import Exchange
 from headgate.host.worker.deployment import Deployment
 from headgate.host.worker.task_setup import JobInfo
@@ -37,7 +37,7 @@ class Listed:
     def splits(self, parallelism: int) -> Sequence[object]:
         return []
 
-    def open(self, split: Any, position: object, context: OperatorContext) -> "ListReader":
+    def open(self, split: Any, position: object, context: ConnectorContext) -> "ListReader":
         return ListReader(list(split), self.endless)
 
 

@@ -21,14 +21,14 @@ from pathlib import Path
 import pyarrow.parquet as parquet
 
 import headgate
-from headgate.api.functions import SourceFunction
 from headgate.api.program import build_graph
 from headgate.api.runtime import set_runtime
-from headgate.api.source import Source
 from headgate.base.settings import ExchangeSettings, StateBackendKind, StateSettings
 from headgate.connectors.function.source import FunctionSource
 from headgate.control.life_cycle import JobState
 from headgate.datastream import StreamExecutionEnvironment
+from headgate.functions.function import SourceFunction
+from headgate.functions.source import Source
 from headgate.host.driver.checkpoint_keeper import CheckpointKeeper
 from headgate.host.driver.checkpoint_setup import CheckpointSetup
 from headgate.host.driver.control_server import ControlServer

@@ -26,7 +26,6 @@ from headgate import (
 from headgate.api.collection import collection_source
 from headgate.common import Duration, Instant, Row, RowKind, Time, Watermark, WatermarkStrategy
 from headgate.connectors.files.layout import RollingPolicy
-from headgate.core.chain.timestamps import TimestampAssigner
 from headgate.datastream import DataStream
 from headgate.datastream.connectors import (
     CsvSink,
@@ -66,6 +65,7 @@ from headgate.datastream.window import (
     TimeWindow,
     TumblingEventTimeWindows,
 )
+from headgate.functions.watermarks import TimestampAssigner
 
 ROOT = Path("/tmp/headgate-saved")
 OPEN = ROOT / "open"

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from headgate.api.watermarks import WatermarkStrategy
-from headgate.core.chain.context import OperatorContext
 from headgate.core.operators.sinks import SinkFunctionOperator
 from headgate.core.operators.source import SourceOperator
+from headgate.functions.context import ConnectorContext
 from headgate.functions.time import Duration
+from headgate.functions.watermarks import WatermarkStrategy
 from headgate.host.driver.control_server import ControlServer
 from headgate.plan import ship_strategies as ships
 from headgate.plan.job_graph import JobGraph, build_job_graph
@@ -33,7 +33,7 @@ class Race:
     go: Path
     bounded = False
 
-    def open(self, split: object, position: object, context: OperatorContext) -> "Fast | Slow":
+    def open(self, split: object, position: object, context: ConnectorContext) -> "Fast | Slow":
         return Fast(self.go) if split == "fast" else Slow(self.go)
 
 

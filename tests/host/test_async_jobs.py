@@ -8,14 +8,17 @@ from typing import Any
 
 import pytest
 
-from headgate.api.async_functions import AsyncFunction, AsyncRetryStrategy
-from headgate.api.async_retry_predicates import exception_type_predicate
 from headgate.base.elements import Bundle, Watermark
 from headgate.base.errors import TaskCancelled, UserFunctionFailed
 from headgate.base.messages import TaskState
 from headgate.core.chain.operator import Operator
 from headgate.core.operators.async_wait import AsyncWaitOperator
 from headgate.core.operators.basic import MapOperator
+from headgate.functions.async_functions import (
+    AsyncFunction,
+    AsyncRetryStrategy,
+    exception_type_predicate,
+)
 from headgate.host.net.exchange import Exchange
 from headgate.host.shipping.failures import readable_traceback
 from headgate.plan import ship_strategies as ships

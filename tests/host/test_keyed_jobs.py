@@ -14,11 +14,9 @@ import pytest
 import headgate
 from headgate.api.program import build_graph
 from headgate.api.runtime import set_runtime
-from headgate.api.watermarks import WatermarkStrategy
 from headgate.base.elements import MAX_WATERMARK_MS
 from headgate.base.errors import UserFunctionFailed
 from headgate.common import Time
-from headgate.core.chain.timestamps import TimestampAssigner
 from headgate.core.operators.process import KeyedProcessOperator
 from headgate.datastream import (
     BroadcastProcessFunction,
@@ -31,6 +29,7 @@ from headgate.datastream import (
     StreamExecutionEnvironment,
 )
 from headgate.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
+from headgate.functions.watermarks import TimestampAssigner, WatermarkStrategy
 from headgate.host.net.exchange import Exchange
 from headgate.plan import ship_strategies as ships
 from headgate.plan.stream_graph import NodeKind

@@ -33,10 +33,10 @@ from headgate.base.messages import (
     ToTaskManager,
 )
 from headgate.control.life_cycle import JobState
-from headgate.core.chain.context import OperatorContext
 from headgate.core.operators.basic import MapOperator
 from headgate.core.operators.sinks import SinkFunctionOperator
 from headgate.core.operators.source import SourceOperator
+from headgate.functions.context import ConnectorContext
 from headgate.host.checkpoints import job_checkpoints
 from headgate.host.driver.checkpoint_keeper import CheckpointKeeper
 from headgate.host.driver.checkpoint_setup import CheckpointSetup
@@ -477,7 +477,7 @@ class Slow:
     def __init__(self, count: int) -> None:
         self.count = count
 
-    def open(self, split: int, position: int | None, context: OperatorContext) -> "SlowReader":
+    def open(self, split: int, position: int | None, context: ConnectorContext) -> "SlowReader":
         return SlowReader(split if position is None else position, self.count)
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from headgate.api.functions import SourceFunction
 from headgate.base.checkpoints import CheckpointOptions
 from headgate.base.errors import TaskStuck
 from headgate.base.messages import (
@@ -24,6 +23,7 @@ from headgate.base.messages import (
 )
 from headgate.connectors.function.source import FunctionSource
 from headgate.core.operators.source import SourceOperator
+from headgate.functions.function import SourceFunction
 from headgate.host.net.exchange import Exchange
 from headgate.host.worker import task_manager
 from headgate.host.worker.stuck import SOURCE_THREADS, threads_of

@@ -9,13 +9,16 @@ import pytest
 
 from headgate.base.settings import StateSettings
 from headgate.core.state.memory import MemoryBackend
-from headgate.core.window.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
-from headgate.core.window.counts import CountSlidingWindowAssigner
-from headgate.core.window.evictors import CountEvictor
 from headgate.core.window.general import GeneralKeeper
-from headgate.core.window.sessions import EventTimeSessionWindows
 from headgate.core.window.spec import Aggregated, WindowCall
-from headgate.core.window.triggers import ContinuousEventTimeTrigger, CountTrigger
+from headgate.functions.assigners import (
+    CountSlidingWindowAssigner,
+    EventTimeSessionWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+)
+from headgate.functions.evictors import CountEvictor
+from headgate.functions.triggers import ContinuousEventTimeTrigger, CountTrigger
 from headgate.host.rocksdb.backend import RocksBackends
 from tests.core.window.kit import LISTED, SUMS, Bounds, Lab, plan
 from tests.core.window.test_general import Bag

@@ -9,15 +9,15 @@ from typing import Any, Final
 
 from hypothesis import strategies as st
 
-from headgate.api.window_functions import (
+from headgate.base.elements import Bundle, Watermark
+from headgate.core.chain.operator import Operator
+from headgate.core.window.spec import Aggregated, Contents, Listed, Reduced, WindowCall
+from headgate.functions.triggers import EventTimeTrigger
+from headgate.functions.window_functions import (
     AggregateFunction,
     ProcessWindowFunction,
     WindowFunction,
 )
-from headgate.base.elements import Bundle, Watermark
-from headgate.core.chain.operator import Operator
-from headgate.core.window.spec import Aggregated, Contents, Listed, Reduced, WindowCall
-from headgate.core.window.triggers import EventTimeTrigger
 from tests.core.chain.kit import KeptOutput, open_operator
 from tests.windows.reference import MAX, Firing, Mark, Story, Timed, Told
 

@@ -5,20 +5,19 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.window.assigners import (
+from headgate.core.window.plan import make_window_operator
+from headgate.core.window.spec import Listed, WindowCall, WindowPlan
+from headgate.functions.assigners import (
+    CountSlidingWindowAssigner,
+    CountTumblingWindowAssigner,
+    DynamicEventTimeSessionWindows,
+    EventTimeSessionWindows,
     GlobalWindows,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
     WindowAssigner,
 )
-from headgate.core.window.counts import CountSlidingWindowAssigner, CountTumblingWindowAssigner
-from headgate.core.window.plan import make_window_operator
-from headgate.core.window.sessions import (
-    DynamicEventTimeSessionWindows,
-    EventTimeSessionWindows,
-)
-from headgate.core.window.spec import Listed, WindowCall, WindowPlan
-from headgate.core.window.triggers import CountTrigger, EventTimeTrigger, PurgingTrigger, Trigger
+from headgate.functions.triggers import CountTrigger, EventTimeTrigger, PurgingTrigger, Trigger
 from tests.core.chain.kit import cut, run
 from tests.windows.lab import CONTENTS, LATE, OwnTrigger, cuts, in_parts, parts, play, stories
 from tests.windows.reference import (

@@ -12,11 +12,14 @@ from headgate.base.settings import MIB, StateBackendKind, StateSettings
 from headgate.core.chain.context import OperatorContext
 from headgate.core.state.backend import Backends, KeyedBackend
 from headgate.core.state.memory import MemoryBackends
-from headgate.core.window.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
 from headgate.core.window.plan import make_window_operator
-from headgate.core.window.sessions import EventTimeSessionWindows
 from headgate.core.window.spec import WindowPlan
-from headgate.core.window.triggers import EventTimeTrigger
+from headgate.functions.assigners import (
+    EventTimeSessionWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+)
+from headgate.functions.triggers import EventTimeTrigger
 from headgate.host.rocksdb.backend import RocksBackends
 from tests.core.chain.kit import KeptOutput, context
 from tests.windows.lab import CONTENTS, LATE, feed, late_of, sent, stories

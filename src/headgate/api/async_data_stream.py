@@ -5,18 +5,18 @@ from functools import partial
 from inspect import iscoroutinefunction
 from typing import Any
 
-from headgate.api.async_functions import (
+from headgate.api.checks import check_object
+from headgate.api.datastream import DataStream
+from headgate.api.types.types import TypeInformation
+from headgate.base.errors import PlanInvalid
+from headgate.core.operators.async_wait import AsyncWaitOperator
+from headgate.functions.async_functions import (
     NO_RETRY_STRATEGY,
     AsyncFunction,
     AsyncRetryPredicate,
     AsyncRetryStrategy,
     NoRetryStrategy,
 )
-from headgate.api.checks import check_object
-from headgate.api.datastream import DataStream
-from headgate.api.types.types import TypeInformation
-from headgate.base.errors import PlanInvalid
-from headgate.core.operators.async_wait import AsyncWaitOperator
 from headgate.functions.time import Duration, Time
 
 

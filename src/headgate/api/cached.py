@@ -20,16 +20,16 @@ from headgate.api.draft import (
     fixed,
     upstream,
 )
-from headgate.api.functions import ProcessFunction
 from headgate.api.program import build_program
 from headgate.api.runtime import runtime
-from headgate.api.source import Source, SplitReader
 from headgate.base.elements import MIN_WATERMARK_MS, Bundle, Record
 from headgate.base.errors import PlanInvalid
 from headgate.core.operators.process import ProcessOperator
 from headgate.core.operators.sinks import SinkOperator
 from headgate.core.operators.source import SourceOperator
 from headgate.functions.context import ConnectorContext
+from headgate.functions.function import ProcessFunction
+from headgate.functions.source import Source, SplitReader
 from headgate.plan.stream_graph import NodeKind
 
 Kept: TypeAlias = list[tuple[Record, int]]

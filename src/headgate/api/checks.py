@@ -5,10 +5,10 @@ from inspect import iscoroutinefunction, isgeneratorfunction
 from typing import Any
 
 from headgate.api.draft import KeyOf
-from headgate.api.functions import Function
 from headgate.api.types.types import TypeInformation
 from headgate.base.errors import PlanInvalid
 from headgate.core.chain.user_function import UserFunction
+from headgate.functions.function import Function
 
 
 def check_function(function: object, method: str, kind: type[Function], caller: str = "") -> None:

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from headgate.api.source import Source, SplitReader
 from headgate.api.types.types import TypeInformation
 from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
 from headgate.functions.context import ConnectorContext
+from headgate.functions.source import Source, SplitReader
 
 
 @dataclass(frozen=True)

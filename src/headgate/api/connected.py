@@ -7,7 +7,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from headgate.api.broadcast_functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction
 from headgate.api.checks import check_object, check_type, key_function
 from headgate.api.datastream import BroadcastStream, DataStream
 from headgate.api.draft import (
@@ -17,13 +16,6 @@ from headgate.api.draft import (
     TranslationContext,
     fixed,
     sorted_in_batch,
-)
-from headgate.api.functions import (
-    CoFlatMapFunction,
-    CoMapFunction,
-    CoProcessFunction,
-    KeyedCoProcessFunction,
-    KeySelector,
 )
 from headgate.api.keyed import KeyedStream
 from headgate.api.types.types import TypeInformation
@@ -39,6 +31,17 @@ from headgate.core.operators.two_inputs import (
     CoProcessOperator,
     KeyedCoProcessOperator,
     TwoInputOperator,
+)
+from headgate.functions.broadcast_functions import (
+    BroadcastProcessFunction,
+    KeyedBroadcastProcessFunction,
+)
+from headgate.functions.function import (
+    CoFlatMapFunction,
+    CoMapFunction,
+    CoProcessFunction,
+    KeyedCoProcessFunction,
+    KeySelector,
 )
 from headgate.plan.stream_graph import NodeKind
 

@@ -28,34 +28,35 @@ from headgate.api.draft import (
     fixed,
     unexecuted,
 )
-from headgate.api.functions import (
-    FilterFunction,
-    FlatMapFunction,
-    KeyedProcessFunction,
-    KeySelector,
-    MapFunction,
-    Partitioner,
-    ProcessFunction,
-    SinkFunction,
-)
 from headgate.api.operator_settings import OperatorSettings
 from headgate.api.program import build_program, refuse_endless
 from headgate.api.runtime import runtime
 from headgate.api.settings.configuration import ExecutionConfig
 from headgate.api.sinks import CloseableIterator, DataStreamSink, sink_operator
-from headgate.api.source import Sink
 from headgate.api.types.types import TupleTypeInfo, TypeInformation, Types
-from headgate.api.watermarks import WatermarkStrategy, check_strategy
 from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
-from headgate.core.chain.collector import OutputTag
 from headgate.core.chain.spec import Selector
+from headgate.core.chain.watermarks import time_plan
 from headgate.core.operators.basic import FilterOperator, FlatMapOperator, MapOperator
 from headgate.core.operators.process import ProcessOperator
 from headgate.core.operators.sinks import SinkFunctionOperator, SinkOperator
 from headgate.core.operators.timestamps import TimestampsOperator
-from headgate.core.window.counts import count_assigner
+from headgate.functions.assigners import count_assigner
+from headgate.functions.function import (
+    FilterFunction,
+    FlatMapFunction,
+    KeyedProcessFunction,
+    KeySelector,
+    MapFunction,
+    OutputTag,
+    Partitioner,
+    ProcessFunction,
+    SinkFunction,
+)
+from headgate.functions.sink import Sink
 from headgate.functions.state import MapStateDescriptor
+from headgate.functions.watermarks import WatermarkStrategy, check_strategy
 from headgate.plan import ship_strategies
 from headgate.plan.stream_graph import NodeKind, ShipStrategy
 
@@ -89,7 +90,7 @@ if TYPE_CHECKING:
     from headgate.api.joined import CoGroupedStreams, JoinedStreams
     from headgate.api.keyed import KeyedStream
     from headgate.api.windowed import AllWindowedStream
-    from headgate.core.window.assigners import WindowAssigner
+    from headgate.functions.assigners import WindowAssigner
 
 
 class DataStream(OperatorSettings):
@@ -170,7 +171,7 @@ class DataStream(OperatorSettings):
 
         def translate(context: TranslationContext) -> Factory:
             interval_ms = self._draft.settings.watermark_interval_ms
-            return partial(TimestampsOperator, strategy.plan(interval_ms, context.batch))
+            return partial(TimestampsOperator, time_plan(strategy, interval_ms, context.batch))
 
         name, role = "Timestamps/Watermarks", "watermark strategy"
         stream = self._transform_with(name, translate, role, strategy, self._type)

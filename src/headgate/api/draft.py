@@ -26,7 +26,7 @@ from headgate.plan.stream_graph import Chaining, NodeKind, ShipStrategy
 
 if TYPE_CHECKING:
     from headgate.api.environment import StreamExecutionEnvironment
-    from headgate.api.source import Source
+    from headgate.functions.source import Source
 
 KeyOf: TypeAlias = Callable[[Record], Key]
 Factory: TypeAlias = Callable[[], Operator]

@@ -13,7 +13,6 @@ from headgate.api.checks import check_names, check_object, check_text, check_typ
 from headgate.api.collection import collection_source
 from headgate.api.datastream import DataStream
 from headgate.api.draft import Draft, Factory, JobFile, Origin, TranslationContext, unexecuted
-from headgate.api.functions import SourceFunction
 from headgate.api.job import JobClient, JobExecutionResult, RunningJob
 from headgate.api.operator_settings import SlotSharingGroup, check_timeout
 from headgate.api.program import build_graph, build_program
@@ -27,13 +26,15 @@ from headgate.api.settings.configuration import (
 )
 from headgate.api.settings.restarts import RestartStrategyConfiguration, strategy_of
 from headgate.api.settings.state_backend import StateBackend, backend_of
-from headgate.api.source import Source
 from headgate.api.types.types import TypeInformation
-from headgate.api.watermarks import WatermarkStrategy, check_strategy, time_plan
 from headgate.base.errors import PlanInvalid, raise_user_error
 from headgate.base.recovery_settings import SAVEPOINT_FOLDER, CheckpointSettings
 from headgate.base.settings import ExchangeSettings, JobSettings
+from headgate.core.chain.watermarks import source_time_plan
 from headgate.core.operators.source import SourceOperator
+from headgate.functions.function import SourceFunction
+from headgate.functions.source import Source
+from headgate.functions.watermarks import WatermarkStrategy, check_strategy
 from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.stream_graph import NodeKind, StreamGraph, execution_plan_json
 
@@ -415,7 +416,7 @@ class StreamExecutionEnvironment:
         def translate(context: TranslationContext) -> Factory:
             splits = _splits_of(source, transformation.name, context) if context.with_splits else ()
             interval_ms = self._draft.settings.watermark_interval_ms
-            plan = time_plan(strategy, interval_ms, context.batch)
+            plan = source_time_plan(strategy, interval_ms, context.batch)
             return partial(SourceOperator, source, splits, plan)
 
         functions: tuple[tuple[str, object], ...] = (("source", function),)

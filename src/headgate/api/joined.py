@@ -20,15 +20,11 @@ from typing import Any, Generic, TypeVar
 from headgate.api.checks import check_object, check_type, key_function, refuse_other_kinds
 from headgate.api.datastream import DataStream
 from headgate.api.draft import Factory, Origin, TranslationContext, sorted_in_batch, surely_untimed
-from headgate.api.functions import Function, KeySelector, ProcessJoinFunction
 from headgate.api.keyed import KeyedStream
 from headgate.api.types.types import TypeInformation
-from headgate.api.window_functions import CoGroupFunction, FlatJoinFunction, JoinFunction
 from headgate.api.windowed import Windowing
 from headgate.base.errors import PlanInvalid
-from headgate.core.chain.collector import OutputTag
 from headgate.core.operators.interval_join import Interval, IntervalJoinOperator
-from headgate.core.window.assigners import WindowAssigner
 from headgate.core.window.joining import (
     CoGroupCall,
     FlatJoinCall,
@@ -37,7 +33,10 @@ from headgate.core.window.joining import (
     SidedKey,
 )
 from headgate.core.window.spec import Listed, WindowCall
+from headgate.functions.assigners import WindowAssigner
+from headgate.functions.function import Function, KeySelector, OutputTag, ProcessJoinFunction
 from headgate.functions.time import whole_ms
+from headgate.functions.window_functions import CoGroupFunction, FlatJoinFunction, JoinFunction
 from headgate.plan.stream_graph import NodeKind
 
 _Selector = Callable[[Any], Any] | KeySelector[Any, Any]

@@ -14,7 +14,16 @@ from headgate.api.draft import (
     sorted_in_batch,
     surely_untimed,
 )
-from headgate.api.functions import (
+from headgate.api.types.types import TypeInformation
+from headgate.api.windowed import WindowedStream
+from headgate.base.errors import PlanInvalid
+from headgate.core.chain.operator import Operator
+from headgate.core.chain.user_function import UserFunction
+from headgate.core.operators.basic import FilterOperator, FlatMapOperator, MapOperator
+from headgate.core.operators.process import KeyedProcessOperator
+from headgate.core.operators.reduce import AggregateOperator, Aggregation, ReduceOperator
+from headgate.functions.assigners import WindowAssigner, count_assigner
+from headgate.functions.function import (
     FilterFunction,
     FlatMapFunction,
     KeyedProcessFunction,
@@ -23,20 +32,6 @@ from headgate.api.functions import (
     ProcessFunction,
     ReduceFunction,
 )
-from headgate.api.types.types import TypeInformation
-from headgate.api.windowed import WindowedStream
-from headgate.base.errors import PlanInvalid
-from headgate.core.chain.operator import Operator
-from headgate.core.chain.user_function import UserFunction
-from headgate.core.operators.basic import (
-    FilterOperator,
-    FlatMapOperator,
-    MapOperator,
-)
-from headgate.core.operators.process import KeyedProcessOperator
-from headgate.core.operators.reduce import AggregateOperator, Aggregation, ReduceOperator
-from headgate.core.window.assigners import WindowAssigner
-from headgate.core.window.counts import count_assigner
 from headgate.plan import ship_strategies as ships
 from headgate.plan.stream_graph import ShipStrategy
 

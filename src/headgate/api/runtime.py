@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from headgate.api.functions import SourceFunction
     from headgate.api.job import RunningJob
     from headgate.api.program import Program
-    from headgate.api.source import Sink, Source
+    from headgate.functions.function import SourceFunction
+    from headgate.functions.sink import Sink
+    from headgate.functions.source import Source
 
 
 class Results(Iterator[object], Protocol):

@@ -7,9 +7,9 @@ from typing import cast
 from headgate.api.draft import Factory, Transformation
 from headgate.api.operator_settings import OperatorSettings
 from headgate.api.runtime import Results
-from headgate.api.source import Sink, TwoPhaseCommittingSink
 from headgate.base.elements import Record
 from headgate.core.operators.sinks import SinkOperator, TwoPhaseSinkOperator
+from headgate.functions.sink import Sink, TwoPhaseCommittingSink
 
 
 class DataStreamSink(OperatorSettings):

@@ -12,21 +12,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from headgate.api.checks import check_function, check_object, check_type
 from headgate.api.datastream import DataStream
 from headgate.api.draft import sorted_in_batch, surely_untimed
-from headgate.api.functions import ReduceFunction
 from headgate.api.types.types import TypeInformation
-from headgate.api.window_functions import (
-    AggregateFunction,
-    AllWindowFunction,
-    ProcessAllWindowFunction,
-    ProcessWindowFunction,
-    WindowFunction,
-)
 from headgate.base.elements import Key, Record
 from headgate.base.errors import PlanInvalid
-from headgate.core.chain.collector import OutputTag
 from headgate.core.operators.reduce import Aggregation, Aggregator
-from headgate.core.window.assigners import MergingWindowAssigner, WindowAssigner
-from headgate.core.window.evictors import Evictor
 from headgate.core.window.plan import make_window_operator
 from headgate.core.window.spec import (
     Aggregated,
@@ -37,7 +26,17 @@ from headgate.core.window.spec import (
     WindowCall,
     WindowPlan,
 )
-from headgate.core.window.triggers import Trigger
+from headgate.functions.assigners import MergingWindowAssigner, WindowAssigner
+from headgate.functions.evictors import Evictor
+from headgate.functions.function import OutputTag, ReduceFunction
+from headgate.functions.triggers import Trigger
+from headgate.functions.window_functions import (
+    AggregateFunction,
+    AllWindowFunction,
+    ProcessAllWindowFunction,
+    ProcessWindowFunction,
+    WindowFunction,
+)
 
 if TYPE_CHECKING:
     from headgate.api.datastream import DataStream

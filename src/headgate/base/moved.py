@@ -27,7 +27,15 @@ MOVED: Final[dict[str, str]] = {
     "headgate.connectors.part_commits:PartCommit": (
         "headgate.connectors.files.part_commits:PartCommit"
     ),
-    "headgate.core.chain.tags:OutputTag": "headgate.core.chain.collector:OutputTag",
+    "headgate.core.chain.tags:OutputTag": "headgate.functions.function:OutputTag",
+    "headgate.core.chain.timer_service:TimeDomain": "headgate.functions.context:TimeDomain",
+    "headgate.core.window.evictors:TimestampedValue": (
+        "headgate.functions.evictors:TimestampedValue"
+    ),
+    "headgate.core.window.triggers:TriggerResult": "headgate.functions.triggers:TriggerResult",
+    "headgate.core.window.window:CountWindow": "headgate.functions.window:CountWindow",
+    "headgate.core.window.window:GlobalWindow": "headgate.functions.window:GlobalWindow",
+    "headgate.core.window.window:TimeWindow": "headgate.functions.window:TimeWindow",
     "headgate.spark.collected:Lot": "headgate.spark.collect:Lot",
 }
 """Old name to the name now, each ``module:qualname``, of every class or function that a pickle may

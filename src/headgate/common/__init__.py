@@ -10,7 +10,6 @@ from headgate.api.settings.configuration import (
 )
 from headgate.api.settings.restarts import RestartStrategies, RestartStrategyConfiguration
 from headgate.api.types.types import TypeInformation, Types
-from headgate.api.watermarks import WatermarkStrategy
 from headgate.base.elements import Watermark
 from headgate.connectors.files.sink import Encoder
 from headgate.connectors.formats.schemas import (
@@ -20,10 +19,14 @@ from headgate.connectors.formats.schemas import (
     SerializationSchema,
     SimpleStringSchema,
 )
-from headgate.core.chain.timestamps import TimestampAssigner
-from headgate.core.chain.watermarks import WatermarkGenerator, WatermarkOutput
-from headgate.core.window.window import TypeSerializer
 from headgate.functions.time import Duration, Instant, Time
+from headgate.functions.watermarks import (
+    TimestampAssigner,
+    WatermarkGenerator,
+    WatermarkOutput,
+    WatermarkStrategy,
+)
+from headgate.functions.window import TypeSerializer
 
 __all__ = [
     "ByteArraySchema",

@@ -1,5 +1,5 @@
 """Serializers of windows, where PyFlink has them."""
 
-from headgate.core.window.window import TypeSerializer
+from headgate.functions.window import TypeSerializer
 
 __all__ = ["TypeSerializer"]

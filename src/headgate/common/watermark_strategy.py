@@ -1,9 +1,12 @@
 """Watermark strategies and what they are made of, where PyFlink has them."""
 
-from headgate.api.watermarks import WatermarkStrategy
 from headgate.base.elements import Watermark
-from headgate.core.chain.timestamps import TimestampAssigner
-from headgate.core.chain.watermarks import WatermarkGenerator, WatermarkOutput
+from headgate.functions.watermarks import (
+    TimestampAssigner,
+    WatermarkGenerator,
+    WatermarkOutput,
+    WatermarkStrategy,
+)
 
 __all__ = [
     "TimestampAssigner",

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from headgate.api.source import Sink, SinkWriter
 from headgate.base.elements import Record
 from headgate.functions.context import ConnectorContext
+from headgate.functions.sink import Sink, SinkWriter
 
 
 @dataclass(frozen=True)

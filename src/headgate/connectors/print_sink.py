@@ -7,11 +7,11 @@ import sys
 from dataclasses import dataclass, replace
 from typing import TextIO
 
-from headgate.api.source import Sink, SinkWriter
 from headgate.api.types.types import TypeInformation
 from headgate.base.elements import Record
 from headgate.connectors.formats.record_text import Text, printed_text
 from headgate.functions.context import ConnectorContext
+from headgate.functions.sink import Sink, SinkWriter
 
 
 @dataclass(frozen=True)

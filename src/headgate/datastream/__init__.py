@@ -1,33 +1,10 @@
 """Environment, streams, functions, under the names of ``pyflink.datastream``. Re-exports only."""
 
-from headgate.api import async_retry_predicates
 from headgate.api.async_data_stream import AsyncDataStream
-from headgate.api.async_functions import AsyncFunction, AsyncRetryPredicate, AsyncRetryStrategy
-from headgate.api.broadcast_functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction
 from headgate.api.cached import CachedDataStream
-from headgate.api.checkpointed import CheckpointedFunction, CheckpointListener
 from headgate.api.connected import BroadcastConnectedStream, ConnectedStreams
 from headgate.api.datastream import BroadcastStream, DataStream, SplitStream
 from headgate.api.environment import StreamExecutionEnvironment
-from headgate.api.functions import (
-    CoFlatMapFunction,
-    CoMapFunction,
-    CoProcessFunction,
-    FilterFunction,
-    FlatMapFunction,
-    Function,
-    KeyedCoProcessFunction,
-    KeyedProcessFunction,
-    KeySelector,
-    MapFunction,
-    NullByteKeySelector,
-    Partitioner,
-    ProcessFunction,
-    ProcessJoinFunction,
-    ReduceFunction,
-    SinkFunction,
-    SourceFunction,
-)
 from headgate.api.joined import CoGroupedStreams, JoinedStreams
 from headgate.api.keyed import KeyedStream
 from headgate.api.operator_settings import MemorySize, SlotSharingGroup
@@ -47,8 +24,47 @@ from headgate.api.settings.state_backend import (
     StateBackend,
 )
 from headgate.api.sinks import CloseableIterator, DataStreamSink
-from headgate.api.source import Sink, SinkWriter, Source, SplitReader
-from headgate.api.window_functions import (
+from headgate.api.windowed import AllWindowedStream, WindowedStream
+from headgate.base.elements import Watermark
+from headgate.datastream import async_retry_predicates
+from headgate.functions.assigners import MergingWindowAssigner, WindowAssigner
+from headgate.functions.async_functions import (
+    AsyncFunction,
+    AsyncRetryPredicate,
+    AsyncRetryStrategy,
+)
+from headgate.functions.broadcast_functions import (
+    BroadcastProcessFunction,
+    KeyedBroadcastProcessFunction,
+)
+from headgate.functions.context import RuntimeContext, TimeDomain, TimerService
+from headgate.functions.function import (
+    CheckpointedFunction,
+    CheckpointListener,
+    CoFlatMapFunction,
+    CoMapFunction,
+    CoProcessFunction,
+    FilterFunction,
+    FlatMapFunction,
+    Function,
+    KeyedCoProcessFunction,
+    KeyedProcessFunction,
+    KeySelector,
+    MapFunction,
+    NullByteKeySelector,
+    OutputTag,
+    Partitioner,
+    ProcessFunction,
+    ProcessJoinFunction,
+    ReduceFunction,
+    SinkFunction,
+    SourceFunction,
+)
+from headgate.functions.sink import Sink, SinkWriter
+from headgate.functions.source import Source, SplitReader
+from headgate.functions.triggers import Trigger, TriggerResult
+from headgate.functions.window import CountWindow, GlobalWindow, TimeWindow, Window
+from headgate.functions.window_functions import (
     AggregateFunction,
     AllWindowFunction,
     CoGroupFunction,
@@ -58,13 +74,6 @@ from headgate.api.window_functions import (
     ProcessWindowFunction,
     WindowFunction,
 )
-from headgate.api.windowed import AllWindowedStream, WindowedStream
-from headgate.base.elements import Watermark
-from headgate.core.chain.collector import OutputTag
-from headgate.core.window.assigners import MergingWindowAssigner, WindowAssigner
-from headgate.core.window.triggers import Trigger, TriggerResult
-from headgate.core.window.window import CountWindow, GlobalWindow, TimeWindow, Window
-from headgate.functions.context import RuntimeContext, TimeDomain, TimerService
 
 __all__ = [
     "AggregateFunction",

@@ -1,6 +1,6 @@
 """Predicates for retry strategies, where PyFlink has them."""
 
-from headgate.api.async_retry_predicates import (
+from headgate.functions.async_functions import (
     empty_result_predicate,
     exception_type_predicate,
     has_exception_predicate,

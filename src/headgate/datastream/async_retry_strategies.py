@@ -1,6 +1,6 @@
 """Retry strategies, where PyFlink has them."""
 
-from headgate.api.async_functions import (
+from headgate.functions.async_functions import (
     NO_RETRY_STRATEGY,
     ExponentialBackoffDelayRetryStrategy,
     FixedDelayRetryStrategy,

@@ -1,13 +1,19 @@
 """Functions and the runtime context, where PyFlink has them."""
 
-from headgate.api.async_functions import AsyncFunction, AsyncRetryPredicate, AsyncRetryStrategy
-from headgate.api.broadcast_functions import (
+from headgate.functions.async_functions import (
+    AsyncFunction,
+    AsyncRetryPredicate,
+    AsyncRetryStrategy,
+)
+from headgate.functions.broadcast_functions import (
     BaseBroadcastProcessFunction,
     BroadcastProcessFunction,
     KeyedBroadcastProcessFunction,
 )
-from headgate.api.checkpointed import CheckpointedFunction, CheckpointListener
-from headgate.api.functions import (
+from headgate.functions.context import KeyedStateStore, RuntimeContext, TimerService
+from headgate.functions.function import (
+    CheckpointedFunction,
+    CheckpointListener,
     CoFlatMapFunction,
     CoMapFunction,
     CoProcessFunction,
@@ -26,7 +32,7 @@ from headgate.api.functions import (
     SinkFunction,
     SourceFunction,
 )
-from headgate.api.window_functions import (
+from headgate.functions.window_functions import (
     AggregateFunction,
     AllWindowFunction,
     CoGroupFunction,
@@ -36,7 +42,6 @@ from headgate.api.window_functions import (
     ProcessWindowFunction,
     WindowFunction,
 )
-from headgate.functions.context import KeyedStateStore, RuntimeContext, TimerService
 
 __all__ = [
     "AggregateFunction",

@@ -1,5 +1,5 @@
 """Tags of side outputs, where PyFlink has them."""
 
-from headgate.core.chain.collector import OutputTag
+from headgate.functions.function import OutputTag
 
 __all__ = ["OutputTag"]

@@ -1,30 +1,29 @@
 """Windows, assigners, triggers and evictors, where PyFlink has them."""
 
-from headgate.core.window.assigners import (
+from headgate.functions.assigners import (
+    CountSlidingWindowAssigner,
+    CountTumblingWindowAssigner,
+    DynamicEventTimeSessionWindows,
+    DynamicProcessingTimeSessionWindows,
+    EventTimeSessionWindows,
     GlobalWindows,
     MergingWindowAssigner,
+    ProcessingTimeSessionWindows,
+    SessionWindowTimeGapExtractor,
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
     WindowAssigner,
 )
-from headgate.core.window.counts import CountSlidingWindowAssigner, CountTumblingWindowAssigner
-from headgate.core.window.evictors import (
+from headgate.functions.evictors import (
     CountEvictor,
     DeltaEvictor,
     Evictor,
     TimeEvictor,
     TimestampedValue,
 )
-from headgate.core.window.sessions import (
-    DynamicEventTimeSessionWindows,
-    DynamicProcessingTimeSessionWindows,
-    EventTimeSessionWindows,
-    ProcessingTimeSessionWindows,
-    SessionWindowTimeGapExtractor,
-)
-from headgate.core.window.triggers import (
+from headgate.functions.triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
     CountTrigger,
@@ -35,7 +34,7 @@ from headgate.core.window.triggers import (
     Trigger,
     TriggerResult,
 )
-from headgate.core.window.window import (
+from headgate.functions.window import (
     CountWindow,
     CountWindowSerializer,
     GlobalWindow,

@@ -14,10 +14,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from headgate.api.source import Committer, CommittingSinkWriter, TwoPhaseCommittingSink
 from headgate.base.errors import HeadgateError
 from headgate.base.moved import loads
 from headgate.functions.context import ConnectorContext, SnapshotMoment
+from headgate.functions.sink import Committer, CommittingSinkWriter, TwoPhaseCommittingSink
 from headgate.host.driver.results import ResultWriter, StreamClosed
 from headgate.spark.driver_sinks import DriverSink
 from headgate.spark.job import SparkJob

@@ -5,11 +5,11 @@ import threading
 from collections.abc import Callable
 from typing import Any, TextIO
 
-from headgate.api.source import Sink, SinkWriter
 from headgate.api.types.types import TypeInformation
 from headgate.connectors.formats.record_text import printed_text
 from headgate.connectors.print_sink import format_prefix
 from headgate.functions.context import ConnectorContext
+from headgate.functions.sink import Sink, SinkWriter
 from headgate.host.driver.results import ResultAddress, ResultWriter, Take
 
 

@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from headgate.api.draft import unexecuted
-from headgate.api.functions import SourceFunction
 from headgate.api.program import Program
-from headgate.api.source import Sink, Source
 from headgate.connectors.function.source import FunctionSource
+from headgate.functions.function import SourceFunction
+from headgate.functions.sink import Sink
+from headgate.functions.source import Source
 from headgate.spark.collect import CollectedResults, CollectSink
 from headgate.spark.configuration import given_settings
 from headgate.spark.driver_sinks import DriverPrintSink

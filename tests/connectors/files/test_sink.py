@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from headgate.api.row import Row
-from headgate.api.source import Sink
 from headgate.api.types.types import Types
 from headgate.base.elements import Bundle, Record
 from headgate.base.errors import ConnectorError, PathUnusable, PlanInvalid
@@ -27,6 +26,7 @@ from headgate.connectors.files.source import TextFileSource
 from headgate.core.chain.snapshots import OperatorRestored
 from headgate.core.operators.sinks import TwoPhaseSinkOperator
 from headgate.functions.context import SnapshotMoment
+from headgate.functions.sink import Sink
 from tests.connectors.kit import task_context
 from tests.core.chain.sink_lab import open_sink, sink_context
 

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from headgate.api.functions import SourceFunction
 from headgate.base.elements import Bundle, Record, StreamStatus, Watermark
 from headgate.base.errors import UserFunctionFailed
 from headgate.connectors.function.source import FunctionReader, FunctionSource, SourceContext
 from headgate.functions.context import RuntimeContext
+from headgate.functions.function import SourceFunction
 from tests.connectors.kit import read_to_end, read_until, task_context
 
 

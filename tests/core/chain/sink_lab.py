@@ -16,8 +16,9 @@ from headgate.base.elements import Bundle
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.snapshots import OperatorRestored
-from headgate.core.operators.sinks import TwoPhaseSink, TwoPhaseSinkOperator
+from headgate.core.operators.sinks import TwoPhaseSinkOperator
 from headgate.functions.context import SnapshotMoment, TaskInfo
+from headgate.functions.sink import TwoPhaseCommittingSink
 from tests.core.chain.kit import NOW_MS, KeptOutput
 
 JUNK = -1
@@ -40,7 +41,7 @@ def sink_context(
     )
 
 
-def open_sink(sink: TwoPhaseSink, context: OperatorContext) -> TwoPhaseSinkOperator:
+def open_sink(sink: TwoPhaseCommittingSink, context: OperatorContext) -> TwoPhaseSinkOperator:
     """The operator, ready for records."""
     operator = TwoPhaseSinkOperator(sink)
     operator.set_up(KeptOutput())
@@ -66,7 +67,7 @@ class SinkJob:
 
     def __init__(
         self,
-        make_sink: Callable[[], TwoPhaseSink],
+        make_sink: Callable[[], TwoPhaseCommittingSink],
         committed: Callable[[], Sequence[int]],
         make_record: Callable[[int], Any] = lambda number: number,
         parallelism: int = 2,

@@ -11,7 +11,6 @@ from headgate.base.elements import MAX_WATERMARK_MS, Bundle, LatencyMarker, Stre
 from headgate.base.errors import RecordUncopyable, UserFunctionFailed
 from headgate.core.buffers.global_pool import GlobalPool
 from headgate.core.chain.chain import Chain
-from headgate.core.chain.collector import OutputTag
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator, PollResult
 from headgate.core.chain.snapshots import OperatorSnapshot
@@ -23,6 +22,7 @@ from headgate.core.operators.process import ProcessOperator
 from headgate.core.operators.sinks import SinkFunctionOperator
 from headgate.core.operators.source import SourceOperator
 from headgate.functions.context import SnapshotMoment, TaskInfo
+from headgate.functions.function import OutputTag
 from tests.core.chain.kit import NOW_MS, StrictLoan
 from tests.core.egress.kit import make_partition, readers_of
 from tests.core.operators.test_source import Script

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.chain.collector import Collector, LateRecords, OutputTag
+from headgate.core.chain.collector import Collector, LateRecords
+from headgate.functions.function import OutputTag
 from tests.core.chain.kit import KeptOutput
 
 

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS, Bundle
-from headgate.core.chain.timestamps import Stamper, TimestampAssigner, highest_of
+from headgate.core.chain.timestamps import Stamper, highest_of
+from headgate.functions.watermarks import TimestampAssigner
 
 times = st.lists(st.none() | st.integers(-5, 5), max_size=6)
 

@@ -16,7 +16,6 @@ from headgate.base.elements import (
 )
 from headgate.base.errors import UserFunctionFailed
 from headgate.core.chain.chain import Chain
-from headgate.core.chain.collector import OutputTag
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.outputs import TypedOutput, typed
 from headgate.core.chain.spec import ChainSpec, OperatorSpec, OutputTypes, ToOperator
@@ -24,6 +23,7 @@ from headgate.core.operators.basic import MapOperator
 from headgate.core.operators.process import ProcessOperator
 from headgate.core.operators.sinks import SinkFunctionOperator
 from headgate.functions.context import TaskInfo
+from headgate.functions.function import OutputTag
 from tests.core.chain.kit import NOW_MS, KeptOutput, StrictLoan
 
 PICKLE = PickleSerializer()

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from headgate.api.functions import MapFunction
 from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.chain.snapshots import OperatorRestored, pack_parts
 from headgate.core.chain.user_function import StatefulOperator, UserFunction
 from headgate.core.state.memory import MemoryBackend, MemorySnapshot
 from headgate.functions.context import OperatorStateStore
+from headgate.functions.function import MapFunction
 from headgate.functions.state import ListStateDescriptor
 from tests.core.chain.kit import context, open_operator
 from tests.core.chain.restore_kit import MOMENT, left_of, restored

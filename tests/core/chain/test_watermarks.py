@@ -13,10 +13,9 @@ from headgate.core.chain.watermarks import (
     CustomWatermarks,
     Silent,
     TimedOutput,
-    WatermarkGenerator,
-    WatermarkOutput,
     checked_watermark,
 )
+from headgate.functions.watermarks import WatermarkGenerator, WatermarkOutput
 from tests.core.chain.time_kit import ACTIVE, IDLE, Line
 
 bundles = st.lists(st.lists(st.none() | st.integers(-50, 50), min_size=1, max_size=6), max_size=6)

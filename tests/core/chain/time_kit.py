@@ -6,14 +6,9 @@ from typing import Any
 from headgate.base.elements import MIN_WATERMARK_MS, Bundle, LatencyMarker, StreamStatus, Watermark
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
-from headgate.core.chain.watermarks import (
-    Bounded,
-    CustomWatermarks,
-    Marking,
-    TimePlan,
-    WatermarkGenerator,
-)
+from headgate.core.chain.watermarks import Bounded, CustomWatermarks, Marking, TimePlan
 from headgate.functions.context import RuntimeContext, TaskInfo
+from headgate.functions.watermarks import WatermarkGenerator
 
 IDLE, ACTIVE = StreamStatus(active=False), StreamStatus(active=True)
 

@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.elements import Bundle
-from headgate.core.chain.collector import OutputTag
 from headgate.core.chain.operator import Operator
 from headgate.core.operators.basic import FilterOperator, FlatMapOperator, MapOperator
 from headgate.core.operators.process import KeyedProcessOperator, ProcessOperator
@@ -22,6 +21,7 @@ from headgate.core.operators.reduce import ReduceOperator
 from headgate.core.operators.two_inputs import CoFlatMapOperator, CoMapOperator, CoProcessOperator
 from headgate.core.window.folds import make_fold
 from headgate.core.window.spec import Aggregated
+from headgate.functions.function import OutputTag
 from tests.core.chain.kit import cut, run
 
 KINDS = ("number", "pair", "list", "list in pair", "list in triple", "list in dict", "object")

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS, Bundle, Watermark
 from headgate.base.errors import UserFunctionFailed
-from headgate.core.chain.collector import OutputTag
 from headgate.core.operators.interval_join import Interval, IntervalJoinOperator
 from headgate.core.state.memory import MemoryBackend, MemoryBackends
+from headgate.functions.function import OutputTag
 from headgate.functions.state import ValueStateDescriptor
 from tests.core.chain.kit import KeptOutput, context, open_operator
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS, Bundle, Watermark
 from headgate.base.errors import UserFunctionFailed
-from headgate.core.chain.collector import OutputTag
 from headgate.core.operators.process import KeyedProcessOperator, ProcessOperator
 from headgate.functions.context import TimeDomain
+from headgate.functions.function import OutputTag
 from headgate.functions.state import ListStateDescriptor, ValueStateDescriptor
 from tests.core.chain.kit import NOW_MS, HandClock, cut, open_operator, run
 

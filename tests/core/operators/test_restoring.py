@@ -13,7 +13,6 @@ import pytest
 import headgate.core
 from headgate.base.elements import Watermark
 from headgate.base.settings import StateSettings
-from headgate.core.chain.collector import OutputTag
 from headgate.core.chain.operator import Operator, PolledOperator
 from headgate.core.chain.user_function import StatefulOperator
 from headgate.core.chain.watermarks import TimePlan, silent
@@ -41,29 +40,27 @@ from headgate.core.operators.two_inputs import (
     TwoInputOperator,
 )
 from headgate.core.state.backend import Backends
-from headgate.core.window.assigners import (
+from headgate.core.window.joining import CoGroupCall, JoinedWindowOperator, SidedKey
+from headgate.core.window.operator import WindowOperator
+from headgate.core.window.spec import Listed, WindowCall, WindowPlan
+from headgate.functions.assigners import (
+    EventTimeSessionWindows,
     GlobalWindows,
+    ProcessingTimeSessionWindows,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
+    count_assigner,
 )
-from headgate.core.window.counts import count_assigner
-from headgate.core.window.evictors import CountEvictor
-from headgate.core.window.joining import CoGroupCall, JoinedWindowOperator, SidedKey
-from headgate.core.window.operator import WindowOperator
-from headgate.core.window.sessions import EventTimeSessionWindows, ProcessingTimeSessionWindows
-from headgate.core.window.spec import Listed, WindowCall, WindowPlan
-from headgate.core.window.triggers import (
-    ContinuousEventTimeTrigger,
-    CountTrigger,
-    EventTimeTrigger,
-)
+from headgate.functions.evictors import CountEvictor
+from headgate.functions.function import OutputTag
 from headgate.functions.state import (
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
+from headgate.functions.triggers import ContinuousEventTimeTrigger, CountTrigger, EventTimeTrigger
 from headgate.host.rocksdb.backend import RocksBackends
 from tests.core.chain.restore_kit import ALL, END, MOMENT, Clock, Crew, Send, left_of
 from tests.core.window.kit import LISTED, SUMS, plan

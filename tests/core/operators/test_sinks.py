@@ -12,7 +12,7 @@ from headgate.base.errors import StateBroken
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.snapshots import OperatorRestored
 from headgate.core.operators.sinks import SinkFunctionOperator, SinkOperator, TwoPhaseSinkOperator
-from headgate.functions.context import SnapshotMoment
+from headgate.functions.context import ConnectorContext, SnapshotMoment
 from tests.core.chain.kit import NOW_MS, context, open_operator, run
 from tests.core.chain.sink_lab import STEPS, TOTAL, SinkJob, open_sink, run_job, sink_context
 
@@ -34,7 +34,7 @@ class Store:
         self.log: list[Any] = []
         self._fails_in = fails_in
 
-    def create_writer(self, context: OperatorContext) -> "Store":
+    def create_writer(self, context: ConnectorContext) -> "Store":
         self._note(f"create for {context.operator}")
         return self
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS, Bundle, Watermark
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import PollResult
-from headgate.core.chain.watermarks import AlignmentGroup
 from headgate.core.operators.source import SourceOperator, SplitWatermarks, WatermarkAlignment
+from headgate.functions.watermarks import AlignmentGroup
 from tests.core.chain.kit import KeptOutput, context, open_operator
 from tests.core.chain.time_kit import ACTIVE, IDLE, HandClock, Line
 

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from headgate.base.elements import MIN_WATERMARK_MS, Bundle, Watermark
 from headgate.core.chain.operator import PollResult
-from headgate.core.chain.source import why_not_rewound
-from headgate.core.chain.watermarks import OWN_TIME, AlignmentGroup, Bounded, TimePlan
+from headgate.core.chain.watermarks import OWN_TIME, Bounded, TimePlan
 from headgate.core.operators.source import SourceOperator
+from headgate.functions.source import why_not_rewound
+from headgate.functions.watermarks import AlignmentGroup
 from tests.core.chain.kit import HandClock, KeptOutput, context, open_operator
 from tests.core.chain.restore_kit import MOMENT, Left, left_of, restored
 

@@ -15,8 +15,9 @@ from headgate.base.elements import (
     Watermark,
 )
 from headgate.core.chain.operator import PollResult
-from headgate.core.chain.watermarks import AlignmentGroup, TimePlan, silent
+from headgate.core.chain.watermarks import TimePlan, silent
 from headgate.core.operators.source import SourceOperator
+from headgate.functions.watermarks import AlignmentGroup
 from tests.core.chain.time_kit import (
     ACTIVE,
     IDLE,

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.elements import MAX_WATERMARK_MS, LatencyMarker, Watermark
-from headgate.core.chain.watermarks import WatermarkOutput
 from headgate.core.operators.timestamps import TimestampsOperator
+from headgate.functions.watermarks import WatermarkOutput
 from tests.core.chain.test_watermarks import Speaks
 from tests.core.chain.time_kit import (
     ACTIVE,

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from headgate.base.elements import MIN_WATERMARK_MS, Bundle, Watermark
 from headgate.base.errors import UserFunctionFailed
-from headgate.core.chain.collector import OutputTag
 from headgate.core.operators.two_inputs import (
     CoFlatMapOperator,
     CoMapOperator,
@@ -17,6 +16,7 @@ from headgate.core.operators.two_inputs import (
     KeyedCoProcessOperator,
     TwoInputOperator,
 )
+from headgate.functions.function import OutputTag
 from headgate.functions.state import ListStateDescriptor, ValueStateDescriptor
 from tests.core.chain.kit import NOW_MS, HandClock, KeptOutput, open_operator
 

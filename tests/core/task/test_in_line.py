@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS, Bundle, Watermark
 from headgate.core.chain.operator import Operator
-from headgate.core.chain.watermarks import AlignmentGroup, TimePlan, WatermarkOutput
+from headgate.core.chain.watermarks import TimePlan
 from headgate.core.egress.router import RoundRobin
 from headgate.core.operators.source import SourceOperator
 from headgate.core.operators.timestamps import TimestampsOperator
 from headgate.core.task.task import StepResult, Task
+from headgate.functions.watermarks import AlignmentGroup, WatermarkOutput
 from tests.core.chain.test_watermarks import Speaks
 from tests.core.chain.time_kit import bounded, custom
 from tests.core.operators.test_source import Script

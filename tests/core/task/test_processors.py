@@ -12,7 +12,7 @@ from headgate.core.chain.chain import Chain
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.spec import OperatorSpec
-from headgate.core.chain.watermarks import OWN_TIME, AlignmentGroup, TimePlan
+from headgate.core.chain.watermarks import OWN_TIME, TimePlan
 from headgate.core.egress.writer import RecordWriter
 from headgate.core.operators.source import SourceOperator
 from headgate.core.task.pace import FIRST_RECORDS
@@ -23,6 +23,7 @@ from headgate.core.task.processors import (
     SourceProcessor,
 )
 from headgate.functions.context import TaskInfo
+from headgate.functions.watermarks import AlignmentGroup
 from tests.core.chain.time_kit import bounded
 from tests.core.operators.test_source import Script
 from tests.core.task.kit import WALL_MS, Lab

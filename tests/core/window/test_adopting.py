@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 
 from headgate.core.window.adopting import holds_general_state
-from headgate.core.window.assigners import (
+from headgate.core.window.general import GeneralKeeper
+from headgate.core.window.merging import MergingKeeper
+from headgate.core.window.spec import Aggregated, WindowCall
+from headgate.functions.assigners import (
+    EventTimeSessionWindows,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
-from headgate.core.window.general import GeneralKeeper
-from headgate.core.window.merging import MergingKeeper
-from headgate.core.window.sessions import EventTimeSessionWindows
-from headgate.core.window.spec import Aggregated, WindowCall
 from tests.core.window.kit import LISTED, SUMS, Bounds, Lab, plan
 from tests.core.window.test_general import Bag
 from tests.core.window.test_sliced import restarted

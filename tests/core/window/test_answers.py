@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from headgate.base.elements import MIN_WATERMARK_MS
-from headgate.core.chain.collector import OutputTag
-from headgate.core.window.assigners import GlobalWindows, TumblingEventTimeWindows
 from headgate.core.window.spec import Aggregated, Style, WindowCall
-from headgate.core.window.triggers import CountTrigger
-from headgate.core.window.window import TimeWindow
+from headgate.functions.assigners import GlobalWindows, TumblingEventTimeWindows
+from headgate.functions.function import OutputTag
 from headgate.functions.state import ListStateDescriptor, ValueStateDescriptor
+from headgate.functions.triggers import CountTrigger
+from headgate.functions.window import TimeWindow
 from tests.core.window.kit import LISTED, SUMS, Lab, plan
 from tests.core.window.test_general import Bag
 

@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.elements import MAX_WATERMARK_MS
-from headgate.core.window.assigners import (
+from headgate.core.window.clocked import ClockKeeper
+from headgate.core.window.general import GeneralKeeper
+from headgate.core.window.spec import Aggregated, WindowCall, WindowPlan
+from headgate.functions.assigners import (
     SlidingProcessingTimeWindows,
     TumblingProcessingTimeWindows,
 )
-from headgate.core.window.clocked import ClockKeeper
-from headgate.core.window.evictors import CountEvictor
-from headgate.core.window.general import GeneralKeeper
-from headgate.core.window.spec import Aggregated, WindowCall, WindowPlan
-from headgate.core.window.triggers import CountTrigger
+from headgate.functions.evictors import CountEvictor
+from headgate.functions.triggers import CountTrigger
 from tests.core.window.kit import LISTED, SUMS, Bounds, Lab, plan
 from tests.core.window.test_general import Bag
 from tests.core.window.test_sliced import restarted

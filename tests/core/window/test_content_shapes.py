@@ -6,16 +6,16 @@ import pytest
 
 from headgate.api.types.types import Types
 from headgate.base.errors import StateChanged
-from headgate.core.window.assigners import (
+from headgate.core.window.operator import WindowOperator
+from headgate.core.window.spec import Aggregated, WindowPlan
+from headgate.functions.assigners import (
+    EventTimeSessionWindows,
     GlobalWindows,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
+    count_assigner,
 )
-from headgate.core.window.counts import count_assigner
-from headgate.core.window.evictors import CountEvictor
-from headgate.core.window.operator import WindowOperator
-from headgate.core.window.sessions import EventTimeSessionWindows
-from headgate.core.window.spec import Aggregated, WindowPlan
+from headgate.functions.evictors import CountEvictor
 from tests.core.chain.restore_kit import END, Crew, Left, Send
 from tests.core.window.kit import LISTED, SUMS, first, plan
 from tests.core.window.test_general import Bag

@@ -6,13 +6,13 @@ import pytest
 
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeyedContext
-from headgate.core.window.assigners import TumblingEventTimeWindows
 from headgate.core.window.contents import folding_at_once, open_contents, reduce_call
-from headgate.core.window.evictors import CountEvictor
 from headgate.core.window.spec import Aggregated, Reduced
 from headgate.core.window.tools import WindowTools
-from headgate.core.window.window import TimeWindow
+from headgate.functions.assigners import TumblingEventTimeWindows
 from headgate.functions.context import TaskInfo
+from headgate.functions.evictors import CountEvictor
+from headgate.functions.window import TimeWindow
 from tests.core.window.kit import LISTED, plan
 from tests.core.window.test_general import Bag
 

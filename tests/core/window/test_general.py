@@ -6,17 +6,17 @@ from typing import Any
 import pytest
 
 from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS
-from headgate.core.window.assigners import (
+from headgate.core.window.general import check_times
+from headgate.core.window.spec import Aggregated, Reduced
+from headgate.functions.assigners import (
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,
     WindowAssigner,
 )
-from headgate.core.window.general import check_times
-from headgate.core.window.spec import Aggregated, Reduced
-from headgate.core.window.triggers import EventTimeTrigger, Trigger, TriggerResult
-from headgate.core.window.window import TimeWindow
 from headgate.functions.state import ReducingStateDescriptor, ValueStateDescriptor
+from headgate.functions.triggers import EventTimeTrigger, Trigger, TriggerResult
+from headgate.functions.window import TimeWindow
 from tests.core.window.kit import LISTED, SUMS, Lab, plan
 
 TEN = TumblingEventTimeWindows(10)

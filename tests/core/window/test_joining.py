@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from headgate.base.elements import Bundle, StreamStatus, Watermark
 from headgate.core.chain.operator import Operator
-from headgate.core.window.assigners import TumblingEventTimeWindows
 from headgate.core.window.joining import (
     CoGroupCall,
     FlatJoinCall,
@@ -19,7 +18,8 @@ from headgate.core.window.joining import (
     SidedKey,
 )
 from headgate.core.window.spec import Listed, WindowCall, WindowPlan
-from headgate.core.window.triggers import EventTimeTrigger
+from headgate.functions.assigners import TumblingEventTimeWindows
+from headgate.functions.triggers import EventTimeTrigger
 from tests.core.chain.kit import KeptOutput, open_operator
 
 

@@ -8,11 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.window.assigners import MergingWindowAssigner
-from headgate.core.window.sessions import EventTimeSessionWindows, ProcessingTimeSessionWindows
 from headgate.core.window.spec import Aggregated, Reduced, WindowCall
-from headgate.core.window.triggers import EventTimeTrigger
-from headgate.core.window.window import TimeWindow, TimeWindowSerializer
+from headgate.functions.assigners import (
+    EventTimeSessionWindows,
+    MergingWindowAssigner,
+    ProcessingTimeSessionWindows,
+)
+from headgate.functions.triggers import EventTimeTrigger
+from headgate.functions.window import TimeWindow, TimeWindowSerializer
 from tests.core.window.kit import LISTED, SUMS, Bounds, Lab, plan
 from tests.core.window.test_general import Bag
 

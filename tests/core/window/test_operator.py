@@ -6,14 +6,17 @@ import pytest
 
 from headgate.base.elements import StreamStatus, Watermark
 from headgate.base.errors import UserFunctionFailed
-from headgate.core.window.assigners import GlobalWindows, TumblingEventTimeWindows
 from headgate.core.window.general import GeneralKeeper
 from headgate.core.window.merging import MergingKeeper
 from headgate.core.window.operator import WindowOperator
 from headgate.core.window.session_keeper import SessionKeeper
-from headgate.core.window.sessions import EventTimeSessionWindows
 from headgate.core.window.sliced import SlicedKeeper
 from headgate.core.window.spec import Aggregated, Reduced, WindowCall
+from headgate.functions.assigners import (
+    EventTimeSessionWindows,
+    GlobalWindows,
+    TumblingEventTimeWindows,
+)
 from headgate.functions.state import ValueStateDescriptor
 from tests.core.chain.kit import KeptOutput, context
 from tests.core.window.kit import LISTED, SUMS, Lab, plan

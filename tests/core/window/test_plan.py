@@ -1,8 +1,8 @@
 """The border of the room."""
 
 from headgate.core.window import plan as border
-from headgate.core.window.assigners import TumblingEventTimeWindows
 from headgate.core.window.operator import WindowOperator
+from headgate.functions.assigners import TumblingEventTimeWindows
 from tests.core.window.kit import SUMS, plan
 
 

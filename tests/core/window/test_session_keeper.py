@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.elements import MIN_WATERMARK_MS
-from headgate.core.window.evictors import CountEvictor
 from headgate.core.window.merging import MergingKeeper
 from headgate.core.window.session_keeper import SessionKeeper
-from headgate.core.window.sessions import EventTimeSessionWindows, ProcessingTimeSessionWindows
 from headgate.core.window.spec import Aggregated, WindowCall, WindowPlan
-from headgate.core.window.triggers import CountTrigger
+from headgate.functions.assigners import EventTimeSessionWindows, ProcessingTimeSessionWindows
+from headgate.functions.evictors import CountEvictor
+from headgate.functions.triggers import CountTrigger
 from tests.core.window.kit import LISTED, SUMS, Bounds, Lab, plan
 from tests.core.window.test_general import Bag
 from tests.core.window.test_sliced import restarted

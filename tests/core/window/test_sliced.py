@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 
 from headgate.core.state.backend import KeyedBackend
 from headgate.core.state.memory import MemoryBackend
-from headgate.core.window.assigners import (
-    SlidingEventTimeWindows,
-    TumblingEventTimeWindows,
-)
-from headgate.core.window.evictors import CountEvictor
 from headgate.core.window.general import GeneralKeeper
 from headgate.core.window.sliced import SlicedKeeper
 from headgate.core.window.spec import Aggregated, WindowCall, WindowPlan
-from headgate.core.window.triggers import CountTrigger, EventTimeTrigger, PurgingTrigger
-from headgate.core.window.window import TimeWindow
+from headgate.functions.assigners import (
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+)
+from headgate.functions.evictors import CountEvictor
+from headgate.functions.triggers import CountTrigger, EventTimeTrigger, PurgingTrigger
+from headgate.functions.window import TimeWindow
 from tests.core.window.kit import LISTED, SUMS, Bounds, Lab, plan
 from tests.core.window.test_general import Bag
 

@@ -2,11 +2,14 @@
 
 import pickle
 
-from headgate.core.window.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
-from headgate.core.window.counts import CountSlidingWindowAssigner
-from headgate.core.window.evictors import CountEvictor, TimeEvictor
-from headgate.core.window.sessions import EventTimeSessionWindows
-from headgate.core.window.triggers import CountTrigger, PurgingTrigger
+from headgate.functions.assigners import (
+    CountSlidingWindowAssigner,
+    EventTimeSessionWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+)
+from headgate.functions.evictors import CountEvictor, TimeEvictor
+from headgate.functions.triggers import CountTrigger, PurgingTrigger
 from tests.core.window.kit import LISTED, SUMS, Lab, plan
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from headgate.core.state.cursor import seen
 from headgate.core.state.key_groups import key_group
-from headgate.core.window.window import CountWindow, GlobalWindow, TimeWindow
+from headgate.functions.window import CountWindow, GlobalWindow, TimeWindow
 from headgate.host.rocksdb.codec import (
     BEHIND,
     AddressCodec,

@@ -12,11 +12,11 @@ from headgate.base.elements import PickleSerializer
 from headgate.base.errors import InsufficientBuffers, TaskCancelled, UserFunctionFailed
 from headgate.base.messages import TaskState
 from headgate.control.error_classes import CONSEQUENCES
-from headgate.core.chain.collector import OutputTag
 from headgate.core.operators.basic import FilterOperator, FlatMapOperator, MapOperator
 from headgate.core.operators.process import ProcessOperator
 from headgate.core.operators.reduce import ReduceOperator
 from headgate.core.operators.two_inputs import CoMapOperator
+from headgate.functions.function import OutputTag
 from headgate.host.net.exchange import Exchange
 from headgate.plan import ship_strategies as ships
 from tests.host.conftest import MakeExchange

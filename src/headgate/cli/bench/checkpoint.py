@@ -17,10 +17,11 @@ from typing import Any, Final
 from headgate.api.environment import StreamExecutionEnvironment
 from headgate.api.job import JobClient
 from headgate.api.settings.configuration import Configuration
-from headgate.api.source import Sink, SinkWriter, Source, SplitReader
 from headgate.base.settings import KIB, MIB, ExchangeSettings
 from headgate.cli.bench.keyed_count import Counted, keyed_count_round
 from headgate.functions.context import ConnectorContext
+from headgate.functions.sink import Sink, SinkWriter
+from headgate.functions.source import Source, SplitReader
 from headgate.host.files.owned_folder import OwnedFolder
 
 TASKS: Final = 2

@@ -18,9 +18,9 @@ from typing import Any, Final
 
 from headgate.api.environment import StreamExecutionEnvironment
 from headgate.api.settings.configuration import Configuration
-from headgate.api.source import Source, SplitReader
 from headgate.cli.bench.measured_job import ReportingSink
 from headgate.functions.context import ConnectorContext
+from headgate.functions.source import Source, SplitReader
 
 VOCABULARY: Final = 10_000
 PICKED: Final = 1 << 17

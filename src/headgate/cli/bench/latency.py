@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from headgate.api.environment import StreamExecutionEnvironment
 from headgate.api.settings.configuration import Configuration
-from headgate.api.source import Source, SplitReader
 from headgate.cli.bench.measured_job import ReportingSink
 from headgate.functions.context import ConnectorContext
+from headgate.functions.source import Source, SplitReader
 
 KEYS: Final = 1000
 WARM_UP_S: Final = 1.0

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from headgate.api.source import SinkWriter
 from headgate.functions.context import ConnectorContext
+from headgate.functions.sink import SinkWriter
 from headgate.host.driver.results import ResultWriter
 from headgate.spark.driver_sinks import DriverSink
 

@@ -19,8 +19,9 @@ from typing import Any, Final
 from headgate.api.environment import StreamExecutionEnvironment
 from headgate.api.job import JobClient, JobStatus
 from headgate.api.settings.configuration import Configuration
-from headgate.api.source import Sink, SinkWriter, Source, SplitReader
 from headgate.functions.context import ConnectorContext
+from headgate.functions.sink import Sink, SinkWriter
+from headgate.functions.source import Source, SplitReader
 from headgate.host.files.owned_folder import OwnedFolder
 
 TASKS: Final = 2

@@ -17,12 +17,12 @@ from statistics import median
 from typing import Any, Final
 
 from headgate.api.environment import StreamExecutionEnvironment
-from headgate.api.functions import KeyedProcessFunction
 from headgate.api.settings.configuration import Configuration
-from headgate.api.source import Source, SplitReader
 from headgate.base.settings import StateBackendKind
 from headgate.cli.bench.measured_job import ReportingSink
 from headgate.functions.context import ConnectorContext, RuntimeContext
+from headgate.functions.function import KeyedProcessFunction
+from headgate.functions.source import Source, SplitReader
 from headgate.functions.state import ValueStateDescriptor
 
 STRIDE: Final = 1_000_003

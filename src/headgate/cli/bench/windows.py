@@ -17,13 +17,13 @@ from typing import Any, Final
 
 from headgate.api.environment import StreamExecutionEnvironment
 from headgate.api.settings.configuration import Configuration
-from headgate.api.source import Source, SplitReader
-from headgate.api.watermarks import WatermarkStrategy
 from headgate.base.elements import Bundle
 from headgate.cli.bench.measured_job import ReportingSink
-from headgate.core.window.assigners import TumblingEventTimeWindows
+from headgate.functions.assigners import TumblingEventTimeWindows
 from headgate.functions.context import ConnectorContext
+from headgate.functions.source import Source, SplitReader
 from headgate.functions.time import Duration, Time
+from headgate.functions.watermarks import WatermarkStrategy
 
 SENSORS: Final = 10_000
 PICKED: Final = 1 << 17

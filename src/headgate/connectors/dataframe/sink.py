@@ -7,10 +7,10 @@ them, in rows and in bytes.
 import secrets
 from typing import Any, Final
 
-from headgate.api.source import Sink, SinkWriter
 from headgate.connectors.arrow.columns import ColumnMaker, RowShape
 from headgate.connectors.dataframe.border import Border, outlet_of
 from headgate.functions.context import ConnectorContext
+from headgate.functions.sink import Sink, SinkWriter
 
 MOST_ROWS: Final = 10_000
 FIRST_ROWS: Final = 64

@@ -13,12 +13,12 @@ from hashlib import blake2b
 from typing import Any, Final, TypeAlias
 
 from headgate.api.row import Row
-from headgate.api.source import Source, SplitReader
 from headgate.base.errors import StateBroken
 from headgate.base.moved import first_bytes
 from headgate.connectors.arrow.rows import RowMaker
 from headgate.connectors.dataframe.border import Inlet, inlet_of
 from headgate.functions.context import ConnectorContext
+from headgate.functions.source import Source, SplitReader
 
 WAIT_MS: Final = 1.0
 FEWEST_ROWS: Final = 256

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from headgate.api.source import Committer
 from headgate.base.elements import Record
 from headgate.base.errors import PartLost, PathUnusable
 from headgate.connectors.files.part_folder import PartFolder, open_place, too_short, writing
+from headgate.functions.sink import Committer
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-from headgate.api.source import CommittingSinkWriter
 from headgate.base.elements import ByteLike, Record
 from headgate.connectors.files.layout import PartPlan
 from headgate.connectors.files.part_commits import PartCommit
@@ -24,6 +23,7 @@ from headgate.connectors.files.part_names import (
     remove_leftovers,
 )
 from headgate.functions.context import ConnectorContext, SnapshotMoment
+from headgate.functions.sink import CommittingSinkWriter
 
 MOST_OPEN: Final = 128
 """So many parts of a task are open at once; another one ends that which waits longest."""

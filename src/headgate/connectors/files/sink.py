@@ -17,7 +17,6 @@ from typing import Final
 import msgspec
 
 from headgate.api.row import Row
-from headgate.api.source import TwoPhaseCommittingSink
 from headgate.api.types.types import TypeInformation
 from headgate.base.elements import Record
 from headgate.base.errors import ConnectorError, PlanInvalid
@@ -35,6 +34,7 @@ from headgate.connectors.formats.lines import MAX_LINE_BYTES, check_text
 from headgate.connectors.formats.record_text import written_text
 from headgate.connectors.paths import AnyPath, short_folder
 from headgate.functions.context import ConnectorContext
+from headgate.functions.sink import TwoPhaseCommittingSink
 
 
 @dataclass(frozen=True, kw_only=True)

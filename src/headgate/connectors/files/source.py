@@ -15,11 +15,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, Final, cast
 
-from headgate.api.source import Source, SplitReader
 from headgate.base.errors import LineTooLong, LineUndecodable, PathUnusable, PlanInvalid
 from headgate.connectors.formats.lines import MAX_LINE_BYTES, check_text, encoding_name
 from headgate.connectors.paths import AnyPath, local_path, short_places
 from headgate.functions.context import ConnectorContext
+from headgate.functions.source import Source, SplitReader
 
 BLOCK_BYTES: Final = 64 * 1024
 

@@ -18,8 +18,6 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, TypeAlias
 
-from headgate.api.functions import SourceFunction
-from headgate.api.source import Source, SplitReader
 from headgate.base.elements import Bundle, Record, StreamStatus, Watermark
 from headgate.base.errors import UserFunctionFailed
 from headgate.base.values import own
@@ -27,6 +25,8 @@ from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.user_function import UserFunction
 from headgate.core.chain.watermarks import checked_watermark
 from headgate.functions.context import ConnectorContext, SnapshotMoment
+from headgate.functions.function import SourceFunction
+from headgate.functions.source import Source, SplitReader
 
 Taken: TypeAlias = list[Record] | Bundle | Watermark | StreamStatus | None
 
@@ -215,6 +215,7 @@ class FunctionSource(Source):
 
     def open(self, split: object, position: object, context: ConnectorContext) -> "FunctionReader":
         assert position is None or isinstance(position, FunctionPosition), position
+        assert isinstance(context, OperatorContext), context
         return FunctionReader(self, context, position or FunctionPosition())
 
 

@@ -12,12 +12,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from headgate.api.source import Source, SplitReader
 from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
+from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.copies import Emission
 from headgate.core.chain.user_function import UserFunction
 from headgate.functions.context import ConnectorContext
+from headgate.functions.source import Source, SplitReader
 
 
 @dataclass(frozen=True)
@@ -131,6 +132,7 @@ class DataGeneratorSource(Source):
         self, split: object, position: object, context: ConnectorContext
     ) -> "DataGeneratorReader":
         assert isinstance(split, IndexSplit), split
+        assert isinstance(context, OperatorContext), context
         rate = self.records_per_second
         pace = None if rate is None else RateLimit(rate / split.step, self.clock)
         first = split.first

@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from headgate.api.source import Source, SplitReader
 from headgate.base.errors import LineTooLong, LineUndecodable, PlanInvalid, ServerUnreachable
 from headgate.connectors.formats.lines import MAX_LINE_BYTES, check_text
 from headgate.functions.context import ConnectorContext
+from headgate.functions.source import Source, SplitReader
 
 WAIT_MS: Final = 5.0
 RECEIVE_BYTES: Final = 64 * 1024

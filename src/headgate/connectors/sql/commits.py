@@ -15,10 +15,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from headgate.api.source import Committer
 from headgate.base.elements import Record
 from headgate.base.errors import ConnectorError, DatabaseUnready, shown
 from headgate.base.moved import loads
+from headgate.functions.sink import Committer
 
 Connection: TypeAlias = Any
 """Of the DB-API, whose modules have no types in common."""

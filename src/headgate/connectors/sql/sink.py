@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any, Final
 
 from headgate.api.row import Row, values_of
-from headgate.api.source import Committer, CommittingSinkWriter, TwoPhaseCommittingSink
 from headgate.base.elements import Record
 from headgate.base.errors import ConnectorError, PlanInvalid
 from headgate.connectors.paths import AnyPath, local_path
@@ -29,6 +28,7 @@ from headgate.connectors.sql.commits import (
     is_name,
 )
 from headgate.functions.context import ConnectorContext, SnapshotMoment
+from headgate.functions.sink import Committer, CommittingSinkWriter, TwoPhaseCommittingSink
 
 BATCH_ROWS: Final = 1000
 """Rows that go to the database with one call."""

@@ -12,32 +12,7 @@ from typing import Protocol, TypeAlias
 from headgate.base.elements import Record
 from headgate.base.values import own
 from headgate.core.chain.async_queue import PendingCall
-
-
-class AsyncUserFunction(Protocol):
-    """A user's asynchronous function."""
-
-    def async_invoke(self, value: Record) -> Coroutine[object, object, Record]: ...
-
-    def timeout(self, value: Record) -> Record: ...
-
-
-class RetryPredicate(Protocol):
-    """Which answers of a call are worth another one; None: none of that kind."""
-
-    def result_predicate(self) -> Callable[[Record], object] | None: ...
-
-    def exception_predicate(self) -> Callable[[Exception], object] | None: ...
-
-
-class RetryStrategy(Protocol):
-    """How often and after which pause a call is made again."""
-
-    def can_retry(self, current_attempts: int) -> bool: ...
-
-    def get_backoff_time_millis(self, current_attempts: int) -> float: ...
-
-    def get_retry_predicate(self) -> RetryPredicate: ...
+from headgate.functions.async_functions import AsyncFunction, AsyncRetryStrategy
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +23,7 @@ class AsyncWork:
     something to be awaited.
     """
 
-    function: AsyncUserFunction
+    function: AsyncFunction[Record, Record]
     begin: Callable[[], object]
     end: Callable[[], object]
     timeout_ms: float
@@ -66,7 +41,7 @@ class AsyncWork:
 class Retry:
     """Decides after each attempt whether another one follows."""
 
-    def __init__(self, strategy: RetryStrategy) -> None:
+    def __init__(self, strategy: AsyncRetryStrategy[Record]) -> None:
         predicate = strategy.get_retry_predicate()
         self._strategy = strategy
         self._result_predicate = predicate.result_predicate()

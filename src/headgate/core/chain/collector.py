@@ -13,27 +13,7 @@ from headgate.base.elements import Bundle, Record
 from headgate.base.values import ATOMS, own
 from headgate.core.chain.operator import Output
 from headgate.core.chain.user_function import iterable
-
-
-class OutputTag:
-    """Names a side output. Tags with the same id are the same tag, wherever they were made."""
-
-    __slots__ = ("tag_id", "type_info")
-
-    def __init__(self, tag_id: str, type_info: object = None) -> None:
-        if not tag_id:
-            raise ValueError("an output tag needs a text that is not empty as its id")
-        self.tag_id = tag_id
-        self.type_info = type_info
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, OutputTag) and other.tag_id == self.tag_id
-
-    def __hash__(self) -> int:
-        return self.tag_id.__hash__()
-
-    def __repr__(self) -> str:
-        return f"OutputTag({self.tag_id!r})"
+from headgate.functions.function import OutputTag
 
 
 class Collector:

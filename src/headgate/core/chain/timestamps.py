@@ -4,22 +4,11 @@ Law: what comes out are whole milliseconds that fit into 64 bits, or None for a 
 time. Nothing but the user's own function is called for a record.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from operator import index
 
 from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS, Bundle, Record
 from headgate.core.chain.user_function import UserFunction
-
-
-class TimestampAssigner(ABC):
-    """Takes the event time out of a record."""
-
-    @abstractmethod
-    def extract_timestamp(self, value: Record, record_timestamp: int) -> int:
-        """Milliseconds since 1970; ``record_timestamp`` is what the record had before, the
-        smallest of all times if it had none.
-        """
 
 
 class Stamper:

@@ -8,7 +8,7 @@ taken at once; nothing stays open if one of them fails.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, TypeVar
+from typing import Final
 
 from headgate.base.elements import Record
 from headgate.base.state_shapes import FUNCTION
@@ -169,15 +169,6 @@ class StatefulOperator(Operator):
         finally:
             if self._keyed is not None:
                 self._keyed.close()
-
-
-_Method = TypeVar("_Method", bound=Callable[..., None])
-
-
-def does_nothing(method: _Method) -> _Method:
-    """Marks the ``open`` of a base class: a function that only inherits it needs no state."""
-    method.does_nothing = True  # type: ignore[attr-defined] # a note on the function object
-    return method
 
 
 def iterable(found: Record, who: str) -> Iterable[Record]:

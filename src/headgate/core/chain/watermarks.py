@@ -5,9 +5,9 @@ speak only when they are asked. What a generator of the user says in ``on_event`
 behind that record: the bundle is cut there, so that records and watermarks stay in line.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Protocol
 
 from headgate.base.elements import (
@@ -21,34 +21,7 @@ from headgate.base.elements import (
 from headgate.core.chain.operator import Output
 from headgate.core.chain.timestamps import highest_of
 from headgate.functions.context import RuntimeContext
-
-
-class WatermarkOutput(ABC):
-    """Where a generator of the user says how far event time is."""
-
-    @abstractmethod
-    def emit_watermark(self, watermark: Watermark) -> None:
-        """No record with this timestamp or an earlier one is expected; it never goes back."""
-
-    @abstractmethod
-    def mark_idle(self) -> None:
-        """Nobody shall wait for this stream, until its next record or watermark."""
-
-    @abstractmethod
-    def mark_active(self) -> None:
-        """The stream takes part in event time again."""
-
-
-class WatermarkGenerator(ABC):
-    """Says how far event time is, in view of records or of the clock."""
-
-    @abstractmethod
-    def on_event(self, event: Record, timestamp: int, output: WatermarkOutput) -> None:
-        """For each record; what is emitted here goes out right behind it."""
-
-    @abstractmethod
-    def on_periodic_emit(self, output: WatermarkOutput) -> None:
-        """Now and then (``pipeline.auto-watermark-interval``), until the input has ended."""
+from headgate.functions.watermarks import AlignmentGroup, WatermarkOutput, WatermarkStrategy
 
 
 class Target(Protocol):
@@ -181,16 +154,6 @@ def checked_watermark(watermark: Record, whose: str) -> Watermark:
 
 
 @dataclass(frozen=True, slots=True)
-class AlignmentGroup:
-    """Sources of a group wait for each other: none reads further than ``drift_ms`` ahead."""
-
-    group: str
-    drift_ms: int
-    interval_ms: int = 1000
-    """Between two reports of a source task."""
-
-
-@dataclass(frozen=True, slots=True)
 class TimePlan:
     """What a watermark strategy says; travels to the tasks."""
 
@@ -211,6 +174,33 @@ def silent(context: RuntimeContext) -> Marking:
 
 OWN_TIME: Final = TimePlan(silent, interval_ms=0, keeps_own=True)
 """Of a source without a strategy."""
+
+
+def time_plan(strategy: WatermarkStrategy, interval_ms: int, batch: bool) -> TimePlan:
+    """What tasks do; a batch job has no event time but that of its records and its end."""
+    if batch:
+        return TimePlan(silent, strategy.assigner, interval_ms=0)
+    start: Callable[[RuntimeContext], Marking] = silent
+    if strategy.supplier is not None:
+        start = partial(_custom, strategy.supplier)
+    elif strategy.bound_ms is not None:
+        start = partial(_bounded, strategy.bound_ms)
+    return TimePlan(start, strategy.assigner, strategy.idle_ms, strategy.alignment, interval_ms)
+
+
+def source_time_plan(strategy: WatermarkStrategy | None, interval_ms: int, batch: bool) -> TimePlan:
+    """Without a strategy a source may tell event time itself, but not to a batch job."""
+    if strategy is not None:
+        return time_plan(strategy, interval_ms, batch)
+    return TimePlan(silent, interval_ms=0) if batch else OWN_TIME
+
+
+def _bounded(bound_ms: int, context: RuntimeContext) -> Marking:
+    return Bounded(bound_ms)
+
+
+def _custom(supplier: Callable[[RuntimeContext], object], context: RuntimeContext) -> Marking:
+    return CustomWatermarks(supplier(context))
 
 
 class TimedOutput:

@@ -16,13 +16,7 @@ from typing import Final, TypeAlias
 from headgate.base.elements import Bundle, Record, StreamStatus, Watermark
 from headgate.base.errors import StateBroken, UserFunctionFailed
 from headgate.base.moved import loads
-from headgate.core.chain.async_calls import (
-    AsyncCalls,
-    AsyncUserFunction,
-    AsyncWork,
-    Retry,
-    RetryStrategy,
-)
+from headgate.core.chain.async_calls import AsyncCalls, AsyncWork, Retry
 from headgate.core.chain.async_queue import (
     AsyncQueue,
     HeldCalls,
@@ -34,6 +28,7 @@ from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.runtime import OperatorRuntimeContext
 from headgate.core.chain.snapshots import restored_parts
 from headgate.core.chain.user_function import PIECE, StatefulOperator, UserFunction
+from headgate.functions.async_functions import AsyncFunction, AsyncRetryStrategy
 from headgate.functions.context import SnapshotMoment
 
 CALLS: Final = "calls"
@@ -48,11 +43,11 @@ class AsyncWaitOperator(StatefulOperator):
 
     def __init__(
         self,
-        function: AsyncUserFunction,
+        function: AsyncFunction[Record, Record],
         timeout_ms: float,
         capacity: int,
         ordered: bool,
-        retry: RetryStrategy | None = None,
+        retry: AsyncRetryStrategy[Record] | None = None,
     ) -> None:
         self._async_function = function
         self._function: UserFunction = _RemoteFunction(function, self)
@@ -193,7 +188,9 @@ class AsyncWaitOperator(StatefulOperator):
 class _RemoteFunction(UserFunction):
     """A function that lives in another thread: what a checkpoint needs of it is asked for there."""
 
-    def __init__(self, function: AsyncUserFunction, operator: AsyncWaitOperator) -> None:
+    def __init__(
+        self, function: AsyncFunction[Record, Record], operator: AsyncWaitOperator
+    ) -> None:
         super().__init__(function, "async_invoke")
         self._operator = operator
 

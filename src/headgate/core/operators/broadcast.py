@@ -17,7 +17,7 @@ from headgate.core.operators.two_inputs import KeysOf, TwoInputOperator
 from headgate.core.state.backend import StateSpec
 from headgate.core.state.cursor import NO_KEY
 from headgate.core.state.operator_state import OperatorStates
-from headgate.functions.context import OperatorStateStore, TimeDomain, TimerService
+from headgate.functions.context import TimeDomain, TimerService
 from headgate.functions.state import (
     BroadcastState,
     MapStateDescriptor,
@@ -81,7 +81,7 @@ class KeyedNormalContext(NormalContext):
     """Of ``process_element`` and ``on_timer`` behind a keyed stream."""
 
     def __init__(
-        self, operator: OperatorContext, states: OperatorStateStore, keyed: KeyedContext
+        self, operator: OperatorContext, states: OperatorStates, keyed: KeyedContext
     ) -> None:
         super().__init__(operator, states)
         self.domain = TimeDomain.EVENT_TIME
@@ -107,7 +107,7 @@ class KeyedBroadcastContext(BroadcastContext):
     """Of ``process_broadcast_element`` beside a keyed stream."""
 
     def __init__(
-        self, operator: OperatorContext, states: OperatorStateStore, keyed: KeyedContext
+        self, operator: OperatorContext, states: OperatorStates, keyed: KeyedContext
     ) -> None:
         super().__init__(operator, states)
         self._keyed = keyed

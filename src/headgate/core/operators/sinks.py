@@ -9,8 +9,8 @@ everything is committed at the end.
 """
 
 import pickle
-from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final
 
 from headgate.base.elements import MIN_WATERMARK_MS, Bundle, Record
 from headgate.base.errors import StateBroken
@@ -21,6 +21,13 @@ from headgate.core.chain.snapshots import OperatorSnapshot
 from headgate.core.operators.basic import FunctionOperator
 from headgate.core.operators.process import timed
 from headgate.functions.context import SnapshotMoment
+from headgate.functions.sink import (
+    Committer,
+    CommittingSinkWriter,
+    Sink,
+    SinkWriter,
+    TwoPhaseCommittingSink,
+)
 
 STATE_VERSION: Final = 1
 
@@ -67,25 +74,6 @@ class SinkFunctionOperator(FunctionOperator):
             call(record, context)
 
 
-class SinkWriter(Protocol):
-    """Writes the records of one task; lives on its thread."""
-
-    def write(self, records: list[Record]) -> None:
-        """Take these records, without changing them; may block."""
-
-    def flush(self) -> None:
-        """Everything written must be there now: at each checkpoint, and at the end of the input."""
-
-    def close(self) -> None:
-        """Give back everything; always called, also without ``flush`` after a failure."""
-
-
-class Sink(Protocol):
-    """Describes where records go; travels to the tasks and makes a writer in each."""
-
-    def create_writer(self, context: OperatorContext) -> SinkWriter: ...
-
-
 class SinkOperator(Operator):
     """Hands whole bundles to the writer of a sink, which must not change the records.
 
@@ -121,46 +109,12 @@ class SinkOperator(Operator):
             writer.close()
 
 
-class CommittingWriter(SinkWriter, Protocol):
-    """A writer whose records count only when they were committed; lives on its task's thread."""
-
-    def prepare_commit(self, moment: SnapshotMoment | None) -> Sequence[Record]:
-        """What is to be committed of all that was written since the last time.
-
-        After ``flush``. ``moment`` is None at the end of the input.
-        """
-
-    def unfinished(self) -> Sequence[Record]:
-        """What only a new run has to commit that goes on from here; after ``prepare_commit``."""
-
-
-class Committer(Protocol):
-    """Commits what writers of the sink have prepared."""
-
-    def commit(self, committables: Sequence[Record]) -> None:
-        """When it returns, all of them count."""
-
-    def commit_again(self, committables: Sequence[Record]) -> None:
-        """The same with those of an earlier run, some or all of which may count already."""
-
-    def close(self) -> None:
-        """Give back everything; always called."""
-
-
-class TwoPhaseSink(Protocol):
-    """Describes where records go; travels to the tasks and makes a writer and a committer there."""
-
-    def create_writer(self, context: OperatorContext) -> CommittingWriter: ...
-
-    def create_committer(self, context: OperatorContext) -> Committer: ...
-
-
 class TwoPhaseSinkOperator(Operator):
     """Keeps what its writer has prepared until it may be committed."""
 
-    def __init__(self, sink: TwoPhaseSink) -> None:
+    def __init__(self, sink: TwoPhaseCommittingSink) -> None:
         self._sink = sink
-        self._writer: CommittingWriter | None = None
+        self._writer: CommittingSinkWriter | None = None
         self._committer: Committer | None = None
         self._prepared: dict[int, list[Record]] = {}  # by the first checkpoint that holds them
         self._ready: list[Record] = []  # prepared at the end, held by no checkpoint yet

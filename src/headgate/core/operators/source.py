@@ -26,9 +26,8 @@ from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Output, PolledOperator, PollResult
 from headgate.core.chain.runtime import OperatorRuntimeContext
 from headgate.core.chain.snapshots import OperatorSnapshot
-from headgate.core.chain.source import Position, Source, SplitReader, rewinds
 from headgate.core.chain.timestamps import Stamper
-from headgate.core.chain.watermarks import OWN_TIME, AlignmentGroup, Marking, TimedOutput, TimePlan
+from headgate.core.chain.watermarks import OWN_TIME, Marking, TimedOutput, TimePlan
 from headgate.core.operators.source_splits import (
     IdentifiedSplit,
     SplitProgress,
@@ -37,6 +36,8 @@ from headgate.core.operators.source_splits import (
     write_splits,
 )
 from headgate.functions.context import SnapshotMoment
+from headgate.functions.source import Position, Source, SplitReader
+from headgate.functions.watermarks import AlignmentGroup
 
 POLL_RECORDS: Final = 1024
 
@@ -311,7 +312,7 @@ class SourceOperator(PolledOperator):
     def _position(self, split: _Split, moment: SnapshotMoment) -> Position:
         ask = getattr(split.reader, "position_at", None)
         position = split.reader.position() if ask is None else ask(moment)
-        if position is None and split.has_given and rewinds(self._source):
+        if position is None and split.has_given and getattr(self._source, "rewinds", True):
             raise RuntimeError(
                 f"{type(split.reader).__name__} has given records and tells no position, so that "
                 f"they would come again after a restore; implement position(), or set "

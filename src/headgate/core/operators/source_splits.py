@@ -19,7 +19,7 @@ import msgspec
 from headgate.base.elements import MIN_WATERMARK_MS
 from headgate.base.errors import StateBroken
 from headgate.base.moved import first_bytes, loads
-from headgate.core.chain.source import Position
+from headgate.functions.source import Position
 
 MARK_BYTES: Final = 12
 KEPT_BYTES: Final = 64 * 1024

@@ -14,7 +14,7 @@ from headgate.core.window.contents import FOLDED, LISTED
 from headgate.core.window.general import GeneralKeeper
 from headgate.core.window.session_keeper import SESSIONS
 from headgate.core.window.sliced import FIRED, OPEN
-from headgate.core.window.window import TimeWindow
+from headgate.functions.window import TimeWindow
 
 
 def holds_general_state(backend: KeyedBackend) -> bool:

@@ -14,11 +14,11 @@ from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.chain.runtime import KeyedStates
 from headgate.core.chain.user_function import UserFunction, iterable
 from headgate.core.state.cursor import Cursor
-from headgate.core.window.assigners import MergingWindowAssigner
 from headgate.core.window.spec import Listed, WindowPlan
 from headgate.core.window.tools import Compartment
-from headgate.core.window.window import Window
+from headgate.functions.assigners import MergingWindowAssigner
 from headgate.functions.context import KeyedStateStore
+from headgate.functions.window import Window
 
 
 class FiredContext:

@@ -12,14 +12,14 @@ from itertools import repeat
 from headgate.base.elements import Bundle, Key
 from headgate.core.chain.operator import Output
 from headgate.core.state.backend import KeyedBackend
-from headgate.core.window.assigners import (
-    SlidingProcessingTimeWindows,
-    TumblingProcessingTimeWindows,
-)
 from headgate.core.window.general import Parts
 from headgate.core.window.sliced import OPEN, SlicedKeeper
 from headgate.core.window.spec import WindowPlan
-from headgate.core.window.triggers import ProcessingTimeTrigger
+from headgate.functions.assigners import (
+    SlidingProcessingTimeWindows,
+    TumblingProcessingTimeWindows,
+)
+from headgate.functions.triggers import ProcessingTimeTrigger
 
 
 def can_clock(plan: WindowPlan, backend: KeyedBackend) -> bool:

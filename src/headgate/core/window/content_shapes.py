@@ -13,13 +13,16 @@ from headgate.base.state_shapes import OPERATOR, StateShape
 from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.state.backend import StateSpec
 from headgate.core.state.type_changes import Change, converter, shape_of
-from headgate.core.window.assigners import GlobalWindows, MergingWindowAssigner
 from headgate.core.window.contents import FOLDED, LISTED
-from headgate.core.window.counts import CountSlidingWindowAssigner
-from headgate.core.window.evictors import TimestampedValue
 from headgate.core.window.session_keeper import SESSIONS
 from headgate.core.window.sliced import FIRED, OPEN
 from headgate.core.window.spec import Aggregated, Listed, Reduced, WindowPlan
+from headgate.functions.assigners import (
+    CountSlidingWindowAssigner,
+    GlobalWindows,
+    MergingWindowAssigner,
+)
+from headgate.functions.evictors import TimestampedValue
 
 NAME: Final = "contents of windows"
 

@@ -12,11 +12,11 @@ from headgate.base.values import own
 from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.state.backend import StateSpec
 from headgate.core.state.cursor import Namespace
-from headgate.core.window.evictors import Evictor, TimestampedValue
 from headgate.core.window.spec import Aggregated, Listed, Reduced, WindowPlan
 from headgate.core.window.tools import WindowTools, merge_values
-from headgate.core.window.window import Window
+from headgate.functions.evictors import Evictor, TimestampedValue
 from headgate.functions.state import Aggregate
+from headgate.functions.window import Window
 
 Send: TypeAlias = Callable[[Window, Record], None]
 """Takes the folded value of a window, or the list of its records."""

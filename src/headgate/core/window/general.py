@@ -17,9 +17,9 @@ from headgate.core.window.answers import NO_TIMESTAMP, Answers
 from headgate.core.window.contents import open_contents
 from headgate.core.window.spec import WindowPlan
 from headgate.core.window.tools import WindowTools
-from headgate.core.window.triggers import CONTINUE, TriggerResult
-from headgate.core.window.window import Window
 from headgate.functions.context import TimeDomain
+from headgate.functions.triggers import CONTINUE, TriggerResult
+from headgate.functions.window import Window
 
 
 @dataclass(frozen=True, slots=True)

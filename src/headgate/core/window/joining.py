@@ -14,13 +14,13 @@ from headgate.core.chain.snapshots import OperatorSnapshot
 from headgate.core.chain.user_function import iterable
 from headgate.core.window.plan import make_window_operator
 from headgate.core.window.spec import WindowPlan
-from headgate.core.window.window import Window
 from headgate.functions.context import (
     FunctionInitializationContext,
     FunctionSnapshotContext,
     RuntimeContext,
     SnapshotMoment,
 )
+from headgate.functions.window import Window
 
 Sided = tuple[int, Record]
 

@@ -10,12 +10,11 @@ from typing import Final, TypeAlias
 
 from headgate.base.elements import MAX_WATERMARK_MS, Record
 from headgate.core.state.backend import StateSpec
-from headgate.core.window.assigners import MergingWindowAssigner
 from headgate.core.window.general import GeneralKeeper, Parts
-from headgate.core.window.sessions import SessionWindows
-from headgate.core.window.triggers import CONTINUE
-from headgate.core.window.window import TimeWindow, Window
+from headgate.functions.assigners import MergingWindowAssigner, SessionWindows
 from headgate.functions.context import TimeDomain
+from headgate.functions.triggers import CONTINUE
+from headgate.functions.window import TimeWindow, Window
 
 Homes: TypeAlias = dict[Window, Window]
 """Each window of a key and its home. Never changed once it is in the state."""

@@ -14,7 +14,6 @@ from headgate.core.chain.keyed_context import KeyedContext, KeySelection
 from headgate.core.chain.user_function import StatefulOperator, UserFunction
 from headgate.core.window.adopting import adopt, holds_general_state
 from headgate.core.window.answers import Answers
-from headgate.core.window.assigners import MergingWindowAssigner
 from headgate.core.window.clocked import ClockKeeper, can_clock
 from headgate.core.window.content_shapes import settle_contents
 from headgate.core.window.general import GeneralKeeper, Parts, WindowKeeper
@@ -23,6 +22,7 @@ from headgate.core.window.session_keeper import SessionKeeper, can_gather
 from headgate.core.window.sliced import SlicedKeeper, can_slice
 from headgate.core.window.spec import Aggregated, Listed, Reduced, WindowPlan
 from headgate.core.window.tools import WindowTools
+from headgate.functions.assigners import MergingWindowAssigner
 from headgate.functions.context import TimeDomain
 
 

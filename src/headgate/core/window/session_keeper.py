@@ -13,14 +13,14 @@ from headgate.base.elements import Bundle, Key, Record
 from headgate.core.state.backend import KeyedBackend, StateSpec
 from headgate.core.window.folds import make_fold
 from headgate.core.window.general import Parts, check_times
-from headgate.core.window.sessions import (
+from headgate.core.window.spec import WindowPlan
+from headgate.functions.assigners import (
     DynamicEventTimeSessionWindows,
     EventTimeSessionWindows,
 )
-from headgate.core.window.spec import WindowPlan
-from headgate.core.window.triggers import EventTimeTrigger
-from headgate.core.window.window import TimeWindow
 from headgate.functions.context import TimeDomain
+from headgate.functions.triggers import EventTimeTrigger
+from headgate.functions.window import TimeWindow
 
 SESSIONS: Final = StateSpec("sessions", "value")
 

@@ -20,19 +20,19 @@ from headgate.core.chain.user_function import PIECE
 from headgate.core.state.backend import KeyedBackend, StateSpec
 from headgate.core.state.cursor import Namespace
 from headgate.core.window.answers import NO_TIMESTAMP
-from headgate.core.window.assigners import (
+from headgate.core.window.folds import Entries, make_fold
+from headgate.core.window.general import Parts
+from headgate.core.window.spec import WindowPlan
+from headgate.functions.assigners import (
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
     slides,
 )
-from headgate.core.window.folds import Entries, make_fold
-from headgate.core.window.general import Parts
-from headgate.core.window.spec import WindowPlan
-from headgate.core.window.triggers import EventTimeTrigger
-from headgate.core.window.window import TimeWindow
 from headgate.functions.context import TimeDomain
+from headgate.functions.triggers import EventTimeTrigger
+from headgate.functions.window import TimeWindow
 
 T = TypeVar("T")
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from headgate.base.elements import Key, Record
-from headgate.core.window.assigners import WindowAssigner
-from headgate.core.window.evictors import Evictor
-from headgate.core.window.triggers import Trigger
-from headgate.core.window.window import Window
+from headgate.functions.assigners import WindowAssigner
+from headgate.functions.evictors import Evictor
 from headgate.functions.state import Aggregate
+from headgate.functions.triggers import Trigger
+from headgate.functions.window import Window
 
 
 @dataclass(frozen=True, slots=True)

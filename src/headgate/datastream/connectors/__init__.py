@@ -6,16 +6,6 @@ What needs pyarrow is loaded when it is first used.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from headgate.api.source import (
-    Committer,
-    CommittingSinkWriter,
-    DeliveryGuarantee,
-    Sink,
-    SinkWriter,
-    Source,
-    SplitReader,
-    TwoPhaseCommittingSink,
-)
 from headgate.connectors.blackhole import DiscardSink
 from headgate.connectors.files.sink import CsvSink, FileSink, JsonLinesSink, TextFileSink
 from headgate.connectors.files.source import FileSource, StreamFormat, TextFileSource
@@ -23,6 +13,15 @@ from headgate.connectors.generator.source import DataGeneratorSource, NumberSequ
 from headgate.connectors.print_sink import PrintSink
 from headgate.connectors.socket.source import SocketTextSource
 from headgate.connectors.sql.sink import DbApiSink, SqliteSink
+from headgate.functions.sink import (
+    Committer,
+    CommittingSinkWriter,
+    DeliveryGuarantee,
+    Sink,
+    SinkWriter,
+    TwoPhaseCommittingSink,
+)
+from headgate.functions.source import Source, SplitReader
 
 if TYPE_CHECKING:
     from headgate.connectors.files.parquet import ParquetSink

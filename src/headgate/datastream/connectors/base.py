@@ -1,5 +1,6 @@
 """Bases of sources and sinks, where PyFlink has them."""
 
-from headgate.api.source import DeliveryGuarantee, Sink, Source
+from headgate.functions.sink import DeliveryGuarantee, Sink
+from headgate.functions.source import Source
 
 __all__ = ["DeliveryGuarantee", "Sink", "Source"]

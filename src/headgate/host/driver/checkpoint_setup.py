@@ -35,7 +35,7 @@ from headgate.control.deployment import RunPlan
 from headgate.control.effects import StoreCheckpoint
 from headgate.control.recovery import Recovery
 from headgate.control.restarts import RepeatedFailures, restart_strategy
-from headgate.core.chain.source import why_not_rewound
+from headgate.functions.source import why_not_rewound
 from headgate.host.checkpoints.checkpoint_store import FoundCheckpoint, damages_of
 from headgate.host.checkpoints.folder import shown_uri
 from headgate.host.checkpoints.job_checkpoints import JobCheckpoints, StoppedWith

@@ -20,11 +20,11 @@ from dataclasses import dataclass, field
 from traceback import format_exception_only
 from typing import Any, Final
 
-from headgate.api.source import SinkWriter
 from headgate.base.errors import DriverLost, HeadgateError, ResultsRefused
 from headgate.base.messages import Address, ControlTimes
 from headgate.base.settings import ExchangeSettings
 from headgate.control.frames import MESSAGE_BYTES
+from headgate.functions.sink import SinkWriter
 from headgate.host.driver.control_peer import prove_stranger
 from headgate.host.net.contact import DriverContact, secret_of_job
 from headgate.host.net.control_client import CHUNK_BYTES, ProvenConnection, connect_and_prove

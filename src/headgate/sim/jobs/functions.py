@@ -6,8 +6,8 @@ from random import Random
 from typing import Final
 
 from headgate.base.elements import Record
-from headgate.core.chain.collector import OutputTag
 from headgate.functions.context import ConnectorContext, RuntimeContext
+from headgate.functions.function import OutputTag
 from headgate.sim.jobs.records import (
     ATTEMPT_STEP,
     KEY,

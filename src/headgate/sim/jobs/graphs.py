@@ -9,8 +9,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
+from headgate.base.elements import Record
 from headgate.core.chain.operator import Operator
 from headgate.core.operators.async_wait import AsyncWaitOperator
 from headgate.core.operators.basic import FilterOperator, FlatMapOperator, MapOperator
@@ -19,6 +20,9 @@ from headgate.core.operators.reduce import ReduceOperator
 from headgate.core.operators.sinks import SinkOperator, TwoPhaseSinkOperator
 from headgate.core.operators.source import SourceOperator
 from headgate.core.operators.two_inputs import CoMapOperator
+from headgate.functions.async_functions import AsyncFunction
+from headgate.functions.sink import Sink, TwoPhaseCommittingSink
+from headgate.functions.source import Source
 from headgate.plan import ship_strategies as ships
 from headgate.plan.stream_graph import (
     Chaining,
@@ -118,7 +122,7 @@ class Draft:
         splits = tuple(source.splits(parallelism))
         items = Counter(item for split in splits for item in items_of_split(source, split))
         made = self._node(
-            "source", lambda: SourceOperator(source, splits), parallelism, [],
+            "source", lambda: SourceOperator(cast("Source", source), splits), parallelism, [],
             lambda inputs: {None: items}, NodeKind.SOURCE,
         )  # fmt: skip
         if taste.stamps:
@@ -173,7 +177,10 @@ class Draft:
         self._node(
             "calls",
             lambda: AsyncWaitOperator(
-                functions.Caller(self._run, number, ordered), 1000, capacity, ordered
+                cast("AsyncFunction[Record, Record]", functions.Caller(self._run, number, ordered)),
+                1000,
+                capacity,
+                ordered,
             ),
             self._random.randint(1, self._taste.parallelism),
             [(stream, None)],
@@ -282,8 +289,10 @@ class Draft:
 
     def _make_sink(self, number: int) -> Operator:
         if self._taste.commits:
-            return TwoPhaseSinkOperator(Transactions(self._run, number))
-        return SinkOperator(functions.Collector(self._run, number))
+            return TwoPhaseSinkOperator(
+                cast("TwoPhaseCommittingSink", Transactions(self._run, number))
+            )
+        return SinkOperator(cast("Sink", functions.Collector(self._run, number)))
 
     # How it is added.
 

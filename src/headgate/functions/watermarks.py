@@ -1,32 +1,70 @@
-"""Watermark strategies: how a stream gets its event time.
+"""Event time as users define it: timestamp assigners, watermark generators and strategies.
 
-A strategy names a generator of watermarks, and perhaps an assigner of timestamps, a time after
-which a silent stream is not waited for, and a group of sources that wait for each other. Law: a
-strategy never changes, every method gives a new one; it travels to the tasks, where each stream, or
-each split of a source, gets a generator of its own.
+A strategy names a generator of watermarks, and perhaps an assigner of timestamps, an idle timeout,
+and a group of sources that are aligned. Law: a strategy never changes, every method gives a new
+one; it travels to the tasks, where each stream, or each split of a source, gets a generator of its
+own.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from inspect import Parameter, signature
 from typing import Any
 
-from headgate.api.checks import check_text
+from headgate.base.elements import Record, Watermark
 from headgate.base.errors import PlanInvalid
-from headgate.core.chain.timestamps import TimestampAssigner
-from headgate.core.chain.watermarks import (
-    OWN_TIME,
-    AlignmentGroup,
-    Bounded,
-    CustomWatermarks,
-    Marking,
-    TimePlan,
-    WatermarkGenerator,
-    silent,
-)
 from headgate.functions.context import RuntimeContext
 from headgate.functions.time import Duration, Time
+
+
+class TimestampAssigner(ABC):
+    """Takes the event time out of a record."""
+
+    @abstractmethod
+    def extract_timestamp(self, value: Record, record_timestamp: int) -> int:
+        """Milliseconds since 1970; ``record_timestamp`` is what the record had before, the
+        smallest of all times if it had none.
+        """
+
+
+class WatermarkOutput(ABC):
+    """Where a generator of the user says how far event time is."""
+
+    @abstractmethod
+    def emit_watermark(self, watermark: Watermark) -> None:
+        """No record with this timestamp or an earlier one is expected; it never goes back."""
+
+    @abstractmethod
+    def mark_idle(self) -> None:
+        """Nobody shall wait for this stream, until its next record or watermark."""
+
+    @abstractmethod
+    def mark_active(self) -> None:
+        """The stream takes part in event time again."""
+
+
+class WatermarkGenerator(ABC):
+    """Says how far event time is, in view of records or of the clock."""
+
+    @abstractmethod
+    def on_event(self, event: Record, timestamp: int, output: WatermarkOutput) -> None:
+        """For each record; what is emitted here goes out right behind it."""
+
+    @abstractmethod
+    def on_periodic_emit(self, output: WatermarkOutput) -> None:
+        """Now and then (``pipeline.auto-watermark-interval``), until the input has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlignmentGroup:
+    """Sources of a group wait for each other: none reads further than ``drift_ms`` ahead."""
+
+    group: str
+    drift_ms: int
+    interval_ms: int = 1000
+    """Between two reports of a source task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,26 +78,28 @@ class WatermarkStrategy:
             .with_idleness(Duration.of_minutes(1))
     """
 
-    _start: Callable[[RuntimeContext], Marking]
-    _assigner: object | None = None
-    _idle_ms: int | None = None
-    _alignment: AlignmentGroup | None = None
+    bound_ms: int | None = None
+    """How far watermarks stay behind the latest timestamp; None: there are none."""
+    supplier: Callable[[RuntimeContext], object] | None = None
+    """Makes a generator of the user's own, instead."""
+    assigner: object | None = None
+    idle_ms: int | None = None
+    alignment: AlignmentGroup | None = None
 
     @staticmethod
     def for_monotonous_timestamps() -> "WatermarkStrategy":
         """Timestamps only go up; the watermark is the latest of them less a millisecond."""
-        return WatermarkStrategy(partial(_bounded, 0))
+        return WatermarkStrategy(bound_ms=0)
 
     @staticmethod
     def for_bounded_out_of_orderness(max_out_of_orderness: Duration | Time) -> "WatermarkStrategy":
         """No record comes later than this span behind the latest one."""
-        bound_ms = _millis(max_out_of_orderness, "for_bounded_out_of_orderness", 0)
-        return WatermarkStrategy(partial(_bounded, bound_ms))
+        return WatermarkStrategy(_millis(max_out_of_orderness, "for_bounded_out_of_orderness", 0))
 
     @staticmethod
     def no_watermarks() -> "WatermarkStrategy":
         """Event time stands still until the input has ended."""
-        return WatermarkStrategy(silent)
+        return WatermarkStrategy()
 
     @staticmethod
     def for_generator(supplier: Callable[..., WatermarkGenerator]) -> "WatermarkStrategy":
@@ -74,7 +114,7 @@ class WatermarkStrategy:
                 f"for_generator() was given {supplier!r}; give a callable that makes a "
                 f"WatermarkGenerator, for instance its class"
             )
-        return WatermarkStrategy(partial(_custom, create, _takes_argument(create)))
+        return WatermarkStrategy(supplier=partial(_supply, create, _takes_argument(create)))
 
     def with_timestamp_assigner(
         self, timestamp_assigner: TimestampAssigner | Callable[[Any, int], int]
@@ -87,11 +127,11 @@ class WatermarkStrategy:
                 f"with_timestamp_assigner() was given {given!r}; give a TimestampAssigner, "
                 f"which has extract_timestamp, or a callable with its two arguments"
             )
-        return replace(self, _assigner=given)
+        return replace(self, assigner=given)
 
     def with_idleness(self, idle_timeout: Duration | Time) -> "WatermarkStrategy":
         """A stream or split without a record for this span is not waited for."""
-        return replace(self, _idle_ms=_millis(idle_timeout, "with_idleness", 1))
+        return replace(self, idle_ms=_millis(idle_timeout, "with_idleness", 1))
 
     def with_watermark_alignment(
         self,
@@ -104,33 +144,22 @@ class WatermarkStrategy:
         ``update_interval`` (1 s): how often a source tells how far it is.
         """
         caller = "with_watermark_alignment"
-        group = check_text(watermark_group, caller)
+        group: object = watermark_group
+        if not (isinstance(group, str) and group):
+            raise PlanInvalid(f"{caller}() was given {group!r}; give a text that is not empty")
         drift_ms = _millis(max_allowed_watermark_drift, caller, 0)
         every_ms = 1000 if update_interval is None else _millis(update_interval, caller, 1)
-        return replace(self, _alignment=AlignmentGroup(group, drift_ms, every_ms))
+        return replace(self, alignment=AlignmentGroup(group, drift_ms, every_ms))
 
     @property
     def assigns_times(self) -> bool:
         """Whether it gives records timestamps."""
-        return self._assigner is not None
+        return self.assigner is not None
 
     @property
     def aligns(self) -> bool:
         """Whether it is for sources that wait for each other."""
-        return self._alignment is not None
-
-    def plan(self, interval_ms: int, batch: bool) -> TimePlan:
-        """What the tasks do; a batch job has no event time but that of records and its end."""
-        if batch:
-            return TimePlan(silent, self._assigner, interval_ms=0)
-        return TimePlan(self._start, self._assigner, self._idle_ms, self._alignment, interval_ms)
-
-
-def time_plan(strategy: WatermarkStrategy | None, interval_ms: int, batch: bool) -> TimePlan:
-    """Of a source; without a strategy it may tell event time itself, but not to a batch job."""
-    if strategy is not None:
-        return strategy.plan(interval_ms, batch)
-    return TimePlan(silent, interval_ms=0) if batch else OWN_TIME
+        return self.alignment is not None
 
 
 def check_strategy(strategy: object, caller: str) -> WatermarkStrategy:
@@ -143,12 +172,8 @@ def check_strategy(strategy: object, caller: str) -> WatermarkStrategy:
     )
 
 
-def _bounded(bound_ms: int, context: RuntimeContext) -> Marking:
-    return Bounded(bound_ms)
-
-
-def _custom(create: Callable[..., object], takes: bool, context: RuntimeContext) -> Marking:
-    return CustomWatermarks(create(context) if takes else create())
+def _supply(create: Callable[..., object], takes: bool, context: RuntimeContext) -> object:
+    return create(context) if takes else create()
 
 
 def _takes_argument(create: Callable[..., object]) -> bool:
@@ -158,7 +183,10 @@ def _takes_argument(create: Callable[..., object]) -> bool:
     except (TypeError, ValueError):  # some builtins do not tell
         return False
     places = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
-    return any(one.kind in places and one.default is Parameter.empty for one in parameters)
+    return any(
+        parameter.kind in places and parameter.default is Parameter.empty
+        for parameter in parameters
+    )
 
 
 def _millis(span: object, caller: str, least: int) -> int:

@@ -11,9 +11,9 @@ from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
 from headgate.base.elements import MAX_WATERMARK_MS, Record
 from headgate.base.errors import PlanInvalid
-from headgate.core.window.window import Window
 from headgate.functions.state import ReducingStateDescriptor, StateDescriptor
 from headgate.functions.time import whole_ms
+from headgate.functions.window import Window
 
 T = TypeVar("T")
 W = TypeVar("W", bound=Window)

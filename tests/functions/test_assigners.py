@@ -8,16 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.errors import PlanInvalid
-from headgate.core.window.assigners import (
+from headgate.functions.assigners import (
     GlobalWindows,
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
-from headgate.core.window.triggers import EventTimeTrigger, NeverTrigger, ProcessingTimeTrigger
-from headgate.core.window.window import GlobalWindow, TimeWindow
 from headgate.functions.time import Time
+from headgate.functions.triggers import EventTimeTrigger, NeverTrigger, ProcessingTimeTrigger
+from headgate.functions.window import GlobalWindow, TimeWindow
 
 ms = Time.milliseconds
 

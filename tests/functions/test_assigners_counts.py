@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.errors import PlanInvalid
-from headgate.core.window.counts import (
+from headgate.functions.assigners import (
     COUNTED,
     CountSlidingWindowAssigner,
     CountTumblingWindowAssigner,

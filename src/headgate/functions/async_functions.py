@@ -9,10 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias
 
-from headgate.api.functions import IN, OUT, Function
 from headgate.base.errors import PlanInvalid
+from headgate.functions.function import IN, OUT, Function
 
 ResultTest: TypeAlias = Callable[[list[Any]], object]
+
+
 ExceptionTest: TypeAlias = Callable[[Exception], object]
 
 
@@ -191,6 +193,23 @@ class ExponentialBackoffDelayRetryStrategy(AsyncRetryStrategy[Any]):
 
 
 NO_RETRY_STRATEGY: AsyncRetryStrategy[Any] = NoRetryStrategy()
+
+
+def empty_result_predicate(result: list[object] | None) -> bool:
+    """The call has found nothing."""
+    return not result
+
+
+def has_exception_predicate(error: BaseException | None) -> bool:
+    """The call has failed, however."""
+    return error is not None
+
+
+def exception_type_predicate(
+    error: BaseException | None, expected_error_type: type[BaseException]
+) -> bool:
+    """The call has failed with an error of this type."""
+    return isinstance(error, expected_error_type)
 
 
 def _check_positive(caller: str, **numbers: float) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from headgate.base.elements import MAX_WATERMARK_MS
 from headgate.base.values import own
-from headgate.core.window.window import CountWindow, GlobalWindow, TimeWindow
+from headgate.functions.window import CountWindow, GlobalWindow, TimeWindow
 
 EVERY = [TimeWindow(-5, 5), CountWindow(3), GlobalWindow()]
 

@@ -6,14 +6,16 @@ import pytest
 
 from headgate.base.elements import MAX_WATERMARK_MS
 from headgate.base.errors import PlanInvalid
-from headgate.core.window.assigners import (
+from headgate.core.window.spec import Reduced
+from headgate.functions.assigners import (
+    EventTimeSessionWindows,
     GlobalWindows,
+    ProcessingTimeSessionWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
-from headgate.core.window.sessions import EventTimeSessionWindows, ProcessingTimeSessionWindows
-from headgate.core.window.spec import Reduced
-from headgate.core.window.triggers import (
+from headgate.functions.time import Time
+from headgate.functions.triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
     CountTrigger,
@@ -24,7 +26,6 @@ from headgate.core.window.triggers import (
     Trigger,
     TriggerResult,
 )
-from headgate.functions.time import Time
 from tests.core.window.kit import Lab, plan
 
 TEN = TumblingEventTimeWindows(10)

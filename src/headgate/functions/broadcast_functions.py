@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, Protocol
 
-from headgate.api.functions import IN1, IN2, KEY, OUT, Function, Keyed, OnTimer, Timed
+from headgate.functions.function import IN1, IN2, KEY, OUT, Function, Keyed, OnTimer, Timed
 from headgate.functions.state import (
     BroadcastState,
     MapStateDescriptor,

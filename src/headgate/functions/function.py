@@ -5,20 +5,42 @@ A function is copied to every task; ``open`` is called there once before the fir
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from types import GenericAlias
 from typing import Any, Generic, Protocol, TypeVar
 
 from headgate.base.elements import Watermark
-from headgate.core.chain.user_function import does_nothing
-from headgate.functions.context import RuntimeContext, TimeDomain, TimerService
+from headgate.functions.context import (
+    FunctionInitializationContext,
+    FunctionSnapshotContext,
+    RuntimeContext,
+    TimeDomain,
+    TimerService,
+)
 
 IN = TypeVar("IN")
+
+
 IN1 = TypeVar("IN1")
+
+
 IN2 = TypeVar("IN2")
+
+
 OUT = TypeVar("OUT")
+
+
 KEY = TypeVar("KEY")
+
+
+_Method = TypeVar("_Method", bound=Callable[..., None])
+
+
+def does_nothing(method: _Method) -> _Method:
+    """Marks the ``open`` of a base class: a function that only inherits it needs no state."""
+    method.does_nothing = True  # type: ignore[attr-defined] # a note on the function object
+    return method
 
 
 class Function(ABC):  # noqa: B024 - each kind of function has its own abstract method
@@ -85,6 +107,27 @@ class Partitioner(Function, Generic[KEY]):
     @abstractmethod
     def partition(self, key: KEY, num_partitions: int) -> int:
         """A number from 0 to ``num_partitions`` - 1."""
+
+
+class OutputTag:
+    """Names a side output. Tags with the same id are the same tag, wherever they were made."""
+
+    __slots__ = ("tag_id", "type_info")
+
+    def __init__(self, tag_id: str, type_info: object = None) -> None:
+        if not tag_id:
+            raise ValueError("an output tag needs a text that is not empty as its id")
+        self.tag_id = tag_id
+        self.type_info = type_info
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OutputTag) and other.tag_id == self.tag_id
+
+    def __hash__(self) -> int:
+        return self.tag_id.__hash__()
+
+    def __repr__(self) -> str:
+        return f"OutputTag({self.tag_id!r})"
 
 
 class Timed(Protocol):
@@ -308,3 +351,37 @@ class SourceFunction(Function, Generic[OUT]):
     @abstractmethod
     def cancel(self) -> None:
         """Make ``run`` return soon; called from another thread."""
+
+
+class CheckpointedFunction(ABC):
+    """To be inherited beside a function's own base class.
+
+    ::
+
+        class Buffering(CheckpointedFunction, MapFunction):
+            def initialize_state(self, context):
+                states = context.get_operator_state_store()
+                self.kept = states.get_list_state(ListStateDescriptor("kept"))
+    """
+
+    @abstractmethod
+    def initialize_state(self, context: FunctionInitializationContext) -> None:
+        """Before ``open``: ask for the states, which hold what an earlier run has left."""
+
+    def snapshot_state(self, context: FunctionSnapshotContext) -> None:  # noqa: B027
+        """Before each snapshot: bring the states up to date."""
+
+
+class CheckpointListener(ABC):
+    """A function that is told what became of checkpoints; inherited beside its own base class.
+
+    Not told of savepoints with which the job does not end. A call may be missed: then that for a
+    later checkpoint says the same of all earlier ones.
+    """
+
+    @abstractmethod
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """The checkpoint is stored for good; no later failure goes back behind it."""
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:  # noqa: B027
+        """The checkpoint came to nothing."""

@@ -10,8 +10,8 @@ from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from headgate.base.elements import MIN_WATERMARK_MS, Record
 from headgate.base.errors import PlanInvalid
-from headgate.core.window.window import Window
 from headgate.functions.time import whole_ms
+from headgate.functions.window import Window
 
 T = TypeVar("T")
 W = TypeVar("W", bound=Window)

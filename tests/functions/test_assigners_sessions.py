@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 
 from headgate.base.errors import PlanInvalid
-from headgate.core.window.sessions import (
+from headgate.functions.assigners import (
     DynamicEventTimeSessionWindows,
     DynamicProcessingTimeSessionWindows,
     EventTimeSessionWindows,
     ProcessingTimeSessionWindows,
     SessionWindowTimeGapExtractor,
 )
-from headgate.core.window.triggers import EventTimeTrigger, ProcessingTimeTrigger
-from headgate.core.window.window import TimeWindow
 from headgate.functions.time import Time
+from headgate.functions.triggers import EventTimeTrigger, ProcessingTimeTrigger
+from headgate.functions.window import TimeWindow
 
 NOW: Any = SimpleNamespace(get_current_processing_time=lambda: 100)
 EVENT = [EventTimeSessionWindows, DynamicEventTimeSessionWindows]

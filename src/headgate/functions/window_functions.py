@@ -8,8 +8,8 @@ from abc import abstractmethod
 from collections.abc import Iterable
 from typing import Generic, Protocol, TypeVar
 
-from headgate.api.functions import IN, IN1, IN2, KEY, OUT, Function
 from headgate.functions.context import KeyedStateStore
+from headgate.functions.function import IN, IN1, IN2, KEY, OUT, Function
 
 ACC = TypeVar("ACC")
 W = TypeVar("W")

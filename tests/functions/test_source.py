@@ -3,7 +3,7 @@
 import pytest
 
 from headgate.connectors.generator.source import NumberSequenceSource
-from headgate.core.chain.source import Source, SplitReader
+from headgate.functions.source import Source, SplitReader
 from tests.core.chain.kit import context
 
 

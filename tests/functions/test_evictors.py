@@ -6,17 +6,17 @@ import pytest
 
 from headgate.base.elements import MIN_WATERMARK_MS
 from headgate.base.errors import PlanInvalid
-from headgate.core.window.assigners import GlobalWindows, TumblingEventTimeWindows
-from headgate.core.window.evictors import (
+from headgate.core.window.spec import Aggregated, Reduced
+from headgate.functions.assigners import GlobalWindows, TumblingEventTimeWindows
+from headgate.functions.evictors import (
     CountEvictor,
     DeltaEvictor,
     Evictor,
     TimeEvictor,
     TimestampedValue,
 )
-from headgate.core.window.spec import Aggregated, Reduced
-from headgate.core.window.triggers import CountTrigger
 from headgate.functions.time import Time
+from headgate.functions.triggers import CountTrigger
 from tests.core.window.kit import LISTED, Lab, plan
 
 EVERY = CountTrigger(1)

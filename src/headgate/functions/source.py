@@ -1,0 +1,112 @@
+"""The source contract, for connectors and sources of your own.
+
+A source is cut into splits (files, ranges, partitions of a topic) when the job starts; one task
+reads each split through a reader. Law: a source travels to the tasks and holds nothing open;
+``poll`` never blocks; a new reader goes on from an old one's position without loss or repetition.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from headgate.base.elements import Bundle, Record, StreamStatus, Watermark
+from headgate.functions.context import ConnectorContext, SnapshotMoment
+
+Position: TypeAlias = object
+"""Where a reader is in its split; picklable; None: at the beginning."""
+
+
+class SplitReader(ABC):
+    """Reads one split. ``poll`` never blocks."""
+
+    gives_away = False
+    """True: what ``poll`` returns is not kept here, so it need not be copied."""
+
+    @abstractmethod
+    def poll(self, limit: int) -> Sequence[Record] | Bundle | Watermark | StreamStatus | None:
+        """Up to ``limit`` records that are there; empty: nothing now; None: the split has ended.
+
+        A Bundle brings timestamps with the records. Between records a Watermark says how far event
+        time is, a StreamStatus whether it is idle; both count if the source has no strategy.
+        """
+
+    def wait_ms(self) -> float:
+        """After an empty poll: when to ask again."""
+        return 10.0
+
+    def position(self) -> Position:
+        """Behind the last record that ``poll`` has returned; picklable.
+
+        It goes into checkpoints, and ``open`` of the source gets it back: a new reader goes on from
+        there without loss and without repetition.
+        """
+        return None
+
+    def position_at(self, moment: SnapshotMoment) -> Position:
+        """The same, asked at a checkpoint; ``moment`` tells which one."""
+        return self.position()
+
+    def checkpoint_completed(self, checkpoint: int) -> None:  # noqa: B027 - few have whom to tell
+        """It is stored: nothing from before its position will be asked for again."""
+
+    def close(self) -> None:  # noqa: B027 - most readers have nothing to give back
+        """Give back everything; always called."""
+
+
+class Source(ABC):
+    """Where records come from.
+
+    ::
+
+        class Lines(Source):
+            def splits(self, parallelism):
+                return glob.glob("logs/*.txt")
+
+            def open(self, split, position, context):
+                return LineReader(split, position or 0)
+
+        env.from_source(Lines(), source_name="logs")
+    """
+
+    untimed = False
+    """True: its readers never bring timestamps."""
+    rewind_advice = ""
+    """What to do about ``rewinds`` being False, in a few words."""
+    finds_more: bool | None = None
+    """Whether splits that a restored job did not have before are new data.
+
+    True: they are read from their beginning, as new files are. False: ``splits`` only cuts the same
+    data in another way, so the old splits are read to their ends. None: not said; a job that is
+    restored with another parallelism and other splits is refused.
+    """
+
+    @property
+    def default_name(self) -> str:
+        """What it reads, in a few words: the operator's name, unless it is given another."""
+        return type(self).__name__
+
+    @property
+    def bounded(self) -> bool:
+        """Whether it ends by itself; a class attribute ``bounded = False`` says no."""
+        return True
+
+    @property
+    def rewinds(self) -> bool:
+        """Whether readers go on from a position; ``rewinds = False``: checkpoints are refused."""
+        return True
+
+    @abstractmethod
+    def splits(self, parallelism: int) -> Sequence[object]:
+        """Called once, in the driver, when the job starts; each split goes to one task."""
+
+    @abstractmethod
+    def open(self, split: object, position: Position, context: ConnectorContext) -> SplitReader:
+        """Called in the task that reads the split; ``position`` is None at the beginning."""
+
+
+def why_not_rewound(source: object, name: str) -> str | None:
+    """Why there can be no checkpoints of a source; None: its readers go on from a position."""
+    if getattr(source, "rewinds", True):
+        return None
+    advice = getattr(source, "rewind_advice", "") or "take no checkpoints of this job"
+    return f"source {name!r} cannot be read again from where a checkpoint was taken: {advice}"
