@@ -131,3 +131,11 @@ def test_the_folder_is_the_user_s_runtime_folder_or_a_temporary_one(
 def test_process_ids_count_for_this_machine() -> None:
     assert here() == here()
     assert here().startswith(socket.gethostname())
+
+
+def test_a_folder_named_like_a_job_is_skipped_and_leaves_nothing_open(tmp_path: Path) -> None:
+    (tmp_path / "strange.job").mkdir()
+    tmp_path.chmod(0o700)
+    before = set(os.listdir("/proc/self/fd"))
+    assert entries(tmp_path) == []
+    assert set(os.listdir("/proc/self/fd")) <= before

@@ -136,11 +136,14 @@ def _files(folder: Path) -> Iterator[Path]:
 def _read(path: Path) -> JobEntry | None:
     """None: it has just been removed, or is not a job's file."""
     try:
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
-        with open(os.open(path, flags), "rb") as file:
+        with open(path, "rb", opener=_open_job_file) as file:
             return msgspec.json.decode(file.read(_LARGEST), type=JobEntry)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
+
+
+def _open_job_file(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
 def _lives(pid: int) -> bool:
