@@ -10,6 +10,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from headgate.base.settings import ExchangeSettings
+from tests.host.rig import quick
+
 DAY = datetime.timedelta(days=1)
 
 
@@ -74,3 +77,13 @@ class Authority:
             .not_valid_before(now - DAY)
             .not_valid_after(now + DAY)
         )
+
+
+def settings_of(authority: Authority, identity: Identity, **changes: object) -> ExchangeSettings:
+    return quick(
+        tls_enabled=True,
+        tls_certificate=identity.certificate,
+        tls_key=identity.key,
+        tls_authority=authority.path,
+        **changes,
+    )

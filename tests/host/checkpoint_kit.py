@@ -108,7 +108,7 @@ def flip(path: Path, position: int, bit: int) -> None:
 
 def names(folder: Path) -> list[str]:
     """Of all files below, from the folder on."""
-    return sorted(str(one.relative_to(folder)) for one in folder.rglob("*") if one.is_file())
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
 class _Upload(io.BytesIO):

@@ -38,16 +38,16 @@ def main() -> None:
         writers = [
             produce(
                 exchange,
-                one["partition"],
-                records(one["count"], one["size"]),
-                subpartitions=one["lanes"],
-                kind=PartitionKind[one["kind"]],
+                task["partition"],
+                records(task["count"], task["size"]),
+                subpartitions=task["lanes"],
+                kind=PartitionKind[task["kind"]],
             )
-            for one in order["write"]
+            for task in order["write"]
         ]
         readers = [
-            consume(exchange, [channel(one, lane) for lane in one["lanes"]])
-            for one in order["read"]
+            consume(exchange, [channel(task, lane) for lane in task["lanes"]])
+            for task in order["read"]
         ]
         report: list[object] = []
         for reader in readers:
@@ -68,9 +68,9 @@ def main() -> None:
         print(json.dumps({"home": pool_of(exchange)}), flush=True)
 
 
-def channel(one: dict[str, Any], lane: int) -> Input:
-    host, port = one["address"]
-    return Input(PartitionId(one["partition"]), lane, RemoteProducer((host, port)))
+def channel(order: dict[str, Any], lane: int) -> Input:
+    host, port = order["address"]
+    return Input(PartitionId(order["partition"]), lane, RemoteProducer((host, port)))
 
 
 if __name__ == "__main__":

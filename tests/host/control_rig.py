@@ -4,6 +4,7 @@ import json
 import os
 import pickle
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -12,7 +13,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
-from headgate.base.messages import ControlTimes, TaskFigures, TaskState
+from headgate.base.messages import (
+    ControlTimes,
+    TaskFigures,
+    TaskState,
+)
 from headgate.base.settings import ExchangeSettings
 from headgate.control.effects import Outcome
 from headgate.host.driver.control_server import ControlServer
@@ -137,3 +142,11 @@ def impatient(contact: DriverContact, **times: int) -> DriverContact:
 def replace_times(times: ControlTimes, **changes: int) -> ControlTimes:
     fields = {name: getattr(times, name) for name in times.__struct_fields__}
     return ControlTimes(**{**fields, **changes})
+
+
+def is_hung_up(sock: socket.socket) -> bool:
+    sock.settimeout(10)
+    try:
+        return sock.recv(1 << 16) == b""
+    except ConnectionError:
+        return True

@@ -85,8 +85,8 @@ def key_of(record: tuple[int, int, bytes]) -> int:
     return record[0]
 
 
-def add(one: Any, two: Any) -> tuple[int, int, bytes]:
-    return one[0], Kept(one[1] + two[1]), b""
+def add(left: Any, right: Any) -> tuple[int, int, bytes]:
+    return left[0], Kept(left[1] + right[1]), b""
 
 
 def shown(record: Any) -> str:

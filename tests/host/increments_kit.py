@@ -55,10 +55,10 @@ class Shelf:
 
     def take(self, checkpoint: int, *backends: KeyedBackend) -> Metadata:
         """From the snapshot to the word that it is complete."""
-        metadata = self.write(checkpoint, *(one.snapshot(checkpoint) for one in backends))
+        metadata = self.write(checkpoint, *(backend.snapshot(checkpoint) for backend in backends))
         self.complete(checkpoint)
-        for one in backends:
-            one.checkpoint_completed(checkpoint)
+        for backend in backends:
+            backend.checkpoint_completed(checkpoint)
         return metadata
 
     def databases(self, checkpoint: int, owned: range, is_shared: bool) -> list[StoredDatabase]:
@@ -86,11 +86,11 @@ class Shelf:
     def shared_names(self) -> set[str]:
         """Files in ``shared/``, as pieces name them."""
         folder = self.folder / JOB / "shared"
-        return {f"shared/{one.name}" for one in folder.iterdir()} if folder.exists() else set()
+        return {f"shared/{path.name}" for path in folder.iterdir()} if folder.exists() else set()
 
     def named(self, checkpoints: Iterable[int]) -> set[str]:
         """Those that these checkpoints name."""
-        paths = {path for one in checkpoints for path in files_of(self.written[one])}
+        paths = {path for checkpoint in checkpoints for path in files_of(self.written[checkpoint])}
         return {path for path in paths if path.startswith("shared/")}
 
 

@@ -100,8 +100,8 @@ class Job:
         number = len(self.graph.nodes) + 1
         name = fields.pop("name", f"{kind.name.lower()}{number}")
         self.graph.nodes[number] = StreamNode(number, name, kind, make, parallelism, **fields)
-        for one in inputs:
-            edge = reads(one) if isinstance(one, int) else one
+        for gate in inputs:
+            edge = reads(gate) if isinstance(gate, int) else gate
             target = StreamEdge(edge.source, number, edge.input, edge.ship, edge.tag, edge.selected)
             self.graph.edges.append(target)
         return number
@@ -191,7 +191,11 @@ class Run:
         )
 
     def figures(self) -> dict[str, Any]:
-        return {one.task: one for deployment in self.deployments for one in deployment.statistics()}
+        return {
+            figures.task: figures
+            for deployment in self.deployments
+            for figures in deployment.statistics()
+        }
 
     def cancel(self) -> None:
         for deployment in self.deployments:

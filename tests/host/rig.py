@@ -94,7 +94,9 @@ class Producer:
         if not chunk:
             self.writer.finish()
             return StepResult.DONE
-        for is_event, part in groupby(chunk, lambda one: isinstance(one, CheckpointBarrier)):
+        for is_event, part in groupby(
+            chunk, lambda element: isinstance(element, CheckpointBarrier)
+        ):
             if is_event:
                 for event in part:
                     self.writer.broadcast_event(event)
@@ -215,7 +217,7 @@ def consume(
     keep: Callable[[Record], Record] = lambda record: record,
 ) -> Consumer:
     """Start a task that reads one gate, or a union of several."""
-    names = " and ".join(one.partition for gate in gates for one in gate[:1])
+    names = " and ".join(channel.partition for gate in gates for channel in gate[:1])
     seat = exchange.seat(f"reader of {names}")
     with exchange.inside() as environment:
         made = [environment.create_gate(seat.turn.name, inputs) for inputs in gates]
@@ -223,8 +225,8 @@ def consume(
         gate.notify = seat.wake
         consumer = Consumer(seat.turn.name, seat, gate, exchange.files if spill else None, keep)
         consumer.held = held
-        for one in made:
-            one.request_partitions()
+        for member in made:
+            member.request_partitions()
     consumer.runner = exchange.run(consumer, seat)
     return consumer
 

@@ -123,15 +123,20 @@ class Scripted:
         self.send(CheckpointTriggered(run, "nobody", number, CheckpointOptions(1000)))
         eventually(
             lambda: all(
-                any(isinstance(w, CheckpointDeclined) and w.checkpoint == number for w in one.heard)
-                for one in self.managers
+                any(
+                    isinstance(w, CheckpointDeclined) and w.checkpoint == number
+                    for w in manager.heard
+                )
+                for manager in self.managers
             ),
             "an answer",
         )
 
     def heard(self, kind: type[_M]) -> list[_M]:
         """Of all, in the order of their slots."""
-        return [word for one in self.managers for word in one.heard if isinstance(word, kind)]
+        return [
+            word for manager in self.managers for word in manager.heard if isinstance(word, kind)
+        ]
 
     def changes(self, run: str) -> dict[str, list[TaskState]]:
         found: dict[str, list[TaskState]] = {}

@@ -33,7 +33,7 @@ def place_of(order: CheckpointOrder, checkpoint: int) -> CheckpointLocation:
 
 def acks_of(driver: Scripted, run: str, checkpoint: int) -> list[CheckpointAcked]:
     acks = driver.heard(CheckpointAcked)
-    return [one for one in acks if (one.run, one.checkpoint) == (run, checkpoint)]
+    return [ack for ack in acks if (ack.run, ack.checkpoint) == (run, checkpoint)]
 
 
 def take(

@@ -103,9 +103,9 @@ def test_a_fast_source_waits_for_a_slow_one_and_goes_on_after_its_end(
     folder, go = tmp_path / "lines", tmp_path / "go"
     folder.mkdir()
     run, contact = launcher.begin(race(folder, go))
-    with workers(2) as (one, two):
-        one.serve(contact, 0)
-        two.serve(contact, 1)
+    with workers(2) as (first, second):
+        first.serve(contact, 0)
+        second.serve(contact, 1)
         eventually(lambda: "1000" in written(folder) or run.outcome is not None, "the limit")
         time.sleep(0.2)  # it would run on now, if nobody held it back
         assert run.outcome is None
@@ -113,6 +113,6 @@ def test_a_fast_source_waits_for_a_slow_one_and_goes_on_after_its_end(
         go.touch()
         outcome = ended(run)
         assert outcome.problem == ""
-        one.returned()
-        two.returned()
+        first.returned()
+        second.returned()
     assert written(folder) == sorted(["0", *map(str, range(LAST))])

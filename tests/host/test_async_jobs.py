@@ -30,7 +30,7 @@ LONG_MS = 60_000
 
 
 @pytest.fixture
-def one(make_exchange: MakeExchange) -> Exchange:
+def exchange(make_exchange: MakeExchange) -> Exchange:
     return make_exchange(local_only=True)
 
 
@@ -107,58 +107,63 @@ def across(source: int) -> Any:
 @pytest.mark.parametrize("ordered", [True, False])
 @pytest.mark.parametrize("chained", [True, False])
 def test_all_results_come_once_and_in_order_if_asked(
-    one: Exchange, ordered: bool, chained: bool
+    exchange: Exchange, ordered: bool, chained: bool
 ) -> None:
     function, numbers = Jitter(), list(range(2000))
     job = Job()
     source = job.source(numbers)
     node = job.operator(waiting(function, 50, ordered), source if chained else across(source))
     kept = job.collect(node)
-    Run(job, one).run()
+    Run(job, exchange).run()
     assert (kept if ordered else sorted(kept)) == numbers
     assert 1 < function.most <= 50
 
 
-def test_results_go_on_while_nothing_comes_in(one: Exchange) -> None:
+def test_results_go_on_while_nothing_comes_in(exchange: Exchange) -> None:
     job = Job()
     source = job.source([1, 2, 3], endless=True)
     kept = job.collect(across(job.operator(waiting(Jitter(5)), across(source))))
-    run = Run(job, one)
+    run = Run(job, exchange)
     run.deploy()
     eventually(lambda: sorted(kept) == [1, 2, 3], "three results")
     run.close()
 
 
 @pytest.mark.parametrize("ordered", [True, False])
-def test_watermarks_and_timestamps_keep_their_place(one: Exchange, ordered: bool) -> None:
+def test_watermarks_and_timestamps_keep_their_place(exchange: Exchange, ordered: bool) -> None:
     row: list[Any] = []
     job = Job()
     stamped = job.operator(Stamper, job.source(list(range(200))))
     job.operator(lambda: Row(row), job.operator(waiting(Jitter(), 20, ordered), across(stamped)))
-    Run(job, one).run()
-    records = [one for one in row if isinstance(one, tuple)]
+    Run(job, exchange).run()
+    records = [element for element in row if isinstance(element, tuple)]
     assert sorted(records) == [(n, n) for n in range(200)]
     if ordered:
         assert records == sorted(records)
     for place, element in enumerate(row):
         if isinstance(element, Watermark) and element.timestamp_ms < 200:
-            before = [time for one in row[:place] if isinstance(one, tuple) for time in one[1:]]
+            before = [
+                time
+                for element in row[:place]
+                if isinstance(element, tuple)
+                for time in element[1:]
+            ]
             assert sorted(before) == list(range(element.timestamp_ms + 1))
     assert isinstance(row[-1], Watermark)
 
 
-def test_async_operators_in_a_row_share_a_task(one: Exchange) -> None:
+def test_async_operators_in_a_row_share_a_task(exchange: Exchange) -> None:
     first, second = Jitter(), Jitter(3)
     job = Job()
     node = job.operator(waiting(first, 30, False), job.source(list(range(500))))
     kept = job.collect(job.operator(waiting(second, 10, True), node))
-    run = Run(job, one).run()
+    run = Run(job, exchange).run()
     assert len(run.job_graph.vertices) == 1
     assert sorted(kept) == list(range(500))
     assert first.most <= 30 and second.most <= 10
 
 
-def test_a_slow_consumer_holds_the_calls_back(one: Exchange) -> None:
+def test_a_slow_consumer_holds_the_calls_back(exchange: Exchange) -> None:
     gate, kept = threading.Event(), []
 
     def slow(record: bytes) -> int:
@@ -175,7 +180,7 @@ def test_a_slow_consumer_holds_the_calls_back(one: Exchange) -> None:
     job = Job()
     blobs = job.operator(waiting(Blob(), 10), job.source(list(range(3000))))
     job.collect(job.operator(functools.partial(MapOperator, slow), across(blobs)))
-    run = Run(job, one)
+    run = Run(job, exchange)
     run.deploy()
     calls = -1
 
@@ -190,7 +195,7 @@ def test_a_slow_consumer_holds_the_calls_back(one: Exchange) -> None:
     assert len(kept) == 3000
 
 
-def test_parallel_tasks_have_loops_of_their_own(one: Exchange) -> None:
+def test_parallel_tasks_have_loops_of_their_own(exchange: Exchange) -> None:
     class Where(AsyncFunction[int, Any]):
         async def async_invoke(self, value: int) -> list[Any]:
             return [(value, threading.current_thread().name)]
@@ -199,7 +204,7 @@ def test_parallel_tasks_have_loops_of_their_own(one: Exchange) -> None:
     source = job.source(list(range(20)))
     node = job.operator(waiting(Where()), across(source), parallelism=2, name="where")
     kept = job.collect(across(node))
-    Run(job, one).run()
+    Run(job, exchange).run()
     assert sorted(value for value, _ in kept) == list(range(20))
     assert {name for _, name in kept} == {
         "headgate-async-where (1/2)",
@@ -210,7 +215,7 @@ def test_parallel_tasks_have_loops_of_their_own(one: Exchange) -> None:
 # Timeouts and retries.
 
 
-def test_timed_out_records_are_answered_by_timeout(one: Exchange) -> None:
+def test_timed_out_records_are_answered_by_timeout(exchange: Exchange) -> None:
     class Sometimes(Stuck):
         async def async_invoke(self, value: int) -> list[int]:
             return await super().async_invoke(value) if value % 2 else [value]
@@ -220,14 +225,14 @@ def test_timed_out_records_are_answered_by_timeout(one: Exchange) -> None:
 
     job = Job()
     kept = job.collect(job.operator(waiting(Sometimes(), timeout_ms=50), job.source([1, 2, 3, 4])))
-    Run(job, one).run()
+    Run(job, exchange).run()
     assert kept == [-1, -1, 2, -3, -3, 4]
 
 
-def test_a_timeout_without_an_answer_fails_the_job_and_names_the_record(one: Exchange) -> None:
+def test_a_timeout_without_an_answer_fails_the_job_and_names_the_record(exchange: Exchange) -> None:
     job = Job()
     job.collect(job.operator(waiting(Stuck(), timeout_ms=10), job.source([41]), name="lookup"))
-    run = Run(job, one)
+    run = Run(job, exchange)
     run.deploy()
     run.await_end()
     (error,) = run.errors.values()
@@ -236,7 +241,7 @@ def test_a_timeout_without_an_answer_fails_the_job_and_names_the_record(one: Exc
     assert "41" in str(error)
 
 
-def test_failed_calls_are_made_again(one: Exchange) -> None:
+def test_failed_calls_are_made_again(exchange: Exchange) -> None:
     class Flaky(AsyncFunction[int, int]):
         def open(self, runtime_context: Any) -> None:
             self.tried: dict[int, int] = {}
@@ -258,7 +263,7 @@ def test_failed_calls_are_made_again(one: Exchange) -> None:
     )
     job = Job()
     kept = job.collect(job.operator(waiting(Flaky(), retry=retry), job.source(list(range(30)))))
-    Run(job, one).run()
+    Run(job, exchange).run()
     assert kept == [1, 2, 3] * 10
 
 
@@ -280,12 +285,12 @@ class Breaks(AsyncFunction[int, int]):
 
 
 @pytest.mark.parametrize("capacity", [8, 100])
-def test_an_error_fails_the_job_with_the_users_traceback(one: Exchange, capacity: int) -> None:
+def test_an_error_fails_the_job_with_the_users_traceback(exchange: Exchange, capacity: int) -> None:
     """With the bundle stuck at the capacity, and with the task idle."""
     function, job = Breaks(), Job()
     source = job.source(list(range(20)), endless=True)
     job.collect(job.operator(waiting(function, capacity), across(source), name="enrich"))
-    run = Run(job, one)
+    run = Run(job, exchange)
     run.deploy()
     eventually(lambda: bool(run.errors), "the failure")
     run.close()
@@ -299,12 +304,14 @@ def test_an_error_fails_the_job_with_the_users_traceback(one: Exchange, capacity
 
 @pytest.mark.parametrize("capacity", [5, 100])
 @pytest.mark.parametrize("endless", [True, False])
-def test_cancellation_ends_calls_in_flight(one: Exchange, capacity: int, endless: bool) -> None:
+def test_cancellation_ends_calls_in_flight(
+    exchange: Exchange, capacity: int, endless: bool
+) -> None:
     """While it waits for room, at the end of its input, or idle with calls under way."""
     function, job = Stuck(), Job()
     source = job.source(list(range(20)), endless=endless)
     job.collect(job.operator(waiting(function, capacity), across(source)))
-    run = Run(job, one)
+    run = Run(job, exchange)
     run.deploy()
     eventually(lambda: function.begun == min(capacity, 20), "calls in flight")
     run.cancel()
@@ -318,7 +325,7 @@ def test_cancellation_ends_calls_in_flight(one: Exchange, capacity: int, endless
     assert function.closed == 1
 
 
-def test_a_failure_elsewhere_ends_calls_in_flight(one: Exchange) -> None:
+def test_a_failure_elsewhere_ends_calls_in_flight(exchange: Exchange) -> None:
     function, job = Stuck(), Job()
     source = job.source(list(range(20)), endless=True)
     job.collect(job.operator(waiting(function, 5), across(source)))
@@ -329,7 +336,7 @@ def test_a_failure_elsewhere_ends_calls_in_flight(one: Exchange) -> None:
         raise ValueError("elsewhere")
 
     job.collect(job.operator(functools.partial(MapOperator, fail), across(source)))
-    run = Run(job, one)
+    run = Run(job, exchange)
     run.deploy()
     eventually(lambda: any("elsewhere" in str(e) for e in run.errors.values()), "the failure")
     run.close()
@@ -337,14 +344,14 @@ def test_a_failure_elsewhere_ends_calls_in_flight(one: Exchange) -> None:
     assert function.closed == 1
 
 
-def test_an_error_in_open_names_the_operator(one: Exchange) -> None:
+def test_an_error_in_open_names_the_operator(exchange: Exchange) -> None:
     class NoServer(Stuck):
         def open(self, runtime_context: Any) -> None:
             raise OSError("no server")
 
     function, job = NoServer(), Job()
     job.collect(job.operator(waiting(function), job.source([1]), name="enrich"))
-    run = Run(job, one)
+    run = Run(job, exchange)
     run.deploy()
     run.await_end()
     (error,) = run.errors.values()

@@ -231,8 +231,8 @@ def test_a_proven_peer_that_lies_is_found_out(exchange: Exchange, name: str) -> 
 
 
 def test_more_buffers_than_credit_are_an_error_behind_what_was_allowed(exchange: Exchange) -> None:
-    one = b"".join(encode_element(Bundle([1]), PickleSerializer()))
-    act = late(lambda r: b"".join(buffer_frame(r, n, one) for n in range(50)))
+    element = b"".join(encode_element(Bundle([1]), PickleSerializer()))
+    act = late(lambda r: b"".join(buffer_frame(r, n, element) for n in range(50)))
     error, peer, consumer = meet(exchange, act, held=True)
     assert isinstance(error, CreditOverdrawn)
     assert error.peer == peer

@@ -38,7 +38,7 @@ def _local_runtime() -> Iterator[None]:
 
 
 @pytest.fixture
-def one(make_exchange: MakeExchange) -> Exchange:
+def exchange(make_exchange: MakeExchange) -> Exchange:
     return make_exchange(local_only=True)
 
 
@@ -91,18 +91,21 @@ class InLine(KeyedProcessFunction[Any, Any, Any]):
 
 @pytest.mark.parametrize("memory", ["64 mb", "50 kb"])
 def test_keys_are_processed_one_after_the_other_also_from_disk(
-    env: StreamExecutionEnvironment, one: Exchange, memory: str, monkeypatch: pytest.MonkeyPatch
+    env: StreamExecutionEnvironment,
+    exchange: Exchange,
+    memory: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     opened: list[object] = []
-    make = one.files.open
-    monkeypatch.setattr(one.files, "open", lambda: opened.append(1) or make())  # type: ignore[func-returns-value]
+    make = exchange.files.open
+    monkeypatch.setattr(exchange.files, "open", lambda: opened.append(1) or make())  # type: ignore[func-returns-value]
     env.get_configuration().set_string("execution.sorted-inputs.memory", memory)
     records = [(at % KEYS, at * 31 % 997) for at in range(COUNT)]
-    found = run(timed(env, records).key_by(first).process(InLine()).set_parallelism(1), one)
+    found = run(timed(env, records).key_by(first).process(InLine()).set_parallelism(1), exchange)
     expected = {key: len(range(key, COUNT, KEYS)) for key in range(KEYS)}
     assert dict(found) == expected and len(found) == KEYS
     assert bool(opened) is (memory == "50 kb")
-    assert list(Path(one.files.path).glob("spill-*")) == []
+    assert list(Path(exchange.files.path).glob("spill-*")) == []
 
 
 class Match(KeyedCoProcessFunction[Any, Any, Any, Any]):
@@ -119,11 +122,11 @@ class Match(KeyedCoProcessFunction[Any, Any, Any, Any]):
         self.rates.add(value[2])
 
 
-def test_two_inputs_meet_by_time(env: StreamExecutionEnvironment, one: Exchange) -> None:
+def test_two_inputs_meet_by_time(env: StreamExecutionEnvironment, exchange: Exchange) -> None:
     orders = timed(env, [("eur", 5, "early"), ("usd", 50, "other"), ("eur", 25, "late")])
     rates = timed(env, [("eur", 20, 1.2), ("usd", 10, 1.0), ("eur", 10, 1.1)])
     matched = orders.connect(rates).key_by(first, first).process(Match()).set_parallelism(1)
-    found = run(matched, one)
+    found = run(matched, exchange)
     assert sorted(found) == [("early", None), ("late", 1.2), ("other", 1.0)]
 
 
@@ -145,7 +148,7 @@ class CheckedByKey(KeyedBroadcastProcessFunction[Any, Any, Any, Any]):
 
 @pytest.mark.parametrize("with_keys", [True, False])
 def test_all_of_the_broadcast_side_is_read_first(
-    env: StreamExecutionEnvironment, one: Exchange, with_keys: bool
+    env: StreamExecutionEnvironment, exchange: Exchange, with_keys: bool
 ) -> None:
     numbers = env.from_collection(range(500))  # both sides come from the same source
     rules = numbers.map(lambda number: number).broadcast(RULES)
@@ -153,4 +156,4 @@ def test_all_of_the_broadcast_side_is_read_first(
         stream = numbers.key_by(lambda number: number % 5).connect(rules).process(CheckedByKey())
     else:
         stream = numbers.connect(rules).process(Checked())
-    assert sorted(run(stream, one)) == [(number, 500) for number in range(500)]
+    assert sorted(run(stream, exchange)) == [(number, 500) for number in range(500)]

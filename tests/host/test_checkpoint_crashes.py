@@ -61,13 +61,13 @@ def test_a_killed_process_leaves_only_whole_checkpoints(tmp_path: Path) -> None:
     ) as child:
         try:
             assert child.stdout is not None
-            told = [int(child.stdout.readline()) for _ in range(3)]
+            reported = [int(child.stdout.readline()) for _ in range(3)]
         finally:
             child.kill()
     storage = open_store(str(folder))
     latest = storage.restore_candidates(JOB).latest
     assert latest is not None and latest.checkpoint is not None
-    assert latest.checkpoint >= told[-1] == 3
+    assert latest.checkpoint >= reported[-1] == 3
     assert check_all_complete(storage) >= 3
 
 

@@ -188,7 +188,7 @@ def test_a_damaged_file_fails_the_run_by_name_and_another_one_follows(
             restores=restore(metadata, graph),
         )
         eventually(lambda: driver.failures("b"), "it fails")
-        failure = next(one for one in driver.failures("b") if not one.is_consequence)
+        failure = next(failed for failed in driver.failures("b") if not failed.is_consequence)
         assert failure.kind.endswith("CheckpointCorrupt")
         assert str(file) in failure.message
         assert str(revive(failure)) == failure.message
@@ -202,7 +202,7 @@ def test_a_damaged_file_fails_the_run_by_name_and_another_one_follows(
         )
         eventually(lambda: driver.failures("c"), "it fails, too")
         driver.cancel("c", tasks)
-        assert any(one.kind.endswith("CheckpointMissing") for one in driver.failures("c"))
+        assert any(failed.kind.endswith("CheckpointMissing") for failed in driver.failures("c"))
         for part in folder.iterdir():
             part.unlink()
         flood.set()
@@ -247,8 +247,8 @@ def test_a_checkpoint_that_is_given_up_or_cut_off_leaves_no_file(
         acked = {
             piece.path
             for ack in driver.heard(CheckpointAcked)
-            for one in ack.state.operators
-            for piece in (one.source, *one.keyed.values())
+            for operator in ack.state.operators
+            for piece in (operator.source, *operator.keyed.values())
             if piece is not None
         }
         eventually(
@@ -262,7 +262,7 @@ def test_a_job_without_checkpoints_declines_them(folder: Path) -> None:
         tasks = driver.deploy("a", graph)
         driver.trigger("a", graph, 1)
         eventually(lambda: len(driver.heard(CheckpointDeclined)) == 2, "both sources decline")
-        assert {one.reason for one in driver.heard(CheckpointDeclined)} == {
+        assert {declined.reason for declined in driver.heard(CheckpointDeclined)} == {
             "the job takes no checkpoints"
         }
         driver.cancel("a", tasks)
@@ -336,13 +336,15 @@ def test_a_commit_that_does_not_end_fails_the_job_and_says_who_waits(
         take(driver, "a", graph, 1, place_of(soon, 1))
 
         def failures() -> list[TaskChanged]:
-            return [one for one in driver.heard(TaskChanged) if one.state is TaskState.FAILED]
+            return [
+                change for change in driver.heard(TaskChanged) if change.state is TaskState.FAILED
+            ]
 
         eventually(lambda: len(failures()) == 2, "both tasks that commit are given up")
-        assert {one.task for one in failures()} == {"2.0", "2.1"}
-        for one in failures():
-            assert one.failure is not None
-            expected = f"task {one.task} has been committing checkpoint 1 for more than 100 ms"
-            assert expected in one.failure.message
+        assert {change.task for change in failures()} == {"2.0", "2.1"}
+        for change in failures():
+            assert change.failure is not None
+            expected = f"task {change.task} has been committing checkpoint 1 for more than 100 ms"
+            assert expected in change.failure.message
         may_commit.set()
         driver.cancel("a", tasks)

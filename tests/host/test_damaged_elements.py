@@ -116,7 +116,9 @@ CUTS = st.lists(st.integers(1, 60), min_size=1, max_size=4)
 def test_damaged_pickles_are_elements_or_broken(
     elements: list[Element], cuts: list[int], data: st.DataObject
 ) -> None:
-    stream = b"".join(bytes(part) for one in elements for part in encode_element(one, PICKLED))
+    stream = b"".join(
+        bytes(part) for element in elements for part in encode_element(element, PICKLED)
+    )
     with little_room():
         read(data.draw(damaged(stream)), cuts, PICKLED)
 
@@ -125,7 +127,9 @@ def test_damaged_pickles_are_elements_or_broken(
 def test_damaged_typed_records_are_elements_or_broken(
     elements: list[Element], cuts: list[int], data: st.DataObject
 ) -> None:
-    stream = b"".join(bytes(part) for one in elements for part in encode_element(one, TYPED))
+    stream = b"".join(
+        bytes(part) for element in elements for part in encode_element(element, TYPED)
+    )
     with little_room():
         read(data.draw(damaged(stream)), cuts, TYPED)
 

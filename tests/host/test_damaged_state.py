@@ -37,8 +37,8 @@ from headgate.host.checkpoints.piece_reader import PieceReader, verify
 from headgate.host.driver.checkpoint_setup import CheckpointSetup
 from headgate.host.rocksdb.file_snapshot import CATALOG_FILE, DatabaseCatalog, read_catalog
 from tests.host.checkpoint_kit import JOB, metadata_of, take, task_of
-from tests.host.driver.test_checkpoint_setup import metadata as metadata_of_graph
 from tests.host.jobs import job_of
+from tests.host.setup_kit import metadata as metadata_of_graph
 
 QUIET = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None
@@ -111,15 +111,15 @@ def unsound(draw: st.DrawFn, whole: Metadata) -> Metadata:
     for task in whole.tasks:
         operators = tuple(
             OperatorState(
-                one.uid,
-                one.name,
+                operator.uid,
+                operator.name,
                 keyed=draw(st.dictionaries(NUMBERS, PIECES, max_size=2)),
                 plain=draw(OPTIONAL),
                 source=draw(OPTIONAL),
                 sink=draw(OPTIONAL),
                 files=draw(st.dictionaries(TEXTS, PIECES, max_size=1)),
             )
-            for one in task.operators
+            for operator in task.operators
         )
         channels = draw(
             st.lists(
@@ -176,7 +176,7 @@ def test_any_piece_is_read_or_damage(
 def test_a_number_beyond_all_memory_is_damage(tmp_path: Path) -> None:
     location = open_store(str(tmp_path)).location(JOB, 1)
     metadata = take(location, 1)
-    piece = next(one for one in metadata.tasks[0].operators[0].keyed.values() if one.path)
+    piece = next(piece for piece in metadata.tasks[0].operators[0].keyed.values() if piece.path)
     for changed in ({"length": 1 << 62}, {"offset": 1 << 62}, {"offset": -1}, {"length": -1}):
         with PieceReader(location) as reader, pytest.raises(CheckpointCorrupt):
             reader.read(structs.replace(piece, **changed))

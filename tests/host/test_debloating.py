@@ -89,7 +89,7 @@ def test_what_is_in_flight_to_a_slow_consumer_is_bounded_in_time(
         runs[-1].deploy()
     with_it, without = counts[True], counts[False]
     eventually(lambda: len(with_it.in_flight) > CONSUMED < len(without.in_flight), "consumption")
-    sizes = [max(one.buffer_size for one in run.figures().values()) for run in runs]
+    sizes = [max(figures.buffer_size for figures in run.figures().values()) for run in runs]
     for run in runs:
         run.close()
         assert not run.errors

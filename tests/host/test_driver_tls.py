@@ -33,20 +33,19 @@ from headgate.host.driver.results import ResultServer, ResultWriter
 from headgate.host.net.contact import DriverContact
 from headgate.host.net.control_client import ConnectionLost, ControlConnection, connect_and_prove
 from headgate.host.net.transport import Tls
-from tests.host.certificates import Authority
+from tests.host.certificates import Authority, settings_of
 from tests.host.control_rig import (
     SECRET,
     TIMES,
     Launcher,
     ended,
+    is_hung_up,
     replace_times,
     task_states,
     workers,
 )
-from tests.host.driver.test_control_server import is_hung_up
 from tests.host.jobs import job_of
 from tests.host.rig import eventually
-from tests.host.test_tls import settings_of
 
 PLAIN = ExchangeSettings(memory_min_bytes=8 << 20, memory_max_bytes=8 << 20)
 

@@ -33,8 +33,8 @@ from headgate.plan import ship_strategies as ships
 from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.stream_graph import NodeKind, StreamEdge, StreamGraph, StreamNode
 from tests.host.control_rig import TIMES, Worker, ended, replace_times, workers
+from tests.host.recovering_kit import Job, completed
 from tests.host.rig import eventually
-from tests.host.test_recovering_runs import Job, completed
 
 COUNT = 4_000
 INTERVAL = "execution.checkpointing.interval"

@@ -46,8 +46,8 @@ def order(tmp_path: Path) -> CheckpointOrder:
 
 def files_of(metadata: Metadata) -> list[dict[str, Piece]]:
     """Of the databases of all tasks."""
-    operators = [one for task in metadata.tasks for one in task.operators]
-    return [one.files for one in operators if one.files]
+    operators = [operator for task in metadata.tasks for operator in task.operators]
+    return [operator.files for operator in operators if operator.files]
 
 
 def data_of(metadata: Metadata) -> set[Piece]:
@@ -83,7 +83,8 @@ def test_a_job_goes_on_from_files_of_several_checkpoints(
         assert not unsigned_files(first) and not unsigned_files(second)
         number = second.checkpoint
         bytes_of = [
-            sum(ack.figures.state_bytes for ack in acks_of(driver, "a", one)) for one in (1, number)
+            sum(ack.figures.state_bytes for ack in acks_of(driver, "a", checkpoint))
+            for checkpoint in (1, number)
         ]
         assert bytes_of[1] < bytes_of[0] - sum(piece.length for piece in data_of(first)) + 100
         for old in range(1, number):

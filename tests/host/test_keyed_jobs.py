@@ -40,7 +40,7 @@ from tests.host.rig import eventually
 
 
 @pytest.fixture
-def one(make_exchange: MakeExchange) -> Exchange:
+def exchange(make_exchange: MakeExchange) -> Exchange:
     return make_exchange(local_only=True)
 
 
@@ -105,11 +105,11 @@ class Numbering(MapFunction[Any, Any]):
 
 @pytest.mark.parametrize("key", ["text", None, ["list", 1], {"a": [1]}], ids=str)
 def test_the_state_of_a_key_is_in_one_task_whatever_the_key_is(
-    env: StreamExecutionEnvironment, one: Exchange, key: Any
+    env: StreamExecutionEnvironment, exchange: Exchange, key: Any
 ) -> None:
     records = [(copy.deepcopy(key) if n % 2 else n % 5, n) for n in range(100)]
     found = kept(env.from_collection(records).rebalance().key_by(first).map(Numbering()))
-    run(env, one)
+    run(env, exchange)
     assert sorted(n for k, n in found if k == key) == list(range(1, 51))
     assert Counter(repr(k) for k, _ in found if k != key) == Counter(
         repr(n % 5) for n in range(0, 100, 2)
@@ -136,12 +136,12 @@ class Closing(KeyedProcessFunction[Any, Any, Any]):
 
 
 def test_at_the_end_every_timer_of_event_time_fires_once_in_order_and_those_of_the_clock_do_not(
-    env: StreamExecutionEnvironment, one: Exchange
+    env: StreamExecutionEnvironment, exchange: Exchange
 ) -> None:
     records = [(key, time_ms) for time_ms in range(50) for key in "abc"]
     stream = timed(env, records).key_by(first).process(Closing())
     found, states = kept(stream), kept(stream.get_side_output(OutputTag("state")))
-    run(env, one)
+    run(env, exchange)
     assert sorted(found) == sorted((k, t + 1000, MAX_WATERMARK_MS) for k, t in records)
     for key in "abc":
         times = [time_ms for k, time_ms, _ in found if k == key]
@@ -161,12 +161,12 @@ class Ringing(KeyedProcessFunction[Any, Any, Any]):
         yield ctx.get_current_key()
 
 
-def test_timers_of_the_clock_fire_while_the_input_goes_on(one: Exchange) -> None:
+def test_timers_of_the_clock_fire_while_the_input_goes_on(exchange: Exchange) -> None:
     job = Job()
     numbers = job.source(range(20), endless=True)
     make = partial(KeyedProcessOperator, Ringing(), str)
     found = job.collect(job.operator(make, reads(numbers, ships.hash_by(str))))
-    running = Run(job, one)
+    running = Run(job, exchange)
     running.deploy()
     eventually(lambda: len(found) == 20, "all timers")
     running.close()
@@ -190,12 +190,12 @@ class Meeting(KeyedCoProcessFunction[Any, Any, Any, Any]):
 
 
 def test_both_inputs_of_a_keyed_pair_meet_in_one_task(
-    env: StreamExecutionEnvironment, one: Exchange
+    env: StreamExecutionEnvironment, exchange: Exchange
 ) -> None:
     left = env.from_collection([(n % 7, n) for n in range(70)])
     right = env.from_collection([(n, n % 7) for n in range(140)])
     found = kept(left.connect(right).key_by(first, lambda pair: pair[1]).process(Meeting()))
-    run(env, one)
+    run(env, exchange)
     assert sorted(found) == [(key, {"one": 10, "two": 20}) for key in range(7)]
 
 
@@ -215,14 +215,14 @@ class Sharing(BroadcastProcessFunction[Any, Any, Any]):
 
 
 def test_every_subtask_sees_every_broadcast_record_and_its_outputs_appear_once_per_subtask(
-    env: StreamExecutionEnvironment, one: Exchange
+    env: StreamExecutionEnvironment, exchange: Exchange
 ) -> None:
     rules = env.from_collection(["a", "b"]).broadcast(RULES)
     found = kept(env.from_collection(range(10)).connect(rules).process(Sharing()))
-    run(env, one)
+    run(env, exchange)
     assert sorted(value for kind, value, *_ in found if kind == "normal") == list(range(10))
     expected = [("rule", task, keys) for task in (0, 1) for keys in (["a"], ["a", "b"])]
-    assert sorted(one for one in found if one[0] == "rule") == expected
+    assert sorted(record for record in found if record[0] == "rule") == expected
 
 
 class Pair(ProcessJoinFunction[Any, Any, Any]):
@@ -231,14 +231,14 @@ class Pair(ProcessJoinFunction[Any, Any, Any]):
 
 
 def test_an_interval_join_in_several_tasks_finds_all_pairs(
-    env: StreamExecutionEnvironment, one: Exchange
+    env: StreamExecutionEnvironment, exchange: Exchange
 ) -> None:
     lefts = [(n % 3, n) for n in range(60)]
     rights = [(n % 3, n + 1) for n in range(60)]
     left, right = timed(env, lefts).key_by(first), timed(env, rights).key_by(first)
     join = left.interval_join(right).between(Time.milliseconds(-2), Time.milliseconds(4))
     found = kept(join.process(Pair()))
-    run(env, one)
+    run(env, exchange)
     assert sorted(found) == sorted(
         (key, one_ms, two_ms, max(one_ms, two_ms))
         for key, one_ms in lefts
@@ -248,11 +248,11 @@ def test_an_interval_join_in_several_tasks_finds_all_pairs(
 
 
 def test_an_error_of_a_key_selector_names_the_operator_that_is_keyed(
-    env: StreamExecutionEnvironment, one: Exchange
+    env: StreamExecutionEnvironment, exchange: Exchange
 ) -> None:
     records = env.from_collection([{"id": 1}, {}]).map(dict).name("before")
     kept(records.key_by(lambda record: record["id"]).map(str).name("behind"))
-    running = deployed(env, one)
+    running = deployed(env, exchange)
     running.deploy()
     eventually(lambda: bool(running.errors), "the failure")
     running.close()

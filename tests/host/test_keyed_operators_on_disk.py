@@ -44,10 +44,10 @@ def first(record: Any) -> Any:
     return record[0]
 
 
-def grow(one: list[Any], two: list[Any]) -> list[Any]:
-    one[1] += two[1]
-    one.append(two[1])
-    return one
+def grow(left: list[Any], right: list[Any]) -> list[Any]:
+    left[1] += right[1]
+    left.append(right[1])
+    return left
 
 
 class Gathering:
@@ -63,7 +63,7 @@ class Gathering:
         self.list.add(value[1])
         self.map.put(value[1] % 3, value[1])
         ctx.timer_service().register_event_time_timer(value[1])
-        yield self.told(ctx)
+        yield self.describe(ctx)
 
     process_element1 = process_element2 = process_element
 
@@ -75,9 +75,9 @@ class Gathering:
         yield sorted(found, key=str)
 
     def on_timer(self, timestamp: int, ctx: Any) -> Iterator[Any]:
-        yield timestamp, self.told(ctx)
+        yield timestamp, self.describe(ctx)
 
-    def told(self, ctx: Any) -> Any:
+    def describe(self, ctx: Any) -> Any:
         items = sorted(self.map.items())
         return ctx.get_current_key(), self.value.value(), list(self.list.get()), items
 

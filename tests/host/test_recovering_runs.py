@@ -23,7 +23,6 @@ from headgate.base.messages import (
     CheckpointAcked,
     CheckpointCompleted,
     CheckpointTriggered,
-    ControlTimes,
     Deploy,
     Failure,
     Refused,
@@ -38,65 +37,22 @@ from headgate.core.operators.sinks import SinkFunctionOperator
 from headgate.core.operators.source import SourceOperator
 from headgate.functions.context import ConnectorContext
 from headgate.host.checkpoints import job_checkpoints
-from headgate.host.driver.checkpoint_keeper import CheckpointKeeper
 from headgate.host.driver.checkpoint_setup import CheckpointSetup
 from headgate.host.driver.control_server import ControlServer
 from headgate.host.driver.driver_run import DriverRun
 from headgate.host.net.contact import DriverContact
 from headgate.host.net.control_client import ConnectionLost, ControlConnection
-from headgate.host.shipping.code import ship
 from headgate.plan import ship_strategies as ships
 from headgate.plan.execution_graph import build_execution_graph, checkpointed_job
 from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.stream_graph import NodeKind, StreamEdge, StreamGraph, StreamNode
 from tests.host.checkpoint_kit import names
 from tests.host.control_rig import SECRET, SETTINGS, TIMES, ended, replace_times, workers
-from tests.host.jobs import LineFile, job_of, vertices_of, written
+from tests.host.jobs import LineFile, job_of, written
+from tests.host.recovering_kit import SOON, Job, completed
 from tests.host.rig import eventually
 
 BOOM = Failure("ValueError", "boom")
-SOON = {
-    "execution.checkpointing.interval": "20 ms",
-    "execution.checkpointing.unaligned.enabled": "false",
-    "restart-strategy.type": "fixed-delay",
-    "restart-strategy.fixed-delay.attempts": "3",
-    "restart-strategy.fixed-delay.delay": "1 ms",
-    "pipeline.job-id": "x",
-}
-
-
-class Job:
-    """A job at a server, as the launcher opens it."""
-
-    def __init__(
-        self,
-        server: ControlServer,
-        graph: JobGraph,
-        times: ControlTimes | None = None,
-        **settings: str,
-    ) -> None:
-        self.server = server
-        self.graph = graph
-        self.setup = CheckpointSetup({**SOON, **settings}, graph)
-        self.keeper: CheckpointKeeper = self.setup.open(is_local=True)
-        code = ship(vertices_of(graph))
-        server.open_job(
-            "x",
-            SECRET,
-            lambda key: self.setup.plan(self.keeper, str(key), code, {}),
-            times=times,
-            keeper=self.keeper,
-        )
-
-    def begin(self, stage: str = "") -> DriverRun:
-        return self.server.begin("x", stage)
-
-    def contact(self, stage: str = "") -> DriverContact:
-        return self.server.contact("x", SETTINGS, stage)
-
-    def close(self, state: JobState = JobState.FAILED) -> None:
-        self.server.close_job("x")
-        self.keeper.close(state)
 
 
 class Scripted:
@@ -151,8 +107,8 @@ class Scripted:
 @pytest.fixture
 def server(no_leaks: None) -> Iterator[ControlServer]:
     times = replace_times(TIMES, cancel_ms=2_000, settle_ms=50, loss_ms=10)
-    with ControlServer(times=times) as one:
-        yield one
+    with ControlServer(times=times) as server:
+        yield server
 
 
 @pytest.fixture
@@ -169,34 +125,30 @@ def opened(server: ControlServer) -> Iterator[ExitStack]:
 @pytest.fixture
 def job(server: ControlServer, tmp_path: Path, folder: Path, opened: ExitStack) -> Job:
     graph = job_of(tmp_path, parallelism=1)
-    one = Job(server, graph, **{"execution.checkpointing.dir": str(folder)})
-    opened.callback(one.close)
-    return one
+    job = Job(server, graph, **{"execution.checkpointing.dir": str(folder)})
+    opened.callback(job.close)
+    return job
 
 
 def worker(opened: ExitStack, job: Job, slot: int = 0, stage: str = "") -> Scripted:
-    one = Scripted(job, slot, stage)
-    opened.enter_context(one.line)
-    return one
-
-
-def completed(job: Job) -> int:
-    return job.keeper.statistics().completed
+    manager = Scripted(job, slot, stage)
+    opened.enter_context(manager.line)
+    return manager
 
 
 def started(opened: ExitStack, job: Job) -> tuple[DriverRun, Scripted]:
     run = job.begin()
-    one = worker(opened, job)
+    manager = worker(opened, job)
     eventually(lambda: run.state is JobState.RUNNING, "it runs")
-    return run, one
+    return run, manager
 
 
 def test_checkpoints_are_stored_and_told_while_the_job_runs(
     job: Job, opened: ExitStack, folder: Path
 ) -> None:
-    run, one = started(opened, job)
+    run, manager = started(opened, job)
     eventually(lambda: completed(job) >= 3, "checkpoints")
-    eventually(lambda: len(one.all_of(CheckpointCompleted)) >= 3, "they are told")
+    eventually(lambda: len(manager.all_of(CheckpointCompleted)) >= 3, "they are told")
     eventually(lambda: len(names(folder)) <= 2, "older ones are dropped")
     run.cancel("enough")
     ended(run)
@@ -207,12 +159,12 @@ def test_checkpoints_are_stored_and_told_while_the_job_runs(
 def test_a_failed_task_is_restarted_in_the_same_task_manager(
     job: Job, opened: ExitStack, caplog: pytest.LogCaptureFixture
 ) -> None:
-    run, one = started(opened, job)
+    run, manager = started(opened, job)
     eventually(lambda: completed(job) >= 1, "a checkpoint")
     first = str(run.key)
-    one.report(TaskState.FAILED, BOOM, one.tasks[0])
-    eventually(lambda: len(one.all_of(Deploy)) == 2, "deployed once more")
-    again = one.all_of(Deploy)[1]
+    manager.report(TaskState.FAILED, BOOM, manager.tasks[0])
+    eventually(lambda: len(manager.all_of(Deploy)) == 2, "deployed once more")
+    again = manager.all_of(Deploy)[1]
     assert isinstance(again, Deploy) and again.checkpoints is not None
     assert again.run == str(run.key) != first
     assert again.attempt == 1
@@ -222,8 +174,8 @@ def test_a_failed_task_is_restarted_in_the_same_task_manager(
     eventually(lambda: run.state is JobState.RUNNING, "it runs again")
     before = completed(job)
     eventually(lambda: completed(job) > before, "and takes checkpoints")
-    one.line.send(TaskChanged(first, one.tasks[0], TaskState.FAILED, BOOM))
-    one.report(TaskState.FINISHED)
+    manager.line.send(TaskChanged(first, manager.tasks[0], TaskState.FAILED, BOOM))
+    manager.report(TaskState.FINISHED)
     assert ended(run).state is JobState.FINISHED
     assert job.keeper.restarts == 1
 
@@ -239,14 +191,14 @@ def test_a_checkpoint_that_is_being_stored_counts_for_the_next_attempt(
         store(*given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(job_checkpoints, "complete", slow)
-    run, one = started(opened, job)
+    run, manager = started(opened, job)
     assert waits.wait(20)
-    one.report(TaskState.FAILED, BOOM, one.tasks[0])
+    manager.report(TaskState.FAILED, BOOM, manager.tasks[0])
     eventually(lambda: run.state is JobState.RESTARTING, "it waits")
-    assert len(one.all_of(Deploy)) == 1
+    assert len(manager.all_of(Deploy)) == 1
     go.set()
-    eventually(lambda: len(one.all_of(Deploy)) == 2, "deployed once more")
-    again = one.all_of(Deploy)[1]
+    eventually(lambda: len(manager.all_of(Deploy)) == 2, "deployed once more")
+    again = manager.all_of(Deploy)[1]
     assert isinstance(again, Deploy)
     assert [task.restore.checkpoint for task in again.tasks if task.restore] == [1] * 3
     run.cancel("enough")
@@ -294,13 +246,13 @@ def test_storage_that_fails_for_good_fails_the_job_with_the_path(
 def test_savepoints_are_answered_with_their_path(
     job: Job, opened: ExitStack, tmp_path: Path
 ) -> None:
-    run, one = started(opened, job)
+    run, manager = started(opened, job)
     where = str(tmp_path / "savepoint")
     assert run.savepoint(where).result(20) == where
     assert names(Path(where)) == ["_metadata"]
-    one.acks = False
+    manager.acks = False
     refused = run.savepoint(str(tmp_path / "other"))
-    one.report(TaskState.FAILED, BOOM, one.tasks[0])
+    manager.report(TaskState.FAILED, BOOM, manager.tasks[0])
     with pytest.raises(SavepointFailed, match="the run has ended: boom"):
         refused.result(20)
     run.cancel("enough")
@@ -312,12 +264,12 @@ def test_savepoints_are_answered_with_their_path(
 def test_who_stops_the_job_is_answered_when_it_has_finished(
     job: Job, opened: ExitStack, tmp_path: Path
 ) -> None:
-    run, one = started(opened, job)
+    run, manager = started(opened, job)
     where = str(tmp_path / "savepoint")
     future = run.savepoint(where, Stop.SUSPEND)
     eventually(lambda: (tmp_path / "savepoint" / "_metadata").exists(), "it is there")
     assert not future.done()
-    one.report(TaskState.FINISHED)
+    manager.report(TaskState.FINISHED)
     assert future.result(20) == where
     assert ended(run).state is JobState.FINISHED
 
@@ -325,15 +277,15 @@ def test_who_stops_the_job_is_answered_when_it_has_finished(
 def test_a_job_that_fails_while_it_stops_goes_on_and_says_so(
     job: Job, opened: ExitStack, tmp_path: Path
 ) -> None:
-    run, one = started(opened, job)
+    run, manager = started(opened, job)
     future = run.savepoint(str(tmp_path / "savepoint"), Stop.SUSPEND)
     eventually(lambda: (tmp_path / "savepoint" / "_metadata").exists(), "it is there")
     eventually(lambda: job.keeper.latest is not None and bool(job.keeper.latest.directory), "known")
-    one.report(TaskState.FAILED, BOOM, one.tasks[0])
+    manager.report(TaskState.FAILED, BOOM, manager.tasks[0])
     with pytest.raises(SavepointFailed, match="it is there, but the job has not ended with it"):
         future.result(20)
-    eventually(lambda: len(one.all_of(Deploy)) == 2, "it goes on")
-    again = one.all_of(Deploy)[1]
+    eventually(lambda: len(manager.all_of(Deploy)) == 2, "it goes on")
+    again = manager.all_of(Deploy)[1]
     assert isinstance(again, Deploy) and again.checkpoints is not None
     assert again.checkpoints.restored_from == str(tmp_path / "savepoint")
     run.cancel("enough")
@@ -342,13 +294,13 @@ def test_a_job_that_fails_while_it_stops_goes_on_and_says_so(
 def test_a_checkpoint_that_does_not_fit_any_more_ends_the_job(
     job: Job, opened: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run, one = started(opened, job)
+    run, manager = started(opened, job)
 
     def refuse(*given: object) -> None:
         raise HeadgateError("it cannot be planned")
 
     monkeypatch.setattr(job.setup, "plan", refuse)
-    one.report(TaskState.FAILED, BOOM, one.tasks[0])
+    manager.report(TaskState.FAILED, BOOM, manager.tasks[0])
     outcome = ended(run)
     assert outcome.failure is not None and outcome.restart_in_ms is None
     assert outcome.failure.message == "it cannot be planned"
@@ -357,9 +309,9 @@ def test_a_checkpoint_that_does_not_fit_any_more_ends_the_job(
 def test_a_lost_task_manager_ends_the_run_and_the_next_one_takes_nobody_of_it(
     job: Job, opened: ExitStack
 ) -> None:
-    run, one = started(opened, job)
+    run, manager = started(opened, job)
     eventually(lambda: completed(job) >= 1, "a checkpoint")
-    with pytest.raises(HeadgateError), one.line:
+    with pytest.raises(HeadgateError), manager.line:
         raise HeadgateError("killed")
     outcome = ended(run)
     assert outcome.restart_in_ms is not None
@@ -392,8 +344,8 @@ def test_a_driver_that_was_killed_has_a_successor_that_goes_on(
     assert newest is not None
     new = Job(server, graph, **settings)
     opened.callback(new.close)
-    run, one = started(opened, new)
-    (order,) = one.all_of(Deploy)
+    run, manager = started(opened, new)
+    (order,) = manager.all_of(Deploy)
     assert isinstance(order, Deploy)
     numbers = {task.restore.checkpoint for task in order.tasks if task.restore}
     assert numbers == {newest.metadata.checkpoint}
@@ -406,7 +358,7 @@ def test_a_driver_that_was_killed_has_a_successor_that_goes_on(
 def test_a_driver_whose_job_was_taken_over_fails_for_good_and_tells_no_checkpoint(
     job: Job, opened: ExitStack, tmp_path: Path, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    run, one = started(opened, job)
+    run, manager = started(opened, job)
     eventually(lambda: completed(job) >= 1, "a checkpoint")
     with ControlServer(times=TIMES) as other:
         new = Job(other, job.graph, **{"execution.checkpointing.dir": str(folder)})
@@ -416,8 +368,8 @@ def test_a_driver_whose_job_was_taken_over_fails_for_good_and_tells_no_checkpoin
         assert outcome.state is JobState.FAILED and outcome.restart_in_ms is None
         assert outcome.failure is not None and outcome.failure.is_final
         assert outcome.failure.message.startswith("another driver has taken over job 'x'")
-        told = [m.checkpoint for m in one.all_of(CheckpointCompleted)]  # type: ignore[union-attr]
-        assert max(told) <= newest.metadata.checkpoint, "or the other one would commit it again"
+        reported = [m.checkpoint for m in manager.all_of(CheckpointCompleted)]  # type: ignore[union-attr]
+        assert max(reported) <= newest.metadata.checkpoint, "or the other one would commit it again"
         job.close(JobState.FINISHED)
         assert new.keeper.storage.place(newest.metadata.checkpoint, "").is_complete()
         new.close(JobState.FINISHED)
@@ -427,11 +379,11 @@ def test_a_driver_whose_job_was_taken_over_fails_for_good_and_tells_no_checkpoin
 def test_a_driver_that_is_lost_while_it_stops_has_a_successor_that_knows_it(
     job: Job, server: ControlServer, opened: ExitStack, tmp_path: Path, folder: Path
 ) -> None:
-    run, one = started(opened, job)
+    run, manager = started(opened, job)
     where = str(tmp_path / "savepoint")
     run.savepoint(where, Stop.SUSPEND)
     eventually(lambda: job.keeper.latest is not None and bool(job.keeper.latest.directory), "known")
-    eventually(lambda: bool(one.all_of(CheckpointCompleted)), "sinks commit")
+    eventually(lambda: bool(manager.all_of(CheckpointCompleted)), "sinks commit")
     new = CheckpointSetup({**SOON, "execution.checkpointing.dir": str(folder)}, job.graph)
     keeper = new.open(is_local=True)
     assert keeper.latest is not None and keeper.latest.directory == where
@@ -570,7 +522,7 @@ def test_real_task_managers_go_on_from_the_last_checkpoint(
             outcome = ended(run)
             assert outcome.restart_in_ms is not None
             killed = int(mark.read_text())
-            alive = [one for one in all_workers if one.process.pid != killed]
+            alive = [worker for worker in all_workers if worker.process.pid != killed]
             alive[0].returned()
             assert job.keeper.settled().wait(20)
             run = job.begin("1")
@@ -598,16 +550,16 @@ def test_a_worker_that_was_frozen_cannot_disturb_the_run_that_followed(
         **{"execution.checkpointing.dir": str(folder)},
     )
     opened.callback(job.close)
-    with workers(3) as (one, two, three):
+    with workers(3) as (first, two, three):
         run = job.begin()
-        one.serve(job.contact(), 0)
+        first.serve(job.contact(), 0)
         two.serve(job.contact(), 1)
         eventually(lambda: completed(job) >= 1, "a checkpoint")
         two.signal(signal.SIGSTOP)
         assert ended(run).restart_in_ms is not None
-        one.returned()
+        first.returned()
         again = job.begin("1")
-        one.serve(job.contact("1"), 0)
+        first.serve(job.contact("1"), 0)
         three.serve(job.contact("1"), 1)
         eventually(lambda: again.state is JobState.RUNNING, "it runs again")
         before = completed(job)
@@ -618,5 +570,5 @@ def test_a_worker_that_was_frozen_cannot_disturb_the_run_that_followed(
         assert again.state is JobState.RUNNING
         again.cancel("enough")
         ended(again)
-        one.returned()
+        first.returned()
         three.returned()

@@ -223,16 +223,16 @@ def test_an_answer_that_the_driver_did_not_give_is_no_answer(
 def test_a_relay_that_swallows_records_and_says_that_all_was_taken_is_found_out(
     results: ResultServer,
 ) -> None:
-    told = threading.Event()
+    failed = threading.Event()
 
     def swallow(number: int, frame: bytes) -> list[bytes]:
         if number < 3:
             return []
-        told.set()
+        failed.set()
         return [frame]
 
     *taken, error = send_through(results, swallow)
-    assert isinstance(error, DriverLost) and told.is_set()
+    assert isinstance(error, DriverLost) and failed.is_set()
     assert taken == []
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from headgate.base.errors import StateUnstorable
-from headgate.base.settings import MIB, StateBackendKind, StateCompression, StateSettings
+from headgate.base.settings import MIB, StateCompression, StateSettings
 from headgate.core.state.backend import StateSpec
 from headgate.core.state.memory import MemoryBackend
 from headgate.host.rocksdb.backend import RocksBackend, RocksBackends
@@ -31,11 +31,7 @@ from tests.core.state.conformance import (
 )
 from tests.core.state.migration_conformance import MigrationConformance
 from tests.core.state.ttl_conformance import TtlConformance
-
-SMALL = StateSettings(backend=StateBackendKind.ROCKSDB, rocksdb_memory_bytes=8 * MIB)
-NO_OBJECTS = StateSettings(
-    backend=StateBackendKind.ROCKSDB, rocksdb_memory_bytes=8 * MIB, rocksdb_objects_fraction=0
-)
+from tests.host.rocksdb_kit import NO_OBJECTS, SMALL, OwnFolder
 
 
 @pytest.fixture
@@ -85,25 +81,6 @@ def test_the_keys_of_a_map_are_read_without_its_values(backend: RocksBackend) ->
     assert set(state) == set(state.keys()) == {"b", 1, (2, "x"), frozenset({3})}
     with pytest.raises(ValueError, match="no number"):
         state.get("b")
-
-
-class OwnFolder:
-    """Backends for a stateful test, which has no fixture; the folder goes with the last of them."""
-
-    def __init__(self, settings: StateSettings) -> None:
-        self._settings = settings
-
-    def __call__(self, groups: range, max_parallelism: int) -> RocksBackend:
-        backends = RocksBackends(self._settings)
-        backend = backends.keyed("op", groups, max_parallelism)
-        close = backend.close
-
-        def close_all() -> None:
-            close()
-            backends.close()
-
-        backend.close = close_all  # type: ignore[method-assign]
-        return backend
 
 
 TestAgainstDictionaries = machine(OwnFolder(SMALL), examples=12, steps=15)
@@ -173,7 +150,7 @@ def test_state_may_be_much_larger_than_its_memory(backend: RocksBackend) -> None
     for key in range(3000):
         at(backend, key)
         assert value.value().startswith(f"{key}:")
-        assert [len(one) for one in elements.get()] == [5000]
+        assert [len(element) for element in elements.get()] == [5000]
 
 
 def test_a_long_list_keeps_its_order_and_can_be_cleared(backend: RocksBackend) -> None:
@@ -206,7 +183,7 @@ def test_a_list_may_be_replaced_by_what_is_read_from_it(backend: RocksBackend) -
     state = backend.list_state(LIST)
     at(backend, "a")
     state.add_all([1, 2, 3])
-    state.update(one for one in state.get() if one != 2)
+    state.update(element for element in state.get() if element != 2)
     assert state.get() == [1, 3]
 
 
@@ -270,10 +247,10 @@ def folders() -> list[Path]:
 
 def test_each_backend_has_a_folder_that_goes_with_it(backends: RocksBackends) -> None:
     assert folders() == []
-    one, other = (backends.keyed(name, range(GROUPS), GROUPS) for name in ("one", "other"))
+    first, other = (backends.keyed(name, range(GROUPS), GROUPS) for name in ("one", "other"))
     (folder,) = folders()
     assert len([*folder.glob("state-*")]) == 2
-    one.close()
+    first.close()
     assert len([*folder.glob("state-*")]) == 1
     other.close()
     assert [*folder.glob("state-*")] == []
@@ -340,12 +317,12 @@ backends.close()
 def test_a_disk_that_takes_no_more_is_told_with_folder_and_setting(tmp_path: Path) -> None:
     # A limit for the size of files stands for a full disk; both fail the write of a file.
     code = FULL.replace("bytes(9_000)", "__import__('os').urandom(9_000)")
-    told = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=60
     )
-    assert told.returncode == 0, told.stderr
-    assert "StateUnstorable the state of operator 'op' cannot be kept in" in told.stdout
-    assert "state.backend.rocksdb.localdir" in told.stdout
+    assert completed.returncode == 0, completed.stderr
+    assert "StateUnstorable the state of operator 'op' cannot be kept in" in completed.stdout
+    assert "state.backend.rocksdb.localdir" in completed.stdout
     assert [*tmp_path.glob("headgate-*")] == []
 
 

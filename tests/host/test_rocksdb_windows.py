@@ -58,7 +58,7 @@ def run(lab: Lab, seed: int) -> list[list[str]]:
     return [*found, sorted(map(str, lab.taken_timed()))]
 
 
-@pytest.mark.parametrize("window_plan", PLANS, ids=lambda one: repr(one.assigner))
+@pytest.mark.parametrize("window_plan", PLANS, ids=lambda plan: repr(plan.assigner))
 def test_results_are_the_same_on_disk_and_in_memory(
     window_plan: Any, backends: RocksBackends
 ) -> None:

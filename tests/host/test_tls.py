@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from headgate.base.errors import ConnectFailed, SettingsInvalid, TransportError
-from headgate.base.settings import ExchangeSettings, FlowControl, TransportKind
+from headgate.base.settings import FlowControl, TransportKind
 from headgate.core.task.environment import RemoteProducer
 from headgate.host.net.exchange import Exchange
-from tests.host.certificates import Authority, Identity
+from tests.host.certificates import Authority, settings_of
 from tests.host.conftest import MakeExchange
 from tests.host.raw import raw_client, raw_server
 from tests.host.rig import (
@@ -30,16 +30,6 @@ from tests.host.rig import (
 @pytest.fixture
 def authority(tmp_path: Path) -> Authority:
     return Authority(tmp_path, "authority")
-
-
-def settings_of(authority: Authority, identity: Identity, **changes: object) -> ExchangeSettings:
-    return quick(
-        tls_enabled=True,
-        tls_certificate=identity.certificate,
-        tls_key=identity.key,
-        tls_authority=authority.path,
-        **changes,
-    )
 
 
 @pytest.mark.parametrize("mode", list(FlowControl))

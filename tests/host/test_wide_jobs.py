@@ -23,7 +23,7 @@ def test_a_task_manager_with_127_peers_runs_with_default_settings(
     peers = [make_exchange(ExchangeSettings(), segments=40) for _ in range(WIDTH - 1)]
     records = list(range(WIDTH * 20))
     producers = [
-        produce(peer, f"from-{number}", [(number, one) for one in range(20)])
+        produce(peer, f"from-{number}", [(number, record) for record in range(20)])
         for number, peer in enumerate(peers)
     ]
     producers.append(produce(wide, "from-wide", records, subpartitions=WIDTH, router=RoundRobin()))
@@ -32,7 +32,7 @@ def test_a_task_manager_with_127_peers_runs_with_default_settings(
     others = [consume(peer, [from_there(wide, "from-wide", n)]) for n, peer in enumerate(peers)]
     reader.join(60)
     for number in range(WIDTH - 1):
-        assert reader.received[number] == [(number, one) for one in range(20)]
+        assert reader.received[number] == [(number, record) for record in range(20)]
     for number, other in enumerate([*others, reader]):
         other.join(60)
         got = other.received[-1] if other is reader else other.records

@@ -118,9 +118,9 @@ def test_damaged_ones_are_passed_over_with_a_warning(
     next((folder / JOB / "chk-2").glob("t-*")).unlink()
     with caplog.at_level(logging.WARNING):
         assert newest(storage) == 1
-    told = [record.getMessage() for record in caplog.records]
+    messages = [record.getMessage() for record in caplog.records]
     expected = [("4", "checksum is wrong"), ("3", "is cut"), ("2", "is not there")]
-    for line, (number, problem) in zip(told, expected, strict=True):
+    for line, (number, problem) in zip(messages, expected, strict=True):
         assert line.startswith(f"checkpoint {number} of job {JOB} is damaged")
         assert problem in line
     problems = [found.problem for found in storage.list_checkpoints(JOB)]

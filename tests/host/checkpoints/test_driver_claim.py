@@ -35,10 +35,10 @@ def jobs(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def storage_of(folder: Path, *, claims: bool = True) -> JobCheckpoints:
-    one = JobCheckpoints(JOB, str(folder))
+    storage = JobCheckpoints(JOB, str(folder))
     if claims:
-        one.claim()
-    return one
+        storage.claim()
+    return storage
 
 
 def test_the_last_driver_has_the_job(jobs: Folder) -> None:
@@ -235,12 +235,12 @@ def test_a_storage_that_comes_back_between_two_looks_is_not_another_driver(
 @pytest.mark.parametrize(
     "act",
     [
-        lambda one: one.store(StoreCheckpoint(metadata_of(4))),
-        lambda one: one.drop(DropCheckpoint(metadata_of(3))),
-        lambda one: one.discard(DiscardStates(9, ())),
-        lambda one: one.clean(),
-        lambda one: one.close(keeps=True),
-        lambda one: one.close(keeps=False),
+        lambda storage: storage.store(StoreCheckpoint(metadata_of(4))),
+        lambda storage: storage.drop(DropCheckpoint(metadata_of(3))),
+        lambda storage: storage.discard(DiscardStates(9, ())),
+        lambda storage: storage.clean(),
+        lambda storage: storage.close(keeps=True),
+        lambda storage: storage.close(keeps=False),
     ],
 )
 def test_a_driver_that_was_frozen_changes_nothing_of_its_successor(
@@ -278,19 +278,21 @@ def test_what_is_stored_while_another_one_claims_the_job_is_told_to_nobody_and_s
 
 
 def test_the_claim_goes_with_the_job_and_its_checkpoints_may_stay(tmp_path: Path) -> None:
-    one = storage_of(tmp_path)
-    one.store(StoreCheckpoint(metadata_of(3)))
+    storage = storage_of(tmp_path)
+    storage.store(StoreCheckpoint(metadata_of(3)))
     assert len(names(tmp_path)) == 2
-    one.close(keeps=True)
+    storage.close(keeps=True)
     assert names(tmp_path) == [f"{JOB}/chk-3/_metadata"]
     storage_of(tmp_path).close(keeps=False)
     assert not (tmp_path / JOB).exists()
 
 
 def test_who_has_no_lasting_folder_needs_no_claim(tmp_path: Path) -> None:
-    for one in (JobCheckpoints(JOB), JobCheckpoints.temporary(JOB)):
-        one.claim()
-        one.check_claim()
-        one.store(StoreCheckpoint(metadata_of(3), str(tmp_path / one.uri.strip("/") / "savepoint")))
-        one.close(keeps=True)
+    for storage in (JobCheckpoints(JOB), JobCheckpoints.temporary(JOB)):
+        storage.claim()
+        storage.check_claim()
+        storage.store(
+            StoreCheckpoint(metadata_of(3), str(tmp_path / storage.uri.strip("/") / "savepoint"))
+        )
+        storage.close(keeps=True)
     assert not any("owner-" in name for name in names(tmp_path))

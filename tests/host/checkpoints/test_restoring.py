@@ -180,13 +180,13 @@ def test_files_of_a_database_are_named_again_only_by_the_job_that_shares_them(
     with PartWriter(location, "t", 0) as writer:
         files = {"1.sst": writer.share(str(table)), "CURRENT": writer.append(b"MANIFEST-1")}
     complete(location, metadata_of(4))
-    database = OperatorRestore("count", databases=(DatabaseRestore(3, 128, files),))
-    restores, bundles = {"3.0": TaskRestore("3.0", 4, (database,))}, {"3.0": whole}
+    operator = OperatorRestore("count", databases=(DatabaseRestore(3, 128, files),))
+    restores, bundles = {"3.0": TaskRestore("3.0", 4, (operator,))}, {"3.0": whole}
     for shared_uri, expected in ((location.shared.uri, {"1.sst"}), ("", set()), ("/other", set())):
         found = read_restores(location.own.uri, restores, bundles, shared_uri)
-        (one,) = found["3.0"].operators["count"].databases
-        assert (one.groups, set(one.shared)) == (range(3, 128), expected)
-    one.fetch(str(tmp_path / "fetched"))
+        (database,) = found["3.0"].operators["count"].databases
+        assert (database.groups, set(database.shared)) == (range(3, 128), expected)
+    database.fetch(str(tmp_path / "fetched"))
     assert (tmp_path / "fetched" / "1.sst").read_bytes() == LARGE
     assert (tmp_path / "fetched" / "CURRENT").read_bytes() == b"MANIFEST-1"
 

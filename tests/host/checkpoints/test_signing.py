@@ -32,9 +32,9 @@ from headgate.host.driver.checkpoint_setup import CheckpointSetup
 from headgate.plan.job_graph import JobGraph
 from headgate.plan.stream_graph import StreamGraph
 from tests.host.checkpoint_kit import JOB, LARGE, metadata_of, task_of
-from tests.host.driver.test_checkpoint_setup import metadata as metadata_of_graph
-from tests.host.driver.test_checkpoint_setup import restored, settings_of
 from tests.host.jobs import job_of
+from tests.host.setup_kit import metadata as metadata_of_graph
+from tests.host.setup_kit import restored, settings_of
 
 KEY = "0123456789abcdef-the-key"
 SECRET = "execution.checkpointing.hmac.secret"
@@ -196,7 +196,10 @@ def test_a_state_file_that_was_changed_with_its_checksum_is_not_handed_over(
 
 def test_files_of_two_checkpoints_cannot_be_swapped(tmp_path: Path) -> None:
     first, second = take_signed(tmp_path, 1), take_signed(tmp_path, 2, LARGE[::-1])
-    paths = [tmp_path / JOB / one.tasks[0].operators[0].keyed[0].path for one in (first, second)]
+    paths = [
+        tmp_path / JOB / metadata.tasks[0].operators[0].keyed[0].path
+        for metadata in (first, second)
+    ]
     swapped = [path.read_bytes() for path in reversed(paths)]
     for path, data in zip(paths, swapped, strict=True):
         path.write_bytes(data)

@@ -82,7 +82,10 @@ class Desk:
         finished: bool = False,
         **barrier: Any,
     ) -> Any:
-        taken = tuple(NamedSnapshot(uid, uid.title(), one) for uid, one in operators)
+        taken = tuple(
+            NamedSnapshot(uid, uid.title(), operator_snapshot)
+            for uid, operator_snapshot in operators
+        )
         made = CheckpointBarrier(checkpoint, 1000, **barrier)
         snapshot = TaskSnapshot(made, taken, 1.5, finished)
         done = f"done {checkpoint}"
@@ -170,7 +173,7 @@ def test_all_that_operators_and_channels_hold_is_written_and_acknowledged(
     state = ack.state
     assert (state.task, state.vertex, state.subtask) == ("3.1", 3, 1)
     assert (state.parallelism, state.max_parallelism, state.finished) == (2, 128, False)
-    assert [(one.uid, one.name) for one in state.operators] == [
+    assert [(operator.uid, operator.name) for operator in state.operators] == [
         ("source", "Source"),
         ("count", "Count"),
         ("map", "Map"),
@@ -179,7 +182,7 @@ def test_all_that_operators_and_channels_hold_is_written_and_acknowledged(
     location = open_store(str(tmp_path / "chk")).location("orders", 5)
     source, counted, mapped, sink = state.operators
     assert read(location, source.source) == b"at 17"
-    assert {group: read(location, one) for group, one in counted.keyed.items()} == {
+    assert {group: read(location, piece) for group, piece in counted.keyed.items()} == {
         3: LARGE,
         70: b"small",
     }
@@ -187,8 +190,10 @@ def test_all_that_operators_and_channels_hold_is_written_and_acknowledged(
     assert (mapped.keyed, mapped.plain, mapped.source, mapped.sink) == ({}, None, None, None)
     assert read(location, sink.sink) == b"files"
     found = {
-        (one.is_input, one.index, one.channel): [read(location, piece) for piece in one.pieces]
-        for one in state.channels
+        (channel.is_input, channel.index, channel.channel): [
+            read(location, piece) for piece in channel.pieces
+        ]
+        for channel in state.channels
     }
     assert found == {(True, 0, 1): [b"abc"], (False, 1, 0): [LARGE]}
     figures = ack.figures
@@ -265,15 +270,15 @@ def test_a_given_up_one_leaves_nothing_wherever_it_was(desk: Desk, tmp_path: Pat
 
 def test_one_that_waits_for_a_thread_is_given_up_at_once(desk: Desk) -> None:
     held = [keyed((1, b"x"))[1] for _ in range(WRITERS)]
-    for number, one in enumerate(held):
-        one.go_on.clear()
-        desk.start(("op", OperatorSnapshot(keyed=one)), checkpoint=number)
-        assert one.reached.wait(SOON_S)
+    for number, pending in enumerate(held):
+        pending.go_on.clear()
+        desk.start(("op", OperatorSnapshot(keyed=pending)), checkpoint=number)
+        assert pending.reached.wait(SOON_S)
     late = desk.start(("op", OperatorSnapshot(plain=b"x")), checkpoint=99)
     late.abort()
     assert desk.said == ["done 99"], "although all threads hang"
-    for one in held:
-        one.go_on.set()
+    for pending in held:
+        pending.go_on.set()
 
 
 def test_after_its_acknowledgement_it_is_the_driver_s_to_give_up(
@@ -333,8 +338,8 @@ def test_a_folder_that_vanishes_between_the_stages_declines(desk: Desk, tmp_path
     writing = desk.start(("op", OperatorSnapshot(plain=LARGE)))
     folder = tmp_path / "chk" / "orders" / "chk-5"
     eventually(lambda: desk.threads._idle and folder.is_dir(), "the operators are written")
-    for one in folder.iterdir():
-        one.unlink()
+    for path in folder.iterdir():
+        path.unlink()
     os.rmdir(folder)
     writing.complete([], 0)
     declined, done = desk.await_said(2)

@@ -34,15 +34,15 @@ def storage(folder: Path) -> JobCheckpoints:
 
 
 def keeper_of(storage: JobCheckpoints, *found: int, **settings: object) -> CheckpointKeeper:
-    history = CheckpointHistory(9, [metadata_of(one) for one in found])
+    history = CheckpointHistory(9, [metadata_of(number) for number in found])
     return CheckpointKeeper(Recovery(CheckpointSettings(**settings), history=history), storage)  # type: ignore[arg-type]
 
 
 @pytest.fixture
 def keeper(storage: JobCheckpoints) -> Iterator[CheckpointKeeper]:
-    one = keeper_of(storage)
-    yield one
-    one.close(JobState.FAILED)
+    keeper = keeper_of(storage)
+    yield keeper
+    keeper.close(JobState.FAILED)
 
 
 # The storage.
@@ -77,7 +77,7 @@ def test_what_belongs_to_no_checkpoint_is_cleaned_up(storage: JobCheckpoints, fo
     (folder / JOB / "chk-9").mkdir()
     (folder / JOB / "chk-9" / "half").write_bytes(b"x")
     storage.clean()
-    assert [one.name for one in (folder / JOB).glob("chk-*")] == ["chk-1"]
+    assert [path.name for path in (folder / JOB).glob("chk-*")] == ["chk-1"]
 
 
 def test_a_folder_that_cannot_be_used_is_told_at_once(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_at_the_end_nothing_stays_but_what_is_not_the_job_s(
     take_next(storage.storage, JOB)
     (folder / JOB / "savepoint-here").mkdir()
     storage.close(keeps=False)
-    assert [one.name for one in (folder / JOB).iterdir()] == ["savepoint-here"]
+    assert [path.name for path in (folder / JOB).iterdir()] == ["savepoint-here"]
 
 
 def test_storage_that_cannot_be_cleaned_now_is_cleaned_later(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from headgate.base.checkpoints import CheckpointKind, Metadata, OperatorState, Piece, SubtaskState
+from headgate.base.checkpoints import CheckpointKind, OperatorState, Piece, SubtaskState
 from headgate.base.errors import (
     CheckpointError,
     CheckpointMissing,
@@ -32,13 +32,12 @@ from headgate.host.checkpoints.part_writer import PartWriter
 from headgate.host.driver.checkpoint_setup import CheckpointSetup
 from headgate.host.shipping.failures import describe
 from headgate.host.shipping.orders import plan_run
-from headgate.plan.execution_graph import build_execution_graph
 from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.stream_graph import NodeKind, StreamGraph, StreamNode
 from tests.host.checkpoint_kit import flip, metadata_of, names
 from tests.host.jobs import job_of
+from tests.host.setup_kit import EVERY, metadata, restored, settings_of
 
-EVERY = {"execution.checkpointing.interval": "1s"}
 BOOM = Failure("ValueError", "boom")
 
 
@@ -50,33 +49,6 @@ def graph(tmp_path: Path) -> JobGraph:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return tmp_path / "checkpoints"
-
-
-def settings_of(folder: Path, **more: str) -> dict[str, str]:
-    return {**EVERY, "execution.checkpointing.dir": str(folder), **more}
-
-
-def metadata(graph: JobGraph, checkpoint: int, job: str = "x", text: bytes = b"state") -> Metadata:
-    """A checkpoint of this very program, with a little state."""
-    tasks = []
-    for task in build_execution_graph(graph, "r", 0).tasks:
-        vertex = graph.vertices[task.vertex]
-        piece = Piece("", 0, len(text), 0, text)
-        operators = tuple(
-            OperatorState(spec.uid, spec.name, plain=piece) for spec in vertex.chain.operators
-        )
-        tasks.append(
-            SubtaskState(
-                task.id,
-                task.vertex,
-                task.subtask,
-                vertex.parallelism,
-                vertex.max_parallelism,
-                operators,
-            )
-        )
-    kind = CheckpointKind.CHECKPOINT
-    return Metadata(1, checkpoint, kind, job, "numbers", 0, 0, tuple(tasks))
 
 
 def leave(folder: Path, graph: JobGraph, *numbers: int, job: str = "x") -> None:
@@ -92,16 +64,6 @@ def savepoint(folder: Path, graph: JobGraph, number: int, job: str = "x") -> str
     return str(folder)
 
 
-def restored(setup: CheckpointSetup) -> tuple[int | None, str]:
-    keeper = setup.open(is_local=True)
-    try:
-        plan = setup.plan(keeper, "run", b"", {})
-        assert plan.checkpoints is not None
-        return plan.restored, plan.checkpoints.restored_from
-    finally:
-        keeper.close(JobState.FAILED)
-
-
 def test_the_plan_says_how_checkpoints_are_taken(graph: JobGraph, folder: Path) -> None:
     setup = CheckpointSetup(settings_of(folder, **{"pipeline.job-id": "x"}), graph)
     keeper = setup.open(is_local=False)
@@ -112,7 +74,7 @@ def test_the_plan_says_how_checkpoints_are_taken(graph: JobGraph, folder: Path) 
     assert (order.exactly_once, order.overtake_after_ms) == (True, 5_000)
     assert (plan.run, plan.attempt, plan.code, plan.parameters) == ("x//0", 0, b"code", {"k": "v"})
     assert plan.checkpointed.job == "x", "not the name of the run"
-    assert [one.task for one in plan.checkpointed.members] == [task.id for task in plan.tasks]
+    assert [member.task for member in plan.checkpointed.members] == [task.id for task in plan.tasks]
     keeper.close(JobState.FINISHED)
 
 
@@ -152,9 +114,9 @@ def test_a_batch_job_takes_none(tmp_path: Path, folder: Path) -> None:
 
 
 def test_jobs_without_an_id_of_their_own_get_one_each(graph: JobGraph) -> None:
-    one, two = CheckpointSetup({}, graph), CheckpointSetup({}, graph)
-    assert one.job_id != two.job_id
-    assert not one.is_known
+    first, second = CheckpointSetup({}, graph), CheckpointSetup({}, graph)
+    assert first.job_id != second.job_id
+    assert not first.is_known
 
 
 # The folder.
@@ -281,11 +243,11 @@ def test_a_driver_that_finds_only_damaged_checkpoints_does_not_begin_anew(
     DAMAGES[damage](file)
     with pytest.raises(CheckpointsDamaged) as caught:
         CheckpointSetup(given, graph)
-    told = str(caught.value)
+    message = str(caught.value)
     culprit = "_metadata" if "metadata" in damage else file.name
-    assert told.startswith(f"{folder}/x: job 'x' has no checkpoint here that is whole"), told
-    assert f"{folder}/x/chk-4/{culprit}: " in told, told
-    assert "--ignore-damaged-checkpoints" in told
+    assert message.startswith(f"{folder}/x: job 'x' has no checkpoint here that is whole"), message
+    assert f"{folder}/x/chk-4/{culprit}: " in message, message
+    assert "--ignore-damaged-checkpoints" in message
     assert code_of(caught.value) == CONFIGURATION
 
 
@@ -495,9 +457,9 @@ def test_a_driver_whose_job_was_taken_over_plans_nothing(graph: JobGraph, folder
     leave(folder, graph, 3)
     new = CheckpointSetup(given, graph)
     keeper = new.open(is_local=True)
-    with pytest.raises(JobTakenOver, match="taken over job 'x'") as told:
+    with pytest.raises(JobTakenOver, match="taken over job 'x'") as refused:
         old.plan(frozen, "run", b"", {})
-    assert describe(told.value).is_final
+    assert describe(refused.value).is_final
     frozen.close(JobState.FINISHED)
     assert new.plan(keeper, "run", b"", {}).restored == 3
     keeper.close(JobState.FAILED)

@@ -35,7 +35,15 @@ from headgate.host.net.control_client import (
     receive_by,
 )
 from headgate.host.shipping.orders import plan_run
-from tests.host.control_rig import SECRET, TIMES, Launcher, ended, replace_times, task_states
+from tests.host.control_rig import (
+    SECRET,
+    TIMES,
+    Launcher,
+    ended,
+    is_hung_up,
+    replace_times,
+    task_states,
+)
 from tests.host.jobs import job_of
 from tests.host.rig import eventually
 
@@ -72,14 +80,6 @@ def connect(opened: ExitStack, contact: DriverContact) -> Line:
     line = Line(contact)
     opened.enter_context(line.line)
     return line
-
-
-def is_hung_up(sock: socket.socket) -> bool:
-    sock.settimeout(10)
-    try:
-        return sock.recv(1 << 16) == b""
-    except ConnectionError:
-        return True
 
 
 @pytest.mark.parametrize(
@@ -146,13 +146,13 @@ def test_a_stranger_who_repeats_what_it_has_overheard_is_not_believed(
 
 def test_a_slot_is_given_once(launcher: Launcher, lines: ExitStack, tmp_path: Path) -> None:
     run, contact = launcher.begin(job_of(tmp_path, parallelism=1))
-    one, two, three = (connect(lines, contact) for _ in range(3))
-    one.register(0)
-    one.expect("Deploy")
-    two.register(0)
-    eventually(lambda: two.heard[:1] == [Refused("slot 0 is taken")], "refused")
-    three.register(5)
-    eventually(lambda: three.heard[:1] == [Refused("there is no slot 5; the job has 1")], "no slot")
+    first, second, third = (connect(lines, contact) for _ in range(3))
+    first.register(0)
+    first.expect("Deploy")
+    second.register(0)
+    eventually(lambda: second.heard[:1] == [Refused("slot 0 is taken")], "refused")
+    third.register(5)
+    eventually(lambda: third.heard[:1] == [Refused("there is no slot 5; the job has 1")], "no slot")
     assert run.state is JobState.DEPLOYING
     run.cancel("enough")
 
@@ -255,7 +255,7 @@ def test_nobody_joins_a_lazy_run_that_is_failing(
     late = connect(lines, contact)
     late.register(1, stage="7")  # of the next attempt: nobody has served this slot before
     late.expect("Deploy")
-    assert [str(one.key) for one in launcher.server.runs("job")] == ["job/7/1"]
+    assert [str(run.key) for run in launcher.server.runs("job")] == ["job/7/1"]
 
 
 def test_a_plan_that_cannot_be_made_is_told_to_the_task_manager(

@@ -95,12 +95,12 @@ def test_savepoints_and_cancellations_reach_the_job(server: ControlServer) -> No
     ],
 )
 def test_trouble_is_told_to_the_visitor(
-    server: ControlServer, trouble: Exception, told: str
+    server: ControlServer, trouble: Exception, message: str
 ) -> None:
     job = AskedInTest()
     with served_endpoint(server, job):
         job.trouble = trouble
-        assert ask(entry_of(job), SavepointAsked()) == SavepointAnswer("", "RUNNING", told)
+        assert ask(entry_of(job), SavepointAsked()) == SavepointAnswer("", "RUNNING", message)
         answer = ask(entry_of(job), CancelAsked("x"))
         assert isinstance(answer, JobAnswer) and str(trouble) in answer.problem
 

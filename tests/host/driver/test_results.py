@@ -11,7 +11,7 @@ import pytest
 from headgate.base.errors import DriverLost, ResultsRefused
 from headgate.host.driver.results import ResultServer, ResultWriter, StreamClosed
 from headgate.host.net.contact import DriverContact, secret_of_job
-from tests.host.driver.test_control_server import is_hung_up
+from tests.host.control_rig import is_hung_up
 from tests.host.rig import eventually
 
 
@@ -138,9 +138,9 @@ def test_a_process_that_works_for_another_job_cannot_reach_the_stream(
     )
     with pytest.raises(Exception, match="no task manager of job 'mine'"):
         ResultWriter(result_address)
-    one, two = (DriverContact(server.address, "mine", b"m" * 32) for _ in range(2))
-    with one.in_use():
-        with two.in_use():
+    first, second = (DriverContact(server.address, "mine", b"m" * 32) for _ in range(2))
+    with first.in_use():
+        with second.in_use():
             assert secret_of_job("mine") == b"m" * 32
         ResultWriter(result_address).close()
     with pytest.raises(Exception, match="no task manager"):

@@ -10,10 +10,10 @@ from headgate.host.driver.driver_run import SavepointFutures
 
 def test_a_savepoint_is_answered_with_its_path() -> None:
     futures = SavepointFutures()
-    one, two = futures.wanted("/one", Stop.NO), futures.wanted("/two", Stop.NO)
+    first, second = futures.wanted("/one", Stop.NO), futures.wanted("/two", Stop.NO)
     for call in futures.done(SavepointDone("/two", 5)):
         call()
-    assert two.result(0) == "/two" and not one.done()
+    assert second.result(0) == "/two" and not first.done()
 
 
 def test_a_savepoint_that_fails_is_answered_with_the_reason() -> None:

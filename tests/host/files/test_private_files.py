@@ -129,7 +129,7 @@ def test_a_state_file_that_became_a_link_is_not_read(
     storage: CheckpointStore, folder: Path, elsewhere: Path
 ) -> None:
     metadata = take_next(storage)
-    piece = next(one for one in metadata.tasks[0].operators[0].keyed.values() if one.path)
+    piece = next(piece for piece in metadata.tasks[0].operators[0].keyed.values() if piece.path)
     path = folder / JOB / piece.path
     path.rename(elsewhere / path.name)
     path.symlink_to(elsewhere / path.name)

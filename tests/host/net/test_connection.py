@@ -29,7 +29,7 @@ class StubLink:
         self.outbox = Outbox(1 << 30, 1 << 30)
         self.decoder = StubDecoder()
         self.on_dirty: Callable[[object], None]
-        self.told: list[str] = []
+        self.calls: list[str] = []
         self.failed_with: list[HeadgateError] = []
         self.target = bytearray(10)
 

@@ -19,8 +19,7 @@ from headgate.host.net.contact import DriverContact
 from headgate.host.net.control_client import connect_and_prove
 from headgate.host.net.listener import AcceptedConnection, Listener
 from headgate.host.net.throttled_log import LINES
-from tests.host.control_rig import SECRET, TIMES, replace_times
-from tests.host.driver.test_control_server import is_hung_up
+from tests.host.control_rig import SECRET, TIMES, is_hung_up, replace_times
 from tests.host.rig import eventually
 
 MANY = 60

@@ -87,7 +87,7 @@ class Model(RuleBasedStateMachine):
 
     @rule(place=st.integers(0, 40))
     def drop(self, place: int) -> None:
-        self.cache.drop(lambda one: one == place)
+        self.cache.drop(lambda key: key == place)
         self.disk.data.pop(place, None)
         self.model.pop(place, None)
 
@@ -154,13 +154,13 @@ def test_long_keys_and_values_weigh_more() -> None:
 
 def test_caches_share_the_budget_and_leave_it_to_the_others() -> None:
     budget, disk = CacheBudget(1000), Disk()
-    one = ValueCache(budget, disk.load, disk.store)
+    first = ValueCache(budget, disk.load, disk.store)
     assert budget.share_bytes == 1000
     other = ValueCache(budget, disk.load, disk.store)
     assert budget.share_bytes == 500
     other.close()
     assert budget.share_bytes == 1000
-    one.close()
+    first.close()
     assert budget.share_bytes == 1000
 
 

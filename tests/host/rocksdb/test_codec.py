@@ -83,12 +83,12 @@ def test_an_address_is_read_back(key: Any, namespace: Any, state: int, rest: byt
 
 @given(KEYS, KEYS, st.sampled_from(SPACES), st.sampled_from(SPACES))
 def test_addresses_are_equal_when_keys_and_namespaces_are(
-    one: Any, other: Any, space: Any, second_space: Any
+    key: Any, second_key: Any, space: Any, second_space: Any
 ) -> None:
     codec = AddressCodec(16)
-    first = codec.address(1, seen(one), space)
-    second = codec.address(1, seen(other), second_space)
-    same = seen(one) == seen(other) and space == second_space
+    first = codec.address(1, seen(key), space)
+    second = codec.address(1, seen(second_key), second_space)
+    same = seen(key) == seen(second_key) and space == second_space
     assert (first.prefix == second.prefix) == same
 
 

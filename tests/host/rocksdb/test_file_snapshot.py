@@ -36,7 +36,7 @@ from tests.core.state.conformance import (
     written,
 )
 from tests.host.increments_kit import Shelf, new_shared
-from tests.host.test_rocksdb_state import NO_OBJECTS, SMALL, OwnFolder
+from tests.host.rocksdb_kit import NO_OBJECTS, SMALL, OwnFolder
 
 CONFORMANCE = BackendConformance()
 ALL = range(GROUPS)
@@ -65,8 +65,8 @@ def make(backends: RocksBackends) -> Iterator[Callable[[range], RocksBackend]]:
         return made[-1]
 
     yield make
-    for one in made:
-        one.close()
+    for backend in made:
+        backend.close()
 
 
 @pytest.fixture
@@ -87,10 +87,10 @@ def piece(name: str) -> Piece:
 
 def bring(increments: Increments, checkpoint: int, *names: str) -> dict[str, str]:
     """A snapshot with these files of data; where each is named."""
-    one = increments.begin(checkpoint)
+    increment = increments.begin(checkpoint)
     for name in names:
-        one.named[name] = one.known.get(name) or piece(f"{checkpoint}-{name}")
-    return {name: found.path.removeprefix("shared/") for name, found in one.named.items()}
+        increment.named[name] = increment.known.get(name) or piece(f"{checkpoint}-{name}")
+    return {name: found.path.removeprefix("shared/") for name, found in increment.named.items()}
 
 
 def test_a_file_is_named_again_when_its_checkpoint_is_complete() -> None:
@@ -141,18 +141,18 @@ def test_only_files_of_data_of_a_restored_database_are_named_again() -> None:
 def test_everything_comes_back_with_any_number_of_tasks(
     make: Callable[..., RocksBackend], shelf: Shelf, parallelism: int
 ) -> None:
-    backend = make()
-    CONFORMANCE.fill(backend)
-    metadata = shelf.take(1, backend)
+    filled = make()
+    CONFORMANCE.fill(filled)
+    metadata = shelf.take(1, filled)
     assert {"CURRENT", CATALOG_FILE} <= set(metadata.tasks[0].operators[0].files)
     tasks = []
     for task in range(parallelism):
         owned = groups_of(task, parallelism, GROUPS)
-        one = make(owned)
-        shelf.restore(1, one, owned)
-        CONFORMANCE.check_filled(one, keys_in(owned))
-        assert set(written(one)) <= set(owned), "a task has taken a group that it does not own"
-        tasks.append(one)
+        backend = make(owned)
+        shelf.restore(1, backend, owned)
+        CONFORMANCE.check_filled(backend, keys_in(owned))
+        assert set(written(backend)) <= set(owned), "a task has taken a group that it does not own"
+        tasks.append(backend)
     shelf.take(2, *tasks)
     for count in (1, 2):
         owned = groups_of(0, count, GROUPS)
@@ -223,13 +223,13 @@ def test_databases_that_have_numbered_things_differently_are_joined(
     for task, (names, spaces) in enumerate(
         ((("x", "y"), (Space, OtherSpace)), (("y", "x"), (OtherSpace, Space)))
     ):
-        one = make(groups_of(task, 2, GROUPS))
+        backend = make(groups_of(task, 2, GROUPS))
         for name, space in zip(names, spaces, strict=True):
-            state = one.value_state(StateSpec(name, "value", True))
+            state = backend.value_state(StateSpec(name, "value", True))
             for key in keys_in(groups_of(task, 2, GROUPS)):
-                at(one, key, space("s"))
+                at(backend, key, space("s"))
                 state.update((name, space.__name__))
-        parts.append(one)
+        parts.append(backend)
     shelf.take(1, *parts)
     together = make()
     shelf.restore(1, together, ALL)
@@ -239,7 +239,7 @@ def test_databases_that_have_numbered_things_differently_are_joined(
             space = first if key in keys_in(groups_of(0, 2, GROUPS)) else second
             at(together, key, space("s"))
             assert state.value() == (name, space.__name__)
-            assert [type(one) for one in {space("s")}] == [space]
+            assert [type(namespace) for namespace in {space("s")}] == [space]
     spaces_held = {type(space) for space, _ in together.places(StateSpec("x", "value", True))}
     assert spaces_held == {Space}
 
@@ -372,7 +372,7 @@ def test_what_does_not_fit_into_the_moment_is_written_by_each_checkpoint_until_i
         shelf.take(number, backend).tasks[0].operators[0].files.get(UNWRITTEN_FILE)
         for number in (1, 2, 3)
     ]
-    assert [one is not None for one in late] == [True, True, False]
+    assert [piece is not None for piece in late] == [True, True, False]
     assert late[0] is not None and late[1] is not None and late[0].length > 2 * late[1].length
     for number in (1, 2, 3):
         again = make()
@@ -447,9 +447,9 @@ class CheckpointMachine(BackendMachine):
 
     def copied(self, held: Any) -> Any:
         if isinstance(held, list):
-            return [self.copied(one) for one in held]
+            return [self.copied(value) for value in held]
         if isinstance(held, dict):
-            return {name: self.copied(one) for name, one in held.items()}
+            return {name: self.copied(value) for name, value in held.items()}
         return held
 
     @precondition(lambda self: len(self.open) < 3)
@@ -460,18 +460,18 @@ class CheckpointMachine(BackendMachine):
 
     @precondition(lambda self: self.open)
     @rule(which=st.integers(0, 2), comes_to_nothing=st.booleans(), told=st.booleans())
-    def write_snapshot(self, which: int, comes_to_nothing: bool, told: bool) -> None:
+    def write_snapshot(self, which: int, comes_to_nothing: bool, is_reported: bool) -> None:
         number = sorted(self.open)[which % len(self.open)]
         snapshot, model = self.open.pop(number)
         self.shelf.write(number, snapshot)
         if comes_to_nothing or any(other > number for other in self.kept):
             self.shelf.discard(number)
-            if told:
+            if is_reported:
                 self.backend.checkpoint_aborted(number)
             return
         self.shelf.complete(number)
         self.kept[number] = model
-        if told:
+        if is_reported:
             self.backend.checkpoint_completed(number)
         for old in sorted(self.kept)[:-2]:
             self.shelf.drop(old)
@@ -489,10 +489,10 @@ class CheckpointMachine(BackendMachine):
         parts: dict[int, bytes] = {}
         for task in range(parallelism):
             owned = groups_of(task, parallelism, GROUPS)
-            one = self.make(owned, GROUPS)
-            self.shelf.restore(number, one, owned)
-            parts |= written(one)
-            one.close()
+            backend = self.make(owned, GROUPS)
+            self.shelf.restore(number, backend, owned)
+            parts |= written(backend)
+            backend.close()
         again = self.make(ALL, GROUPS)
         again.restore(parts.items())
         self.compare(again, self.kept[number])

@@ -61,8 +61,8 @@ def test_the_plan_of_a_run_names_its_partitions_after_the_run(tmp_path: Path) ->
 class Stubborn(Exception):
     """Cannot be made again from its arguments."""
 
-    def __init__(self, one: str, two: str) -> None:
-        super().__init__(one + two)
+    def __init__(self, first: str, second: str) -> None:
+        super().__init__(first + second)
 
 
 class Speechless(Exception):
