@@ -9,7 +9,6 @@ from typing import Protocol
 
 from headgate.core.buffers.buffer import BufferConsumer, Lease
 from headgate.core.buffers.segment import Segment
-from headgate.core.egress.blocking import BlockingSubpartition
 from headgate.core.egress.partition import Partition
 from headgate.core.egress.pipelined import PipelinedSubpartition
 from headgate.core.egress.writer import RecordWriter
@@ -122,7 +121,7 @@ def _queued(partition: Partition) -> Iterator[tuple[Lease, str]]:
         consumers: list[BufferConsumer] = []
         if isinstance(subpartition, PipelinedSubpartition):
             consumers += subpartition._queue
-        elif isinstance(subpartition, BlockingSubpartition) and subpartition._current is not None:
+        elif subpartition._current is not None:
             consumers.append(subpartition._current)
         for consumer in consumers:
             if consumer.lease is not None:

@@ -100,7 +100,7 @@ class GlobalPool:
         self._waiting.append(pool)
 
     def segment_returned(self, segment: Segment) -> None:
-        """A segment is nobody's any more: claimants first, then waiting pools, then the shelf."""
+        """A freed segment goes to claimants first, then to waiting pools, then to the shelf."""
         if self._claims:
             claim = self._claims[0]
             claim.missing -= 1

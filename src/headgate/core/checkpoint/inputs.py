@@ -2,7 +2,7 @@
 
 Law: channels count through over the inputs of the task, in each as its gate counts; what is
 recorded names the gate of the task and the channel within it, so that unions do not matter. A
-channel tells of the buffers that arrive only while a checkpoint records it.
+channel reports arriving buffers only while a checkpoint records it.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -155,7 +155,7 @@ class CheckpointedInputs:
         source.gate.on_announced = lambda index, barrier: self.on_announced(offset + index, barrier)
 
     def _listen(self) -> None:
-        """Let those gates tell of arrivals that are recorded, and no others."""
+        """Let the gates with recorded channels report arrivals, and no others."""
         recording = self._recorded.recording
         for number, (offset, source) in enumerate(zip(self._offsets, self._inputs, strict=True)):
             wanted = any(recording[offset : offset + source.gate.channel_count])
@@ -200,7 +200,7 @@ def single_gates(gate: InputGate) -> list[InputGate]:
 def give_back(
     restored: TaskRestored, inputs: Sequence[CheckpointInput], gates: Sequence[Gate]
 ) -> None:
-    """Let the channels of a task begin with what was on its way in them."""
+    """Let the channels of a task begin with what was in flight in them."""
     found = {(place.gate, place.channel): place for place in number_channels(inputs, gates)}
     for gate, channel, parts in restored.inputs:
         place = found[gate, channel]

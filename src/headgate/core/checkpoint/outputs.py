@@ -1,4 +1,4 @@
-"""The outputs of a task as checkpoints see them: where the barriers are on their way to consumers.
+"""The outputs of a task as checkpoints see them: how far barriers are on their way.
 
 An aligned barrier is put behind the data of a subpartition; if it still waits there when its time
 is over (policy), it overtakes. Law: a barrier is sent when it has left every subpartition that has
@@ -69,7 +69,7 @@ class OutputBarriers:
         return self._sent_if_through(waiting)
 
     def reader_gone(self, subpartition: int) -> list[Effect]:
-        """Nobody will read the subpartition: its data are dropped, and belong to nothing."""
+        """Nobody will read the subpartition: its data are dropped, and belong to no checkpoint."""
         return [
             effect
             for checkpoint in list(self._waiting)
@@ -196,7 +196,7 @@ class CheckpointedOutputs:
             writer.partition.on_reader_gone = _nobody
 
     def _follow(self, number: int, effects: list[Effect]) -> list[int]:
-        """Answers with the checkpoints that are sent by that, over all partitions."""
+        """Returns the checkpoints that are now sent over all partitions."""
         sent: list[int] = []
         for effect in effects:
             match effect:

@@ -1,7 +1,7 @@
 """The record of data in flight: input buffers that belong to unaligned checkpoints.
 
 Law: of a channel a checkpoint gets what was there when its snapshot was taken, and what arrives
-from then on, up to the barrier or the end of the channel, in order and once. The channels tell of
+from then on, up to the barrier or the end of the channel, in order and once. The channels report
 every buffer when it arrives, before anybody can read it. Memory is bounded: a checkpoint that
 would hold more than the limit is dropped.
 """
@@ -67,7 +67,7 @@ class InFlightRecorder:
         return self._kept(checkpoint, record)
 
     def arrived(self, channel: int, buffer: Buffer) -> list[int]:
-        """A buffer has come; answers with the checkpoints that are dropped as too large by it."""
+        """A buffer has come; returns the checkpoints that it makes too large, which are dropped."""
         if not self.recording[channel]:
             return []
         if buffer.is_event:

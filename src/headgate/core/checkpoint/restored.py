@@ -25,7 +25,7 @@ ChannelParts: TypeAlias = tuple[int, int, Sequence[bytes]]
 
 
 ReassignedBundles: TypeAlias = tuple[int, Iterable[Bundle]]
-"""A gate, and records that were on their way to it in channels that there are not any more."""
+"""A gate, and records that were in flight to it in channels that no longer exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ RecordFilter: TypeAlias = Callable[[Bundle], Bundle]
 
 
 class SplittingRouter(Protocol):
-    """The half of a router that is needed here; it was told how many consumers there are."""
+    """What is needed of a router, which knows the number of consumers."""
 
     def split(
         self, records: list[Record], timestamps: list[int | None] | None
@@ -155,7 +155,7 @@ def reassigned_bundles(
                 if kept.records:
                     yield kept
         if not deserializer.is_between_elements:
-            raise ElementBroken("restored records on their way end in the middle of an element")
+            raise ElementBroken("restored records in flight end in the middle of an element")
     finally:
         deserializer.close()
 

@@ -38,7 +38,7 @@ class TaskSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class ChannelData:
-    """What was on its way in one channel of a gate (input) or subpartition (output)."""
+    """What was in flight in one channel of a gate (input) or subpartition (output)."""
 
     is_input: bool
     index: int
@@ -52,7 +52,7 @@ class SnapshotWriting(Protocol):
     """One snapshot on its way to the storage. Called on the task's thread, inside the baton."""
 
     def complete(self, in_flight: Sequence[ChannelData], align_ms: float) -> None:
-        """Everything that was on its way is known: write it behind the operators, and end."""
+        """All data in flight are known: write them behind the operators, and end."""
 
     def abort(self) -> None:
         """Given up: nothing of it stays. Idempotent; ``done`` still comes."""

@@ -57,7 +57,7 @@ class SavepointPhase(Enum):
 
 
 class _Decline(Enum):
-    """Whether the coordinator is told of a checkpoint that is given up here."""
+    """Whether the coordinator learns of a checkpoint that is aborted here."""
 
     NO = "it knows"
     SUBSUMED = "a newer one has reached the task first"
@@ -97,7 +97,7 @@ class TaskCheckpoints:
         post: PostMail,
     ) -> None:
         self.on_declined: Callable[[int, str, bool], None] = lambda checkpoint, why, subsumed: None
-        """Told of checkpoints that come to nothing here, while the baton is lent."""
+        """Called with checkpoints that are aborted here, while the baton is lent."""
         self.on_drain: Callable[[], None] = lambda: None
         """Event time ends with this barrier: the task finishes its operators."""
         self.on_standing: Callable[[], None] = lambda: None
@@ -154,14 +154,14 @@ class TaskCheckpoints:
             self._stand(SavepointPhase.STOPPED)
 
     def aborted(self, checkpoint: int, reason: str) -> None:
-        """It comes to nothing."""
+        """It was aborted."""
         self._carry_out(self._handler.given_up(checkpoint, reason), _Decline.NO)
         self._drop(checkpoint)
         if not self.is_blank:
             self._lent(lambda: self._chain.aborted(checkpoint))
         stop = self._stops_with
         if stop is not None and stop.checkpoint == checkpoint and stop.stop is not Stop.DRAIN:
-            self._stops_with = None  # who was drained cannot go on: the run fails
+            self._stops_with = None  # a drained task cannot go on: the run fails
             self._stand(SavepointPhase.GOES_ON)
 
     # What the task tells.
@@ -186,7 +186,7 @@ class TaskCheckpoints:
     # What inputs, outputs, storage and clock tell.
 
     def _barrier_read(self, channel: int, event: CheckpointBarrier | CancelMarker) -> None:
-        if isinstance(event, CancelMarker):  # who has sent it has told the coordinator
+        if isinstance(event, CancelMarker):  # its sender has informed the coordinator
             self._carry_out(self._handler.marker_received(channel, event), _Decline.NO)
         else:
             now_ms = self._clock.wall_ms()

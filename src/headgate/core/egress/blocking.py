@@ -111,7 +111,7 @@ class BlockingSubpartition:
         return view
 
     def release(self, failure: Exception | None = None) -> None:
-        """Not needed any more: the store goes as soon as nobody reads it."""
+        """No longer needed: the store is deleted as soon as nobody reads it."""
         if self.released:
             return
         self.released = True

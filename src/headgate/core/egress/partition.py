@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 from enum import Enum
 from functools import partial
-from typing import Protocol
+from typing import TypeAlias
 
 from headgate.base.elements import Serializer
 from headgate.base.errors import PartitionError, PartitionFinished, PoolDestroyed, TaskCancelled
@@ -48,29 +48,8 @@ class PartitionKind(Enum):
         return self.value[2]
 
 
-class Subpartition(Protocol):
-    """A partition's part for one consumer."""
-
-    def add(self, consumer: BufferConsumer) -> bool: ...
-
-    def flush(self) -> None: ...
-
-    def finish(self) -> None: ...
-
-    def release(self, failure: Exception | None = None) -> None: ...
-
-    def create_view(self, on_data: Callable[[], None]) -> View: ...
-
-    released: bool
-    is_read_here: bool
-    buffer_size: int
-
-    @property
-    def backlog(self) -> int: ...
-
-    @property
-    def queued(self) -> int: ...
-
+Subpartition: TypeAlias = PipelinedSubpartition | BlockingSubpartition
+"""A partition's part for one consumer."""
 
 Wait = Callable[[Callable[[], bool]], None]
 """How a task waits in the middle of a step: returns when the condition holds, or raises."""
@@ -105,7 +84,7 @@ class Partition:
         self.on_barrier_left: Callable[[int, CheckpointBarrier], None] = _unheard
         """Called when the reader of a subpartition has taken a barrier out of it."""
         self.on_reader_gone: Callable[[int], None] = lambda index: None
-        """Called once when nobody reads a subpartition any more, whether it was at its end."""
+        """Called once when a subpartition has lost its reader, at its end or before."""
         self.on_resized: Callable[[int, int], None] = lambda index, size: None
         """Called when the reader of a subpartition wants buffers of another size."""
         self.segment_bytes = segment_bytes
@@ -169,7 +148,7 @@ class Partition:
     def overtake(
         self, barrier: CheckpointBarrier, index: int, serializer: Serializer
     ) -> list[bytes]:
-        """Put a barrier before what waits in a subpartition; answers with that, as bytes."""
+        """Put a barrier before the data of a subpartition; returns what it overtakes."""
         subpartition = self.subpartitions[index]
         assert isinstance(subpartition, PipelinedSubpartition), "barriers are never stored"
         return subpartition.overtake(barrier, serializer)
@@ -262,7 +241,7 @@ class Partition:
             self._release_if_consumed()
 
     def _release_if_consumed(self) -> None:
-        """Nobody will write or read any more. While somebody writes it keeps its pool."""
+        """Release when all is written and read; a partition being written keeps its pool."""
         if self.finished and self._unconsumed == 0 and self.kind.is_pipelined:
             self.release()
 

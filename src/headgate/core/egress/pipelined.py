@@ -1,7 +1,7 @@
 """The pipelined subpartition: buffers in memory, read once, by one view, while they are written.
 
 Law: buffers leave in the order they came, but for barriers that overtake; the backlog is the number
-of queued data buffers; the reader is told once when there is something to read, not for every
+of queued data buffers; the reader is notified once when there is something to read, not for every
 buffer, and of every barrier that overtakes. The last, unfinished buffer counts as readable only
 after a flush, so that a reader never runs after single bytes.
 """
@@ -83,7 +83,7 @@ class PipelinedSubpartition:
         return bool(self._restored)
 
     def overtake(self, barrier: CheckpointBarrier, serializer: Serializer) -> list[bytes]:
-        """Put a barrier before what waits; answers with that, as bytes. Nobody reads: nothing."""
+        """Put a barrier before what waits; returns what it overtakes, as bytes."""
         if self.finished or self.released:
             return []
         self._drop_spent_head()
@@ -104,7 +104,7 @@ class PipelinedSubpartition:
             self._tell_reader()
 
     def finish(self) -> None:
-        """End the data with an event; the reader is told in any case."""
+        """End the data with an event; the reader is notified in any case."""
         if self.finished or self.released:
             return
         self._drop_spent_head()
@@ -295,7 +295,7 @@ class PipelinedView:
 def overtake(
     queue: deque[BufferConsumer], barrier: CheckpointBarrier, serializer: Serializer
 ) -> list[bytes]:
-    """Put an unaligned barrier before the data of a subpartition; answers with what it overtakes.
+    """Put an unaligned barrier before the data of a subpartition; returns what it overtakes.
 
     If the barrier waits in the queue, it is moved from there: what is behind it comes after it.
     """

@@ -20,7 +20,7 @@ MEMO_KEYS: Final = 65_536
 
 
 class Router(Protocol):
-    """Chooses channels. ``set_up`` is told their number once, before the first record."""
+    """Chooses channels. ``set_up`` gets their number once, before the first record."""
 
     is_broadcast: bool
 

@@ -203,8 +203,8 @@ class RecordWriter:
     ) -> dict[int, list[bytes]]:
         """Put an unaligned barrier before what waits in these subpartitions (None: in all).
 
-        Answers with what it has overtaken in each of them, none of it read. That may begin in the
-        middle of an element: its reader has the beginning.
+        Returns what it has overtaken in each of them, none of it read. That may begin in the middle
+        of an element: its reader has the beginning.
         """
         self._finish_buffers()
         chosen = range(self.channels) if subpartitions is None else subpartitions
@@ -293,7 +293,7 @@ class RecordWriter:
     def _hand_over(self, lane: int, records: list[Record], times: list[int | None] | None) -> None:
         """The consumer runs here: it gets the records themselves, in place of a buffer's bytes."""
         self._finish_builder(lane)
-        self._measured(len(self._serializer.dumps(records[:1])))  # one of them tells of the rest
+        self._measured(len(self._serializer.dumps(records[:1])))  # the first stands for the rest
         start = 0
         while start < len(records):
             part, end = records, start + self._limit_of(lane)

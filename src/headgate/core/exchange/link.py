@@ -1,9 +1,9 @@
 """A link: one side of one connection, from the first byte to the last.
 
 The driver moves bytes and tells time; the link knows the handshake, the session behind it, signs of
-life, and how it ends. Law: whatever ends a link, its session is told once, its segments go home,
-and no other link notices; nothing refers to the link any more that the link refers to, so it needs
-no garbage collection. LIFE in words: connecting → greeting → open → closing → closed.
+life, and how it ends. Law: whatever ends a link, its session is notified once, its segments go
+home, and no other link notices; nothing that the link refers to refers back to it, so it needs no
+garbage collection. LIFE in words: connecting → greeting → open → closing → closed.
 """
 
 from collections.abc import Callable

@@ -101,11 +101,11 @@ class Outbox:
         self.pending_bytes = self._buffer_bytes = 0
 
     def unsent(self) -> list[ByteLike]:
-        """All parts that wait, for who looks on."""
+        """All parts that wait, for observers."""
         return list(self._parts)
 
     def buffers(self) -> list[Buffer]:
-        """The buffers that the outbox holds, for who looks on."""
+        """The buffers that the outbox holds, for observers."""
         return [buffer for _, buffer in self._buffers]
 
     def _take_out(self, count: int) -> None:

@@ -1,6 +1,6 @@
 """The receiving end of a connection: delivers buffers to this process's channels.
 
-Law: what concerns one channel is told to that channel alone; what breaks the connection is told to
+Law: what concerns one channel reaches that channel alone; what breaks the connection reaches
 all. New credit of a channel is announced once, in one message, however many buffers it stands for.
 """
 
@@ -119,7 +119,7 @@ class ReceiverSession:
         self._send(PartitionRequest(channel.id, credit, subpartition, partition))
 
     def credit_grew(self, channel: ReceivingChannel) -> None:
-        """A channel's unannounced credit is not 0 any more."""
+        """A channel has unannounced credit again."""
         if self._uses_credit:
             self._credited.append(channel)
             self._wake()
@@ -258,7 +258,7 @@ class ReceiverSession:
         channel.failed(error)
 
     def _check_known(self, receiver: ChannelId) -> None:
-        """A channel that was released may still get what was on its way; a stranger may not."""
+        """A released channel may still get what was in flight; an unknown one may not."""
         if receiver > self._highest:
             raise UnknownReceiver(self.peer, receiver, "a message")
 
@@ -271,7 +271,7 @@ class ReceiverSession:
 
 
 def _nobody() -> None:
-    """There is no link to wake any more."""
+    """The session is closed: there is no link to wake."""
 
 
 def _error_of(report: ErrorReport, peer: PeerName) -> HeadgateError:

@@ -127,7 +127,7 @@ class SenderSession:
             self._send_next(reader)
 
     def close(self) -> None:
-        """The connection is gone: nobody reads here any more."""
+        """The connection has ended: nobody reads here."""
         self._closed = True
         self._wake = _nobody
         self._available.clear()
@@ -311,7 +311,7 @@ class SenderSession:
 
 
 def _nobody() -> None:
-    """There is no link to wake any more."""
+    """The session is closed: there is no link to wake."""
 
 
 def _code_of(error: BaseException) -> ErrorCode:

@@ -218,7 +218,7 @@ class LocalChannel:
         return 0 if self._view is None else self._view.backlog
 
     def resize(self, size: int) -> None:
-        """The producer is told at once, or as soon as it is there."""
+        """The producer learns of it at once, or as soon as it is there."""
         self._size = size
         if self._view is not None:
             self._view.resize(size)

@@ -61,7 +61,7 @@ class InputGate(Protocol):
         """Read it again. Idempotent."""
 
     def hold(self, channel: int) -> None:
-        """Let the producer send no more for now, whether the channel is blocked. Idempotent."""
+        """Let the producer send no more for now, blocked or not. Idempotent."""
 
     def let_go(self, channel: int) -> None:
         """End of the hold. Idempotent."""
@@ -186,13 +186,13 @@ class Gate:
             if self._blocked[index]:
                 self._raise_failure(index)
                 continue
-            got = self._channels[index].next()
-            if got is None:
+            received = self._channels[index].next()
+            if received is None:
                 continue
-            if got.more:
+            if received.more:
                 self._queued[index] = True
                 queue.append(index)
-            buffer = got.buffer
+            buffer = received.buffer
             if buffer.is_event:
                 return self._event_arrived(index, buffer)
             if buffer.compressed:

@@ -90,7 +90,7 @@ class RemoteChannel:
         self._later = services.later
         self._uses_credit = services.uses_credit
         self._retry_ms = services.retry_ms
-        self._attempts = 0  # to reach the producer's process, that have come to nothing
+        self._attempts = 0  # failed ones, to reach the producer's process
         self._obstacle = ""  # of the last one
         self._unsent: list[TaskEvent] = []  # of which it is not known that the producer has them
         self._events_sent = self._events_refused = 0  # since the request; because it found nothing
@@ -201,7 +201,7 @@ class RemoteChannel:
         return len(self._received) + self.wanted - self.initial_credit
 
     def resize(self, size: int) -> None:
-        """The producer is told at once, or with the request."""
+        """The producer learns of it at once, or with the request."""
         self._size = size
         if self._link is not None and self._requested and self._error is None:
             self._link.session.resize(self, size)
@@ -225,7 +225,7 @@ class RemoteChannel:
             raise
 
     def release(self) -> None:
-        """The end: every buffer goes where it belongs, the producer is told. Idempotent."""
+        """The end: every buffer goes home, the producer is notified. Idempotent."""
         if self._released:
             return
         self._released = True
@@ -363,7 +363,7 @@ class RemoteChannel:
         return True
 
     def unreachable(self, error: HeadgateError) -> None:
-        """No connection came about: try again after a pause, until the time for that is over."""
+        """No connection: try again after a pause, until the retry time is over."""
         if self._released or self._error is not None:
             return
         link, self._link = self._link, None
@@ -411,7 +411,7 @@ class RemoteChannel:
         try:
             for event in self._unsent:
                 self._send_event(link, event)
-        except HeadgateError as error:  # who has sent it has gone on
+        except HeadgateError as error:  # its sender has gone on
             self.failed(error)
 
     def _send_event(self, link: ConsumerEnd, event: TaskEvent) -> None:

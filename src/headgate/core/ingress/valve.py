@@ -35,7 +35,7 @@ class _Channel:
 
 
 class WatermarkValve:
-    """Told of every watermark and status of its channels; answers with what to send on."""
+    """Gets every watermark and status of its channels; returns what to send on."""
 
     def __init__(self, channels: int) -> None:
         assert channels > 0
@@ -84,7 +84,7 @@ class WatermarkValve:
         if any(other.active for other in self._channels):
             return self._advance(self._slowest())
         self.active = False
-        # The slowest fell idle last: what the others had reached need not wait for it any more.
+        # The slowest fell idle last: what the others had reached no longer waits for it.
         reached = [other.watermark_ms for other in self._channels if not other.is_over]
         last = channel.watermark_ms == self.watermark_ms
         fastest = max(reached, default=None) if last else None
@@ -120,7 +120,7 @@ def slowest_input(watermarks: Iterable[tuple[int, bool]]) -> int | None:
 
 
 class InputTimes:
-    """Told what the valves of the inputs send on; answers with what the operator is told."""
+    """Gets what the valves of the inputs send on; returns what the operator gets."""
 
     def __init__(self, inputs: int) -> None:
         self.watermark_ms = MIN_WATERMARK_MS

@@ -61,7 +61,7 @@ class Debloater:
         self._last = totals
 
     def looked(self, totals: InputTotals, waiting: int) -> int | None:
-        """So far the input has got; answers with a new size for its buffers, if there is one.
+        """The input's totals at this look; returns a new size for its buffers, if there is one.
 
         ``waiting``: data buffers that have arrived and were not taken, or wait at the producers.
         """

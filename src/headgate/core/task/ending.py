@@ -1,7 +1,7 @@
-"""The course of a task: it reads its input, is held by a savepoint that ends the job, or ends.
+"""How a task ends: it reads its input, is held by a savepoint that ends the job, or ends.
 
 Law: at the end of its input a task stays until its checkpoints are written, and until one more is
-complete if an operator needs that; it asks for that one, and again when it came to nothing. While
+complete if an operator needs that; it asks for that one, and again when it was aborted. While
 it is held nothing reaches its operators; once it is stopped nothing ever does.
 """
 
@@ -75,7 +75,7 @@ class TaskEnding:
         self._asked = False
 
     def may_end(self) -> bool:
-        """Whether no checkpoint needs the task any more, nor the task a checkpoint."""
+        """Whether no checkpoint still needs the task, nor the task a checkpoint."""
         checkpoints = self._checkpoints
         if checkpoints is None:
             return True

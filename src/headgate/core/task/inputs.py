@@ -69,14 +69,14 @@ class NetworkInput:
     # After a restore, before the first ``take``.
 
     def restore(self, channel: int, parts: Iterable[bytes]) -> None:
-        """A channel begins with what was on its way in it, before what the gate brings.
+        """A channel begins with what was in flight in it, before what the gate brings.
 
-        Its producer sends nothing until that is read: no more is on its way than there ever was.
+        Its producer sends nothing until that is read, so that no more is in flight than before.
         """
         self._restored.add_bytes(channel, parts)
 
     def restore_reassigned(self, channel: int, bundles: Iterable[Bundle]) -> None:
-        """Records of channels that there are not any more: read before all other input.
+        """Records of channels that no longer exist: read before all other input.
 
         They count to ``channel``, one of the gate that they belong to, until they are read.
         """

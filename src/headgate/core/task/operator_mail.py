@@ -84,7 +84,7 @@ class OperatorMail:
             self._mailbox.put("held mail", mail, NORMAL)
 
     def drop(self) -> None:
-        """The operators have finished: run none any more."""
+        """The operators have finished: run no more mails of theirs."""
         self._dropped = True
         self._held = None
 

@@ -18,7 +18,7 @@ FIRST_RECORDS: Final = 1  # nobody knows yet how slow the function is, or how la
 
 
 class StepPace:
-    """Told how long a step took; answers how many records the next one may take."""
+    """Learns how long a step took; says how many records the next one may take."""
 
     def __init__(self, target_ms: float = STEP_MS) -> None:
         self.limit = FIRST_RECORDS
@@ -61,7 +61,7 @@ class OutputHeadroom:
         self._taken = 0
 
     def fit(self, limit: int) -> int:
-        """As many records of ``limit`` as there is room for."""
+        """As many records of ``limit`` as the outputs can take."""
         for output in self._outputs:
             limit = output.fit(limit, self._taken)
         return limit

@@ -65,7 +65,7 @@ class InputProcessor:
         self._clock = clock
         self._times = InputTimes(len(inputs))
         self._pace = StepPace()
-        self._room = OutputHeadroom(chain.writers)
+        self._headroom = OutputHeadroom(chain.writers)
         self.waited_ms = 0.0
         self._left = len(inputs)
         self._turn = 0
@@ -88,10 +88,10 @@ class InputProcessor:
         if self._kept is not None:
             (number, taken), self._kept = self._kept, None
             return self._run_taken(number, taken)
-        limit = self._room.fit(self._pace.limit)
+        limit = self._headroom.fit(self._pace.limit)
         for source in self._in_turn():
             taken = source.take(limit)
-            self._turn = source.number + 1  # who was just read comes last
+            self._turn = source.number + 1  # the input just read comes last
             if isinstance(taken, Nothing):
                 continue
             if self._held and not isinstance(taken, PollAgain):  # from this very moment on
@@ -147,7 +147,7 @@ class InputProcessor:
         elapsed_ms = now_ms() - began - self.waited_ms  # without the wait for the baton
         self._loan.regain()
         self._pace.step_took(elapsed_ms, len(bundle.records))
-        self._room.step_took(len(bundle.records))
+        self._headroom.step_took(len(bundle.records))
 
     def _run_times(self, number: int, outcome: Outcome) -> None:
         for element in self._times.advanced(number, outcome):
@@ -202,7 +202,7 @@ class SourceProcessor:
         self._clock = clock
         self._wake = wake
         self._pace = StepPace()
-        self._room = OutputHeadroom(chain.writers)
+        self._headroom = OutputHeadroom(chain.writers)
         self.waited_ms = 0.0
         self._due = True
         self._closed = False
@@ -221,7 +221,7 @@ class SourceProcessor:
         began, before = now_ms(), self._chain.records_out_of_head
         self._pace.held_up(self.waited_ms)
         self.waited_ms = 0.0
-        limit = self._room.fit(self._pace.limit)
+        limit = self._headroom.fit(self._pace.limit)
         self._loan.lend()
         if self._marker is not None:
             self._mark(began)
@@ -230,7 +230,7 @@ class SourceProcessor:
         self._loan.regain()
         taken = self._chain.records_out_of_head - before
         self._pace.step_took(elapsed_ms, taken)
-        self._room.step_took(taken)
+        self._headroom.step_took(taken)
         if polled is PollResult.RECORDS:
             return InputStatus.MORE
         if polled is PollResult.ENDED:
