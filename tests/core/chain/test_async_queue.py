@@ -14,9 +14,9 @@ CAPACITY = 6
 BOTH = pytest.mark.parametrize("make", [OrderedQueue, UnorderedQueue])
 
 
-def done(slot: PendingCall, *results: Any) -> PendingCall:
-    slot.results = list(results)
-    return slot
+def done(call: PendingCall, *results: Any) -> PendingCall:
+    call.results = list(results)
+    return call
 
 
 def steps() -> st.SearchStrategy[list[tuple[str, int]]]:
@@ -30,7 +30,7 @@ class Model:
     def __init__(self, queue: AsyncQueue) -> None:
         self.queue = queue
         self.sent: list[int | Watermark | StreamStatus] = []
-        self.slots: dict[int, PendingCall] = {}
+        self.calls: dict[int, PendingCall] = {}
         self.completed: list[int] = []
         self.out: list[Any] = []
 
@@ -38,22 +38,22 @@ class Model:
         queue = self.queue
         if kind == "admit":
             count = min(number, queue.capacity - queue.size)
-            first = len(self.slots)
+            first = len(self.calls)
             numbers = list(range(first, first + count))
             times: list[int | None] = [10 * n for n in numbers]
-            for n, slot in zip(numbers, queue.admit(numbers, times), strict=True):
-                self.slots[n] = slot
+            for n, call in zip(numbers, queue.admit(numbers, times), strict=True):
+                self.calls[n] = call
             self.sent += numbers
         elif kind == "complete":
-            waiting = [n for n in self.slots if n not in self.completed]
+            waiting = [n for n in self.calls if n not in self.completed]
             if waiting:
                 chosen = waiting[number % len(waiting)]
                 # Results tell their record, and how many there are differs: none, one or two.
-                queue.completed([done(self.slots[chosen], *[chosen] * (chosen % 3))])
+                queue.completed([done(self.calls[chosen], *[chosen] * (chosen % 3))])
                 self.completed.append(chosen)
         else:
             note = Watermark(len(self.sent)) if kind == "watermark" else StreamStatus(number > 2)
-            queue.noted(note)
+            queue.time_updated(note)
             self.sent.append(note)
         self.take()
 
@@ -98,19 +98,19 @@ def check(make: Callable[[int], AsyncQueue], script: list[tuple[str, int]], orde
             assert records == sorted(records)
         assert_same_order_around_notes(model, ordered)
         gone = [n for n in model.completed if is_out(model, n, ordered)]
-        assert model.queue.size == len(model.slots) - len(gone) <= CAPACITY
-    while len(model.completed) < len(model.slots):
+        assert model.queue.size == len(model.calls) - len(gone) <= CAPACITY
+    while len(model.completed) < len(model.calls):
         model.step("complete", 0)
     assert model.queue.size == 0
     assert sorted(one for one in model.out if isinstance(one, int)) == sorted(
-        n for n in model.slots for _ in range(n % 3)
+        n for n in model.calls for _ in range(n % 3)
     )
     assert model.queue.release() == []
 
 
 def is_out(model: Model, number: int, ordered: bool) -> bool:
     """Whether nothing holds this completed record back."""
-    waiting = [n for n in model.slots if n not in model.completed]
+    waiting = [n for n in model.calls if n not in model.completed]
     if ordered:
         return not any(n < number for n in waiting)
     part = next(i for i, (records, _) in enumerate(model.parts()) if number in records)
@@ -137,7 +137,7 @@ def test_the_last_watermark_and_status_of_each_gap_come_out(script: list[Any]) -
         model = Model(make(CAPACITY))
         for kind, number in script:
             model.step(kind, number)
-        while len(model.completed) < len(model.slots):
+        while len(model.completed) < len(model.calls):
             model.step("complete", 0)
         last = [n for n in model.sent if isinstance(n, Watermark)][-1:]
         assert [n for n in model.out if isinstance(n, Watermark)][-1:] == last
@@ -148,40 +148,40 @@ def test_the_last_watermark_and_status_of_each_gap_come_out(script: list[Any]) -
 @BOTH
 def test_notes_behind_a_record_that_waits_become_one_of_each_kind(make: Any) -> None:
     queue = make(1)
-    (slot,) = queue.admit(["a"], None)
+    (call,) = queue.admit(["a"], None)
     for time_ms in range(1000):
-        queue.noted(Watermark(time_ms))
-    queue.noted(StreamStatus(False))
+        queue.time_updated(Watermark(time_ms))
+    queue.time_updated(StreamStatus(False))
     assert queue.release() == []
-    queue.completed([done(slot, "A")])
+    queue.completed([done(call, "A")])
     assert queue.release() == [Bundle(["A"]), Watermark(999), StreamStatus(False)]
 
 
 @BOTH
 def test_a_status_keeps_its_place_behind_or_before_a_watermark(make: Any) -> None:
     queue = make(1)
-    (slot,) = queue.admit(["a"], None)
-    queue.noted(StreamStatus(False))
-    queue.noted(StreamStatus(True))
-    queue.noted(Watermark(7))
-    queue.completed([done(slot)])
+    (call,) = queue.admit(["a"], None)
+    queue.time_updated(StreamStatus(False))
+    queue.time_updated(StreamStatus(True))
+    queue.time_updated(Watermark(7))
+    queue.completed([done(call)])
     assert queue.release() == [StreamStatus(True), Watermark(7)]
 
 
 @BOTH
 def test_a_note_goes_through_when_nothing_waits(make: Any) -> None:
     queue = make(1)
-    queue.noted(Watermark(1))
+    queue.time_updated(Watermark(1))
     assert queue.release() == [Watermark(1)]
-    queue.noted(Watermark(2))
+    queue.time_updated(Watermark(2))
     assert queue.release() == [Watermark(2)]
 
 
 @BOTH
 def test_records_without_timestamps_leave_without(make: Any) -> None:
     queue = make(3)
-    slots = queue.admit([1, 2], None)
-    queue.completed([done(slot, slot.record) for slot in slots])
+    calls = queue.admit([1, 2], None)
+    queue.completed([done(call, call.record) for call in calls])
     assert queue.release() == [Bundle([1, 2])]
     untimed, timed = queue.admit([3], None) + queue.admit([4], [9])
     queue.completed([done(untimed, 3), done(timed, 4)])
@@ -192,16 +192,16 @@ def test_records_without_timestamps_leave_without(make: Any) -> None:
 def test_more_than_the_capacity_is_a_bug(make: Any) -> None:
     queue = make(2)
     queue.admit([1], None)
-    with pytest.raises(AssertionError, match="3 slots, 2 allowed"):
+    with pytest.raises(AssertionError, match="3 calls, 2 allowed"):
         queue.admit([2, 3], None)
 
 
 def test_a_slot_is_completed_once() -> None:
     queue = UnorderedQueue(1)
-    (slot,) = queue.admit([1], None)
-    queue.completed([done(slot, 1)])
+    (call,) = queue.admit([1], None)
+    queue.completed([done(call, 1)])
     with pytest.raises(AssertionError, match="twice"):
-        queue.completed([slot])
+        queue.completed([call])
 
 
 @BOTH
@@ -217,10 +217,10 @@ def test_what_is_held_is_all_that_has_not_left(make: Any, steps: list[str], data
             waiting += queue.admit([number], [number])
             given.append(number)
         elif step == "note":
-            queue.noted(Watermark(number))
+            queue.time_updated(Watermark(number))
         elif step == "end" and waiting:
-            slot = waiting.pop(data.draw(st.integers(0, len(waiting) - 1)))
-            queue.completed([done(slot, slot.record)])
+            call = waiting.pop(data.draw(st.integers(0, len(waiting) - 1)))
+            queue.completed([done(call, call.record)])
         elif step == "release":
             left += [one for bundle in queue.release() for one in getattr(bundle, "records", ())]
     held = queue.held()
@@ -229,15 +229,15 @@ def test_what_is_held_is_all_that_has_not_left(make: Any, steps: list[str], data
     assert [time for _, times, _ in held for time in times] == records
     if make is OrderedQueue:
         assert left + records == given
-    queue.completed([done(slot, slot.record) for slot in waiting])
+    queue.completed([done(call, call.record) for call in waiting])
     rest = queue.release()
     notes = [one for one in rest if isinstance(one, Watermark)]
     assert [note for *_, some in held for note in some] == notes
 
 
-def test_slots_that_have_left_are_not_kept_for_ever() -> None:
+def test_calls_that_have_left_are_not_kept_for_ever() -> None:
     queue = UnorderedQueue(2)
     for number in range(100):
-        queue.completed([done(slot, 1) for slot in queue.admit([number], None)])
+        queue.completed([done(call, 1) for call in queue.admit([number], None)])
         queue.release()
-    assert len(queue._parts[0].admitted) <= 3 * queue.capacity
+    assert len(queue._segments[0].admitted) <= 3 * queue.capacity

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS, Bundle, Watermark
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import PollResult
-from headgate.core.operators.source import SourceOperator, SplitWatermarks, WatermarkAlignment
+from headgate.core.operators.source import SourceAlignment, SourceOperator, SplitWatermarks
 from headgate.functions.watermarks import AlignmentGroup
 from tests.core.chain.kit import KeptOutput, context, open_operator
 from tests.core.chain.time_kit import ACTIVE, IDLE, HandClock, Line
@@ -203,7 +203,7 @@ class Task:
     def __init__(self) -> None:
         self.clock = HandClock()
         self.least_ms: int | None = MIN_WATERMARK_MS
-        self.aligned = WatermarkAlignment(
+        self.alignment = SourceAlignment(
             AlignmentGroup("group", drift_ms=10, interval_ms=100),
             self.clock.context(),
             lambda: self.least_ms,
@@ -226,35 +226,35 @@ def test_it_reports_at_the_start_and_at_intervals() -> None:
 
 
 def test_the_limit_is_the_drift_ahead_of_the_slowest() -> None:
-    aligned = Task().aligned
-    assert aligned.limit_ms == MIN_WATERMARK_MS, "nothing was announced"
-    aligned.announced("group", 5)
-    assert aligned.limit_ms == 15
-    aligned.announced("another", 0)
-    assert aligned.limit_ms == 15
-    aligned.announced("group", MIN_WATERMARK_MS)
-    assert aligned.limit_ms == MIN_WATERMARK_MS + 10, "somebody has not begun"
-    aligned.announced("group", None)
-    assert aligned.limit_ms == MAX_WATERMARK_MS
-    aligned.announced("group", MAX_WATERMARK_MS - 1)
-    assert aligned.limit_ms == MAX_WATERMARK_MS
+    alignment = Task().alignment
+    assert alignment.limit_ms == MIN_WATERMARK_MS, "nothing was announced"
+    alignment.announced("group", 5)
+    assert alignment.limit_ms == 15
+    alignment.announced("another", 0)
+    assert alignment.limit_ms == 15
+    alignment.announced("group", MIN_WATERMARK_MS)
+    assert alignment.limit_ms == MIN_WATERMARK_MS + 10, "somebody has not begun"
+    alignment.announced("group", None)
+    assert alignment.limit_ms == MAX_WATERMARK_MS
+    alignment.announced("group", MAX_WATERMARK_MS - 1)
+    assert alignment.limit_ms == MAX_WATERMARK_MS
 
 
 def test_who_is_paused_at_the_start_tells_at_once_that_it_has_begun() -> None:
     task = Task()
     task.told()
     task.least_ms = 3
-    task.aligned.paused()
+    task.alignment.paused()
     assert task.told() == [3]
     task.least_ms = 8
-    task.aligned.paused()
+    task.alignment.paused()
     assert task.told() == [], "later the interval is good enough"
 
 
 def test_after_its_end_it_reports_no_more() -> None:
     task = Task()
     task.told()
-    task.aligned.close()
+    task.alignment.close()
     task.clock.pass_ms(500)
     assert task.told() == []
     assert task.clock.waiting == 0

@@ -27,11 +27,11 @@ def begin(splits: Sequence[object], parallelism: int) -> list[SplitAssignment]:
 
 def left(share: SplitAssignment, *, ended: int = 0) -> bytes:
     """What a task leaves that has read its first splits to their ends, and one record of others."""
-    standings = [
-        SplitProgress(one.marked, (one.position or 0) + 1, 5)  # type: ignore[operator]
-        for one in share.standings[ended:]
+    progress = [
+        SplitProgress(at.split, (at.position or 0) + 1, 5)  # type: ignore[operator]
+        for at in share.splits[ended:]
     ]
-    return write_splits(standings, share.known)
+    return write_splits(progress, share.known)
 
 
 def go_on(
@@ -47,7 +47,7 @@ def go_on(
 
 
 def told(shares: Sequence[SplitAssignment]) -> list[tuple[Any, Any]]:
-    return [(one.marked.split, one.position) for share in shares for one in share.standings]
+    return [(at.split.split, at.position) for share in shares for at in share.splits]
 
 
 def test_the_first_run_shares_out_all_splits_from_their_beginning() -> None:
@@ -63,7 +63,7 @@ def test_with_the_same_tasks_each_goes_on_with_its_own() -> None:
         [("a", 1), ("c", 1)],
         [("b", 1), ("d", 1)],
     ]
-    assert go_on(lefts, "abcd", 2)[0].standings[0].watermark_ms == 5
+    assert go_on(lefts, "abcd", 2)[0].splits[0].watermark_ms == 5
 
 
 @given(
@@ -76,8 +76,8 @@ def test_each_split_is_read_by_one_task_until_it_has_ended(count: int, runs: Any
     reading = dict(told(shares))
     for parallelism, ends in runs:
         for share, ended in zip(shares, ends, strict=False):
-            for one in share.standings[:ended]:
-                del reading[one.marked.split]
+            for at in share.splits[:ended]:
+                del reading[at.split.split]
         ends = [*ends, *[0] * len(shares)]
         lefts = [left(share, ended=ended) for share, ended in zip(shares, ends, strict=False)]
         reading = {split: (position or 0) + 1 for split, position in reading.items()}
@@ -101,7 +101,7 @@ def test_splits_of_a_task_that_had_finished_are_not_read_again_nor_does_it_get_n
     lefts = [None, left(shares[1])]
     assert told(go_on(lefts, "abcd", 2)) == [("b", 1), ("d", 1)]
     more = go_on(lefts, "abcdefg", 2)
-    assert more[0].standings == []
+    assert more[0].splits == []
     assert told(more) == [("b", 1), ("d", 1), ("e", None), ("f", None), ("g", None)]
 
 
@@ -114,7 +114,7 @@ def test_new_splits_are_read_from_their_beginning_and_known_from_then_on(paralle
     lefts = [left(share) for share in begin("ab", 2)]
     more = go_on(lefts, "axyb", parallelism)
     assert sorted(told(more), key=str) == [("a", 1), ("b", 1), ("x", None), ("y", None)]
-    lefts = [left(share, ended=len(share.standings)) for share in more]
+    lefts = [left(share, ended=len(share.splits)) for share in more]
     assert told(go_on(lefts, "axyb", parallelism)) == []
 
 

@@ -122,17 +122,17 @@ class Chain:
 
     def snapshot(self, moment: SnapshotMoment) -> list[OperatorSnapshot]:
         """What every operator has, head first; if one fails, those of the others are closed."""
-        taken: list[OperatorSnapshot] = []
+        snapshots: list[OperatorSnapshot] = []
         try:
             self._each(
-                lambda operator: taken.append(operator.snapshot(moment)),
+                lambda operator: snapshots.append(operator.snapshot(moment)),
                 "to take a snapshot of its state",
             )
         except BaseException:
-            for one in taken:
-                one.close()
+            for snapshot in snapshots:
+                snapshot.close()
             raise
-        return taken
+        return snapshots
 
     def completed(self, checkpoint: int) -> None:
         """A checkpoint is stored for good."""
@@ -142,7 +142,7 @@ class Chain:
         )
 
     def aborted(self, checkpoint: int) -> None:
-        """A checkpoint came to nothing."""
+        """A checkpoint was aborted."""
         self._each(
             lambda operator: operator.checkpoint_aborted(checkpoint),
             f"after checkpoint {checkpoint} was given up",

@@ -28,7 +28,7 @@ KEYS: Final = "keys"
 """Under which a checkpoint notes the type of the keys."""
 
 EVENT_TIME: Final = "event time"
-"""The name of a room's part of the state without keys."""
+"""The name of the context's part of the state without keys."""
 
 _TIME: Final = struct.Struct("<q")
 
@@ -47,7 +47,7 @@ class KeyedContext:
         fire: Fire | None = None,
         fired: Callable[[], None] = lambda: None,
     ) -> None:
-        watermark_ms = _time_left(context)  # first: if it fails there is nothing to close
+        watermark_ms = _restored_watermark(context)  # first: if it fails there is nothing to close
         self.backend = context.keyed_backend()
         self.cursor = self.backend.cursor
         self.shapes = context.shapes
@@ -70,11 +70,8 @@ class KeyedContext:
             self.backend.close()
             raise
 
-    def left(self) -> dict[str, bytes]:
-        """What the room has beside keyed state: how far event time is.
-
-        Not after its end: a job that goes on behind it begins anew.
-        """
+    def plain_parts(self) -> dict[str, bytes]:
+        """State beside keyed state: event time, unless it has ended; then a new run begins anew."""
         watermark_ms = self.timers.watermark_ms
         if not self._is_timed or watermark_ms == MAX_WATERMARK_MS:
             return {}
@@ -91,10 +88,9 @@ class KeyedContext:
         self.backend.close()
 
 
-def _time_left(context: OperatorContext) -> int | None:
-    left = restored_parts(context.restored, EVENT_TIME)
-    times: list[int] = [_TIME.unpack(one)[0] for one in left if one is not None]
-    return min(times, default=None)
+def _restored_watermark(context: OperatorContext) -> int | None:
+    parts = restored_parts(context.restored, EVENT_TIME)
+    return min((_TIME.unpack(part)[0] for part in parts if part is not None), default=None)
 
 
 def _no_timers(time_ms: int, domain: TimeDomain) -> None:

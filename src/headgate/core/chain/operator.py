@@ -117,7 +117,7 @@ class Operator:
         """
 
     def checkpoint_aborted(self, checkpoint: int) -> None:
-        """It came to nothing; what was prepared for it belongs to the next one."""
+        """What was prepared for it belongs to the next one."""
 
     @property
     def awaits_checkpoint(self) -> bool:

@@ -72,7 +72,7 @@ def restored_parts(restored: OperatorRestored | None, name: str) -> tuple[bytes 
     """What the part of this name has left in each old task; raises StateBroken."""
     if restored is None:
         return ()
-    return tuple(None if one is None else _unpacked(one).get(name) for one in restored.plain)
+    return tuple(state if state is None else _unpacked(state).get(name) for state in restored.plain)
 
 
 def _unpacked(data: bytes) -> dict[str, bytes]:

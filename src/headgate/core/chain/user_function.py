@@ -140,7 +140,7 @@ class StatefulOperator(Operator):
         shapes = self.context.shapes.all()
         if self._keyed is None:
             return OperatorSnapshot(plain=pack_parts(parts), plain_is_own=is_own, shapes=shapes)
-        parts.update(self._keyed.left())
+        parts.update(self._keyed.plain_parts())
         plain = pack_parts(parts)
         increment = moment.checkpoint if moment.incremental else None
         keyed = self._keyed.backend.snapshot(increment)

@@ -34,8 +34,8 @@ from headgate.functions.context import SnapshotMoment
 CALLS: Final = "calls"
 """The name of the part of the state that holds the records on their way."""
 
-Waiting: TypeAlias = "deque[tuple[Record, int | None] | TimeUpdate]"
-"""Records with their timestamps, and notes between them, in order."""
+PendingRecords: TypeAlias = "deque[tuple[Record, int | None] | TimeUpdate]"
+"""Records with their timestamps, and updates between them, in order."""
 
 
 class AsyncWaitOperator(StatefulOperator):
@@ -55,13 +55,13 @@ class AsyncWaitOperator(StatefulOperator):
         self._retry = retry
         self._queue: AsyncQueue = OrderedQueue(capacity) if ordered else UnorderedQueue(capacity)
         self._calls: AsyncCalls | None = None
-        self._waiting: Waiting = deque()
-        """Of an earlier run, and not begun here for want of room; notes behind them too."""
+        self._pending: PendingRecords = deque()
+        """Of an earlier run, and not begun here for want of room; updates behind them too."""
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
         left, task = restored_parts(context.restored, CALLS), context.task
-        self._waiting = read_calls(left, task.subtask, task.parallelism) if left else deque()
+        self._pending = read_calls(left, task.subtask, task.parallelism) if left else deque()
         work = AsyncWork(
             self._async_function,
             self._begin,
@@ -77,7 +77,7 @@ class AsyncWaitOperator(StatefulOperator):
         records, times = bundle.records, bundle.timestamps
         calls, queue = self._calls, self._queue
         assert calls is not None
-        while self._waiting:
+        while self._pending:
             self._await_some(calls)
         start, count = 0, len(records)
         while start < count:
@@ -91,19 +91,19 @@ class AsyncWaitOperator(StatefulOperator):
         self._collect(calls)
 
     def watermark_advanced(self, watermark: Watermark) -> None:
-        self._noted(watermark)
+        self._time_updated(watermark)
 
     def status_changed(self, status: StreamStatus) -> None:
-        self._noted(status)
+        self._time_updated(status)
 
     def finish(self) -> None:
         assert self._calls is not None
-        while self._queue.size or self._waiting:
+        while self._queue.size or self._pending:
             self._await_some(self._calls)
 
     def waiting(self) -> Mapping[str, bytes]:
         held = self._queue.held()
-        return {CALLS: write_calls(held, self._waiting)} if held or self._waiting else {}
+        return {CALLS: write_calls(held, self._pending)} if held or self._pending else {}
 
     def run(self, action: Callable[[], Record]) -> Record:
         """Call something of the user's function where it lives."""
@@ -138,33 +138,33 @@ class AsyncWaitOperator(StatefulOperator):
     def _collect(self, calls: AsyncCalls) -> None:
         """Take what has ended and send on what may go."""
         done = calls.take()
-        for slot in done:
-            if slot.error is not None:
+        for call in done:
+            if call.error is not None:
                 # Here, so that it does not matter where it was noticed: at the end, in a mail.
-                raise UserFunctionFailed(self.context.operator, slot.error) from slot.error
+                raise UserFunctionFailed(self.context.operator, call.error) from call.error
         if done:
             self._queue.completed(done)
             self._send()
-            if self._waiting:
+            if self._pending:
                 self._go_on(calls)
                 self._send()
 
-    def _noted(self, note: TimeUpdate) -> None:
-        if self._waiting:
-            if type(self._waiting[-1]) is type(note):  # the later one says all
-                self._waiting.pop()
-            self._waiting.append(note)
+    def _time_updated(self, update: TimeUpdate) -> None:
+        if self._pending:
+            if type(self._pending[-1]) is type(update):  # the later one says all
+                self._pending.pop()
+            self._pending.append(update)
         else:
-            self._queue.noted(note)
+            self._queue.time_updated(update)
             self._send()
 
     def _go_on(self, calls: AsyncCalls) -> None:
         """Begin what waits from before, as far as there is room; its results come by mail."""
-        waiting, queue = self._waiting, self._queue
+        waiting, queue = self._pending, self._queue
         while waiting:
             first = waiting[0]
             if not isinstance(first, tuple):
-                queue.noted(first)
+                queue.time_updated(first)
             elif queue.size < queue.capacity:
                 calls.submit(queue.admit([first[0]], [first[1]]))
             else:
@@ -220,12 +220,12 @@ class _AsyncContext(OperatorRuntimeContext):
     )
 
 
-def write_calls(held: Sequence[HeldCalls], waiting: Waiting) -> bytes:
+def write_calls(held: Sequence[HeldCalls], waiting: PendingRecords) -> bytes:
     """What the queue holds, and what waits behind it; raises StateBroken."""
     rows: list[tuple[Record, int | None] | TimeUpdate] = []
-    for records, times, notes in held:
+    for records, times, updates in held:
         rows += zip(records, times, strict=True)
-        rows += notes
+        rows += updates
     rows += waiting
     try:
         return pickle.dumps(rows, 5)
@@ -237,9 +237,9 @@ def write_calls(held: Sequence[HeldCalls], waiting: Waiting) -> bytes:
         ) from error
 
 
-def read_calls(left: Sequence[bytes | None], subtask: int, parallelism: int) -> Waiting:
+def read_calls(left: Sequence[bytes | None], subtask: int, parallelism: int) -> PendingRecords:
     """What this task is to call again, of what all old tasks have left; raises StateBroken."""
-    tasks = [[] if one is None else _rows(one) for one in left]
+    tasks = [[] if state is None else _rows(state) for state in left]
     if len(tasks) == parallelism:
         return deque(tasks[subtask])
     records = [row for rows in tasks for row in rows if isinstance(row, tuple)]

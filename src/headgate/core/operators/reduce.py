@@ -180,15 +180,15 @@ class Aggregator:
         self._kind = kind
         self._position = position
 
-    def reduce(self, one: Record, two: Record) -> Record:
+    def reduce(self, first: Record, second: Record) -> Record:
         position, kind = self._position, self._kind
-        a, b = field_of(one, position), field_of(two, position)
+        a, b = field_of(first, position), field_of(second, position)
         if kind == "sum":
-            return with_field(one, position, a + b)
+            return with_field(first, position, a + b)
         better = b < a if kind in ("min", "min_by") else b > a
         if not better:
-            return one
-        return two if kind in ("min_by", "max_by") else with_field(one, position, b)
+            return first
+        return second if kind in ("min_by", "max_by") else with_field(first, position, b)
 
 
 def field_of(record: Record, position: int | str) -> Record:

@@ -124,7 +124,7 @@ class TwoPhaseSinkOperator(Operator):
         super().open(context)
         self._committer = self._sink.create_committer(context)
         if context.restored is not None:
-            found = [one for state in context.restored.sinks for one in _read(state)]
+            found = [value for state in context.restored.sinks for value in _read(state)]
             if found:
                 self._committer.commit_again(found)
         self._writer = self._sink.create_writer(context)
@@ -146,7 +146,7 @@ class TwoPhaseSinkOperator(Operator):
         if prepared:
             self._prepared.setdefault(moment.checkpoint, []).extend(prepared)
         assert self._writer is not None
-        held = [one for lot in self._prepared.values() for one in lot]
+        held = [value for values in self._prepared.values() for value in values]
         held += self._writer.unfinished()
         return OperatorSnapshot(sink=_written(held, self.context.operator) if held else None)
 
@@ -182,14 +182,14 @@ class TwoPhaseSinkOperator(Operator):
     def _commit_up_to(self, checkpoint: int | None) -> None:
         """All that these checkpoints hold; None: all, and what none holds yet."""
         assert self._committer is not None
-        lots = [lot for lot in self._prepared if checkpoint is None or lot <= checkpoint]
-        due = [one for lot in lots for one in self._prepared[lot]]
+        covered = [taken for taken in self._prepared if checkpoint is None or taken <= checkpoint]
+        due = [value for taken in covered for value in self._prepared[taken]]
         if checkpoint is None:
             due += self._ready
         if due:
             self._committer.commit(due)
-        for lot in lots:
-            del self._prepared[lot]
+        for taken in covered:
+            del self._prepared[taken]
         if checkpoint is None:
             self._ready = []
 

@@ -45,7 +45,7 @@ _LONG_MS: Final = 1000.0
 
 
 class SplitWatermarks:
-    """Puts the shares of the splits together."""
+    """The watermark of the task: the minimum over its splits that are not idle."""
 
     def __init__(self, output: Output) -> None:
         self.target = TimedOutput(output)
@@ -53,7 +53,7 @@ class SplitWatermarks:
         """Of splits that have not ended."""
 
     def add(self) -> "SplitWatermark":
-        """Of one more split."""
+        """For one more split."""
         self.shares.append(SplitWatermark(self))
         return self.shares[-1]
 
@@ -63,12 +63,12 @@ class SplitWatermarks:
         self.advance()
 
     def advance(self) -> None:
-        """Tell what the shares come to."""
+        """Emit the combined watermark, if it has moved."""
         if not self.shares:
             return
-        told_ms = self.target.watermark_ms
-        for share in self.shares:  # of many files the next one holds back all, and is the first
-            if share.active and share.watermark_ms <= told_ms:
+        emitted_ms = self.target.watermark_ms
+        for share in self.shares:  # of many files the first unread one holds back all
+            if share.active and share.watermark_ms <= emitted_ms:
                 return
         counting = [share.watermark_ms for share in self.shares if share.active]
         if counting:
@@ -79,7 +79,7 @@ class SplitWatermarks:
 
 
 class SplitWatermark:
-    """What one split brings; a target for its generator."""
+    """The watermark of one split, which its generator writes to."""
 
     __slots__ = ("_times", "active", "watermark_ms")
 
@@ -97,7 +97,7 @@ class SplitWatermark:
         if watermark_ms > before_ms:
             self.mark_active()
             self.watermark_ms = watermark_ms
-            if before_ms <= self._times.target.watermark_ms:  # others wait for this one, perhaps
+            if before_ms <= self._times.target.watermark_ms:  # it may have held back the others
                 self._times.advance()
 
     def mark_idle(self) -> None:
@@ -111,8 +111,13 @@ class SplitWatermark:
             self._times.target.mark_active()
 
 
-class WatermarkAlignment:
-    """Reports by the clock; knows how far its splits may read."""
+class SourceAlignment:
+    """Keeps the splits of a task near those of its alignment group, which may run anywhere.
+
+    It reports the task's event time at intervals; the driver announces that of the slowest. Law: a
+    split further ahead than the drift is not read, and before the first announcement none beyond
+    its first records.
+    """
 
     def __init__(
         self,
@@ -120,28 +125,28 @@ class WatermarkAlignment:
         context: OperatorContext,
         least_ms: Callable[[], int | None],
     ) -> None:
-        """``least_ms`` tells how far the slowest split is, None: there is none to wait for."""
-        self.limit_ms = MIN_WATERMARK_MS  # until somebody has said how far the others are
+        """``least_ms`` returns the event time of the slowest split; None: all are idle."""
+        self.limit_ms = MIN_WATERMARK_MS
         """A split that is further than this waits."""
         self._alignment = alignment
         self._context = context
         self._least_ms = least_ms
-        self._told_ms: int | None = None
+        self._reported_ms: int | None = None
         self._closed = False
         self._report()
 
     def announced(self, group: str, watermark_ms: int | None) -> None:
-        """How far the slowest of a group is; None: there is nobody to wait for."""
+        """The event time of the slowest task of a group; None: all are idle."""
         if group == self._alignment.group:
             ahead_ms = MAX_WATERMARK_MS if watermark_ms is None else watermark_ms
             self.limit_ms = min(MAX_WATERMARK_MS, ahead_ms + self._alignment.drift_ms)
 
     def paused(self) -> None:
-        """Nothing is read any more. Who waits because nobody had begun tells at once that it has.
+        """All splits wait. If none had begun at the last report, report at once.
 
-        Otherwise the next report would bring the start of all, perhaps a second later.
+        Otherwise all tasks would start with the next report, perhaps a second later.
         """
-        if self._told_ms == MIN_WATERMARK_MS:
+        if self._reported_ms == MIN_WATERMARK_MS:
             self._tell()
 
     def close(self) -> None:
@@ -154,8 +159,8 @@ class WatermarkAlignment:
             self._context.later(self._alignment.interval_ms, self._report)
 
     def _tell(self) -> None:
-        self._told_ms = self._least_ms()
-        self._context.tell_time(self._alignment.group, self._told_ms)
+        self._reported_ms = self._least_ms()
+        self._context.tell_time(self._alignment.group, self._reported_ms)
 
 
 @dataclass(slots=True, eq=False)
@@ -168,19 +173,19 @@ class _Split:
     quiet_since_ms: int | None = None
     """It has had nothing since then."""
     dozes: bool = False
-    """It has had nothing for so long that it was marked idle."""
-    marked: IdentifiedSplit | None = None
-    """None: not known before the first checkpoint."""
+    """It was marked idle, having had nothing for long."""
+    identity: IdentifiedSplit | None = None
+    """None before the first checkpoint."""
     has_given: bool = False
 
     @property
     def reached_ms(self) -> int:
-        """How far its event time is, as it was told or not."""
+        """Its event time, emitted or not."""
         return max(self.marking.current_ms, self.share.watermark_ms)
 
 
 class SourceOperator(PolledOperator):
-    """``splits`` holds the splits of all tasks; this one takes its share."""
+    """``splits`` holds the splits of all tasks; each task takes its share."""
 
     def __init__(
         self, source: Source, splits: tuple[object, ...], plan: TimePlan = OWN_TIME
@@ -190,10 +195,10 @@ class SourceOperator(PolledOperator):
         self._plan = plan
         self._stamper = Stamper(plan.assigner)
         self._splits: deque[_Split] = deque()
-        self._aligned: WatermarkAlignment | None = None
+        self._alignment: SourceAlignment | None = None
         self._over = False
         self._known: bytes | None = None
-        """The marks of all splits that any run has known; None: not asked for yet."""
+        """The marks of all splits that any run has known; None: not computed yet."""
         self._is_restored = False
         self.wait_ms = 0.0
         """After NOTHING: when to poll again."""
@@ -202,7 +207,9 @@ class SourceOperator(PolledOperator):
         super().open(context)
         self._times = SplitWatermarks(self.output)
         plan = self._plan
-        if context.restored is not None and any(one is not None for one in context.restored.source):
+        if context.restored is not None and any(
+            state is not None for state in context.restored.source
+        ):
             self._restore(context.restored.source)
         else:
             task = context.task
@@ -211,18 +218,18 @@ class SourceOperator(PolledOperator):
         if plan.interval_ms:
             context.later(plan.interval_ms, self._tick)
         if plan.alignment is not None:
-            self._aligned = WatermarkAlignment(plan.alignment, context, self._least_ms)
+            self._alignment = SourceAlignment(plan.alignment, context, self._least_ms)
 
     def poll(self, limit: int = POLL_RECORDS) -> PollResult:
         """Send on what the next split that has something gives."""
-        splits, aligned = self._splits, self._aligned
+        splits, alignment = self._splits, self._alignment
         if self._is_restored:
             self._is_restored = False
             self._times.advance()
         wait_ms, paused = _LONG_MS, 0
         for _ in range(len(splits)):
             split = splits[0]
-            if aligned is not None and split.reached_ms > aligned.limit_ms:
+            if alignment is not None and split.reached_ms > alignment.limit_ms:
                 paused += 1
                 splits.rotate(-1)
                 continue
@@ -236,15 +243,15 @@ class SourceOperator(PolledOperator):
                 wait_ms = min(wait_ms, split.reader.wait_ms())
                 splits.rotate(-1)
         self.wait_ms = wait_ms
-        if paused and paused == len(splits) and aligned is not None:
-            aligned.paused()
+        if paused and paused == len(splits) and alignment is not None:
+            alignment.paused()
             return PollResult.PAUSED
         return PollResult.NOTHING if splits else PollResult.ENDED
 
     def time_announced(self, group: str, watermark_ms: int | None) -> None:
-        """The sources of a group have come this far; None: nobody has to be waited for."""
-        if self._aligned is not None:
-            self._aligned.announced(group, watermark_ms)
+        """The event time of the slowest task of a group; None: all are idle."""
+        if self._alignment is not None:
+            self._alignment.announced(group, watermark_ms)
 
     def finish(self) -> None:
         self._over = True
@@ -252,14 +259,14 @@ class SourceOperator(PolledOperator):
 
     def snapshot(self, moment: SnapshotMoment) -> OperatorSnapshot:
         if self._known is None:
-            self._mark_all()
-        standings = [
-            SplitProgress(split.marked, self._position(split, moment), split.share.watermark_ms)
+            self._identify_all()
+        progress = [
+            SplitProgress(split.identity, self._position(split, moment), split.share.watermark_ms)
             for split in self._splits
-            if split.marked is not None
+            if split.identity is not None
         ]
-        assert len(standings) == len(self._splits), "a split has no mark"
-        return OperatorSnapshot(source=write_splits(standings, self._known or b""))
+        assert len(progress) == len(self._splits), "a split has no mark"
+        return OperatorSnapshot(source=write_splits(progress, self._known or b""))
 
     def checkpoint_completed(self, checkpoint: int) -> None:
         for split in self._splits:
@@ -269,9 +276,9 @@ class SourceOperator(PolledOperator):
 
     def close(self) -> None:
         self._over = True
-        if self._aligned is not None:
-            self._aligned.close()
-        with ExitStack() as last:  # whatever one of them raises, the others are closed too
+        if self._alignment is not None:
+            self._alignment.close()
+        with ExitStack() as last:  # close all, whatever one raises
             while self._splits:
                 last.callback(self._splits.popleft().reader.close)
 
@@ -287,27 +294,27 @@ class SourceOperator(PolledOperator):
 
     # Checkpoints.
 
-    def _restore(self, left: tuple[bytes | None, ...]) -> None:
+    def _restore(self, states: tuple[bytes | None, ...]) -> None:
         task = self.context.task
         finds_more: bool | None = getattr(self._source, "finds_more", None)
-        marked = identify_splits(self._all_splits)
-        share = assign_splits(left, marked, task.subtask, task.parallelism, finds_more)
+        splits = identify_splits(self._all_splits)
+        assigned = assign_splits(states, splits, task.subtask, task.parallelism, finds_more)
         pass_over = getattr(self._source, "passed_over", None)
         if pass_over is not None:
-            for split in share.passed_over:
-                pass_over(split)
-        for one in share.standings:
-            split = self._open_split(one.marked.split, -1, one.position)
-            split.marked, split.share.watermark_ms = one.marked, one.watermark_ms
-        self._known = share.known
+            for finished in assigned.passed_over:
+                pass_over(finished)
+        for progress in assigned.splits:
+            split = self._open_split(progress.split.split, -1, progress.position)
+            split.identity, split.share.watermark_ms = progress.split, progress.watermark_ms
+        self._known = assigned.known
         self._is_restored = True
 
-    def _mark_all(self) -> None:
-        """Late, for most jobs that end take no checkpoint, and splits may be many."""
-        marked = identify_splits(self._all_splits)
+    def _identify_all(self) -> None:
+        """Not in ``open``: most bounded jobs take no checkpoint, and splits may be many."""
+        identified = identify_splits(self._all_splits)
         for split in self._splits:
-            split.marked = marked[split.number]
-        self._known = b"".join(one.mark for one in marked)
+            split.identity = identified[split.number]
+        self._known = b"".join(split.mark for split in identified)
 
     def _position(self, split: _Split, moment: SnapshotMoment) -> Position:
         ask = getattr(split.reader, "position_at", None)
@@ -321,7 +328,7 @@ class SourceOperator(PolledOperator):
         return position
 
     def _take(self, split: _Split, found: object) -> bool:
-        """What a poll brought; says whether that was something."""
+        """Send on what a poll brought; False: that was nothing."""
         if isinstance(found, Watermark | StreamStatus):
             self._take_own(split, found)
             return True
@@ -336,7 +343,7 @@ class SourceOperator(PolledOperator):
             self._stay_quiet(split)
             return False
         if not self._source.bounded:
-            self._splits.rotate(-1)  # of splits that end, one after the other is open
+            self._splits.rotate(-1)  # bounded splits are read one after the other
         if copies:
             bundle = Bundle(own_all(bundle.records), bundle.timestamps)
         split.quiet_since_ms, split.dozes, split.has_given = None, False, True
@@ -344,7 +351,7 @@ class SourceOperator(PolledOperator):
         return True
 
     def _take_own(self, split: _Split, found: Watermark | StreamStatus) -> None:
-        """What a source says itself about event time counts if no strategy does."""
+        """Watermarks and statuses of the source itself count if no strategy makes them."""
         if not self._plan.keeps_own:
             return
         if isinstance(found, Watermark):
@@ -355,7 +362,7 @@ class SourceOperator(PolledOperator):
             split.share.mark_idle()
 
     def _stay_quiet(self, split: _Split) -> None:
-        """It had nothing now; if it has had nothing for long, nobody waits for it."""
+        """It had nothing now; mark it idle if that has lasted."""
         idle_ms = self._plan.idle_ms
         if idle_ms is None or split.dozes:
             return
@@ -383,6 +390,5 @@ class SourceOperator(PolledOperator):
             self.context.later(self._plan.interval_ms, self._tick)
 
     def _least_ms(self) -> int | None:
-        """How far the slowest split is; None: all are idle or have ended."""
-        counting = [one.reached_ms for one in self._splits if one.share.active]
-        return min(counting, default=None)
+        """The event time of the slowest split; None: all are idle or have ended."""
+        return min((split.reached_ms for split in self._splits if split.share.active), default=None)

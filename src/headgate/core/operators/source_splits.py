@@ -28,7 +28,7 @@ KEPT_BYTES: Final = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class IdentifiedSplit:
-    """A split with what it is known by: equal splits of one run have different marks."""
+    """A split and the mark that identifies it in all runs; equal splits of a run differ in it."""
 
     split: object
     mark: bytes
@@ -38,9 +38,9 @@ class IdentifiedSplit:
 
 @dataclass(frozen=True, slots=True)
 class SplitProgress:
-    """Where the reader of a split stands, and how far its event time was told."""
+    """The position of a split's reader, and the last watermark that went out for it."""
 
-    marked: IdentifiedSplit
+    split: IdentifiedSplit
     position: Position = None
     watermark_ms: int = MIN_WATERMARK_MS
 
@@ -49,7 +49,7 @@ class SplitProgress:
 class SplitAssignment:
     """What one task has to do."""
 
-    standings: list[SplitProgress]
+    splits: list[SplitProgress]
     known: bytes
     """The marks of all splits that this run or an earlier one has known, side by side."""
     passed_over: list[object]
@@ -70,49 +70,52 @@ def identify_splits(splits: Iterable[object]) -> list[IdentifiedSplit]:
     return found
 
 
-def write_splits(standings: Iterable[SplitProgress], known: bytes) -> bytes:
+def write_splits(progress: Iterable[SplitProgress], known: bytes) -> bytes:
     """What a task leaves; raises StateBroken."""
     rows = [
-        _Row(one.marked.mark, one.marked.data, _position(one.position), one.watermark_ms)
-        for one in standings
+        _Row(at.split.mark, at.split.data, _position(at.position), at.watermark_ms)
+        for at in progress
     ]
     return msgspec.msgpack.encode(_State(known, rows))
 
 
 def assign_splits(
-    left: Sequence[bytes | None],
-    marked: Sequence[IdentifiedSplit],
+    states: Sequence[bytes | None],
+    splits: Sequence[IdentifiedSplit],
     subtask: int,
     parallelism: int,
     finds_more: bool | None,
 ) -> SplitAssignment:
-    """The splits of one task, of what all old tasks have left and of those of this run.
+    """The splits of one task, out of the states of all old tasks and the splits of this run.
 
-    With the old number of tasks each gets its own again: one that had finished is not there to
-    read. ``finds_more``: see ``Source``. Raises StateBroken.
+    With the old parallelism each task gets its own splits again, and a task that had finished
+    reads nothing. ``finds_more``: see ``Source``. Raises StateBroken.
     """
-    tasks = [None if one is None else _read(one) for one in left]
-    there = [state for state in tasks if state is not None]
-    if not there:
-        mine = [SplitProgress(one) for one in marked[subtask::parallelism]]
-        return SplitAssignment(mine, _joined(one.mark for one in marked), [])
-    known = dict.fromkeys(mark for state in there for mark in _parted(state.known))
-    new = [] if finds_more is False else [one for one in marked if one.mark not in known]
+    tasks = [None if state is None else _read(state) for state in states]
+    if all(task is None for task in tasks):
+        fresh = [SplitProgress(split) for split in splits[subtask::parallelism]]
+        return SplitAssignment(fresh, b"".join(split.mark for split in splits), [])
+    known = dict.fromkeys(mark for task in tasks if task is not None for mark in task.marks())
+    new = [] if finds_more is False else [split for split in splits if split.mark not in known]
     if new and finds_more is None and len(tasks) != parallelism:
-        _check_same_cut(known, marked, len(tasks), parallelism)
-    by_mark = {one.mark: one for one in marked}
-    begun = [[] if state is None else _standings(state, by_mark) for state in tasks]
+        _check_same_cut(known, splits, len(tasks), parallelism)
+    by_mark = {split.mark: split for split in splits}
+    begun = [[] if task is None else _progress(task, by_mark) for task in tasks]
+    in_all = [at for some in begun for at in some]
     if len(tasks) == parallelism:
-        alive = [old for old, state in enumerate(tasks) if state is not None]
+        alive = [number for number, task in enumerate(tasks) if task is not None]
         mine = begun[subtask]
         if subtask in alive:
-            mine = mine + [SplitProgress(one) for one in new[alive.index(subtask) :: len(alive)]]
+            mine = mine + [
+                SplitProgress(split) for split in new[alive.index(subtask) :: len(alive)]
+            ]
     else:
-        together = [one for some in begun for one in some] + [SplitProgress(one) for one in new]
-        mine = together[subtask::parallelism]
-    read = {one.marked.mark for some in begun for one in some} | {one.mark for one in new}
-    over = [one.split for one in marked[subtask::parallelism] if one.mark not in read]
-    return SplitAssignment(mine, _joined({**known, **dict.fromkeys(by_mark)}), over)
+        mine = [*in_all, *map(SplitProgress, new)][subtask::parallelism]
+    read = {at.split.mark for at in in_all} | {split.mark for split in new}
+    over = [split.split for split in splits[subtask::parallelism] if split.mark not in read]
+    return SplitAssignment(
+        mine, b"".join([*known, *(mark for mark in by_mark if mark not in known)]), over
+    )
 
 
 class _Row(msgspec.Struct, frozen=True, array_like=True):
@@ -126,12 +129,16 @@ class _State(msgspec.Struct, frozen=True, array_like=True):
     known: bytes
     rows: list[_Row]
 
+    def marks(self) -> list[bytes]:
+        known = self.known
+        return [known[at : at + MARK_BYTES] for at in range(0, len(known), MARK_BYTES)]
+
 
 def _check_same_cut(
-    known: dict[bytes, None], marked: Sequence[IdentifiedSplit], before: int, now: int
+    known: dict[bytes, None], splits: Sequence[IdentifiedSplit], before: int, now: int
 ) -> None:
     """New splits beside the old ones are new data; in their place they may be the old data."""
-    gone = len(known) - sum(one.mark in known for one in marked)
+    gone = len(known) - sum(split.mark in known for split in splits)
     if gone:
         raise StateBroken(
             f"the source has other splits than before: {gone} are gone, others are new, and there "
@@ -140,19 +147,19 @@ def _check_same_cut(
         )
 
 
-def _standings(state: _State, by_mark: dict[bytes, IdentifiedSplit]) -> list[SplitProgress]:
+def _progress(state: _State, by_mark: dict[bytes, IdentifiedSplit]) -> list[SplitProgress]:
     found = []
     for row in state.rows:
-        marked = by_mark.get(row.mark)
-        if marked is None:
+        split = by_mark.get(row.mark)
+        if split is None:
             if not row.data:
                 raise StateBroken(
                     "a split of the source is not there any more, and was too large to be kept in "
                     "the checkpoint; let splits() return the same splits as before"
                 )
-            marked = IdentifiedSplit(_unpickled(row.data, "a split"), row.mark, row.data)
+            split = IdentifiedSplit(_unpickled(row.data, "a split"), row.mark, row.data)
         position = _unpickled(row.position, "a position") if row.position else None
-        found.append(SplitProgress(marked, position, row.watermark_ms))
+        found.append(SplitProgress(split, position, row.watermark_ms))
     return found
 
 
@@ -161,14 +168,6 @@ def _read(data: bytes) -> _State:
         return msgspec.msgpack.decode(data, type=_State)
     except Exception as error:
         raise StateBroken(f"the positions of a source cannot be read: {error}") from error
-
-
-def _joined(marks: Iterable[bytes]) -> bytes:
-    return b"".join(marks)
-
-
-def _parted(marks: bytes) -> list[bytes]:
-    return [marks[at : at + MARK_BYTES] for at in range(0, len(marks), MARK_BYTES)]
 
 
 def _pickled(split: object) -> tuple[bytes, bool]:
