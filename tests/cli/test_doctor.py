@@ -14,14 +14,14 @@ from headgate.base.errors import SessionFailed
 from headgate.cli import doctor
 from headgate.cli.doctor import BAD, NO_SPARK, OK, WARN, Finding, exit_code, line
 from headgate.spark.java import Java, JavaSearch, Rejected
-from headgate.spark.probe import SparkSeen, WorkerSeen
+from headgate.spark.probe import SparkReport, WorkerReport
 from headgate.spark.session import Slots
 
 PYTHON = ".".join(map(str, sys.version_info[:3]))
-FIT = WorkerSeen("10.0.0.1", PYTHON, __version__, "")
+FIT = WorkerReport("10.0.0.1", PYTHON, __version__, "")
 
 
-def seen(*workers: WorkerSeen, **more: Any) -> SparkSeen:
+def seen(*workers: WorkerReport, **more: Any) -> SparkReport:
     facts: dict[str, Any] = {
         "version": "4.3.0",
         "master": "local[4]",
@@ -31,7 +31,7 @@ def seen(*workers: WorkerSeen, **more: Any) -> SparkSeen:
         "job_s": 2.0,
         "workers": workers or (FIT,),
     }
-    return SparkSeen(**{**facts, **more})
+    return SparkReport(**{**facts, **more})
 
 
 def test_without_a_session_it_is_quick_and_prints_one_json_object() -> None:
@@ -142,7 +142,7 @@ def test_loopback_that_is_barred_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_session_that_does_not_start_is_told() -> None:
-    def fail() -> SparkSeen:
+    def fail() -> SparkReport:
         raise SessionFailed("no master")
 
     [finding] = doctor.check_spark(fail)
@@ -163,12 +163,12 @@ def test_dynamic_allocation_is_bad_for_barriers() -> None:
     ("worker", "state", "mend"),
     [
         (FIT, OK, ""),
-        (WorkerSeen("10.0.0.2", PYTHON, "", "cannot import headgate"), BAD, "install Headgate"),
-        (WorkerSeen("10.0.0.2", "3.9.1", __version__, ""), BAD, "set PYSPARK_PYTHON"),
-        (WorkerSeen("10.0.0.2", PYTHON, "0.0.1", ""), BAD, f"install headgate=={__version__}"),
+        (WorkerReport("10.0.0.2", PYTHON, "", "cannot import headgate"), BAD, "install Headgate"),
+        (WorkerReport("10.0.0.2", "3.9.1", __version__, ""), BAD, "set PYSPARK_PYTHON"),
+        (WorkerReport("10.0.0.2", PYTHON, "0.0.1", ""), BAD, f"install headgate=={__version__}"),
     ],
 )
-def test_every_worker_has_to_fit(worker: WorkerSeen, state: str, mend: str) -> None:
+def test_every_worker_has_to_fit(worker: WorkerReport, state: str, mend: str) -> None:
     *_, finding = doctor.check_spark(lambda: seen(FIT, worker))
     assert finding.state == state
     assert finding.mend.startswith(mend)

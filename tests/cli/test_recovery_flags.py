@@ -18,7 +18,7 @@ from headgate.base.errors import (
 )
 from headgate.base.recovery_settings import RecoverySettings
 from headgate.cli.run import flags_of, recovery_flags, run
-from headgate.cli.user_program import code_of
+from headgate.cli.user_program import exit_code_of
 from headgate.host.driver.job_client import JobNotFound
 from tests.cli.kit import headgate, write
 
@@ -83,7 +83,7 @@ def test_flags_that_cannot_be_are_refused_before_anything_runs() -> None:
     ],
 )
 def test_the_exit_code_tells_what_the_user_can_mend(error: HeadgateError, code: int) -> None:
-    assert code_of(error) == code
+    assert exit_code_of(error) == code
 
 
 def test_state_that_nobody_claims_is_named_with_the_flag_that_leaves_it() -> None:

@@ -11,11 +11,11 @@ from headgate.base.messages import TaskFigures, TaskState
 from headgate.observe.display import (
     BAR,
     JobView,
+    describe_end,
+    describe_job,
     draw_bar,
     draw_job,
     short_number,
-    tell_end,
-    tell_job,
 )
 from headgate.observe.progress import JobProgress, VertexRow, bottlenecks
 from tests.observe.kit import END, MIDDLE, SOURCE, figures, three_vertices
@@ -59,17 +59,17 @@ def test_vertices_that_have_not_begun_or_have_ended_have_no_bar() -> None:
 
 
 def test_log_lines_name_job_vertex_and_shares() -> None:
-    lines = tell_job(view(SLOW_END))
+    lines = describe_job(view(SLOW_END))
     assert lines[0] == (
         "orders: 2 x Source: numbers: 5,000 in, 5,000 out, 5,000 in/s, "
         "busy 5%, back-pressured 90%, idle 5%"
     )
     assert "bottleneck" in lines[-1]
-    assert tell_job(view([])) == []
+    assert describe_job(view([])) == []
 
 
 def test_the_closing_line_counts_what_the_sources_made() -> None:
-    assert tell_end(view(SLOW_END[:1], "finished")) == (
+    assert describe_end(view(SLOW_END[:1], "finished")) == (
         "orders: finished after 12.4 s, 5,000 records"
     )
 

@@ -9,10 +9,10 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 from headgate.cli.bench import checkpoint as pressure
-from headgate.cli.bench.checkpoint import Load, PayloadReader, load_of
+from headgate.cli.bench.checkpoint import Load, PayloadReader, load_in_flight
 from headgate.cli.bench.commands import bench
 from headgate.cli.bench.keyed_count import WordReader, WordSource
-from headgate.cli.bench.recovery import DueReader, FailsWhenTold, JobFolder, NotingWriter
+from headgate.cli.bench.recovery import DueReader, FailsOnOrder, JobFolder, NotingWriter
 
 
 def test_bench_checkpoint_compares_barriers_that_wait_with_those_that_overtake(
@@ -58,7 +58,7 @@ def test_a_word_reader_goes_on_from_its_position() -> None:
 
 def test_a_load_has_memory_for_what_shall_be_in_flight() -> None:
     assert Load(1024, 1.0).settings() == {}
-    settings = load_of(256, 1.0).settings()
+    settings = load_in_flight(256, 1.0).settings()
     buffers = int(settings["taskmanager.network.memory.floating-buffers-per-gate"])
     assert int(settings["taskmanager.memory.network.max"]) > 2 * buffers * 32 * 1024
     assert 150 * 2**20 < 2 * 2 * buffers * 32 * 1024 <= 256 * 2**20
@@ -111,10 +111,10 @@ def test_a_reader_by_the_clock_catches_up_after_a_restore() -> None:
 
 
 def test_a_function_fails_once_for_each_order_and_tells_when(tmp_path: Path) -> None:
-    function = FailsWhenTold(str(tmp_path))
+    function = FailsOnOrder(str(tmp_path))
     assert function((1, 2)) == (1, 2)
     (tmp_path / "fail").touch()
-    with pytest.raises(RuntimeError, match="told to fail"):
+    with pytest.raises(RuntimeError, match="ordered to fail"):
         function((1, 2))
     assert int((tmp_path / "failed").read_text()) > 0
     assert function((1, 2)) == (1, 2)

@@ -13,7 +13,7 @@ from headgate.functions.context import SnapshotMoment
 from headgate.host.driver.results import ResultServer
 from headgate.spark import collect as collected
 from headgate.spark import driver_sinks as collecting
-from headgate.spark.collect import CollectedResults, CollectSink, Lot, Receiver
+from headgate.spark.collect import BatchReceiver, CollectedResults, CollectSink, ResultBatch
 from tests.core.chain.sink_lab import STEPS, TOTAL, SinkJob, open_sink, run_job, sink_context
 
 
@@ -82,9 +82,9 @@ def test_two_runs_that_bring_the_same_lot_at_once_bring_it_once(
 ) -> None:
     monkeypatch.setattr(collecting, "QUEUED_LISTS", 1)
     results = CollectedResults()
-    receiver = Receiver(results)
+    receiver = BatchReceiver(results)
     receiver([0])  # from now on there is no room
-    lot = Lot("w", 1, (b"\x80\x05]K\x01a.",))
+    lot = ResultBatch("w", 1, (b"\x80\x05]K\x01a.",))
     runs = [threading.Thread(target=receiver, args=(lot,)) for _ in range(2)]
     for run in runs:
         run.start()

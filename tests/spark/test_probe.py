@@ -11,7 +11,7 @@ from headgate import __version__
 from headgate.base.errors import SessionFailed
 from headgate.cli.doctor import doctor
 from headgate.spark import probe
-from headgate.spark.probe import WorkerSeen, probe_spark
+from headgate.spark.probe import WorkerReport, probe_spark
 from headgate.spark.session import Slots, active_session
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def test_every_worker_tells_what_it_is(spark: "SparkSession") -> None:
     seen = probe_spark()
     assert (seen.master, seen.slots, seen.version) == ("local[4]", Slots(4, 0), spark.version)
-    worker = WorkerSeen("127.0.0.1", platform.python_version(), __version__, "")
+    worker = WorkerReport("127.0.0.1", platform.python_version(), __version__, "")
     assert seen.workers == (worker,) * 4
     assert active_session() is spark  # it was there before, so it stays
 

@@ -11,7 +11,7 @@ import pytest
 from headgate.api.job import JobStatus
 from headgate.base.errors import JobCancelled, JobFailed
 from headgate.datastream import MapFunction, RuntimeContext
-from headgate.spark.driver_services import driver_for
+from headgate.spark.driver_services import driver_services
 from headgate.spark.session import slots
 from tests.spark.cluster import until
 from tests.spark.programs import CountTo, collected, environment, fail_at
@@ -76,7 +76,7 @@ def test_an_asynchronous_job_that_nobody_waits_for_leaves_nothing(spark: "SparkS
     env = environment()
     env.from_collection([1]).add_sink(lambda value: None)
     client = env.execute_async("forgotten")
-    control = driver_for(spark).control
+    control = driver_services(spark).control
     assert until(lambda: client.get_job_status().result() is JobStatus.FINISHED, 30)
     assert until(lambda: client.get_job_id() not in control._jobs, 30)
     assert client.get_job_execution_result().result().get_job_id() == client.get_job_id()
@@ -118,7 +118,7 @@ def test_many_jobs_leave_no_thread_socket_or_file(spark: "SparkSession") -> None
     assert max(one[1] for one in last) <= max(one[1] for one in first), (first, last)
     assert max(one[2] for one in last) <= max(one[2] for one in first) + 2, (first, last)
     assert len({one[0] for one in looks}) <= 4 + JOBS // 10  # processes are used again
-    driver = driver_for(spark)
+    driver = driver_services(spark)
     assert driver.results._streams == driver.results._connections == {}
     assert driver.slots._held == {}
 

@@ -36,7 +36,7 @@ MOVED: Final[dict[str, str]] = {
     "headgate.core.window.window:CountWindow": "headgate.functions.window:CountWindow",
     "headgate.core.window.window:GlobalWindow": "headgate.functions.window:GlobalWindow",
     "headgate.core.window.window:TimeWindow": "headgate.functions.window:TimeWindow",
-    "headgate.spark.collected:Lot": "headgate.spark.collect:Lot",
+    "headgate.spark.collected:Lot": "headgate.spark.collect:ResultBatch",
 }
 """Old name to the name now, each ``module:qualname``, of every class or function that a pickle may
 name; a nested class has a line of its own. A thing that has moved twice has two lines, the older

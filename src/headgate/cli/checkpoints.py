@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from headgate.cli.user_program import FAILED
+from headgate.cli.exit_codes import FAILED
 
 if TYPE_CHECKING:  # it loads pyarrow, which other commands do without
     from headgate.host.checkpoints.checkpoint_store import FoundCheckpoint
@@ -70,10 +70,14 @@ def checkpoints(path: str, as_json: bool, secret_file: str | None, no_verify: bo
 
     settings = CheckpointSettings(hmac_secret_file=secret_file or "")
     found = find_checkpoints(path, checkpoint_key(settings))
-    sizes = [one.metadata.state_bytes for one in found if one.metadata is not None]
+    sizes = [
+        checkpoint.metadata.state_bytes for checkpoint in found if checkpoint.metadata is not None
+    ]
     with ProgressLine(sum(sizes), sys.stderr.isatty() and not no_verify) as meter:
-        told = [describe(one, deep=not no_verify, on_read=meter.read) for one in found]
-    lines = [line for line in told if line is not None]
+        described = [
+            describe(checkpoint, deep=not no_verify, on_read=meter.read) for checkpoint in found
+        ]
+    lines = [line for line in described if line is not None]
     if as_json:
         click.echo(json.dumps({"path": path, "checkpoints": [asdict(line) for line in lines]}))
     elif not lines:

@@ -14,11 +14,11 @@ from headgate.cli.bench.commands import bench
 from headgate.cli.checkpoints import checkpoints
 from headgate.cli.demo import demo
 from headgate.cli.doctor import doctor
-from headgate.cli.exit_codes import INTERRUPTED, tell_signal
+from headgate.cli.exit_codes import INTERRUPTED, show_signal
 from headgate.cli.jobs import cancel, list_jobs, savepoint, stop
 from headgate.cli.plan import plan
 from headgate.cli.run import run
-from headgate.cli.user_program import code_of
+from headgate.cli.user_program import exit_code_of
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -27,8 +27,8 @@ def command() -> None:
     """Stream processing in Python on the Spark cluster you already have."""
 
 
-for one in (run, list_jobs, savepoint, stop, cancel, checkpoints, plan, demo, doctor, bench):
-    command.add_command(one)
+for subcommand in (run, list_jobs, savepoint, stop, cancel, checkpoints, plan, demo, doctor, bench):
+    command.add_command(subcommand)
 
 
 def main() -> None:
@@ -39,8 +39,8 @@ def main() -> None:
         trouble.show()
         sys.exit(trouble.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        sys.exit(tell_signal(INTERRUPTED))
+        sys.exit(show_signal(INTERRUPTED))
     except HeadgateError as error:
         click.echo(f"headgate: {error}", err=True)
-        sys.exit(code_of(error))
+        sys.exit(exit_code_of(error))
     sys.exit(code if isinstance(code, int) else 0)

@@ -15,9 +15,8 @@ from headgate.api.environment import StreamExecutionEnvironment
 from headgate.api.settings.configuration import Configuration
 from headgate.base.settings import ProgressShown
 from headgate.cli.demo_pipeline import Size, build_orders
-from headgate.cli.exit_codes import INTERRUPTED, Terminated, ended_by_signals
-from headgate.cli.user_program import Jobs
-from headgate.observe.display import tell_shares
+from headgate.cli.exit_codes import INTERRUPTED, Terminated, signals_raise
+from headgate.cli.user_program import StartedJobs
 from headgate.observe.progress import JobProgress, VertexRow, bottlenecks
 from headgate.plan.job_graph import JobGraph
 
@@ -58,10 +57,10 @@ def demo(orders: int, rate: float | None, seconds: float, folder: str | None) ->
     env = environment(size, folder)
     console = Console(highlight=False)
     console.print(introduction(size), soft_wrap=True)
-    jobs = Jobs()
+    jobs = StartedJobs()
     on_launched.append(jobs.launched)
     try:
-        with ended_by_signals():
+        with signals_raise():
             client = env.execute_async("orders")
             jobs.wait()
             result = client.get_job_execution_result().result()
@@ -107,9 +106,9 @@ def summary(graph: JobGraph, rows: list[VertexRow], seconds: float, folder: Path
     lines = [
         "",
         f"{orders:,} orders in {seconds:.1f} s: {orders / seconds:,.0f} a second",
-        *(f"  {row.name:<{width}}  {tell_shares(row.shares)}" for row in rows),
+        *(f"  {row.name:<{width}}  {row.shares.describe()}" for row in rows),
     ]
-    lines += [one.describe() for one in bottlenecks(graph, rows)[:1]]
+    lines += [bottleneck.describe() for bottleneck in bottlenecks(graph, rows)[:1]]
     parts = sorted(folder.glob("totals*"))
     size = sum(part.stat().st_size for part in parts)
     lines += ["", f"{len(parts)} files, {size:,} bytes, in {folder}; the last lines of one:"]

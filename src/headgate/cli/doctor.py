@@ -23,13 +23,12 @@ import click
 from headgate import __version__
 from headgate.base.errors import SparkUnready
 from headgate.base.settings import GIB, MIB
+from headgate.cli.exit_codes import CONFIGURATION, NO_SPARK
 from headgate.spark.java import find_java
-from headgate.spark.probe import SparkSeen, WorkerSeen, probe_spark
+from headgate.spark.probe import SparkReport, WorkerReport, probe_spark
 from headgate.spark.session import is_known, spark_version
 
 OK, WARN, BAD = "ok", "warn", "bad"
-CONFIGURATION = 2
-NO_SPARK = 3
 LEAST_MEMORY: Final = GIB
 LEAST_DISK: Final = 256 * MIB
 INSTALL_SPARK: Final = "pip install 'headgate[spark]'"
@@ -61,8 +60,8 @@ def doctor(as_json: bool, master: str | None, no_spark: bool) -> int:
             click.echo(line(finding))
     code = exit_code(findings)
     if as_json:
-        told = [asdict(finding) for finding in findings]
-        click.echo(json.dumps({"headgate": __version__, "exit_code": code, "findings": told}))
+        listed = [asdict(finding) for finding in findings]
+        click.echo(json.dumps({"headgate": __version__, "exit_code": code, "findings": listed}))
     return code
 
 
@@ -90,7 +89,7 @@ def line(finding: Finding) -> str:
 
 def exit_code(findings: list[Finding]) -> int:
     """The worst of what is bad: no Spark before anything else."""
-    return max((one.exit_code for one in findings if one.state == BAD), default=0)
+    return max((finding.exit_code for finding in findings if finding.state == BAD), default=0)
 
 
 def check_python(found: tuple[int, ...]) -> Finding:
@@ -109,8 +108,8 @@ def check_packages() -> Iterator[Finding]:
         yield Finding("packages", WARN, "headgate is not installed but on the path only")
         return
     for need in needs:
-        if told := re.fullmatch(r"([\w-]+)>=([\d.]+)", need):
-            yield check_package(told[1], told[2])
+        if matched := re.fullmatch(r"([\w-]+)>=([\d.]+)", need):
+            yield check_package(matched[1], matched[2])
 
 
 def check_package(name: str, least: str) -> Finding:
@@ -153,12 +152,12 @@ def check_rocksdb() -> Finding:
 
 def check_java() -> Finding:
     search = find_java(spark_version=spark_version() or "")
-    passed = "".join(f"; passed over {one}" for one in search.rejected)
+    passed = "".join(f"; passed over {rejected}" for rejected in search.rejected)
     if search.found is None:
         mend = f"{INSTALL_SPARK} brings one, or set JAVA_HOME to a Java 17 or 21"
         return Finding("Java", BAD, f"none{passed}", mend, NO_SPARK)
     found = f"{search.found.version} from {search.found.source} ({search.found.home}){passed}"
-    bad_home = any(one.source == "JAVA_HOME" for one in search.rejected)
+    bad_home = any(rejected.source == "JAVA_HOME" for rejected in search.rejected)
     mend = "JAVA_HOME is of no use to Spark: change or unset it" if bad_home else ""
     return Finding("Java", WARN if bad_home else OK, found, mend)
 
@@ -197,7 +196,7 @@ def check_folder(folder: Path) -> Finding:
     return Finding("temporary folder", WARN, found, "make room, or set TMPDIR to another disk")
 
 
-def check_spark(probe: Callable[[], SparkSeen]) -> Iterator[Finding]:
+def check_spark(probe: Callable[[], SparkReport]) -> Iterator[Finding]:
     """A session and its workers."""
     try:
         seen = probe()
@@ -218,7 +217,7 @@ def check_spark(probe: Callable[[], SparkSeen]) -> Iterator[Finding]:
     yield check_workers(seen.workers, seen.job_s)
 
 
-def check_workers(workers: tuple[WorkerSeen, ...], job_s: float) -> Finding:
+def check_workers(workers: tuple[WorkerReport, ...], job_s: float) -> Finding:
     pythons = sorted({worker.python for worker in workers})
     hosts = len({worker.host for worker in workers})
     found = f"{len(workers)} on {hosts} host(s), Python {', '.join(pythons)}, after {job_s} s"
@@ -237,10 +236,10 @@ def check_workers(workers: tuple[WorkerSeen, ...], job_s: float) -> Finding:
 def available_bytes() -> int | None:
     """Memory that can be had without swapping."""
     try:
-        told = Path("/proc/meminfo").read_text(encoding="ascii")
+        meminfo = Path("/proc/meminfo").read_text(encoding="ascii")
     except OSError:
         return None
-    found = re.search(r"^MemAvailable:\s+(\d+) kB", told, flags=re.MULTILINE)
+    found = re.search(r"^MemAvailable:\s+(\d+) kB", meminfo, flags=re.MULTILINE)
     return int(found[1]) * 1024 if found else None
 
 

@@ -9,8 +9,8 @@ from headgate.cli.exit_codes import (
     INTERRUPTED,
     TERMINATED,
     Terminated,
-    ended_by_signals,
-    tell_signal,
+    show_signal,
+    signals_raise,
 )
 
 
@@ -19,14 +19,14 @@ def main() -> None:
     code = [0]
     atexit.register(leave, code)  # the first to register is the last to be called
     try:
-        with ended_by_signals():
+        with signals_raise():
             from headgate.cli.commands import main as run_command  # takes a second
 
             run_command()
     except KeyboardInterrupt:
-        code[0] = tell_signal(INTERRUPTED)
+        code[0] = show_signal(INTERRUPTED)
     except Terminated:
-        code[0] = tell_signal(TERMINATED)
+        code[0] = show_signal(TERMINATED)
     except SystemExit as end:
         code[0] = end.code if isinstance(end.code, int) else 0
         raise

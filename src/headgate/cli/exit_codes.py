@@ -1,6 +1,6 @@
-"""Ctrl-C and SIGTERM: what they raise, the exit code, and the line that is said.
+"""Exit codes of the command, and the signals that lead to two of them.
 
-It loads nothing, so that signals can be looked after before the command itself is loaded.
+It loads nothing else, so that signals are handled before the command itself is loaded.
 """
 
 import signal
@@ -10,8 +10,14 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
+FAILED: Final = 1
+CONFIGURATION: Final = 2
+"""Usage, settings, a path or a job that cannot be found."""
+NO_SPARK: Final = 3
+"""No cluster, or too few slots."""
 INTERRUPTED: Final = 130
 TERMINATED: Final = 143
+"""The last two come after the jobs were cancelled."""
 WORDS: Final = {INTERRUPTED: "interrupted", TERMINATED: "terminated"}
 
 
@@ -23,7 +29,7 @@ class Terminated(SystemExit):
 
 
 @contextmanager
-def ended_by_signals() -> Iterator[None]:
+def signals_raise() -> Iterator[None]:
     """SIGTERM raises ``Terminated`` on the main thread, as Ctrl-C raises KeyboardInterrupt."""
 
     def terminate(number: int, frame: FrameType | None) -> None:
@@ -36,7 +42,7 @@ def ended_by_signals() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def tell_signal(code: int) -> int:
+def show_signal(code: int) -> int:
     """One line on standard error; returns the exit code."""
     print(f"headgate: {WORDS[code]}", file=sys.stderr, flush=True)
     return code

@@ -1,6 +1,9 @@
-"""``headgate list`` and ``headgate cancel JOB``: the running jobs of this user on this machine.
+"""Commands about the running jobs of this user on this machine: list, cancel, savepoint, stop.
 
-JOB is an id, the beginning of one, or a name, as long as one running job alone is called so.
+JOB is an id, the beginning of one, or a name, if it means one running job alone. For savepoints
+standard output gets the path, or one JSON object, and nothing else. Exit code 0: done, 1: the
+savepoint failed, and the job runs on unless it was drained, or the job has not ended with it, 2: no
+such job.
 """
 
 import json
@@ -13,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from headgate.base.checkpoints import Stop
-from headgate.cli.user_program import FAILED
+from headgate.cli.exit_codes import FAILED
 
 if TYPE_CHECKING:
     from headgate.host.driver.job_client import JobOverview
@@ -44,7 +47,7 @@ def list_jobs(as_json: bool) -> int:
 
     jobs = running_jobs()
     if as_json:
-        click.echo(json.dumps({"jobs": [_fields(one) for one in jobs]}))
+        click.echo(json.dumps({"jobs": [_fields(job) for job in jobs]}))
     elif not jobs:
         click.echo("no job of yours runs on this machine", err=True)
     else:
@@ -62,7 +65,7 @@ def cancel(job: str, as_json: bool) -> int:
 
     entry = find_job(job)
     answer = ask(entry, CancelAsked("`headgate cancel` was called"))
-    assert isinstance(answer, JobAnswer), "a cancellation is answered by how the job is"
+    assert isinstance(answer, JobAnswer), "a cancellation is answered with the job's state"
     if answer.problem:
         raise click.ClickException(f"job {entry.job} was not cancelled: {answer.problem}")
     state = answer.state.lower()
@@ -115,7 +118,7 @@ def savepoint(job: str, directory: str | None, stops: bool, drain: bool, as_json
     if stops and drain:
         raise click.UsageError("--stop and --drain exclude each other; --drain stops the job too")
     stop = Stop.DRAIN if drain else Stop.SUSPEND if stops else Stop.NO
-    return take(job, directory, stop, as_json)
+    return take_savepoint(job, directory, stop, as_json)
 
 
 @click.command()
@@ -128,11 +131,11 @@ def stop(job: str, directory: str | None, drain: bool, as_json: bool) -> int:
 
     The command returns when the job has ended. Nothing is lost and nothing comes twice.
     """
-    return take(job, directory, Stop.DRAIN if drain else Stop.SUSPEND, as_json)
+    return take_savepoint(job, directory, Stop.DRAIN if drain else Stop.SUSPEND, as_json)
 
 
-def take(job: str, directory: str | None, stop: Stop, as_json: bool) -> int:
-    """Ask the driver, wait, and tell; returns the exit code."""
+def take_savepoint(job: str, directory: str | None, stop: Stop, as_json: bool) -> int:
+    """Ask the driver, wait, and report; returns the exit code."""
     from headgate.base.messages import SavepointAnswer, SavepointAsked
     from headgate.host.driver.job_client import ask, find_job
 
@@ -140,11 +143,11 @@ def take(job: str, directory: str | None, stop: Stop, as_json: bool) -> int:
     ends = " and ends it" if stop.ends else ""
     click.echo(f"takes a savepoint of job {entry.job} ({entry.name}){ends} …", err=True)
     answer = ask(entry, SavepointAsked(absolute(directory), stop))
-    assert isinstance(answer, SavepointAnswer), "who asks for a savepoint is told of it"
+    assert isinstance(answer, SavepointAnswer), "a request for a savepoint is answered with it"
     state = answer.state.lower()
     if as_json:
-        told = {"job": entry.job, "name": entry.name, "path": answer.path, "state": state}
-        click.echo(json.dumps({**told, "problem": answer.problem}))
+        report = {"job": entry.job, "name": entry.name, "path": answer.path, "state": state}
+        click.echo(json.dumps({**report, "problem": answer.problem}))
     elif not answer.problem:
         click.echo(answer.path)
     if answer.problem:

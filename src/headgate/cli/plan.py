@@ -16,7 +16,7 @@ import click
 from headgate.api.program import Program
 from headgate.api.runtime import set_runtime
 from headgate.cli.run import ARGUMENTS, DEFINE, PARALLELISM, SCRIPT, flags_of
-from headgate.cli.user_program import code_of, run_script, tell_trouble
+from headgate.cli.user_program import exit_code_of, run_script, show_error
 from headgate.plan.drawing import draw_svg
 from headgate.plan.execution_graph import build_execution_graph
 from headgate.plan.job_graph import build_job_graph
@@ -69,8 +69,8 @@ def plan(
     except click.ClickException:
         raise
     except Exception as error:
-        tell_trouble(error, script)
-        return code_of(error)
+        show_error(error, script)
+        return exit_code_of(error)
     return 0
 
 

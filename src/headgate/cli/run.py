@@ -25,19 +25,19 @@ from headgate.base.recovery_settings import (
 )
 from headgate.base.settings import JobSettings, ProgressShown
 from headgate.cli.exit_codes import (
+    CONFIGURATION,
     INTERRUPTED,
     TERMINATED,
     Terminated,
-    ended_by_signals,
-    tell_signal,
+    show_signal,
+    signals_raise,
 )
 from headgate.cli.user_program import (
-    CONFIGURATION,
-    Jobs,
-    code_of,
+    StartedJobs,
+    exit_code_of,
+    restore_interrupt_handler,
     run_script,
-    take_interrupts,
-    tell_trouble,
+    show_error,
 )
 from headgate.spark.job_files import import_root
 
@@ -145,8 +145,8 @@ def run(
         flags[STRICT] = "true"
     if no_progress:
         flags[PROGRESS] = ProgressShown.OFF.value
-    tell_spark(flags)
-    tell_headgate(flags)
+    pass_to_spark(flags)
+    pass_to_headgate(flags)
     return run_program(script, arguments)
 
 
@@ -194,7 +194,7 @@ def check_flags(flags: Mapping[str, str]) -> None:
         group.parse(flags)
 
 
-def tell_headgate(flags: dict[str, str]) -> None:
+def pass_to_headgate(flags: dict[str, str]) -> None:
     """For every environment of this process. Progress is shown unless somebody says no."""
     from headgate.spark.configuration import check_known, given_settings, set_flags
 
@@ -205,7 +205,7 @@ def tell_headgate(flags: dict[str, str]) -> None:
         set_flags({**flags, PROGRESS: ProgressShown.ON.value})
 
 
-def tell_spark(flags: dict[str, str]) -> None:
+def pass_to_spark(flags: dict[str, str]) -> None:
     """For a session that the program makes by itself, which knows nothing of our flags."""
     pairs = [(key, value) for key, value in flags.items() if key.startswith("spark.")]
     if pairs:
@@ -220,43 +220,43 @@ def run_program(script: str, arguments: Sequence[str]) -> int:
     from headgate.spark.session import on_started
     from headgate.spark.submission import on_launched
 
-    jobs = Jobs()
+    jobs = StartedJobs()
     on_launched.append(jobs.launched)
-    on_started.append(take_interrupts)
+    on_started.append(restore_interrupt_handler)
     try:
-        with ended_by_signals():
+        with signals_raise():
             return _run(script, arguments, jobs)
     finally:
-        on_started.remove(take_interrupts)
+        on_started.remove(restore_interrupt_handler)
         on_launched.remove(jobs.launched)
         display().close()
         sys.stdout.flush()
 
 
-def _run(script: str, arguments: Sequence[str], jobs: Jobs) -> int:
+def _run(script: str, arguments: Sequence[str], jobs: StartedJobs) -> int:
     try:
         run_script(script, arguments)
         jobs.wait()
-        return tell_unexecuted(script)
+        return check_executed(script)
     except click.ClickException:
         raise
     except Terminated:
-        return tell_end(TERMINATED, jobs, "the system terminated it", suspend=True)
+        return end_by_signal(TERMINATED, jobs, "the system terminated it", suspend=True)
     except SystemExit as end:
         jobs.wait()
-        return exit_code(end) or tell_unexecuted(script)
+        return exit_code(end) or check_executed(script)
     except KeyboardInterrupt:
-        return tell_end(INTERRUPTED, jobs, "the user interrupted it")
+        return end_by_signal(INTERRUPTED, jobs, "the user interrupted it")
     except Exception as error:
         jobs.cancel("the program failed")
         from headgate.observe.display import display
 
         display().close()  # its last lines come before the trouble
-        tell_trouble(error, script)
-        return code_of(error)
+        show_error(error, script)
+        return exit_code_of(error)
 
 
-def tell_unexecuted(script: str) -> int:
+def check_executed(script: str) -> int:
     """The program has ended well: say so if it has forgotten to execute what it has written."""
     problem = unexecuted.problem()
     is_whole = problem and not unexecuted.has_executed
@@ -266,13 +266,13 @@ def tell_unexecuted(script: str) -> int:
     return CONFIGURATION if is_whole else 0
 
 
-def tell_end(code: int, jobs: Jobs, reason: str, *, suspend: bool = False) -> int:
+def end_by_signal(code: int, jobs: StartedJobs, reason: str, *, suspend: bool = False) -> int:
     """A signal has come: end the jobs in order, then say so in one line."""
     from headgate.observe.display import display
 
     jobs.cancel(reason, suspend=suspend)
     display().close()
-    return tell_signal(code)
+    return show_signal(code)
 
 
 def exit_code(end: SystemExit) -> int:

@@ -1,7 +1,8 @@
-"""Runs a user's script as ``python script.py`` would: it is ``__main__`` as long as it runs.
+"""A user's program under the ``headgate`` command: how it runs, what is shown of its errors.
 
-That matters for more than looks: functions and classes of ``__main__`` travel to the workers by
-value, and are looked up there again.
+The script runs as ``python script.py`` would: it is ``__main__`` as long as it runs. That matters
+for more than looks: functions and classes of ``__main__`` travel to the workers by value, and are
+looked up there again. Tracebacks show the user's frames, without pages of internals.
 """
 
 import logging
@@ -14,7 +15,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import Final
 
 import click
 
@@ -29,13 +29,9 @@ from headgate.base.errors import (
     SlotsShort,
     SparkUnready,
 )
+from headgate.cli.exit_codes import CONFIGURATION, FAILED, NO_SPARK
 from headgate.host.driver.job_client import JobNotFound
 from headgate.spark.job import SparkJob
-
-FAILED: Final = 1
-CONFIGURATION: Final = 2
-NO_SPARK: Final = 3
-
 
 PACKAGE = Path(headgate.__file__).parent
 
@@ -45,8 +41,8 @@ def run_script(path: str, arguments: Sequence[str]) -> None:
     try:
         code = compile(Path(path).read_bytes(), path, "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
-        told = "".join(traceback.format_exception_only(error)).rstrip()
-        raise click.ClickException(f"{path} is no Python\n{told}") from error
+        problem = "".join(traceback.format_exception_only(error)).rstrip()
+        raise click.ClickException(f"{path} is no Python\n{problem}") from error
     module = ModuleType("__main__")
     module.__dict__.update(__file__=path, __cached__=None, __builtins__=__builtins__)
     sys.argv = [path, *arguments]
@@ -85,14 +81,14 @@ _PLACE = rf"(?:{re.escape(str(PACKAGE))}|[^\"\n]*site-packages/headgate)"
 _FRAME = re.compile(rf'  File "{_PLACE}/[^\n]*\n(?:    [^\n]*\n)*')
 
 
-def user_part(text: str) -> str:
+def user_frames(text: str) -> str:
     """A worker's traceback without Headgate's frames, and without our own words about it."""
     theirs, _, ours = text.rpartition(_LINK)
     return _FRAME.sub("", theirs if theirs and _OURS in ours else text)
 
 
-def code_of(error: BaseException) -> int:
-    """The exit code that tells a script what kind of trouble it was."""
+def exit_code_of(error: BaseException) -> int:
+    """The exit code that tells a script what kind of error it was."""
     match error:
         case (
             SettingsInvalid()
@@ -108,13 +104,13 @@ def code_of(error: BaseException) -> int:
             return FAILED
 
 
-def tell_trouble(error: Exception, script: str) -> None:
-    """On standard error: where in the user's code, and what; without pages of internals."""
+def show_error(error: Exception, script: str) -> None:
+    """On standard error: where in the user's code, and what."""
     match error:
         case JobFailed() if logging.getLogger("headgate").isEnabledFor(logging.DEBUG):
             click.echo(str(error), err=True)
         case JobFailed():
-            traces = user_part(str(error).removesuffix(error.summary).rstrip() + "\n")
+            traces = user_frames(str(error).removesuffix(error.summary).rstrip() + "\n")
             click.echo(f"{traces.rstrip()}\n\n{error.summary}".lstrip(), err=True)
         case HeadgateError():
             click.echo(f"{user_traceback(error, script)}headgate: {error}", err=True)
@@ -123,7 +119,7 @@ def tell_trouble(error: Exception, script: str) -> None:
             click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
 
 
-class Jobs:
+class StartedJobs:
     """The jobs that a program has started, and how they end with it."""
 
     def __init__(self) -> None:
@@ -132,7 +128,7 @@ class Jobs:
     def launched(self, job: SparkJob) -> None:
         """Called on the thread that starts the job."""
         self.started.append(job)
-        take_interrupts()
+        restore_interrupt_handler()
 
     def wait(self) -> None:
         """For those that the program has left running; raises what made one of them fail."""
@@ -148,10 +144,10 @@ class Jobs:
                     job.cancel(reason, suspend=suspend)
 
 
-def take_interrupts() -> None:
-    """Ctrl-C is ours again, after a Spark session has put its own handler in place.
+def restore_interrupt_handler() -> None:
+    """Handle Ctrl-C again, after a Spark session has installed its own handler.
 
-    Spark's kills all of its tasks at once; we want to end them in order.
+    Spark's kills all of its tasks at once; Headgate ends them in order.
     """
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -85,8 +85,8 @@ class Display:
         """Tell the ends of jobs that have ended, then be silent."""
         with self._lock:
             thread = self._thread
-            for one in self._watches:
-                one.is_last = True
+            for watch in self._watches:
+                watch.is_last = True
         self._nudge.set()
         if thread is not None:
             thread.join(CLOSE_S)
@@ -113,18 +113,18 @@ class Display:
             redirect_stdout=sys.stdout.isatty(),
         ) as live:
             while watches := self._look():
-                live.update(Group(*(draw_job(one.view()) for one in watches)), refresh=True)
+                live.update(Group(*(draw_job(watch.view()) for watch in watches)), refresh=True)
                 self._nudge.wait(DRAW_S)
                 self._nudge.clear()
 
     def _tell(self) -> None:
         if not log.hasHandlers() or not log.isEnabledFor(logging.INFO):
             set_up_logs()
-        told = time.monotonic()
+        logged_at = time.monotonic()
         while watches := self._look():
-            if time.monotonic() - told >= self._tell_s:
-                told = time.monotonic()
-                for line in (line for one in watches for line in tell_job(one.view())):
+            if time.monotonic() - logged_at >= self._tell_s:
+                logged_at = time.monotonic()
+                for line in (line for watch in watches for line in describe_job(watch.view())):
                     log.info(line)
             self._nudge.wait(min(DRAW_S, self._tell_s))
             self._nudge.clear()
@@ -133,13 +133,13 @@ class Display:
         """Take the figures of all jobs, tell the ends of some; what is left still runs."""
         with self._lock:
             watches = list(self._watches)
-        for one in watches:
-            one.look()
-        ended = [one for one in watches if one.has_ended or one.is_last]
-        for one in ended:
-            self._say(tell_end(one.last_view()))
+        for watch in watches:
+            watch.look()
+        ended = [watch for watch in watches if watch.has_ended or watch.is_last]
+        for watch in ended:
+            self._say(describe_end(watch.last_view()))
         with self._lock:
-            self._watches = [one for one in self._watches if one not in ended]
+            self._watches = [watch for watch in self._watches if watch not in ended]
             if not self._watches:
                 self._thread = None
             return list(self._watches)
@@ -205,7 +205,7 @@ def draw_job(view: JobView) -> RenderableType:
     for head in ("in", "out", "in/s"):
         table.add_column(head, justify="right", width=6, no_wrap=True)
     table.add_column("", width=BAR, no_wrap=True)
-    blamed = {one.row.vertex for one in view.bottlenecks[:1]}
+    blamed = {bottleneck.row.vertex for bottleneck in view.bottlenecks[:1]}
     for row in view.rows:
         table.add_row(
             Text(_title(row), "bold" if row.vertex in blamed else ""),
@@ -214,8 +214,8 @@ def draw_job(view: JobView) -> RenderableType:
             short_number(row.in_per_s),
             draw_bar(row, row.vertex in blamed),
         )
-    for one in view.bottlenecks[:1]:
-        table.caption = Text(one.describe())
+    for bottleneck in view.bottlenecks[:1]:
+        table.caption = Text(bottleneck.describe())
         table.caption_style = ""
         table.caption_justify = "left"
     return table
@@ -233,28 +233,25 @@ def draw_bar(row: VertexRow, blamed: bool) -> Text:
     )
 
 
-def tell_job(view: JobView) -> list[str]:
+def describe_job(view: JobView) -> list[str]:
     """The same for a log: a line for each vertex."""
     lines = [
         f"{view.name}: {_title(row)}: {row.records_in:,} in, {row.records_out:,} out, "
-        f"{row.in_per_s:,.0f} in/s, {tell_shares(row.shares)}"
+        f"{row.in_per_s:,.0f} in/s, {row.shares.describe()}"
         for row in view.rows
         if row.running
     ]
-    return [*lines, *(f"{view.name}: {one.describe()}" for one in view.bottlenecks[:1])]
+    return [
+        *lines,
+        *(f"{view.name}: {bottleneck.describe()}" for bottleneck in view.bottlenecks[:1]),
+    ]
 
 
-def tell_end(view: JobView) -> str:
+def describe_end(view: JobView) -> str:
     """One line when the job has ended; the rows are those of its whole life."""
     source = sum(row.records_in for row in view.rows if row.is_source)
     blamed = f"; {view.bottlenecks[0].describe()}" if view.bottlenecks else ""
     return f"{view.name}: {view.status} after {view.seconds:.1f} s, {source:,} records{blamed}"
-
-
-def tell_shares(shares: Shares) -> str:
-    return (
-        f"busy {shares.busy:.0%}, back-pressured {shares.backpressured:.0%}, idle {shares.idle:.0%}"
-    )
 
 
 def short_number(number: float) -> str:

@@ -41,7 +41,7 @@ def set_up_logs(level: str = "warning", form: str = "text") -> None:
     handler.addFilter(add_facts)
     handler.addFilter(is_not_py4j)
     root = logging.getLogger()
-    for old in [one for one in root.handlers if isinstance(one, StderrHandler)]:
+    for old in [handler for handler in root.handlers if isinstance(handler, StderrHandler)]:
         root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel(level.upper())
@@ -118,7 +118,7 @@ class JsonLines(logging.Formatter):
     """One object a line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        told: dict[str, object] = {
+        fields: dict[str, object] = {
             "time": _time(record),
             "level": record.levelname,
             "logger": record.name,
@@ -126,8 +126,8 @@ class JsonLines(logging.Formatter):
             **_facts(record),
         }
         if record.exc_info:
-            told["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(told, default=str)
+            fields["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(fields, default=str)
 
 
 def _word(value: object) -> str:

@@ -30,6 +30,11 @@ class Shares:
     backpressured: float = 0.0
     idle: float = 0.0
 
+    def describe(self) -> str:
+        return (
+            f"busy {self.busy:.0%}, back-pressured {self.backpressured:.0%}, idle {self.idle:.0%}"
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class VertexRow:
@@ -72,7 +77,7 @@ class Bottleneck:
 
 
 class JobProgress:
-    """Told the figures of a job again and again, it answers with rows."""
+    """Takes the figures of a job again and again, and answers with rows."""
 
     def __init__(self, graph: JobGraph, window_ms: float = WINDOW_MS) -> None:
         self.graph = graph
@@ -82,7 +87,7 @@ class JobProgress:
     def reported(self, figures: Sequence[TaskFigures], now_ms: float) -> None:
         """The latest figures of all tasks; those of tasks that have not reported are missing."""
         snapshots = self._snapshots
-        snapshots.append((now_ms, {one.task: one for one in figures}))
+        snapshots.append((now_ms, {task.task: task for task in figures}))
         while len(snapshots) > 2 and snapshots[1][0] <= now_ms - self._window_ms:
             snapshots.popleft()
 
@@ -98,13 +103,13 @@ class JobProgress:
 
     def _rows(self, before: Snapshot, now: Snapshot) -> list[VertexRow]:
         found: dict[int, list[TaskFigures]] = {vertex.id: [] for vertex in self.graph.vertices}
-        for one in now.values():
-            found[one.vertex].append(one)
+        for task in now.values():
+            found[task.vertex].append(task)
         rows = []
         for vertex in self.graph.vertices:
             tasks = found[vertex.id]
-            ended = sum(one.state.has_ended for one in tasks)
-            gains = [gain_of(before.get(one.task), one) for one in tasks]
+            ended = sum(task.state.has_ended for task in tasks)
+            gains = [gain_of(before.get(task.task), task) for task in tasks]
             rows.append(
                 VertexRow(
                     vertex.id,
@@ -113,8 +118,8 @@ class JobProgress:
                     vertex.parallelism,
                     len(tasks) - ended,
                     ended,
-                    sum(one.records_in + one.records_made for one in tasks),
-                    sum(one.records_out for one in tasks),
+                    sum(task.records_in + task.records_made for task in tasks),
+                    sum(task.records_out for task in tasks),
                     sum(_per_s(gain.records_in, gain) for gain in gains),
                     sum(_per_s(gain.records_out, gain) for gain in gains),
                     shares_of(gains),
@@ -132,10 +137,10 @@ def bottlenecks(graph: JobGraph, rows: Sequence[VertexRow]) -> list[Bottleneck]:
         if hot.busy < BUSY or hot.busy <= hot.backpressured:
             continue
         before = [rows[edge.source] for edge in graph.inputs_of(row.vertex)]
-        worst = max(before, key=lambda one: one.shares.backpressured, default=None)
+        worst = max(before, key=lambda row: row.shares.backpressured, default=None)
         if worst is not None and worst.shares.backpressured >= HELD_UP:
             found.append(Bottleneck(row, worst))
-    return sorted(found, key=lambda one: one.row.busiest[1].busy, reverse=True)
+    return sorted(found, key=lambda bottleneck: bottleneck.row.busiest[1].busy, reverse=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +187,7 @@ def shares_of(gains: Sequence[Gain]) -> Shares:
 
 def _busiest(gains: Sequence[Gain]) -> tuple[int, Shares]:
     shares = [(gain.subtask, shares_of([gain])) for gain in gains]
-    return max(shares, key=lambda one: one[1].busy, default=(0, Shares()))
+    return max(shares, key=lambda item: item[1].busy, default=(0, Shares()))
 
 
 def _per_s(records: int, gain: Gain) -> float:

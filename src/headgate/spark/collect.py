@@ -1,8 +1,9 @@
 """The sink of ``execute_and_collect``: records go to the driver, each once.
 
 With checkpoints records wait in the task until the checkpoint that holds them is complete, and go
-to the driver in numbered lots. Law: the driver takes each lot of a writer once, in their order,
-also when a new run of the job brings it again. Without checkpoints records go there as they come.
+to the driver in numbered batches. Law: the driver takes each batch of a writer once, in their
+order, also when a new run of the job sends it again. Without checkpoints records go there as they
+come.
 """
 
 import pickle
@@ -19,23 +20,23 @@ from headgate.base.moved import loads
 from headgate.functions.context import ConnectorContext, SnapshotMoment
 from headgate.functions.sink import Committer, CommittingSinkWriter, TwoPhaseCommittingSink
 from headgate.host.driver.results import ResultWriter, StreamClosed
-from headgate.spark.driver_sinks import DriverSink
+from headgate.spark.driver_sinks import DriverStream
 from headgate.spark.job import SparkJob
 
 QUEUED_LISTS: Final = 16
-"""So many lists of records wait in the driver for whoever iterates over the result."""
+"""How many lists of records wait in the driver for the iterator over the result."""
 
 LOOK_S: Final = 0.5
-"""How often a sink that waits for the reader looks whether the job still runs."""
+"""How often a sink that waits for the iterator checks whether the job still runs."""
 
 
-LOT_BYTES: Final = 64 << 20
-"""A lot that has become this large is closed; it must fit into a frame."""
+BATCH_BYTES: Final = 64 << 20
+"""A batch that has grown this large is closed; it must fit into a frame."""
 
 
 @dataclass(frozen=True, slots=True)
-class Lot:
-    """Lists of records, pickled; lots of a writer are counted from 1."""
+class ResultBatch:
+    """Lists of records, pickled; batches of a writer are numbered from 1."""
 
     writer: str
     number: int
@@ -124,104 +125,107 @@ class CollectedResults:
         return True
 
 
-class CollectSink(DriverSink, TwoPhaseCommittingSink):
+class CollectSink(TwoPhaseCommittingSink):
     """Ends in the ``CollectedResults`` of the driver."""
 
     def __init__(self) -> None:
         self.results: CollectedResults | None = CollectedResults()
-        super().__init__(Receiver(self.results))
+        self.driver_stream = DriverStream(BatchReceiver(self.results))
 
     def __getstate__(self) -> dict[str, object]:
-        return {**super().__getstate__(), "results": None}
+        return {**self.__dict__, "results": None}
 
     def create_writer(self, context: ConnectorContext) -> CommittingSinkWriter:
-        return LotWriter() if context.checkpoints else StraightWriter(self.connect())
+        return (
+            BatchWriter() if context.checkpoints else ImmediateWriter(self.driver_stream.connect())
+        )
 
-    def create_committer(self, context: ConnectorContext) -> "LotCommitter":
-        return LotCommitter(self)
+    def create_committer(self, context: ConnectorContext) -> "BatchCommitter":
+        return BatchCommitter(self.driver_stream)
 
 
-class Receiver:
-    """In the driver: hands on what it has not had."""
+class BatchReceiver:
+    """In the driver: passes on each batch once."""
 
     def __init__(self, results: CollectedResults) -> None:
         self._results = results
-        self._had: dict[str, int] = {}
-        self._lock = threading.Lock()  # two runs may bring the same lot at the same moment
+        self._last_numbers: dict[str, int] = {}
+        self._lock = threading.Lock()  # two runs may send the same batch at once
 
-    def __call__(self, message: list[Any] | Lot) -> None:
+    def __call__(self, message: list[Any] | ResultBatch) -> None:
         """Called on the threads of connections."""
-        if not isinstance(message, Lot):
+        if not isinstance(message, ResultBatch):
             self._results.take(message)
             return
         with self._lock:
-            if message.number > self._had.get(message.writer, 0):
-                self._results.take([one for data in message.lists for one in loads(data)])
-                self._had[message.writer] = message.number
+            if message.number > self._last_numbers.get(message.writer, 0):
+                lists = map(loads, message.lists)
+                self._results.take([record for records in lists for record in records])
+                self._last_numbers[message.writer] = message.number
 
 
-class StraightWriter(CommittingSinkWriter):
+class ImmediateWriter(CommittingSinkWriter):
     """Sends records at once."""
 
-    def __init__(self, line: ResultWriter) -> None:
-        self._line = line
+    def __init__(self, results_writer: ResultWriter) -> None:
+        self._results_writer = results_writer
 
     def write(self, records: list[Any]) -> None:
-        self._line.write(records)
+        self._results_writer.write(records)
 
     def flush(self) -> None:
-        self._line.flush()
+        self._results_writer.flush()
 
-    def prepare_commit(self, moment: SnapshotMoment | None) -> Sequence[Lot]:
+    def prepare_commit(self, moment: SnapshotMoment | None) -> Sequence[ResultBatch]:
         return ()
 
     def close(self) -> None:
-        self._line.close()
+        self._results_writer.close()
 
 
-class LotWriter(CommittingSinkWriter):
-    """Keeps records, as bytes: whoever has sent them may change them."""
+class BatchWriter(CommittingSinkWriter):
+    """Keeps records, as bytes: their sender may change them."""
 
     def __init__(self) -> None:
         self._writer = secrets.token_hex(8)
         self._number = 0
         self._lists: list[bytes] = []
         self._bytes = 0
-        self._lots: list[Lot] = []
+        self._batches: list[ResultBatch] = []
 
     def write(self, records: list[Any]) -> None:
         data = pickle.dumps(records, 5)
         self._lists.append(data)
         self._bytes += len(data)
-        if self._bytes >= LOT_BYTES:
-            self._close_lot()
+        if self._bytes >= BATCH_BYTES:
+            self._close_batch()
 
-    def prepare_commit(self, moment: SnapshotMoment | None) -> Sequence[Lot]:
-        self._close_lot()
-        lots, self._lots = self._lots, []
-        return lots
+    def prepare_commit(self, moment: SnapshotMoment | None) -> Sequence[ResultBatch]:
+        self._close_batch()
+        batches, self._batches = self._batches, []
+        return batches
 
-    def _close_lot(self) -> None:
+    def _close_batch(self) -> None:
         if self._lists:
             self._number += 1
-            self._lots.append(Lot(self._writer, self._number, tuple(self._lists)))
+            self._batches.append(ResultBatch(self._writer, self._number, tuple(self._lists)))
             self._lists, self._bytes = [], 0
 
 
-class LotCommitter(Committer):
-    """Sends lots; when it returns, the driver has taken them."""
+class BatchCommitter(Committer):
+    """Sends batches; when it returns, the driver has taken them."""
 
-    def __init__(self, sink: DriverSink) -> None:
-        self._sink = sink
-        self._line: ResultWriter | None = None
+    def __init__(self, stream: DriverStream) -> None:
+        self._stream = stream
+        self._results_writer: ResultWriter | None = None
 
-    def commit(self, committables: Sequence[Lot]) -> None:
-        if self._line is None:
-            self._line = self._sink.connect()
-        for lot in committables:
-            self._line.send(lot)
-        self._line.flush()
+    def commit(self, committables: Sequence[ResultBatch]) -> None:
+        if self._results_writer is None:
+            self._results_writer = self._stream.connect()
+        for batch in committables:
+            self._results_writer.send(batch)
+        self._results_writer.flush()
 
     def close(self) -> None:
-        if self._line is not None:
-            self._line.close()
+        if self._results_writer is not None:
+            self._results_writer.close()

@@ -1,10 +1,11 @@
 """Settings that come from outside of a program, for every environment that it makes.
 
-Of two that say the same key, the first of these counts: flags (of ``headgate run``, and of
+If several set the same key, the first of these counts: flags (of ``headgate run``, and of
 spark-submit as ``--conf spark.headgate.KEY=…``), environment variables (``HEADGATE__A_B__C`` is the
 key ``a-b.c``), the file ``headgate.yaml`` (in ``HEADGATE_CONF_DIR``, else where the program was
-started). What the program itself sets comes before all of them. Law: a key that nobody knows is
-told once, with where it stands and what was probably meant, or is refused (``headgate.strict``).
+started). What the program itself sets comes before all of them. Law: an
+unknown key is reported once, with its place and what was probably meant, or is refused
+(``headgate.strict``).
 """
 
 import logging
@@ -27,8 +28,8 @@ VARIABLE_PREFIX: Final = "HEADGATE__"
 SPARK_PREFIX: Final = "spark.headgate."
 
 _flags: dict[str, str] = {}
-_told: set[str] = set()
-"""Unknown keys that were warned of."""
+_warned: set[str] = set()
+"""Unknown keys that a warning has named."""
 
 
 def set_flags(flags: Mapping[str, str]) -> None:
@@ -38,19 +39,19 @@ def set_flags(flags: Mapping[str, str]) -> None:
 
 
 def check_known(texts: Mapping[str, str]) -> None:
-    """Warn of keys that nobody knows, each once; raises SettingsUnknown if it shall be strict."""
+    """Warn of unknown keys, each once; in strict mode raises SettingsUnknown."""
     unknown = {setting.key: str(setting) for setting in unknown_settings(texts)}
     if unknown and JobSettings.parse(texts).strict:
         problems = [f"{text} It stands in {place_of(key)}" for key, text in unknown.items()]
         raise SettingsUnknown(list(unknown), problems)
     for key, text in unknown.items():
-        if key not in _told:
-            _told.add(key)
+        if key not in _warned:
+            _warned.add(key)
             log.warning("%s It stands in %s, and has no effect", text, place_of(key))
 
 
 def place_of(key: str) -> str:
-    """Where somebody who looks for this key finds it."""
+    """Where this key is set, in words."""
     if key in _flags:
         return "the flags of the command"
     if key in read_spark():

@@ -1,7 +1,10 @@
-"""The driver's ports: where task managers register and where sinks deliver their records.
+"""What the driver offers to all jobs of its process: ports, and reservations of slots.
 
-They are opened with the first job of the process and stay until it ends. On a local master they
-listen on the loopback address only, on a cluster where Spark's own driver does.
+At one port task managers register, at the other sinks deliver their records. Both are opened with
+the first job of the process and stay until it ends. On a local master they listen on the loopback
+address only, on a cluster where Spark's own driver does. Law: the jobs that hold a reservation fit
+into Spark together. A job that does not fit is refused at once if jobs of this driver hold the
+slots; for tasks that are merely ending it waits a moment.
 """
 
 import atexit
@@ -27,32 +30,32 @@ ENDING_S: Final = 3.0
 """How long tasks of a job that has just ended may still count as busy."""
 
 
-class SlotBook:
-    """The slots of the running jobs of one driver. Every method may be called from any thread."""
+class SlotReservations:
+    """Slots of a driver's jobs, also of those about to start. Methods are thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._held: dict[str, int] = {}
+        self._reserved: dict[str, int] = {}
 
     def reserve(self, session: "SparkSession", job: str, needed: int) -> None:
-        """Enter a job; raises SlotsShort."""
+        """Reserve slots for a job; raises SlotsShort."""
         deadline = time.monotonic() + ENDING_S
         while True:
             with self._lock:
                 found = slots(session)
-                held = sum(self._held.values())
-                busy = max(found.busy, held)
+                reserved = sum(self._reserved.values())
+                busy = max(found.busy, reserved)
                 if found.total - busy >= needed:
-                    self._held[job] = needed
+                    self._reserved[job] = needed
                     return
-            if found.total - held < needed or time.monotonic() > deadline:
+            if found.total - reserved < needed or time.monotonic() > deadline:
                 raise SlotsShort(needed, found.total, busy)
             time.sleep(0.05)
 
-    def give_back(self, job: str) -> None:
+    def release(self, job: str) -> None:
         """The job has ended. Idempotent."""
         with self._lock:
-            self._held.pop(job, None)
+            self._reserved.pop(job, None)
 
 
 if TYPE_CHECKING:
@@ -61,8 +64,8 @@ if TYPE_CHECKING:
 LOOPBACK = "127.0.0.1"
 
 
-class Driver:
-    """Both ports of this process, and who holds the slots."""
+class DriverServices:
+    """Both ports of this process, and the reservations of slots."""
 
     def __init__(
         self,
@@ -70,7 +73,7 @@ class Driver:
         advertised_host: str,
         settings: JobSettings,
         exchange: ExchangeSettings | None = None,
-        slots: SlotBook | None = None,
+        slots: SlotReservations | None = None,
     ) -> None:
         """``exchange`` says whether both ports have TLS."""
         control, results = settings.control_port, settings.results_port
@@ -85,7 +88,7 @@ class Driver:
                     bind_host, results, advertised_host=advertised_host, settings=exchange
                 )
             undo.pop_all()
-        self.slots = slots or SlotBook()
+        self.slots = slots or SlotReservations()
 
     def close(self) -> None:
         self.control.close()
@@ -95,28 +98,28 @@ class Driver:
 _Hosts: TypeAlias = tuple[str, str]
 _TlsFiles: TypeAlias = tuple[str, str, str] | None
 
-_drivers: dict[tuple[_Hosts, _TlsFiles], Driver] = {}
-_books: dict[_Hosts, SlotBook] = {}
+_services: dict[tuple[_Hosts, _TlsFiles], DriverServices] = {}
+_reservations: dict[_Hosts, SlotReservations] = {}
 _lock = threading.Lock()
 
 
-def driver_for(
+def driver_services(
     session: "SparkSession",
     settings: JobSettings | None = None,
     exchange: ExchangeSettings | None = None,
-) -> Driver:
-    """The ports that the workers of a session can reach; the first one to ask says which.
+) -> DriverServices:
+    """Those that the workers of a session can reach; the first caller's settings count.
 
     Jobs with TLS have ports of their own, at which nothing else is spoken.
     """
     hosts, files = _hosts(session), _tls_files(exchange)
     with _lock:
-        if (hosts, files) not in _drivers:
-            sweep()  # what drivers and workers that were killed have left on this machine
-            book = _books.setdefault(hosts, SlotBook())
-            driver = Driver(*hosts, settings or JobSettings(), exchange, book)
-            _drivers[hosts, files] = driver
-        return _drivers[hosts, files]
+        if (hosts, files) not in _services:
+            sweep()  # what killed drivers and workers have left on this machine
+            reservations = _reservations.setdefault(hosts, SlotReservations())
+            services = DriverServices(*hosts, settings or JobSettings(), exchange, reservations)
+            _services[hosts, files] = services
+        return _services[hosts, files]
 
 
 def _tls_files(exchange: ExchangeSettings | None) -> _TlsFiles:
@@ -125,16 +128,16 @@ def _tls_files(exchange: ExchangeSettings | None) -> _TlsFiles:
     return exchange.tls_certificate, exchange.tls_key, exchange.tls_authority
 
 
-def close_drivers() -> None:
-    """End all ports; the next job opens them anew."""
+def close_driver_services() -> None:
+    """Close all ports; the next job opens new ones."""
     with _lock:
-        drivers = list(_drivers.values())
-        _drivers.clear()
-    for driver in drivers:
-        driver.close()
+        services = list(_services.values())
+        _services.clear()
+    for service in services:
+        service.close()
 
 
-atexit.register(close_drivers)
+atexit.register(close_driver_services)
 
 
 @contextmanager

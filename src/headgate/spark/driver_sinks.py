@@ -1,4 +1,8 @@
-"""Sinks that end in the driver: results for whoever iterates over them, and printed lines."""
+"""Sinks whose records end in the driver: the stream that they share, and the one that prints.
+
+Law: what takes the records never leaves the driver; a sink travels with the stream's address only.
+``submission`` gives each stream its address.
+"""
 
 import sys
 import threading
@@ -13,29 +17,26 @@ from headgate.functions.sink import Sink, SinkWriter
 from headgate.host.driver.results import ResultAddress, ResultWriter, Take
 
 
-class DriverSink(Sink):
-    """A sink whose records go to the driver; it gets its way there when the job is launched."""
+class DriverStream:
+    """A sink's stream of records to the driver; it gets its address when the job is launched."""
 
     def __init__(self, take: Take) -> None:
         self.take: Take | None = take
-        self.result_address: ResultAddress | None = None
+        self.address: ResultAddress | None = None
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "take": None}  # what takes the records stays in the driver
 
-    def create_writer(self, context: ConnectorContext) -> SinkWriter:
-        return self.connect()
-
     def connect(self) -> ResultWriter:
-        assert self.result_address is not None, "the job was launched without a way to the driver"
-        return ResultWriter(self.result_address)
+        assert self.address is not None, "the job was launched without a way to the driver"
+        return ResultWriter(self.address)
 
 
-class DriverPrintSink(DriverSink):
+class DriverPrintSink(Sink):
     """Prints records in the driver, where the user can see them."""
 
     def __init__(self, identifier: str | None, out: TextIO | None = None) -> None:
-        super().__init__(Printer(out))
+        self.driver_stream = DriverStream(Printer(out))
         self.identifier = identifier
         self.type_info: TypeInformation | None = None
 
@@ -48,7 +49,7 @@ class DriverPrintSink(DriverSink):
         task = context.task
         prefix = format_prefix(self.identifier, task.subtask, task.parallelism)
         text = printed_text(self.type_info)
-        return LineWriter(self.connect(), lambda record: prefix + text(record))
+        return LineWriter(self.driver_stream.connect(), lambda record: prefix + text(record))
 
 
 class LineWriter(SinkWriter):

@@ -1,19 +1,20 @@
-"""Spark's daemon of Python workers, which also notes how each of them has ended.
+"""Spark's daemon of Python workers, which also records how each of them has ended.
 
 Spark's own lets the kernel forget its children, so that nobody learns whether one was killed. This
 one is named by ``spark.python.daemon.module`` in local sessions that Headgate makes. Law: workers
-see no difference; only what has ended in another way than by itself is noted, in a file for each
-process in the folder that the environment names.
+see no difference; only an exit other than a regular one is recorded, in a file for each process in
+the folder that the environment names.
 """
 
 import os
 import signal
 from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from headgate.host.worker.exits import EXITS, note_exit
+from headgate.host.worker.exits import EXITS, exits_folder, note_exit
 
 
 class WatchedSignals:
@@ -43,6 +44,17 @@ class WatchedSignals:
                 if pid == 0:
                     return
                 note_exit(self._folder, pid, os.waitstatus_to_exitcode(status))
+
+
+def exit_daemon_options() -> dict[str, str]:
+    """Spark settings that make a local session use this daemon."""
+    if os.name != "posix":
+        return {}
+    return {
+        "spark.python.daemon.module": "headgate.spark.exit_daemon",
+        "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[2]),  # it may not be installed
+        f"spark.executorEnv.{EXITS}": exits_folder(),
+    }
 
 
 def main() -> None:

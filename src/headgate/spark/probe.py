@@ -23,7 +23,7 @@ CONNECT_TIMEOUT_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerSeen:
+class WorkerReport:
     """One Python worker; a trouble is what it could not do."""
 
     host: str
@@ -33,7 +33,7 @@ class WorkerSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class SparkSeen:
+class SparkReport:
     """A session, and the workers of a barrier stage in it."""
 
     version: str
@@ -42,10 +42,10 @@ class SparkSeen:
     dynamic_allocation: bool
     start_s: float
     job_s: float
-    workers: tuple[WorkerSeen, ...]
+    workers: tuple[WorkerReport, ...]
 
 
-def probe_spark(settings: Mapping[str, str] | None = None, wait_s: float = 30.0) -> SparkSeen:
+def probe_spark(settings: Mapping[str, str] | None = None, wait_s: float = 30.0) -> SparkReport:
     """Start a session (or take the active one) and run the job; a session made here is stopped."""
     was_active = active_session() is not None
     began = time.monotonic()
@@ -56,7 +56,7 @@ def probe_spark(settings: Mapping[str, str] | None = None, wait_s: float = 30.0)
         started = time.monotonic()
         # A local session of ours has many more slots than cores.
         workers = _ask_workers(context, min(found.free, MOST_TASKS, context.defaultParallelism))
-        return SparkSeen(
+        return SparkReport(
             version=str(session.version),
             master=str(context.master),
             slots=found,
@@ -80,7 +80,7 @@ def _settled(session: "SparkSession", found: Slots) -> Slots:
     return found
 
 
-def _ask_workers(context: Any, count: int) -> tuple[WorkerSeen, ...]:
+def _ask_workers(context: Any, count: int) -> tuple[WorkerReport, ...]:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -91,7 +91,7 @@ def _ask_workers(context: Any, count: int) -> tuple[WorkerSeen, ...]:
         seen = stage.mapPartitions(_worker_function(CONNECT_TIMEOUT_S)).collect()
     except (Py4JError, PySparkException) as error:
         raise SessionFailed(_why(str(error))) from error
-    return tuple(WorkerSeen(*facts) for facts in seen)
+    return tuple(WorkerReport(*facts) for facts in seen)
 
 
 def _why(text: str) -> str:
@@ -101,8 +101,8 @@ def _why(text: str) -> str:
             "the same first two numbers"
         )
     # The last line of the worker's traceback, rather than the many of the JVM around it.
-    told = re.findall(r"^(?!org\.|java\.)[\w.]*(?:Error|Exception)\b.*$", text, re.MULTILINE)
-    lines = told[:1] or text.strip().splitlines() or ["no reason given"]
+    errors = re.findall(r"^(?!org\.|java\.)[\w.]*(?:Error|Exception)\b.*$", text, re.MULTILINE)
+    lines = errors[:1] or text.strip().splitlines() or ["no reason given"]
     return f"a barrier job failed: {lines[0]}"
 
 

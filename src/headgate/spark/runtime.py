@@ -28,11 +28,11 @@ MOST_BY_DEFAULT: Final = 4
 
 def open_runtime() -> "SparkRuntime":
     """Called once, when a program first needs it."""
-    atexit.register(tell_unexecuted)
+    atexit.register(warn_unexecuted)
     return SparkRuntime()
 
 
-def tell_unexecuted() -> None:
+def warn_unexecuted() -> None:
     """At the end of the process: warn of a forgotten ``execute()``.
 
     Not if it ends with an exception, and not after a session at a prompt or a run of tests.
@@ -53,8 +53,8 @@ class SparkRuntime:
         session = active_session()
         if session is not None:
             total = slots(session).total
-        elif told := re.match(r"local\[(\d+)\b", configuration.get("spark.master", "")):
-            total = int(told[1])
+        elif found := re.match(r"local\[(\d+)\b", configuration.get("spark.master", "")):
+            total = int(found[1])
         else:
             total = os.cpu_count() or 1
         return max(1, min(MOST_BY_DEFAULT, total))

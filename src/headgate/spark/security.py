@@ -1,8 +1,15 @@
-"""Whether Spark's own ports are protected.
+"""What protects a job on Spark: the session's own authentication, and the way of the job's secret.
 
 Whoever can speak to an unprotected driver or executor of Spark can read what it serves and send it
 tasks, whatever Headgate does on its own connections. A local session that Headgate makes is
-protected; one that is found, or a cluster, is looked at when a job starts.
+protected; an existing one, or a cluster, is checked when a job starts.
+
+Spark keeps the function of a stage as a block, which it gives to everybody who can speak to its
+block service; so the function holds the job's contact without the secret. On the driver's own
+machine workers read the secret from a file that only the user can read. On a cluster it is a local
+property of the Spark job, which Spark sends with each task, and leaves out of its event log. A
+DataFrame may be executed by any thread at any time, and has no such properties: on a cluster its
+function holds the secret, and ``spark.authenticate`` has to protect it.
 """
 
 import logging

@@ -26,9 +26,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate.base.errors import SessionFailed, SparkMissing
-from headgate.host.worker.exits import EXITS, exits_folder
 from headgate.observe.logs import FORMAT_VARIABLE, LEVEL_VARIABLE
-from headgate.spark.java import ensure_java, starting_java
+from headgate.spark.exit_daemon import exit_daemon_options
+from headgate.spark.java import ensure_java, java_start
 from headgate.spark.job_files import scratch_folder
 from headgate.spark.security import AUTHENTICATE, is_one_process, protected_options
 
@@ -48,7 +48,7 @@ LOG_FILE: Final = "log4j2.properties"
 PYTHON: Final = "python.executable"
 
 on_started: Final[list[Callable[[], None]]] = []
-"""Who wants to know of every session that is made here; called on the thread that makes it."""
+"""Called for every session that is made here, on the thread that makes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +212,7 @@ def _start(settings: Mapping[str, str], cores: int | None, needed: int) -> "Spar
             f"because Spark starts its workers first"
         )
     if PYTHON not in settings:
-        options = {**_watched_workers(), **options}
+        options = {**exit_daemon_options(), **options}
     environment = {"PYSPARK_PYTHON": python, "SPARK_LOCAL_IP": LOOPBACK}
     if "spark.local.dir" not in options and "SPARK_LOCAL_DIRS" not in os.environ:
         environment["SPARK_LOCAL_DIRS"] = _private_folder()
@@ -281,17 +281,6 @@ def _submitted_options(given: Mapping[str, str]) -> dict[str, str]:
     return protected_options()
 
 
-def _watched_workers() -> dict[str, str]:
-    """Lets the driver learn how a worker process has ended; see ``exit_daemon``."""
-    if os.name != "posix":
-        return {}
-    return {
-        "spark.python.daemon.module": "headgate.spark.exit_daemon",
-        "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[2]),  # it may not be installed
-        f"spark.executorEnv.{EXITS}": exits_folder(),
-    }
-
-
 def _local_slots(needed: int) -> int:
     """For the job that starts the session, and for those after it."""
     return max(LOCAL_SLOTS, SLOTS_OF_A_CORE * (os.cpu_count() or 1), needed)
@@ -312,21 +301,21 @@ def _build(options: Mapping[str, str]) -> "SparkSession":
     for key, value in options.items():
         builder = builder.config(key, value)
     try:
-        with starting_java():
+        with java_start():
             session: SparkSession = builder.getOrCreate()
     except (Py4JError, PySparkException, OSError) as error:
         where = options.get("spark.master", "the configured master")
         raise SessionFailed(f"Spark did not start on {where}: {_reason(error)}") from error
-    for tell in on_started:
-        tell()
+    for notify in on_started:
+        notify()
     return session
 
 
 def _reason(error: BaseException) -> str:
     """The line of a Java error that says what happened."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [line.removeprefix(": ") for line in lines if line.startswith(": ")]
-    return (told or lines or [type(error).__name__])[0]
+    reasons = [line.removeprefix(": ") for line in lines if line.startswith(": ")]
+    return (reasons or lines or [type(error).__name__])[0]
 
 
 def _configured_master(files: Mapping[str, str]) -> str:

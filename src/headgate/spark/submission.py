@@ -1,4 +1,7 @@
-"""From a program to a running job: plan it, ship its code, check the slots, submit it to Spark."""
+"""From a program to a running job: plan it, ship its code, check the slots, submit it to Spark.
+
+Law: ``prepare`` raises before Spark runs anything of the job; what it returns must be closed.
+"""
 
 import atexit
 import logging
@@ -25,9 +28,9 @@ from headgate.plan.exchange_memory import size_exchange
 from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.placement import place
 from headgate.spark.configuration import check_known
-from headgate.spark.driver_services import Driver, driver_for
-from headgate.spark.driver_sinks import DriverSink
-from headgate.spark.job import Prepared, SparkJob, end_jobs
+from headgate.spark.driver_services import DriverServices, driver_services
+from headgate.spark.driver_sinks import DriverStream
+from headgate.spark.job import PreparedJob, SparkJob, end_jobs
 from headgate.spark.job_files import add_python_files, pack
 from headgate.spark.security import SecretDelivery, check_authentication
 from headgate.spark.session import Slots, await_slots, check_python, find_session, slots
@@ -46,7 +49,7 @@ LAST_EXECUTOR_S: Final = 10.0
 DYNAMIC: Final = "spark.dynamicAllocation.enabled"
 
 on_launched: Final[list[Callable[[SparkJob], None]]] = []
-"""Who wants to know of every job that this process starts; called on the starting thread."""
+"""Called with every job that this process starts, on the starting thread."""
 
 
 def prepare(
@@ -54,8 +57,8 @@ def prepare(
     *,
     lazy: bool = False,
     on_ended: OnEnded = lambda key, outcome: None,
-) -> Prepared:
-    """Everything that can go wrong before Spark is asked goes wrong here.
+) -> PreparedJob:
+    """Do and check all that needs no Spark job.
 
     A ``lazy`` job is a part of a DataFrame: it takes no checkpoints, and Spark restarts it.
     """
@@ -68,7 +71,7 @@ def prepare(
     graph = graph if setup is None else setup.graph
     needed = place(graph).slots
     memory = size_exchange(graph, settings)
-    ship_code(program, graph)  # a function that cannot travel is told before Spark is started
+    ship_code(program, graph)  # report a function that cannot be pickled before Spark starts
     job = JobSettings.parse(program.configuration)
     session = find_session(program.configuration, needed=needed)
     check_authentication(session, required=job.spark_authentication)
@@ -76,12 +79,12 @@ def prepare(
     add_python_files(session, program.python_files)
     job_files = pack(session, program)
     check_python(session, job.python_executable)
-    driver = driver_for(session, job, settings)
+    driver = driver_services(session, job, settings)
     job_id = setup.job_id if setup is not None else secrets.token_hex(8)
     secret = secrets.token_bytes(SECRET_BYTES)
     delivery = SecretDelivery(session, secret, lazy=lazy, local=_is_local(session))
     keeper = None if setup is None else open_keeper(program, setup, session, driver)
-    results = connect_sinks(program, driver, job_id, secret)
+    result_addresses = connect_sinks(program, driver, job_id, secret)
     endpoint = JobEndpoint()
     driver.control.open_job(
         job_id,
@@ -93,11 +96,24 @@ def prepare(
         times=control_times(job, settings),
         keeper=keeper,
     )
-    held = (session, driver, job_id, graph, needed, memory, results, state, job_files, endpoint)
-    ready = Prepared(*held, delivery, keeper, is_known=setup is not None and setup.is_known)
+    prepared = PreparedJob(
+        session=session,
+        driver=driver,
+        job_id=job_id,
+        graph=graph,
+        slots=needed,
+        memory=memory,
+        result_addresses=result_addresses,
+        state=state,
+        job_files=job_files,
+        endpoint=endpoint,
+        secret=delivery,
+        keeper=keeper,
+        is_known=setup is not None and setup.is_known,
+    )
     if not lazy:
-        reserve_slots(ready)
-    return ready
+        reserve_slots(prepared)
+    return prepared
 
 
 def planner(
@@ -117,12 +133,12 @@ def planner(
     return make_plan
 
 
-def reserve_slots(ready: Prepared) -> None:
+def reserve_slots(prepared: PreparedJob) -> None:
     """For the whole life of the job; raises SlotsShort."""
     try:
-        ready.driver.slots.reserve(ready.session, ready.job_id, ready.slots)
+        prepared.driver.slots.reserve(prepared.session, prepared.job_id, prepared.slots)
     except BaseException:
-        ready.close()
+        prepared.close()
         raise
 
 
@@ -140,7 +156,7 @@ def check_checkpoints(
 
 
 def open_keeper(
-    program: Program, setup: CheckpointSetup, session: "SparkSession", driver: Driver
+    program: Program, setup: CheckpointSetup, session: "SparkSession", driver: DriverServices
 ) -> CheckpointKeeper:
     """Of the checkpoints of a job that is about to start."""
     if driver.control.knows(setup.job_id):  # the two would drop each other's checkpoints
@@ -172,15 +188,16 @@ def ship_code(program: Program, graph: JobGraph) -> bytes:
 
 
 def connect_sinks(
-    program: Program, driver: Driver, job_id: str, secret: bytes
+    program: Program, driver: DriverServices, job_id: str, secret: bytes
 ) -> tuple[ResultAddress, ...]:
     """Give sinks that end in the driver their way to it."""
     result_addresses = []
     for node in program.graph.nodes.values():
         for _, sink in node.functions:
-            if isinstance(sink, DriverSink) and sink.take is not None:
-                sink.result_address = driver.results.open(sink.take, job_id, secret)
-                result_addresses.append(sink.result_address)
+            stream = getattr(sink, "driver_stream", None)
+            if isinstance(stream, DriverStream) and stream.take is not None:
+                stream.address = driver.results.open(stream.take, job_id, secret)
+                result_addresses.append(stream.address)
     return tuple(result_addresses)
 
 
@@ -189,17 +206,19 @@ atexit.register(end_jobs, "the program has ended")
 
 def launch(program: Program) -> SparkJob:
     """Submit a program; its records may come from DataFrames."""
-    ready = prepare(program)
+    prepared = prepare(program)
     try:
-        submit = _submission(program, ready)
-        contact = ready.contact  # the job may be over, and its secret forgotten, when it is opened
-        job = SparkJob(ready, submit)
+        submit = _submission(program, prepared)
+        contact = (
+            prepared.contact
+        )  # the job may be over, and its secret forgotten, when it is opened
+        job = SparkJob(prepared, submit)
     except BaseException:
-        ready.close()
+        prepared.close()
         raise
-    ready.endpoint.open(job, contact)
-    for tell in on_launched:
-        tell(job)
+    prepared.endpoint.open(job, contact)
+    for notify in on_launched:
+        notify(job)
     if JobSettings.parse(program.configuration).progress is ProgressShown.ON:
         from headgate.observe.display import display
 
@@ -207,28 +226,28 @@ def launch(program: Program) -> SparkJob:
     return job
 
 
-def _submission(program: Program, ready: Prepared) -> Callable[[str], Any]:
+def _submission(program: Program, prepared: PreparedJob) -> Callable[[str], Any]:
     """What runs the Spark job of a program, as this stage of the job; returns at its end."""
     if _reads_dataframes(program):
         from headgate.spark.dataframe.conversion import NOTHING, barrier_plan
 
-        first = barrier_plan(ready, program, NOTHING, None)  # what is wrong is told now
+        first = barrier_plan(prepared, program, NOTHING, None)  # report problems now
 
         def collect(stage: str) -> Any:
-            plan = barrier_plan(ready, program, NOTHING, None, stage) if stage else first
-            ready.secret.attach(ready.session)
+            plan = barrier_plan(prepared, program, NOTHING, None, stage) if stage else first
+            prepared.secret.attach(prepared.session)
             return plan.collect()
 
         return collect
 
     def submit(stage: str) -> Any:
-        process = TaskManagerProcess(ready.public_contact(stage), ready.job_files)
-        context = ready.session.sparkContext
-        ready.secret.attach(ready.session)
-        barrier = context.parallelize(range(ready.slots), ready.slots).barrier()
+        process = TaskManagerProcess(prepared.public_contact(stage), prepared.job_files)
+        context = prepared.session.sparkContext
+        prepared.secret.attach(prepared.session)
+        barrier = context.parallelize(range(prepared.slots), prepared.slots).barrier()
         # Spark would name the job after the line of code here; `runJob` leaves our name alone.
-        context.setLocalProperty("callSite.short", f"Headgate: {ready.graph.name}")
-        partitions = list(range(ready.slots))
+        context.setLocalProperty("callSite.short", f"Headgate: {prepared.graph.name}")
+        partitions = list(range(prepared.slots))
         return context.runJob(barrier.mapPartitions(process), iter, partitions)
 
     return submit

@@ -21,7 +21,8 @@ from headgate.base.errors import (
 )
 from headgate.base.messages import Failure
 from headgate.base.settings import ExchangeSettings, FlowControl
-from headgate.cli.user_program import CONFIGURATION, code_of
+from headgate.cli.exit_codes import CONFIGURATION
+from headgate.cli.user_program import exit_code_of
 from headgate.control.effects import StoreCheckpoint
 from headgate.control.life_cycle import JobState
 from headgate.core.chain.operator import Operator
@@ -248,7 +249,7 @@ def test_a_driver_that_finds_only_damaged_checkpoints_does_not_begin_anew(
     assert message.startswith(f"{folder}/x: job 'x' has no checkpoint here that is whole"), message
     assert f"{folder}/x/chk-4/{culprit}: " in message, message
     assert "--ignore-damaged-checkpoints" in message
-    assert code_of(caught.value) == CONFIGURATION
+    assert exit_code_of(caught.value) == CONFIGURATION
 
 
 def test_a_job_begins_anew_if_it_may_and_leaves_what_is_damaged(

@@ -18,7 +18,7 @@ from headgate.api.environment import StreamExecutionEnvironment
 from headgate.api.job import JobClient
 from headgate.api.settings.configuration import Configuration
 from headgate.base.settings import KIB, MIB, ExchangeSettings
-from headgate.cli.bench.keyed_count import Counted, keyed_count_round
+from headgate.cli.bench.keyed_count import CountResult, keyed_count_round
 from headgate.functions.context import ConnectorContext
 from headgate.functions.sink import Sink, SinkWriter
 from headgate.functions.source import Source, SplitReader
@@ -34,7 +34,7 @@ PATIENCE_S: Final = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class PressedCheckpoint:
     """A checkpoint that is complete."""
 
     took_ms: float
@@ -57,7 +57,7 @@ def run_checkpoint_bench(
     usual = Load(KIB, sleep_ms)
     aligned = pressed_checkpoints(usual, unaligned=False, count=rounds)
     unaligned = pressed_checkpoints(usual, unaligned=True, count=rounds)
-    full = pressed_checkpoints(load_of(in_flight_mib, 20.0), unaligned=True, count=rounds)
+    full = pressed_checkpoints(load_in_flight(in_flight_mib, 20.0), unaligned=True, count=rounds)
     return {
         **_compared(aligned, unaligned),
         **_full(full, rounds),
@@ -69,27 +69,29 @@ def run_checkpoint_bench(
     }
 
 
-def _compared(aligned: list[Taken], unaligned: list[Taken]) -> dict[str, Any]:
-    aligned_ms = median(one.took_ms for one in aligned)
-    unaligned_ms = median(one.took_ms for one in unaligned)
+def _compared(
+    aligned: list[PressedCheckpoint], unaligned: list[PressedCheckpoint]
+) -> dict[str, Any]:
+    aligned_ms = median(checkpoint.took_ms for checkpoint in aligned)
+    unaligned_ms = median(checkpoint.took_ms for checkpoint in unaligned)
     return {
         "aligned_ms": round(aligned_ms, 1),
         "unaligned_ms": round(unaligned_ms, 1),
         "unaligned_share": round(unaligned_ms / aligned_ms, 4),
-        "aligned_ms_all": [round(one.took_ms, 1) for one in aligned],
-        "unaligned_ms_all": [round(one.took_ms, 1) for one in unaligned],
+        "aligned_ms_all": [round(checkpoint.took_ms, 1) for checkpoint in aligned],
+        "unaligned_ms_all": [round(checkpoint.took_ms, 1) for checkpoint in unaligned],
     }
 
 
-def _full(full: list[Taken], rounds: int) -> dict[str, Any]:
-    in_flight_bytes = int(median(one.in_flight_bytes for one in full))
+def _full(full: list[PressedCheckpoint], rounds: int) -> dict[str, Any]:
+    in_flight_bytes = int(median(checkpoint.in_flight_bytes for checkpoint in full))
     return {
-        "unaligned_full_ms": round(median(one.took_ms for one in full), 1),
+        "unaligned_full_ms": round(median(checkpoint.took_ms for checkpoint in full), 1),
         "in_flight_mib": round(in_flight_bytes / MIB, 1),
         "plain_write_ms": round(median(_plain_write(in_flight_bytes) for _ in range(rounds)), 1),
-        "unaligned_full_sync_ms": round(median(one.sync_ms for one in full), 1),
-        "unaligned_full_async_ms": round(median(one.async_ms for one in full), 1),
-        "unaligned_full_ms_all": [round(one.took_ms, 1) for one in full],
+        "unaligned_full_sync_ms": round(median(checkpoint.sync_ms for checkpoint in full), 1),
+        "unaligned_full_async_ms": round(median(checkpoint.async_ms for checkpoint in full), 1),
+        "unaligned_full_ms_all": [round(checkpoint.took_ms, 1) for checkpoint in full],
     }
 
 
@@ -116,22 +118,22 @@ def _plain_write(count: int) -> float:
 
 
 def _throughput(records: int, rounds: int) -> dict[str, Any]:
-    without: list[Counted] = []
-    with_them: list[Counted] = []
+    without: list[CountResult] = []
+    with_them: list[CountResult] = []
     for number in range(2 * rounds):
         kept, settings = ((without, NONE), (with_them, EVERY_SECOND))[(number + 1) // 2 % 2]
         kept.append(keyed_count_round(records, PARALLELISM, settings))
-    rates = [median(one.records_per_s for one in each) for each in (without, with_them)]
-    costs = [median(one.cpu_ns_per_record for one in each) for each in (without, with_them)]
+    rates = [median(result.records_per_s for result in each) for each in (without, with_them)]
+    costs = [median(result.cpu_ns_per_record for result in each) for each in (without, with_them)]
     return {
         "throughput_share": round(rates[1] / rates[0], 3),
         "cpu_share": round(costs[1] / costs[0], 3),
-        "checkpoints": sum(one.checkpoints for one in with_them),
+        "checkpoints": sum(result.checkpoints for result in with_them),
         "records_per_s": round(rates[0]),
         "checkpointed_records_per_s": round(rates[1]),
         "records": records,
-        "records_per_s_all": [round(one.records_per_s) for one in without],
-        "checkpointed_records_per_s_all": [round(one.records_per_s) for one in with_them],
+        "records_per_s_all": [round(result.records_per_s) for result in without],
+        "checkpointed_records_per_s_all": [round(result.records_per_s) for result in with_them],
     }
 
 
@@ -157,14 +159,14 @@ class Load:
         }
 
 
-def load_of(in_flight_mib: int, sleep_ms: float) -> Load:
+def load_in_flight(in_flight_mib: int, sleep_ms: float) -> Load:
     """One that has about so much on its way, half of it at the producers."""
     # A buffer more at both ends of all tasks; those by reference hold somewhat more than a segment.
     each = ExchangeSettings().segment_bytes * 2 * TASKS * 6 // 5
     return Load(16 * KIB, sleep_ms, max(1, in_flight_mib * MIB // each))
 
 
-def pressed_checkpoints(load: Load, unaligned: bool, count: int) -> list[Taken]:
+def pressed_checkpoints(load: Load, unaligned: bool, count: int) -> list[PressedCheckpoint]:
     """Run the job until so many checkpoints were complete under pressure."""
     settings = {
         **load.settings(),
@@ -202,20 +204,20 @@ def _await_pressure(client: JobClient) -> None:
             most, since = waiting, time.monotonic()
 
 
-def _follow(client: JobClient, count: int) -> list[Taken]:
+def _follow(client: JobClient, count: int) -> list[PressedCheckpoint]:
     """The checkpoints that are triggered from now on."""
     deadline = time.monotonic() + PATIENCE_S * count
     before = int(str(client.get_metrics().get("job.checkpoints.triggered", 0)))
-    taken: dict[int, Taken] = {}
+    taken: dict[int, PressedCheckpoint] = {}
     while len(taken) < count:
-        told = _looked(client, deadline)
+        metrics = _looked(client, deadline)
         last: dict[str, Any] = {
-            key: told.get(f"job.checkpoints.last.{key}", 0)
+            key: metrics.get(f"job.checkpoints.last.{key}", 0)
             for key in ("checkpoint", "took_ms", "in_flight_bytes", "sync_ms", "async_ms")
         }
         number = last.pop("checkpoint")
         if number > before:
-            taken[number] = Taken(**last)
+            taken[number] = PressedCheckpoint(**last)
     return list(taken.values())
 
 

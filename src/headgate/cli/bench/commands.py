@@ -144,8 +144,8 @@ def latency(as_json: bool, rate: int, seconds: float, timeout_ms: int | None) ->
         "p50_ms": "half of the records took less, at time-out 1 ms or the given one; aim 1.5",
         "p99_ms": "99 of 100 took less; aim 10",
     }
-    for one in timeouts if timeout_ms is None else ():
-        meanings[f"timeout_{one}_ms"] = f"all figures at buffer time-out {one} ms"
+    for shown_ms in timeouts if timeout_ms is None else ():
+        meanings[f"timeout_{shown_ms}_ms"] = f"all figures at buffer time-out {shown_ms} ms"
     show("Latency across two processes", result, meanings, as_json)
 
 

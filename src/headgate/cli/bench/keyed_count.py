@@ -48,7 +48,7 @@ def run_keyed_count_bench(records: int, parallelism: int, rounds: int) -> dict[s
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class CountResult:
     """How a job went whose counts are right."""
 
     records_per_s: float
@@ -60,7 +60,7 @@ class Counted:
 
 def keyed_count_round(
     records: int, parallelism: int, settings: Mapping[str, str] = MappingProxyType({})
-) -> Counted:
+) -> CountResult:
     """One job with these settings."""
     configuration = Configuration()
     for key, value in settings.items():
@@ -82,7 +82,7 @@ def keyed_count_round(
     elapsed_s = float(ended_ns - began_ns) / 1e9
     cpu_s = sum(report["cpu_s"] for report in sink.reports)
     completed = int(str(client.get_metrics().get("job.checkpoints.completed", 0)))
-    return Counted(records / elapsed_s, cpu_s * 1e9 / records, completed)
+    return CountResult(records / elapsed_s, cpu_s * 1e9 / records, completed)
 
 
 # The user's functions, the same in the job and in the plain loop.
@@ -96,8 +96,8 @@ def word_of(pair: tuple[str, int]) -> str:
     return pair[0]
 
 
-def add_counts(one: tuple[str, int], two: tuple[str, int]) -> tuple[str, int]:
-    return one[0], one[1] + two[1]
+def add_counts(before: tuple[str, int], pair: tuple[str, int]) -> tuple[str, int]:
+    return before[0], before[1] + pair[1]
 
 
 def _plain_loop(records: int) -> float:

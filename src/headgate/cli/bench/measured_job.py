@@ -4,24 +4,24 @@ from collections.abc import Callable
 from typing import Any
 
 from headgate.functions.context import ConnectorContext
-from headgate.functions.sink import SinkWriter
+from headgate.functions.sink import Sink, SinkWriter
 from headgate.host.driver.results import ResultWriter
-from headgate.spark.driver_sinks import DriverSink
+from headgate.spark.driver_sinks import DriverStream
 
 
-class ReportingSink(DriverSink):
+class ReportingSink(Sink):
     """Each task makes a meter, gives it all records, and sends its report to the driver."""
 
     def __init__(self, make_meter: Callable[[], Any]) -> None:
         self.reports: list[Any] | None = []
-        super().__init__(self.reports.extend)
+        self.driver_stream = DriverStream(self.reports.extend)
         self._make_meter = make_meter
 
     def __getstate__(self) -> dict[str, object]:
-        return {**super().__getstate__(), "reports": None}
+        return {**self.__dict__, "reports": None}
 
     def create_writer(self, context: ConnectorContext) -> SinkWriter:
-        return ReportingWriter(self._make_meter(), self.connect())
+        return ReportingWriter(self._make_meter(), self.driver_stream.connect())
 
 
 class ReportingWriter(SinkWriter):

@@ -31,7 +31,7 @@ INTERVAL_MS: Final = 200
 LOOK_S: Final = 0.002
 PATIENCE_S: Final = 60.0
 ORDER: Final = "fail"
-TOLD: Final = "failed"
+FAILED_AT: Final = "failed"
 SETTINGS: Final = {
     "execution.checkpointing.interval": str(INTERVAL_MS),
     "execution.buffer-timeout.interval": "1",
@@ -42,7 +42,7 @@ SETTINGS: Final = {
 
 
 @dataclass(slots=True)
-class Recovered:
+class RecoveryTimes:
     """Seconds since the failure, each when it was first seen."""
 
     new_record_s: float
@@ -59,26 +59,26 @@ def run_recovery_bench(rounds: int) -> dict[str, Any]:
     with _running() as (client, place):
         failed = [_recover(client, place, fail_function) for _ in range(rounds + 1)][1:]
     return {
-        "killed_worker_s": _median(one.new_record_s for one in killed),
-        "failed_function_s": _median(one.new_record_s for one in failed),
+        "killed_worker_s": _median(recovery.new_record_s for recovery in killed),
+        "failed_function_s": _median(recovery.new_record_s for recovery in failed),
         "killed_worker_steps_s": _steps(killed),
         "failed_function_steps_s": _steps(failed),
-        "killed_worker_s_all": [round(one.new_record_s, 3) for one in killed],
-        "failed_function_s_all": [round(one.new_record_s, 3) for one in failed],
+        "killed_worker_s_all": [round(recovery.new_record_s, 3) for recovery in killed],
+        "failed_function_s_all": [round(recovery.new_record_s, 3) for recovery in failed],
         "restart_delay_ms": 0,
         "checkpoint_interval_ms": INTERVAL_MS,
         "rounds": rounds,
     }
 
 
-def _steps(all_of_them: list[Recovered]) -> dict[str, float]:
+def _steps(all_of_them: list[RecoveryTimes]) -> dict[str, float]:
     """How far things were after how many seconds."""
     seen: dict[str, list[float]] = {}
-    for one in all_of_them:
-        for state, at_s in one.states_s.items():
+    for recovery in all_of_them:
+        for state, at_s in recovery.states_s.items():
             seen.setdefault(state, []).append(at_s)
-        seen.setdefault("first record", []).append(one.replayed_s)
-        seen.setdefault("first new record", []).append(one.new_record_s)
+        seen.setdefault("first record", []).append(recovery.replayed_s)
+        seen.setdefault("first new record", []).append(recovery.new_record_s)
     found = {name: _median(times) for name, times in seen.items()}
     return dict(sorted(found.items(), key=lambda item: item[1]))
 
@@ -99,7 +99,7 @@ def _running() -> "Iterator[tuple[JobClient, JobFolder]]":
         folder = str(owned)
         place = JobFolder(folder)
         stamps = env.from_source(DueSource(), None, "due by the clock")
-        passed = stamps.map(FailsWhenTold(folder)).key_by(lambda stamp: stamp[0])
+        passed = stamps.map(FailsOnOrder(folder)).key_by(lambda stamp: stamp[0])
         counted = passed.reduce(lambda before, stamp: stamp)
         counted.sink_to(NotingSink(folder))
         client = env.execute_async("bench recovery")
@@ -109,7 +109,7 @@ def _running() -> "Iterator[tuple[JobClient, JobFolder]]":
             client.cancel().result()
 
 
-def _recover(client: JobClient, place: "JobFolder", fail: "Fail") -> Recovered:
+def _recover(client: JobClient, place: "JobFolder", fail: "Fail") -> RecoveryTimes:
     """Let the job fail when it runs and has a new checkpoint, and wait until it goes on."""
     attempt = _await(client, place.newest_attempt, "the first record")
     before = _completed(client)
@@ -125,7 +125,7 @@ def _recover(client: JobClient, place: "JobFolder", fail: "Fail") -> Recovered:
     new_ns = _await(client, look, "a new record")
     replayed_ns = place.first_ns(attempt)
     states.pop(JobStatus.RUNNING.name.lower(), None)  # it was before the driver knew
-    return Recovered((new_ns - failed_ns) / 1e9, (replayed_ns - failed_ns) / 1e9, states)
+    return RecoveryTimes((new_ns - failed_ns) / 1e9, (replayed_ns - failed_ns) / 1e9, states)
 
 
 def _completed(client: JobClient) -> int:
@@ -211,14 +211,14 @@ def kill_worker(place: JobFolder, attempt: str) -> int:
 
 def fail_function(place: JobFolder, attempt: str) -> int:
     """Let the function raise with its next record."""
-    told = Path(place.folder, TOLD)
-    told.unlink(missing_ok=True)
+    failed_at = Path(place.folder, FAILED_AT)
+    failed_at.unlink(missing_ok=True)
     Path(place.folder, ORDER).touch()
     deadline = time.monotonic() + PATIENCE_S
-    while not told.exists():
+    while not failed_at.exists():
         assert time.monotonic() < deadline, "the function does not fail"
         time.sleep(LOOK_S)
-    return int(told.read_text())
+    return int(failed_at.read_text())
 
 
 # The job: by the clock → a function that may fail → key_by → the newest of each key → notes.
@@ -256,19 +256,20 @@ class DueReader(SplitReader):
         return self._began_ns, self._sent
 
 
-class FailsWhenTold:
-    """Hands records on; raises once for each order, and tells when."""
+class FailsOnOrder:
+    """Passes records on; raises once for each order, and reports when."""
 
     def __init__(self, folder: str) -> None:
-        self.order, self.told = os.path.join(folder, ORDER), os.path.join(folder, TOLD)
+        self.order = os.path.join(folder, ORDER)
+        self.failed_at = os.path.join(folder, FAILED_AT)
 
     def __call__(self, stamp: tuple[int, int]) -> tuple[int, int]:
         if os.path.exists(self.order):
             with suppress(FileNotFoundError):  # another task was faster
                 os.remove(self.order)
-                Path(f"{self.told}.new").write_text(str(time.monotonic_ns()))
-                os.rename(f"{self.told}.new", self.told)
-                raise RuntimeError("it was told to fail")
+                Path(f"{self.failed_at}.new").write_text(str(time.monotonic_ns()))
+                os.rename(f"{self.failed_at}.new", self.failed_at)
+                raise RuntimeError("it was ordered to fail")
         return stamp
 
 

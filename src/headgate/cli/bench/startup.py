@@ -25,15 +25,15 @@ def run_startup_bench(rounds: int) -> dict[str, Any]:
             check=True,
             text=True,
         )
-        told = json.loads(child.stdout.splitlines()[-1])
-        cold.append(told["cold_at"] - started)
-        warm += told["warm_s"]
+        report = json.loads(child.stdout.splitlines()[-1])
+        cold.append(report["cold_at"] - started)
+        warm += report["warm_s"]
     return {
         "warm_s": round(median(warm), 3),
         "cold_s": round(median(cold), 3),
         "rounds": rounds,
-        "warm_s_all": [round(one, 3) for one in warm],
-        "cold_s_all": [round(one, 3) for one in cold],
+        "warm_s_all": [round(seconds, 3) for seconds in warm],
+        "cold_s_all": [round(seconds, 3) for seconds in cold],
     }
 
 

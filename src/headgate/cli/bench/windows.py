@@ -89,8 +89,8 @@ def sensor_of(reading: Reading) -> str:
     return reading[0]
 
 
-def add_values(one: Reading, two: Reading) -> Reading:
-    return one[0], one[1] + two[1]
+def add_values(before: Reading, reading: Reading) -> Reading:
+    return before[0], before[1] + reading[1]
 
 
 def _plain_loop(records: int) -> float:

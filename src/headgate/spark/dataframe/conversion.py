@@ -5,6 +5,11 @@ DataFrame is a transformation: nothing runs before an action, and each action is
 A run that fails by a task's own fault ends the action at once, with JobFailed; if a process is
 lost, Spark tries the stage again. The coordinator keeps such a job as long as its session lives,
 because nobody knows what was derived from the DataFrame.
+
+The driver knows why a run has failed; Spark only knows that a stage has. PySpark turns errors of
+Java into its own in one function, ``convert_exception``, whatever the action and however the
+DataFrame was derived; here it first asks whether the failed stage was one of ours. Law: an error
+that names no stage of ours goes PySpark's way, untouched.
 """
 
 import logging
@@ -25,7 +30,7 @@ from headgate.plan.placement import place
 from headgate.spark.dataframe.plan import FrameInput, input_plan, is_orderable, output_plan
 from headgate.spark.dataframe.schema import TypeUnknown, check_types, read_schema, row_shape
 from headgate.spark.dataframe.worker import FrameProcess
-from headgate.spark.job import Prepared, failure_error
+from headgate.spark.job import PreparedJob, failure_error
 from headgate.spark.session import find_session
 from headgate.spark.submission import prepare
 
@@ -38,14 +43,14 @@ NOTHING: Final = "nothing boolean"
 """The schema of a barrier stage whose records go elsewhere."""
 
 MOST_KEPT: Final = 256
-"""Failures of so many stages are remembered; an action asks right after its stage has failed."""
+"""How many failures are remembered; an action asks right after its stage has failed."""
 MOST_CAUSES: Final = 10
 _STAGE: Final = re.compile(r"\b(?:[Ss]tage |(?:Result|ShuffleMap)Task\()(\d+)")
-"""How Spark names a stage; we name it, too, in the reason for its end."""
+"""How Spark names a stage; the reason that we give for its end names it, too."""
 _failures: "OrderedDict[tuple[str, int], tuple[str, Outcome]]" = OrderedDict()
 """Of a Spark application and a stage: the job's name, and how its run has ended."""
 _failures_lock = threading.Lock()
-_open_jobs: list[Prepared] = []
+_open_jobs: list[PreparedJob] = []
 _lock = threading.Lock()
 
 
@@ -102,29 +107,29 @@ def to_dataframe(program: Program, node: int) -> "DataFrame":
     session = find_session(program.configuration, needed=needed)
     schema = read_schema(sink.schema)
     sink.shape = row_shape(session, schema)
-    install()
-    ready = prepare(program, lazy=True, on_ended=_end_action(session, program.name))
+    install_error_conversion()
+    prepared = prepare(program, lazy=True, on_ended=_end_action(session, program.name))
     with _lock:
         _open_jobs[:] = [job for job in _open_jobs if _lives(job)]
-        _open_jobs.append(ready)
-    rows = barrier_plan(ready, program, schema, sink.token)
-    return output_plan(rows, ready.slots)
+        _open_jobs.append(prepared)
+    rows = barrier_plan(prepared, program, schema, sink.token)
+    return output_plan(rows, prepared.slots)
 
 
 def barrier_plan(
-    ready: Prepared, program: Program, schema: Any, outlet: str | None, stage: str = ""
+    prepared: PreparedJob, program: Program, schema: Any, outlet: str | None, stage: str = ""
 ) -> "DataFrame":
     """The barrier stage with the task managers of a job, and its DataFrames as input."""
-    inputs = list(_inputs(program, ready.graph))
+    inputs = list(_inputs(program, prepared.graph))
     tokens = tuple(source.token for source, _ in inputs)
-    process = FrameProcess(ready.public_contact(stage), tokens, outlet, ready.job_files)
+    process = FrameProcess(prepared.public_contact(stage), tokens, outlet, prepared.job_files)
     frames = [frame for _, frame in inputs]
-    session = frames[0].dataframe.sparkSession if frames else ready.session
+    session = frames[0].dataframe.sparkSession if frames else prepared.session
 
     def headgate(batches: Iterable[Any]) -> Iterator[Any]:  # its name stands in Spark's plan
         return process(batches)
 
-    plan = input_plan(session, frames, ready.slots)
+    plan = input_plan(session, frames, prepared.slots)
     return plan.mapInArrow(headgate, schema, barrier=True)
 
 
@@ -150,7 +155,7 @@ def _end_action(session: "SparkSession", name: str) -> Callable[[RunKey, Outcome
         if outcome.is_own_failure:
             try:
                 spark: Any = session.sparkContext._jsc
-                # frame_failures looks for the stage.
+                # error_of looks for the stage.
                 reason = f"{outcome.problem}\n\n(in stage {key.stage})"
                 spark.sc().cancelStage(int(key.stage), reason)
             except Exception as error:
@@ -159,7 +164,7 @@ def _end_action(session: "SparkSession", name: str) -> Callable[[RunKey, Outcome
     return ended
 
 
-def _lives(job: Prepared) -> bool:
+def _lives(job: PreparedJob) -> bool:
     context: Any = job.session.sparkContext
     if context._jsc is not None and not context._jsc.sc().isStopped():
         return True
@@ -187,7 +192,7 @@ def error_of(application: str, text: str) -> JobFailed | None:
     return None
 
 
-def install() -> None:
+def install_error_conversion() -> None:
     """Ask us before PySpark makes an error of its own; idempotent."""
     from pyspark.errors.exceptions import captured
 

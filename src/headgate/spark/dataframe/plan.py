@@ -40,16 +40,16 @@ def input_plan(session: "SparkSession", inputs: Sequence[FrameInput], slots: int
         return session.range(0, slots, 1, slots)
     from pyspark.sql import functions
 
-    has_order = any(one.order_by for one in inputs)
-    everywhere = not has_order and all(one.slots == range(slots) for one in inputs)
+    has_order = any(item.order_by for item in inputs)
+    everywhere = not has_order and all(item.slots == range(slots) for item in inputs)
     keys = partition_keys(slots)
     parts, types = [], []
-    for one in inputs:
+    for item in inputs:
         # Names may be odd or doubled; by position they are the source's.
-        frame = one.dataframe.toDF(*(f"c{place}" for place in range(len(one.dataframe.columns))))
+        frame = item.dataframe.toDF(*(f"c{place}" for place in range(len(item.dataframe.columns))))
         types.append(frame.schema)
-        spread = not everywhere and not one.order_by
-        parts.append(frame.repartition(len(one.slots)) if spread else frame)
+        spread = not everywhere and not item.order_by
+        parts.append(frame.repartition(len(item.slots)) if spread else frame)
     rows = session.range(1).select(*_columns(MARKER, types, _key_of_partition(keys[:1])))
     for number, part in enumerate(parts):
         target = _target(inputs[number], [keys[slot] for slot in inputs[number].slots])
@@ -133,24 +133,24 @@ def _order(inputs: Sequence[FrameInput], types: Sequence[Any]) -> "Iterator[Colu
     from pyspark.sql import functions
 
     yield functions.col(SOURCE)
-    for number, one in enumerate(inputs):
-        if one.order_by:
+    for number, item in enumerate(inputs):
+        if item.order_by:
             fields = types[number].fields
-            others = [place for place in range(len(fields)) if place not in one.order_by]
-            for place in (*one.order_by, *others):
+            others = [place for place in range(len(fields)) if place not in item.order_by]
+            for place in (*item.order_by, *others):
                 if is_orderable(fields[place].dataType):
                     yield functions.col(f"d{number}.c{place}")
 
 
-def _target(one: FrameInput, keys: list[int]) -> "Column":
+def _target(item: FrameInput, keys: list[int]) -> "Column":
     """The key of the slot that a row of this input is for."""
     from pyspark.sql import functions
 
-    if not one.order_by:
+    if not item.order_by:
         return _key_of_partition(keys)
-    if not one.partition_by:
+    if not item.partition_by:
         return functions.lit(keys[0])
-    columns = [functions.col(f"c{place}") for place in one.partition_by]
+    columns = [functions.col(f"c{place}") for place in item.partition_by]
     return _key_at(functions.hash(*columns), keys)
 
 
