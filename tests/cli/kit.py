@@ -60,6 +60,6 @@ def in_process(
     monkeypatch.setattr(sys, "argv", ["headgate", *map(str, words)])
     with pytest.raises(SystemExit) as end:
         main.main()
-    told = capsys.readouterr()
+    output = capsys.readouterr()
     assert isinstance(end.value.code, int)
-    return Done(end.value.code, told.out, told.err)
+    return Done(end.value.code, output.out, output.err)

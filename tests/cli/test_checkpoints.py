@@ -46,8 +46,8 @@ def storage(tmp_path: Path) -> CheckpointStore:
 
 
 def lines_of(storage: CheckpointStore, *, deep: bool = True) -> list[CheckpointLine]:
-    told = [describe(found, deep=deep) for found in find_checkpoints(storage.folder.path)]
-    return [line for line in told if line is not None]
+    lines = [describe(found, deep=deep) for found in find_checkpoints(storage.folder.path)]
+    return [line for line in lines if line is not None]
 
 
 def test_signatures_are_checked_with_a_key(headgate: Headgate, tmp_path: Path) -> None:
@@ -71,10 +71,11 @@ def test_everything_below_the_path_is_listed_and_verified(
 ) -> None:
     done = headgate(storage.folder.path, "--json")
     assert done.returncode == 0, done.stderr
-    told: dict[str, Any] = json.loads(done.stdout)
-    assert told["path"] == storage.folder.path
+    report: dict[str, Any] = json.loads(done.stdout)
+    assert report["path"] == storage.folder.path
     rows = [
-        (one["job"], one["checkpoint"], one["kind"], one["state"]) for one in told["checkpoints"]
+        (checkpoint["job"], checkpoint["checkpoint"], checkpoint["kind"], checkpoint["state"])
+        for checkpoint in report["checkpoints"]
     ]
     assert rows == [
         (JOB, 1, "checkpoint", "ok"),
@@ -83,7 +84,7 @@ def test_everything_below_the_path_is_listed_and_verified(
         ("other", 1, "checkpoint", "ok"),
         (JOB, 11, "savepoint", "ok"),
     ]
-    first = told["checkpoints"][0]
+    first = report["checkpoints"][0]
     assert first["path"].endswith(f"{JOB}/chk-1")
     assert (first["tasks"], first["files"], first["completed_ms"]) == (2, 2, 2001)
     assert first["state_bytes"] == 2 * (len(LARGE) + 15)
@@ -117,7 +118,7 @@ def test_a_damaged_state_is_told_and_exits_with_1(
 
     unread = headgate(folder, "--no-verify", "--json")
     assert unread.returncode == 0, unread.stderr
-    states = [one["state"] for one in json.loads(unread.stdout)["checkpoints"]]
+    states = [checkpoint["state"] for checkpoint in json.loads(unread.stdout)["checkpoints"]]
     assert states == ["files there", "files there", "unfinished"]
 
 
@@ -137,9 +138,9 @@ def test_damaged_metadata_and_missing_files_are_found_without_reading(
     ]
     assert lines[0].checkpoint == 1 and lines[0].job == ""
     show(lines)
-    told = capsys.readouterr().out
-    assert "_metadata: was changed" in told
-    assert ".state: is not there" in told
+    output = capsys.readouterr().out
+    assert "_metadata: was changed" in output
+    assert ".state: is not there" in output
 
 
 def test_one_checkpoint_or_its_metadata_can_be_named(storage: CheckpointStore) -> None:

@@ -42,10 +42,10 @@ def test_without_a_session_it_is_quick_and_prints_one_json_object() -> None:
         timeout=60,
         check=False,
     )
-    told = json.loads(done.stdout)
-    assert told["headgate"] == __version__
-    assert told["exit_code"] == done.returncode
-    checks = [one["check"] for one in told["findings"]]
+    report = json.loads(done.stdout)
+    assert report["headgate"] == __version__
+    assert report["exit_code"] == done.returncode
+    checks = [finding["check"] for finding in report["findings"]]
     assert {"Python", "pyarrow", "msgspec", "cloudpickle", "pyspark", "Java"} <= {*checks}
     assert "Spark session" not in checks
 
@@ -96,7 +96,7 @@ def test_a_tree_that_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch) -
         raise PackageNotFoundError(name)
 
     monkeypatch.setattr(doctor, "requires", missing)
-    assert [one.state for one in doctor.check_packages()] == [OK, WARN]
+    assert [finding.state for finding in doctor.check_packages()] == [OK, WARN]
 
 
 def test_python_has_to_be_a_tested_one() -> None:
@@ -120,7 +120,7 @@ def test_java_says_what_was_passed_over(
     monkeypatch.setattr(doctor, "find_java", lambda spark_version: JavaSearch(java, rejected))
     finding = doctor.check_java()
     assert finding.state == state
-    assert all(str(one) in finding.found for one in rejected)
+    assert all(str(place) in finding.found for place in rejected)
 
 
 def test_memory_and_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,7 +155,10 @@ def test_no_free_slot_is_bad() -> None:
 
 
 def test_dynamic_allocation_is_bad_for_barriers() -> None:
-    findings = {one.check: one for one in doctor.check_spark(lambda: seen(dynamic_allocation=True))}
+    findings = {
+        finding.check: finding
+        for finding in doctor.check_spark(lambda: seen(dynamic_allocation=True))
+    }
     assert findings["allocation"].state == BAD
 
 

@@ -17,8 +17,7 @@ from headgate.host.driver.control_server import ControlServer
 from headgate.host.driver.job_directory import announce
 from tests.cli.kit import Done, in_process
 from tests.host.control_rig import TIMES
-from tests.host.driver.test_job_directory import entry_of
-from tests.host.endpoint_kit import AskedInTest, served_endpoint
+from tests.host.endpoint_kit import AskedInTest, job_entry, served_endpoint
 
 Headgate = Callable[..., Done]
 
@@ -47,8 +46,8 @@ def test_running_jobs_are_listed_for_people_and_for_machines(
     headgate: Headgate, job: AskedInTest
 ) -> None:
     job.state = JobStatus.RESTARTING
-    told = headgate("list")
-    head, line = told.stdout.splitlines()
+    listed = headgate("list")
+    head, line = listed.stdout.splitlines()
     assert head.split() == ["id", "name", "state", "since", "process"]
     assert line.startswith("ab12cd  count orders  restarting  20")
     assert line.endswith(f"Z  {os.getpid()}")
@@ -106,10 +105,10 @@ def test_a_savepoint_that_came_to_nothing_exits_with_1(
     done = headgate("savepoint", "ab12cd", "/full")
     assert (done.returncode, done.stdout) == (1, "")
     assert "headgate: savepoint has failed: /full: No space left on device" in done.stderr
-    told = headgate("stop", "ab12cd", "/full", "--json")
-    assert told.returncode == 1
-    assert json.loads(told.stdout)["problem"].startswith("/full: No space left")
-    assert "headgate: stop has failed: /full: No space left on device" in told.stderr
+    stopped = headgate("stop", "ab12cd", "/full", "--json")
+    assert stopped.returncode == 1
+    assert json.loads(stopped.stdout)["problem"].startswith("/full: No space left")
+    assert "headgate: stop has failed: /full: No space left on device" in stopped.stderr
 
 
 def test_a_job_is_cancelled(headgate: Headgate, job: AskedInTest) -> None:
@@ -117,8 +116,8 @@ def test_a_job_is_cancelled(headgate: Headgate, job: AskedInTest) -> None:
     assert done == Done(0, "job ab12cd (count orders) is canceled\n", "")
     assert job.reasons == ["`headgate cancel` was called"]
     job.state = JobStatus.RUNNING
-    told = json.loads(headgate("cancel", "ab", "--json").stdout)
-    assert told == {"job": "ab12cd", "name": "count orders", "state": "canceled"}
+    report = json.loads(headgate("cancel", "ab", "--json").stdout)
+    assert report == {"job": "ab12cd", "name": "count orders", "state": "canceled"}
     job.state, job.trouble = JobStatus.RUNNING, RuntimeError("it does not let go")
     refused = headgate("cancel", "ab12cd")
     assert refused.returncode == 1
@@ -146,7 +145,7 @@ def test_two_ways_to_stop_exclude_each_other(headgate: Headgate, job: AskedInTes
 def test_a_folder_that_is_not_the_user_s_own_is_not_trusted(
     headgate: Headgate, tmp_path: Path
 ) -> None:
-    announce(entry_of())
+    announce(job_entry())
     (tmp_path / "headgate").chmod(0o777)
     done = headgate("list")
     assert done.returncode == 1

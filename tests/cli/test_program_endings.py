@@ -25,7 +25,7 @@ FORGOTTEN = (
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """As in a new process."""
     unexecuted.clear()
-    monkeypatch.setattr(configuration, "_told", set())
+    monkeypatch.setattr(configuration, "_warned", set())
     monkeypatch.setattr(configuration, "_flags", {})
     for name in (FORMAT_VARIABLE, LEVEL_VARIABLE):
         monkeypatch.setenv(name, "")
@@ -68,13 +68,13 @@ def test_other_endings_are_left_alone(
 
 
 @pytest.mark.parametrize(
-    ("text", "told"), [(STREAMS, f"{FORGOTTEN}\n"), (STREAMS + "env.close()", "")]
+    ("text", "message"), [(STREAMS, f"{FORGOTTEN}\n"), (STREAMS + "env.close()", "")]
 )
-def test_plain_python_warns_at_its_end(tmp_path: Path, text: str, told: str) -> None:
+def test_plain_python_warns_at_its_end(tmp_path: Path, text: str, message: str) -> None:
     done = subprocess.run(
         [sys.executable, write(tmp_path, text)], capture_output=True, text=True, check=False
     )
-    assert (done.returncode, done.stderr) == (0, told)
+    assert (done.returncode, done.stderr) == (0, message)
 
 
 def test_strict_refuses_unknown_settings_with_2_before_the_program_runs(
@@ -98,7 +98,7 @@ def test_strict_refuses_unknown_settings_with_2_before_the_program_runs(
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (("run", "--py-files", "nowhere.zip"), "Invalid value for --py-files: 'nowhere.zip' is"),
         (("plan", "--svg", "/nowhere/x.svg"), "/nowhere/x.svg cannot be written: No such file"),
@@ -107,14 +107,14 @@ def test_strict_refuses_unknown_settings_with_2_before_the_program_runs(
 def test_a_path_that_cannot_be_is_named_with_2(
     tmp_path: Path,
     words: tuple[str, ...],
-    told: str,
+    message: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     script = write(tmp_path, STREAMS + "env.execute()")
     done = in_process(monkeypatch, capsys, *words, script)
     assert done.returncode == 2
-    assert told in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -87,6 +87,6 @@ def test_the_exit_code_tells_what_the_user_can_mend(error: HeadgateError, code: 
 
 
 def test_state_that_nobody_claims_is_named_with_the_flag_that_leaves_it() -> None:
-    told = str(StateUnclaimed(3, ("operator 'sum' (uid 'totals')",)))
-    assert "state of operator 'sum' (uid 'totals'), which this program does not have" in told
-    assert "--allow-non-restored-state" in told
+    message = str(StateUnclaimed(3, ("operator 'sum' (uid 'totals')",)))
+    assert "state of operator 'sum' (uid 'totals'), which this program does not have" in message
+    assert "--allow-non-restored-state" in message

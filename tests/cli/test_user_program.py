@@ -30,7 +30,7 @@ def test_the_script_is_main_with_its_arguments_and_its_folder(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("text", "code", "told"),
+    ("text", "code", "message"),
     [
         ("raise SystemExit", 0, ""),
         ("raise SystemExit(7)", 7, ""),
@@ -40,11 +40,11 @@ def test_the_script_is_main_with_its_arguments_and_its_folder(tmp_path: Path) ->
         ("import headgate\nheadgate.Nothing", 1, "AttributeError"),
     ],
 )
-def test_the_exit_code_is_the_script_s(tmp_path: Path, text: str, code: int, told: str) -> None:
+def test_the_exit_code_is_the_script_s(tmp_path: Path, text: str, code: int, message: str) -> None:
     (tmp_path / "job.py").write_text(text)
     done = headgate("run", "job.py", cwd=tmp_path)
     assert done.returncode == code
-    assert told in done.stderr
+    assert message in done.stderr
     assert "cli/user_program.py" not in done.stderr
 
 

@@ -26,8 +26,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "trial" not in metafunc.fixturenames:
         return
     seeds = metafunc.config.getoption("--fault-seeds")
-    cases = [(fault, one) for fault in metafunc.module.FAULTS for one in trials(fault, seeds)]
-    names = [f"{fault}-{one.mode}-{one.backend}-{one.sink}-{one.seed}" for fault, one in cases]
+    cases = [(fault, trial) for fault in metafunc.module.FAULTS for trial in trials(fault, seeds)]
+    names = [
+        f"{fault}-{trial.mode}-{trial.backend}-{trial.sink}-{trial.seed}" for fault, trial in cases
+    ]
     metafunc.parametrize(("fault", "trial"), cases, ids=names)
 
 
@@ -46,6 +48,6 @@ def trials(fault: str, seeds: int) -> list[Trial]:
 
 
 @pytest.fixture(autouse=True)
-def told(caplog: pytest.LogCaptureFixture) -> None:
+def log_everything(caplog: pytest.LogCaptureFixture) -> None:
     """If a run fails, its log is shown."""
     caplog.set_level(logging.DEBUG, "headgate")

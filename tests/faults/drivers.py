@@ -31,7 +31,7 @@ class Driver:
         mark = str(uuid.uuid4())
         self._mark = f"HEADGATE_TEST={mark}".encode()
         self.log = Path(place.folder, f"driver-{mark}.log")
-        flags = [word for one in SPARK for word in ("-D", one)]
+        flags = [word for setting in SPARK for word in ("-D", setting)]
         words = [place.folder, trial.mode, trial.backend, trial.sink, str(trial.seed)]
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
@@ -81,14 +81,16 @@ class Driver:
     def finish(self) -> dict[str, Any]:
         """Let the job hurry; what the driver tells at its end."""
         self.place.hurry()
-        told, _ = self.process.communicate(timeout=STEP_S)
-        assert self.process.returncode == 0, f"the driver has failed: {told}"
-        return dict(json.loads(told.splitlines()[-1]))
+        output, _ = self.process.communicate(timeout=STEP_S)
+        assert self.process.returncode == 0, f"the driver has failed: {output}"
+        return dict(json.loads(output.splitlines()[-1]))
 
     def went_on_from(self) -> list[int]:
         """Numbers of checkpoints, as the log has them."""
         text = self.log.read_text()
-        return [int(one) for one in re.findall(r"job \S+ goes on from checkpoint (\d+)", text)]
+        return [
+            int(number) for number in re.findall(r"job \S+ goes on from checkpoint (\d+)", text)
+        ]
 
     def family(self) -> list[int]:
         """Every process with the mark: the driver, its JVM, its workers."""

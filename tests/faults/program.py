@@ -244,11 +244,11 @@ def expected_windows() -> list[tuple[int, ...]]:
 def _differences(what: str, found: Iterable[Any], wanted: Iterable[Any]) -> list[str]:
     have, want = Counter(found), Counter(wanted)
     lost, extra = want - have, have - want
-    told = []
+    problems = []
     for name, some in (("lost", lost), ("too many", extra)):
         if some:
-            told.append(f"{what}: {some.total()} {name}, such as {sorted(some)[:8]}")
-    return told
+            problems.append(f"{what}: {some.total()} {name}, such as {sorted(some)[:8]}")
+    return problems
 
 
 def _lines(place: Place, name: str) -> list[tuple[int, ...]]:

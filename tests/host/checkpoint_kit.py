@@ -175,3 +175,33 @@ class ObjectStore(fs.FileSystemHandler):  # type: ignore[misc] # it has no types
 def folder_of(system: Any, path: str) -> Folder:
     """A folder on a file system that no URI leads to."""
     return Folder(system, path, f"test://{path}")
+
+
+FAILURES = 3
+PART_RECORDS = 100
+
+
+class FailsBehindCheckpoints:
+    """Fails when a part that a new checkpoint names was ended since, and before the next one."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.newest = self.passed = 0
+
+    def __call__(self, number: int) -> int:
+        if number % 10 < 2:
+            self.look()
+        self.passed += 1
+        if self.passed == PART_RECORDS and self.newest:
+            marks = list(self.folder.glob("mark-*"))
+            mark = self.folder / f"mark-{self.newest}"
+            if len(marks) < FAILURES and mark not in marks:
+                mark.touch()
+                raise ValueError(f"once after checkpoint {self.newest}")
+        return number
+
+    def look(self) -> None:
+        found = (self.folder / "checkpoints").glob("*/chk-*/_metadata")
+        newest = max((int(path.parent.name[4:]) for path in found), default=0)
+        if newest > self.newest:
+            self.newest, self.passed = newest, 0

@@ -3,20 +3,30 @@
 What SparkJob makes of the same calls is tested on Spark.
 """
 
+import os
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+
+import msgspec
 
 from headgate.api.job import JobStatus
 from headgate.base.checkpoints import Stop
 from headgate.base.errors import HeadgateError
 from headgate.host.driver.control_server import ControlServer
+from headgate.host.driver.job_directory import JobEntry, here
 from headgate.host.driver.job_endpoint import JobEndpoint
 from headgate.host.net.contact import DriverContact
 from headgate.host.shipping.code import ship
 from headgate.host.shipping.orders import plan_run
 from tests.host.control_rig import SECRET
 from tests.host.jobs import job_of, vertices_of
+
+
+def job_entry(job: str = "ab12", **more: object) -> JobEntry:
+    """What the directory of running jobs holds about a job of this process."""
+    entry = JobEntry(job, "orders", 1_000, os.getpid(), here(), ("127.0.0.1", 9), b"s" * 32, 2)
+    return msgspec.structs.replace(entry, **more)
 
 
 class AskedInTest:

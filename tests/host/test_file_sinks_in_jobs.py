@@ -32,14 +32,13 @@ from headgate.host.driver.driver_run import DriverRun
 from headgate.plan import ship_strategies as ships
 from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.stream_graph import NodeKind, StreamEdge, StreamGraph, StreamNode
+from tests.host.checkpoint_kit import PART_RECORDS, FailsBehindCheckpoints
 from tests.host.control_rig import TIMES, Worker, ended, replace_times, workers
 from tests.host.recovering_kit import Job, completed
 from tests.host.rig import eventually
 
 COUNT = 4_000
 INTERVAL = "execution.checkpointing.interval"
-FAILURES = 3
-PART_RECORDS = 100
 SMALL = RollingPolicy.default_rolling_policy(part_size=4 * PART_RECORDS)
 
 
@@ -76,32 +75,6 @@ class NumberReader:
 
     def close(self) -> None:
         pass
-
-
-class FailsBehindCheckpoints:
-    """Fails when a part that a new checkpoint names was ended since, and before the next one."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.newest = self.passed = 0
-
-    def __call__(self, number: int) -> int:
-        if number % 10 < 2:
-            self.look()
-        self.passed += 1
-        if self.passed == PART_RECORDS and self.newest:
-            marks = list(self.folder.glob("mark-*"))
-            mark = self.folder / f"mark-{self.newest}"
-            if len(marks) < FAILURES and mark not in marks:
-                mark.touch()
-                raise ValueError(f"once after checkpoint {self.newest}")
-        return number
-
-    def look(self) -> None:
-        found = (self.folder / "checkpoints").glob("*/chk-*/_metadata")
-        newest = max((int(path.parent.name[4:]) for path in found), default=0)
-        if newest > self.newest:
-            self.newest, self.passed = newest, 0
 
 
 class FailsToCommit(TextFileSink):

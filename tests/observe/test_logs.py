@@ -24,7 +24,9 @@ def logs_as_before() -> Iterator[None]:
     for name, level in levels.items():
         logging.getLogger(name).setLevel(level)
     root = logging.getLogger()
-    for handler in [one for one in root.handlers if isinstance(one, StderrHandler)]:
+    for handler in [
+        candidate for candidate in root.handlers if isinstance(candidate, StderrHandler)
+    ]:
         root.removeHandler(handler)
 
 
@@ -45,17 +47,17 @@ def test_json_has_a_line_for_each_record(capsys: pytest.CaptureFixture[str]) -> 
     except ValueError:
         logging.getLogger("headgate.x").exception("trouble", extra={"task": "2.0"})
     (line,) = capsys.readouterr().err.splitlines()
-    told = json.loads(line)
-    assert (told["level"], told["message"], told["task"]) == ("ERROR", "trouble", "2.0")
-    assert "ValueError: two" in told["traceback"]
+    fields = json.loads(line)
+    assert (fields["level"], fields["message"], fields["task"]) == ("ERROR", "trouble", "2.0")
+    assert "ValueError: two" in fields["traceback"]
 
 
 def test_progress_is_logged_at_any_level(capsys: pytest.CaptureFixture[str]) -> None:
     set_up_logs("error")
     logging.getLogger("headgate.progress").info("half way")
     logging.getLogger("headgate.x").warning("quiet")
-    assert "half way" in (told := capsys.readouterr().err)
-    assert "quiet" not in told
+    assert "half way" in (output := capsys.readouterr().err)
+    assert "quiet" not in output
 
 
 def test_setting_up_twice_says_everything_once(capsys: pytest.CaptureFixture[str]) -> None:
@@ -118,8 +120,8 @@ def test_workers_log_as_the_driver_says(
     monkeypatch.setattr(logging.getLogger(), "handlers", [])
     set_up_worker_logs()
     run_in_a_task(FlatMapOperator(lambda record: [look_up(record)]))
-    told = json.loads(capsys.readouterr().err)
-    assert (told["job"], told["operator"], told["subtask"]) == ("word count", "look up", 1)
+    fields = json.loads(capsys.readouterr().err)
+    assert (fields["job"], fields["operator"], fields["subtask"]) == ("word count", "look up", 1)
 
 
 def test_a_worker_where_somebody_has_set_up_logs_is_left_alone(

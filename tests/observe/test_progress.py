@@ -58,11 +58,11 @@ def test_tasks_that_have_ended_are_counted() -> None:
 
 def rows_of(*tasks: tuple[int, int, float, float]) -> list[VertexRow]:
     progress = JobProgress(three_vertices())
-    told = [
+    reports = [
         figures(vertex, subtask, busy=busy, held_up=held_up, idle=1000 - busy - held_up)
         for vertex, subtask, busy, held_up in tasks
     ]
-    progress.reported(told, 0)
+    progress.reported(reports, 0)
     return progress.whole()
 
 

@@ -85,7 +85,7 @@ class Cluster:
 
     def end(self) -> None:
         """End all processes and their descendants; it is an error if one has to be killed."""
-        family = {pid for one in self._processes for pid in descendants(one.pid)}
+        family = {pid for process in self._processes for pid in descendants(process.pid)}
         for process in reversed(self._processes):
             process.send_signal(signal.SIGTERM)
         for process in self._processes:
@@ -127,12 +127,12 @@ class Cluster:
 
     def _await(self, condition: Callable[[], bool]) -> None:
         def is_over() -> bool:
-            return condition() or any(one.poll() is not None for one in self._processes)
+            return condition() or any(process.poll() is not None for process in self._processes)
 
         if not until(is_over, START_TIMEOUT_S) or not condition():
             logs = sorted(self.folder.glob("*.log"))
-            told = "\n".join(f"{log.name}:\n{log.read_text()[-2000:]}" for log in logs)
-            raise RuntimeError(f"the cluster did not start\n{told}")
+            logged = "\n".join(f"{log.name}:\n{log.read_text()[-2000:]}" for log in logs)
+            raise RuntimeError(f"the cluster did not start\n{logged}")
 
 
 def until(condition: Callable[[], bool], timeout_s: float) -> bool:

@@ -30,13 +30,13 @@ if __name__ == "__main__":
     session = find_session({**SETTINGS, "spark.master": sys.argv[1]})
     found = await_slots(session, 4)
     rows = session.sparkContext.parallelize(range(4), 4).barrier().mapPartitions(who).collect()
-    told = {
+    report = {
         "total": found.total,
         "busy": slots(session).busy,
         "processes": len({row[0] for row in rows}),
         "executors": len({row[1] for row in rows}),
         "gathered": [row[2] for row in rows],
-        "doctor": {one.check: one.state for one in check_spark(probe_spark)},
+        "doctor": {finding.check: finding.state for finding in check_spark(probe_spark)},
     }
     session.stop()
-    print(json.dumps(told))
+    print(json.dumps(report))

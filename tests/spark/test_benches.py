@@ -126,6 +126,6 @@ def test_amounts_visit_every_user_before_any_comes_again() -> None:
 
 @pytest.mark.parametrize("name", ["keyed-count", "latency", "startup", "state", "windows"])
 def test_benchmarks_tell_their_options(name: str) -> None:
-    told = CliRunner().invoke(bench, [name, "--help"])
-    assert told.exit_code == 0
-    assert "--json" in told.output
+    result = CliRunner().invoke(bench, [name, "--help"])
+    assert result.exit_code == 0
+    assert "--json" in result.output

@@ -21,8 +21,8 @@ def test_bench_checkpoint_compares_barriers_that_wait_with_those_that_overtake(
     monkeypatch.setattr(pressure, "STEADY_S", 0.3)
     small = ("--in-flight", "4", "--sleep-ms", "0.5", "--records", "20000")
     words = ["checkpoint", "--json", "--rounds", "1", *small]
-    told = CliRunner().invoke(bench, words, catch_exceptions=False)
-    result = json.loads(told.stdout.splitlines()[-1])
+    run = CliRunner().invoke(bench, words, catch_exceptions=False)
+    result = json.loads(run.stdout.splitlines()[-1])
     share = result["unaligned_ms"] / result["aligned_ms"]
     assert result["unaligned_share"] == pytest.approx(share, rel=0.05)
     assert result["unaligned_share"] < 1  # no claim about time but this: who waits is later
@@ -36,10 +36,9 @@ def test_bench_checkpoint_compares_barriers_that_wait_with_those_that_overtake(
 def test_bench_recovery_sees_new_records_after_a_kill_and_after_a_failure(
     spark: SparkSession,
 ) -> None:
-    told = CliRunner().invoke(
-        bench, ["recovery", "--rounds", "1", "--json"], catch_exceptions=False
-    )
-    result = json.loads(told.stdout.splitlines()[-1])
+    words = ["recovery", "--rounds", "1", "--json"]
+    run = CliRunner().invoke(bench, words, catch_exceptions=False)
+    result = json.loads(run.stdout.splitlines()[-1])
     for kind in ("killed_worker", "failed_function"):
         steps = result[f"{kind}_steps_s"]
         assert 0 < steps["first record"] <= steps["first new record"]
@@ -67,7 +66,7 @@ def test_a_load_has_memory_for_what_shall_be_in_flight() -> None:
 def test_payloads_are_objects_of_their_own_which_pickling_cannot_share() -> None:
     reader = PayloadReader(100, 0)
     payloads = reader.poll(10)
-    assert {len(one) for one in payloads} == {100}
+    assert {len(payload) for payload in payloads} == {100}
     assert len(set(payloads)) == 10
     assert PayloadReader(100, reader.position()).poll(1) == [reader.poll(1)[0]]
 
@@ -122,6 +121,6 @@ def test_a_function_fails_once_for_each_order_and_tells_when(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("name", ["checkpoint", "recovery"])
 def test_they_tell_their_options(name: str) -> None:
-    told = CliRunner().invoke(bench, [name, "--help"])
-    assert told.exit_code == 0
-    assert "--json" in told.output
+    result = CliRunner().invoke(bench, [name, "--help"])
+    assert result.exit_code == 0
+    assert "--json" in result.output

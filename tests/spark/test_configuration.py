@@ -131,7 +131,7 @@ def test_a_wrong_one_is_refused_when_the_environment_is_made(
 
 @pytest.fixture
 def warnings(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Warnings:
-    monkeypatch.setattr(configuration, "_told", set())
+    monkeypatch.setattr(configuration, "_warned", set())
     caplog.set_level("WARNING", "headgate")
     return lambda: [record.getMessage() for record in caplog.records]
 

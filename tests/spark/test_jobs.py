@@ -113,14 +113,23 @@ def test_side_outputs_may_be_made_in_two_streams_process() -> None:
 
 def test_union_keeps_all_records() -> None:
     env = environment()
-    one, two = env.from_collection([1, 2]), env.from_source(NumberSequenceSource(3, 6))
-    assert collected(one.union(two, one).map(lambda n: n * 10)) == [10, 10, 20, 20, 30, 40, 50, 60]
+    first, second = env.from_collection([1, 2]), env.from_source(NumberSequenceSource(3, 6))
+    assert collected(first.union(second, first).map(lambda n: n * 10)) == [
+        10,
+        10,
+        20,
+        20,
+        30,
+        40,
+        50,
+        60,
+    ]
 
 
 def test_two_streams_are_connected() -> None:
     env = environment()
-    one, two = env.from_collection(["a", "b"]), env.from_collection([1, 2])
-    assert collected(one.connect(two).map(Both()).map(str)) == [
+    letters, numbers = env.from_collection(["a", "b"]), env.from_collection([1, 2])
+    assert collected(letters.connect(numbers).map(Both()).map(str)) == [
         "('one', 'a')",
         "('one', 'b')",
         "('two', 1)",
@@ -130,8 +139,8 @@ def test_two_streams_are_connected() -> None:
 
 def test_connected_streams_with_equal_keys_meet() -> None:
     env = environment()
-    one, two = env.from_collection(range(8)), env.from_collection(range(8))
-    both = one.connect(two).key_by(lambda n: n, lambda n: n).map(Both())
+    left, right = env.from_collection(range(8)), env.from_collection(range(8))
+    both = left.connect(right).key_by(lambda n: n, lambda n: n).map(Both())
     tasks: dict[int, set[int]] = {}
     for subtask, (_, number) in collected(both.map(WithSubtask())):
         tasks.setdefault(number, set()).add(subtask)

@@ -93,9 +93,9 @@ class Pair(ProcessJoinFunction[Any, Any, Any]):
 def test_an_interval_join_finds_its_pairs() -> None:
     env = environment()
     records = [(n % 3, n) for n in range(30)]
-    one, two = timed(env, records).key_by(first), timed(env, records).key_by(first)
+    left, right = timed(env, records).key_by(first), timed(env, records).key_by(first)
     bounds = Time.milliseconds(0), Time.milliseconds(3)
-    found = collected(one.interval_join(two).between(*bounds).process(Pair()))
+    found = collected(left.interval_join(right).between(*bounds).process(Pair()))
     assert found == sorted((n % 3, n, m) for n in range(30) for m in (n, n + 3) if m < 30)
 
 

@@ -67,19 +67,19 @@ env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(4)
 if sys.argv[1:]:
     env.add_python_file(sys.argv[1])
 orders = env.from_collection([Order(key, key + 1) for key in range(40)]).rebalance()
-told = {"rows": list(orders.map(Where()).execute_and_collect("orders"))}
+report = {"rows": list(orders.map(Where()).execute_and_collect("orders"))}
 
 env.from_collection([1]).map(lambda n: n / 0).name("divide").print()
-told["failure"] = failure(env)
+report["failure"] = failure(env)
 
 env.from_collection([1]).rebalance().map(lambda n: os.kill(os.getpid(), signal.SIGKILL)).print()
-told["killed"] = failure(env)
+report["killed"] = failure(env)
 
 numbers = env.from_collection(range(1000)).key_by(lambda n: n % 10)
 ports = driver_for(SparkSession.getActiveSession())
-told["ports"] = [ports.control.address[1], ports.results.address[1]]
-told["sums"] = sorted(numbers.reduce(lambda a, b: a + b).execute_and_collect())[-10:]
-print("TOLD", json.dumps(told))
+report["ports"] = [ports.control.address[1], ports.results.address[1]]
+report["sums"] = sorted(numbers.reduce(lambda a, b: a + b).execute_and_collect())[-10:]
+print("REPORT", json.dumps(report))
 '''
 
 ORDERS = """
@@ -110,12 +110,12 @@ def drive(cluster: Cluster, folder: Path, *words: str) -> dict[str, Any]:
         words, env=cluster.environ, cwd=folder, capture_output=True, text=True, timeout=110
     )
     assert done.returncode == 0, done.stderr
-    (line,) = [line for line in done.stdout.splitlines() if line.startswith("TOLD ")]
-    return dict(json.loads(line.removeprefix("TOLD ")))
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("REPORT ")]
+    return dict(json.loads(line.removeprefix("REPORT ")))
 
 
-def check(told: dict[str, Any], project: Path) -> None:
-    rows = told["rows"]
+def check(report: dict[str, Any], project: Path) -> None:
+    rows = report["rows"]
     assert sorted(row[:2] for row in rows) == [[key, 10 * (key + 1)] for key in range(40)]
     assert len({row[2] for row in rows}) == 4  # processes
     assert len({row[3] for row in rows}) == 2  # executors
@@ -125,11 +125,11 @@ def check(told: dict[str, Any], project: Path) -> None:
             "prices.py",
         }
         assert not any(path.startswith(str(project)) for row in rows for path in row[4:6])
-    failure = told["failure"]
+    failure = report["failure"]
     assert failure.startswith("Traceback (most recent call last):\n  File ")
     assert failure.endswith("failed in operator 'divide': ZeroDivisionError: division by zero")
-    assert "is lost: it closed the connection (process " in told["killed"]
-    assert told["sums"] == [sum(range(key, 1000, 10)) for key in range(10)]
+    assert "is lost: it closed the connection (process " in report["killed"]
+    assert report["sums"] == [sum(range(key, 1000, 10)) for key in range(10)]
 
 
 def test_plain_spark_submit(standalone_cluster: Cluster, project: Path) -> None:
@@ -138,11 +138,11 @@ def test_plain_spark_submit(standalone_cluster: Cluster, project: Path) -> None:
     keys = ("spark.headgate.jobmanager.rpc.port", "spark.headgate.jobmanager.results.port")
     conf = {**CONF, **dict(zip(keys, map(str, ports), strict=True))}
     flags = [word for pair in conf.items() for word in ("--conf", "=".join(pair))]
-    told = drive(
+    report = drive(
         standalone_cluster,
         project,
         str(standalone_cluster.home / "bin" / "spark-submit"),
         *("--master", standalone_cluster.url, *flags, "--py-files", shop, "job.py", "prices.py"),
     )
-    check(told, project)
-    assert told["ports"] == ports
+    check(report, project)
+    assert report["ports"] == ports

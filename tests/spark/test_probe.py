@@ -31,7 +31,7 @@ def test_every_worker_tells_what_it_is(spark: "SparkSession") -> None:
 def test_doctor_finds_everything_well_here(spark: "SparkSession") -> None:
     done = CliRunner().invoke(doctor, ["--json"], standalone_mode=False)
     assert done.return_value == 0, done.output
-    findings = {one["check"]: one for one in json.loads(done.stdout)["findings"]}
+    findings = {finding["check"]: finding for finding in json.loads(done.stdout)["findings"]}
     assert {findings[name]["state"] for name in ("Spark session", "slots", "workers")} == {"ok"}
     assert "on local[4], ready after" in findings["Spark session"]["found"]
 

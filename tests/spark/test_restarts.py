@@ -152,7 +152,7 @@ def test_a_killed_worker_is_replaced_and_the_job_goes_on(
     written = totals(env, tmp_path, "kill")
     client = env.execute_async("killed once")
     client.get_job_execution_result().result()
-    (restart,) = [one.message for one in caplog.records if "(restart 1)" in one.message]
+    (restart,) = [record.message for record in caplog.records if "(restart 1)" in record.message]
     assert "it was killed by SIGKILL, perhaps by the kernel" in restart
     found = written()
     check(found)
@@ -201,7 +201,7 @@ def test_a_later_driver_with_the_same_id_goes_on(tmp_path: Path) -> None:
     finally:
         on_launched.remove(started.append)
     before = (tmp_path / "checkpoints" / "totals").iterdir()
-    assert [one for one in before if one.name.startswith("chk-")]
+    assert [path for path in before if path.name.startswith("chk-")]
     env = environment(tmp_path, **{"pipeline.job-id": "totals"})
     written = totals(env, tmp_path)
     seen = len(written())
@@ -279,7 +279,7 @@ def test_a_record_that_nobody_can_take_ends_the_job_with_the_record_and_the_fram
         env.execute("poisoned")
     assert "3 times in the same way at the same record" in failed.value.summary
     assert "\nthe record: 7\n" in str(failed.value)
-    restarts = [one.message for one in caplog.records if "(restart " in one.message]
+    restarts = [record.message for record in caplog.records if "(restart " in record.message]
     assert len(restarts) == 2
     for restart in restarts:
         assert "\nthe record: 7\n" in restart and "in __call__" in restart

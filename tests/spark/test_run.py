@@ -99,7 +99,7 @@ def test_a_failed_job_shows_the_user_s_traceback_and_exits_with_1(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "told"),
+    ("words", "code", "message"),
     [
         (("-D", "parallelism.default=many"), 2, "parallelism.default"),
         (("-D", "nonsense"), 2, "KEY=VALUE"),
@@ -109,11 +109,11 @@ def test_a_failed_job_shows_the_user_s_traceback_and_exits_with_1(tmp_path: Path
     ],
 )
 def test_other_trouble_has_its_exit_code(
-    tmp_path: Path, words: tuple[str, ...], code: int, told: str
+    tmp_path: Path, words: tuple[str, ...], code: int, message: str
 ) -> None:
     done = headgate("run", write(tmp_path, FAILS), *words)
     assert done.returncode == code, done.stderr
-    assert told in done.stderr
+    assert message in done.stderr
     assert "org.apache.spark" not in done.stderr
 
 
@@ -132,11 +132,11 @@ def test_a_signal_to_all_processes_cancels_the_job_and_has_its_exit_code(
         assert process.stdout is not None
         assert process.stdout.readline(), "the job runs and prints"
         os.killpg(process.pid, sent)  # as systemd and a terminal do
-        _, told = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=60)
     assert process.returncode == code
-    assert "endless: canceled after" in told
-    assert told.splitlines()[-1] in ("headgate: interrupted", "headgate: terminated")
-    assert "Traceback" not in told and "java" not in told.replace("jdk.incubator", ""), told
+    assert "endless: canceled after" in errors
+    assert errors.splitlines()[-1] in ("headgate: interrupted", "headgate: terminated")
+    assert "Traceback" not in errors and "java" not in errors.replace("jdk.incubator", ""), errors
 
 
 def test_spark_submit_runs_the_same_program(

@@ -243,7 +243,7 @@ def test_a_missing_or_old_pyspark_is_named(
 
 
 def test_known_versions() -> None:
-    assert [is_known(one) for one in ("3.5.8", "4.0.0", "4.3.1", "4.4.0.dev1")] == [
+    assert [is_known(version) for version in ("3.5.8", "4.0.0", "4.3.1", "4.4.0.dev1")] == [
         False,
         True,
         True,

@@ -41,9 +41,9 @@ def test_two_jobs_run_at_the_same_time(spark: "SparkSession", tmp_path: Path) ->
         return collected(environment().from_collection(range(5)).map(Meets(tmp_path, me, other)))
 
     with ThreadPoolExecutor() as pool:
-        one, two = pool.submit(run, "one", "two"), pool.submit(run, "two", "one")
-        assert one.result() == [("one", n) for n in range(5)]
-        assert two.result() == [("two", n) for n in range(5)]
+        first, second = pool.submit(run, "one", "two"), pool.submit(run, "two", "one")
+        assert first.result() == [("one", n) for n in range(5)]
+        assert second.result() == [("two", n) for n in range(5)]
 
 
 def test_a_failure_of_one_job_does_not_touch_the_other(spark: "SparkSession") -> None:
@@ -115,9 +115,9 @@ def test_many_jobs_leave_no_thread_socket_or_file(spark: "SparkSession") -> None
     assert after[1] <= before[1] + 4  # py4j keeps a few connections
 
     first, last = looks[:5], looks[-5:]
-    assert max(one[1] for one in last) <= max(one[1] for one in first), (first, last)
-    assert max(one[2] for one in last) <= max(one[2] for one in first) + 2, (first, last)
-    assert len({one[0] for one in looks}) <= 4 + JOBS // 10  # processes are used again
+    assert max(look[1] for look in last) <= max(look[1] for look in first), (first, last)
+    assert max(look[2] for look in last) <= max(look[2] for look in first) + 2, (first, last)
+    assert len({look[0] for look in looks}) <= 4 + JOBS // 10  # processes are used again
     driver = driver_services(spark)
     assert driver.results._streams == driver.results._connections == {}
     assert driver.slots._held == {}

@@ -21,7 +21,7 @@ from headgate.datastream.connectors import (
     TextFileSink,
 )
 from headgate.datastream.connectors.file_system import FileSink, RollingPolicy
-from tests.host.test_file_sinks_in_jobs import FailsBehindCheckpoints
+from tests.host.checkpoint_kit import FailsBehindCheckpoints
 
 pytestmark = pytest.mark.usefixtures("spark")
 

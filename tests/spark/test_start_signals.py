@@ -97,8 +97,8 @@ def test_a_signal_to_all_while_spark_starts(
         start_new_session=True,
     )
     assert done.returncode == CODES[sent], done.stderr
-    told = [line for line in done.stderr.splitlines() if "incubator" not in line]  # Java's own
-    assert told == [LINES[sent]]
+    lines = [line for line in done.stderr.splitlines() if "incubator" not in line]  # Java's own
+    assert lines == [LINES[sent]]
     assert until(lambda: not marked(mark), 30), marked(mark)
 
 

@@ -24,7 +24,7 @@ def test_typed_rows_travel_between_processes() -> None:
     )
     counts = (
         visits.key_by(lambda row: row.who, Types.STRING())
-        .reduce(lambda one, two: Row(one[0], one[1], one[2] + two[2], one[3]))
+        .reduce(lambda before, row: Row(before[0], before[1], before[2] + row[2], before[3]))
         .map(lambda row: [row.who, row.paid], Types.TUPLE([Types.STRING(), Types.BIG_DEC()]))
         .key_by(lambda pair: pair[0])
         .max(1)

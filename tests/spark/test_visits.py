@@ -87,18 +87,18 @@ def test_a_job_stops_with_a_savepoint_and_another_goes_on_from_it(
     assert Path(done.stdout.strip()).parent == saved
     stopped = headgate("stop", "sums", saved, "--json")
     assert stopped.returncode == 0, stopped.stderr
-    told = json.loads(stopped.stdout)
-    assert told["state"] == "finished"
+    report = json.loads(stopped.stdout)
+    assert report["state"] == "finished"
     client.get_job_execution_result().result()
     assert headgate("checkpoints", saved).returncode == 0
 
-    sums("second", None, execution__state_recovery__path=told["path"]).execute("again")
+    sums("second", None, execution__state_recovery__path=report["path"]).execute("again")
     found = [lines(tmp_path / folder) for folder in ("first", "second")]
     assert all(found), "both runs have written something"
     expected = [total for key in range(KEYS) for total in accumulate(range(key, count, KEYS))]
     assert sorted(found[0] + found[1]) == sorted(expected), "nothing lost, nothing twice"
 
-    other = endless("other", execution__state_recovery__path=told["path"])
+    other = endless("other", execution__state_recovery__path=report["path"])
     with pytest.raises(StateUnclaimed, match="--allow-non-restored-state"):
         other.execute("without the sums")
 

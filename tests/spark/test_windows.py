@@ -85,7 +85,7 @@ def test_sessions_are_reduced_by_key() -> None:
         bids(environment())
         .key_by(lambda bid: bid[0])
         .window(EventTimeSessionWindows.with_gap(Time.milliseconds(500)))
-        .reduce(lambda one, two: (one[0], one[1] + two[1], max(one[2], two[2])))
+        .reduce(lambda before, row: (before[0], before[1] + row[1], max(before[2], row[2])))
     )
     assert collected(windows) == [("a", 5, 1000), ("a", 12, 2100), ("b", 1, 900), ("b", 7, 1500)]
 

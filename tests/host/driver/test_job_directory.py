@@ -8,22 +8,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from headgate.host.driver.job_directory import (
     DirectoryUnsafe,
-    JobEntry,
     announce,
     entries,
     here,
     job_folder,
 )
-
-
-def entry_of(job: str = "ab12", **more: object) -> JobEntry:
-    entry = JobEntry(job, "orders", 1_000, os.getpid(), here(), ("127.0.0.1", 9), b"s" * 32, 2)
-    return msgspec.structs.replace(entry, **more)
+from tests.host.endpoint_kit import job_entry
 
 
 @pytest.fixture
@@ -37,9 +31,9 @@ def mode(path: Path) -> int:
 
 def test_a_job_is_found_until_its_announcement_closes(folder: Path) -> None:
     assert entries(folder) == []
-    younger = entry_of("x/1", since_ms=2_000, name="späte")
-    announcements = [announce(younger, folder), announce(entry_of(), folder)]
-    assert [entry for entry, _ in entries(folder)] == [entry_of(), younger]
+    younger = job_entry("x/1", since_ms=2_000, name="späte")
+    announcements = [announce(younger, folder), announce(job_entry(), folder)]
+    assert [entry for entry, _ in entries(folder)] == [job_entry(), younger]
     for announcement in announcements:
         announcement.close()
         announcement.close()
@@ -50,17 +44,17 @@ def test_a_job_is_found_until_its_announcement_closes(folder: Path) -> None:
 def test_nobody_else_can_read_what_is_written(folder: Path) -> None:
     before = os.umask(0)
     try:
-        announcement = announce(entry_of(), folder)
+        announcement = announce(job_entry(), folder)
     finally:
         os.umask(before)
     assert mode(folder) == 0o700
     assert mode(announcement.path) == 0o600
-    assert "ssss" not in repr(entry_of())
+    assert "ssss" not in repr(job_entry())
 
 
 def test_the_same_job_of_two_drivers_has_two_files(folder: Path) -> None:
-    first = announce(entry_of(pid=os.getppid()), folder)
-    announce(entry_of(), folder)
+    first = announce(job_entry(pid=os.getppid()), folder)
+    announce(job_entry(), folder)
     first.close()
     assert [entry.pid for entry, _ in entries(folder)] == [os.getpid()]
 
@@ -68,20 +62,20 @@ def test_the_same_job_of_two_drivers_has_two_files(folder: Path) -> None:
 def test_the_file_of_a_dead_driver_is_removed_by_the_next_reader(folder: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as child:
         child.wait(30)
-    left = announce(entry_of(pid=child.pid), folder)
+    left = announce(job_entry(pid=child.pid), folder)
     assert entries(folder) == []
     assert not left.path.exists()
 
 
 def test_jobs_of_another_container_are_neither_listed_nor_removed(folder: Path) -> None:
-    other = announce(entry_of(host="elsewhere"), folder)
+    other = announce(job_entry(host="elsewhere"), folder)
     assert entries(folder) == []
     assert other.path.exists()
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff\xfe", b"{}", b'{"job": 3}', b"[" * 100_000])
 def test_a_file_that_is_none_of_ours_is_passed_over(folder: Path, data: bytes) -> None:
-    announce(entry_of(), folder)
+    announce(job_entry(), folder)
     (folder / "broken.job").write_bytes(data)
     (folder / "link.job").symlink_to(folder / "nowhere")
     os.mkfifo(folder / "pipe.job")
@@ -96,7 +90,7 @@ def test_a_folder_that_others_may_use_is_refused_and_gets_no_secret(
     with pytest.raises(DirectoryUnsafe, match="others may use.*XDG_RUNTIME_DIR"):
         entries(folder)
     with caplog.at_level(logging.WARNING):
-        announce(entry_of(), folder).close()
+        announce(job_entry(), folder).close()
     assert "job ab12 will not be found" in caplog.text
     assert list(folder.iterdir()) == []
 
@@ -106,7 +100,7 @@ def test_a_link_to_a_folder_is_no_folder(folder: Path, tmp_path: Path) -> None:
     folder.symlink_to(tmp_path / "other")
     with pytest.raises(DirectoryUnsafe, match="is no folder"):
         entries(folder)
-    announce(entry_of(), folder)
+    announce(job_entry(), folder)
     assert list((tmp_path / "other").iterdir()) == []
 
 
@@ -114,7 +108,7 @@ def test_a_folder_that_cannot_be_made_does_not_stop_the_job(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_text("")
-    announce(entry_of(), tmp_path / "file" / "headgate").close()
+    announce(job_entry(), tmp_path / "file" / "headgate").close()
     assert "Not a directory" in caplog.text
 
 
