@@ -36,7 +36,7 @@ def close_spark_ports() -> None:
     """Tests on Spark, which ran in this process before, leave the driver's ports open."""
     driver = sys.modules.get("headgate.spark.driver_services")
     if driver is not None:
-        driver.close_drivers()
+        driver.close_driver_services()
 
 
 @pytest.fixture(autouse=True)
