@@ -42,7 +42,7 @@ from shop.orders import Order, total
 
 from headgate.base.errors import HeadgateError
 from headgate.datastream import MapFunction, StreamExecutionEnvironment
-from headgate.spark.driver_services import driver_for
+from headgate.spark.driver_services import driver_services
 from pyspark.sql import SparkSession
 
 
@@ -76,7 +76,7 @@ env.from_collection([1]).rebalance().map(lambda n: os.kill(os.getpid(), signal.S
 report["killed"] = failure(env)
 
 numbers = env.from_collection(range(1000)).key_by(lambda n: n % 10)
-ports = driver_for(SparkSession.getActiveSession())
+ports = driver_services(SparkSession.getActiveSession())
 report["ports"] = [ports.control.address[1], ports.results.address[1]]
 report["sums"] = sorted(numbers.reduce(lambda a, b: a + b).execute_and_collect())[-10:]
 print("REPORT", json.dumps(report))
