@@ -17,7 +17,7 @@ from headgate.functions.async_functions import (
     AsyncRetryStrategy,
     NoRetryStrategy,
 )
-from headgate.functions.time import Duration, Time
+from headgate.functions.time import Time, measured_ms
 
 
 class AsyncDataStream:
@@ -123,11 +123,8 @@ def _check_function(caller: str, function: object) -> None:
 
 
 def _timeout_ms(caller: str, timeout: object) -> int:
-    if isinstance(timeout, Time):
-        timeout_ms = timeout.to_milliseconds()
-    elif isinstance(timeout, Duration):
-        timeout_ms = timeout.to_millis()
-    else:
+    timeout_ms = measured_ms(timeout)
+    if timeout_ms is None:
         raise PlanInvalid(f"{caller}(): the timeout is {timeout!r}; give one like Time.seconds(5)")
     if timeout_ms <= 0:
         raise PlanInvalid(

@@ -29,6 +29,7 @@ from headgate.core.window.spec import (
 from headgate.functions.assigners import MergingWindowAssigner, WindowAssigner
 from headgate.functions.evictors import Evictor
 from headgate.functions.function import OutputTag, ReduceFunction
+from headgate.functions.time import measured_ms
 from headgate.functions.triggers import Trigger
 from headgate.functions.window_functions import (
     AggregateFunction,
@@ -131,14 +132,13 @@ def check_kind(given: object, caller: str, kind: type, example: str) -> None:
 
 
 def _span_ms(span: Any) -> int:
-    for method in ("to_milliseconds", "to_millis"):
-        if hasattr(span, method):
-            span = getattr(span, method)()
-    if type(span) is not int or span < 0:
+    span_ms = span if type(span) is int else measured_ms(span)
+    if span_ms is None or span_ms < 0:
+        given = span if span_ms is None else span_ms
         raise PlanInvalid(
-            f"allowed_lateness() was given {span!r}; give milliseconds, 0 or more, or a Duration"
+            f"allowed_lateness() was given {given!r}; give milliseconds, 0 or more, or a Duration"
         )
-    return span
+    return span_ms
 
 
 def _refuse_untimed(stream: "DataStream", assigner: object) -> None:

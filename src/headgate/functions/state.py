@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Generic, Protocol, TypeVar
 
 from headgate.base.elements import Record
+from headgate.functions.time import measured_ms
 
 K = TypeVar("K")
 
@@ -258,11 +259,10 @@ class StateTtlConfig:
     @property
     def ttl_ms(self) -> int:
         """In milliseconds."""
-        for name in ("to_milliseconds", "to_millis"):
-            measure = getattr(self.ttl, name, None)
-            if measure is not None:
-                return int(measure())
-        raise TypeError(f"{self.ttl!r} is no time to live; give Time.seconds(60) or a Duration")
+        ttl_ms = measured_ms(self.ttl)
+        if ttl_ms is None:
+            raise TypeError(f"{self.ttl!r} is no time to live; give Time.seconds(60) or a Duration")
+        return ttl_ms
 
     def get_ttl(self) -> object:
         return self.ttl

@@ -95,17 +95,25 @@ class Instant:
         return Instant(seconds, millis * 1_000_000)
 
 
-def whole_ms(span: object, caller: str) -> int:
-    """Of a ``Time`` or a ``Duration``: anything that can say how many milliseconds it has."""
+def measured_ms(span: object) -> int | None:
+    """Milliseconds of a ``Time``, a ``Duration`` or what measures itself like them; else None."""
     for name in ("to_milliseconds", "to_millis"):
         convert = getattr(span, name, None)
         if convert is not None and not isinstance(span, type):
             span_ms = convert()
             if type(span_ms) is int:
                 return span_ms
-    raise PlanInvalid(
-        f"{caller} was given {span!r}; give a span of time, for instance Time.seconds(5)"
-    )
+    return None
+
+
+def whole_ms(span: object, caller: str) -> int:
+    """Milliseconds of a span that ``caller`` was given; raises PlanInvalid if it is none."""
+    span_ms = measured_ms(span)
+    if span_ms is None:
+        raise PlanInvalid(
+            f"{caller} was given {span!r}; give a span of time, for instance Time.seconds(5)"
+        )
+    return span_ms
 
 
 def positive_ms(span: object, caller: str) -> int:

@@ -16,7 +16,7 @@ from typing import Any
 from headgate.base.elements import Record, Watermark
 from headgate.base.errors import PlanInvalid
 from headgate.functions.context import RuntimeContext
-from headgate.functions.time import Duration, Time
+from headgate.functions.time import Duration, Time, measured_ms
 
 
 class TimestampAssigner(ABC):
@@ -190,11 +190,8 @@ def _takes_argument(create: Callable[..., object]) -> bool:
 
 
 def _millis(span: object, caller: str, least: int) -> int:
-    if isinstance(span, Duration):
-        millis = span.to_millis()
-    elif isinstance(span, Time):
-        millis = span.to_milliseconds()
-    else:
+    millis = measured_ms(span)
+    if millis is None:
         raise PlanInvalid(f"{caller}() was given {span!r}; give a Duration or a Time")
     if millis < least:
         raise PlanInvalid(f"{caller}() was given {millis} ms; give {least} ms or more")
