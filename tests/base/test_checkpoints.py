@@ -43,7 +43,7 @@ METADATA = Metadata(
 
 
 def test_a_task_knows_all_its_pieces() -> None:
-    assert sorted(one.length for one in pieces_of(TASK)) == [1, 2, 4, 8, 16, 32]
+    assert sorted(piece.length for piece in pieces_of(TASK)) == [1, 2, 4, 8, 16, 32]
     assert METADATA.state_bytes == 2 * 63
 
 

@@ -114,7 +114,7 @@ def test_every_message_has_its_test() -> None:
         and issubclass(kind, msgspec.Struct)
         and kind.__struct_config__.tag is not None
     ]
-    assert {kind.__name__ for kind in tagged} == {type(one).__name__ for one in ALL}
+    assert {kind.__name__ for kind in tagged} == {type(message).__name__ for message in ALL}
 
 
 def test_a_task_names_each_producer_once() -> None:

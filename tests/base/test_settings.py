@@ -46,8 +46,8 @@ def test_buffers_are_debloated_to_a_second_unless_the_settings_say_no() -> None:
     assert (settings.debloat_samples, settings.debloat_threshold_percent) == (20, 25)
     assert settings.min_buffer_bytes == 256
     key = "taskmanager.network.memory.buffer-debloat"
-    told = {f"{key}.enabled": "false", f"{key}.target": "2 s", f"{key}.samples": "5"}
-    parsed = ExchangeSettings.parse(told)
+    texts = {f"{key}.enabled": "false", f"{key}.target": "2 s", f"{key}.samples": "5"}
+    parsed = ExchangeSettings.parse(texts)
     assert (parsed.debloat, parsed.debloat_target_ms, parsed.debloat_samples) == (False, 2_000, 5)
 
 

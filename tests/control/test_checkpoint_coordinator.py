@@ -171,7 +171,7 @@ def test_older_ones_are_dropped_and_savepoints_are_not() -> None:
     assert only(DropCheckpoint, completed(checkpoints, 2_000)) == []
     [drop] = only(DropCheckpoint, completed(checkpoints, 3_000))
     assert drop.metadata.checkpoint == 1
-    assert [one.checkpoint for one in history.complete] == [3, 4]
+    assert [metadata.checkpoint for metadata in history.complete] == [3, 4]
 
 
 # What ends it.
@@ -298,7 +298,7 @@ def test_storage_that_fails_is_a_failure_and_whatever_it_has_left_is_dropped() -
         DropCheckpoint(store.metadata),
         AbortCheckpoint(2, "it could not be stored: No space left on device"),
     ]
-    assert [one.checkpoint for one in history.complete] == [1]
+    assert [metadata.checkpoint for metadata in history.complete] == [1]
 
 
 # Tasks that have finished.
@@ -463,7 +463,7 @@ def test_a_run_that_ends_leaves_nothing_open_but_what_is_being_stored() -> None:
     assert checkpoints.is_storing
     assert checkpoints.next_deadline_ms is None
     assert checkpoints.stored(1, 1_600) == [], "there is nobody to tell"
-    assert [one.checkpoint for one in history.complete] == [1]
+    assert [metadata.checkpoint for metadata in history.complete] == [1]
     assert checkpoints.savepoint_wanted("x", Stop.NO, 2_000) == [
         SavepointDone("x", None, "the run has ended: boom")
     ]

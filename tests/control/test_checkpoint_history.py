@@ -11,7 +11,7 @@ from headgate.control.effects import DropCheckpoint, StoreCheckpoint
 from headgate.control.life_cycle import JobState
 
 
-def one(number: int, kind: CheckpointKind = CheckpointKind.CHECKPOINT) -> Metadata:
+def metadata_of(number: int, kind: CheckpointKind = CheckpointKind.CHECKPOINT) -> Metadata:
     return Metadata(METADATA_VERSION, number, kind, "job", "name", 0, 1, ())
 
 
@@ -24,33 +24,36 @@ def test_the_newest_are_kept(retained: int, count: int) -> None:
     history = CheckpointHistory(retained)
     dropped: list[int] = []
     for _ in range(count):
-        dropped += [d.metadata.checkpoint for d in history.completed(one(history.new_id()))]
+        dropped += [d.metadata.checkpoint for d in history.completed(metadata_of(history.new_id()))]
     assert dropped + kept(history) == [*range(1, count + 1)]
     assert len(kept(history)) == min(retained, count)
 
 
 def test_a_new_driver_goes_on_behind_what_it_finds() -> None:
-    history = CheckpointHistory(1, [one(8), one(5)])
-    assert history.latest == StoreCheckpoint(one(8))
+    history = CheckpointHistory(1, [metadata_of(8), metadata_of(5)])
+    assert history.latest == StoreCheckpoint(metadata_of(8))
     assert (history.next_id, history.new_id(), history.new_id()) == (9, 9, 10)
-    assert history.completed(one(11)) == [DropCheckpoint(one(5)), DropCheckpoint(one(8))]
+    assert history.completed(metadata_of(11)) == [
+        DropCheckpoint(metadata_of(5)),
+        DropCheckpoint(metadata_of(8)),
+    ]
 
 
 def test_a_job_goes_on_from_where_it_was_told_to_start_until_it_has_a_checkpoint() -> None:
-    origin = StoreCheckpoint(one(41, CheckpointKind.SAVEPOINT), "folder")
-    history = CheckpointHistory(1, [one(3)], origin)
+    origin = StoreCheckpoint(metadata_of(41, CheckpointKind.SAVEPOINT), "folder")
+    history = CheckpointHistory(1, [metadata_of(3)], origin)
     assert history.latest == origin
     assert history.new_id() == 42
-    history.completed(one(42))
-    assert history.latest == StoreCheckpoint(one(42))
+    history.completed(metadata_of(42))
+    assert history.latest == StoreCheckpoint(metadata_of(42))
 
 
 def test_what_is_stored_behind_a_newer_one_is_dropped() -> None:
     history = CheckpointHistory(2)
-    history.completed(one(2))
-    assert history.completed(one(1)) == [DropCheckpoint(one(1))]
-    history.stopped_with(StoreCheckpoint(one(4, CheckpointKind.SAVEPOINT), "folder"))
-    assert history.completed(one(3)) == [DropCheckpoint(one(3))]
+    history.completed(metadata_of(2))
+    assert history.completed(metadata_of(1)) == [DropCheckpoint(metadata_of(1))]
+    history.stopped_with(StoreCheckpoint(metadata_of(4, CheckpointKind.SAVEPOINT), "folder"))
+    assert history.completed(metadata_of(3)) == [DropCheckpoint(metadata_of(3))]
     assert kept(history) == [2]
     assert history.latest is not None and history.latest.directory == "folder"
 

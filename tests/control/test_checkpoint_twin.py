@@ -40,8 +40,8 @@ class Tasks:
         taken = self.taken[checkpoint]
         if task in taken or task in self.finished or checkpoint in self.over:
             return False
-        older = [one for one in self.taken if one < checkpoint and one not in self.over]
-        if any(self.is_behind(one, task) for one in older):
+        older = [other for other in self.taken if other < checkpoint and other not in self.over]
+        if any(self.is_behind(other, task) for other in older):
             return False
         producers = self.producers[task]
         ended = [producer for producer in producers if producer in self.finished]
@@ -71,11 +71,11 @@ class Tasks:
         if any(producer not in self.finished for producer in producers):
             return False
         barriers = [
-            one
-            for one, taken in self.taken.items()
-            if one not in self.over and any(producer in taken for producer in producers)
+            other
+            for other, taken in self.taken.items()
+            if other not in self.over and any(producer in taken for producer in producers)
         ]
-        return all(task in self.taken[one] for one in barriers)
+        return all(task in self.taken[other] for other in barriers)
 
 
 class CheckpointTwin(RuleBasedStateMachine):
@@ -192,9 +192,9 @@ class CheckpointTwin(RuleBasedStateMachine):
         assert self.now >= self.ended_at + pause_ms
         assert self.hurried or self.now >= self.began_at + interval_ms
         self.began_at, self.hurried = self.now, False
-        by_clock = [one for one in self.open if not self.is_savepoint(one)]
+        by_clock = [pending for pending in self.open if not self.is_savepoint(pending)]
         assert len(by_clock) < self.limit
-        assert not any(self.is_savepoint(one) for one in self.unstored())
+        assert not any(self.is_savepoint(pending) for pending in self.unstored())
 
     def judge(self, metadata: Metadata) -> None:
         checkpoint = metadata.checkpoint
@@ -215,7 +215,7 @@ class CheckpointTwin(RuleBasedStateMachine):
 
     def unstored(self) -> list[int]:
         storing = [store.metadata.checkpoint for _, store in self.stores]
-        return [one for one in self.open if one not in storing]
+        return [pending for pending in self.open if pending not in storing]
 
     def expect_failure(self, checkpoint: int) -> None:
         """A checkpoint of the clock has failed: the run too, if there were too many."""
@@ -232,10 +232,10 @@ class CheckpointTwin(RuleBasedStateMachine):
     def tasks_take_their_part(self, data: st.DataObject, count: int) -> None:
         for _ in range(count):
             able = [
-                (one, task)
-                for one in self.tasks.taken
+                (pending, task)
+                for pending in self.tasks.taken
                 for task in self.names
-                if self.tasks.may_take(one, task)
+                if self.tasks.may_take(pending, task)
             ]
             if able:
                 self.tasks.take(*data.draw(st.sampled_from(able)))
@@ -254,10 +254,10 @@ class CheckpointTwin(RuleBasedStateMachine):
     @rule(data=st.data())
     def a_task_declines(self, data: st.DataObject) -> None:
         able = [
-            (one, task)
-            for one in self.unstored()
+            (pending, task)
+            for pending in self.unstored()
             for task in self.names
-            if self.tasks.may_take(one, task)
+            if self.tasks.may_take(pending, task)
         ]
         if able:
             checkpoint, task = data.draw(st.sampled_from(able))
@@ -309,7 +309,7 @@ class CheckpointTwin(RuleBasedStateMachine):
         self.open.remove(checkpoint)
         self.ended_at = self.now
         if not self.is_savepoint(checkpoint):
-            newer = [one for one in self.completed if one > checkpoint]
+            newer = [newest for newest in self.completed if newest > checkpoint]
             self.failures = self.failures if newer else 0
         self.carry_out(machine.stored(checkpoint, self.now))
 
@@ -319,7 +319,7 @@ class CheckpointTwin(RuleBasedStateMachine):
             return
         machine, store = self.stores.pop(data.draw(st.integers(0, len(self.stores) - 1)))
         checkpoint = store.metadata.checkpoint
-        is_subsumed = any(one > checkpoint for one in self.completed)
+        is_subsumed = any(newest > checkpoint for newest in self.completed)
         self.carry_out(machine.store_failed(checkpoint, "full", self.now))
         if machine is self.machine and not is_subsumed:
             self.expect_failure(checkpoint)
@@ -392,7 +392,7 @@ class CheckpointTwin(RuleBasedStateMachine):
     @invariant()
     def the_law_holds(self) -> None:
         self.machine.check()
-        by_clock = [one for one in self.open if not self.is_savepoint(one)]
+        by_clock = [pending for pending in self.open if not self.is_savepoint(pending)]
         assert len(by_clock) <= self.limit
         assert self.machine.statistics().pending == len(by_clock)
         assert len(set(self.answered)) == len(self.answered), "somebody was told twice"

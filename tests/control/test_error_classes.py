@@ -94,7 +94,7 @@ def test_a_checkpoint_that_a_task_does_not_find_is_no_damage() -> None:
 
 
 def test_errors_that_cause_each_other_end_somewhere() -> None:
-    one, two = ValueError(), ValueError()
-    caused(one, two)
-    caused(two, one)
-    assert not is_final(one)
+    first, two = ValueError(), ValueError()
+    caused(first, two)
+    caused(two, first)
+    assert not is_final(first)

@@ -72,7 +72,7 @@ def test_sources_of_a_group_learn_how_far_the_slowest_is() -> None:
 
     def report(task: str, watermark_ms: int | None, of: str = RUN) -> list[object]:
         effects = run.time_reported(of, task, "group", watermark_ms)
-        return [(one.slot, one.message) for one in effects if isinstance(one, Send)]
+        return [(effect.slot, effect.message) for effect in effects if isinstance(effect, Send)]
 
     assert report("0.0", 5) == [(0, TimeAnnounced(RUN, "group", 5))]
     assert report("0.1", 3) == [(slot, TimeAnnounced(RUN, "group", 3)) for slot in (0, 1)]
@@ -98,8 +98,8 @@ def test_task_managers_learn_whether_the_run_has_finished_and_why_not() -> None:
         assert problem.startswith(BOOM.message)
     cancelled = running()
     cancelled.cancel("enough", 0)
-    told = problems(changed(cancelled, TaskState.CANCELLED, *ALL))
-    assert told == ["the run was cancelled: enough"] * 2
+    reported = problems(changed(cancelled, TaskState.CANCELLED, *ALL))
+    assert reported == ["the run was cancelled: enough"] * 2
 
 
 def test_only_a_task_that_fails_by_itself_is_an_own_failure() -> None:
@@ -337,9 +337,9 @@ class JobTwin(RuleBasedStateMachine):
                     self.outcome = outcome
                 case Send(slot, message):
                     assert slot in self.alive
-                    self.told(slot, message)
+                    self.received(slot, message)
 
-    def told(self, slot: int, message: Deploy | Placed | Cancel | Shutdown) -> None:
+    def received(self, slot: int, message: Deploy | Placed | Cancel | Shutdown) -> None:
         if isinstance(message, Deploy):
             for task in message.tasks:
                 assert task.id not in self.deployed and task.slot == slot

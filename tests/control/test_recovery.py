@@ -25,14 +25,14 @@ def recovery(
     origin: StoreCheckpoint | None = None,
     ignores_damaged: bool = False,
 ) -> Recovery:
-    history = CheckpointHistory(3, [metadata(one) for one in found], origin)
+    history = CheckpointHistory(3, [metadata(number) for number in found], origin)
     settings = CheckpointSettings(interval_ms=1_000, unaligned=False)
     strategy = FixedDelay(attempts, 50)
     return Recovery(settings, strategy, history, wall_ms=wall, ignores_damaged=ignores_damaged)
 
 
-def newest(one: Recovery) -> int | None:
-    latest = one.history.latest
+def newest(recovery: Recovery) -> int | None:
+    latest = recovery.history.latest
     return None if latest is None else latest.metadata.checkpoint
 
 
@@ -137,5 +137,5 @@ def test_counts_are_those_of_all_attempts() -> None:
 
 @pytest.mark.parametrize("message", ["boom", "boom\nand a page of text"])
 def test_the_story_has_one_line(message: str) -> None:
-    told = recovery().story(Failure("E", message), None, 1_500)
-    assert told == ("the job has failed: boom; it goes on from the beginning in 1.5 s (restart 0)")
+    story = recovery().story(Failure("E", message), None, 1_500)
+    assert story == ("the job has failed: boom; it goes on from the beginning in 1.5 s (restart 0)")

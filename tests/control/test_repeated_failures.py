@@ -11,9 +11,9 @@ NOWHERE = Failure("builtins.ValueError", "boom <x at 0x7f01>", "map", "Traceback
 
 def test_the_same_record_counts_though_a_checkpoint_was_completed_in_between() -> None:
     repeats = RepeatedFailures(3, 1000)
-    told = [repeats.failed(AT_RECORD, completed, completed) for completed in range(3)]
-    assert told[:2] == ["", ""]
-    assert told[2] == (
+    problems = [repeats.failed(AT_RECORD, completed, completed) for completed in range(3)]
+    assert problems[:2] == ["", ""]
+    assert problems[2] == (
         "it has failed 3 times in the same way at the same record, and "
         "restart-strategy.max-identical-failures is 3"
     )

@@ -88,9 +88,9 @@ def change(
 
 def messages(effects: list[Effect], kind: type) -> list[tuple[int, object]]:
     return [
-        (one.slot, one.message)
-        for one in effects
-        if isinstance(one, Send) and isinstance(one.message, kind)
+        (effect.slot, effect.message)
+        for effect in effects
+        if isinstance(effect, Send) and isinstance(effect.message, kind)
     ]
 
 
@@ -157,8 +157,8 @@ def test_a_task_that_waits_for_a_last_checkpoint_gets_it_before_the_interval() -
     run = running(recovery())
     change(run, TaskState.FINISHED, "0.0", "0.1", now=10)
     effects = run.checkpoint_reported(CheckpointWanted(name(0), "1.0"), 20)
-    told = [message.task for _, message in messages(effects, CheckpointTriggered)]  # type: ignore[attr-defined]
-    assert told == ["1.0", "1.1"]
+    triggered = [message.task for _, message in messages(effects, CheckpointTriggered)]  # type: ignore[attr-defined]
+    assert triggered == ["1.0", "1.1"]
 
 
 def test_who_waits_for_a_last_checkpoint_before_all_run_gets_it_as_soon_as_they_do() -> None:
@@ -197,8 +197,8 @@ def test_a_run_without_recovery_has_no_savepoints() -> None:
 def test_a_savepoint_that_the_run_cannot_finish_is_told() -> None:
     run = running(recovery())
     assert messages(run.savepoint_wanted("/here", Stop.NO, 0), CheckpointTriggered)
-    done = [one for one in fail(run) if isinstance(one, SavepointDone)]
-    assert [one.directory for one in done] == ["/here"] and done[0].checkpoint is None
+    done = [effect for effect in fail(run) if isinstance(effect, SavepointDone)]
+    assert [effect.directory for effect in done] == ["/here"] and done[0].checkpoint is None
     (refused,) = run.savepoint_wanted("/there", Stop.NO, 0)
     assert refused == SavepointDone("/there", None, "the job is restarting")
 
@@ -211,7 +211,7 @@ def test_a_failed_run_begins_anew_in_the_same_task_managers() -> None:
     effects = fail(run, 100)
     assert ending(effects) is None
     assert messages(effects, Shutdown) == []
-    (warning,) = [one for one in effects if isinstance(one, Warn)]
+    (warning,) = [effect for effect in effects if isinstance(effect, Warn)]
     assert warning.text == (
         "the job has failed: boom; it goes on from the beginning in 0.5 s (restart 1)\nTraceback …"
     )
@@ -273,16 +273,18 @@ def test_a_storage_that_does_not_answer_is_told_again_and_again() -> None:
     run.tick(1_000)
     acked(run, 1, *ALL, now=1_100)
     silent_ms = 1_100 + TIMES.storage_ms
-    told = [one for one in run.tick(silent_ms) if isinstance(one, Warn)]
-    assert [one.text for one in told] == [
+    warnings = [effect for effect in run.tick(silent_ms) if isinstance(effect, Warn)]
+    assert [effect.text for effect in warnings] == [
         f"checkpoint 1 waits for the storage to take its metadata, and has had no answer for "
         f"{TIMES.storage_ms} ms; check that the storage is there and can be written"
     ]
-    again = [one for one in run.tick(silent_ms + TIMES.storage_ms) if isinstance(one, Warn)]
+    again = [
+        effect for effect in run.tick(silent_ms + TIMES.storage_ms) if isinstance(effect, Warn)
+    ]
     assert f"no answer for {2 * TIMES.storage_ms} ms" in again[0].text
     run.stored(1, "", silent_ms + TIMES.storage_ms)
     later = run.tick(silent_ms + 3 * TIMES.storage_ms)
-    assert not [one for one in later if isinstance(one, Warn)]
+    assert not [effect for effect in later if isinstance(effect, Warn)]
     assert run.state is JobState.RUNNING
 
 
@@ -399,7 +401,7 @@ def test_who_cancels_a_run_that_would_begin_anew_has_cancelled_it() -> None:
     assert run.cancel("enough", 0) == []
     effects = change(run, TaskState.CANCELLED, *ALL[1:])
     assert ending(effects) == Outcome(JobState.CANCELLED, reason="enough")
-    assert not [one for one in effects if isinstance(one, Warn)]
+    assert not [effect for effect in effects if isinstance(effect, Warn)]
 
 
 def test_the_next_attempt_waits_for_a_checkpoint_that_is_being_stored() -> None:
@@ -437,7 +439,7 @@ def test_a_checkpoint_that_is_stored_after_the_end_is_still_entered() -> None:
     acked(run, 1, *ALL, now=1_100)
     assert ending(change(run, TaskState.FINISHED, *ALL, now=1_200))
     assert run.stored(1, "", 1_300) == []
-    assert [one.checkpoint for one in job.history.complete] == [1]
+    assert [metadata.checkpoint for metadata in job.history.complete] == [1]
 
 
 def test_damage_leads_to_the_older_checkpoint() -> None:
@@ -488,7 +490,7 @@ class RestartTwin(RuleBasedStateMachine):
                 case Send(slot, message):
                     assert self.outcome is None and slot in self.alive
                     assert message.run == self.current
-                    self.told(slot, message)
+                    self.received(slot, message)
                 case Replan():
                     assert not self.planning and not self.open
                     assert self.run.state is JobState.RESTARTING
@@ -501,7 +503,7 @@ class RestartTwin(RuleBasedStateMachine):
                 case DropCheckpoint() | DiscardStates() | SavepointDone() | Warn():
                     pass
 
-    def told(self, slot: int, message: object) -> None:
+    def received(self, slot: int, message: object) -> None:
         match message:
             case Deploy(tasks=tasks):
                 assert not any(task.id in self.open for task in tasks)

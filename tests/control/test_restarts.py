@@ -100,13 +100,13 @@ def test_the_same_failures_have_the_same_pauses_within_their_bounds(
     kind: RestartKind, failures: list[tuple[int, float]]
 ) -> None:
     settings = RestartSettings(kind, fixed_attempts=5, rate_failures=3)
-    one, other = restart_strategy(settings), restart_strategy(settings)
+    strategy, other = restart_strategy(settings), restart_strategy(settings)
     now = 0.0
     for passed, chance in failures:
         now += passed
-        pause = one.failed(now, chance)
+        pause = strategy.failed(now, chance)
         assert other.failed(now, chance) == pause
-        assert (pause is None) == bool(one.problem)
+        assert (pause is None) == bool(strategy.problem)
         if pause is None:
             break
         assert 0 <= pause <= settings.exponential_max_ms

@@ -31,7 +31,7 @@ def test_task_managers_that_nobody_starts_are_not_awaited_for_ever() -> None:
     assert isinstance(warning, Warn)
     assert "waits for the task managers of slots 0, 1, which Spark has not started" in warning.text
     effects = run.tick(START_MS)
-    (end,) = [one for one in effects if isinstance(one, RunEnded)]
+    (end,) = [effect for effect in effects if isinstance(effect, RunEnded)]
     assert end.outcome.failure is not None
     assert "raise task.start.timeout" in end.outcome.failure.message
     run.check()
@@ -51,7 +51,7 @@ def test_tasks_that_do_not_open_are_named_and_cancelled() -> None:
     for task in ("0.0", "0.1", "1.0"):
         run.task_changed("job/0/0", task, TaskState.RUNNING, None, 20)
     effects = run.tick(10 + FIRST_REMINDER_MS)
-    assert [one.text for one in effects if isinstance(one, Warn)] == [
+    assert [effect.text for effect in effects if isinstance(effect, Warn)] == [
         "the job has not started yet; it waits for the tasks 1.1 (slot 1) to restore their state "
         "and open"
     ]
@@ -89,14 +89,14 @@ def test_a_storage_that_does_not_answer_a_restart_is_not_awaited_for_ever() -> N
     for task in ("0.1", "1.0", "1.1"):
         run.task_changed("job/0/0", task, TaskState.CANCELLED, None, 110)
     assert run.state is JobState.RESTARTING
-    assert any(isinstance(one, Replan) for one in run.tick(150))
+    assert any(isinstance(effect, Replan) for effect in run.tick(150))
     (warning,) = run.tick(150 + FIRST_REMINDER_MS)
     assert isinstance(warning, Warn)
     assert warning.text.endswith(
         "waits for the storage of its checkpoints, to plan the next attempt"
     )
     effects = run.tick(150 + START_MS)
-    (end,) = [one for one in effects if isinstance(one, RunEnded)]
+    (end,) = [effect for effect in effects if isinstance(effect, RunEnded)]
     assert end.outcome.restart_in_ms is not None, "a new run asks anew"
     assert run.planned(plan(), 150 + START_MS) == [], "too late"
     run.check()

@@ -8,7 +8,7 @@ from headgate.base.messages import TimeAnnounced
 from headgate.control.watermark_alignment import WatermarkAlignment
 
 
-def told(orders: list[tuple[int, TimeAnnounced]]) -> list[tuple[int, int | None]]:
+def announced(orders: list[tuple[int, TimeAnnounced]]) -> list[tuple[int, int | None]]:
     assert {(order.run, order.group) for _, order in orders} <= {("run", "group")}
     return [(slot, order.watermark_ms) for slot, order in orders]
 
@@ -23,34 +23,36 @@ def test_nothing_is_announced_before_all_have_started() -> None:
     alignment = WatermarkAlignment("run")
     assert alignment.reported("group", "a", 0, 5) == alignment.reported("group", "a", 0, 8) == []
     assert alignment.reported("group", "b", 1, 3) == []
-    assert told(alignment.all_started()) == [(0, 3), (1, 3)]
-    assert told(alignment.reported("group", "b", 1, 4)) == [(0, 4), (1, 4)]
+    assert announced(alignment.all_started()) == [(0, 3), (1, 3)]
+    assert announced(alignment.reported("group", "b", 1, 4)) == [(0, 4), (1, 4)]
 
 
 def test_the_least_is_announced_to_all_slots_of_the_group_when_it_changes() -> None:
     alignment = begun()
-    assert told(alignment.reported("group", "a", 0, MIN_WATERMARK_MS)) == [(0, MIN_WATERMARK_MS)]
-    assert told(alignment.reported("group", "b", 1, 7)) == [(1, MIN_WATERMARK_MS)]
-    assert told(alignment.reported("group", "a", 0, 5)) == [(0, 5), (1, 5)]
-    assert told(alignment.reported("group", "b", 1, 9)) == []
-    assert told(alignment.reported("group", "a", 0, 20)) == [(0, 9), (1, 9)]
+    assert announced(alignment.reported("group", "a", 0, MIN_WATERMARK_MS)) == [
+        (0, MIN_WATERMARK_MS)
+    ]
+    assert announced(alignment.reported("group", "b", 1, 7)) == [(1, MIN_WATERMARK_MS)]
+    assert announced(alignment.reported("group", "a", 0, 5)) == [(0, 5), (1, 5)]
+    assert announced(alignment.reported("group", "b", 1, 9)) == []
+    assert announced(alignment.reported("group", "a", 0, 20)) == [(0, 9), (1, 9)]
 
 
 def test_who_is_new_is_told_also_if_its_slot_is_not() -> None:
     alignment = begun()
     alignment.reported("group", "a", 0, 5)
-    assert told(alignment.reported("group", "b", 0, 9)) == [(0, 5)]
-    assert told(alignment.reported("group", "b", 0, 9)) == []
+    assert announced(alignment.reported("group", "b", 0, 9)) == [(0, 5)]
+    assert announced(alignment.reported("group", "b", 0, 9)) == []
 
 
 def test_idle_and_ended_tasks_hold_nobody() -> None:
     alignment = begun()
     alignment.reported("group", "a", 0, 5)
     alignment.reported("group", "b", 1, 9)
-    assert told(alignment.reported("group", "a", 0, None)) == [(0, 9), (1, 9)]
-    assert told(alignment.ended("b")) == [(0, None)]
-    assert told(alignment.ended("a")) == []
-    assert told(alignment.reported("group", "c", 2, 1)) == [(2, 1)]
+    assert announced(alignment.reported("group", "a", 0, None)) == [(0, 9), (1, 9)]
+    assert announced(alignment.ended("b")) == [(0, None)]
+    assert announced(alignment.ended("a")) == []
+    assert announced(alignment.reported("group", "c", 2, 1)) == [(2, 1)]
 
 
 def test_groups_do_not_wait_for_each_other() -> None:
@@ -58,7 +60,7 @@ def test_groups_do_not_wait_for_each_other() -> None:
     alignment.reported("group", "a", 0, 5)
     [(slot, order)] = alignment.reported("another", "b", 1, 2)
     assert (slot, order) == (1, TimeAnnounced("run", "another", 2))
-    assert told(alignment.reported("group", "a", 0, 6)) == [(0, 6)]
+    assert announced(alignment.reported("group", "a", 0, 6)) == [(0, 6)]
 
 
 reports = st.lists(
@@ -79,7 +81,9 @@ def test_every_slot_knows_the_least_of_those_that_count(happened: list[tuple[int
             assert what is None or isinstance(what, int)
             orders = alignment.reported("group", str(task), task // 2, what)
             reached[task] = what
-        known.update(told(orders))
-        least = min((one for one in reached.values() if one is not None), default=None)
-        for one in reached:
-            assert known[one // 2] == least
+        known.update(announced(orders))
+        least = min(
+            (reached_ms for reached_ms in reached.values() if reached_ms is not None), default=None
+        )
+        for task in reached:
+            assert known[task // 2] == least

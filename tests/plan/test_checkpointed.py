@@ -14,13 +14,15 @@ def test_every_task_is_there_with_its_operators_and_producers(graph: StreamGraph
     execution = build_execution_graph(job, "job 1", 3)
     seen = checkpointed_job(job, execution)
     assert (seen.job, seen.name) == ("job 1", job.name)
-    assert [(one.task, one.slot) for one in seen.members] == [
+    assert [(task.task, task.slot) for task in seen.members] == [
         (task.id, task.slot) for task in execution.tasks
     ]
     for member, task in zip(seen.members, execution.tasks, strict=True):
         vertex, blank = job.vertices[task.vertex], member.blank
         assert blank.finished
-        assert [one.uid for one in blank.operators] == [spec.uid for spec in vertex.chain.operators]
+        assert [operator.uid for operator in blank.operators] == [
+            spec.uid for spec in vertex.chain.operators
+        ]
         assert (blank.vertex, blank.subtask) == (task.vertex, task.subtask)
         assert (blank.parallelism, blank.max_parallelism) == (
             vertex.parallelism,

@@ -96,7 +96,7 @@ def received(graph: JobGraph, restores: dict[str, TaskRestore]) -> list[list[lis
                     graph.vertices[stream.source].chain.partitions[stream.output].make_router(0)
                 )
                 router.set_up(consumers)
-                records = [one for one in records if router.pick(one) == consumer]
+                records = [record for record in records if router.pick(record) == consumer]
             streams.append(records)
         found.append(streams)
     return found
@@ -128,12 +128,12 @@ def test_every_record_comes_once_and_where_it_belongs(
     metadata = recording(before, channels=in_flight(before, streams, cut))
     restores = restore(metadata, after)
     if old == new:
-        assert not any(one.reassigned for one in restores.values())
+        assert not any(restored.reassigned for restored in restores.values())
         for task in metadata.tasks:
             kept = tuple(channel for channel in task.channels if channel.pieces)
             assert restores[task.task].channels == kept
         return
-    assert not any(one.channels for one in restores.values())
+    assert not any(restored.channels for restored in restores.values())
     got = received(after, restores)
     everything = [record for of_one in got for stream in of_one for record in stream]
     assert Counter(everything) == Counter(record for part in records for record in part)
@@ -216,14 +216,20 @@ def test_a_broadcast_does_not_become_anything_else() -> None:
 def test_another_way_with_the_same_parallelism_shares_records_out_anew() -> None:
     before, after = job(2, 2, ships.rebalance()), job(2, 2, ships.hash_by(key_of))
     got = received(after, restore(flying(before), after))
-    assert sorted(record for one in got for stream in one for record in stream) == ["a", "b"]
+    assert sorted(record for streams in got for stream in streams for record in stream) == [
+        "a",
+        "b",
+    ]
 
 
 def test_other_key_groups_share_records_out_anew() -> None:
     ship = ships.hash_by(key_of)
     before, after = job(1, 2, ship), job(1, 2, ship, max_parallelism=32)
     got = received(after, restore(flying(before, blank=True), after))
-    assert sorted(record for one in got for stream in one for record in stream) == ["a", "b"]
+    assert sorted(record for streams in got for stream in streams for record in stream) == [
+        "a",
+        "b",
+    ]
 
 
 def test_a_chain_that_is_not_as_it_was_is_refused() -> None:

@@ -11,7 +11,7 @@ def layouts(draw: st.DrawFn) -> tuple[Layout, list[tuple[int, int]]]:
     count = draw(st.integers(1, 9))
     side = st.integers(20, 200).map(float)
     sizes = draw(st.lists(st.tuples(side, side), min_size=count, max_size=count))
-    pairs = [(one, other) for other in range(count) for one in range(other)]
+    pairs = [(source, other) for other in range(count) for source in range(other)]
     edges = draw(st.lists(st.sampled_from(pairs), max_size=14)) if pairs else []
     return layered(sizes, edges, dict.fromkeys(range(len(edges)), 30.0), 40.0), edges
 
@@ -21,12 +21,12 @@ def test_boxes_do_not_overlap_and_stay_within_the_picture(
     made: tuple[Layout, list[tuple[int, int]]],
 ) -> None:
     layout, _ = made
-    for place, one in enumerate(layout.boxes):
-        assert one.x >= 0 and one.x + one.width <= layout.width + 0.01
-        assert one.y >= -0.01 and one.y + one.height <= layout.height + 0.01
+    for place, box in enumerate(layout.boxes):
+        assert box.x >= 0 and box.x + box.width <= layout.width + 0.01
+        assert box.y >= -0.01 and box.y + box.height <= layout.height + 0.01
         for other in layout.boxes[:place]:
-            apart_x = one.x >= other.x + other.width or other.x >= one.x + one.width
-            apart_y = one.y >= other.y + other.height or other.y >= one.y + one.height
+            apart_x = box.x >= other.x + other.width or other.x >= box.x + box.width
+            apart_y = box.y >= other.y + other.height or other.y >= box.y + box.height
             assert apart_x or apart_y
 
 

@@ -45,7 +45,9 @@ def words(
 
 def of(restores: dict[str, TaskRestore], uid: str) -> list[OperatorRestore]:
     """What the tasks of an operator get, by subtask."""
-    return [one for task in restores.values() for one in task.operators if one.uid == uid]
+    return [
+        operator for task in restores.values() for operator in task.operators if operator.uid == uid
+    ]
 
 
 # Every program, with every parallelism.
@@ -71,18 +73,22 @@ def test_all_state_goes_where_it_belongs(graph: StreamGraph, data: st.DataObject
             got = of(restores, spec.uid)
             assert len(got) == vertex.parallelism
             sinks: Counter[str] = Counter()
-            for subtask, one in enumerate(got):
-                assert restores[task_id(vertex.id, subtask)].operators[place] is one
+            for subtask, operator in enumerate(got):
+                assert restores[task_id(vertex.id, subtask)].operators[place] is operator
                 own = groups_of(subtask, vertex.parallelism, vertex.max_parallelism)
-                assert {group: text_of(p) for group, p in one.keyed.items()} == {
+                assert {group: text_of(p) for group, p in operator.keyed.items()} == {
                     group: f"{spec.uid} group {group}" for group in own
                 }
-                covered = {group for held in one.databases for group in range(held.first, held.end)}
+                covered = {
+                    group for held in operator.databases for group in range(held.first, held.end)
+                }
                 assert covered >= {*own}
-                sinks.update(map(text_of, one.sinks))
+                sinks.update(map(text_of, operator.sinks))
             old = old_parallelism(metadata, spec.uid)
             assert sinks == Counter(f"{spec.uid} sink {number}" for number in range(old))
-            assert all(len(one.plain) == old and None not in one.plain for one in got)
+            assert all(
+                len(operator.plain) == old and None not in operator.plain for operator in got
+            )
 
 
 @given(programs())
@@ -93,11 +99,11 @@ def test_the_same_program_gets_back_what_it_left(graph: StreamGraph) -> None:
     for task in metadata.tasks:
         got = restores[task.task]
         assert not got.finished
-        for left, one in zip(task.operators, got.operators, strict=True):
-            assert one.keyed == left.keyed
-            assert one.sinks == (left.sink,)
-            assert one.plain[task.subtask] == left.plain
-            assert [held.files for held in one.databases] == [left.files]
+        for left, operator in zip(task.operators, got.operators, strict=True):
+            assert operator.keyed == left.keyed
+            assert operator.sinks == (left.sink,)
+            assert operator.plain[task.subtask] == left.plain
+            assert [held.files for held in operator.databases] == [left.files]
 
 
 @given(programs(), st.data())
@@ -108,11 +114,11 @@ def test_who_had_finished_stands_behind_those_who_had(
     done: list[str] = []
     for task in recording(job).tasks:  # in topological order
         inputs = [edge.source for edge in job.inputs_of(task.vertex)]
-        before = [one.task for one in recording(job).tasks if one.vertex in inputs]
-        if all(one in done for one in before) and data.draw(st.booleans()):
+        before = [task.task for task in recording(job).tasks if task.vertex in inputs]
+        if all(task in done for task in before) and data.draw(st.booleans()):
             done.append(task.task)
     restores = restore(recording(job, finished=tuple(done)), job)
-    assert [task for task, one in restores.items() if one.finished] == done
+    assert [task for task, restored in restores.items() if restored.finished] == done
 
 
 def rescaled(graph: StreamGraph, data: st.DataObject) -> StreamGraph:
@@ -125,7 +131,7 @@ def rescaled(graph: StreamGraph, data: st.DataObject) -> StreamGraph:
 
 
 def old_parallelism(metadata: Metadata, uid: str) -> int:
-    return sum(any(one.uid == uid for one in task.operators) for task in metadata.tasks)
+    return sum(any(operator.uid == uid for operator in task.operators) for task in metadata.tasks)
 
 
 # One program.
@@ -135,12 +141,16 @@ def test_the_groups_of_three_tasks_go_to_two() -> None:
     _, old = words(counters=3, groups=8)
     _, new = words(counters=2, groups=8)
     restores = restore(recording(old), new)
-    assert [sorted(one.keyed) for one in of(restores, "count")] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    assert [sorted(operator.keyed) for operator in of(restores, "count")] == [
+        [0, 1, 2, 3],
+        [4, 5, 6, 7],
+    ]
     databases = [
-        [(held.first, held.end) for held in one.databases] for one in of(restores, "count")
+        [(held.first, held.end) for held in operator.databases]
+        for operator in of(restores, "count")
     ]
     assert databases == [[(0, 3), (3, 6)], [(3, 6), (6, 8)]]
-    assert [list(map(text_of, one.sinks)) for one in of(restores, "write")] == [
+    assert [list(map(text_of, operator.sinks)) for operator in of(restores, "write")] == [
         ["write sink 0", "write sink 2"],
         ["write sink 1"],
     ]
@@ -153,13 +163,13 @@ def test_lists_that_are_a_tasks_own_go_to_it_alone_while_the_parallelism_is_the_
     ]
     metadata = recording(job, states={"0.0": (own[0],), "0.1": (own[1],)})
     restores = restore(metadata, job)
-    assert [one.plain for one in of(restores, "read")] == [
+    assert [operator.plain for operator in of(restores, "read")] == [
         (own[0].plain, None),
         (None, own[1].plain),
     ]
     _, wider = words(readers=3)
-    for one in of(restore(metadata, wider), "read"):
-        assert one.plain == (own[0].plain, own[1].plain)
+    for operator in of(restore(metadata, wider), "read"):
+        assert operator.plain == (own[0].plain, own[1].plain)
 
 
 def test_positions_of_a_source_go_to_all_its_tasks() -> None:
@@ -167,7 +177,9 @@ def test_positions_of_a_source_go_to_all_its_tasks() -> None:
     left = OperatorState("read", "source", source=piece("splits 0"))
     metadata = recording(job, states={"0.0": (left,)}, finished=("0.1",))
     _, wider = words(readers=3)
-    assert [one.source for one in of(restore(metadata, wider), "read")] == [(left.source, None)] * 3
+    assert [operator.source for operator in of(restore(metadata, wider), "read")] == [
+        (left.source, None)
+    ] * 3
 
 
 def test_an_operator_finds_its_state_in_another_chain() -> None:
@@ -175,9 +187,9 @@ def test_an_operator_finds_its_state_in_another_chain() -> None:
     _, new = words(chaining=Chaining.NEVER)
     assert len(old.vertices) + 1 == len(new.vertices)
     restores = restore(recording(old), new)
-    assert [one.uid for one in restores["1.0"].operators] == ["count"]
-    assert [one.uid for one in restores["2.0"].operators] == ["write"]
-    assert all(one.keyed for one in of(restores, "write"))
+    assert [operator.uid for operator in restores["1.0"].operators] == ["count"]
+    assert [operator.uid for operator in restores["2.0"].operators] == ["write"]
+    assert all(operator.keyed for operator in of(restores, "write"))
 
 
 def test_a_new_operator_begins_with_nothing() -> None:
@@ -197,7 +209,7 @@ def test_state_of_an_operator_that_is_gone_needs_a_permission() -> None:
     assert "execution.state-recovery.ignore-unclaimed-state" in str(error.value)
     restores = restore(recording(old), new, ignores_unclaimed=True)
     assert of(restores, "renamed") == [OperatorRestore("renamed")] * 2
-    assert all(one.keyed for one in of(restores, "read"))
+    assert all(operator.keyed for operator in of(restores, "read"))
 
 
 def by_place(*names: str) -> JobGraph:
@@ -219,7 +231,7 @@ def test_an_operator_without_a_uid_does_not_get_the_state_of_its_neighbour() -> 
 def test_an_operator_without_a_uid_may_get_another_name() -> None:
     metadata = recording(by_place("count", "total"))
     restores = restore(metadata, by_place("count", "sum"))
-    assert all(one.keyed for task in restores.values() for one in task.operators[:1])
+    assert all(operator.keyed for task in restores.values() for operator in task.operators[:1])
 
 
 def test_an_operator_without_state_may_go() -> None:
@@ -229,7 +241,7 @@ def test_an_operator_without_state_may_go() -> None:
         task.task: task.operators for task in recording(old).tasks if task.task.startswith("0.")
     }
     restores = restore(recording(old, states=kept, blank=True), new)
-    assert all(one.keyed for one in of(restores, "read"))
+    assert all(operator.keyed for operator in of(restores, "read"))
 
 
 @pytest.mark.parametrize("blank", [False, True])
@@ -270,7 +282,11 @@ def test_a_vertex_that_had_finished_is_not_run_whatever_its_parallelism() -> Non
     _, old = words()
     _, new = words(readers=3)
     restores = restore(recording(old, finished=("0.0", "0.1")), new)
-    assert [task for task, one in restores.items() if one.finished] == ["0.0", "0.1", "0.2"]
+    assert [task for task, restored in restores.items() if restored.finished] == [
+        "0.0",
+        "0.1",
+        "0.2",
+    ]
 
 
 def test_a_vertex_that_had_finished_in_part_runs_again_as_a_whole_with_another_parallelism() -> (
@@ -279,7 +295,7 @@ def test_a_vertex_that_had_finished_in_part_runs_again_as_a_whole_with_another_p
     _, old = words()
     _, new = words(readers=3)
     restores = restore(recording(old, finished=("0.0",)), new)
-    assert not any(one.finished for one in restores.values())
+    assert not any(restored.finished for restored in restores.values())
 
 
 def test_what_had_finished_gets_no_new_input() -> None:

@@ -17,18 +17,18 @@ def test_every_node_comes_behind_its_inputs(graph: StreamGraph) -> None:
 
 def test_nodes_keep_the_order_in_which_they_were_written() -> None:
     program = Program()
-    one = program.source("one")
-    program.sink("print", one)
+    source = program.source("one")
+    program.sink("print", source)
     other = program.source("other")
-    program.sink("store", one, other)
+    program.sink("store", source, other)
     assert [node.id for node in program.graph.in_order()] == [1, 2, 3, 4]
 
 
 def test_a_cycle_is_a_bug() -> None:
     program = Program("round")
     source = program.source()
-    one = program.operator("one", source)
-    program.operator("other", one)
+    first = program.operator("one", source)
+    program.operator("other", first)
     program.graph.edges.append(StreamEdge(3, 2, 0, ships.forward()))
     with pytest.raises(AssertionError, match="'round' has a cycle"):
         program.graph.in_order()
