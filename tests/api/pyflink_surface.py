@@ -178,9 +178,9 @@ def _their_call(node: ast.FunctionDef) -> Call | None:
     found = [Parameter(name, at >= first_optional) for at, name in enumerate(names)]
     if found and found[0].name in ("self", "cls"):
         found = found[1:]
-    if any(one.name.startswith("j_") and not one.is_optional for one in found):
+    if any(parameter.name.startswith("j_") and not parameter.is_optional for parameter in found):
         return None
-    parameters = [one for one in found if not one.name.startswith("j_")]
+    parameters = [parameter for parameter in found if not parameter.name.startswith("j_")]
     return Call(tuple(parameters), spec.vararg is not None, spec.kwarg is not None)
 
 
@@ -190,9 +190,9 @@ def _our_call(function: object, skip: int) -> Call | None:
     except (TypeError, ValueError):
         return None
     plain = [
-        Parameter(one.name, one.default is not one.empty)
-        for one in parameters
-        if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
+        Parameter(parameter.name, parameter.default is not parameter.empty)
+        for parameter in parameters
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
     ]
     kinds = {parameter.kind for parameter in parameters}
     return Call(
@@ -204,7 +204,7 @@ def _our_call(function: object, skip: int) -> Call | None:
 
 def _chains(node: ast.FunctionDef) -> bool:
     """Whether it gives back the object that it is called on."""
-    returns = [one.value for one in ast.walk(node) if isinstance(one, ast.Return)]
+    returns = [part.value for part in ast.walk(node) if isinstance(part, ast.Return)]
     return any(isinstance(value, ast.Name) and value.id == "self" for value in returns)
 
 

@@ -70,8 +70,8 @@ def sorts(stream: DataStream) -> bool:
 LETTERS = [("x", 3, "c"), ("y", 1, "k"), ("x", 1, "a"), ("x", 2, "b"), ("y", 1, "l")]
 
 
-def joined(one: Any, two: Any) -> Any:
-    return one[0], one[1], one[2] + two[2]
+def joined(left: Any, right: Any) -> Any:
+    return left[0], left[1], left[2] + right[2]
 
 
 def test_reduce_sends_one_result_for_each_key_in_the_order_of_times() -> None:
@@ -98,12 +98,12 @@ def test_reduce_is_sorted_only_if_there_may_be_times_or_state() -> None:
 
     env = StreamExecutionEnvironment.get_execution_environment()
     env.set_runtime_mode(BATCH)
-    untimed = env.from_collection(["a", "b", "a"]).map(lambda one: (one,)).key_by(first)
-    assert not sorts(untimed.reduce(lambda one, two: one + two))
+    untimed = env.from_collection(["a", "b", "a"]).map(lambda word: (word,)).key_by(first)
+    assert not sorts(untimed.reduce(lambda total, added: total + added))
     assert not sorts(untimed.sum(0))
     assert sorts(keyed(BATCH, LETTERS).reduce(joined))
     assert not sorts(keyed(STREAMING, LETTERS).reduce(joined))
-    assert collected(untimed.reduce(lambda one, two: one + two)) == [("a", "a"), ("b",)]
+    assert collected(untimed.reduce(lambda total, added: total + added)) == [("a", "a"), ("b",)]
     stateful = untimed.reduce(Stateful())
     assert sorts(stateful)
     assert sorted(collected(stateful)) == [("a", 1), ("b",)]
@@ -155,9 +155,9 @@ def both(write: Any, *records: list[Any]) -> None:
     assert sorted(collected(write(*(keyed(BATCH, some) for some in records)))) == sorted(streamed)
 
 
-def gathered(one: Any, two: Any) -> Any:
+def gathered(left: Any, right: Any) -> Any:
     """All numbers of a window, in whatever order they came."""
-    return one[0], 0, tuple(sorted(one[2] + two[2]))
+    return left[0], 0, tuple(sorted(left[2] + right[2]))
 
 
 def numbered(records: list[Any]) -> list[Any]:
@@ -186,7 +186,7 @@ def test_windows_of_all_keys_have_the_same_results(records: list[Any]) -> None:
         collected(timed(mode, numbered(records)).window_all(windows).reduce(gathered))
         for mode in (STREAMING, BATCH)
     )
-    assert sorted(one[2] for one in batched) == sorted(one[2] for one in streamed)
+    assert sorted(result[2] for result in batched) == sorted(result[2] for result in streamed)
 
 
 def test_a_trigger_by_number_sees_records_by_time() -> None:
@@ -217,7 +217,7 @@ def test_joins_have_the_same_results(left: list[Any], right: list[Any]) -> None:
         mode: [
             sorted(
                 collected(
-                    one.join(two)
+                    lefts.join(rights)
                     .where(first)
                     .equal_to(first)
                     .window(windows)
@@ -226,23 +226,23 @@ def test_joins_have_the_same_results(left: list[Any], right: list[Any]) -> None:
             ),
             sorted(
                 collected(
-                    one.key_by(first)
-                    .interval_join(two.key_by(first))
+                    lefts.key_by(first)
+                    .interval_join(rights.key_by(first))
                     .between(Time.milliseconds(-3), Time.milliseconds(5))
                     .process(Pair())
                 )
             ),
         ]
-        for mode, (one, two) in streams.items()
+        for mode, (lefts, rights) in streams.items()
     }
     assert results[BATCH] == results[STREAMING]
 
 
 def of_both(mode: RuntimeExecutionMode, left: list[Any], right: list[Any]) -> Any:
-    one = timed(mode, left)
+    lefts = timed(mode, left)
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(time_of)
-    env = one.get_execution_environment()
-    return one, env.from_collection(right).assign_timestamps_and_watermarks(strategy)
+    env = lefts.get_execution_environment()
+    return lefts, env.from_collection(right).assign_timestamps_and_watermarks(strategy)
 
 
 def test_memory_for_sorting_is_a_setting() -> None:

@@ -167,10 +167,10 @@ def test_keyed_pairs_have_timers(pair: ConnectedStreams) -> None:
 
 def test_a_keyed_function_says_which_stream_has_no_keys(pair: ConnectedStreams) -> None:
     keyed = pair.key_by(lambda n: n, lambda t: 7)
-    for one, two, which in (
+    for left, right, which in (
         (pair.stream1, pair.stream2, "streams"),
         (keyed.stream1, pair.stream2, "a second stream"),
         (pair.stream1, keyed.stream2, "a first stream"),
     ):
         with pytest.raises(PlanInvalid, match=f"on {which} without keys; call key_by"):
-            one.connect(two).process(Ending())
+            left.connect(right).process(Ending())

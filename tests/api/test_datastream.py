@@ -180,8 +180,8 @@ def test_custom_partitioner_may_be_an_object(numbers: DataStream) -> None:
 
 
 def test_union_joins_the_origins_of_all_streams(numbers: DataStream) -> None:
-    one, two = numbers.map(str), numbers.map(str).rebalance()
-    stream = one.union(two, numbers).map(str)
+    plain, rebalanced = numbers.map(str), numbers.map(str).rebalance()
+    stream = plain.union(rebalanced, numbers).map(str)
     assert edges_of(stream)[2:] == [
         (2, 4, "FORWARD", False),
         (3, 4, "REBALANCE", True),
@@ -240,12 +240,12 @@ def test_split_names_records_and_select_takes_them(numbers: DataStream) -> None:
 
 
 def test_second_split_does_not_hear_the_names_of_the_first(numbers: DataStream) -> None:
-    one = numbers.split(lambda x: ["a"] if x == 1 else []).select("a")
-    two = numbers.split(lambda x: ["a"] if x == 2 else []).select("a")
-    three = one.split(lambda x: ["b"]).select("b")
-    assert one.execute_and_collect(limit=9) == [1]
-    assert two.execute_and_collect(limit=9) == [2]
-    assert three.execute_and_collect(limit=9) == [1]
+    first_half = numbers.split(lambda x: ["a"] if x == 1 else []).select("a")
+    second_half = numbers.split(lambda x: ["a"] if x == 2 else []).select("a")
+    rest = first_half.split(lambda x: ["b"]).select("b")
+    assert first_half.execute_and_collect(limit=9) == [1]
+    assert second_half.execute_and_collect(limit=9) == [2]
+    assert rest.execute_and_collect(limit=9) == [1]
 
 
 def test_split_and_select_refuse_what_they_cannot_use(numbers: DataStream) -> None:
@@ -296,7 +296,7 @@ def test_slot_group_is_inherited_if_all_inputs_agree(numbers: DataStream) -> Non
 
 
 @pytest.mark.parametrize(
-    ("method", "told"),
+    ("method", "problem"),
     [
         (lambda s: s.set_parallelism(0), "Map: the parallelism is 0"),
         (lambda s: s.set_parallelism("2"), "whole number"),
@@ -313,9 +313,9 @@ def test_slot_group_is_inherited_if_all_inputs_agree(numbers: DataStream) -> Non
     ],
 )
 def test_description_that_cannot_be_is_refused(
-    numbers: DataStream, method: Method, told: str
+    numbers: DataStream, method: Method, problem: str
 ) -> None:
-    with pytest.raises(PlanInvalid, match=told):
+    with pytest.raises(PlanInvalid, match=problem):
         method(numbers.map(str))
 
 

@@ -23,14 +23,14 @@ def nodes(env: StreamExecutionEnvironment) -> list[tuple[str, int]]:
 
 
 def test_each_environment_is_new_and_has_defaults() -> None:
-    one = StreamExecutionEnvironment.get_execution_environment()
-    one.set_parallelism(7)
-    two = StreamExecutionEnvironment.get_execution_environment()
-    assert one is not two
-    assert two.get_parallelism() == DEFAULT_PARALLELISM
-    assert two.get_max_parallelism() == -1
-    assert two.get_buffer_timeout() == 100
-    assert two.is_chaining_enabled()
+    first = StreamExecutionEnvironment.get_execution_environment()
+    first.set_parallelism(7)
+    second = StreamExecutionEnvironment.get_execution_environment()
+    assert first is not second
+    assert second.get_parallelism() == DEFAULT_PARALLELISM
+    assert second.get_max_parallelism() == -1
+    assert second.get_buffer_timeout() == 100
+    assert second.is_chaining_enabled()
 
 
 def test_parallelism_is_that_of_the_time_of_writing(env: StreamExecutionEnvironment) -> None:
@@ -73,7 +73,7 @@ def test_collection_gets_the_shape_of_its_type(env: StreamExecutionEnvironment) 
 
 
 @pytest.mark.parametrize(
-    ("collection", "type_info", "told"),
+    ("collection", "type_info", "problem"),
     [
         (5, None, "give a list"),
         ([1, None], Types.INT(), "element 1: None does not fit the declared type"),
@@ -83,9 +83,9 @@ def test_collection_gets_the_shape_of_its_type(env: StreamExecutionEnvironment) 
     ],
 )
 def test_collection_refuses(
-    env: StreamExecutionEnvironment, collection: object, type_info: object, told: str
+    env: StreamExecutionEnvironment, collection: object, type_info: object, problem: str
 ) -> None:
-    with pytest.raises(PlanInvalid, match=told):
+    with pytest.raises(PlanInvalid, match=problem):
         env.from_collection(collection, type_info)  # type: ignore[arg-type]
     with pytest.raises(PlanInvalid, match="no operators"):
         env.execute()
@@ -153,7 +153,7 @@ def test_dataframe_is_a_source_of_the_runtime(env: StreamExecutionEnvironment) -
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "problem"),
     [
         ((5,), "give a Source"),
         ((ListSource([]), object()), "give one such as WatermarkStrategy"),
@@ -163,9 +163,9 @@ def test_dataframe_is_a_source_of_the_runtime(env: StreamExecutionEnvironment) -
     ],
 )
 def test_from_source_refuses(
-    env: StreamExecutionEnvironment, arguments: tuple[object, ...], told: str
+    env: StreamExecutionEnvironment, arguments: tuple[object, ...], problem: str
 ) -> None:
-    with pytest.raises(PlanInvalid, match=told):
+    with pytest.raises(PlanInvalid, match=problem):
         env.from_source(*arguments)  # type: ignore[arg-type]
 
 

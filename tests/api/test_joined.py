@@ -50,8 +50,8 @@ def first(record: Any) -> Any:
 
 
 def windows_of(streams: tuple[DataStream, DataStream], how: str = "join") -> Any:
-    one, two = streams
-    return getattr(one, how)(two).where(first).equal_to(first).window(MINUTE)
+    left, right = streams
+    return getattr(left, how)(right).where(first).equal_to(first).window(MINUTE)
 
 
 def call_of(stream: DataStream) -> Any:
@@ -64,8 +64,8 @@ def call_of(stream: DataStream) -> Any:
     [
         (Pair(), "JoinCall"),
         (Pairs(), "FlatJoinCall"),
-        (lambda one, two: one, "JoinCall"),
-        (lambda one, two: (yield one), "FlatJoinCall"),
+        (lambda left, right: left, "JoinCall"),
+        (lambda left, right: (yield left), "FlatJoinCall"),
     ],
 )
 def test_a_join_is_flat_if_its_function_says_so(
@@ -82,8 +82,8 @@ def test_a_join_needs_a_function(streams: tuple[DataStream, DataStream], functio
         windows_of(streams).apply(function)
 
 
-async def later(one: Any, two: Any) -> Any:
-    return one, two
+async def later(left: Any, right: Any) -> Any:
+    return left, right
 
 
 def test_a_join_function_is_not_async(streams: tuple[DataStream, DataStream]) -> None:
@@ -102,7 +102,7 @@ def test_a_co_group_takes_a_function_or_a_callable(
 ) -> None:
     windows = windows_of(streams, "co_group")
     assert windows.apply(Group()).get_name() == "Window Co-Group"
-    assert windows.apply(lambda one, two: [], Types.INT()).get_type() == Types.INT()
+    assert windows.apply(lambda left, right: [], Types.INT()).get_type() == Types.INT()
 
 
 def test_both_streams_travel_by_their_keys_to_one_operator(
@@ -117,33 +117,33 @@ def test_both_streams_travel_by_their_keys_to_one_operator(
 
 
 def test_keys_that_streams_had_are_replaced(streams: tuple[DataStream, DataStream]) -> None:
-    one, two = streams
-    joined = one.key_by(len).join(two.key_by(len)).where(first).equal_to(first)
+    left, right = streams
+    joined = left.key_by(len).join(right.key_by(len)).where(first).equal_to(first)
     transformation = joined.window(MINUTE).apply(Pair())._origins[0].transformation
     assert [len(origins) for origins in transformation.inputs] == [1, 1]
 
 
 def test_a_join_says_what_is_missing(streams: tuple[DataStream, DataStream]) -> None:
-    one, two = streams
+    left, right = streams
     with pytest.raises(PlanInvalid, match=r"where\(\) was given the key selector 3"):
-        one.join(two).where(3)  # type: ignore[arg-type]
+        left.join(right).where(3)  # type: ignore[arg-type]
     with pytest.raises(PlanInvalid, match=r"equal_to\(\) was given the key selector 3"):
-        one.join(two).where(first).equal_to(3)  # type: ignore[arg-type]
+        left.join(right).where(first).equal_to(3)  # type: ignore[arg-type]
     with pytest.raises(PlanInvalid, match=r"join\(\) was given 3; give another DataStream"):
-        one.join(3)  # type: ignore[arg-type]
+        left.join(3)  # type: ignore[arg-type]
     with pytest.raises(PlanInvalid, match=r"co_group\(\) was given 3; give another DataStream"):
-        one.co_group(3)  # type: ignore[arg-type]
+        left.co_group(3)  # type: ignore[arg-type]
     other = StreamExecutionEnvironment.get_execution_environment().from_collection([1])
     with pytest.raises(PlanInvalid, match="streams of two environments"):
-        one.join(other)
+        left.join(other)
 
 
 def test_a_join_in_event_time_needs_timestamps_on_both_sides(
     streams: tuple[DataStream, DataStream],
 ) -> None:
-    one, two = streams
-    one._origins[0].transformation.assigns_times = True
-    keyed = one.join(two).where(first).equal_to(first)
+    left, right = streams
+    left._origins[0].transformation.assigns_times = True
+    keyed = left.join(right).where(first).equal_to(first)
     with pytest.raises(PlanInvalid, match="no timestamps; call assign_timestamps"):
         keyed.window(TumblingEventTimeWindows.of(Time.seconds(1)))
 

@@ -255,11 +255,11 @@ def test_a_side_output_that_nobody_reads_does_not_leak_into_the_main_stream(
 
 
 def test_the_same_tag_on_two_operators_is_two_streams(env: StreamExecutionEnvironment) -> None:
-    one = env.from_collection([("a", 1)]).key_by(first).process(Sides())
-    two = env.from_collection([("a", 2)]).key_by(first).process(Sides())
+    ones = env.from_collection([("a", 1)]).key_by(first).process(Sides())
+    twos = env.from_collection([("a", 2)]).key_by(first).process(Sides())
     tag = OutputTag("side")
-    assert collected(one.get_side_output(tag)) == [1, "timer"]
-    assert collected(two.get_side_output(tag)) == [2, "timer"]
+    assert collected(ones.get_side_output(tag)) == [1, "timer"]
+    assert collected(twos.get_side_output(tag)) == [2, "timer"]
 
 
 # None, and emission by value

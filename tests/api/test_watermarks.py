@@ -58,7 +58,9 @@ def lived(strategy: WatermarkStrategy, *times: int, env: Any = None) -> list[Any
     clock.pass_ms(200)
     operator.finish()
     operator.close()
-    return [one.timestamp if isinstance(one, Watermark) else one[1] for one in line.seen]
+    return [
+        element.timestamp if isinstance(element, Watermark) else element[1] for element in line.seen
+    ]
 
 
 def test_monotonous_timestamps_lag_by_a_millisecond() -> None:

@@ -38,8 +38,8 @@ from headgate.core.chain.snapshots import OperatorRestored
 from headgate.core.operators.sinks import TwoPhaseSinkOperator
 from headgate.functions.context import SnapshotMoment
 from headgate.host.checkpoints.metadata import METADATA_FILE
-from tests.connectors.files.test_part_writer import hidden, make_sink, read_numbers
 from tests.connectors.part_disk import CrashingPlace, Disk
+from tests.connectors.part_kit import hidden, make_sink, read_numbers
 from tests.core.chain.sink_lab import JUNK, open_sink, sink_context
 
 POLICIES = (
@@ -108,10 +108,10 @@ class PartLife(RuleBasedStateMachine):
         for _ in range(count):
             self.write(1)
 
-    @rule(count=st.integers(1, 3), told=st.sampled_from([3, 3, 0, 1]))
-    def checkpoint(self, count: int, told: int) -> None:
+    @rule(count=st.integers(1, 3), notified=st.sampled_from([3, 3, 0, 1]))
+    def checkpoint(self, count: int, notified: int) -> None:
         self.write(count)
-        self.completed(self.take(False, Stop.NO, len(self.tasks)), told)
+        self.completed(self.take(False, Stop.NO, len(self.tasks)), notified)
 
     @rule(savepoint=st.booleans(), reached=st.integers(0, 6))
     def barrier(self, savepoint: bool, reached: int) -> None:
@@ -119,10 +119,10 @@ class PartLife(RuleBasedStateMachine):
         self.take(savepoint, Stop.NO, min(reached, len(self.tasks)))
 
     @precondition(lambda self: any(self.is_whole(taken) for taken in self.pending.values()))
-    @rule(which=st.integers(0, 2), told=st.sampled_from([3, 0, 1]), twice=st.booleans())
-    def checkpoint_completes(self, which: int, told: int, twice: bool) -> None:
+    @rule(which=st.integers(0, 2), notified=st.sampled_from([3, 0, 1]), twice=st.booleans())
+    def checkpoint_completes(self, which: int, notified: int, twice: bool) -> None:
         whole = [number for number, taken in self.pending.items() if self.is_whole(taken)]
-        self.completed(whole[which % len(whole)], told, twice)
+        self.completed(whole[which % len(whole)], notified, twice)
 
     @precondition(lambda self: self.pending)
     @rule()
@@ -238,8 +238,8 @@ class PartLife(RuleBasedStateMachine):
         self.pending[self.number] = Taken(moment, self.position, states)
         return self.number
 
-    def completed(self, number: int, told: int, twice: bool = False) -> None:
-        """Only ``told`` tasks learn of it."""
+    def completed(self, number: int, notified: int, twice: bool = False) -> None:
+        """Only ``notified`` tasks learn of it."""
         taken = self.pending.pop(number)
         if taken.moment.is_savepoint:
             os.mkdir(taken.moment.directory)
@@ -248,9 +248,9 @@ class PartLife(RuleBasedStateMachine):
             if not taken.moment.stop.ends:
                 return
         self.complete = taken
-        for older in [one for one in self.pending if one < number]:
+        for older in [checkpoint for checkpoint in self.pending if checkpoint < number]:
             del self.pending[older]
-        for task in self.tasks[:told]:
+        for task in self.tasks[:notified]:
             for _ in range(1 + twice):
                 task.checkpoint_completed(number)
 

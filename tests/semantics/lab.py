@@ -1,7 +1,7 @@
 """Programs as a PyFlink user writes them, run on a real exchange in this process.
 
 Each task has a copy of the functions, as it has when they travel; only sinks keep their lists.
-``told`` writes watermarks among the records, so that a test decides what is late.
+``story`` writes watermarks among the records, so that a test decides what is late.
 """
 
 import copy
@@ -33,7 +33,7 @@ def second(record: Any, before: int = 0) -> Any:
 
 
 def mark(time_ms: int) -> tuple[str, int]:
-    """Stands for a watermark among the records of ``told``."""
+    """Stands for a watermark among the records of ``story``."""
     return WATERMARK, time_ms
 
 
@@ -80,7 +80,7 @@ class Lab:
         strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(second)
         return self.env.from_collection(list(records)).assign_timestamps_and_watermarks(strategy)
 
-    def told(self, *story: Any) -> DataStream:
+    def story(self, *story: Any) -> DataStream:
         """The second field is the timestamp; watermarks stand where they are marked."""
         strategy = WatermarkStrategy.for_generator(Marks).with_timestamp_assigner(second)
         elements = self.env.from_collection(list(story)).assign_timestamps_and_watermarks(strategy)
@@ -115,7 +115,7 @@ class Lab:
     @staticmethod
     def _raise(errors: list[BaseException]) -> None:
         """The one of the user's, if tasks have failed because of each other."""
-        for error in sorted(errors, key=lambda one: not isinstance(one, UserFunctionFailed)):
+        for error in sorted(errors, key=lambda error: not isinstance(error, UserFunctionFailed)):
             raise error
 
 

@@ -116,7 +116,7 @@ PLACES: dict[str, Write] = {
     "window reduce": lambda s, v, t: (
         s.key_by(always(0))
         .window(SECOND)
-        .reduce(lambda one, two: one, made(ProcessWindowFunction, process=yields(v)), t)
+        .reduce(lambda first, second: first, made(ProcessWindowFunction, process=yields(v)), t)
     ),
     "window aggregate": lambda s, v, t: (
         s.key_by(always(0)).window(SECOND).aggregate(aggregate(v), output_type=t)
@@ -159,7 +159,7 @@ def test_an_integer_that_does_not_fit_fails_wherever_an_operator_declares_it(
 def test_rolling_results_keep_the_type_of_the_records(lab: Lab) -> None:
     numbers = lab.env.from_collection([0.1, 0.2], FLOAT).key_by(always(0))
     pairs = lab.env.from_collection([(0.1, 0)] * 2, Types.TUPLE([FLOAT, INT])).key_by(always(0))
-    first, second = lab.run(numbers.reduce(lambda one, two: one + two), pairs.sum(0))
+    first, second = lab.run(numbers.reduce(lambda total, number: total + number), pairs.sum(0))
     assert first == [0.10000000149011612, 0.30000001192092896]
     assert second == [(0.10000000149011612, 0), (0.20000000298023224, 0)]
 

@@ -56,7 +56,7 @@ class Tell(ProcessWindowFunction[Any, Any, Any, TimeWindow]):
 
 
 def test_sliding_windows_with_lateness_fire_again_and_tell_what_was_too_late(lab: Lab) -> None:
-    story = lab.told(
+    story = lab.story(
         ("a", 1, "one"),
         ("a", 7, "two"),
         mark(9),  # ends [-5, 5) and [0, 10)
@@ -91,7 +91,7 @@ class OwnGap(SessionWindowTimeGapExtractor):
 def test_sessions_with_a_gap_of_each_record_merge_by_a_bridge_and_late(
     lab: Lab, lateness: int
 ) -> None:
-    story = lab.told(
+    story = lab.story(
         ("a", 0, "left", 10),
         ("a", 30, "right", 5),
         ("b", 0, "other", 3),
@@ -104,14 +104,14 @@ def test_sessions_with_a_gap_of_each_record_merge_by_a_bridge_and_late(
     found = lab.run(windows.allowed_lateness(lateness).process(Tell()))
     one_session = ["left", "right", "bridge"]
     last = ("a", 0, 36, [*one_session, "after"]) if lateness else ("a", 35, 36, ["after"])
-    assert [one for one in found if one[0] == "a"] == [("a", 0, 35, one_session), last]
-    assert [one for one in found if one[0] == "b"] == [("b", 0, 3, ["other"])]
+    assert [session for session in found if session[0] == "a"] == [("a", 0, 35, one_session), last]
+    assert [session for session in found if session[0] == "b"] == [("b", 0, 3, ["other"])]
 
 
 def test_a_purging_count_fires_a_session_when_a_merge_has_brought_enough_together(
     lab: Lab,
 ) -> None:
-    story = lab.told(("a", 0, 1), ("a", 20, 2), ("a", 10, 3), ("a", 12, 4), ("a", 50, 5))
+    story = lab.story(("a", 0, 1), ("a", 20, 2), ("a", 10, 3), ("a", 12, 4), ("a", 50, 5))
     sessions = story.key_by(first).window(EventTimeSessionWindows.with_gap(Time.milliseconds(10)))
     purging = sessions.trigger(PurgingTrigger.of(CountTrigger.of(3)))
     assert lab.run(purging.process(Tell())) == [("a", 0, 30, [1, 2, 3])]
@@ -157,7 +157,7 @@ class Ranked(ProcessWindowFunction[Any, Any, Any, TimeWindow]):
 
 
 def test_aggregates_go_through_a_window_function_with_state_and_a_side_output(lab: Lab) -> None:
-    story = lab.told(
+    story = lab.story(
         ("a", 1, 10), mark(10), ("a", 2, 20), ("a", 11, 5), ("b", 12, 7), ("a", 3, 30), mark(40)
     )
     windows = story.key_by(first).window(TumblingEventTimeWindows.of(Time.milliseconds(10)))
@@ -172,7 +172,9 @@ def test_results_of_windows_go_into_windows_of_the_same_size(lab: Lab) -> None:
     ten = TumblingEventTimeWindows.of(Time.milliseconds(10))
     records = lab.timed((key, time_ms, 1) for time_ms in range(40) for key in "abc")
     counts = records.key_by(first).window(ten).sum(2)
-    totals = counts.window_all(ten).reduce(lambda one, two: ("all", one[1], one[2] + two[2]))
+    totals = counts.window_all(ten).reduce(
+        lambda total, counted: ("all", total[1], total[2] + counted[2])
+    )
     assert [total for _, _, total in lab.run(totals)] == [30, 30, 30, 30]
 
 
@@ -268,7 +270,7 @@ class Deduplicated(KeyedProcessFunction[Any, Any, Any]):
 
 def test_a_stream_is_deduplicated_windowed_and_counted(lab: Lab) -> None:
     """The state of a key is forgotten ten after its last record; then the next is a first one."""
-    story = lab.told(
+    story = lab.story(
         ("a", 0, 1), ("a", 4, 1), mark(5), ("b", 6, 1), mark(13), ("a", 13, 1), mark(14),
         ("a", 20, 1), mark(30), ("a", 31, 1),
     )  # fmt: skip
@@ -279,7 +281,7 @@ def test_a_stream_is_deduplicated_windowed_and_counted(lab: Lab) -> None:
     )
     # a: 0 is new, 4 is not (until 14), 13 is not (until 23), 20 is not (until 30), 31 is new.
     assert sorted(passed) == [("a", 0, 1), ("a", 31, 1), ("b", 6, 1)]
-    assert Counter(one[0] for one in counted) == {"a": 2, "b": 1}
+    assert Counter(result[0] for result in counted) == {"a": 2, "b": 1}
     assert sorted(forgotten) == [("a", 30), ("a", 41), ("b", 16)]
 
 
@@ -310,13 +312,13 @@ def test_count_windows_of_many_keys_hold_full_numbers_of_their_own_records(lab: 
 
 class Both(CoGroupFunction[Any, Any, Any]):
     def co_group(self, first: Iterable[Any], second: Iterable[Any]) -> Iterator[Any]:
-        yield sorted(one[2] for one in first), sorted(two[2] for two in second)
+        yield sorted(record[2] for record in first), sorted(record[2] for record in second)
 
 
 def test_a_global_window_of_two_streams_and_an_outer_join_by_co_group(lab: Lab) -> None:
-    one = lab.timed([("a", 1, 1), ("b", 2, 2)])
-    two = lab.timed([("a", 3, 3), ("c", 4, 4)])
-    grouped = one.co_group(two).where(first).equal_to(first)
+    left = lab.timed([("a", 1, 1), ("b", 2, 2)])
+    right = lab.timed([("a", 3, 3), ("c", 4, 4)])
+    grouped = left.co_group(right).where(first).equal_to(first)
     windows = grouped.window(TumblingEventTimeWindows.of(Time.seconds(1)))
     assert sorted(lab.run(windows.apply(Both()))) == [([], [4]), ([1], [3]), ([2], [])]
     joined = lab.timed([("a", 1, 1)]).join(lab.timed([("a", 3, 3), ("a", 4, 4)]))

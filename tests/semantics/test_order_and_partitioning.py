@@ -127,6 +127,6 @@ class Sides(CoMapFunction[Any, Any, Any]):
 
 
 def test_key_by_on_connected_streams_replaces_the_keys_they_had(lab: Lab) -> None:
-    one, two = lab.read((1, "x")), lab.read(("x", 2))
-    pair = one.key_by(first).connect(two.key_by(second)).key_by(second, first)
+    left, right = lab.read((1, "x")), lab.read(("x", 2))
+    pair = left.key_by(first).connect(right.key_by(second)).key_by(second, first)
     assert max(map(len, lab.run(pair.map(Sides())))) == 2, "both have met at the key 'x'"

@@ -73,7 +73,7 @@ class Everything(KeyedProcessFunction[Any, Any, Any]):
             MapStateDescriptor("m", Types.STRING(), Types.INT())
         )
         self.reduced = runtime_context.get_reducing_state(
-            ReducingStateDescriptor("r", lambda one, two: one + two, Types.INT())
+            ReducingStateDescriptor("r", lambda total, value: total + value, Types.INT())
         )
         self.folded = runtime_context.get_aggregating_state(
             AggregatingStateDescriptor("a", Gather(), Types.PICKLED_BYTE_ARRAY())
@@ -273,9 +273,9 @@ def test_rules_that_change_reach_every_task_and_timers_of_the_keyed_side_read_th
     rules = changes.set_parallelism(1).broadcast(RULES)  # in order
     records = lab.timed((key, n) for n in range(4) for key in "abc").key_by(first)
     found = lab.run(records.connect(rules).process(Rules()))
-    told = Counter(one for one in found if one[0] == "rule")
-    assert told == {("rule", task, name): 2 for task in range(3) for name in "xy"}
-    keys = sorted(one for one in found if one[0] == "key")
+    rules = Counter(result for result in found if result[0] == "rule")
+    assert rules == {("rule", task, name): 2 for task in range(3) for name in "xy"}
+    keys = sorted(result for result in found if result[0] == "key")
     assert keys == [("key", key, [0, 1, 2, 3], {"x": 3}) for key in "abc"]
 
 
@@ -313,10 +313,10 @@ class Apart(KeyedProcessFunction[Any, Any, Any]):
 def test_an_equal_new_tag_reads_a_side_output_and_the_same_tag_elsewhere_is_another_stream(
     lab: Lab,
 ) -> None:
-    one = lab.read(("a", 1), ("a", 2)).key_by(first).process(Apart())
-    two = lab.read(("a", 3)).key_by(first).process(Apart())
+    apart = lab.read(("a", 1), ("a", 2)).key_by(first).process(Apart())
+    elsewhere = lab.read(("a", 3)).key_by(first).process(Apart())
     main, side, other = lab.run(
-        one, one.get_side_output(OutputTag("odd")), two.get_side_output(OutputTag("odd"))
+        apart, apart.get_side_output(OutputTag("odd")), elsewhere.get_side_output(OutputTag("odd"))
     )
     assert main == [2]
     assert sorted(map(str, side)) == ["1", "at 1", "at 2"]
@@ -375,7 +375,7 @@ STATES: dict[str, Callable[[Any], StateDescriptor]] = {
     "value": lambda t: ValueStateDescriptor("s", t),
     "list": lambda t: ListStateDescriptor("s", t),
     "map": lambda t: MapStateDescriptor("s", Types.STRING(), t),
-    "reducing": lambda t: ReducingStateDescriptor("s", lambda one, two: two, t),
+    "reducing": lambda t: ReducingStateDescriptor("s", lambda before, value: value, t),
     "aggregating": lambda t: AggregatingStateDescriptor("s", Last(), t),
 }
 

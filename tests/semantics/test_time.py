@@ -56,13 +56,13 @@ def test_the_same_timer_registered_twice_fires_once(lab: Lab) -> None:
 
 
 def test_a_timer_that_is_not_later_than_the_watermark_fires_at_the_next_advance(lab: Lab) -> None:
-    story = lab.told(mark(50), ("a", 60, 10, 50), ("a", 60, 70), mark(60), ("a", 61), mark(80))
+    story = lab.story(mark(50), ("a", 60, 10, 50), ("a", 60, 70), mark(60), ("a", 61), mark(80))
     found = lab.run(story.key_by(first).process(Alarms()))
     assert found == [("a", 10, 60), ("a", 50, 60), ("a", 70, 80)]
 
 
 def test_a_watermark_fires_the_timers_that_it_has_reached_and_no_others(lab: Lab) -> None:
-    story = lab.told(("a", 0, 10, 11), mark(9), ("a", 9), mark(10), ("a", 12))
+    story = lab.story(("a", 0, 10, 11), mark(9), ("a", 9), mark(10), ("a", 12))
     assert lab.run(story.key_by(first).process(Alarms())) == [("a", 10, 10), ("a", 11, MAX)]
 
 
@@ -114,12 +114,12 @@ class BothTimes(KeyedCoProcessFunction[Any, Any, Any, Any]):
 
 def test_of_two_inputs_the_slower_one_is_the_watermark(lab: Lab) -> None:
     Gate.opened.clear()
-    ahead = lab.told(("a", 5), mark(100), ("a", 101))
+    ahead = lab.story(("a", 5), mark(100), ("a", 101))
     behind = lab.read(("b", 0)).map(Gate.wait)  # has no watermark but the last
     pair = ahead.connect(behind).key_by(first, first)
     found = lab.run(pair.process(BothTimes()).set_parallelism(1))
-    told = [one for one in found if one[0] != "other"]
-    assert told == [
+    timers = [result for result in found if result[0] != "other"]
+    assert timers == [
         ("record", 5, MIN),
         ("record", 101, MIN),
         ("timer", 5, MAX),
@@ -148,7 +148,7 @@ class Restless(KeyedProcessFunction[Any, Any, Any]):
 
 
 def test_timers_may_delete_others_set_themselves_anew_and_clear_state(lab: Lab) -> None:
-    story = lab.told(("a", 0), mark(12), ("a", 5), mark(30), ("a", 31))
+    story = lab.story(("a", 0), mark(12), ("a", 5), mark(30), ("a", 31))
     assert lab.run(story.key_by(first).process(Restless())) == [
         ("record", 0, 1),
         ("timer", 10, 1),  # deletes 20, sets 25
@@ -172,7 +172,7 @@ def test_records_and_watermarks_stay_in_line_through_several_tasks(
     for time_ms in range(0, 300, 3):
         story += [("a", time_ms + 1), ("b", time_ms + 2), mark(time_ms + 2)]
     lab.env.set_parallelism(parallelism)
-    records = lab.told(*story).map(lambda record: record).key_by(first).process(Behind())
+    records = lab.story(*story).map(lambda record: record).key_by(first).process(Behind())
     found = lab.run(records.rebalance().map(lambda late: late))
     assert found == []
 

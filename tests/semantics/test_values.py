@@ -107,7 +107,7 @@ def test_none_is_a_record_like_any_other(lab: Lab) -> None:
     found = lab.run(
         mapped.filter(lambda value: value is not None),
         mapped.flat_map(lambda value: [] if value is None else [value]),
-        mapped.key_by(lambda value: value is None).reduce(lambda one, two: (one, two)),
+        mapped.key_by(lambda value: value is None).reduce(lambda total, value: (total, value)),
         mapped.rebalance().map(str),
         numbers.flat_map(lambda value: [None, value]),
         numbers.process(Both()),
@@ -141,7 +141,11 @@ def test_windows_and_joins_take_and_give_none(lab: Lab) -> None:
     second = TumblingEventTimeWindows.of(Time.seconds(1))
     windows, joined = lab.run(
         values.key_by(lambda value: 0).window(second).process(Apart()),
-        timed.join(timed).where(first).equal_to(first).window(second).apply(lambda one, two: None),
+        timed.join(timed)
+        .where(first)
+        .equal_to(first)
+        .window(second)
+        .apply(lambda left, right: None),
     )
     assert windows == [None, [("a", 1), None]]
     assert joined == [None] * 4
@@ -241,14 +245,14 @@ def test_a_generator_may_yield_one_dict_over_and_over(lab: Lab) -> None:
             yield record
 
     found = lab.run(lab.read(0, 0).flat_map(count))
-    assert sorted(one["number"] for one in found) == [0, 0, 1, 1, 2, 2]
+    assert sorted(result["number"] for result in found) == [0, 0, 1, 1, 2, 2]
 
 
 @pytest.mark.parametrize("how", ["sum", "reduce", "min", "max"])
 def test_results_of_rows_are_those_of_the_moment_when_they_were_sent(lab: Lab, how: str) -> None:
-    def add(one: Row, two: Row) -> Row:
-        one["count"] += two["count"]
-        return one
+    def add(total: Row, added: Row) -> Row:
+        total["count"] += added["count"]
+        return total
 
     counts = [1, 2, -9, 3]
     keyed = lab.env.from_collection([("a", n) for n in counts], PAIR).key_by(lambda row: row.word)

@@ -31,7 +31,7 @@ def time_of(element: Any, before: int) -> int:
     return int(element.time)
 
 
-def told(env: StreamExecutionEnvironment, story: Story) -> DataStream:
+def story_stream(env: StreamExecutionEnvironment, story: Story) -> DataStream:
     """The records of a story, with the watermarks where they stand."""
     strategy = WatermarkStrategy.for_generator(Marks).with_timestamp_assigner(time_of)
     elements = env.from_collection(story).assign_timestamps_and_watermarks(strategy)
@@ -40,7 +40,7 @@ def told(env: StreamExecutionEnvironment, story: Story) -> DataStream:
 
 
 def keyed(env: StreamExecutionEnvironment, *story: "Timed | Mark") -> KeyedStream:
-    return told(env, list(story)).key_by(lambda record: record.key)
+    return story_stream(env, list(story)).key_by(lambda record: record.key)
 
 
 def at(*times: int, key: str = "a") -> list[Timed]:

@@ -19,7 +19,7 @@ from headgate.functions.window_functions import (
     WindowFunction,
 )
 from tests.core.chain.kit import KeptOutput, open_operator
-from tests.windows.reference import MAX, Firing, Mark, Story, Timed, Told
+from tests.windows.reference import MAX, Account, Firing, Mark, Story, Timed
 
 LATE: Final = "late"
 
@@ -43,22 +43,22 @@ cuts = st.lists(st.integers(1, 8), max_size=10)
 """Sizes of the bundles that records between watermarks are cut into; single ones after these."""
 
 
-def play(operator: Operator, story: Story, sizes: list[int]) -> Told:
+def play(operator: Operator, story: Story, sizes: list[int]) -> Account:
     """What is sent for each part of the story, as firings."""
-    output, told = open_operator(operator), Told()
+    output, account = open_operator(operator), Account()
     try:
         for part in parts(story, sizes):
             before = len(output.bundles)
             _give(operator, part)
-            told.firings.append(list(sent(output.bundles[before:])))
+            account.firings.append(list(sent(output.bundles[before:])))
         before = len(output.bundles)
         operator.end_input(0)
         operator.finish()
         assert len(output.bundles) == before, "after the last watermark there is nothing to send"
     finally:
         operator.close()
-    told.late = list(late_of(output))
-    return told
+    account.late = list(late_of(output))
+    return account
 
 
 def feed(operator: Operator, story: Story) -> None:
@@ -71,8 +71,8 @@ def _give(operator: Operator, part: Mark | list[Timed]) -> None:
     if isinstance(part, Mark):
         operator.watermark_advanced(Watermark(part.time))
     else:
-        records = [(one.key, (one.value,)) for one in part]
-        operator.process(Bundle(records, [one.time for one in part]), 0)
+        records = [(record.key, (record.value,)) for record in part]
+        operator.process(Bundle(records, [record.time for record in part]), 0)
 
 
 def parts(story: Story, sizes: list[int]) -> Iterator[Mark | list[Timed]]:
@@ -91,9 +91,9 @@ def parts(story: Story, sizes: list[int]) -> Iterator[Mark | list[Timed]]:
         yield waiting
 
 
-def in_parts(told: Told, story: Story, sizes: list[int]) -> list[list[Firing]]:
+def in_parts(account: Account, story: Story, sizes: list[int]) -> list[list[Firing]]:
     """Firings of the reference, gathered as the story is cut."""
-    firings = iter(told.firings)
+    firings = iter(account.firings)
     return [
         [
             firing
@@ -126,8 +126,8 @@ def late_of(output: KeptOutput) -> Iterator[Timed]:
             yield Timed(key, value, time)
 
 
-def put_together(one: Any, two: Any) -> Any:
-    return one[0], one[1] + two[1]
+def put_together(total: Any, added: Any) -> Any:
+    return total[0], total[1] + added[1]
 
 
 class Gather(AggregateFunction[Any, Any, Any]):

@@ -1,8 +1,8 @@
 """Windows in plain Python: what comes out of a sequence of records and watermarks, worked out anew.
 
 Nothing of the real operators is used. A story is a list of ``Timed`` records and ``Mark``
-watermarks; what it gives is a ``Told``: for each element of the story the firings that it caused,
-in the order of their windows' ends, and the late records.
+watermarks; what it gives is an ``Account``: for each element of the story the firings that it
+caused, in the order of their windows' ends, and the late records.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,7 @@ class Firing(NamedTuple):
 
 
 @dataclass
-class Told:
+class Account:
     """What a story gives, element by element."""
 
     firings: list[list[Firing]] = field(default_factory=list)
@@ -63,9 +63,9 @@ def sliding(size: int, slide: int, offset: int = 0) -> Callable[[int], list[tupl
 
 def aligned(
     story: Story, assign: Callable[[int], list[tuple[int, int]]], lateness: int = 0
-) -> Told:
+) -> Account:
     """Windows that do not merge, with the default trigger of event time."""
-    told, watermark = Told(), MIN
+    account, watermark = Account(), MIN
     live: dict[tuple[str, int, int], list[int]] = {}
     for element in story:
         fired: list[Firing] = []
@@ -89,14 +89,14 @@ def aligned(
             ]
             # A record may be in no window at all, if these do not cover all time.
             if not windows and element.time + lateness <= watermark:
-                told.late.append(element)
+                account.late.append(element)
             for start, end in windows:
                 values = live.setdefault((element.key, start, end), [])
                 values.append(element.value)
                 if end - 1 <= watermark:
                     fired.append(Firing(element.key, start, end, tuple(values)))
-        told.firings.append(fired)
-    return told
+        account.firings.append(fired)
+    return account
 
 
 @dataclass
@@ -108,45 +108,49 @@ class Session:
     values: list[int]
 
 
-def sessions(story: Story, gap_of: Callable[[Timed], int], lateness: int = 0) -> Told:
+def sessions(story: Story, gap_of: Callable[[Timed], int], lateness: int = 0) -> Account:
     """Sessions: after each record all stretches of its key are sorted and joined anew."""
-    told, watermark = Told(), MIN
+    account, watermark = Account(), MIN
     live: dict[str, list[Session]] = {}
     for element in story:
         fired: list[Firing] = []
         if isinstance(element, Mark):
             fired = [
-                Firing(key, one.start, one.end, tuple(one.values))
+                Firing(key, session.start, session.end, tuple(session.values))
                 for key, some in live.items()
-                for one in some
-                if watermark < one.end - 1 <= element.time
+                for session in some
+                if watermark < session.end - 1 <= element.time
             ]
             watermark = max(watermark, element.time)
             for key in live:
-                live[key] = [one for one in live[key] if one.end - 1 + lateness > watermark]
+                live[key] = [
+                    session for session in live[key] if session.end - 1 + lateness > watermark
+                ]
             fired.sort(key=lambda firing: firing.end)
         else:
             new = Session(element.time, element.time + gap_of(element), [element.value])
             joined = _joined([*live.get(element.key, []), new])
-            (home,) = [one for one in joined if one.start <= element.time < one.end]
+            (home,) = [session for session in joined if session.start <= element.time < session.end]
             if home.end - 1 + lateness <= watermark:
-                told.late.append(element)  # then it stands alone: living sessions end later
+                account.late.append(element)  # then it stands alone: living sessions end later
             else:
                 live[element.key] = joined
                 if home.end - 1 <= watermark:
                     fired.append(Firing(element.key, home.start, home.end, tuple(home.values)))
-        told.firings.append(fired)
-    return told
+        account.firings.append(fired)
+    return account
 
 
 def _joined(some: list[Session]) -> list[Session]:
     joined: list[Session] = []
-    for one in sorted(some, key=lambda session: (session.start, session.end)):
-        if joined and one.start <= joined[-1].end:
+    for session in sorted(some, key=lambda session: (session.start, session.end)):
+        if joined and session.start <= joined[-1].end:
             last = joined[-1]
-            joined[-1] = Session(last.start, max(last.end, one.end), last.values + one.values)
+            joined[-1] = Session(
+                last.start, max(last.end, session.end), last.values + session.values
+            )
         else:
-            joined.append(Session(one.start, one.end, list(one.values)))
+            joined.append(Session(session.start, session.end, list(session.values)))
     return joined
 
 

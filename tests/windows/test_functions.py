@@ -24,8 +24,8 @@ FIRINGS = ValueStateDescriptor("firings")
 TAG = OutputTag("big")
 
 
-def add(one: Timed, two: Timed) -> Timed:
-    return Timed(one.key, one.value + two.value, one.time)
+def add(total: Timed, added: Timed) -> Timed:
+    return Timed(total.key, total.value + added.value, total.time)
 
 
 class Counting(ProcessWindowFunction[Timed, Any, str, Any]):
@@ -116,7 +116,7 @@ class Opened(ReduceFunction[Timed]):
 
 def test_a_reduce_function_of_windows_is_opened_too(program: Program) -> None:
     windows = keyed(program.env, *at(0, 1, 2)).window(TEN).reduce(Opened()).set_parallelism(1)
-    assert [one.value for one in program.run(windows)] == [0 + 1 + 2 + 2]
+    assert [result.value for result in program.run(windows)] == [0 + 1 + 2 + 2]
 
 
 ROWS = [("a", 3, "x"), ("a", 1, "y"), ("a", 5, "z"), ("a", 1, "v"), ("a", 5, "w")]
@@ -139,7 +139,9 @@ def test_built_in_folds_are_by_one_field(program: Program, method: str, expected
 
 
 def test_a_field_of_a_row_has_a_name(program: Program) -> None:
-    records = keyed(program.env, *at(0, 1, 2)).map(lambda one: Row(key=one.key, n=one.value))
+    records = keyed(program.env, *at(0, 1, 2)).map(
+        lambda record: Row(key=record.key, n=record.value)
+    )
     windows = records.set_parallelism(1).key_by(lambda row: row.key).window(TEN)
     assert program.run(windows.sum("n")) == [Row(key="a", n=3)]
 
@@ -182,7 +184,7 @@ def test_accumulators_are_not_shared_by_keys_or_windows(program: Program) -> Non
 
 
 def test_a_fold_that_returns_nothing_is_told_so(program: Program) -> None:
-    windows = keyed(program.env, *at(0, 1)).window(TEN).reduce(lambda one, two: None)
+    windows = keyed(program.env, *at(0, 1)).window(TEN).reduce(lambda total, added: None)
     with pytest.raises(UserFunctionFailed, match="reduce function returned None"):
         program.run(windows)
     windows = keyed(program.env, *at(0, 1)).window(TEN).process(NotIterable())
@@ -196,7 +198,7 @@ class NotIterable(ProcessWindowFunction[Timed, Any, str, Any]):
 
 
 def test_an_error_names_the_operator(program: Program) -> None:
-    windows = keyed(program.env, *at(0, 1)).window(TEN).reduce(lambda one, two: 1 / 0)
+    windows = keyed(program.env, *at(0, 1)).window(TEN).reduce(lambda total, added: 1 / 0)
     with pytest.raises(UserFunctionFailed, match="my sums") as failed:
         program.run(windows.name("my sums"))
     assert "division by zero" in str(failed.value)

@@ -13,13 +13,13 @@ from headgate.datastream.window import (
     TumblingEventTimeWindows,
 )
 from tests.host.conftest import MakeExchange
-from tests.windows.jobs import Program, keyed, told
+from tests.windows.jobs import Program, keyed, story_stream
 from tests.windows.lab import TellAll, stories
 from tests.windows.reference import (
+    Account,
     Firing,
     Story,
     Timed,
-    Told,
     aligned,
     sessions,
     sliding,
@@ -60,20 +60,22 @@ def test_a_job_that_reduces_tells_what_the_reference_tells(
     windows = records.window(TumblingEventTimeWindows(10)).allowed_lateness(5)
     found = program.run(windows.reduce(lambda a, b: Timed(a.key, a.value + b.value, 0)))
     expected = aligned(story, tumbling(10), 5)
-    wanted = [(one.key, sum(one.values)) for firings in expected.firings for one in firings]
-    assert Counter((one.key, one.value) for one in found) == Counter(wanted)
+    wanted = [
+        (firing.key, sum(firing.values)) for firings in expected.firings for firing in firings
+    ]
+    assert Counter((result.key, result.value) for result in found) == Counter(wanted)
 
 
 @few
 @given(stories(30), stories(30), parallelisms)
 def test_a_job_that_joins_gives_what_two_loops_give(
-    make_exchange: MakeExchange, one: Story, two: Story, parallelism: int
+    make_exchange: MakeExchange, left: Story, right: Story, parallelism: int
 ) -> None:
     program = fresh(make_exchange, parallelism)
-    firsts, seconds = only_records(one), only_records(two)
+    firsts, seconds = only_records(left), only_records(right)
     both_keyed = (
-        told(program.env, [*firsts])
-        .join(told(program.env, [*seconds]))
+        story_stream(program.env, [*firsts])
+        .join(story_stream(program.env, [*seconds]))
         .where(lambda record: record.key)
         .equal_to(lambda record: record.key)
     )
@@ -95,13 +97,13 @@ def test_a_job_that_joins_gives_what_two_loops_give(
 @few
 @given(stories(30), stories(30), parallelisms)
 def test_a_job_that_groups_shows_both_sides_of_each_window(
-    make_exchange: MakeExchange, one: Story, two: Story, parallelism: int
+    make_exchange: MakeExchange, left: Story, right: Story, parallelism: int
 ) -> None:
     program = fresh(make_exchange, parallelism)
-    firsts, seconds = only_records(one), only_records(two)
+    firsts, seconds = only_records(left), only_records(right)
     both_keyed = (
-        told(program.env, [*firsts])
-        .co_group(told(program.env, [*seconds]))
+        story_stream(program.env, [*firsts])
+        .co_group(story_stream(program.env, [*seconds]))
         .where(lambda record: record.key)
         .equal_to(lambda record: record.key)
     )
@@ -120,7 +122,7 @@ class TellTimed(TellAll):
 
     def process(self, key: Any, context: Any, elements: Any) -> Any:
         window = context.window()
-        return [Firing(key, window.start, window.end, tuple(one.value for one in elements))]
+        return [Firing(key, window.start, window.end, tuple(element.value for element in elements))]
 
 
 def fresh(make_exchange: MakeExchange, parallelism: int) -> Program:
@@ -128,7 +130,7 @@ def fresh(make_exchange: MakeExchange, parallelism: int) -> Program:
     return Program(env.set_parallelism(parallelism), make_exchange)
 
 
-def both(kind: str, story: Story, lateness: int) -> tuple[Any, Told]:
+def both(kind: str, story: Story, lateness: int) -> tuple[Any, Account]:
     if kind == "tumbling":
         return TumblingEventTimeWindows(10, 3), aligned(story, tumbling(10, 3), lateness)
     if kind == "sliding":
@@ -141,4 +143,4 @@ def unordered(firing: Firing) -> Firing:
 
 
 def only_records(story: Story) -> list[Timed]:
-    return [one for one in story if isinstance(one, Timed)]
+    return [element for element in story if isinstance(element, Timed)]

@@ -21,10 +21,10 @@ from headgate.functions.triggers import CountTrigger, EventTimeTrigger, PurgingT
 from tests.core.chain.kit import cut, run
 from tests.windows.lab import CONTENTS, LATE, OwnTrigger, cuts, in_parts, parts, play, stories
 from tests.windows.reference import (
+    Account,
     Firing,
     Mark,
     Story,
-    Told,
     aligned,
     counted,
     hoarded,
@@ -51,8 +51,8 @@ def test_tumbling_windows_tell_what_the_reference_tells(
     size: int,
 ) -> None:
     offset = data.draw(st.integers(1 - size, size - 1))
-    told = play_plan(TumblingEventTimeWindows(size, offset), trigger, held, story, sizes, late)
-    compare(told, aligned(story, tumbling(size, offset), late), story, sizes)
+    account = play_plan(TumblingEventTimeWindows(size, offset), trigger, held, story, sizes, late)
+    compare(account, aligned(story, tumbling(size, offset), late), story, sizes)
 
 
 @given(
@@ -76,16 +76,16 @@ def test_sliding_windows_tell_what_the_reference_tells(
     size, slide = size_and_slide
     offset = data.draw(st.integers(1 - slide, slide - 1))
     assigner: Any = SlidingEventTimeWindows(size, slide, offset)
-    told = play_plan(assigner, trigger, held, story, sizes, late)
-    compare(told, aligned(story, sliding(size, slide, offset), late), story, sizes)
+    account = play_plan(assigner, trigger, held, story, sizes, late)
+    compare(account, aligned(story, sliding(size, slide, offset), late), story, sizes)
 
 
 @given(stories(), cuts, triggers, contents, latenesses, st.integers(1, 25))
 def test_sessions_tell_what_the_reference_tells(
     story: Story, sizes: list[int], trigger: str, held: str, late: int, gap: int
 ) -> None:
-    told = play_plan(EventTimeSessionWindows(gap), trigger, held, story, sizes, late)
-    compare(told, sessions(story, lambda record: gap, late), story, sizes, in_order=False)
+    account = play_plan(EventTimeSessionWindows(gap), trigger, held, story, sizes, late)
+    compare(account, sessions(story, lambda record: gap, late), story, sizes, in_order=False)
 
 
 @given(stories(), cuts, contents, latenesses)
@@ -93,9 +93,9 @@ def test_sessions_with_a_gap_of_each_record_tell_what_the_reference_tells(
     story: Story, sizes: list[int], held: str, late: int
 ) -> None:
     assigner: Any = DynamicEventTimeSessionWindows(lambda record: 1 + record[1][0] % 9)
-    told = play_plan(assigner, "default trigger", held, story, sizes, late)
+    account = play_plan(assigner, "default trigger", held, story, sizes, late)
     expected = sessions(story, lambda record: 1 + record.value % 9, late)
-    compare(told, expected, story, sizes, in_order=False)
+    compare(account, expected, story, sizes, in_order=False)
 
 
 keyed_values = st.lists(st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 99)), max_size=40)
@@ -135,7 +135,7 @@ def play_plan(
     story: Story,
     sizes: list[int],
     late: int,
-) -> Told:
+) -> Account:
     kept, call = CONTENTS[held]()
     plan = WindowPlan(
         key_of, assigner, TRIGGERS[trigger](), kept, call, lateness_ms=late, late_tag=LATE
@@ -165,17 +165,17 @@ class ValuesOf:
 
 
 def compare(
-    told: Told, expected: Told, story: Story, sizes: list[int], in_order: bool = True
+    account: Account, expected: Account, story: Story, sizes: list[int], in_order: bool = True
 ) -> None:
     """The firings of each part, which come in the order of time when a watermark causes them."""
     wanted = in_parts(expected, story, sizes)
-    for part, found, want in zip(parts(story, sizes), told.firings, wanted, strict=True):
+    for part, found, want in zip(parts(story, sizes), account.firings, wanted, strict=True):
         if isinstance(part, Mark):
             ends = [firing.end for firing in found]
             assert ends == sorted(ends)
         blind = any(firing.start is None for firing in found)
         assert settled(found, blind, in_order) == settled(want, blind, in_order)
-    assert told.late == expected.late
+    assert account.late == expected.late
 
 
 def settled(firings: list[Firing], blind: bool, in_order: bool) -> list[tuple[Any, ...]]:

@@ -82,7 +82,7 @@ def check(backends: Backends, kind: str, held: str, story: Story, cut_at: int) -
     output = KeptOutput()
     watched = Watched(backends, [])
     parts = part_of(watched, kind, held, before, after[:3], output)
-    watermark = max((one.time for one in before if isinstance(one, Mark)), default=MIN)
+    watermark = max((element.time for element in before if isinstance(element, Mark)), default=MIN)
     # Event time begins anew; the sources say again how far it is.
     rest: Story = [*([Mark(watermark)] if before else []), *after]
     part_of(Watched(backends, parts), kind, held, rest, [], output)
@@ -117,9 +117,9 @@ def part_of(
         operator.open(given_context)
         feed(operator, story)
         snapshot = watched.made.snapshot()
-        told = len(output.bundles), len(output.side)
+        sent_before = len(output.bundles), len(output.side)
         feed(operator, lost)
-        del output.bundles[told[0] :], output.side[told[1] :]
+        del output.bundles[sent_before[0] :], output.side[sent_before[1] :]
         parts = list(snapshot.groups())
         snapshot.close()
     finally:

@@ -28,7 +28,7 @@ from headgate.datastream.window import (
     TumblingProcessingTimeWindows,
     WindowAssigner,
 )
-from tests.windows.jobs import Program, WithTime, at, keyed, told
+from tests.windows.jobs import Program, WithTime, at, keyed, story_stream
 from tests.windows.reference import MAX, Mark, Timed
 
 LATE = OutputTag("late")
@@ -44,14 +44,14 @@ class Tell(ProcessWindowFunction[Timed, tuple, str, TimeWindow]):
         elements: Iterable[Timed],
     ) -> Iterable[Any]:
         window = context.window()
-        yield window.start, window.end, sorted(one.value for one in elements)
+        yield window.start, window.end, sorted(element.value for element in elements)
 
 
 class Values(WindowFunction[Timed, list, str, Any]):
     """The values in the window, in order."""
 
     def apply(self, key: str, window: Any, inputs: Iterable[Timed]) -> Iterable[Any]:
-        return [[one.value for one in inputs]]
+        return [[element.value for element in inputs]]
 
 
 def tumbling(size: int, offset: int = 0) -> WindowAssigner[Any, Any]:
@@ -125,11 +125,11 @@ def test_merging_merges_what_windows_hold(program: Program) -> None:
     story = keyed(program.env, *at(0, 8, 4))  # the last one makes one session of two
     windows = story.window(sessions(5))
     reduced, aggregated, listed = program.run(
-        windows.reduce(lambda one, two: Timed(one.key, one.value + two.value, 0)),
+        windows.reduce(lambda total, added: Timed(total.key, total.value + added.value, 0)),
         windows.aggregate(Sum()),
         windows.process(Tell()),
     )
-    assert [one.value for one in reduced] == [3]
+    assert [result.value for result in reduced] == [3]
     assert aggregated == [[0, 1, 2]]
     assert listed == [(0, 13, [0, 1, 2])]
 
@@ -183,11 +183,11 @@ def test_late_but_allowed_it_fires_again_at_once_with_all_it_holds(
     windows = keyed(program.env, *story).window(tumbling(10)).allowed_lateness(5)
     windows = windows.side_output_late_data(LATE)
     if how == "process":
-        results = windows.process(Tell()).map(lambda told: told[2])
+        results = windows.process(Tell()).map(lambda result: result[2])
     else:
         results = windows.reduce(
-            lambda one, two: Timed(one.key, [*listed(one), *listed(two)], 0)  # type: ignore[arg-type]
-        ).map(lambda one: listed(one))
+            lambda total, added: Timed(total.key, [*listed(total), *listed(added)], 0)  # type: ignore[arg-type]
+        ).map(lambda result: listed(result))
     found, late = program.run(results, results_side(results))
     assert sorted(found) == [[0, 1], [0, 1, 2], [3]]
     assert late == [Timed("a", 4, 7)]
@@ -265,11 +265,11 @@ def test_an_evictor_takes_records_out_before_the_function(program: Program) -> N
     windows = records.window(GlobalWindows.create()).trigger(CountTrigger.of(2))
     windows = windows.evictor(CountEvictor.of(3))
     reduced, listed_ = program.run(
-        windows.reduce(lambda one, two: Timed("a", one.value + two.value, 0)),
+        windows.reduce(lambda total, added: Timed("a", total.value + added.value, 0)),
         windows.apply(Values()),
     )
     assert listed_ == [[0, 1], [1, 2, 3], [3, 4, 5]]
-    assert [one.value for one in reduced] == [1, 6, 12]
+    assert [result.value for result in reduced] == [1, 6, 12]
 
 
 # Windows without keys
@@ -279,18 +279,18 @@ class AllValues(ProcessAllWindowFunction[Timed, Any, TimeWindow]):
     def process(
         self, context: ProcessAllWindowFunction.Context[TimeWindow], elements: Iterable[Timed]
     ) -> Iterable[Any]:
-        yield context.window().end, sorted(one.value for one in elements)
+        yield context.window().end, sorted(element.value for element in elements)
 
 
 class AllApplied(AllWindowFunction[Timed, Any, TimeWindow]):
     def apply(self, window: TimeWindow, inputs: Iterable[Timed]) -> Iterable[Any]:
-        return [(window.end, sorted(one.value for one in inputs))]
+        return [(window.end, sorted(element.value for element in inputs))]
 
 
 @pytest.mark.parametrize("how", ["process", "apply"])
 def test_window_all_is_one_key_in_one_task(program: Program, how: str) -> None:
     story = [Timed(key, number, number) for number, key in enumerate("abcabc")]
-    spread = told(program.env, list(story)).rebalance().map(lambda record: record)
+    spread = story_stream(program.env, list(story)).rebalance().map(lambda record: record)
     windows = spread.window_all(tumbling(4))
     results = windows.process(AllValues()) if how == "process" else windows.apply(AllApplied())
     assert results._origins[0].transformation.parallelism == 1
@@ -343,8 +343,8 @@ def test_a_record_without_a_timestamp_is_refused_by_windows_in_event_time(
 
 
 def test_a_window_of_two_streams_waits_for_the_slower_one(program: Program) -> None:
-    ahead = told(program.env, [Timed("a", 1, 0), Mark(50), Timed("a", 2, 60)])
-    behind = told(program.env, [Timed("a", 10, 5)])
-    joined = ahead.join(behind).where(lambda one: one.key).equal_to(lambda two: two.key)
-    pairs = joined.window(tumbling(10)).apply(lambda one, two: (one.value, two.value))
+    ahead = story_stream(program.env, [Timed("a", 1, 0), Mark(50), Timed("a", 2, 60)])
+    behind = story_stream(program.env, [Timed("a", 10, 5)])
+    joined = ahead.join(behind).where(lambda click: click.key).equal_to(lambda order: order.key)
+    pairs = joined.window(tumbling(10)).apply(lambda ahead, behind: (ahead.value, behind.value))
     assert program.run(pairs.process(WithTime())) == [((1, 10), 9)]

@@ -233,15 +233,15 @@ def test_a_job_that_asks_for_a_log_of_changes_is_told_that_there_is_none(
 ) -> None:
     env.enable_checkpointing(1500).enable_changelog_state_backend(True)
     env.from_collection([1]).print()
-    with pytest.warns(UserWarning, match="state.changelog.enabled has no effect") as told:
+    with pytest.warns(UserWarning, match="state.changelog.enabled has no effect") as warned:
         env.execute()
-    assert len(told) == 1
-    assert told[0].filename == __file__, "it points at the program"
+    assert len(warned) == 1
+    assert warned[0].filename == __file__, "it points at the program"
     assert local_runtime.printed == [1]
     stream = env.from_collection([2])
-    with pytest.warns(UserWarning, match="no effect") as told:
+    with pytest.warns(UserWarning, match="no effect") as warned:
         assert stream.execute_and_collect(limit=1) == [2]
-    assert told[0].filename == __file__
+    assert warned[0].filename == __file__
 
 
 def test_a_job_that_asks_for_checkpoints_and_restarts_needs_no_warning(

@@ -42,17 +42,17 @@ def test_a_text_of_another_kind_is_told_by_its_key() -> None:
 
 
 def test_keys_can_be_listed_removed_and_taken_over() -> None:
-    one = Configuration().set_string("a", "1")
-    two = Configuration(one).set_string("b", "2")
-    assert one.key_set() == {"a"}
-    assert two.contains_key("b") and not one.contains_key("b")
-    assert two.remove_config("b") and not two.remove_config("b")
-    assert one == two
-    assert Configuration().add_all(one, "p.").to_dict() == {"p.a": "1"}
+    original = Configuration().set_string("a", "1")
+    copied = Configuration(original).set_string("b", "2")
+    assert original.key_set() == {"a"}
+    assert copied.contains_key("b") and not original.contains_key("b")
+    assert copied.remove_config("b") and not copied.remove_config("b")
+    assert original == copied
+    assert Configuration().add_all(original, "p.").to_dict() == {"p.a": "1"}
     target: dict[str, str] = {}
-    one.add_all_to_dict(target)
+    original.add_all_to_dict(target)
     assert target == {"a": "1"}
-    assert repr(one) == "Configuration({'a': '1'})"
+    assert repr(original) == "Configuration({'a': '1'})"
 
 
 def test_environment_keeps_keys_that_nobody_knows(env: StreamExecutionEnvironment) -> None:

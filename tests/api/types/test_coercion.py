@@ -185,7 +185,7 @@ def test_containers_become_plain_ones() -> None:
 
 def test_rows_that_fit_are_not_made_anew() -> None:
     rows = [Row("name", "age")("Ada", 36), Row("name", "age")("Bea", None)]
-    assert all(one is other for one, other in zip(PERSON.coercer()(rows), rows, strict=True))
+    assert all(coerced is row for coerced, row in zip(PERSON.coercer()(rows), rows, strict=True))
     priced = Types.ROW([Types.DOUBLE()])
     assert alike(priced.coercer()([Row(f0=1)])) == alike([Row(f0=1.0)])
 

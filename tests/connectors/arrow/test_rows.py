@@ -43,8 +43,8 @@ def test_maps_become_dicts_and_null_stays_none() -> None:
     kind = pa.map_(pa.string(), pa.int64())
     assert row_of(kind, {"a": 1, "b": None}) == {"a": 1, "b": None}
     assert row_of(pa.list_(kind), [{"a": 1}, None]) == [{"a": 1}, None]
-    for one in (kind, POINT, pa.list_(POINT), pa.list_(kind), pa.map_(pa.string(), POINT)):
-        assert row_of(one, None) is None
+    for column in (kind, POINT, pa.list_(POINT), pa.list_(kind), pa.map_(pa.string(), POINT)):
+        assert row_of(column, None) is None
 
 
 def test_timestamps_with_a_zone_know_it() -> None:

@@ -8,47 +8,34 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import fs
 
 from headgate.api.row import Row
-from headgate.api.types.types import Types
 from headgate.base.elements import Bundle
 from headgate.base.errors import PartLost, PathUnusable
 from headgate.connectors.files import part_commits
 from headgate.connectors.files import part_writer as part_files
 from headgate.connectors.files.layout import RollingPolicy
-from headgate.connectors.files.parquet import ParquetSink
 from headgate.connectors.files.part_commits import PartCommit
 from headgate.connectors.files.part_folder import LocalPlace, PartFolder
 from headgate.connectors.files.remote_folder import ArrowPlace
 from headgate.connectors.files.sink import (
-    CsvSink,
     Encoder,
     FileSink,
-    JsonLinesSink,
     PartSink,
     TextFileSink,
 )
 from headgate.core.chain.snapshots import OperatorRestored
 from headgate.core.operators.sinks import TwoPhaseSinkOperator
 from headgate.functions.context import SnapshotMoment, TaskInfo
+from tests.connectors.part_kit import hidden, make_sink, read_numbers, visible
 from tests.core.chain.kit import NOW_MS
 from tests.core.chain.sink_lab import STEPS, TOTAL, SinkJob, open_sink, run_job, sink_context
 
 NEVER = RollingPolicy.default_rolling_policy()
-
-
-def visible(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file() and path.name[0] != ".")
-
-
-def hidden(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob(".*") if path.is_file())
 
 
 def texts(folder: Path) -> list[str]:
@@ -60,7 +47,7 @@ def feed(task: TwoPhaseSinkOperator, *records: Any) -> None:
 
 
 def restored(checkpoint: int, *states: bytes | None) -> OperatorRestored:
-    return OperatorRestored(checkpoint, sinks=tuple(one for one in states if one is not None))
+    return OperatorRestored(checkpoint, sinks=tuple(state for state in states if state is not None))
 
 
 def test_a_part_appears_when_its_checkpoint_is_complete(tmp_path: Path) -> None:
@@ -435,22 +422,6 @@ class Remote(ArrowPlace):
         super().__init__(fs.LocalFileSystem(), root, f"remote:{root}")
 
 
-def read_numbers(folder: Path, kind: str) -> list[int]:
-    found: list[int] = []
-    for path in visible(folder):
-        if kind == "parquet":
-            table = pq.read_table(pa.BufferReader(path.read_bytes()))
-            found += table.column("n").to_pylist()
-        elif kind == "csv":
-            lines = path.read_text().splitlines()
-            assert lines[0] == "n,v"
-            found += [int(line.split(",")[0]) for line in lines[1:]]
-        else:
-            lines = path.read_text().splitlines()
-            found += [int(line.partition('"n":')[2].partition(",")[0] or line) for line in lines]
-    return found
-
-
 POLICIES = st.sampled_from(
     [
         RollingPolicy.on_checkpoint_rolling_policy(),
@@ -458,19 +429,6 @@ POLICIES = st.sampled_from(
         RollingPolicy.default_rolling_policy(part_size=30),
     ]
 )
-
-
-def make_sink(kind: str, folder: Path, policy: RollingPolicy, buckets: Any) -> PartSink:
-    about: dict[str, Any] = {"rolling_policy": policy, "bucket_assigner": buckets}
-    match kind:
-        case "parquet":
-            schema = Types.ROW_NAMED(["n", "v"], [Types.LONG(), Types.STRING()])
-            return ParquetSink(folder, schema=schema, **about)
-        case "csv":
-            return CsvSink(folder, header=["n", "v"], **about)
-        case "json":
-            return JsonLinesSink(folder, **about)
-    return TextFileSink(folder, **about)
 
 
 @pytest.mark.parametrize(
