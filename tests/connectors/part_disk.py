@@ -9,8 +9,12 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
-from headgate.connectors.files.part_folder import LocalPlace, PartFile
+from headgate.connectors.files.part_folder import LocalFolder, PartFile
+
+MEMORY: Final = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+"""Where files cost little: a crash is played, so none has to outlive one."""
 
 
 @dataclass
@@ -22,7 +26,7 @@ class Disk:
     undo: dict[str, list[Callable[[], None]]] = field(default_factory=dict)
     """By folder: how to take back each change of names since it was settled."""
     removed: int = 0
-    trash: str = field(default_factory=tempfile.mkdtemp)
+    trash: str = field(default_factory=lambda: tempfile.mkdtemp(dir=MEMORY))
 
     def changed(self, path: str, undo: Callable[[], None]) -> None:
         self.undo.setdefault(os.path.dirname(path), []).append(undo)
@@ -48,7 +52,7 @@ class Disk:
             changes.clear()
 
 
-class CrashingPlace(LocalPlace):
+class CrashingFolder(LocalFolder):
     """Tells its disk what it does; settles without waiting for a real one."""
 
     disk = Disk()

@@ -1,5 +1,6 @@
 """Part files for tests: sinks of each format, and what they have written."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,16 @@ from headgate.connectors.files.sink import CsvSink, JsonLinesSink, PartSink, Tex
 
 
 def visible(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file() and path.name[0] != ".")
+    return sorted(path for path in _files(folder) if path.name[0] != ".")
 
 
 def hidden(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob(".*") if path.is_file())
+    return sorted(path for path in _files(folder) if path.name[0] == ".")
+
+
+def _files(folder: Path) -> list[Path]:
+    """As ``rglob``, which asks for each file what it is."""
+    return [Path(above, name) for above, _, names in os.walk(folder) for name in names]
 
 
 def read_numbers(folder: Path, kind: str) -> list[int]:

@@ -30,15 +30,14 @@ from headgate.api.row import Row
 from headgate.base.checkpoints import Stop
 from headgate.base.elements import Bundle
 from headgate.base.errors import HeadgateError
-from headgate.connectors.files import part_commits
-from headgate.connectors.files import part_writer as part_files
+from headgate.connectors.files import part_commits, part_writer
 from headgate.connectors.files.layout import RollingPolicy
 from headgate.connectors.files.part_names import SAVEPOINT_METADATA
 from headgate.core.chain.snapshots import OperatorRestored
 from headgate.core.operators.sinks import TwoPhaseSinkOperator
 from headgate.functions.context import SnapshotMoment
 from headgate.host.checkpoints.metadata import METADATA_FILE
-from tests.connectors.part_disk import CrashingPlace, Disk
+from tests.connectors.part_disk import MEMORY, CrashingFolder, Disk
 from tests.connectors.part_kit import hidden, make_sink, read_numbers
 from tests.core.chain.sink_lab import JUNK, open_sink, sink_context
 
@@ -66,9 +65,9 @@ class PartLife(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.root = tempfile.mkdtemp()
+        self.root = tempfile.mkdtemp(dir=MEMORY)
         self.folder = Path(self.root, "out")
-        CrashingPlace.disk = Disk()
+        CrashingFolder.disk = Disk()
         self.now_ms = 1_000_000
         self.position = self.number = self.attempt = 0
         self.pending: dict[int, Taken] = {}
@@ -198,7 +197,7 @@ class PartLife(RuleBasedStateMachine):
             for task in (*self.tasks, *self.frozen):
                 task.close()
             shutil.rmtree(self.root)
-            shutil.rmtree(CrashingPlace.disk.trash)
+            shutil.rmtree(CrashingFolder.disk.trash)
 
     def finish(self) -> None:
         """The end of the input, and one more checkpoint."""
@@ -266,7 +265,7 @@ class PartLife(RuleBasedStateMachine):
         for task in tasks:
             self.end_task(task, "kill" if how in ("kill", "crash") else "close")
         if how == "crash":
-            CrashingPlace.disk.crash(
+            CrashingFolder.disk.crash(
                 str(self.folder), lambda size: min(size, torn), lambda count: min(count, torn)
             )
 
@@ -312,9 +311,9 @@ def test_the_file_that_completes_a_savepoint_has_the_name_that_sinks_look_for() 
 
 
 def test_whatever_happens_to_a_job_its_parts_are_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (part_files, part_commits):
-        monkeypatch.setattr(module, "open_place", CrashingPlace)
-    monkeypatch.setattr(part_files, "MOST_OPEN", 2)
+    for module in (part_writer, part_commits):
+        monkeypatch.setattr(module, "open_folder", CrashingFolder)
+    monkeypatch.setattr(part_writer, "MOST_OPEN", 2)
     run_state_machine_as_test(
         PartLife, settings=settings(max_examples=100, stateful_step_count=30, deadline=None)
     )

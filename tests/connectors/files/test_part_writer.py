@@ -16,12 +16,11 @@ from pyarrow import fs
 from headgate.api.row import Row
 from headgate.base.elements import Bundle
 from headgate.base.errors import PartLost, PathUnusable
-from headgate.connectors.files import part_commits
-from headgate.connectors.files import part_writer as part_files
+from headgate.connectors.files import part_commits, part_writer
 from headgate.connectors.files.layout import RollingPolicy
 from headgate.connectors.files.part_commits import PartCommit
-from headgate.connectors.files.part_folder import LocalPlace, PartFolder
-from headgate.connectors.files.remote_folder import ArrowPlace
+from headgate.connectors.files.part_folder import LocalFolder, PartFolder
+from headgate.connectors.files.remote_folder import ArrowFolder
 from headgate.connectors.files.sink import (
     Encoder,
     FileSink,
@@ -207,7 +206,7 @@ def test_a_part_that_was_ended_after_a_checkpoint_had_named_it_is_not_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, evicts: bool
 ) -> None:
     """Its task closes before the next checkpoint, and the run goes on from the one before."""
-    monkeypatch.setattr(part_files, "MOST_OPEN", 1)
+    monkeypatch.setattr(part_writer, "MOST_OPEN", 1)
     policy = RollingPolicy.default_rolling_policy(part_size=1000 if evicts else 10)
     buckets = (lambda text: text[0]) if evicts else None
     sink = TextFileSink(tmp_path, rolling_policy=policy, bucket_assigner=buckets)
@@ -319,14 +318,14 @@ def test_no_start_writes_into_the_hidden_part_of_a_savepoint(tmp_path: Path) -> 
 def test_what_cannot_be_removed_stays_with_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def remove(place: LocalPlace, name: str) -> None:
+    def remove(place: LocalFolder, name: str) -> None:
         raise PermissionError(1, "Operation not permitted")
 
     task = open_sink(TextFileSink(tmp_path), sink_context())
     feed(task, "a")
     task.snapshot(SnapshotMoment(1, 0))
     task.close()
-    monkeypatch.setattr(LocalPlace, "remove", remove)
+    monkeypatch.setattr(LocalFolder, "remove", remove)
     open_sink(TextFileSink(tmp_path), sink_context(attempt=1)).close()
     assert "what dead attempts have left stays for now: [Errno 1]" in caplog.text
 
@@ -387,11 +386,11 @@ def test_a_full_disk_fails_the_checkpoint_and_then_the_task(tmp_path: Path) -> N
 def test_a_part_that_cannot_even_be_begun_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def begin(form: part_files.Lines, file: part_files.PartFile) -> part_files.LineEncoder:
+    def begin(form: part_writer.Lines, file: part_writer.PartFile) -> part_writer.LineEncoder:
         file.write(b"half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(part_files.Lines, "begin", begin)
+    monkeypatch.setattr(part_writer.Lines, "begin", begin)
     task = open_sink(TextFileSink(tmp_path), sink_context())
     with pytest.raises(PathUnusable, match="No space left"):
         feed(task, "a")
@@ -402,7 +401,7 @@ def test_a_part_that_cannot_even_be_begun_leaves_nothing(
 def test_only_so_many_parts_are_open_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(part_files, "MOST_OPEN", 2)
+    monkeypatch.setattr(part_writer, "MOST_OPEN", 2)
     task = open_sink(TextFileSink(tmp_path, bucket_assigner=lambda text: text), sink_context())
     for text in "aabcabc":
         feed(task, text)
@@ -414,7 +413,7 @@ def test_only_so_many_parts_are_open_at_once(
     assert {path.parent.name for path in visible(tmp_path)} == set("abc")
 
 
-class Remote(ArrowPlace):
+class Remote(ArrowFolder):
     """The path that remote file systems take, on the one of this machine."""
 
     def __init__(self, root: str) -> None:
@@ -434,21 +433,21 @@ POLICIES = st.sampled_from(
 @pytest.mark.parametrize(
     ("kind", "place"),
     [
-        ("text", LocalPlace),
+        ("text", LocalFolder),
         ("text", Remote),
-        ("csv", LocalPlace),
-        ("json", LocalPlace),
-        ("parquet", LocalPlace),
+        ("csv", LocalFolder),
+        ("json", LocalFolder),
+        ("parquet", LocalFolder),
         ("parquet", Remote),
     ],
 )
 def test_whatever_happens_each_record_is_in_one_part(
     kind: str, place: type[PartFolder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(part_files, "open_place", place)
-    monkeypatch.setattr(part_commits, "open_place", place)
-    monkeypatch.setattr(LocalPlace, "settle", lambda self, file: file.flush())
-    monkeypatch.setattr(LocalPlace, "settle_names", lambda self, folder: None)
+    monkeypatch.setattr(part_writer, "open_folder", place)
+    monkeypatch.setattr(part_commits, "open_folder", place)
+    monkeypatch.setattr(LocalFolder, "settle", lambda self, file: file.flush())
+    monkeypatch.setattr(LocalFolder, "settle_names", lambda self, folder: None)
 
     @settings(max_examples=20 if kind == "parquet" else 50, deadline=None)
     @given(STEPS, POLICIES, st.booleans())

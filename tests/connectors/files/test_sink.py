@@ -13,7 +13,7 @@ from headgate.api.types.types import Types
 from headgate.base.elements import Bundle, Record
 from headgate.base.errors import ConnectorError, PathUnusable, PlanInvalid
 from headgate.connectors.files.layout import BucketAssigner, OutputFileConfig, RollingPolicy
-from headgate.connectors.files.part_folder import LocalPlace
+from headgate.connectors.files.part_folder import LocalFolder
 from headgate.connectors.files.sink import (
     CsvSink,
     Encoder,
@@ -141,7 +141,7 @@ def test_a_full_disk_is_an_error_that_names_the_part(
     if not (full.exists() and stat.S_ISCHR(full.stat().st_mode)):
         pytest.skip("there is no /dev/full")
     sink = TextFileSink(tmp_path)
-    monkeypatch.setattr(LocalPlace, "create", lambda place, name: full.open("wb"))
+    monkeypatch.setattr(LocalFolder, "create", lambda place, name: full.open("wb"))
     task = begin(sink)
     task.process(Bundle(["x"]), 0)
     with pytest.raises(PathUnusable, match="part-0.txt: cannot be written: No space left"):

@@ -14,7 +14,7 @@ from typing import Any
 
 from headgate.base.elements import Record
 from headgate.base.errors import PartLost, PathUnusable
-from headgate.connectors.files.part_folder import PartFolder, open_place, too_short, writing
+from headgate.connectors.files.part_folder import PartFolder, open_folder, too_short, writing
 from headgate.functions.sink import Committer
 
 log = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ class PartCommit:
     """A part that waits for its name; what a file sink keeps in checkpoints."""
 
     folder: str
-    """Of the sink, as ``place_uri`` names it; the names are below it."""
+    """Of the sink, as ``folder_uri`` names it; the names are below it."""
     hidden: str
     final: str
     kept: str = ""
@@ -52,7 +52,7 @@ class PartCommitter(Committer):
     def __init__(self, readers_take_parts: bool = False) -> None:
         """``readers_take_parts``: one that is not there any more was taken by a reader."""
         self._readers_take_parts = readers_take_parts
-        self._places: dict[str, PartFolder] = {}
+        self._folders: dict[str, PartFolder] = {}
 
     def commit(self, committables: Sequence[Record]) -> None:
         self._commit_all(committables, again=False)
@@ -63,72 +63,72 @@ class PartCommitter(Committer):
     def _commit_all(self, parts: Sequence[PartCommit], again: bool) -> None:
         touched: dict[tuple[str, str], None] = {}
         for part in parts:
-            place = self._place(part.folder)
-            with writing(place.shown(part.final)):
-                is_there = self._commit(place, part, again)
+            folder = self._open(part.folder)
+            with writing(folder.shown(part.final)):
+                is_there = self._commit(folder, part, again)
             if is_there:  # whoever has renamed it may have died before it was settled
                 touched[part.folder, posixpath.dirname(part.final)] = None
-        for folder, below in touched:
-            place = self._place(folder)
-            with writing(place.shown(below)):
-                place.settle_names(below)
+        for uri, below in touched:
+            folder = self._open(uri)
+            with writing(folder.shown(below)):
+                folder.settle_names(below)
         for part in parts:  # not before: the part could be without both names after a crash
-            place = self._place(part.folder)
-            with writing(place.shown(part.hidden)):
+            folder = self._open(part.folder)
+            with writing(folder.shown(part.hidden)):
                 if part.is_open:
-                    place.remove(part.hidden)
+                    folder.remove(part.hidden)
                 if part.kept:
-                    place.remove(part.kept)
+                    folder.remove(part.kept)
 
-    def _commit(self, place: PartFolder, part: PartCommit, again: bool) -> bool:
+    def _commit(self, folder: PartFolder, part: PartCommit, again: bool) -> bool:
         """Says whether the part is there now under its name."""
-        if not part.replaces and place.has(part.final):
-            if not part.is_open and not place.grows:
-                place.remove(part.hidden)  # copied, and then the process has died
-            elif not again or (not part.is_open and place.has(part.hidden)):
+        if not part.replaces and folder.has(part.final):
+            if not part.is_open and not folder.grows:
+                folder.remove(part.hidden)  # copied, and then the process has died
+            elif not again or (not part.is_open and folder.has(part.hidden)):
                 raise PathUnusable(
-                    place.shown(part.final),
+                    folder.shown(part.final),
                     "exists already and is of somebody else; move it away and start the job again",
                 )
             return True
         try:
-            _show(place, part, again)
+            _show(folder, part, again)
         except FileNotFoundError as error:
             # A folder that other hosts write to may be known here as it was some seconds ago.
-            there = set(place.names("/" in part.final))
+            there = set(folder.names("/" in part.final))
             if again and part.hidden in there:
-                _show(place, part, again)
-            elif again and part.final in there and _is_same(place, part):
+                _show(folder, part, again)
+            elif again and part.final in there and _is_same(folder, part):
                 return True
             elif again and self._readers_take_parts:
-                log.warning("%s is not there any more: a reader took it", place.shown(part.final))
+                log.warning("%s is not there any more: a reader took it", folder.shown(part.final))
                 return False
             else:
-                raise PartLost(place.shown(part.final), _lost(place, part, again)) from error
+                raise PartLost(folder.shown(part.final), _lost(folder, part, again)) from error
         return True
 
-    def _place(self, folder: str) -> PartFolder:
-        if folder not in self._places:
-            self._places[folder] = open_place(folder)
-        return self._places[folder]
+    def _open(self, uri: str) -> PartFolder:
+        if uri not in self._folders:
+            self._folders[uri] = open_folder(uri)
+        return self._folders[uri]
 
 
-def _show(place: PartFolder, part: PartCommit, again: bool) -> None:
+def _show(folder: PartFolder, part: PartCommit, again: bool) -> None:
     if part.is_open:
-        place.copy(part.hidden, part.final, part.length)
+        folder.copy(part.hidden, part.final, part.length)
         return
-    if again and part.length >= 0 and (found := place.size(part.hidden)) != part.length:
-        raise PartLost(place.shown(part.hidden), too_short(found, part.length))
-    place.rename(part.hidden, part.final)
+    if again and part.length >= 0 and (found := folder.size(part.hidden)) != part.length:
+        raise PartLost(folder.shown(part.hidden), too_short(found, part.length))
+    folder.rename(part.hidden, part.final)
 
 
-def _is_same(place: PartFolder, part: PartCommit) -> bool:
+def _is_same(folder: PartFolder, part: PartCommit) -> bool:
     """Whether what stands under the name is this part; only names that come again leave doubt."""
-    return not part.replaces or part.length < 0 or place.size(part.final) == part.length
+    return not part.replaces or part.length < 0 or folder.size(part.final) == part.length
 
 
-def _lost(place: PartFolder, part: PartCommit, again: bool) -> str:
-    hidden = place.shown(part.hidden)
+def _lost(folder: PartFolder, part: PartCommit, again: bool) -> str:
+    hidden = folder.shown(part.hidden)
     if not again:
         return (
             f"cannot be committed: {hidden} is gone; somebody has removed it, and its records with "

@@ -60,16 +60,16 @@ class PartFolder(Protocol):
         """Of all files in the folder; ``deep``: also of those in the folders below it."""
 
 
-def place_uri(folder: AnyPath) -> str:
+def folder_uri(folder: AnyPath) -> str:
     """The folder as the tasks shall know it: an absolute path, or a URI."""
     text = os.fspath(folder)
     return text.rstrip("/") if _is_remote(text) else os.path.abspath(local_path(text))
 
 
-def open_place(uri: str) -> PartFolder:
-    """The folder that ``place_uri`` has named."""
+def open_folder(uri: str) -> PartFolder:
+    """The folder that ``folder_uri`` has named."""
     if not _is_remote(uri):
-        return LocalPlace(uri)
+        return LocalFolder(uri)
     from headgate.connectors.files.remote_folder import open_remote  # noqa: PLC0415 - it loads pyarrow
 
     return open_remote(uri)
@@ -79,7 +79,7 @@ def _is_remote(text: str) -> bool:
     return "://" in text and not text.startswith("file:")
 
 
-class LocalPlace:
+class LocalFolder:
     """A folder of this machine, or one that is mounted on it."""
 
     grows = True

@@ -20,7 +20,7 @@ from typing import Final
 
 from headgate.base.errors import ConnectorError, PathUnusable, PlanInvalid
 from headgate.connectors.files.part_commits import PartCommit
-from headgate.connectors.files.part_folder import PartFolder, open_place, place_uri
+from headgate.connectors.files.part_folder import PartFolder, folder_uri, open_folder
 from headgate.connectors.paths import AnyPath
 from headgate.functions.context import ConnectorContext
 
@@ -92,7 +92,7 @@ def marker_text(directory: str) -> bytes:
     return _PASSWORD.sub("", directory).encode()
 
 
-def remove_leftovers(place: PartFolder, own: PartOwner, deep: bool) -> None:
+def remove_leftovers(folder: PartFolder, own: PartOwner, deep: bool) -> None:
     """Remove what writers before this one have left, and no checkpoint or savepoint needs.
 
     ``deep``: parts may stand in folders below that of the sink. What cannot be removed stays, with
@@ -100,10 +100,10 @@ def remove_leftovers(place: PartFolder, own: PartOwner, deep: bool) -> None:
     """
     problem: Exception | None = None
     try:
-        there = set(place.names(deep))
-        for name in sorted(_unneeded(place, own, there)):
+        there = set(folder.names(deep))
+        for name in sorted(_unneeded(folder, own, there)):
             try:
-                place.remove(name)
+                folder.remove(name)
             except OSError as error:
                 problem = error
     except (OSError, ConnectorError) as error:
@@ -111,12 +111,12 @@ def remove_leftovers(place: PartFolder, own: PartOwner, deep: bool) -> None:
     if problem is not None:
         log.warning(
             "%s: what dead attempts have left stays for now: %s",
-            place.shown(""),
+            folder.shown(""),
             str(problem).partition("\n")[0],
         )
 
 
-def _unneeded(place: PartFolder, own: PartOwner, there: set[str]) -> Iterator[str]:
+def _unneeded(folder: PartFolder, own: PartOwner, there: set[str]) -> Iterator[str]:
     for name in there:
         found = _HIDDEN.fullmatch(posixpath.basename(name))
         if found is None or not own.succeeds(found):
@@ -129,31 +129,31 @@ def _unneeded(place: PartFolder, own: PartOwner, there: set[str]) -> Iterator[st
         marker = kept_marker(name)
         if marker not in there:
             yield name
-        elif not _is_needed(place, marker):
+        elif not _is_needed(folder, marker):
             yield marker
             yield name
 
 
-def _is_needed(place: PartFolder, marker: str) -> bool:
+def _is_needed(folder: PartFolder, marker: str) -> bool:
     """Whether the savepoint of a marker is complete, or may be.
 
     It may be moved later on, so that once it was seen the marker names no place any more.
     """
-    directory = place.read(marker).decode(errors="replace")
+    directory = folder.read(marker).decode(errors="replace")
     if not directory:
         return True
     try:
-        is_complete = open_place(place_uri(directory)).has(SAVEPOINT_METADATA)
+        is_complete = open_folder(folder_uri(directory)).has(SAVEPOINT_METADATA)
     except (OSError, ConnectorError) as error:
         log.warning(
             "%s: parts of savepoint %s stay: it cannot be read (%s)",
-            place.shown(marker),
+            folder.shown(marker),
             directory,
             str(error).partition("\n")[0],
         )
         return True
     if is_complete:
-        place.create(marker, replace=True).close()
+        folder.create(marker, replace=True).close()
     return is_complete
 
 
@@ -175,16 +175,16 @@ def part_names(folder: AnyPath, prefix: str, suffix: str, overwrite: bool) -> Pa
             f"part files cannot be called {prefix}-0{suffix}: give a prefix and suffix without "
             f"{os.sep}, and without . or _ in front, which would hide them"
         )
-    return PartNames(place_uri(folder), prefix, suffix, overwrite)
+    return PartNames(folder_uri(folder), prefix, suffix, overwrite)
 
 
 def naming(
-    names: PartNames, place: PartFolder, context: ConnectorContext, own: PartOwner, deep: bool
+    names: PartNames, folder: PartFolder, context: ConnectorContext, own: PartOwner, deep: bool
 ) -> "UniqueNames | PlainNames":
     """For the parts of one task; ``deep``: they may stand in folders below that of the sink."""
     if context.checkpoints:
         return UniqueNames(names, own)
-    return PlainNames(names, place, context, own, deep)
+    return PlainNames(names, folder, context, own, deep)
 
 
 class UniqueNames:
@@ -213,14 +213,14 @@ class PlainNames:
     def __init__(
         self,
         names: PartNames,
-        place: PartFolder,
+        folder: PartFolder,
         context: ConnectorContext,
         own: PartOwner,
         deep: bool,
     ) -> None:
         task, restored = context.task, context.restored
         self._names = names
-        self._place = place
+        self._folder = folder
         self._deep = deep
         self._owner = own
         self._stem = f"{names.prefix}-{task.subtask}"
@@ -233,7 +233,7 @@ class PlainNames:
         if not self._replaces:
             for name in self._there():
                 raise PathUnusable(
-                    place.shown(name),
+                    folder.shown(name),
                     "exists already; give the sink another folder or prefix, or overwrite=True",
                 )
 
@@ -250,10 +250,10 @@ class PlainNames:
         if self._replaces:
             for name in self._there():
                 if name not in committed:
-                    self._place.remove(name)
+                    self._folder.remove(name)
 
     def _there(self) -> list[str]:
-        names = self._place.names(self._deep)
+        names = self._folder.names(self._deep)
         return [name for name in names if self._own.fullmatch(posixpath.basename(name))]
 
 

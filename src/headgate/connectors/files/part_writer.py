@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from headgate.base.elements import ByteLike, Record
 from headgate.connectors.files.layout import PartPlan
 from headgate.connectors.files.part_commits import PartCommit
-from headgate.connectors.files.part_folder import PartFile, PartFolder, open_place, writing
+from headgate.connectors.files.part_folder import PartFile, PartFolder, open_folder, writing
 from headgate.connectors.files.part_names import (
     PartNames,
     marker_text,
@@ -105,16 +105,16 @@ class PartsWriter(CommittingSinkWriter):
         self._buckets = plan.buckets
         self._now_ms = context.now_ms
         self._rolls = context.checkpoints
-        self._place: PartFolder = open_place(names.folder)
+        self._folder: PartFolder = open_folder(names.folder)
         self._open: dict[str, _Part] = {}  # by bucket; the one written last stands last
         self._ended: list[_Part] = []  # since the last checkpoint, which may name them all the same
         self._waiting: list[PartCommit] = []  # in a checkpoint, and perhaps not yet committed
         self._deep = plan.buckets is not None
         self._own = part_owner(context, f"{names.prefix}\0{names.suffix}")
         self._cleans = bool(context.task.job_id or context.task.attempt)
-        with writing(self._place.shown("")):
-            self._place.make()
-            self._naming = naming(names, self._place, context, self._own, self._deep)
+        with writing(self._folder.shown("")):
+            self._folder.make()
+            self._naming = naming(names, self._folder, context, self._own, self._deep)
         self._remove_leftovers()
 
     def write(self, records: list[Record]) -> None:
@@ -130,18 +130,18 @@ class PartsWriter(CommittingSinkWriter):
             if moment is None or self._is_over(part, moment):
                 self._end(bucket)
             elif not part.settled:
-                with writing(self._place.shown(part.commit.hidden)):
-                    self._place.settle(part.file)
+                with writing(self._folder.shown(part.commit.hidden)):
+                    self._folder.settle(part.file)
                 part.settled = True
         ended = [part.commit for part in self._ended]
-        with writing(self._place.shown("")):
+        with writing(self._folder.shown("")):
             self._keep(ended, moment)
         unnamed = [part.commit for part in self._open.values() if not part.named]
         # Of those that wait: the markers of a savepoint are new in their folders.
         named = (*ended, *unnamed, *(self._waiting if moment and moment.is_savepoint else ()))
-        for folder in {commit.hidden.rpartition("/")[0]: None for commit in named}:
-            with writing(self._place.shown(folder)):
-                self._place.settle_names(folder)
+        for subfolder in {commit.hidden.rpartition("/")[0]: None for commit in named}:
+            with writing(self._folder.shown(subfolder)):
+                self._folder.settle_names(subfolder)
         self._ended = []
         if moment is None or moment.stop.ends:
             self._remove_leftovers()  # of those who were thought to be dead when this one began
@@ -155,7 +155,7 @@ class PartsWriter(CommittingSinkWriter):
         return found
 
     def close(self) -> None:
-        place = self._place
+        folder = self._folder
         for part in self._open.values():
             with contextlib.suppress(Exception):  # a full disk says so again
                 part.encoder.close()
@@ -164,7 +164,7 @@ class PartsWriter(CommittingSinkWriter):
         for part in (*self._open.values(), *self._ended):
             if not part.named:
                 with contextlib.suppress(OSError):
-                    place.remove(part.commit.hidden)
+                    folder.remove(part.commit.hidden)
         self._open, self._ended = {}, []
 
     def _append(self, bucket: str, records: list[Record], now_ms: int) -> None:
@@ -172,7 +172,7 @@ class PartsWriter(CommittingSinkWriter):
         if part is None:
             part = self._begin(bucket, now_ms)
         self._open[bucket] = part
-        with writing(self._place.shown(part.commit.hidden)):
+        with writing(self._folder.shown(part.commit.hidden)):
             part.encoder.write(records)
             part.written_ms, part.settled = now_ms, False
             if self._rolls and part.file.tell() >= self._rolling.part_size:
@@ -182,23 +182,23 @@ class PartsWriter(CommittingSinkWriter):
         if len(self._open) >= MOST_OPEN:
             self._end(next(iter(self._open)))
         commit = self._naming.next(bucket)
-        with writing(self._place.shown(commit.hidden)):
-            file = self._place.create(commit.hidden)
+        with writing(self._folder.shown(commit.hidden)):
+            file = self._folder.create(commit.hidden)
             try:
                 return _Part(commit, file, self._form.begin(file), now_ms, now_ms)
             except BaseException:
                 with contextlib.suppress(OSError):  # a full disk says so again
                     file.close()
                 with contextlib.suppress(OSError):
-                    self._place.remove(commit.hidden)
+                    self._folder.remove(commit.hidden)
                 raise
 
     def _end(self, bucket: str) -> None:
         """Close a part; until that is done it stays among the open ones."""
         part = self._open[bucket]
-        with writing(self._place.shown(part.commit.final)):
+        with writing(self._folder.shown(part.commit.final)):
             part.encoder.end()
-            self._place.settle(part.file)
+            self._folder.settle(part.file)
             length = part.file.tell()
             part.file.close()
         del self._open[bucket]
@@ -207,23 +207,23 @@ class PartsWriter(CommittingSinkWriter):
 
     def _is_over(self, part: _Part, moment: SnapshotMoment) -> bool:
         # A savepoint holds closed parts only: the job may write on, and is not to change them.
-        if moment.is_savepoint or not (self._form.grows and self._place.grows):
+        if moment.is_savepoint or not (self._form.grows and self._folder.grows):
             return True
         return self._rolling.is_over(part.opened_ms, part.written_ms, self._now_ms())
 
     def _keep(self, ended: list[PartCommit], moment: SnapshotMoment | None) -> None:
         """A savepoint outlives the run: no other run may take its parts for leftovers."""
-        place = self._place
-        self._waiting = [commit for commit in self._waiting if place.has(commit.hidden)] + ended
+        folder = self._folder
+        self._waiting = [commit for commit in self._waiting if folder.has(commit.hidden)] + ended
         if moment is None:
             self._naming.ended({commit.final for commit in self._waiting})
         elif moment.is_savepoint:
             text = marker_text(moment.directory)
             for commit in self._waiting:
-                with place.create(commit.kept, replace=True) as file:
+                with folder.create(commit.kept, replace=True) as file:
                     file.write(text)
-                    place.settle(file)
+                    folder.settle(file)
 
     def _remove_leftovers(self) -> None:
         if self._cleans:
-            remove_leftovers(self._place, self._own, self._deep)
+            remove_leftovers(self._folder, self._own, self._deep)

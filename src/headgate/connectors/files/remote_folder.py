@@ -2,7 +2,7 @@
 
 A file cannot be written on after it was settled, so parts end with each checkpoint. Object stores
 know no renaming: a file is copied and then removed, and its new name appears when the copy is
-whole. Law: see ``part_place``; a file that was closed is settled.
+whole. Law: see ``part_folder``; a file that was closed is settled.
 """
 
 import io
@@ -19,7 +19,7 @@ _BUFFER_BYTES: Final = 1 << 20
 _FLAT: Final = frozenset({"abfs", "gcs", "s3"})
 
 
-def open_remote(uri: str) -> "ArrowPlace":
+def open_remote(uri: str) -> "ArrowFolder":
     """Raises PathUnusable if no file system is known for it, or it cannot be reached."""
     try:
         system, path = fs.FileSystem.from_uri(uri)
@@ -28,10 +28,10 @@ def open_remote(uri: str) -> "ArrowPlace":
         raise PathUnusable(
             uri, f"{problem}; give a path of this machine, or hdfs://, s3://, gs:// or abfs://"
         ) from error
-    return ArrowPlace(system, path.rstrip("/"), uri)
+    return ArrowFolder(system, path.rstrip("/"), uri)
 
 
-class ArrowPlace:
+class ArrowFolder:
     """A folder of a file system of pyarrow."""
 
     grows = False
