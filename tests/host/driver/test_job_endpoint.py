@@ -88,7 +88,7 @@ def test_savepoints_and_cancellations_reach_the_job(server: ControlServer) -> No
 
 
 @pytest.mark.parametrize(
-    ("trouble", "told"),
+    ("trouble", "message"),
     [
         (HeadgateError("the disk is full"), "the disk is full"),
         (KeyError("oops"), "KeyError: 'oops'"),

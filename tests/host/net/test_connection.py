@@ -45,7 +45,7 @@ class StubLink:
         return [] if self.decoder.paused else [memoryview(self.target)]
 
     def received(self, count: int, now_ms: float) -> None:
-        self.told.append(bytes(self.target[:count]).decode())
+        self.calls.append(bytes(self.target[:count]).decode())
 
     def outgoing(self) -> list[bytes | bytearray | memoryview]:
         return self.outbox.gather()
@@ -54,7 +54,7 @@ class StubLink:
         self.outbox.sent(count)
 
     def ended(self, reason: str, *, may_pass: bool = True) -> None:
-        self.told.append(f"ended: {reason}")
+        self.calls.append(f"ended: {reason}")
         self.state = LinkState.CLOSED
 
     def fail(self, error: HeadgateError) -> None:
@@ -139,7 +139,7 @@ def test_the_last_words_of_a_peer_are_read_after_a_broken_write(stage: Stage) ->
     stage.transport.write_error = BrokenPipeError(32, "Broken pipe")
     stage.transport.waiting = [b"because", b"of you"]
     stage.connection.flush()
-    assert stage.link.told == ["because", "of you", "ended: Broken pipe"]
+    assert stage.link.calls == ["because", "of you", "ended: Broken pipe"]
 
 
 def test_an_error_with_a_reason_is_told_as_it_is(stage: Stage) -> None:
@@ -147,7 +147,7 @@ def test_an_error_with_a_reason_is_told_as_it_is(stage: Stage) -> None:
     stage.transport.write_error = OSError(71, "certificate refused")
     stage.transport.waiting = [b"more"]
     stage.connection.flush()
-    assert stage.link.told == ["ended: certificate refused"]
+    assert stage.link.calls == ["ended: certificate refused"]
 
 
 def test_bytes_above_the_socket_are_read_when_there_is_room_again(stage: Stage) -> None:
@@ -155,10 +155,10 @@ def test_bytes_above_the_socket_are_read_when_there_is_room_again(stage: Stage) 
     stage.transport.has_buffered = True
     stage.link.decoder.paused = True
     stage.connection.flush()
-    assert stage.link.told == []
+    assert stage.link.calls == []
     stage.link.decoder.paused = False
     stage.connection.flush()
-    assert stage.link.told == ["left over"]
+    assert stage.link.calls == ["left over"]
 
 
 def test_a_bug_while_sending_ends_the_link(stage: Stage) -> None:
