@@ -1,7 +1,7 @@
 """Counts of a job go on over its attempts."""
 
 from headgate.base.messages import TaskFigures, TaskState, UserFigure
-from headgate.host.driver.job_figures import COUNTS, JobFigures
+from headgate.host.driver.checkpoint_keeper import COUNTS, JobFigures
 
 
 def figures(task: str, count: int, queued: int = 0, user: int | None = None) -> TaskFigures:

@@ -44,9 +44,8 @@ from headgate.control.effects import (
 )
 from headgate.control.job import JobRun
 from headgate.control.life_cycle import JobState
-from headgate.host.driver.checkpoint_keeper import CheckpointKeeper
+from headgate.host.driver.checkpoint_keeper import CheckpointKeeper, JobFigures
 from headgate.host.driver.control_peer import ControlPeer
-from headgate.host.driver.job_figures import JobFigures
 from headgate.host.net.loop import now_ms
 from headgate.host.shipping.failures import describe
 

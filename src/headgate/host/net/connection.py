@@ -275,23 +275,20 @@ def connect(
     loop: Loop, settings: ExchangeSettings, tls: Tls | None, address: Address, link: Link
 ) -> Connection | None:
     """Start to connect; if that fails the link has ended and there is no connection."""
+    sock: socket.socket | None = None
     try:
         found = socket.getaddrinfo(address[0], address[1], type=socket.SOCK_STREAM)
         ours = _family(settings)  # prefer the family that task managers bind
         found.sort(key=lambda entry: entry[0] != ours)
         family, kind, protocol, _, target = found[0]
         sock = socket.socket(family, kind, protocol)
-    except (OSError, TypeError, ValueError, OverflowError) as error:  # also for a NUL in it
-        problem = f"cannot connect: {_describe(error)}"
-        link.fail(ConnectFailed(link.peer, problem), may_pass=_may_pass(error))
-        return None
-    try:
         tune(sock, settings)
         with contextlib.suppress(BlockingIOError):
             sock.connect(target)
         return open_connection(loop, sock, tls, link, False)
-    except Exception as error:  # a port out of range is no OSError; the link has buffers to return
-        sock.close()
+    except Exception as error:  # a NUL in the host or a port out of range is no OSError
+        if sock is not None:
+            sock.close()
         problem = f"cannot connect: {_describe(error)}"
         link.fail(ConnectFailed(link.peer, problem), may_pass=_may_pass(error))
         return None
