@@ -38,7 +38,7 @@ from headgate.core.ingress.union import UnionGate
 from headgate.core.task.environment import Here, Input, RemoteProducer
 from headgate.core.task.inputs import ENDED, NetworkInput
 from tests.core.exchange.kit import Deflate
-from tests.core.ingress.kit import FakeRoom
+from tests.core.ingress.kit import CountingSpillRoom
 from tests.core.pair import ADDRESS, Pair, remote, with_settings
 
 CHANNELS = 4
@@ -143,7 +143,7 @@ class Run:
         self.producers = [
             Producer(self, channel, channel % 2 == 1, r) for channel in range(CHANNELS)
         ]
-        self.room = FakeRoom()
+        self.room = CountingSpillRoom()
         self.input = self._open_input()
         self.handler = BarrierHandler(CHANNELS, policy)
         serializers = [self.input.serializer_of(channel) for channel in range(CHANNELS)]

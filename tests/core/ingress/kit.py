@@ -15,7 +15,7 @@ from headgate.core.ingress.gate import BufferOrEvent, Gate
 from tests.arena import plain_pool
 
 
-class FakeChannel:
+class ScriptedChannel:
     """A queue of buffers that the test fills; `put` tells the gate as real channels do."""
 
     def __init__(self, index: int, gate: Gate) -> None:
@@ -74,9 +74,9 @@ class FakeChannel:
         return ChannelStatistics(10, 2, len(self.queue))
 
 
-def make_gate(count: int, pool: GlobalPool | None = None) -> tuple[Gate, list[FakeChannel]]:
+def make_gate(count: int, pool: GlobalPool | None = None) -> tuple[Gate, list[ScriptedChannel]]:
     gate = Gate("g", (pool or plain_pool(4)).create_pool("gate", 0, 4), 64)
-    channels = [FakeChannel(index, gate) for index in range(count)]
+    channels = [ScriptedChannel(index, gate) for index in range(count)]
     gate.set_channels(list(channels))
     return gate, channels
 
@@ -91,8 +91,8 @@ def plain(arrival: BufferOrEvent | None) -> tuple[int, object, bool] | None:
 OVERTAKING = CheckpointBarrier(1, 0, unaligned=True)
 
 
-class FakeSpill:
-    def __init__(self, room: "FakeRoom") -> None:
+class MemorySpillFile:
+    def __init__(self, room: "CountingSpillRoom") -> None:
         self.room = room
         self.data = bytearray()
 
@@ -109,14 +109,14 @@ class FakeSpill:
         self.room.open_files -= 1
 
 
-class FakeRoom:
+class CountingSpillRoom:
     """Counts the files it has opened and those that are open."""
 
     def __init__(self) -> None:
         self.opened = 0
         self.open_files = 0
 
-    def open(self) -> FakeSpill:
+    def open(self) -> MemorySpillFile:
         self.opened += 1
         self.open_files += 1
-        return FakeSpill(self)
+        return MemorySpillFile(self)

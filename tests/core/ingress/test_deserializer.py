@@ -17,7 +17,7 @@ from headgate.base.elements import (
 from headgate.base.errors import ElementBroken, ElementTooLarge
 from headgate.core.buffers.buffer import Buffer
 from headgate.core.ingress.deserializer import DeserializationResult, Deserializer
-from tests.core.ingress.kit import FakeRoom
+from tests.core.ingress.kit import CountingSpillRoom
 
 
 class Counted(Buffer):
@@ -118,7 +118,7 @@ def test_elements_survive_a_cut_at_every_byte() -> None:
 def test_records_survive_any_cut_with_and_without_spilling(
     bundles: list[list[object]], cuts: list[int], spill_bytes: int
 ) -> None:
-    room = FakeRoom()
+    room = CountingSpillRoom()
     deserializer = Deserializer(spill_room=room, spill_bytes=spill_bytes)
     data = encoded(*(Bundle(records) for records in bundles))
     got, at, turn = list[Element](), 0, 0
@@ -146,7 +146,7 @@ def test_next_buffer_before_the_last_is_used_up_is_a_bug() -> None:
 
 
 def test_large_spanning_element_is_gathered_on_disk_and_its_file_goes() -> None:
-    room, big = FakeRoom(), Bundle(["x" * 500])
+    room, big = CountingSpillRoom(), Bundle(["x" * 500])
     deserializer = Deserializer(spill_room=room, spill_bytes=100)
     data = encoded(big)
     read(deserializer, data[:200])
@@ -156,7 +156,7 @@ def test_large_spanning_element_is_gathered_on_disk_and_its_file_goes() -> None:
 
 
 def test_element_at_the_limit_and_element_within_one_buffer_are_not_spilled() -> None:
-    room, element = FakeRoom(), Bundle(["x" * 500])
+    room, element = CountingSpillRoom(), Bundle(["x" * 500])
     data = encoded(element)
     whole = Deserializer(spill_room=room, spill_bytes=1)
     assert elements_of(read(whole, data)) == [element]
@@ -184,7 +184,7 @@ def test_element_above_the_limit_is_refused_with_its_size(cut: int) -> None:
 
 
 def test_huge_length_is_refused_before_memory_is_taken_for_it() -> None:
-    room = FakeRoom()
+    room = CountingSpillRoom()
     deserializer = Deserializer(spill_room=room, max_element_bytes=50)
     deserializer.feed(Buffer(LENGTH.pack(2**32 - 1)))
     with pytest.raises(ElementTooLarge):
@@ -222,7 +222,7 @@ def test_broken_bytes_are_an_error_and_close_gives_the_buffer_back(data: bytes, 
 
 
 def test_broken_spilled_element_closes_its_file() -> None:
-    room = FakeRoom()
+    room = CountingSpillRoom()
     deserializer = Deserializer(spill_room=room, spill_bytes=5)
     read(deserializer, LENGTH.pack(20) + b"\x01")
     deserializer.feed(Buffer(bytes(19)))
@@ -232,7 +232,7 @@ def test_broken_spilled_element_closes_its_file() -> None:
 
 
 def test_close_drops_what_is_begun_and_is_idempotent() -> None:
-    room = FakeRoom()
+    room = CountingSpillRoom()
     deserializer = Deserializer(spill_room=room, spill_bytes=5)
     data, buffer = encoded(Bundle(["x" * 50])), Counted(b"never read")
     read(deserializer, data[:10])
@@ -291,7 +291,7 @@ def test_what_was_not_read_goes_on_in_a_fresh_deserializer(
 ) -> None:
     data = encoded(*(Bundle([record]) for record in records))
     cuts = [data[at : at + size] for at in range(0, len(data), size)]
-    room = FakeRoom()
+    room = CountingSpillRoom()
     first = Deserializer(spill_room=room if spill else None, spill_bytes=20)
     second = Deserializer()
     got: list[Element] = []

@@ -20,7 +20,7 @@ from headgate.core.ingress.channel import UnknownChannel
 from headgate.core.ingress.gate import Gate
 from tests.arena import plain_pool
 from tests.core.exchange.kit import Deflate
-from tests.core.ingress.kit import OVERTAKING, FakeChannel, make_gate, plain
+from tests.core.ingress.kit import OVERTAKING, ScriptedChannel, make_gate, plain
 
 # Reading.
 
@@ -201,7 +201,7 @@ def test_gate_without_channels_cannot_request() -> None:
 def test_channels_that_do_not_match_their_places_are_a_bug(indexes: list[int]) -> None:
     gate = Gate("g", plain_pool(1).create_pool("gate", 0, 1), 64)
     with pytest.raises(AssertionError):
-        gate.set_channels([FakeChannel(index, gate) for index in indexes])
+        gate.set_channels([ScriptedChannel(index, gate) for index in indexes])
 
 
 def test_channels_are_set_once() -> None:
@@ -210,10 +210,10 @@ def test_channels_are_set_once() -> None:
         gate.set_channels(list(channels))
 
 
-def unknown_gate() -> tuple[Gate, FakeChannel]:
+def unknown_gate() -> tuple[Gate, ScriptedChannel]:
     gate = Gate("g", plain_pool(1).create_pool("gate", 0, 1), 64)
     gate.set_channels([UnknownChannel(0, PartitionId("p"), 0)])
-    return gate, FakeChannel(0, gate)
+    return gate, ScriptedChannel(0, gate)
 
 
 def test_unknown_channel_replaced_before_the_request_is_requested_with_the_rest() -> None:
@@ -398,14 +398,14 @@ def test_task_event_goes_to_every_producer_that_still_sends() -> None:
 
 def test_task_event_waits_for_a_channel_that_has_no_place_yet() -> None:
     gate = Gate("g", plain_pool(1).create_pool("gate", 0, 1), 64)
-    placed = FakeChannel(0, gate)
+    placed = ScriptedChannel(0, gate)
     gate.set_channels([placed, UnknownChannel(1, PartitionId("p"), 0)])
     gate.request_partitions()
     first, second = TaskEvent(), TaskEvent()
     gate.send_event(first)
     gate.send_event(second)
     assert placed.events == [first, second]
-    late = FakeChannel(1, gate)
+    late = ScriptedChannel(1, gate)
     gate.replace(late)
     assert late.events == [first, second]
     assert placed.events == [first, second]
@@ -431,7 +431,7 @@ def compressed_gate(codec: Deflate | None) -> tuple[Gate, list[int]]:
             released.append(1)
 
     gate = Gate("g", plain_pool(1).create_pool("gate", 0, 1), 64, codec)
-    channel = FakeChannel(0, gate)
+    channel = ScriptedChannel(0, gate)
     gate.set_channels([channel])
     data = Deflate().compress(b"expanded")
     channel.queue.append(Counted((8).to_bytes(4, "little") + data, compressed=True))

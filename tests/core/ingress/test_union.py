@@ -8,10 +8,10 @@ from headgate.base.errors import TaskCancelled
 from headgate.base.events import END_OF_PARTITION, TaskEvent
 from headgate.core.buffers.buffer import Buffer
 from headgate.core.ingress.union import UnionGate
-from tests.core.ingress.kit import OVERTAKING, FakeChannel, make_gate, plain
+from tests.core.ingress.kit import OVERTAKING, ScriptedChannel, make_gate, plain
 
 
-def make_union(*counts: int) -> tuple[UnionGate, list[list[FakeChannel]]]:
+def make_union(*counts: int) -> tuple[UnionGate, list[list[ScriptedChannel]]]:
     made = [make_gate(count) for count in counts]
     return UnionGate([gate for gate, _ in made]), [channels for _, channels in made]
 

@@ -328,7 +328,6 @@ def test_who_had_finished_reads_to_the_ends_and_drops_all() -> None:
     with Lab() as lab:
         bench = Bench(lab)
         finished = FinishedProcessor(bench.processor)
-        finished.start()
         assert finished.process() is InputStatus.NOTHING
         assert not finished.available()
         bench.writers[0].emit_element(Watermark(5))

@@ -44,9 +44,6 @@ class Processor(Protocol):
     waited_ms: float
     """Time since the last step began that went by while a writer had no buffer."""
 
-    def start(self) -> None:
-        """All operators are open."""
-
     def process(self) -> InputStatus: ...
 
     def available(self) -> bool: ...
@@ -67,16 +64,13 @@ class InputProcessor:
         self._pace = StepPace()
         self._headroom = OutputHeadroom(chain.writers)
         self.waited_ms = 0.0
-        self._left = len(inputs)
+        self._unfinished = len(inputs)
         self._turn = 0
         self._held = self._stopped = False
-        self._kept: tuple[int, Taken] | None = None
-
-    def start(self) -> None:
-        """The gates' partitions are requested by the task."""
+        self._postponed: tuple[int, Taken] | None = None
 
     def available(self) -> bool:
-        if self._kept is not None:
+        if self._postponed is not None:
             return True
         selected = self._selected()
         return any(self.inputs[number].available() for number in selected)
@@ -85,8 +79,8 @@ class InputProcessor:
         """Take one element of the next input that has one, and run the chain with it."""
         self._pace.held_up(self.waited_ms)
         self.waited_ms = 0.0
-        if self._kept is not None:
-            (number, taken), self._kept = self._kept, None
+        if self._postponed is not None:
+            (number, taken), self._postponed = self._postponed, None
             return self._run_taken(number, taken)
         limit = self._headroom.fit(self._pace.limit)
         for source in self._in_turn():
@@ -95,7 +89,7 @@ class InputProcessor:
             if isinstance(taken, Nothing):
                 continue
             if self._held and not isinstance(taken, PollAgain):  # from this very moment on
-                self._kept = source.number, taken
+                self._postponed = source.number, taken
                 return InputStatus.NOTHING
             return self._run_taken(source.number, taken)
         return InputStatus.NOTHING
@@ -115,7 +109,7 @@ class InputProcessor:
         self._held = False
 
     def stop(self) -> None:
-        """Only ends come now; the operators are not told of them, nor of what follows for time."""
+        """Only ends come now; the operators learn neither of them nor of later event time."""
         self._held, self._stopped = False, True
 
     def close(self) -> None:
@@ -132,7 +126,8 @@ class InputProcessor:
                     self._run_times(number, outcome)
             case LatencyMarker():
                 self.latencies.measured(self._clock.wall_ms() - taken.marked_ms)
-                self._lent(lambda: self._chain.marker_received(taken))
+                with self._loan:
+                    self._chain.marker_received(taken)
             case InputEnded():
                 return self._input_ended(number)
             case PollAgain() | Nothing():
@@ -151,20 +146,18 @@ class InputProcessor:
 
     def _run_times(self, number: int, outcome: Outcome) -> None:
         for element in self._times.advanced(number, outcome):
-            if isinstance(element, Watermark):
-                self._lent(lambda element=element: self._chain.watermark_advanced(element))  # type: ignore[misc]
-            else:
-                self._lent(lambda element=element: self._chain.status_changed(element))  # type: ignore[misc]
+            with self._loan:
+                if isinstance(element, Watermark):
+                    self._chain.watermark_advanced(element)
+                else:
+                    self._chain.status_changed(element)
 
     def _input_ended(self, number: int) -> InputStatus:
-        self._left -= 1
+        self._unfinished -= 1
         if not self._stopped:
-            self._lent(lambda: self._chain.end_input(number))
-        return InputStatus.MORE if self._left else InputStatus.ENDED
-
-    def _lent(self, action: Callable[[], None]) -> None:
-        with self._loan:
-            action()
+            with self._loan:
+                self._chain.end_input(number)
+        return InputStatus.MORE if self._unfinished else InputStatus.ENDED
 
     def _in_turn(self) -> list[NetworkInput]:
         inputs = self.inputs
@@ -178,9 +171,9 @@ class InputProcessor:
     def _selected(self) -> Collection[int]:
         """What the operator wants to read; what has ended is not read again."""
         wanted = self._chain.head.selection()
-        open_ones = [source.number for source in self.inputs if not source.ended]
-        chosen = [number for number in open_ones if wanted is None or number in wanted]
-        return chosen or open_ones  # who selects only what has ended gets the rest
+        open_inputs = self.open_inputs
+        chosen = [number for number in open_inputs if wanted is None or number in wanted]
+        return chosen or open_inputs  # a selection of ended inputs only means the others
 
 
 class SourceProcessor:
@@ -208,9 +201,6 @@ class SourceProcessor:
         self._closed = False
         self._marker = marker
         self._marked_ms = clock.now_ms()
-
-    def start(self) -> None:
-        """Nothing to request."""
 
     def available(self) -> bool:
         return self._due
@@ -272,9 +262,6 @@ class FinishedProcessor:
         self.waited_ms = 0.0
         self._inner = inner
         self._inputs = inner.inputs if isinstance(inner, InputProcessor) else []
-
-    def start(self) -> None:
-        """Nothing to begin."""
 
     def available(self) -> bool:
         return any(source.available() for source in self._inputs if not source.ended)

@@ -253,7 +253,6 @@ class Task:
         give_back(restored, self._inputs, self._gates)
         for gate in self._gates:
             gate.request_partitions()
-        self._processor.start()
         self._move(TaskTransition.STARTED)
         if self._sizes is not None:
             self._sizes.start(self._with_data_ms)
