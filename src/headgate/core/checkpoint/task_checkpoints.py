@@ -2,8 +2,8 @@
 
 A snapshot is taken on the task's thread, between two steps: operators send what they must, what
 waits goes to the writers, their state is noted, and the barrier leaves. Law: a snapshot that was
-taken is completed when inputs and outputs have given all that belongs to it, or given up; either
-way its writing is told once, and consumers get a barrier or a cancel marker, never both. With the
+taken is completed when inputs and outputs have given all that belongs to it, or aborted, and its
+writing learns of that once; consumers get a barrier or a cancel marker, never both. With the
 barrier of a savepoint that ends the job the task stands still until it hears how that went.
 """
 
@@ -65,7 +65,7 @@ class _Decline(Enum):
 
 
 @dataclass(slots=True)
-class _Taken:
+class _TakenSnapshot:
     operators: tuple[OperatorSnapshot, ...]
     writing: SnapshotWriting
     arrived: list[ChannelData] | None = None
@@ -100,9 +100,9 @@ class TaskCheckpoints:
         """Called with checkpoints that are aborted here, while the baton is lent."""
         self.on_drain: Callable[[], None] = lambda: None
         """Event time ends with this barrier: the task finishes its operators."""
-        self.on_standing: Callable[[], None] = lambda: None
-        """``standing`` is another."""
-        self.standing = SavepointPhase.GOES_ON
+        self.on_phase: Callable[[], None] = lambda: None
+        """``phase`` has changed."""
+        self.phase = SavepointPhase.GOES_ON
         self.has_finished = False
         """The operators have, at the end of their input; they only wait to commit."""
         self.is_blank = False
@@ -117,7 +117,7 @@ class TaskCheckpoints:
         self._clock = clock
         self._post = post
         self._handler = BarrierHandler(incoming.count, plan.policy)
-        self._taken: dict[int, _Taken] = {}
+        self._taken: dict[int, _TakenSnapshot] = {}
         self._stops_with: CheckpointBarrier | None = None
         self._timer_ms: float | None = None
         incoming.on_barrier = self._barrier_read
@@ -151,7 +151,7 @@ class TaskCheckpoints:
             self._lent(lambda: self._chain.completed(checkpoint))
             self.committing = None
         if self._stops_with is not None and self._stops_with.checkpoint == checkpoint:
-            self._stand(SavepointPhase.STOPPED)
+            self._enter_phase(SavepointPhase.STOPPED)
 
     def aborted(self, checkpoint: int, reason: str) -> None:
         """It was aborted."""
@@ -162,7 +162,7 @@ class TaskCheckpoints:
         stop = self._stops_with
         if stop is not None and stop.checkpoint == checkpoint and stop.stop is not Stop.DRAIN:
             self._stops_with = None  # a drained task cannot go on: the run fails
-            self._stand(SavepointPhase.GOES_ON)
+            self._enter_phase(SavepointPhase.GOES_ON)
 
     # What the task tells.
 
@@ -278,7 +278,9 @@ class TaskCheckpoints:
         sync_ms = self._clock.now_ms() - began_ms
         snapshot = TaskSnapshot(barrier, named, sync_ms, self.has_finished)
         done = partial(self._mail, "checkpoint written", self._written, checkpoint)
-        self._taken[checkpoint] = _Taken(operators, self._plan.start_writing(snapshot, done))
+        self._taken[checkpoint] = _TakenSnapshot(
+            operators, self._plan.start_writing(snapshot, done)
+        )
         if barrier.unaligned and not self._in.cut(checkpoint, recorded):
             batch.failed[checkpoint] = _TOO_MUCH
         if stops:
@@ -349,11 +351,11 @@ class TaskCheckpoints:
 
     def _stop_with(self, barrier: CheckpointBarrier) -> None:
         self._stops_with = barrier
-        self._stand(SavepointPhase.HELD)
+        self._enter_phase(SavepointPhase.HELD)
 
-    def _stand(self, standing: SavepointPhase) -> None:
-        self.standing = standing
-        self.on_standing()
+    def _enter_phase(self, phase: SavepointPhase) -> None:
+        self.phase = phase
+        self.on_phase()
 
     def _set_timer(self) -> None:
         deadlines = (self._handler.next_deadline_ms, self._out.next_deadline_ms)

@@ -56,7 +56,7 @@ class TaskEnding:
         self._asked = False
         if checkpoints is not None:
             checkpoints.on_drain = self._drain
-            checkpoints.on_standing = self._stand
+            checkpoints.on_phase = self._enter_phase
 
     def input_ended(self) -> None:
         """All inputs are read; the operators finish if they are to."""
@@ -101,10 +101,10 @@ class TaskEnding:
         """Event time has ended, and operators finish before the snapshot is taken."""
         self._finish(() if self._input is None else self._input.open_inputs)
 
-    def _stand(self) -> None:
+    def _enter_phase(self) -> None:
         assert self._checkpoints is not None
         source = self._input
-        match self._checkpoints.standing:
+        match self._checkpoints.phase:
             case SavepointPhase.HELD:
                 self.mode = StopMode.HELD
                 self._mail.hold()
