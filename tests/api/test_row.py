@@ -9,9 +9,7 @@ from headgate.api.row import named_row, names_of, rows_of, values_of
 from headgate.base.values import own
 from headgate.common import Row, RowKind
 from headgate.core.operators.reduce import field_of, with_field
-from headgate.core.state.freezing import freeze
-from headgate.core.state.key_bytes import key_bytes
-from headgate.core.state.key_groups import stable_hash
+from headgate.core.state.keys import freeze, key_bytes, stable_hash
 
 
 def test_keywords_keep_the_order_in_which_they_are_written() -> None:

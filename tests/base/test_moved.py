@@ -20,8 +20,7 @@ from headgate.connectors.generator.source import IndexSplit
 from headgate.core.operators.async_wait import read_calls
 from headgate.core.operators.sinks import _read as read_committables
 from headgate.core.operators.source_splits import identify_splits
-from headgate.core.state.key_bytes import key_bytes
-from headgate.core.state.key_groups import stable_hash
+from headgate.core.state.keys import key_bytes, stable_hash
 from headgate.core.state.operator_state import OperatorStates
 from headgate.core.state.snapshot import read_group, write_group
 from headgate.functions.window import GlobalWindow, TimeWindow

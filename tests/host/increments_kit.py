@@ -5,7 +5,7 @@ from pathlib import Path
 
 from headgate.base.checkpoints import Metadata, OperatorState, SubtaskState, pieces_of
 from headgate.core.state.backend import KeyedBackend, Snapshot, StoredDatabase
-from headgate.core.state.key_groups import groups_of
+from headgate.core.state.keys import groups_of
 from headgate.host.checkpoints.checkpoint_store import complete, discard, open_store
 from headgate.host.checkpoints.location import files_of
 from headgate.host.checkpoints.part_writer import PartWriter, part_name

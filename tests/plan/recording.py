@@ -9,7 +9,7 @@ from headgate.base.checkpoints import (
     Piece,
     SubtaskState,
 )
-from headgate.core.state.key_groups import groups_of
+from headgate.core.state.keys import groups_of
 from headgate.plan.execution_graph import build_execution_graph, checkpointed_job
 from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.stream_graph import StreamGraph

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headgate.base.checkpoints import ChannelState, EdgeShape, Piece, TaskRestore
 from headgate.base.errors import ChannelsDiffer, CheckpointUnsound
-from headgate.core.state.key_groups import groups_of, key_group
+from headgate.core.state.keys import groups_of, key_group
 from headgate.plan import ship_strategies as ships
 from headgate.plan.execution_graph import Wiring
 from headgate.plan.job_graph import JobGraph

@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from headgate.base.errors import PlanInvalid, UserFunctionFailed
-from headgate.core.state.key_groups import key_group
+from headgate.core.state.keys import key_group
 from headgate.plan import ship_strategies as ships
 from headgate.plan.stream_graph import ShipStrategy
 from tests.plan.programs import SHIPS, Program, key_of, reads, to_last

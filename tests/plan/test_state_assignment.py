@@ -21,7 +21,7 @@ from headgate.base.errors import (
     RestoreRefused,
     StateUnclaimed,
 )
-from headgate.core.state.key_groups import groups_of
+from headgate.core.state.keys import groups_of
 from headgate.plan import ship_strategies as ships
 from headgate.plan.execution_graph import task_id
 from headgate.plan.job_graph import JobGraph

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.window.plan import make_window_operator
+from headgate.core.window.operator import WindowOperator
 from headgate.core.window.spec import Listed, WindowCall, WindowPlan
 from headgate.functions.assigners import (
     CountSlidingWindowAssigner,
@@ -140,7 +140,7 @@ def play_plan(
     plan = WindowPlan(
         key_of, assigner, TRIGGERS[trigger](), kept, call, lateness_ms=late, late_tag=LATE
     )
-    return play(make_window_operator(plan), story, sizes)
+    return play(WindowOperator(plan), story, sizes)
 
 
 def play_counts(
@@ -156,7 +156,7 @@ def play_counts(
         Listed(),
         WindowCall("apply", ValuesOf()),
     )
-    return run(make_window_operator(plan), cut(values, sizes)).records
+    return run(WindowOperator(plan), cut(values, sizes)).records
 
 
 class ValuesOf:

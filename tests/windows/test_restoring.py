@@ -12,7 +12,7 @@ from headgate.base.settings import MIB, StateBackendKind, StateSettings
 from headgate.core.chain.context import OperatorContext
 from headgate.core.state.backend import Backends, KeyedBackend
 from headgate.core.state.memory import MemoryBackends
-from headgate.core.window.plan import make_window_operator
+from headgate.core.window.operator import WindowOperator
 from headgate.core.window.spec import WindowPlan
 from headgate.functions.assigners import (
     EventTimeSessionWindows,
@@ -110,7 +110,7 @@ def part_of(
         lateness_ms=LATENESS,
         late_tag=LATE,
     )
-    operator = make_window_operator(plan)
+    operator = WindowOperator(plan)
     operator.set_up(output)
     given_context: OperatorContext = replace(context(), backends=watched)
     try:

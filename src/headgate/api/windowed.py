@@ -16,7 +16,7 @@ from headgate.api.types.types import TypeInformation
 from headgate.base.elements import Key, Record
 from headgate.base.errors import PlanInvalid
 from headgate.core.operators.reduce import Aggregation, Aggregator
-from headgate.core.window.plan import make_window_operator
+from headgate.core.window.operator import WindowOperator
 from headgate.core.window.spec import (
     Aggregated,
     Contents,
@@ -313,7 +313,7 @@ class Windows(Windowing):
         plan = self._plan(self._key_of, contents, call, tag)
 
         def translate(context: "TranslationContext") -> "Factory":
-            factory = partial(make_window_operator, replace(plan, batch=context.batch))
+            factory = partial(WindowOperator, replace(plan, batch=context.batch))
             return sorted_in_batch(factory, self._key_of)(context)
 
         (role, function), *others = functions

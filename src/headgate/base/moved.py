@@ -29,6 +29,7 @@ MOVED: Final[dict[str, str]] = {
     ),
     "headgate.core.chain.tags:OutputTag": "headgate.functions.function:OutputTag",
     "headgate.core.chain.timer_service:TimeDomain": "headgate.functions.context:TimeDomain",
+    "headgate.core.state.folding:Folded": "headgate.core.state.snapshot:Folded",
     "headgate.core.window.evictors:TimestampedValue": (
         "headgate.functions.evictors:TimestampedValue"
     ),

@@ -114,7 +114,7 @@ class TimeEvictor(_Sided[T, W]):
     def _evict(self, elements: list[TimestampedValue]) -> None:
         if elements and elements[0].has_timestamp():
             oldest_ms = max(element.get_timestamp() for element in elements) - self._size_ms
-            elements[:] = [one for one in elements if one.get_timestamp() > oldest_ms]
+            elements[:] = [element for element in elements if element.get_timestamp() > oldest_ms]
 
 
 class DeltaEvictor(_Sided[T, W]):
@@ -147,5 +147,7 @@ class DeltaEvictor(_Sided[T, W]):
         if elements:
             last = elements[-1].value
             elements[:] = [
-                one for one in elements if self._delta(one.value, last) < self._threshold
+                element
+                for element in elements
+                if self._delta(element.value, last) < self._threshold
             ]

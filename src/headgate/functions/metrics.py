@@ -137,7 +137,9 @@ class MetricGroup:
     def has_figures(self) -> bool:
         """Whether anything is registered, here or below."""
         return bool(
-            self._figures or self._gauges or any(one.has_figures for one in self._groups.values())
+            self._figures
+            or self._gauges
+            or any(group.has_figures for group in self._groups.values())
         )
 
     def read(self) -> list[UserFigure]:
@@ -146,7 +148,7 @@ class MetricGroup:
         for name, gauge in self._gauges.items():
             value = self._ask(name, gauge)
             if value is not None:
-                found.append(self._told(name, "gauge", {"value": value}))
+                found.append(self._figure_of(name, "gauge", {"value": value}))
         for group in self._groups.values():
             found += group.read()
         return found
@@ -178,16 +180,16 @@ class MetricGroup:
     def _read_one(self, name: str, figure: _Figure) -> UserFigure:
         match figure:
             case Counter():
-                return self._told(name, "counter", {"count": figure.get_count()})
+                return self._figure_of(name, "counter", {"count": figure.get_count()})
             case Meter():
                 values = {"count": figure.get_count(), "rate": figure.get_rate()}
-                return self._told(name, "meter", values)
+                return self._figure_of(name, "meter", values)
             case Distribution():
                 values = {"count": figure.count, "sum": figure.sum}
                 values.update({"min": figure.min, "max": figure.max} if figure.count else {})
-                return self._told(name, "distribution", values)
+                return self._figure_of(name, "distribution", values)
 
-    def _told(self, name: str, kind: str, values: dict[str, int | float]) -> UserFigure:
+    def _figure_of(self, name: str, kind: str, values: dict[str, int | float]) -> UserFigure:
         return UserFigure("", self._scope, name, kind, values)
 
 

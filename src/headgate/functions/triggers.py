@@ -7,6 +7,7 @@ the merged window what it would have given had all records come into that window
 
 from abc import ABC, abstractmethod
 from enum import Enum
+from operator import add
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
 from headgate.base.elements import MAX_WATERMARK_MS, Record
@@ -165,7 +166,7 @@ class CountTrigger(Trigger[T, W]):
                 f"CountTrigger was given {window_size!r}; give a number of records from 1 on"
             )
         self._size = window_size
-        self._count = ReducingStateDescriptor("trigger-count", _plus)
+        self._count = ReducingStateDescriptor("trigger-count", add)
 
     def on_element(self, element: T, timestamp: int, window: W, ctx: TriggerTools) -> TriggerResult:
         count = ctx.get_partitioned_state(self._count)
@@ -363,10 +364,6 @@ class NeverTrigger(Trigger[T, W]):
 
     def clear(self, window: W, ctx: TriggerTools) -> None:
         pass
-
-
-def _plus(one: int, two: int) -> int:
-    return one + two
 
 
 def _purging(result: TriggerResult) -> TriggerResult:

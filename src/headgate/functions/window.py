@@ -100,12 +100,12 @@ class GlobalWindow(Window):
     """Holds everything and never ends. There is one."""
 
     __slots__ = ()
-    _one: "ClassVar[GlobalWindow | None]" = None
+    _single: "ClassVar[GlobalWindow | None]" = None
 
     def __new__(cls) -> "GlobalWindow":
-        if cls._one is None:
-            cls._one = super().__new__(cls)
-        return cls._one
+        if cls._single is None:
+            cls._single = super().__new__(cls)
+        return cls._single
 
     @staticmethod
     def get() -> "GlobalWindow":

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from headgate.base.checkpoints import ChannelState, EdgeShape, Piece, ReassignedStream
 from headgate.base.errors import ChannelsDiffer, CheckpointUnsound
-from headgate.core.state.key_groups import groups_of
+from headgate.core.state.keys import groups_of
 from headgate.plan.execution_graph import Wiring, task_id
 from headgate.plan.job_graph import JobEdge, JobGraph
 from headgate.plan.recorded_job import RecordedJob, RecordedVertex

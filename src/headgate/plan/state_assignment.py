@@ -19,7 +19,7 @@ from headgate.base.errors import (
     RestoreRefused,
     StateUnclaimed,
 )
-from headgate.core.state.key_groups import groups_of
+from headgate.core.state.keys import groups_of
 from headgate.plan.execution_graph import Wiring, task_id
 from headgate.plan.in_flight_assignment import InFlightAssignment, restore_in_flight
 from headgate.plan.job_graph import JobGraph, JobVertex

@@ -19,7 +19,7 @@ from headgate.core.egress.router import (
     RoundRobin,
     Router,
 )
-from headgate.core.state.key_groups import key_group
+from headgate.core.state.keys import key_group
 
 MAX_PARALLELISM = 128
 

@@ -14,7 +14,7 @@ from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.snapshots import OperatorRestored
 from headgate.core.state.backend import Backends
-from headgate.core.state.key_groups import groups_of, key_group
+from headgate.core.state.keys import groups_of, key_group
 from headgate.core.state.memory import MemoryBackends
 from headgate.functions.context import SnapshotMoment, TaskInfo
 from tests.core.chain.kit import HandClock, KeptOutput

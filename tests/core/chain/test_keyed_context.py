@@ -12,7 +12,7 @@ from headgate.api.types.types import Types
 from headgate.base.errors import PathUnusable, StateChanged, UserFunctionFailed
 from headgate.core.chain.keyed_context import KeyedContext, KeySelection, hashable
 from headgate.core.operators.reduce import ReduceOperator
-from headgate.core.state.freezing import Frozen
+from headgate.core.state.keys import Frozen
 from headgate.core.state.memory import MemoryBackend, MemoryBackends
 from headgate.functions.context import TimeDomain
 from headgate.functions.state import ValueStateDescriptor

@@ -31,7 +31,7 @@ from headgate.core.egress.router import (
     Shuffle,
     split_by,
 )
-from headgate.core.state.key_groups import key_group, stable_hash
+from headgate.core.state.keys import key_group, stable_hash
 
 
 def set_up(router: Router, channels: int) -> Router:
@@ -266,7 +266,7 @@ from collections import OrderedDict
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from enum import Enum
-from headgate.core.state.key_groups import stable_hash
+from headgate.core.state.keys import stable_hash
 
 class Colour(Enum):
     RED = "red"

@@ -19,7 +19,7 @@ from headgate.core.operators.basic import FilterOperator, FlatMapOperator, MapOp
 from headgate.core.operators.process import KeyedProcessOperator, ProcessOperator
 from headgate.core.operators.reduce import ReduceOperator
 from headgate.core.operators.two_inputs import CoFlatMapOperator, CoMapOperator, CoProcessOperator
-from headgate.core.window.folds import make_fold
+from headgate.core.window.contents import make_fold
 from headgate.core.window.spec import Aggregated
 from headgate.functions.function import OutputTag
 from tests.core.chain.kit import cut, run

@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from headgate.base.errors import StateBroken
 from headgate.core.state.backend import KeyedBackend, StateSpec
 from headgate.core.state.cursor import seen
-from headgate.core.state.key_groups import groups_of, key_group
+from headgate.core.state.keys import groups_of, key_group
 from headgate.core.state.memory import MemoryBackend
 
 Make = Callable[[range, int], KeyedBackend]

@@ -4,8 +4,8 @@ from typing import Any
 
 from headgate.base.state_shapes import StateShape
 from headgate.core.state.memory import MemoryBackend
+from headgate.core.state.migration import StateShapes
 from headgate.core.state.opening import StateOpener
-from headgate.core.state.shapes import StateShapes
 from headgate.functions.state import StateDescriptor
 from tests.core.state.conformance import GROUPS, Make, at
 

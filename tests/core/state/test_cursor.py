@@ -1,7 +1,7 @@
 """The cursor: whose state is meant, and who wants to know when that changes."""
 
 from headgate.core.state.cursor import NO_KEY, Cursor, seen
-from headgate.core.state.freezing import Frozen
+from headgate.core.state.keys import Frozen
 
 
 def test_there_is_no_key_at_first() -> None:

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.state.freezing import Frozen, freeze
-from headgate.core.state.key_groups import stable_hash
+from headgate.core.state.keys import Frozen, freeze, stable_hash
 
 atoms = st.none() | st.booleans() | st.integers(-5, 5) | st.text("ab", max_size=2)
 keys = st.recursive(

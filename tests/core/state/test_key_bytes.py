@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.state.freezing import freeze
-from headgate.core.state.key_bytes import key_bytes
+from headgate.core.state.keys import freeze, key_bytes
 
 
 class Word(str):

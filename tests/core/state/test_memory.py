@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import pytest
 
 from headgate.base.errors import StateBroken
-from headgate.core.state.key_groups import key_group
+from headgate.core.state.keys import key_group
 from headgate.core.state.memory import MemoryBackend, MemoryBackends
 from tests.core.state.conformance import (
     GROUPS,

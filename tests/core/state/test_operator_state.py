@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from headgate.api.types.types import Types
 from headgate.base.errors import StateBroken, StateChanged
+from headgate.core.state.migration import StateShapes
 from headgate.core.state.operator_state import OperatorStates
-from headgate.core.state.shapes import StateShapes
 from headgate.functions.state import (
     BroadcastState,
     ListStateDescriptor,

@@ -4,8 +4,7 @@ import pytest
 
 from headgate.base.errors import RestoreRefused, StateChanged
 from headgate.base.state_shapes import WINDOWED, StateShape, TypeShape
-from headgate.core.state.shapes import StateShapes
-from headgate.core.state.type_changes import Change
+from headgate.core.state.migration import Change, StateShapes
 
 INT, LONG, DOUBLE, STRING = map(TypeShape, ("INT", "LONG", "DOUBLE", "STRING"))
 

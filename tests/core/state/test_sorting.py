@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.elements import MIN_WATERMARK_MS, Bundle
-from headgate.core.state.freezing import freeze
+from headgate.core.state.keys import freeze
 from headgate.core.state.sorting import KeySorter
 from headgate.host.files.partition_files import PartitionFiles
 

@@ -5,7 +5,7 @@ import pytest
 
 from headgate.api.types.types import Types
 from headgate.base.state_shapes import TypeShape
-from headgate.core.state.type_changes import Change, change_of, converter, shape_of
+from headgate.core.state.migration import Change, change_of, converter, shape_of
 
 PAIR = Types.ROW_NAMED(["a", "b"], [Types.INT(), Types.STRING()])
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from headgate.api.types.types import Types
-from headgate.core.state.typed import TypedValue, check_for
+from headgate.core.state.opening import TypedValue, check_for
 from headgate.functions.state import (
     ListStateDescriptor,
     MapStateDescriptor,

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from headgate.core.window.adopting import holds_general_state
-from headgate.core.window.general import GeneralKeeper
-from headgate.core.window.merging import MergingKeeper
+from headgate.core.window.general import GeneralKeeper, MergingKeeper
+from headgate.core.window.restored import holds_general_state
 from headgate.core.window.spec import Aggregated, WindowCall
 from headgate.functions.assigners import (
     EventTimeSessionWindows,

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.elements import MAX_WATERMARK_MS
-from headgate.core.window.clocked import ClockKeeper
 from headgate.core.window.general import GeneralKeeper
+from headgate.core.window.sliced import ClockKeeper
 from headgate.core.window.spec import Aggregated, WindowCall, WindowPlan
 from headgate.functions.assigners import (
     SlidingProcessingTimeWindows,

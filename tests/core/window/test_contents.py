@@ -6,7 +6,7 @@ import pytest
 
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeyedContext
-from headgate.core.window.contents import folding_at_once, open_contents, reduce_call
+from headgate.core.window.contents import open_contents
 from headgate.core.window.spec import Aggregated, Reduced
 from headgate.core.window.tools import WindowTools
 from headgate.functions.assigners import TumblingEventTimeWindows
@@ -89,10 +89,19 @@ def test_what_an_evictor_leaves_stays_in_the_window() -> None:
     bench.room.close()
 
 
-def test_all_records_can_be_folded_at_once() -> None:
-    folds = [folding_at_once(plan(TEN, one)) for one in (PLUS, Aggregated(Bag()), LISTED)]
-    assert [fold(["a", "b"]) for fold in folds] == ["a+b", ["a", "b"], ["a", "b"]]
-    assert [fold([]) for fold in folds] == [None, None, []]
+def evicted(contents: Any, *records: Any, keeps: int = 9) -> list[Any]:
+    bench = Bench(contents, evictor=CountEvictor(keeps))
+    bench.put("w", *records)
+    try:
+        return bench.held("w")
+    finally:
+        bench.room.close()
+
+
+def test_records_behind_an_evictor_are_folded_when_the_window_fires() -> None:
+    kinds = (PLUS, Aggregated(Bag()), LISTED)
+    assert [evicted(kind, "a", "b") for kind in kinds] == [["a+b"], [["a", "b"]], [["a", "b"]]]
+    assert [evicted(kind, "a", keeps=0) for kind in kinds] == [[], [], [[]]]
 
 
 def test_a_fold_that_returns_nothing_is_refused_also_behind_an_evictor() -> None:
@@ -102,7 +111,7 @@ def test_a_fold_that_returns_nothing_is_refused_also_behind_an_evictor() -> None
 
     for contents in (Reduced(lambda one, two: None), Aggregated(Forgetful())):
         with pytest.raises(TypeError, match="returned None; return the"):
-            folding_at_once(plan(TEN, contents))(["a", "b"])
+            evicted(contents, "a", "b")
 
 
 def test_a_reduce_function_may_be_an_object() -> None:
@@ -110,5 +119,8 @@ def test_a_reduce_function_may_be_an_object() -> None:
         def reduce(self, value1: str, value2: str) -> str:
             return max(value1, value2, key=len)
 
-    assert reduce_call(Longest())("ab", "abc") == "abc"
-    assert reduce_call(max)("a", "b") == "b"
+    for function, expected in ((Longest(), ["abc"]), (max, ["abc"])):
+        bench = Bench(Reduced(function))
+        bench.put("w", "ab", "abc")
+        assert bench.held("w") == expected
+        bench.room.close()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.window.folds import make_fold
+from headgate.core.window.contents import make_fold
 from headgate.core.window.spec import Aggregated, Reduced
 from tests.core.window.kit import LISTED
 from tests.core.window.test_general import Bag, in_place
@@ -29,7 +29,7 @@ def test_a_bundle_is_folded_as_its_records_one_by_one(
     one_by_one: list[dict[Any, Any]] = [{}, {}, {}]
     fold.into_one(records, keys, [at_once[window] for _, window in pairs])
     for record, (key, window) in zip(records, pairs, strict=True):
-        fold.add(record, key, one_by_one[window])
+        fold.into_one([record], [key], [one_by_one[window]])
     assert at_once == one_by_one
     both: list[dict[Any, Any]] = [{}, {}, {}]
     for_each = [tuple(both[: window + 1]) for _, window in pairs]

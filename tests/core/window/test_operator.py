@@ -6,10 +6,9 @@ import pytest
 
 from headgate.base.elements import StreamStatus, Watermark
 from headgate.base.errors import UserFunctionFailed
-from headgate.core.window.general import GeneralKeeper
-from headgate.core.window.merging import MergingKeeper
+from headgate.core.window.general import GeneralKeeper, MergingKeeper
 from headgate.core.window.operator import WindowOperator
-from headgate.core.window.session_keeper import SessionKeeper
+from headgate.core.window.sessions import SessionKeeper
 from headgate.core.window.sliced import SlicedKeeper
 from headgate.core.window.spec import Aggregated, Reduced, WindowCall
 from headgate.functions.assigners import (

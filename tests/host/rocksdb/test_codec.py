@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.core.state.cursor import seen
-from headgate.core.state.key_groups import key_group
+from headgate.core.state.keys import key_group
 from headgate.functions.window import CountWindow, GlobalWindow, TimeWindow
 from headgate.host.rocksdb.codec import (
     BEHIND,

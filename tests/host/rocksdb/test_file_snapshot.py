@@ -14,7 +14,7 @@ from hypothesis.stateful import invariant, precondition, rule
 from headgate.base.checkpoints import Piece
 from headgate.base.errors import StateBroken
 from headgate.core.state.backend import KeyedBackend, StateSpec
-from headgate.core.state.key_groups import groups_of, key_group
+from headgate.core.state.keys import groups_of, key_group
 from headgate.core.state.memory import MemoryBackend
 from headgate.host.rocksdb import backend as rocksdb_backend
 from headgate.host.rocksdb.backend import RocksBackend, RocksBackends

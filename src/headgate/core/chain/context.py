@@ -7,9 +7,9 @@ from headgate.base.spilling import SpillRoom
 from headgate.core.chain.async_calls import ImmediateCalls, StartCalls
 from headgate.core.chain.snapshots import OperatorRestored
 from headgate.core.state.backend import Backends, KeyedBackend
-from headgate.core.state.key_groups import groups_of
+from headgate.core.state.keys import groups_of
 from headgate.core.state.memory import MemoryBackends
-from headgate.core.state.shapes import StateShapes
+from headgate.core.state.migration import StateShapes
 from headgate.functions.context import TaskInfo
 from headgate.functions.metrics import MetricGroup
 

@@ -19,9 +19,9 @@ from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.snapshots import restored_parts
 from headgate.core.chain.timer_service import Fire, InternalTimerService
 from headgate.core.state.cursor import PLAIN, seen
-from headgate.core.state.freezing import go_by_identity
+from headgate.core.state.keys import go_by_identity
+from headgate.core.state.migration import Change, shape_of
 from headgate.core.state.opening import StateOpener
-from headgate.core.state.type_changes import Change, shape_of
 from headgate.functions.context import TimeDomain
 
 KEYS: Final = "keys"

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from headgate.base.elements import Key, Record
 from headgate.base.errors import raise_user_error
-from headgate.core.state.key_groups import key_group, mix
+from headgate.core.state.keys import key_group, mix
 
 Split = list[tuple[int, list[Record], list[int | None] | None]]
 """Channel, its records, and their timestamps if there are any."""

@@ -16,10 +16,10 @@ from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.chain.user_function import PIECE, StatefulOperator, UserFunction
 from headgate.core.state.backend import StateSpec
 from headgate.core.state.cursor import PLAIN, Cursor, seen
-from headgate.core.state.folding import NONE
-from headgate.core.state.freezing import freeze
+from headgate.core.state.keys import freeze
 from headgate.core.state.memory_states import PlainValue
 from headgate.core.state.migration import settle
+from headgate.core.state.snapshot import NONE
 from headgate.core.state.tables import Table
 from headgate.functions.state import ReducingStateDescriptor, ValueState
 

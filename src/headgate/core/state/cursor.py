@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable
 from typing import Final, TypeAlias
 
 from headgate.base.elements import Key
-from headgate.core.state.freezing import Frozen, freeze
+from headgate.core.state.keys import Frozen, freeze
 
 Namespace: TypeAlias = Hashable
 

@@ -11,8 +11,7 @@ from headgate.base.checkpoints import Piece
 from headgate.base.elements import Key, Record
 from headgate.core.state.backend import Catalog, Sieve, SnapshotFiles, StateSpec, StoredDatabase
 from headgate.core.state.cursor import Cursor, Namespace, seen
-from headgate.core.state.freezing import Frozen
-from headgate.core.state.key_groups import key_group
+from headgate.core.state.keys import Frozen, key_group
 from headgate.core.state.memory_states import (
     NamespacedList,
     NamespacedMap,

@@ -1,25 +1,37 @@
-"""From a descriptor to a state: the backend's part, and around it time to live, types and folding.
+"""From a descriptor to a state: the backend's part, wrapped in time to live, types and folding.
 
-Law: the same name gives the same state object again; a name that was opened as another kind, or
-with another type, is refused, and so is one that was restored as such. What a descriptor does not
-ask for is not put around the state, and costs nothing.
+Laws: the same name gives the same state object again; a name that was opened or restored as another
+kind, or with another type, is refused. A state with a declared type holds values of that type only;
+None is not one of them, except as a value in a map, or of a type that takes anything. Reducing and
+aggregating state fold all values of a key into one; a result that is None, zero or empty counts,
+too. A wrapper that a descriptor does not ask for is not there, and reading is never checked.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
 
+from headgate.base.elements import Record
+from headgate.base.values import own
 from headgate.core.state.backend import KeyedBackend, StateSpec
-from headgate.core.state.folding import FoldedByAggregate, FoldedByReduce
-from headgate.core.state.migration import has_ttl, settle, types_of
-from headgate.core.state.shapes import StateShapes
+from headgate.core.state.migration import StateShapes, has_ttl, settle, types_of
+from headgate.core.state.snapshot import NONE
 from headgate.core.state.ttl import with_ttl
-from headgate.core.state.typed import Check, TypedList, TypedMap, TypedValue, check_for
 from headgate.functions.state import (
+    Aggregate,
+    AggregatingState,
     AggregatingStateDescriptor,
+    ListState,
+    MapState,
     MapStateDescriptor,
+    ReducingState,
     ReducingStateDescriptor,
     State,
     StateDescriptor,
+    ValueState,
 )
+
+Check: TypeAlias = Callable[[Record], Record]
+"""Gives the value in the form of the type; raises TypeError if it will not do."""
 
 
 class StateOpener:
@@ -89,15 +101,176 @@ def _refuse_other(descriptor: StateDescriptor, first: StateDescriptor) -> None:
         )
     if types_of(descriptor) != types_of(first):
         raise ValueError(
-            f"the {kind} state {name!r} has the type {_told(first)} already and cannot have "
-            f"{_told(descriptor)} too; give it another name, or both the same type"
+            f"the {kind} state {name!r} has the type {_types_text(first)} already and cannot have "
+            f"{_types_text(descriptor)} too; give it another name, or both the same type"
         )
 
 
-def _told(descriptor: StateDescriptor) -> str:
-    return ", ".join("none" if one is None else repr(one) for one in types_of(descriptor))
+def _types_text(descriptor: StateDescriptor) -> str:
+    types = types_of(descriptor)
+    return ", ".join("none" if info is None else repr(info) for info in types)
+
+
+def check_for(name: str, type_info: object, hint: str = "") -> Check | None:
+    """Checks values for the state of this name; ``hint`` says what to do in place of None.
+
+    None: there is no type, or one that takes everything.
+    """
+    if type_info is None or getattr(type_info, "takes_anything", False):
+        return None
+    coerced: Check | None = getattr(type_info, "coerced", None)
+
+    def check(value: Record) -> Record:
+        if value is None:
+            raise TypeError(
+                f"the state {name!r} has the type {type_info!r} and does not take None; "
+                f"{hint or 'write a value, or leave it out'}"
+            )
+        if coerced is None:
+            return value
+        try:
+            return coerced(value)
+        except TypeError as error:
+            raise TypeError(f"the state {name!r} got a wrong value: {error}") from error
+
+    return check
 
 
 def _check(descriptor: StateDescriptor, type_info: object) -> Check | None:
     hint = "call clear() to forget the value" if descriptor.kind == "value" else ""
     return check_for(descriptor.name, type_info, hint)
+
+
+def as_it_is(value: Record) -> Record:
+    """The check where no type is declared."""
+    return value
+
+
+class TypedValue(ValueState[Record]):
+    """A value of the declared type."""
+
+    __slots__ = ("_check", "_put", "clear", "value")
+    value: Callable[[], Record]
+    clear: Callable[[], None]
+
+    def __init__(self, held: ValueState[Record], check: Check) -> None:
+        self.value, self.clear = held.value, held.clear
+        self._put = held.update
+        self._check = check
+
+    def update(self, value: Record) -> None:
+        self._put(self._check(value))
+
+
+class TypedList(ListState[Record]):
+    """A list whose elements have the declared type."""
+
+    __slots__ = ("_check", "_held", "clear", "get")
+    get: Callable[[], Iterable[Record]]
+    clear: Callable[[], None]
+
+    def __init__(self, held: ListState[Record], check: Check) -> None:
+        self.get, self.clear = held.get, held.clear
+        self._held = held
+        self._check = check
+
+    def add(self, value: Record) -> None:
+        self._held.add(self._check(value))
+
+    def add_all(self, values: Iterable[Record]) -> None:
+        self._held.add_all(list(map(self._check, values)))
+
+    def update(self, values: Iterable[Record]) -> None:
+        self._held.update(list(map(self._check, values)))
+
+
+class TypedMap(MapState[Record, Record]):
+    """A map whose keys and values have the declared types; a missing check is that of no type."""
+
+    __slots__ = ("_check", "_check_key", "_held", "clear", "is_empty", "items", "keys", "values")
+    items: Callable[[], Iterable[tuple[Record, Record]]]
+    keys: Callable[[], Iterable[Record]]
+    values: Callable[[], Iterable[Record]]
+    is_empty: Callable[[], bool]
+    clear: Callable[[], None]
+
+    def __init__(
+        self, held: MapState[Record, Record], check_key: Check | None, check: Check | None
+    ) -> None:
+        self.items, self.keys, self.values = held.items, held.keys, held.values
+        self.is_empty, self.clear = held.is_empty, held.clear
+        self._held = held
+        self._check_key = check_key or as_it_is
+        self._check = check or as_it_is
+
+    def get(self, key: Record) -> Record:
+        found = self._held.get(key)
+        # A key that is found needs no check; another may have been put in the type's own form.
+        return self._held.get(self._check_key(key)) if found is None else found
+
+    def put(self, key: Record, value: Record) -> None:
+        self._held.put(self._check_key(key), None if value is None else self._check(value))
+
+    def remove(self, key: Record) -> None:
+        self._held.remove(self._check_key(key))
+
+    def contains(self, key: Record) -> bool:
+        return self._held.contains(key) or self._held.contains(self._check_key(key))
+
+
+class FoldedByReduce(ReducingState[Record]):
+    """Folds by a callable of two values, or an object with ``reduce``; the type is the values'."""
+
+    def __init__(
+        self, value: ValueState[Record], function: object, check: Check | None = None
+    ) -> None:
+        self._value = value
+        self._reduce: Callable[[Record, Record], Record] = getattr(function, "reduce", function)  # type: ignore[arg-type]
+        self._check = check
+
+    def get(self) -> Record:
+        found = self._value.value()
+        return None if found is NONE else found
+
+    def add(self, value: Record) -> None:
+        check = self._check
+        if check is not None:
+            value = check(value)
+        old = self._value.value()
+        if old is not None:
+            value = self._reduce(None if old is NONE else old, value)
+            if check is not None:
+                value = check(value)
+        self._value.update(NONE if value is None else value)
+
+    def clear(self) -> None:
+        self._value.clear()
+
+
+class FoldedByAggregate(AggregatingState[Record, Record]):
+    """Folds into an accumulator, whose type it is."""
+
+    def __init__(
+        self, value: ValueState[Record], function: Aggregate, check: Check | None = None
+    ) -> None:
+        self._value = value
+        self._function = function
+        self._check = check
+
+    def get(self) -> Record:
+        found = self._value.value()
+        if found is None:
+            return None
+        return self._function.get_result(None if found is NONE else found)
+
+    def add(self, value: Record) -> None:
+        found = self._value.value()
+        if found is None:
+            found = own(self._function.create_accumulator())  # it may be the same for every key
+        made = self._function.add(value, None if found is NONE else found)
+        if self._check is not None:
+            made = self._check(made)
+        self._value.update(NONE if made is None else made)
+
+    def clear(self) -> None:
+        self._value.clear()

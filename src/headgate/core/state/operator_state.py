@@ -15,10 +15,16 @@ from headgate.base.elements import Record
 from headgate.base.errors import StateBroken
 from headgate.base.moved import loads
 from headgate.base.state_shapes import FUNCTION, StateShape
-from headgate.core.state.migration import SAMPLED, Convert, types_of
-from headgate.core.state.shapes import StateShapes
-from headgate.core.state.type_changes import Change, converter, shape_of
-from headgate.core.state.typed import Check, TypedList, as_it_is, check_for
+from headgate.core.state.migration import (
+    SAMPLED,
+    Change,
+    Convert,
+    StateShapes,
+    converter,
+    shape_of,
+    types_of,
+)
+from headgate.core.state.opening import Check, TypedList, as_it_is, check_for
 from headgate.functions.context import OperatorStateStore
 from headgate.functions.state import (
     BroadcastState,
@@ -111,11 +117,11 @@ class OperatorStates(OperatorStateStore):
             self._restored[name] = kind
             found = [held.get((kind, name)) for held in tasks]
             if kind == BROADCAST:
-                there = [one for one in found if one is not None]
+                maps = [content for content in found if content is not None]
                 self._maps[name].clear()
-                self._maps[name].update(there[subtask % len(there)])
+                self._maps[name].update(maps[subtask % len(maps)])
             else:
-                lists = [one or [] for one in found]
+                lists = [content or [] for content in found]
                 self._lists[name][:] = _share(kind, lists, subtask, parallelism)
 
     def _list(self, descriptor: ListStateDescriptor, kind: str) -> ListState[Record]:
@@ -276,7 +282,7 @@ class HeldBroadcast(BroadcastView, BroadcastState[Record, Record]):
 def _share(kind: str, lists: list[list[Record]], subtask: int, parallelism: int) -> list[Record]:
     if kind == SPLIT and len(lists) == parallelism:
         return lists[subtask]
-    together = [element for one in lists for element in one]
+    together = [element for elements in lists for element in elements]
     if kind == UNION:
         return together
     count = len(together)

@@ -10,6 +10,7 @@ import pickle
 import struct
 import zlib
 from collections.abc import Iterable, Iterator
+from enum import Enum
 from typing import Final, TypeAlias
 
 from headgate.base.elements import LENGTH, Key, PickleSerializer, Record
@@ -18,25 +19,53 @@ from headgate.base.moved import loads
 from headgate.core.state.cursor import Namespace
 
 VALUE: Final = "value"
+
+
 LIST: Final = "list"
+
+
 MAP: Final = "map"
+
+
 TTL: Final = " with time to live"
 """Added to one of the three: each value is a pair of itself and when it was touched last (ms)."""
 
+
 EVENT_TIMER: Final = "event-time timer"
+
+
 PROCESSING_TIMER: Final = "processing-time timer"
 
+
 _ENTRY_FIELDS: Final = 5
+
+
 Entry: TypeAlias = tuple[str, str, Namespace, Key, Record]
 """Kind, name of the state, namespace, key as the selector returned it, and the content.
 
 The content is a value, a list, a dict, or for a timer, whose name is empty, its time.
 """
 
+
 VERSION: Final = 1
+
+
 _MAGIC: Final = b"HgKG"
+
+
 _HEADER: Final = struct.Struct("<4sBHHQI")
+
+
 _PIECE_ENTRIES: Final = 256
+
+
+class Folded(Enum):
+    """Stands for a result that is None, since a value state that holds None holds nothing."""
+
+    NONE = 0
+
+
+NONE: Final = Folded.NONE
 
 
 class GroupWriter:

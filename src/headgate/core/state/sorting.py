@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, TypeAlias
 from headgate.base.elements import MIN_WATERMARK_MS, Bundle, Key, Record
 from headgate.base.settings import MIB
 from headgate.base.spilling import SpillFile, SpillRoom
-from headgate.core.state.key_bytes import key_bytes
+from headgate.core.state.keys import key_bytes
 
 SORT_BYTES: Final = 64 * MIB
 """About so much of memory is used before a run is written."""

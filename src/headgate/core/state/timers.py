@@ -64,15 +64,15 @@ class TimerQueue:
     def due(self, now_ms: int) -> Iterator[tuple[int, Key, Namespace]]:
         """Take out what is due, one by one; what is registered or deleted meanwhile counts."""
         while (first := self.next_ms) is not None and first <= now_ms:
-            for one in list(self.by_time[first]):
+            for timer in list(self.by_time[first]):
                 if not self._times or self._times[0] != first:
                     break  # an earlier one was registered, or these were deleted
                 timers = self.by_time.get(first, _NONE)
-                if one in timers:
-                    del timers[one]
+                if timer in timers:
+                    del timers[timer]
                     if not timers:
                         del self.by_time[first]
-                    yield first, *one
+                    yield first, *timer
 
     def items(self) -> Iterator[tuple[int, Key, Namespace]]:
         """All timers, in no given order; none may be added or removed meanwhile."""
@@ -82,7 +82,7 @@ class TimerQueue:
 
     def forget_key(self, key: Key) -> None:
         """Delete all timers of a key; looks at those of all keys."""
-        for time_ms, _, namespace in [one for one in self.items() if one[1] == key]:
+        for time_ms, _, namespace in [timer for timer in self.items() if timer[1] == key]:
             self.delete(time_ms, key, namespace)
 
     def clear(self) -> None:

@@ -1,28 +1,230 @@
-"""What a window holds, at the cursor's key and namespace: a folded value, or all its records.
+"""What a window holds: a folded value or all its records, by bundle or by record.
 
-Law: reduced and aggregated windows never keep their records. With an evictor all are kept, with
-their times, and folded when the window fires.
+A ``Fold`` works on dictionaries of windows, many records at a time; ``WindowContents`` keep the
+same values in the backend, at the cursor's key and namespace. Law: a window's value for a key is
+what folding its records one by one, in order, gives; reduced and aggregated windows never keep
+their records. Where a record goes into several windows each gets its own copy, if it could be
+changed. With an evictor all records are kept, with their times, and folded when the window fires.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Final, NoReturn, Protocol, TypeAlias
+from typing import NoReturn, Protocol, TypeAlias
 
-from headgate.base.elements import Record
-from headgate.base.values import own
+from headgate.base.elements import Key, Record
+from headgate.base.values import are_immutable, own, own_all
+from headgate.core.chain.copies import Emission
 from headgate.core.chain.keyed_context import KeyedContext
-from headgate.core.state.backend import StateSpec
 from headgate.core.state.cursor import Namespace
-from headgate.core.window.spec import Aggregated, Listed, Reduced, WindowPlan
+from headgate.core.window.spec import (
+    FOLDED,
+    LISTED,
+    Aggregated,
+    Contents,
+    Listed,
+    Reduced,
+    WindowPlan,
+)
 from headgate.core.window.tools import WindowTools, merge_values
 from headgate.functions.evictors import Evictor, TimestampedValue
 from headgate.functions.state import Aggregate
 from headgate.functions.window import Window
 
+Entries: TypeAlias = dict[Key, Record]
+"""The values of one window by key."""
+
 Send: TypeAlias = Callable[[Window, Record], None]
 """Takes the folded value of a window, or the list of its records."""
 
-FOLDED: Final = StateSpec("window contents", "value", namespaced=True)
-LISTED: Final = StateSpec("window records", "list", namespaced=True)
+
+class Fold(Protocol):
+    """One kind of contents."""
+
+    def into_one(self, records: list[Record], keys: list[Key], tables: Iterable[Entries]) -> None:
+        """Each record into one window; ``tables`` has its entries for each record."""
+
+    def into_many(
+        self, records: list[Record], keys: list[Key], tables: Iterable[tuple[Entries, ...]]
+    ) -> None:
+        """Each record into several windows."""
+
+    def begin(self, record: Record) -> Record:
+        """The value of a window with one record."""
+
+    def step(self, value: Record, record: Record) -> Record:
+        """The value with one record more."""
+
+    def merge(self, first: Record, second: Record, /) -> Record:
+        """The value of two windows that have merged."""
+
+    def answer(self, value: Record) -> Record:
+        """What a window function is called with for a value; None: nothing."""
+
+    def answers(self, values: list[Record]) -> list[Record]:
+        """What is sent for these values if there is no window function."""
+
+
+class ReduceFold:
+    """A record for each key."""
+
+    def __init__(self, function: object, copies: bool) -> None:
+        self._reduce: Callable[[Record, Record], Record] = getattr(function, "reduce", function)  # type: ignore[arg-type]
+        self._copies = copies
+
+    def into_one(self, records: list[Record], keys: list[Key], tables: Iterable[Entries]) -> None:
+        reduce = self._reduce
+        for record, key, entries in zip(records, keys, tables):  # noqa: B905 - may have no end
+            old = entries.get(key)
+            if old is not None:
+                record = reduce(old, record)
+            if record is None:
+                _refuse_none_reduced(old)
+            entries[key] = record
+
+    def into_many(
+        self, records: list[Record], keys: list[Key], tables: Iterable[tuple[Entries, ...]]
+    ) -> None:
+        if self._copies and not are_immutable(records):
+            return _spread(self, records, keys, tables)
+        reduce = self._reduce
+        for record, key, several in zip(records, keys, tables):  # noqa: B905 - may have no end
+            for entries in several:
+                old = entries.get(key)
+                new = record if old is None else reduce(old, record)
+                if new is None:
+                    _refuse_none_reduced(old)
+                entries[key] = new
+        return None
+
+    def begin(self, record: Record) -> Record:
+        return _refuse_none_reduced(None) if record is None else record
+
+    def step(self, value: Record, record: Record) -> Record:
+        new = self._reduce(value, record)
+        if new is None:
+            _refuse_none_reduced(value)
+        return new
+
+    def merge(self, first: Record, second: Record, /) -> Record:
+        return self.step(first, second)
+
+    def answer(self, value: Record) -> Record:
+        return value
+
+    def answers(self, values: list[Record]) -> list[Record]:
+        return own_all(values) if self._copies else values
+
+
+class AggregateFold:
+    """An accumulator for each key."""
+
+    def __init__(self, function: Aggregate, copies: bool) -> None:
+        create = function.create_accumulator
+        # A function may return the same accumulator each time.
+        self._create: Callable[[], Record] = (lambda: own(create())) if copies else create
+        self._add = function.add
+        self._merge = function.merge
+        self.answer: Callable[[Record], Record] = function.get_result
+        self._emission = Emission(function.get_result, free=not copies)
+        self._copies = copies
+
+    def into_one(self, records: list[Record], keys: list[Key], tables: Iterable[Entries]) -> None:
+        create, add = self._create, self._add
+        for record, key, entries in zip(records, keys, tables):  # noqa: B905 - may have no end
+            old = entries.get(key)
+            entries[key] = new = add(record, create() if old is None else old)
+            if new is None:
+                _refuse_none("add() of an aggregate function", "accumulator")
+
+    def into_many(
+        self, records: list[Record], keys: list[Key], tables: Iterable[tuple[Entries, ...]]
+    ) -> None:
+        if self._copies and not are_immutable(records):
+            return _spread(self, records, keys, tables)
+        create, add = self._create, self._add
+        for record, key, several in zip(records, keys, tables):  # noqa: B905 - may have no end
+            for entries in several:
+                old = entries.get(key)
+                entries[key] = new = add(record, create() if old is None else old)
+                if new is None:
+                    _refuse_none("add() of an aggregate function", "accumulator")
+        return None
+
+    def begin(self, record: Record) -> Record:
+        return self.step(self._create(), record)
+
+    def step(self, value: Record, record: Record) -> Record:
+        new = self._add(record, value)
+        if new is None:
+            _refuse_none("add() of an aggregate function", "accumulator")
+        return new
+
+    def merge(self, first: Record, second: Record, /) -> Record:
+        merged = self._merge(first, second)
+        if merged is None:
+            _refuse_none("merge() of an aggregate function", "accumulator")
+        return merged
+
+    def answers(self, values: list[Record]) -> list[Record]:
+        results = self._emission.results(values)
+        if None in results:
+            return [result for result in results if result is not None]
+        return results
+
+
+class ListFold:
+    """All records of each key."""
+
+    def __init__(self, copies: bool) -> None:
+        self._copies = copies
+
+    def into_one(self, records: list[Record], keys: list[Key], tables: Iterable[Entries]) -> None:
+        for record, key, entries in zip(records, keys, tables):  # noqa: B905 - may have no end
+            held = entries.get(key)
+            if held is None:
+                entries[key] = [record]
+            else:
+                held.append(record)
+
+    def into_many(
+        self, records: list[Record], keys: list[Key], tables: Iterable[tuple[Entries, ...]]
+    ) -> None:
+        if self._copies and not are_immutable(records):
+            return _spread(self, records, keys, tables)
+        for record, key, several in zip(records, keys, tables):  # noqa: B905 - may have no end
+            for entries in several:
+                held = entries.get(key)
+                if held is None:
+                    entries[key] = [record]
+                else:
+                    held.append(record)
+        return None
+
+    def begin(self, record: Record) -> Record:
+        return [record]
+
+    def step(self, value: Record, record: Record) -> Record:
+        value.append(record)
+        return value
+
+    def merge(self, first: Record, second: Record, /) -> Record:
+        return first + second
+
+    def answer(self, value: Record) -> Record:
+        return value.copy()
+
+    def answers(self, values: list[Record]) -> list[Record]:
+        raise AssertionError("a window that lists its records has a function")
+
+
+def make_fold(contents: Contents, copies: bool) -> Fold:
+    """As the plan says."""
+    match contents:
+        case Reduced(function):
+            return ReduceFold(function, copies)
+        case Aggregated(function):
+            return AggregateFold(function, copies)
+        case Listed():
+            return ListFold(copies)
 
 
 class WindowContents(Protocol):
@@ -40,85 +242,32 @@ class WindowContents(Protocol):
     def clear(self) -> None: ...
 
     def merge(self, target: Namespace, sources: Iterable[Namespace]) -> None:
-        """All of ``sources`` into ``target``, wherever the cursor stands."""
+        """All of ``sources`` into ``target``, wherever the cursor is."""
 
 
-class ReducedContents:
-    """One record."""
+class FoldedContents:
+    """One record or accumulator."""
 
-    def __init__(self, room: KeyedContext, function: object) -> None:
+    def __init__(self, room: KeyedContext, fold: Fold) -> None:
         self._room = room
-        self._value = room.backend.value_state(FOLDED)
-        self._reduce = reduce_call(function)
+        self._value = value = room.backend.value_state(FOLDED)
+        self._fold = fold
+        self.put: Callable[[Record], None] = value.update
+        self.clear: Callable[[], None] = value.clear
 
     def add(self, record: Record, timestamp: int | None) -> None:
-        old = self._value.value()
-        if old is not None:
-            record = self._combined(old, record)
-        elif record is None:
-            refuse_none_reduced(old)
-        self._value.update(record)
+        old, fold = self._value.value(), self._fold
+        self._value.update(fold.begin(record) if old is None else fold.step(old, record))
 
     def fire(self, window: Window, send: Send) -> None:
         value = self._value.value()
         if value is not None:
-            send(window, value)
-
-    def put(self, value: Record) -> None:
-        self._value.update(value)
-
-    def clear(self) -> None:
-        self._value.clear()
+            answer = self._fold.answer(value)
+            if answer is not None:
+                send(window, answer)
 
     def merge(self, target: Namespace, sources: Iterable[Namespace]) -> None:
-        merge_values(self._room, self._value, self._combined, target, sources)
-
-    def _combined(self, one: Record, two: Record, /) -> Record:
-        record = self._reduce(one, two)
-        if record is None:
-            refuse_none()
-        return record
-
-
-class AggregatedContents:
-    """One accumulator."""
-
-    def __init__(self, room: KeyedContext, function: Aggregate) -> None:
-        self._room = room
-        self._value = room.backend.value_state(FOLDED)
-        self._function = function
-        self._create = fresh(function.create_accumulator)
-
-    def add(self, record: Record, timestamp: int | None) -> None:
-        accumulator = self._value.value()
-        if accumulator is None:
-            accumulator = self._create()
-        accumulator = self._function.add(record, accumulator)
-        if accumulator is None:
-            refuse_none("add() of an aggregate function", "accumulator")
-        self._value.update(accumulator)
-
-    def fire(self, window: Window, send: Send) -> None:
-        accumulator = self._value.value()
-        if accumulator is not None:
-            result = self._function.get_result(accumulator)
-            if result is not None:
-                send(window, result)
-
-    def put(self, value: Record) -> None:
-        self._value.update(value)
-
-    def clear(self) -> None:
-        self._value.clear()
-
-    def merge(self, target: Namespace, sources: Iterable[Namespace]) -> None:
-        merge_values(self._room, self._value, self._merged, target, sources)
-
-    def _merged(self, one: Record, two: Record, /) -> Record:
-        accumulator = self._function.merge(one, two)
-        if accumulator is None:
-            refuse_none("merge() of an aggregate function", "accumulator")
-        return accumulator
+        merge_values(self._room, self._value, self._fold.merge, target, sources)
 
 
 class ListedContents:
@@ -164,7 +313,7 @@ class EvictedContents(ListedContents):
         room: KeyedContext,
         evictor: Evictor[Record, Window],
         tools: WindowTools,
-        fold: Callable[[list[Record]], Record],
+        fold: Fold,
     ) -> None:
         super().__init__(room)
         self._evictor = evictor
@@ -180,80 +329,52 @@ class EvictedContents(ListedContents):
             return
         evictor, tools = self._evictor, self._tools
         evictor.evict_before(elements, len(elements), window, tools)
-        result = self._fold([element.value for element in elements])
+        result = self._folded([element.value for element in elements])
         if result is not None:
             send(window, result)
         evictor.evict_after(elements, len(elements), window, tools)
         self._records.update(elements)
 
+    def _folded(self, records: list[Record]) -> Record:
+        if isinstance(self._fold, ListFold):
+            return records
+        if not records:
+            return None
+        value = self._fold.begin(records[0])
+        for record in records[1:]:
+            value = self._fold.step(value, record)
+        return self._fold.answer(value)
+
 
 def open_contents(plan: WindowPlan, room: KeyedContext, tools: WindowTools) -> WindowContents:
     """As the plan says."""
-    contents = plan.contents
+    fold = make_fold(plan.contents, copies=True)
     if plan.evictor is not None:
-        return EvictedContents(room, plan.evictor, tools, folding_at_once(plan))
-    match contents:
-        case Reduced(function):
-            return ReducedContents(room, function)
-        case Aggregated(function):
-            return AggregatedContents(room, function)
-        case Listed():
-            return ListedContents(room)
+        return EvictedContents(room, plan.evictor, tools, fold)
+    return ListedContents(room) if isinstance(fold, ListFold) else FoldedContents(room, fold)
 
 
-def folding_at_once(plan: WindowPlan) -> Callable[[list[Record]], Record]:
-    """Makes of all records of a window what it sends; None: nothing."""
-    match plan.contents:
-        case Reduced(function):
-            reduce = reduce_call(function)
-
-            def reduced(records: list[Record]) -> Record:
-                if not records:
-                    return None
-                result = None
-                for number, record in enumerate(records):
-                    old, result = result, reduce(result, record) if number else record
-                    if result is None:
-                        refuse_none_reduced(old)
-                return result
-
-            return reduced
-        case Aggregated(function):
-
-            def aggregated(records: list[Record]) -> Record:
-                if not records:
-                    return None
-                accumulator = own(function.create_accumulator())
-                for record in records:
-                    accumulator = function.add(record, accumulator)
-                    if accumulator is None:
-                        refuse_none("add() of an aggregate function", "accumulator")
-                return function.get_result(accumulator)
-
-            return aggregated
-        case Listed():
-            return lambda records: records
+def _spread(
+    fold: Fold,
+    records: list[Record],
+    keys: list[Key],
+    tables: Iterable[tuple[Entries, ...]],
+) -> None:
+    """Each record into several windows, a copy for each but the first."""
+    for record, key, several in zip(records, keys, tables):  # noqa: B905 - may have no end
+        for number, entries in enumerate(several):
+            fold.into_one([own(record) if number else record], [key], [entries])
 
 
-def fresh(create: Callable[[], Record]) -> Callable[[], Record]:
-    """Makes accumulators, each of them its window's own: a function may give the same each time."""
-    return lambda: own(create())
-
-
-def reduce_call(function: object) -> Callable[[Record, Record], Record]:
-    """What to call for two records."""
-    return getattr(function, "reduce", function)  # type: ignore[arg-type]
-
-
-def refuse_none(who: str = "a reduce function", what: str = "combined record") -> NoReturn:
+def _refuse_none(who: str = "a reduce function", what: str = "combined record") -> NoReturn:
     """Nothing was returned, which is mostly a forgotten ``return``."""
     raise TypeError(f"{who} returned None; return the {what}")
 
 
-def refuse_none_reduced(old: Record) -> NoReturn:
+def _refuse_none_reduced(old: Record) -> NoReturn:
     """Neither the first record of a window nor what becomes of it may be None."""
     if old is not None:
-        refuse_none()
+        _refuse_none()
     raise TypeError(
         "a window that reduces was given the record None, which it cannot keep: there None says "
         "that the window is empty; filter such records out before, or map them to another value"

@@ -1,25 +1,31 @@
 """Windows of any kind, record by record: assigner, contents and trigger as the plan says.
 
-Law: a window is late when its end, and the allowed lateness behind it, have passed; it takes no
-record any more, and nothing of it is left. Windows that end by the clock are never late.
+Windows that merge, such as sessions, are kept in a set for each key; each has a *home*, the window
+under which the state keeps its contents. A merged window takes over the home of one that it is made
+of, and only the contents of the others move. Laws: a window is late when its end and the allowed
+lateness have passed; it takes no more records, and nothing of it is kept. Windows that end by the
+clock are never late. Windows of a set never overlap, and each has a home of its own.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Protocol
+from typing import Final, Protocol, TypeAlias
 
 from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS, Bundle, Key, Record
 from headgate.base.values import own
 from headgate.core.chain.collector import LateRecords
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeyedContext
+from headgate.core.state.backend import StateSpec
 from headgate.core.window.answers import NO_TIMESTAMP, Answers
 from headgate.core.window.contents import open_contents
 from headgate.core.window.spec import WindowPlan
 from headgate.core.window.tools import WindowTools
+from headgate.functions.assigners import MergingWindowAssigner, SessionWindows
 from headgate.functions.context import TimeDomain
 from headgate.functions.triggers import CONTINUE, TriggerResult
-from headgate.functions.window import Window
+from headgate.functions.window import TimeWindow, Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,3 +178,136 @@ def check_times(times: list[int | None] | None, assigner: object) -> None:
     """Every record has a timestamp, or it is an error that says what to do."""
     if times is None or None in times or MIN_WATERMARK_MS in times:
         raise ValueError(NO_TIMESTAMP.format(assigner=assigner))
+
+
+Homes: TypeAlias = dict[Window, Window]
+"""Each window of a key and its home. Never changed once it is in the state."""
+
+
+SET: Final = StateSpec("window set", "value")
+
+
+class MergingKeeper(GeneralKeeper):
+    """See ``GeneralKeeper``; timers and trigger state are those of the window, not of its home."""
+
+    def __init__(self, parts: Parts) -> None:
+        super().__init__(parts)
+        assert isinstance(parts.plan.assigner, MergingWindowAssigner)
+        self._merging = parts.plan.assigner
+        self._covers = isinstance(parts.plan.assigner, SessionWindows)
+        self._sets = parts.room.backend.value_state(SET)
+
+    def fire(self, time_ms: int, domain: TimeDomain) -> None:
+        window = self._cursor.namespace
+        assert isinstance(window, Window)
+        home = self._homes().get(window)
+        if home is None:  # a timer of a window that was merged since
+            return
+        self._act(window, home, self._ask(time_ms, domain, window))
+        if self._is_over(window, time_ms, domain):
+            self._end(window, home)
+            self._retire(window)
+
+    def adopt(self, window: Window, value: Record, has_fired: bool) -> None:
+        super().adopt(window, value, has_fired)
+        self._sets.update({**self._homes(), window: window})
+
+    def _put(self, window: Window, record: Record, time_ms: int | None, stamp: int) -> bool:
+        window, home = self._join(window)
+        over_ms = self._over_ms(window)
+        if self._event_time and over_ms <= self._timers.watermark_ms:
+            self._retire(window)
+            return False
+        self._cursor.namespace = home
+        self._contents.add(record, time_ms)
+        self._cursor.namespace = window
+        result = self._trigger.on_element(record, stamp, window, self._tools)
+        if result is not CONTINUE:
+            self._act(window, home, result)
+        self._register_end(over_ms)
+        return True
+
+    def _homes(self) -> Homes:
+        return self._sets.value() or {}
+
+    def _retire(self, window: Window) -> None:
+        homes = dict(self._homes())
+        homes.pop(window, None)
+        if homes:
+            self._sets.update(homes)
+        else:
+            self._sets.clear()
+
+    def _join(self, new: Window) -> tuple[Window, Window]:
+        """Put a window into the set; answers with what it has become, and its home."""
+        old = self._homes()
+        if self._covers:
+            found = _covering(old, new)
+            if found is not None:
+                return found, old[found]
+        groups = _Groups()
+        if old:
+            self._merging.merge_windows([*old, new], groups)
+        homes, joined = dict(old), new
+        for merged, result in groups.found:
+            if new in merged:
+                joined = result
+            before = [window for window in merged if window in old]
+            if before and before != [result]:
+                self._merge(before, result, homes)
+        homes.setdefault(joined, joined)
+        if homes != old:
+            self._sets.update(homes)
+        return joined, homes[joined]
+
+    def _merge(self, before: list[Window], result: Window, homes: Homes) -> None:
+        """Windows of the set become one: its trigger is told, timers and contents move."""
+        self._refuse_past(result)
+        cursor, tools, trigger = self._cursor, self._tools, self._trigger
+        home, *others = [homes.pop(window) for window in before]
+        homes[result] = home
+        cursor.namespace = result
+        replaced = [window for window in before if window != result]
+        tools.merged = [*replaced]
+        trigger.on_merge(result, tools)
+        for window in replaced:
+            cursor.namespace = window
+            trigger.clear(window, tools)
+            self._delete_end(window)
+        if others:
+            self._contents.merge(home, others)
+
+    def _delete_end(self, window: Window) -> None:
+        over_ms = self._over_ms(window)
+        if over_ms < MAX_WATERMARK_MS:
+            if self._event_time:
+                self._tools.delete_event_time_timer(over_ms)
+            else:
+                self._tools.delete_processing_time_timer(over_ms)
+
+    def _refuse_past(self, result: Window) -> None:
+        if self._event_time and self._over_ms(result) <= self._timers.watermark_ms:
+            raise ValueError(
+                f"{type(self._merging).__name__} merged windows into {result!r}, which is over "
+                f"already; a merged window must not end before those that it is made of"
+            )
+
+
+def _covering(homes: Homes, new: Window) -> Window | None:
+    """A session that the new one lies within, so that nothing changes."""
+    assert isinstance(new, TimeWindow)
+    for session in homes:
+        assert isinstance(session, TimeWindow)
+        if session.start <= new.start and new.end <= session.end:
+            return session
+    return None
+
+
+class _Groups:
+    """Collects what an assigner says about windows that become one."""
+
+    def __init__(self) -> None:
+        self.found: list[tuple[list[Window], Window]] = []
+
+    def merge(self, to_be_merged: Iterable[Window], merge_result: Window) -> None:
+        self.found.append((list(to_be_merged), merge_result))

@@ -12,7 +12,7 @@ from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator, Output
 from headgate.core.chain.snapshots import OperatorSnapshot
 from headgate.core.chain.user_function import iterable
-from headgate.core.window.plan import make_window_operator
+from headgate.core.window.operator import WindowOperator
 from headgate.core.window.spec import WindowPlan
 from headgate.functions.context import (
     FunctionInitializationContext,
@@ -31,7 +31,7 @@ class JoinedWindowOperator(Operator):
     inputs = 2
 
     def __init__(self, plan: WindowPlan) -> None:
-        self.windows = make_window_operator(plan)
+        self.windows = WindowOperator(plan)
 
     @property
     def late_records_dropped(self) -> int:
@@ -150,9 +150,9 @@ class FlatJoinCall(CoGroupCall):
 
     def joined(self, first: list[Record], second: list[Record]) -> Iterator[Record]:
         call = self._call
-        for one in first:
-            for two in second:
-                yield from iterable(call(one, two), "a flat join function")
+        for left in first:
+            for right in second:
+                yield from iterable(call(left, right), "a flat join function")
 
 
 class JoinCall(CoGroupCall):
@@ -162,9 +162,9 @@ class JoinCall(CoGroupCall):
 
     def joined(self, first: list[Record], second: list[Record]) -> Iterator[Record]:
         call = self._call
-        for one in first:
-            for two in second:
-                yield call(one, two)
+        for left in first:
+            for right in second:
+                yield call(left, right)
 
 
 def _parted(inputs: Iterable[Sided]) -> tuple[list[Record], list[Record]]:

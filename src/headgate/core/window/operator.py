@@ -12,14 +12,11 @@ from headgate.core.chain.collector import Collector, LateRecords
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeyedContext, KeySelection
 from headgate.core.chain.user_function import StatefulOperator, UserFunction
-from headgate.core.window.adopting import adopt, holds_general_state
 from headgate.core.window.answers import Answers
-from headgate.core.window.clocked import ClockKeeper, can_clock
-from headgate.core.window.content_shapes import settle_contents
-from headgate.core.window.general import GeneralKeeper, Parts, WindowKeeper
-from headgate.core.window.merging import MergingKeeper
-from headgate.core.window.session_keeper import SessionKeeper, can_gather
-from headgate.core.window.sliced import SlicedKeeper, can_slice
+from headgate.core.window.general import GeneralKeeper, MergingKeeper, Parts, WindowKeeper
+from headgate.core.window.restored import adopt, holds_general_state, settle_contents
+from headgate.core.window.sessions import SessionKeeper, can_gather
+from headgate.core.window.sliced import ClockKeeper, SlicedKeeper, can_clock, can_slice
 from headgate.core.window.spec import Aggregated, Listed, Reduced, WindowPlan
 from headgate.core.window.tools import WindowTools
 from headgate.functions.assigners import MergingWindowAssigner
@@ -84,9 +81,9 @@ class WindowOperator(StatefulOperator):
 
     def close(self) -> None:
         with ExitStack() as all_of_them:
-            for one in (self._keyed, self._keeper, self._fold, self._answers):
-                if one is not None:
-                    all_of_them.callback(one.close)
+            for part in (self._keyed, self._keeper, self._fold, self._answers):
+                if part is not None:
+                    all_of_them.callback(part.close)
 
     def _choose(self, parts: Parts) -> WindowKeeper:
         plan, backend = parts.plan, parts.room.backend

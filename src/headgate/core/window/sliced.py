@@ -2,16 +2,18 @@
 
 Time is cut into *panes*, the stretches in which all timestamps have the same windows. A bundle's
 records are sorted into their panes and folded into the dictionaries of their windows, which are the
-backend's own. Law: the results are those of the general keeper. Windows that have fired and are
-kept for late records are another state than those that have not, so that a restored operator knows
-which is which.
+backend's own. In processing time all records of a bundle belong to the moment at which it came, and
+one mail at a time tells when the next window is over. Law: the results are those of the general
+keeper. Windows that have fired and are kept for late records are another state than those that have
+not, so that a restored operator can tell them apart.
 """
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import repeat
 from math import gcd
-from typing import Final, TypeVar, cast
+from typing import TypeVar, cast
 
 from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS, Bundle, Key, Record
 from headgate.base.values import own
@@ -20,9 +22,9 @@ from headgate.core.chain.user_function import PIECE
 from headgate.core.state.backend import KeyedBackend, StateSpec
 from headgate.core.state.cursor import Namespace
 from headgate.core.window.answers import NO_TIMESTAMP
-from headgate.core.window.folds import Entries, make_fold
+from headgate.core.window.contents import Entries, make_fold
 from headgate.core.window.general import Parts
-from headgate.core.window.spec import WindowPlan
+from headgate.core.window.spec import FIRED, OPEN, WindowPlan
 from headgate.functions.assigners import (
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
@@ -31,13 +33,10 @@ from headgate.functions.assigners import (
     slides,
 )
 from headgate.functions.context import TimeDomain
-from headgate.functions.triggers import EventTimeTrigger
+from headgate.functions.triggers import EventTimeTrigger, ProcessingTimeTrigger
 from headgate.functions.window import TimeWindow
 
 T = TypeVar("T")
-
-OPEN: Final = StateSpec("sliced windows", "value", namespaced=True)
-FIRED: Final = StateSpec("sliced windows that have fired", "value", namespaced=True)
 
 
 def can_slice(plan: WindowPlan, backend: KeyedBackend) -> bool:
@@ -52,8 +51,19 @@ def can_slice(plan: WindowPlan, backend: KeyedBackend) -> bool:
     )
 
 
+def can_clock(plan: WindowPlan, backend: KeyedBackend) -> bool:
+    """Whether these windows can be kept so, in this backend."""
+    return (
+        not plan.batch  # there, windows fire with their key's timers
+        and type(plan.assigner) in (TumblingProcessingTimeWindows, SlidingProcessingTimeWindows)
+        and type(plan.trigger) is ProcessingTimeTrigger
+        and plan.evictor is None
+        and backend.direct(OPEN) is not None
+    )
+
+
 class SlicedKeeper:
-    """See ``Keeper``."""
+    """See ``WindowKeeper``."""
 
     def __init__(self, parts: Parts, output: Output) -> None:
         assigner = parts.plan.assigner
@@ -100,9 +110,11 @@ class SlicedKeeper:
         if self._first_end(first_ms) <= self._timers.watermark_ms + 1 or self._restored:
             self._process_each(records, keys, stamps)
         elif self._size_ms == self._slide_ms:
-            self._fold.into_one(records, keys, self._spread(_Windows(self), stamps, first_ms))
+            panes = _Panes(self.entries_from)
+            self._fold.into_one(records, keys, self._spread(panes, stamps, first_ms))
         else:
-            self._fold.into_many(records, keys, self._spread(_Panes(self), stamps, first_ms))
+            shared = _Panes(self.entries_of_pane)
+            self._fold.into_many(records, keys, self._spread(shared, stamps, first_ms))
 
     def advance(self, watermark_ms: int) -> None:
         if not self._is_looked_up:
@@ -183,7 +195,7 @@ class SlicedKeeper:
         entries = self._entries(window)
         if window in self._restored and key in self._fired[window]:
             entries[key] = self._fired[window].pop(key)
-        self._fold.add(record, key, entries)
+        self._fold.into_one([record], [key], [entries])
 
     def _add_late(self, record: Record, key: Key, window: TimeWindow) -> None:
         """Into a window that has fired, or would have: it fires again for this key, at once."""
@@ -191,7 +203,7 @@ class SlicedKeeper:
         if entries is None:
             entries = self._fired[window] = {}
             self._await_end(window)
-        self._fold.add(record, key, entries)
+        self._fold.into_one([record], [key], [entries])
         self._send(window, {key: entries[key]})
 
     def _fire(self, window: TimeWindow) -> None:
@@ -242,25 +254,64 @@ class SlicedKeeper:
         cursor.namespace = None
 
 
-class _Windows(dict[int, Entries]):
-    """The entries of each window of a bundle, by its start: those of a snapshot may be replaced."""
+class ClockKeeper(SlicedKeeper):
+    """See ``WindowKeeper``."""
 
-    def __init__(self, keeper: SlicedKeeper) -> None:
-        self._keeper = keeper
+    def __init__(self, parts: Parts, output: Output) -> None:
+        super().__init__(parts, output)
+        self._lateness_ms = 0
+        self._context = parts.context
+        self._awaited_ms: int | None = None
+        """When the mail comes that is on its way; None: none is."""
+        self._closed = False
+        if len(self._open) > 1:  # beside the namespace None: windows from before a restart
+            self._look_up()
+            self._await_next()
 
-    def __missing__(self, start: int) -> Entries:
-        self[start] = entries = self._keeper.entries_from(start)
-        return entries
+    def process(self, bundle: Bundle, keys: list[Key]) -> None:
+        now_ms = self._context.now_ms()
+        pane = now_ms - (now_ms - self._offset_ms) % self._pane_ms
+        self._cursor.key = keys[-1]
+        if self._size_ms == self._slide_ms:
+            self._fold.into_one(bundle.records, keys, repeat(self.entries_from(pane)))
+        else:
+            self._fold.into_many(bundle.records, keys, repeat(self.entries_of_pane(pane)))
+        self._await_next()
+
+    def advance(self, watermark_ms: int) -> None:
+        self._timers.watermark_advanced(watermark_ms)
+
+    def close(self) -> None:
+        self._closed = True
+
+    def _await_next(self) -> None:
+        if self._due and (self._awaited_ms is None or self._due[0][0] < self._awaited_ms):
+            self._awaited_ms = self._due[0][0]
+            delay_ms = max(0, self._awaited_ms + 1 - self._context.now_ms())
+            self._context.later(delay_ms, partial(self._look, self._awaited_ms))
+
+    def _look(self, awaited_ms: int) -> None:
+        """Fire what is over; called as a mail, perhaps a little early."""
+        if self._closed or awaited_ms != self._awaited_ms:
+            return
+        self._awaited_ms = None
+        now_ms = self._context.now_ms()
+        while self._due and self._due[0][0] < now_ms:
+            _, window = heapq.heappop(self._due)
+            if window in self._open:
+                self._fire(window)
+        self._answers.flush()
+        self._await_next()
 
 
-class _Panes(dict[int, tuple[Entries, ...]]):
-    """The same for panes, each with the entries of all its windows."""
+class _Panes(dict[int, T]):
+    """The entries of each pane of a bundle, looked up once: a snapshot may replace them later."""
 
-    def __init__(self, keeper: SlicedKeeper) -> None:
-        self._keeper = keeper
+    def __init__(self, look_up: Callable[[int], T]) -> None:
+        self._look_up = look_up
 
-    def __missing__(self, pane: int) -> tuple[Entries, ...]:
-        self[pane] = entries = self._keeper.entries_of_pane(pane)
+    def __missing__(self, start: int) -> T:
+        self[start] = entries = self._look_up(start)
         return entries
 
 

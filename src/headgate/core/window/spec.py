@@ -1,15 +1,22 @@
-"""What a window operator is made from, as the API describes it and as it travels to its task."""
+"""What a window operator is made from, as the API describes it, and the states it may keep."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from headgate.base.elements import Key, Record
+from headgate.core.state.backend import StateSpec
 from headgate.functions.assigners import WindowAssigner
 from headgate.functions.evictors import Evictor
 from headgate.functions.state import Aggregate
 from headgate.functions.triggers import Trigger
 from headgate.functions.window import Window
+
+FOLDED: Final = StateSpec("window contents", "value", namespaced=True)
+LISTED: Final = StateSpec("window records", "list", namespaced=True)
+OPEN: Final = StateSpec("sliced windows", "value", namespaced=True)
+FIRED: Final = StateSpec("sliced windows that have fired", "value", namespaced=True)
+SESSIONS: Final = StateSpec("sessions", "value")
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,11 +77,11 @@ class WindowTools:
             merge_values(self._room, value, merge, self._room.cursor.namespace, self.merged)
         elif isinstance(state_descriptor, ReducingStateDescriptor):
             assert isinstance(state, ReducingState)
-            for kept in self._taken(state):
-                state.add(kept)
+            for value in self._taken(state):
+                state.add(value)
         elif isinstance(state, ListState):
-            for kept in self._taken(state):
-                state.add_all(list(kept))
+            for values in self._taken(state):
+                state.add_all(list(values))
         else:
             raise TypeError(
                 f"{state_descriptor!r} cannot be merged: a trigger for windows that merge keeps "
@@ -129,7 +129,7 @@ class Compartment:
 class Merge(Protocol):
     """Two folded values in one."""
 
-    def __call__(self, one: Record, two: Record, /) -> Record: ...
+    def __call__(self, first: Record, second: Record, /) -> Record: ...
 
 
 def merge_values(

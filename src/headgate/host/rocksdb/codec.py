@@ -20,9 +20,7 @@ import msgspec
 from headgate.base.elements import Key, Record
 from headgate.base.moved import NOT_FOUND, loads, loads_moved
 from headgate.core.state.cursor import Namespace
-from headgate.core.state.freezing import Frozen
-from headgate.core.state.key_bytes import key_bytes
-from headgate.core.state.key_groups import key_group
+from headgate.core.state.keys import Frozen, key_bytes, key_group
 
 MARSHALLED: Final = frozenset({int, str, float, bool, bytes})
 """Types that marshal writes in a third of the time; only the same version of Python reads them."""

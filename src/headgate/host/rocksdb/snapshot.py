@@ -13,8 +13,7 @@ from headgate.base.checkpoints import Piece
 from headgate.base.elements import Key, Record
 from headgate.core.state.backend import Sieve, SnapshotFiles
 from headgate.core.state.cursor import Namespace
-from headgate.core.state.freezing import Frozen
-from headgate.core.state.key_groups import key_group
+from headgate.core.state.keys import Frozen, key_group
 from headgate.core.state.snapshot import LIST, VALUE, Entry, write_group
 from headgate.host.rocksdb.cache import DirtyEntries, value_of
 from headgate.host.rocksdb.codec import AddressCodec, StoredAddress, entry_of, unpack

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.elements import MIN_WATERMARK_MS
-from headgate.core.window.merging import MergingKeeper
-from headgate.core.window.session_keeper import SessionKeeper
+from headgate.core.window.general import MergingKeeper
+from headgate.core.window.sessions import SessionKeeper
 from headgate.core.window.spec import Aggregated, WindowCall, WindowPlan
 from headgate.functions.assigners import EventTimeSessionWindows, ProcessingTimeSessionWindows
 from headgate.functions.evictors import CountEvictor

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate.core.state.key_groups import groups_of, key_group
+from headgate.core.state.keys import groups_of, key_group
 
 
 @pytest.mark.parametrize(("parallelism", "groups"), [(1, 1), (1, 128), (2, 128), (3, 7), (7, 128)])

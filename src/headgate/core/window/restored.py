@@ -1,30 +1,42 @@
-"""What windows hold, compared with what they held when the checkpoint was taken.
+"""Windows of an earlier run: compared with what the operator keeps now, and taken over.
 
-Law: nothing is left behind that no keeper would find again, and nothing is taken for what it is not
-(a record for an accumulator, a session for a tumbling window): such a change is refused when the
-operator opens. Records and accumulators whose declared type has become wider are rewritten.
+Laws: nothing is left behind that no keeper would find again, and nothing is taken for what it is
+not (a record for an accumulator, a session for a tumbling window): such a change is refused when
+the operator opens. Records and accumulators whose declared type has become wider are rewritten.
+Windows that were kept in bundles are taken over by a general keeper, if the backend is another one
+now; state of a general keeper stays with a general keeper.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from headgate.base.elements import Record
 from headgate.base.state_shapes import OPERATOR, StateShape
 from headgate.core.chain.keyed_context import KeyedContext
-from headgate.core.state.backend import StateSpec
-from headgate.core.state.type_changes import Change, converter, shape_of
-from headgate.core.window.contents import FOLDED, LISTED
-from headgate.core.window.session_keeper import SESSIONS
-from headgate.core.window.sliced import FIRED, OPEN
-from headgate.core.window.spec import Aggregated, Listed, Reduced, WindowPlan
+from headgate.core.state.backend import KeyedBackend, StateSpec
+from headgate.core.state.migration import Change, converter, shape_of
+from headgate.core.window.general import GeneralKeeper
+from headgate.core.window.spec import (
+    FIRED,
+    FOLDED,
+    LISTED,
+    OPEN,
+    SESSIONS,
+    Aggregated,
+    Listed,
+    Reduced,
+    WindowPlan,
+)
 from headgate.functions.assigners import (
     CountSlidingWindowAssigner,
     GlobalWindows,
     MergingWindowAssigner,
 )
 from headgate.functions.evictors import TimestampedValue
+from headgate.functions.window import TimeWindow
 
 NAME: Final = "contents of windows"
+
 
 Convert = Callable[[Record], Record]
 
@@ -106,3 +118,32 @@ def _each(room: KeyedContext, spec: StateSpec, rewrite: Callable[[], None]) -> N
             rewrite()
     finally:
         cursor.key, cursor.namespace = key, namespace
+
+
+def holds_general_state(backend: KeyedBackend) -> bool:
+    """Whether a general or merging keeper has been here."""
+    backend.value_state(FOLDED)
+    backend.list_state(LISTED)
+    return any(next(backend.places(spec), None) is not None for spec in (FOLDED, LISTED))
+
+
+def adopt(room: KeyedContext, keeper: GeneralKeeper) -> None:
+    """Take over what was kept in bundles; the cursor is moved about."""
+    for spec, has_fired in ((OPEN, False), (FIRED, True)):
+        for window, value in _taken(room, spec):
+            assert isinstance(window, TimeWindow)
+            keeper.adopt(window, value, has_fired)
+    for _, sessions in _taken(room, SESSIONS):
+        for start, end, value in sessions:
+            keeper.adopt(TimeWindow(start, end), value, False)
+    room.cursor.namespace = None
+
+
+def _taken(room: KeyedContext, spec: StateSpec) -> Iterator[tuple[object, Record]]:
+    """What the state holds, by namespace, the cursor at its key; it is empty afterwards."""
+    state, cursor = room.backend.value_state(spec), room.cursor
+    for namespace, key in list(room.backend.places(spec)):
+        cursor.key, cursor.namespace = key, namespace
+        value = state.value()
+        state.clear()
+        yield namespace, value

@@ -7,13 +7,13 @@ keeper; the note of a key is not later than the end of any of its sessions.
 
 import heapq
 from itertools import count
-from typing import Final, TypeAlias, cast
+from typing import TypeAlias, cast
 
 from headgate.base.elements import Bundle, Key, Record
-from headgate.core.state.backend import KeyedBackend, StateSpec
-from headgate.core.window.folds import make_fold
+from headgate.core.state.backend import KeyedBackend
+from headgate.core.window.contents import make_fold
 from headgate.core.window.general import Parts, check_times
-from headgate.core.window.spec import WindowPlan
+from headgate.core.window.spec import SESSIONS, WindowPlan
 from headgate.functions.assigners import (
     DynamicEventTimeSessionWindows,
     EventTimeSessionWindows,
@@ -21,8 +21,6 @@ from headgate.functions.assigners import (
 from headgate.functions.context import TimeDomain
 from headgate.functions.triggers import EventTimeTrigger
 from headgate.functions.window import TimeWindow
-
-SESSIONS: Final = StateSpec("sessions", "value")
 
 Session: TypeAlias = "list[Record]"
 """Start, end, and the folded value."""
@@ -42,7 +40,7 @@ def can_gather(plan: WindowPlan, backend: KeyedBackend) -> bool:
 
 
 class SessionKeeper:
-    """See ``Keeper``."""
+    """See ``WindowKeeper``."""
 
     def __init__(self, parts: Parts) -> None:
         self._assigner = parts.plan.assigner
@@ -123,7 +121,9 @@ class SessionKeeper:
         self, record: Record, key: Key, start: int, end: int, sessions: list[Session] | None
     ) -> None:
         """A record that begins a session, or makes one of several, or is too late."""
-        merged = [one for one in sessions or () if one[START] <= end and start <= one[END]]
+        merged = [
+            session for session in sessions or () if session[START] <= end and start <= session[END]
+        ]
         if not merged:
             if end - 1 <= self._timers.watermark_ms:
                 self._late.take(record, start)
@@ -136,9 +136,9 @@ class SessionKeeper:
         value = merged[0][VALUE]
         for other in merged[1:]:
             value = self._fold.merge(value, other[VALUE])
-        start, end = min(start, merged[0][START]), max(end, *[one[END] for one in merged])
-        left = [one for one in sessions or () if one[END] < start or end < one[START]]
-        self._sessions[key] = [*left, [start, end, self._fold.step(value, record)]]
+        start, end = min(start, merged[0][START]), max(end, *map(_end_of, merged))
+        others = [other for other in sessions or () if other[END] < start or end < other[START]]
+        self._sessions[key] = [*others, [start, end, self._fold.step(value, record)]]
 
     def _look_at(self, key: Key, time_ms: int) -> None:
         """A note was due: send what is over, and write a new note for what is not."""
@@ -146,11 +146,11 @@ class SessionKeeper:
         if len(sessions) == 1 and sessions[0][END] - 1 > time_ms:  # it has grown
             self._note(sessions[0], key)
             return
-        over = [one for one in sessions if one[END] - 1 <= time_ms]
-        left = [one for one in sessions if one[END] - 1 > time_ms]
-        if left:
-            self._sessions[key] = left
-            self._note(min(left, key=_end_of), key)
+        over = [session for session in sessions if session[END] - 1 <= time_ms]
+        growing = [session for session in sessions if session[END] - 1 > time_ms]
+        if growing:
+            self._sessions[key] = growing
+            self._note(min(growing, key=_end_of), key)
         else:
             del self._sessions[key]
         cursor = self._cursor
