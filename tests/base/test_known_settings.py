@@ -3,9 +3,7 @@
 import pytest
 
 from headgate.base.known_settings import FORMER, KEYS, SECTIONS, is_known, unknown_settings
-from headgate.base.recovery_settings import _FORMER_CHECKPOINT_KEYS as FORMER_OF_CHECKPOINTS
-from headgate.base.recovery_settings import _FORMER_RECOVERY_KEYS as FORMER_OF_RECOVERY
-from headgate.base.recovery_settings import _FORMER_RESTART_KEYS as FORMER_OF_RESTARTS
+from headgate.base.recovery_settings import CheckpointSettings, RecoverySettings, RestartSettings
 from headgate.base.settings import describe_settings
 
 OURS = [key for key, _, _ in describe_settings()]
@@ -17,7 +15,11 @@ def test_every_setting_of_ours_is_known_and_stands_in_no_list_of_others() -> Non
 
 
 def test_former_keys_that_are_read_are_known() -> None:
-    former = [*FORMER_OF_CHECKPOINTS, *FORMER_OF_RECOVERY, *FORMER_OF_RESTARTS]
+    former = [
+        *CheckpointSettings.former_keys,
+        *RecoverySettings.former_keys,
+        *RestartSettings.former_keys,
+    ]
     assert unknown_settings(former) == []
 
 

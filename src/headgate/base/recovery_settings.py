@@ -7,13 +7,12 @@ If nothing is said of restarts, a job with checkpoints is restarted with growing
 without is not.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Final
+from typing import ClassVar, Final
 
 from headgate.base.errors import SettingsInvalid
-from headgate.base.setting_fields import check_bounds, parse_settings, setting, with_new_keys
+from headgate.base.setting_fields import SettingsGroup, setting
 
 SHORTEST_MS: Final = 10
 """Of intervals and timeouts of checkpoints."""
@@ -31,24 +30,6 @@ IGNORE_DAMAGED: Final = "execution.state-recovery.ignore-damaged-checkpoints"
 STRATEGY_TYPE: Final = "restart-strategy.type"
 ENDLESS: Final = 2**31 - 1
 """Attempts without an end."""
-_LONGEST_ID: Final = 64
-_IN_IDS: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
-# Keys as they were, and as they are.
-_FORMER_CHECKPOINT_KEYS: Final = {
-    "execution.checkpointing.unaligned": UNALIGNED,
-    "execution.checkpointing.alignment-timeout": ALIGNED_TIMEOUT,
-    "state.checkpoint-storage": "execution.checkpointing.storage",
-    "state.checkpoints.dir": CHECKPOINT_FOLDER,
-    "state.savepoints.dir": SAVEPOINT_FOLDER,
-    "state.storage.fs.memory-threshold": "execution.checkpointing.data-inline-threshold",
-}
-_FORMER_RECOVERY_KEYS: Final = {
-    "execution.savepoint.path": RESTORE_PATH,
-    "execution.savepoint.ignore-unclaimed-state": IGNORE_UNCLAIMED,
-    "state.checkpoints.num-retained": "execution.checkpointing.num-retained",
-    "state.backend.incremental": "execution.checkpointing.incremental",
-}
-_FORMER_RESTART_KEYS: Final = {"restart-strategy": STRATEGY_TYPE}
 _STRATEGY_SPELLINGS: Final = {
     "": "default",
     "off": "none",
@@ -57,6 +38,8 @@ _STRATEGY_SPELLINGS: Final = {
     "exponentialdelay": "exponential-delay",
     "failurerate": "failure-rate",
 }
+_LONGEST_ID: Final = 64
+_IN_IDS: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
 
 
 class Consistency(str, Enum):
@@ -75,8 +58,17 @@ class Retention(str, Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointSettings:
-    """Checkpoints of one job. Every field knows its key, meaning and lower bound."""
+class CheckpointSettings(SettingsGroup):
+    """When and how a job takes checkpoints, and where it writes them."""
+
+    former_keys: ClassVar = {
+        "execution.checkpointing.unaligned": UNALIGNED,
+        "execution.checkpointing.alignment-timeout": ALIGNED_TIMEOUT,
+        "state.checkpoint-storage": "execution.checkpointing.storage",
+        "state.checkpoints.dir": CHECKPOINT_FOLDER,
+        "state.savepoints.dir": SAVEPOINT_FOLDER,
+        "state.storage.fs.memory-threshold": "execution.checkpointing.data-inline-threshold",
+    }
 
     interval_ms: int = setting(
         "execution.checkpointing.interval",
@@ -185,16 +177,10 @@ class CheckpointSettings:
         "state.changelog.enabled", False, "Kept for programs that set it: there is no such log."
     )
 
-    def __post_init__(self) -> None:
-        check_bounds(self)
-
     @classmethod
-    def parse(cls, texts: Mapping[str, str]) -> "CheckpointSettings":
-        """Settings from keys and texts; keys of other rooms are left alone."""
-        given = with_new_keys(texts, _FORMER_CHECKPOINT_KEYS)
-        if given.get(UNALIGNED, "").strip().lower() == "true":
-            given.setdefault(ALIGNED_TIMEOUT, "0")
-        return parse_settings(cls, given)
+    def _spelled_out(cls, texts: dict[str, str]) -> None:
+        if texts.get(UNALIGNED, "").strip().lower() == "true":
+            texts.setdefault(ALIGNED_TIMEOUT, "0")
 
     @property
     def is_enabled(self) -> bool:
@@ -212,8 +198,15 @@ class CheckpointSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class RecoverySettings:
-    """What is kept of one job, and where it begins. Every field knows its key and meaning."""
+class RecoverySettings(SettingsGroup):
+    """What is retained of a job, and what it starts from."""
+
+    former_keys: ClassVar = {
+        "execution.savepoint.path": RESTORE_PATH,
+        "execution.savepoint.ignore-unclaimed-state": IGNORE_UNCLAIMED,
+        "state.checkpoints.num-retained": "execution.checkpointing.num-retained",
+        "state.backend.incremental": "execution.checkpointing.incremental",
+    }
 
     retained: int = setting(
         "execution.checkpointing.num-retained",
@@ -251,18 +244,12 @@ class RecoverySettings:
         "goes on from its newest checkpoint. None: a new one each time.",
     )
 
-    def __post_init__(self) -> None:
-        check_bounds(self)
+    def _check(self) -> None:
         if len(self.job_id) > _LONGEST_ID or not _IN_IDS.issuperset(self.job_id):
             raise SettingsInvalid(
                 JOB_ID,
                 f"{self.job_id!r} is no id; give up to {_LONGEST_ID} letters, digits, - and _",
             )
-
-    @classmethod
-    def parse(cls, texts: Mapping[str, str]) -> "RecoverySettings":
-        """Settings from keys and texts; keys of other rooms are left alone."""
-        return parse_settings(cls, with_new_keys(texts, _FORMER_RECOVERY_KEYS))
 
 
 class RestartKind(str, Enum):
@@ -277,8 +264,10 @@ class RestartKind(str, Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class RestartSettings:
-    """Restarts of one job. Every field knows its key, meaning and lower bound."""
+class RestartSettings(SettingsGroup):
+    """Whether and when a failed job is restarted."""
+
+    former_keys: ClassVar = {"restart-strategy": STRATEGY_TYPE}
 
     kind: RestartKind = setting(
         STRATEGY_TYPE,
@@ -344,8 +333,7 @@ class RestartSettings:
         1,
     )
 
-    def __post_init__(self) -> None:
-        check_bounds(self)
+    def _check(self) -> None:
         if self.exponential_max_ms < self.exponential_initial_ms:
             raise SettingsInvalid(
                 "restart-strategy.exponential-delay.max-backoff",
@@ -362,13 +350,10 @@ class RestartSettings:
                 )
 
     @classmethod
-    def parse(cls, texts: Mapping[str, str]) -> "RestartSettings":
-        """Settings from keys and texts; keys of other rooms are left alone."""
-        given = with_new_keys(texts, _FORMER_RESTART_KEYS)
-        chosen = given.get(STRATEGY_TYPE, "").strip().lower()
+    def _spelled_out(cls, texts: dict[str, str]) -> None:
+        chosen = texts.get(STRATEGY_TYPE, "").strip().lower()
         if chosen in _STRATEGY_SPELLINGS:
-            given[STRATEGY_TYPE] = _STRATEGY_SPELLINGS[chosen]
-        return parse_settings(cls, given)
+            texts[STRATEGY_TYPE] = _STRATEGY_SPELLINGS[chosen]
 
     def settled(self, has_checkpoints: bool) -> "RestartSettings":
         """With the kind that the default stands for; only that one counts identical failures."""

@@ -6,14 +6,11 @@ the key and what would be right. Bytes and milliseconds may have a unit behind t
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import Field, field, fields
+from dataclasses import Field, dataclass, field, fields
 from enum import Enum
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from headgate.base.errors import SettingsInvalid
-
-Settings = TypeVar("Settings")
-
 
 _SECRETS: Final = ("secret", "password", "token", "api-key", "apikey", "access.key", "access-key")
 """Keys that have one of these in them are not shown; Flink and Spark hide the same."""
@@ -36,37 +33,52 @@ def redacted(texts: Mapping[str, str]) -> dict[str, str]:
     return {key: HIDDEN if is_secret(key) else text for key, text in texts.items()}
 
 
-def parse_settings(kind: type[Settings], texts: Mapping[str, str]) -> Settings:
-    """Settings from keys and texts; keys of other groups are left alone."""
-    known = {f.metadata["key"]: f for f in fields(kind)}  # type: ignore[arg-type] # a dataclass
-    values: dict[str, Any] = {
-        known[key].name: _parse_value(key, known[key], text.strip())
-        for key, text in texts.items()
-        if key in known
-    }
-    return kind(**values)
+@dataclass(frozen=True, slots=True)
+class SettingsGroup:
+    """Base of the groups; each is a frozen dataclass whose fields are made by ``setting``."""
+
+    former_keys: ClassVar[Mapping[str, str]] = {}
+    """Keys that Flink had earlier, with those that it has now; the latter count."""
+
+    def __post_init__(self) -> None:
+        for f in fields(self):
+            low, value = f.metadata["low"], getattr(self, f.name)
+            if low is not None and not value >= low:
+                raise SettingsInvalid(f.metadata["key"], f"{value} is below {low}")
+        self._check()
+
+    def _check(self) -> None:
+        """Refuse values within their bounds that cannot work together."""
+
+    @classmethod
+    def _spelled_out(cls, texts: dict[str, str]) -> None:
+        """Put in what some texts stand for, before they are parsed."""
+
+    @classmethod
+    def parse(cls: "type[Settings]", texts: Mapping[str, str]) -> "Settings":
+        """Settings from keys and texts; keys of other groups are left alone."""
+        given = {new: texts[old] for old, new in cls.former_keys.items() if old in texts}
+        given.update(texts)
+        cls._spelled_out(given)
+        known = {f.metadata["key"]: f for f in fields(cls)}
+        values: dict[str, Any] = {
+            known[key].name: _parse_value(key, known[key], text.strip())
+            for key, text in given.items()
+            if key in known
+        }
+        return cls(**values)
+
+    @classmethod
+    def describe(cls) -> list[tuple[str, str, str]]:
+        """Key, default and meaning of every setting of the group."""
+        rows = []
+        for f in fields(cls):
+            default = f.default.value if isinstance(f.default, Enum) else f.default
+            rows.append((str(f.metadata["key"]), str(default), str(f.metadata["meaning"])))
+        return rows
 
 
-def with_new_keys(texts: Mapping[str, str], former: Mapping[str, str]) -> dict[str, str]:
-    """The texts, also under the keys that have come for ``former`` ones; what those say counts."""
-    return {**{new: texts[old] for old, new in former.items() if old in texts}, **texts}
-
-
-def check_bounds(settings: Any) -> None:
-    """Refuse the first value that is below its lower bound."""
-    for f in fields(settings):
-        low, value = f.metadata["low"], getattr(settings, f.name)
-        if low is not None and not value >= low:
-            raise SettingsInvalid(f.metadata["key"], f"{value} is below {low}")
-
-
-def describe_fields(kind: Any) -> list[tuple[str, str, str]]:
-    """Key, default and meaning of every setting of a group."""
-    rows = []
-    for f in fields(kind):
-        default = f.default.value if isinstance(f.default, Enum) else f.default
-        rows.append((str(f.metadata["key"]), str(default), str(f.metadata["meaning"])))
-    return rows
+Settings = TypeVar("Settings", bound=SettingsGroup)
 
 
 _KIB: Final = 1024

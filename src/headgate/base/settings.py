@@ -4,14 +4,13 @@ Keys are Flink's where the meaning is the same. ``parse`` of a group takes texts
 file or on a command line; a wrong value is refused with its key and what would be right.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import ClassVar, Final
 
 from headgate.base.errors import SettingsInvalid
 from headgate.base.recovery_settings import CheckpointSettings, RecoverySettings, RestartSettings
-from headgate.base.setting_fields import check_bounds, describe_fields, parse_settings, setting
+from headgate.base.setting_fields import SettingsGroup, setting
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
@@ -67,7 +66,7 @@ class TransportKind(str, Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class JobSettings:
+class JobSettings(SettingsGroup):
     """How a program becomes a job. What it sets itself comes before these."""
 
     parallelism: int = setting(
@@ -184,8 +183,7 @@ class JobSettings:
         "The flag `--strict` of `headgate run` sets it.",
     )
 
-    def __post_init__(self) -> None:
-        check_bounds(self)
+    def _check(self) -> None:
         for key, value in (
             ("parallelism.default", self.parallelism),
             ("pipeline.max-parallelism", self.max_parallelism),
@@ -193,15 +191,10 @@ class JobSettings:
             if value == 0:
                 raise SettingsInvalid(key, "0 is below 1; -1 leaves the choice to Headgate")
 
-    @classmethod
-    def parse(cls, texts: Mapping[str, str]) -> "JobSettings":
-        """Settings from keys and texts; keys of other rooms are left alone."""
-        return parse_settings(cls, texts)
-
 
 @dataclass(frozen=True, slots=True)
-class ExchangeSettings:
-    """One task manager's exchange. Every field knows its key, meaning and lower bound."""
+class ExchangeSettings(SettingsGroup):
+    """The data exchange of a task manager."""
 
     segment_bytes: int = setting(
         "taskmanager.memory.segment-size", 32 * KIB, "Bytes of one buffer.", 1
@@ -365,8 +358,7 @@ class ExchangeSettings:
         "security.ssl.internal.authority", "", "PEM file: who must have signed the peers'."
     )
 
-    def __post_init__(self) -> None:
-        check_bounds(self)
+    def _check(self) -> None:
         if self.memory_fraction >= 1:
             raise SettingsInvalid(
                 "taskmanager.memory.network.fraction", f"{self.memory_fraction} is not below 1"
@@ -403,11 +395,6 @@ class ExchangeSettings:
         if self.bind_port > MAX_PORT:
             raise SettingsInvalid("taskmanager.data.port", f"{self.bind_port} is above {MAX_PORT}")
 
-    @classmethod
-    def parse(cls, texts: Mapping[str, str]) -> "ExchangeSettings":
-        """Settings from keys and texts; keys of other rooms are left alone."""
-        return parse_settings(cls, texts)
-
     @property
     def low_water_bytes(self) -> int:
         """A connection below this many unsent bytes is writable again."""
@@ -435,8 +422,10 @@ class StateCompression(str, Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class StateSettings:
-    """The state of one task manager. Every field knows its key, meaning and lower bound."""
+class StateSettings(SettingsGroup):
+    """The state of one task manager."""
+
+    former_keys: ClassVar = {"state.backend": "state.backend.type"}
 
     backend: StateBackendKind = setting(
         "state.backend.type",
@@ -478,8 +467,7 @@ class StateSettings:
         1,
     )
 
-    def __post_init__(self) -> None:
-        check_bounds(self)
+    def _check(self) -> None:
         for key, value in (
             ("state.backend.rocksdb.memory.objects-fraction", self.rocksdb_objects_fraction),
             ("state.backend.rocksdb.memory.write-buffer-ratio", self.rocksdb_writes_fraction),
@@ -487,19 +475,9 @@ class StateSettings:
             if value >= 1:
                 raise SettingsInvalid(key, f"{value} is not below 1")
 
-    @classmethod
-    def parse(cls, texts: Mapping[str, str]) -> "StateSettings":
-        """Settings from keys and texts; keys of other rooms are left alone.
-
-        ``state.backend`` is what Flink called ``state.backend.type`` before.
-        """
-        if "state.backend" in texts:
-            texts = {"state.backend.type": texts["state.backend"], **texts}
-        return parse_settings(cls, texts)
-
 
 def describe_settings() -> list[tuple[str, str, str]]:
     """Key, default and meaning of every setting, for the documentation."""
     recovery = (CheckpointSettings, RecoverySettings, RestartSettings)
     groups = (JobSettings, *recovery, StateSettings, ExchangeSettings)
-    return [row for group in groups for row in describe_fields(group)]
+    return [row for group in groups for row in group.describe()]
