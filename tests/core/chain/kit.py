@@ -143,8 +143,8 @@ def run(operator: Operator, bundles: Iterable[Bundle], number: int = 0) -> KeptO
     output = open_operator(operator)
     for bundle in bundles:
         operator.process(bundle, number)
-    for one in range(operator.inputs):
-        operator.end_input(one)
+    for number in range(operator.inputs):
+        operator.end_input(number)
     operator.finish()
     operator.close()
     return output

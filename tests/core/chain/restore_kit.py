@@ -51,15 +51,15 @@ def restored(lefts: Sequence[Left | None], subtask: int, parallelism: int) -> Op
     plain = [None if left is None else left.plain for left in lefts]
     is_own = all(left.plain is None or left.plain_is_own for left in there)
     if is_own and len(lefts) == parallelism:
-        plain = [one if old == subtask else None for old, one in enumerate(plain)]
+        plain = [state if old == subtask else None for old, state in enumerate(plain)]
     groups = [group for left in there for group in left.groups]
     source = tuple(None if left is None else left.source for left in lefts)
     own = groups_of(subtask, parallelism, GROUPS)
     return OperatorRestored(
         checkpoint=MOMENT.checkpoint,
         keyed=lambda: iter([group for group in groups if group[0] in own]),
-        plain=tuple(plain) if any(one is not None for one in plain) else (),
-        source=source if any(one is not None for one in source) else (),
+        plain=tuple(plain) if any(state is not None for state in plain) else (),
+        source=source if any(state is not None for state in source) else (),
         shapes=tuple(dict.fromkeys(shape for left in there for shape in left.shapes)),
     )
 
@@ -140,7 +140,7 @@ class Crew:
                 rows.setdefault(task, []).append((record, time_ms))
         for task, some in sorted(rows.items()):
             times = [time_ms for _, time_ms in some]
-            self.operators[task].process(Bundle([one for one, _ in some], times), send.number)
+            self.operators[task].process(Bundle([record for record, _ in some], times), send.number)
 
     def _tasks_of(self, record: Any, key_of: Any) -> Sequence[int]:
         parallelism = len(self.operators)

@@ -110,7 +110,7 @@ class SinkJob:
         self._pending[self._number] = Taken(moment, self.position, states)
         return self._number
 
-    def store(self, number: int | None = None, told: int = -1) -> None:
+    def store(self, number: int | None = None, notified: int = -1) -> None:
         """The oldest on its way, or this one, is complete; only ``told`` tasks learn of it."""
         number = min(self._pending) if number is None else number
         taken = self._pending.pop(number)
@@ -119,9 +119,9 @@ class SinkJob:
                 self.savepoint: Taken = taken
             return
         self.complete = taken
-        for older in [one for one in self._pending if one < number]:
+        for older in [checkpoint for checkpoint in self._pending if checkpoint < number]:
             del self._pending[older]
-        for task in self.tasks[: told if told >= 0 else None]:
+        for task in self.tasks[: notified if notified >= 0 else None]:
             task.checkpoint_completed(number)
 
     def give_up(self) -> None:
@@ -146,10 +146,10 @@ class SinkJob:
         self._attempt += 1
         self._start(parallelism, found)
 
-    def stop(self, parallelism: int, told: int) -> None:
+    def stop(self, parallelism: int, notified: int) -> None:
         """With a savepoint, and on from there."""
         self._pending.clear()
-        self.store(self.take(savepoint=True, stop=Stop.SUSPEND), told)
+        self.store(self.take(savepoint=True, stop=Stop.SUSPEND), notified)
         self.crash(parallelism)
 
     def wake_frozen(self) -> None:
@@ -206,8 +206,8 @@ class SinkJob:
             self.tasks.append(open_sink(self._make_sink(), context))
 
 
-def newer(one: Taken, other: Taken) -> bool:
-    return one.moment.checkpoint > other.moment.checkpoint
+def newer(taken: Taken, other: Taken) -> bool:
+    return taken.moment.checkpoint > other.moment.checkpoint
 
 
 def run_job(job: SinkJob, steps: Sequence[tuple[Any, ...]], total: int) -> None:

@@ -52,9 +52,9 @@ class Model:
                 queue.completed([done(self.calls[chosen], *[chosen] * (chosen % 3))])
                 self.completed.append(chosen)
         else:
-            note = Watermark(len(self.sent)) if kind == "watermark" else StreamStatus(number > 2)
-            queue.time_updated(note)
-            self.sent.append(note)
+            update = Watermark(len(self.sent)) if kind == "watermark" else StreamStatus(number > 2)
+            queue.time_updated(update)
+            self.sent.append(update)
         self.take()
 
     def take(self) -> None:
@@ -68,14 +68,14 @@ class Model:
     def parts(self) -> list[tuple[list[int], list[Watermark | StreamStatus]]]:
         """Records between notes, and the notes behind them, the last of each kind."""
         found: list[tuple[list[int], list[Watermark | StreamStatus]]] = [([], [])]
-        for one in self.sent:
-            if isinstance(one, int):
+        for element in self.sent:
+            if isinstance(element, int):
                 if found[-1][1]:
                     found.append(([], []))
-                found[-1][0].append(one)
+                found[-1][0].append(element)
             else:
-                notes = [note for note in found[-1][1] if type(note) is not type(one)]
-                found[-1] = (found[-1][0], [*notes, one])
+                updates = [update for update in found[-1][1] if type(update) is not type(element)]
+                found[-1] = (found[-1][0], [*updates, element])
         return found
 
 
@@ -94,7 +94,7 @@ def check(make: Callable[[int], AsyncQueue], script: list[tuple[str, int]], orde
     for kind, number in script:
         model.step(kind, number)
         if ordered:
-            records = [one for one in model.out if isinstance(one, int)]
+            records = [element for element in model.out if isinstance(element, int)]
             assert records == sorted(records)
         assert_same_order_around_notes(model, ordered)
         gone = [n for n in model.completed if is_out(model, n, ordered)]
@@ -102,7 +102,7 @@ def check(make: Callable[[int], AsyncQueue], script: list[tuple[str, int]], orde
     while len(model.completed) < len(model.calls):
         model.step("complete", 0)
     assert model.queue.size == 0
-    assert sorted(one for one in model.out if isinstance(one, int)) == sorted(
+    assert sorted(element for element in model.out if isinstance(element, int)) == sorted(
         n for n in model.calls for _ in range(n % 3)
     )
     assert model.queue.release() == []
@@ -120,15 +120,15 @@ def is_out(model: Model, number: int, ordered: bool) -> bool:
 
 def assert_same_order_around_notes(model: Model, ordered: bool) -> None:
     """Each note that is out has the same records before it as when it came in, all of them."""
-    for place, one in enumerate(model.out):
-        if isinstance(one, Watermark):  # their times tell them apart
-            before = {n for n in model.sent[: model.sent.index(one)] if isinstance(n, int)}
+    for place, element in enumerate(model.out):
+        if isinstance(element, Watermark):  # their times tell them apart
+            before = {n for n in model.sent[: model.sent.index(element)] if isinstance(n, int)}
             out_before = {n for n in model.out[:place] if isinstance(n, int)}
             assert out_before == {n for n in before if n % 3}
             after = [n for n in model.out[place:] if isinstance(n, int)]
             assert not before.intersection(after)
     completed = [n for n in model.completed if n % 3 and is_out(model, n, ordered)]
-    assert {one for one in model.out if isinstance(one, int)} == set(completed)
+    assert {element for element in model.out if isinstance(element, int)} == set(completed)
 
 
 @given(steps())
@@ -222,7 +222,9 @@ def test_what_is_held_is_all_that_has_not_left(make: Any, steps: list[str], data
             call = waiting.pop(data.draw(st.integers(0, len(waiting) - 1)))
             queue.completed([done(call, call.record)])
         elif step == "release":
-            left += [one for bundle in queue.release() for one in getattr(bundle, "records", ())]
+            left += [
+                element for bundle in queue.release() for element in getattr(bundle, "records", ())
+            ]
     held = queue.held()
     records = [record for some, _, _ in held for record in some]
     assert sorted(left + records) == given
@@ -231,8 +233,8 @@ def test_what_is_held_is_all_that_has_not_left(make: Any, steps: list[str], data
         assert left + records == given
     queue.completed([done(call, call.record) for call in waiting])
     rest = queue.release()
-    notes = [one for one in rest if isinstance(one, Watermark)]
-    assert [note for *_, some in held for note in some] == notes
+    updates = [element for element in rest if isinstance(element, Watermark)]
+    assert [update for *_, some in held for update in some] == updates
 
 
 def test_calls_that_have_left_are_not_kept_for_ever() -> None:

@@ -25,7 +25,7 @@ from headgate.functions.context import SnapshotMoment, TaskInfo
 from headgate.functions.function import OutputTag
 from tests.core.chain.kit import NOW_MS, StrictLoan
 from tests.core.egress.kit import make_partition, readers_of
-from tests.core.operators.test_source import Script
+from tests.core.operators.kit import ScriptedSource
 
 INFO = TaskInfo("job", "vertex", 0, 1)
 
@@ -167,9 +167,12 @@ def test_a_chain_counts_what_passes_each_operator() -> None:
     chain.open(context_of)
     chain.process(Bundle([1, 2]), 0)
     chain.watermark_advanced(Watermark(8))
-    seen = [(one.name, one.records_in, one.records_out) for one in chain.statistics()]
+    seen = [
+        (operator.name, operator.records_in, operator.records_out)
+        for operator in chain.statistics()
+    ]
     assert seen == [("op0", 2, 6), ("op1", 6, 6), ("op2", 6, 0)]
-    assert [one.watermark_ms for one in chain.statistics()] == [8, 8, 8]
+    assert [operator.watermark_ms for operator in chain.statistics()] == [8, 8, 8]
     assert chain.records_out_of_head == 6
     chain.close()
 
@@ -307,7 +310,7 @@ def test_records_that_cannot_be_copied_name_their_reader() -> None:
 def test_a_source_at_the_head_is_polled_and_ends_with_the_largest_watermark() -> None:
     got: list[int] = []
     chain = build(
-        op(0, lambda: SourceOperator(Script(), (([1, 2],),)), ToOperator(1)),
+        op(0, lambda: SourceOperator(ScriptedSource(), (([1, 2],),)), ToOperator(1)),
         op(1, lambda: SinkFunctionOperator(got.append)),
     )
     chain.open(context_of)
@@ -316,7 +319,7 @@ def test_a_source_at_the_head_is_polled_and_ends_with_the_largest_watermark() ->
     chain.finish()
     chain.close()
     assert got == [1, 2]
-    assert [one.watermark_ms for one in chain.statistics()] == [MAX_WATERMARK_MS] * 2
+    assert [operator.watermark_ms for operator in chain.statistics()] == [MAX_WATERMARK_MS] * 2
 
 
 def test_a_failing_source_is_named() -> None:
@@ -324,7 +327,7 @@ def test_a_failing_source_is_named() -> None:
         def poll(self, limit: int = 1) -> PollResult:
             raise StopIteration("dry")
 
-    chain = build(op(0, lambda: Dry(Script(), ())))
+    chain = build(op(0, lambda: Dry(ScriptedSource(), ())))
     chain.open(context_of)
     with pytest.raises(UserFunctionFailed, match="operator 'op0' failed: StopIteration: dry"):
         chain.poll_source(1)

@@ -134,7 +134,7 @@ def test_a_function_of_immutables_is_swept_and_its_results_passed_as_they_are() 
     emission = Emission(text)
     for _ in range(3):
         results = emission.results([1, 2, 3])
-        assert all(one is two for one, two in zip(results, made[-3:], strict=True))
+        assert all(result is value for result, value in zip(results, made[-3:], strict=True))
 
 
 def test_with_object_reuse_results_are_passed_as_they_are() -> None:
@@ -206,8 +206,8 @@ def test_everything_else_is_copied(value: Any) -> None:
 
 def test_identity_within_a_bundle_survives_the_copy() -> None:
     shared = [1]
-    one, two = Copier("map").copy([shared, shared])
-    assert one is two
+    first, second = Copier("map").copy([shared, shared])
+    assert first is second
 
 
 def test_a_record_that_cannot_be_copied_names_who_would_have_read_it() -> None:

@@ -50,10 +50,10 @@ def test_everything_goes_to_every_output(make: type[BroadcastingOutput], count: 
     output.emit_watermark(Watermark(9))
     output.emit_status(StreamStatus(active=False))
     output.emit_marker(marker)
-    for one in inner:
-        assert one.timed == [(1, 5), (2, 6)]
-        assert one.side_records("late") == [3]
-        assert one.elements == [Watermark(9), StreamStatus(active=False), marker]
+    for output in inner:
+        assert output.timed == [(1, 5), (2, 6)]
+        assert output.side_records("late") == [3]
+        assert output.elements == [Watermark(9), StreamStatus(active=False), marker]
     assert output.watermark_ms == 9
 
 
@@ -61,11 +61,11 @@ def test_with_object_reuse_each_but_the_last_has_an_envelope_of_its_own() -> Non
     inner = [KeptOutput(), KeptOutput(), KeptOutput()]
     bundle = Bundle([["shared"]], [1])
     BundleCopyingBroadcastingOutput(inner).collect(bundle)
-    got = [one.bundles[0] for one in inner]
+    got = [output.bundles[0] for output in inner]
     assert got[2] is bundle
     assert got[0].records is not got[1].records
     assert got[0].records is not bundle.records
-    assert all(one.records[0] is bundle.records[0] for one in got), "the values are shared"
+    assert all(bundled.records[0] is bundle.records[0] for bundled in got), "the values are shared"
 
 
 class Spoiler(Operator):
@@ -85,10 +85,10 @@ class Spoiler(Operator):
 def test_what_one_consumer_changes_no_sibling_sees(records: list[Any], count: int) -> None:
     before = repr(records)
     consumers = [Spoiler() for _ in range(count)]
-    output = BroadcastingOutput([RecordCopyingOutput(one, "next") for one in consumers])
+    output = BroadcastingOutput([RecordCopyingOutput(consumer, "next") for consumer in consumers])
     output.collect(Bundle(records))
     assert repr(records) == before
-    assert [one.saw for one in consumers] == [before] * count
+    assert [consumer.saw for consumer in consumers] == [before] * count
 
 
 # Split and select.
@@ -123,13 +123,13 @@ def test_only_named_outputs_receive_a_record_in_order_with_its_time(
     output = make(list(zip(inner, selected, strict=True)), [parity, size])
     times = [time for _, time in pairs] if timed else None
     output.collect(Bundle([record for record, _ in pairs], times))
-    for one, names in zip(inner, selected, strict=True):
+    for output, names in zip(inner, selected, strict=True):
         expected = [
             (record, time if timed else None)
             for record, time in pairs
             if names is None or names & {*parity(record), *size(record)}
         ]
-        assert one.timed == expected
+        assert output.timed == expected
 
 
 def test_side_outputs_and_watermarks_pass_the_selection() -> None:
@@ -137,16 +137,16 @@ def test_side_outputs_and_watermarks_pass_the_selection() -> None:
     output = DirectedOutput([(inner[0], frozenset({"x"})), (inner[1], None)], [parity])
     output.collect_side("late", Bundle([1]))
     output.emit_watermark(Watermark(3))
-    assert [one.side_records("late") for one in inner] == [[1], [1]]
-    assert [one.elements for one in inner] == [[Watermark(3)]] * 2
+    assert [output.side_records("late") for output in inner] == [[1], [1]]
+    assert [output.elements for output in inner] == [[Watermark(3)]] * 2
 
 
 def test_with_object_reuse_directed_bundles_have_envelopes_of_their_own() -> None:
     inner = [KeptOutput(), KeptOutput()]
     bundle = Bundle([2, 4])
     both = frozenset({"even"})
-    BundleCopyingDirectedOutput([(one, both) for one in inner], [parity]).collect(bundle)
-    envelopes = [one.bundles[0].records for one in inner]
+    BundleCopyingDirectedOutput([(output, both) for output in inner], [parity]).collect(bundle)
+    envelopes = [output.bundles[0].records for output in inner]
     assert envelopes[0] == envelopes[1] == [2, 4]
     assert envelopes[0] is not envelopes[1]
 

@@ -128,18 +128,18 @@ keys = st.recursive(
 def test_every_key_is_hashable_and_equal_keys_stay_equal(found: list[Any]) -> None:
     chosen = KeySelection(lambda record: record, "count").keys(found)
     assert len(dict.fromkeys(chosen)) <= len(found)
-    for one, seen in zip(found, chosen, strict=True):
-        assert (seen.key if isinstance(seen, Frozen) else seen) is one
+    for key, seen in zip(found, chosen, strict=True):
+        assert (seen.key if isinstance(seen, Frozen) else seen) is key
         for other, other_seen in zip(found, chosen, strict=True):
-            if one == other and type(one) is type(other):
+            if key == other and type(key) is type(other):
                 assert seen == other_seen
 
 
 def test_plain_keys_are_taken_as_they_are() -> None:
     found = ["a", 1, None, b"c", 2.5, True]
     assert hashable(found) is found
-    one, two = hashable([float("nan"), float("nan")])
-    assert one is two, "which is all that a dictionary needs"
+    first, second = hashable([float("nan"), float("nan")])
+    assert first is second, "which is all that a dictionary needs"
     tuples = [("a", 1), ("b", 2)]
     assert hashable(tuples) is tuples
 
@@ -149,8 +149,8 @@ class Plain:
 
 
 def test_objects_without_equality_go_by_what_they_hold() -> None:
-    for one, two in [(Plain(), Plain()), ((1, Plain()), (1, Plain()))]:
-        chosen, again = hashable([one, two])
+    for first, second in [(Plain(), Plain()), ((1, Plain()), (1, Plain()))]:
+        chosen, again = hashable([first, second])
         assert chosen == again
         assert isinstance(chosen, Frozen)
 

@@ -224,31 +224,33 @@ emissions = st.lists(
 def test_the_network_gets_records_with_times_and_the_rest_in_order(sent: list[Any]) -> None:
     shelf = plain_pool(64)
     net = Network(shelf)
-    for one in sent:
-        match one:
+    for element in sent:
+        match element:
             case Bundle():
-                net.output.collect(one)
+                net.output.collect(element)
             case Watermark():
-                net.output.emit_watermark(one)
+                net.output.emit_watermark(element)
             case StreamStatus():
-                net.output.emit_status(one)
+                net.output.emit_status(element)
             case LatencyMarker():
-                net.output.emit_marker(one)
+                net.output.emit_marker(element)
             case _:
                 net.seal()
     net.seal()
-    assert flat(net.elements()[0]) == flat([one for one in sent if one != "seal"])
+    assert flat(net.elements()[0]) == flat([element for element in sent if element != "seal"])
     net.close()
     assert_all_home(shelf)
 
 
 def flat(elements: list[Any]) -> list[Any]:
     result: list[Any] = []
-    for one in elements:
-        if isinstance(one, Bundle):
-            result += zip(one.records, one.timestamps or [None] * len(one.records), strict=True)
+    for element in elements:
+        if isinstance(element, Bundle):
+            result += zip(
+                element.records, element.timestamps or [None] * len(element.records), strict=True
+            )
         else:
-            result.append(one)
+            result.append(element)
     return result
 
 

@@ -53,8 +53,8 @@ NAMES = st.sampled_from(["function", "fold", "event time"])
 def test_each_part_gets_back_what_was_left_under_its_name(
     tasks: list[dict[str, bytes] | None], name: str
 ) -> None:
-    restored = OperatorRestored(plain=tuple(pack_parts(one or {}) for one in tasks))
-    assert restored_parts(restored, name) == tuple((one or {}).get(name) for one in tasks)
+    restored = OperatorRestored(plain=tuple(pack_parts(parts or {}) for parts in tasks))
+    assert restored_parts(restored, name) == tuple((parts or {}).get(name) for parts in tasks)
 
 
 def test_nothing_is_left_where_there_is_nothing() -> None:

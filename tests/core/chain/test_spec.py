@@ -18,7 +18,9 @@ def test_a_chain_travels_to_its_task_manager() -> None:
         object_reuse=True,
     )
     twin = pickle.loads(pickle.dumps(spec))
-    assert [one.outputs for one in twin.operators] == [one.outputs for one in spec.operators]
+    assert [operator.outputs for operator in twin.operators] == [
+        operator.outputs for operator in spec.operators
+    ]
     assert twin.partitions == spec.partitions
     assert twin.object_reuse
     assert isinstance(twin.operators[0].make(), MapOperator)

@@ -10,7 +10,7 @@ from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.chain.snapshots import OperatorRestored, pack_parts
 from headgate.core.chain.user_function import StatefulOperator, UserFunction
 from headgate.core.state.memory import MemoryBackend, MemorySnapshot
-from headgate.functions.context import OperatorStateStore
+from headgate.core.state.operator_state import OperatorStates
 from headgate.functions.function import MapFunction
 from headgate.functions.state import ListStateDescriptor
 from tests.core.chain.kit import context, open_operator
@@ -123,8 +123,8 @@ class Keeps:
 class Two(StatefulOperator):
     """Holds two functions, whose states have the same name."""
 
-    def __init__(self, one: Keeps, two: Keeps) -> None:
-        self._functions = UserFunction(one, "map", "one"), UserFunction(two, "map", "two")
+    def __init__(self, first: Keeps, second: Keeps) -> None:
+        self._functions = UserFunction(first, "map", "one"), UserFunction(second, "map", "two")
 
     def open(self, context: Any) -> None:
         super().open(context)
@@ -137,11 +137,11 @@ class Two(StatefulOperator):
 
 @pytest.mark.parametrize("union", [False, True])
 def test_each_function_finds_its_own_state_again(union: bool) -> None:
-    one, two = Keeps(), Keeps(union)
-    operator = Two(one, two)
+    first, second = Keeps(), Keeps(union)
+    operator = Two(first, second)
     open_operator(operator)
-    one.kept.add(1)
-    two.kept.add(2)
+    first.kept.add(1)
+    second.kept.add(2)
     left = left_of(operator)
     assert left.plain_is_own is not union
     again = Two(Keeps(), Keeps(union))
@@ -166,20 +166,20 @@ def test_a_function_that_is_gone_leaves_nobody_in_trouble() -> None:
     open_operator(operator)
     given = restored([left_of(operator)._replace(plain=pack_parts({"three": b"?"}))], 0, 1)
     assert given.plain == (pack_parts({"three": b"?"}),)
-    store = OperatorStateStore()
+    store = OperatorStates()
     store.restore((None,), 0, 1)
     assert store.is_empty
     assert not store.has_unions
 
 
-class Told(MemoryBackend):
+class NotifiedBackend(MemoryBackend):
     """A backend that notes what it is told of checkpoints; makes itself."""
 
     def __init__(self) -> None:
         super().__init__(range(128), 128)
         self.log: list[Any] = []
 
-    def keyed(self, operator: str, groups: range, max_parallelism: int) -> "Told":
+    def keyed(self, operator: str, groups: range, max_parallelism: int) -> "NotifiedBackend":
         return self
 
     def snapshot(self, increment: int | None = None) -> MemorySnapshot:
@@ -206,7 +206,7 @@ class Keyed(StatefulOperator):
 
 
 def test_keyed_state_knows_which_of_its_files_are_there_for_good() -> None:
-    backend, operator = Told(), Keyed()
+    backend, operator = NotifiedBackend(), Keyed()
     files: Any = ("some files",)
     given = OperatorRestored(databases=files)
     open_operator(operator, within=replace(context(), backends=backend, restored=given))

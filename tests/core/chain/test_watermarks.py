@@ -1,6 +1,5 @@
 """Generators: what they make of the times of records, and where in the line they say it."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,28 +14,9 @@ from headgate.core.chain.watermarks import (
     TimedOutput,
     checked_watermark,
 )
-from headgate.functions.watermarks import WatermarkGenerator, WatermarkOutput
-from tests.core.chain.time_kit import ACTIVE, IDLE, Line
+from tests.core.chain.time_kit import ACTIVE, IDLE, Line, ScriptedGenerator
 
 bundles = st.lists(st.lists(st.none() | st.integers(-50, 50), min_size=1, max_size=6), max_size=6)
-
-
-class Speaks(WatermarkGenerator):
-    """Says what the test tells it to."""
-
-    def __init__(
-        self,
-        for_event: Callable[[Any, int, WatermarkOutput], None] = lambda event, time, output: None,
-        now_and_then: Callable[[WatermarkOutput], None] = lambda output: None,
-    ) -> None:
-        self._for_event = for_event
-        self._now_and_then = now_and_then
-
-    def on_event(self, event: Any, timestamp: int, output: WatermarkOutput) -> None:
-        self._for_event(event, timestamp, output)
-
-    def on_periodic_emit(self, output: WatermarkOutput) -> None:
-        self._now_and_then(output)
 
 
 @given(st.integers(0, 20), bundles)
@@ -48,7 +28,7 @@ def test_the_bounded_watermark_is_the_latest_time_less_the_bound_and_one(
     latest = MIN_WATERMARK_MS
     for some in times:
         marking.passed(Bundle(list(range(len(some))), some), target)
-        assert not any(isinstance(one, Watermark) for one in line.take()), "only when asked"
+        assert not any(isinstance(element, Watermark) for element in line.take()), "only when asked"
         marking.periodic(target)
         latest = max([latest, *(time - bound_ms - 1 for time in some if time is not None)])
         assert line.watermark_ms == marking.current_ms == latest
@@ -75,7 +55,9 @@ def test_the_silent_one_says_nothing() -> None:
 def test_what_is_said_for_a_record_goes_out_right_behind_it() -> None:
     line = Line()
     marking = CustomWatermarks(
-        Speaks(lambda event, time, out: out.emit_watermark(Watermark(time)) if event else None)
+        ScriptedGenerator(
+            lambda event, time, out: out.emit_watermark(Watermark(time)) if event else None
+        )
     )
     marking.passed(Bundle([0, 1, 0, 1, 0], [1, 2, 3, 4, 5]), TimedOutput(line))
     assert line.take() == [(0, 1), (1, 2), Watermark(2), (0, 3), (1, 4), Watermark(4), (0, 5)]
@@ -87,7 +69,7 @@ def test_what_is_said_for_a_record_goes_out_right_behind_it() -> None:
 def test_records_without_times_show_the_smallest_and_stay_without() -> None:
     line, seen = Line(), list[int]()
     marking = CustomWatermarks(
-        Speaks(lambda event, time, out: (seen.append(time), out.mark_active())[1])
+        ScriptedGenerator(lambda event, time, out: (seen.append(time), out.mark_active())[1])
     )
     marking.passed(Bundle(["a", "b"]), TimedOutput(line))
     assert seen == [MIN_WATERMARK_MS] * 2
@@ -97,7 +79,7 @@ def test_records_without_times_show_the_smallest_and_stay_without() -> None:
 def test_a_generator_may_mark_itself_idle_and_is_active_with_the_next_record() -> None:
     line = Line()
     target = TimedOutput(line)
-    marking = CustomWatermarks(Speaks(now_and_then=lambda output: output.mark_idle()))
+    marking = CustomWatermarks(ScriptedGenerator(now_and_then=lambda output: output.mark_idle()))
     marking.passed(Bundle(["a"]), target)
     marking.periodic(target)
     marking.periodic(target)
@@ -120,13 +102,13 @@ def test_an_output_with_time_never_goes_back_and_speaks_only_while_active(words:
         else:
             target.emit_watermark(word)
             assert line.watermark_ms == max(latest, word)
-        for one in line.take():
-            if isinstance(one, Watermark):
-                assert active and one.timestamp_ms > latest
-                latest = one.timestamp_ms
-            elif one in (IDLE, ACTIVE):
-                assert one.active != active
-                active = one.active
+        for element in line.take():
+            if isinstance(element, Watermark):
+                assert active and element.timestamp_ms > latest
+                latest = element.timestamp_ms
+            elif element in (IDLE, ACTIVE):
+                assert element.active != active
+                active = element.active
             else:
                 assert active
         assert target.active == active
@@ -134,7 +116,9 @@ def test_an_output_with_time_never_goes_back_and_speaks_only_while_active(words:
 
 @pytest.mark.parametrize("wrong", [5, None, Watermark("soon")])  # type: ignore[arg-type]
 def test_a_generator_that_emits_no_watermark_is_refused(wrong: Any) -> None:
-    marking = CustomWatermarks(Speaks(now_and_then=lambda output: output.emit_watermark(wrong)))
+    marking = CustomWatermarks(
+        ScriptedGenerator(now_and_then=lambda output: output.emit_watermark(wrong))
+    )
     with pytest.raises(TypeError, match=r"a watermark generator emitted .*; give Watermark\(mill"):
         marking.periodic(TimedOutput(Line()))
 

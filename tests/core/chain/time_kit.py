@@ -6,9 +6,14 @@ from typing import Any
 from headgate.base.elements import MIN_WATERMARK_MS, Bundle, LatencyMarker, StreamStatus, Watermark
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
-from headgate.core.chain.watermarks import Bounded, CustomWatermarks, Marking, TimePlan
+from headgate.core.chain.watermarks import (
+    Bounded,
+    CustomWatermarks,
+    Marking,
+    TimePlan,
+)
 from headgate.functions.context import RuntimeContext, TaskInfo
-from headgate.functions.watermarks import WatermarkGenerator
+from headgate.functions.watermarks import WatermarkGenerator, WatermarkOutput
 
 IDLE, ACTIVE = StreamStatus(active=False), StreamStatus(active=True)
 
@@ -49,7 +54,7 @@ class HandClock:
     def __init__(self) -> None:
         self.now_ms = 0
         self.held_up_ms = 0.0
-        self.told: list[tuple[str, int | None]] = []
+        self.reports: list[tuple[str, int | None]] = []
         self._due: list[tuple[float, Callable[[], None]]] = []
 
     def later(self, delay_ms: float, action: Callable[[], None]) -> None:
@@ -75,7 +80,7 @@ class HandClock:
             lambda: self.now_ms,
             self.later,
             held_up_ms=lambda: self.held_up_ms,
-            tell_time=lambda group, watermark_ms: self.told.append((group, watermark_ms)),
+            tell_time=lambda group, watermark_ms: self.reports.append((group, watermark_ms)),
         )
 
 
@@ -114,3 +119,21 @@ def records(*times: int) -> Bundle:
 def timed(*times: int) -> list[Any]:
     """How they look on a line."""
     return [((time,), time) for time in times]
+
+
+class ScriptedGenerator(WatermarkGenerator):
+    """Says what the test tells it to."""
+
+    def __init__(
+        self,
+        for_event: Callable[[Any, int, WatermarkOutput], None] = lambda event, time, output: None,
+        now_and_then: Callable[[WatermarkOutput], None] = lambda output: None,
+    ) -> None:
+        self._for_event = for_event
+        self._now_and_then = now_and_then
+
+    def on_event(self, event: Any, timestamp: int, output: WatermarkOutput) -> None:
+        self._for_event(event, timestamp, output)
+
+    def on_periodic_emit(self, output: WatermarkOutput) -> None:
+        self._now_and_then(output)

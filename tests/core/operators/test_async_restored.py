@@ -14,10 +14,10 @@ from headgate.core.operators.async_wait import CALLS, AsyncWaitOperator, read_ca
 from headgate.functions.state import ListStateDescriptor
 from tests.core.chain.kit import context, open_operator
 from tests.core.chain.restore_kit import Left, left_of, restored
-from tests.core.operators.test_async_wait import BOTH, Bench, Plus
+from tests.core.operators.kit import BOTH, AsyncBench, NumberAndSquare
 
 
-class Again(Bench):
+class Again(AsyncBench):
     """Goes on with what others have left."""
 
     def __init__(self, lefts: list[Left], subtask: int, parallelism: int, **more: Any) -> None:
@@ -43,7 +43,7 @@ steps = st.lists(
 )
 
 
-def drive(bench: Bench, actions: list[Any], first: int = 0) -> int:
+def drive(bench: AsyncBench, actions: list[Any], first: int = 0) -> int:
     """Send so many records, or a watermark, or end a call; answers with the next record."""
     for action in actions:
         if isinstance(action, int):
@@ -62,7 +62,7 @@ def drive(bench: Bench, actions: list[Any], first: int = 0) -> int:
 def test_records_whose_results_had_not_left_are_called_again(
     ordered: bool, before: list[Any], after: list[Any], parallelism: int
 ) -> None:
-    bench = Bench(ordered=ordered)
+    bench = AsyncBench(ordered=ordered)
     count = drive(bench, before)
     left = [left_of(bench.operator)]
     row = list(bench.output.row)
@@ -76,11 +76,11 @@ def test_records_whose_results_had_not_left_are_called_again(
     for task in tasks:
         row += task.end_all()
     expected = [f"r{number}" for number in range(count)]
-    found = [one for one in row if isinstance(one, str)]
+    found = [element for element in row if isinstance(element, str)]
     assert sorted(found) == sorted(expected)
     if ordered and parallelism == 1:
         assert found == expected
-        stayed = Bench(ordered=True)
+        stayed = AsyncBench(ordered=True)
         drive(stayed, after, drive(stayed, before))
         stayed.operator.finish()
         assert one_by_one(row) == one_by_one(stayed.output.row)
@@ -93,9 +93,9 @@ def _calls(lefts: list[Left]) -> list[bytes | None]:
 def one_by_one(row: list[Any]) -> list[Any]:
     """Of watermarks with nothing between them the last says all."""
     return [
-        one
-        for one, following in zip_longest(row, row[1:])
-        if not (isinstance(one, Watermark) and isinstance(following, Watermark))
+        element
+        for element, following in zip_longest(row, row[1:])
+        if not (isinstance(element, Watermark) and isinstance(following, Watermark))
     ]
 
 
@@ -103,7 +103,7 @@ def one_by_one(row: list[Any]) -> list[Any]:
 def test_more_than_there_is_room_for_waits_its_turn(ordered: bool) -> None:
     lefts = []
     for start in (0, 3, 6):
-        bench = Bench(ordered=ordered)
+        bench = AsyncBench(ordered=ordered)
         drive(bench, [3], start)
         lefts.append(left_of(bench.operator))
     again = Again(lefts, 0, 1, ordered=ordered)
@@ -119,7 +119,7 @@ def test_more_than_there_is_room_for_waits_its_turn(ordered: bool) -> None:
     assert again.end_all()[-1] == "r9"
 
 
-class Tallying(Plus):
+class Tallying(NumberAndSquare):
     """Counts its calls in state of its task."""
 
     def initialize_state(self, context: Any) -> None:

@@ -1,8 +1,6 @@
 """The operator that waits: admits up to its capacity, waits for room, sends on what may go."""
 
 from collections import deque
-from collections.abc import Callable
-from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -12,131 +10,24 @@ from hypothesis import strategies as st
 
 from headgate.base.elements import Bundle, LatencyMarker, StreamStatus, Watermark
 from headgate.base.errors import StateBroken, UserFunctionFailed
-from headgate.core.chain.async_calls import AsyncWork
-from headgate.core.chain.async_queue import PendingCall
-from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.user_function import PIECE
 from headgate.core.operators.async_wait import AsyncWaitOperator, read_calls, write_calls
 from headgate.functions.context import RuntimeContext
 from headgate.functions.state import ValueStateDescriptor
 from tests.core.chain.kit import KeptOutput, context, run
-
-BOTH = pytest.mark.parametrize("ordered", [True, False])
-
-
-class Plus:
-    """Answers with the number and its square."""
-
-    def __init__(self) -> None:
-        self.heard: list[Any] = []
-
-    def open(self, runtime_context: RuntimeContext) -> None:
-        self.heard.append(runtime_context.get_task_name())
-
-    async def async_invoke(self, value: int) -> list[int]:
-        return [value, value * value]
-
-    def timeout(self, value: int) -> list[int]:
-        return []
-
-    def close(self) -> None:
-        self.heard.append("closed")
-
-
-class Scripted:
-    """Calls that end when the test, or ``choose`` in a wait, says so."""
-
-    def __init__(self, work: AsyncWork, completed: Callable[[], None]) -> None:
-        self.work = work
-        self.completed = completed
-        self.under_way: list[PendingCall] = []
-        self.ended: list[PendingCall] = []
-        self.most = 0
-        self.waits = 0
-        self.closed = 0
-        self.choose: Callable[[int], int] = lambda count: 0
-
-    def submit(self, slots: list[PendingCall]) -> None:
-        self.under_way += slots
-        self.most = max(self.most, len(self.under_way))
-
-    def end(self, index: int = 0, error: BaseException | None = None) -> None:
-        slot = self.under_way.pop(index)
-        slot.results, slot.error = [f"r{slot.record}"], error
-        self.ended.append(slot)
-
-    def wait_until(self, ready: Callable[[], bool]) -> None:
-        assert not ready(), "nobody waits for what is there"
-        self.waits += 1
-        self.end(self.choose(len(self.under_way)))
-        assert ready()
-
-    def has_completed(self) -> bool:
-        return bool(self.ended)
-
-    def take(self) -> list[PendingCall]:
-        taken, self.ended = self.ended, []
-        return taken
-
-    def run(self, action: Callable[[], Any]) -> Any:
-        return action()
-
-    def close(self) -> None:
-        self.closed += 1
-
-
-class Bench:
-    """An open operator, its scripted calls, its output."""
-
-    def __init__(self, capacity: int = 3, ordered: bool = True) -> None:
-        self.operator = AsyncWaitOperator(Plus(), 1000, capacity, ordered)
-        self.output = Noting()
-        self.operator.set_up(self.output)
-        made: list[Scripted] = []
-
-        def start(work: AsyncWork, completed: Callable[[], None]) -> Scripted:
-            made.append(Scripted(work, completed))
-            return made[0]
-
-        self.operator.open(
-            replace(self.context(), async_calls=start, wait_until=lambda r: made[0].wait_until(r))
-        )
-        self.calls = made[0]
-
-    def context(self) -> OperatorContext:
-        return context()
-
-
-class Noting(KeptOutput):
-    """Keeps records and elements in one row."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.row: list[Any] = []
-
-    def collect(self, bundle: Bundle) -> None:
-        super().collect(bundle)
-        self.row += bundle.records
-
-    def emit_watermark(self, watermark: Watermark) -> None:
-        super().emit_watermark(watermark)
-        self.row.append(watermark)
-
-    def emit_status(self, status: StreamStatus) -> None:
-        super().emit_status(status)
-        self.row.append(status)
+from tests.core.operators.kit import BOTH, AsyncBench, NumberAndSquare
 
 
 @BOTH
 def test_a_whole_life_without_an_event_loop(ordered: bool) -> None:
-    function = Plus()
+    function = NumberAndSquare()
     output = run(AsyncWaitOperator(function, 1000, 2, ordered), [Bundle([1, 2, 3], [7, 8, 9])])
     assert output.timed == [(1, 7), (1, 7), (2, 8), (4, 8), (3, 9), (9, 9)]
     assert function.heard == ["vertex", "closed"]
 
 
 def test_records_are_begun_before_any_has_ended() -> None:
-    bench = Bench(capacity=3)
+    bench = AsyncBench(capacity=3)
     bench.operator.process(Bundle([1, 2]), 0)
     bench.operator.process(Bundle([3]), 0)
     assert [slot.record for slot in bench.calls.under_way] == [1, 2, 3]
@@ -145,7 +36,7 @@ def test_records_are_begun_before_any_has_ended() -> None:
 
 @BOTH
 def test_no_more_than_the_capacity_is_under_way(ordered: bool) -> None:
-    bench = Bench(capacity=3, ordered=ordered)
+    bench = AsyncBench(capacity=3, ordered=ordered)
     bench.operator.process(Bundle(list(range(10))), 0)
     assert bench.calls.most == 3
     assert bench.calls.waits == 7
@@ -153,7 +44,7 @@ def test_no_more_than_the_capacity_is_under_way(ordered: bool) -> None:
 
 
 def test_what_is_done_but_held_back_counts_into_the_capacity() -> None:
-    bench = Bench(capacity=3, ordered=True)
+    bench = AsyncBench(capacity=3, ordered=True)
     bench.calls.choose = lambda count: count - 1  # the youngest call ends first
     bench.operator.process(Bundle(list(range(5))), 0)
     # For the fourth record all three had to end: the oldest was the last of them.
@@ -162,7 +53,7 @@ def test_what_is_done_but_held_back_counts_into_the_capacity() -> None:
 
 
 def test_ends_that_nobody_waited_for_come_by_mail() -> None:
-    bench = Bench(ordered=False)
+    bench = AsyncBench(ordered=False)
     bench.operator.process(Bundle([1, 2], [5, 6]), 0)
     bench.calls.end(1)
     bench.calls.completed()
@@ -173,7 +64,7 @@ def test_ends_that_nobody_waited_for_come_by_mail() -> None:
 
 @BOTH
 def test_a_watermark_waits_for_the_records_before_it_and_holds_those_behind(ordered: bool) -> None:
-    bench = Bench(ordered=ordered)
+    bench = AsyncBench(ordered=ordered)
     bench.operator.process(Bundle([1]), 0)
     bench.operator.watermark_advanced(Watermark(10))
     bench.operator.process(Bundle([2]), 0)
@@ -188,7 +79,7 @@ def test_a_watermark_waits_for_the_records_before_it_and_holds_those_behind(orde
 
 
 def test_a_latency_marker_waits_for_nobody() -> None:
-    bench = Bench()
+    bench = AsyncBench()
     bench.operator.process(Bundle([1]), 0)
     bench.operator.marker_received(LatencyMarker(1, 2, 3))
     assert bench.output.elements == [LatencyMarker(1, 2, 3)]
@@ -196,7 +87,7 @@ def test_a_latency_marker_waits_for_nobody() -> None:
 
 @BOTH
 def test_the_end_waits_for_everything(ordered: bool) -> None:
-    bench = Bench(ordered=ordered)
+    bench = AsyncBench(ordered=ordered)
     bench.operator.process(Bundle([1, 2]), 0)
     bench.operator.watermark_advanced(Watermark(99))
     bench.operator.end_input(0)
@@ -206,7 +97,7 @@ def test_the_end_waits_for_everything(ordered: bool) -> None:
 
 @pytest.mark.parametrize("how", ["process", "finish", "mail"])
 def test_an_error_of_a_call_is_raised_with_the_name_of_the_operator(how: str) -> None:
-    bench = Bench(capacity=2)
+    bench = AsyncBench(capacity=2)
     bench.operator.process(Bundle([1, 2]), 0)
     error = ValueError("no")
     bench.calls.end(1, error)
@@ -222,7 +113,7 @@ def test_an_error_of_a_call_is_raised_with_the_name_of_the_operator(how: str) ->
 
 
 def test_many_results_leave_in_pieces() -> None:
-    bench = Bench(capacity=1)
+    bench = AsyncBench(capacity=1)
     bench.operator.process(Bundle([1], [5]), 0)
     slot = bench.calls.under_way.pop()
     slot.results = list(range(PIECE + 1))
@@ -233,7 +124,7 @@ def test_many_results_leave_in_pieces() -> None:
 
 
 def test_close_ends_the_calls_once_and_mails_find_nobody() -> None:
-    bench = Bench()
+    bench = AsyncBench()
     bench.operator.process(Bundle([1]), 0)
     bench.operator.close()
     bench.operator.close()
@@ -244,20 +135,20 @@ def test_close_ends_the_calls_once_and_mails_find_nobody() -> None:
 
 
 def test_an_operator_that_was_never_opened_can_be_closed() -> None:
-    function = Plus()
+    function = NumberAndSquare()
     AsyncWaitOperator(function, 1000, 1, True).close()
     assert function.heard == []
 
 
 def test_object_reuse_is_passed_on_to_the_calls() -> None:
-    bench = Bench()
+    bench = AsyncBench()
     assert bench.calls.work.copies
     assert bench.calls.work.retry is None
     assert bench.calls.work.timeout_ms == 1000
 
 
 def test_keyed_state_is_refused_with_the_name_of_the_operator() -> None:
-    class WithState(Plus):
+    class WithState(NumberAndSquare):
         def open(self, runtime_context: RuntimeContext) -> None:
             runtime_context.get_state(ValueStateDescriptor("seen", None))
 
@@ -276,38 +167,38 @@ def test_keyed_state_is_refused_with_the_name_of_the_operator() -> None:
 def test_every_record_comes_once_within_its_watermarks(
     script: list[Any], capacity: int, ordered: bool, random: Any
 ) -> None:
-    bench = Bench(capacity, ordered)
+    bench = AsyncBench(capacity, ordered)
     bench.calls.choose = random.randrange
     expected: list[Any] = []
-    for one in script:
-        if one == "watermark":
+    for step in script:
+        if step == "watermark":
             expected.append(Watermark(len(expected)))
             bench.operator.watermark_advanced(expected[-1])
         else:
-            records = list(range(len(expected), len(expected) + one))
+            records = list(range(len(expected), len(expected) + step))
             expected += [f"r{n}" for n in records]
             bench.operator.process(Bundle(records), 0)
     bench.operator.finish()
     assert bench.calls.most <= capacity
     if ordered:
-        assert [one for one in bench.output.row if isinstance(one, str)] == [
-            one for one in expected if isinstance(one, str)
+        assert [element for element in bench.output.row if isinstance(element, str)] == [
+            element for element in expected if isinstance(element, str)
         ]
     assert sorted(map(str, bench.output.row)) == sorted(map(str, _kept(expected, bench)))
-    for place, one in enumerate(bench.output.row):
-        if isinstance(one, Watermark):
-            before = set(map(str, expected[: expected.index(one)]))
+    for place, element in enumerate(bench.output.row):
+        if isinstance(element, Watermark):
+            before = set(map(str, expected[: expected.index(element)]))
             assert {r for r in bench.output.row[:place] if isinstance(r, str)} == {
                 r for r in before if r.startswith("r")
             }
 
 
-def _kept(expected: list[Any], bench: Bench) -> list[Any]:
+def _kept(expected: list[Any], bench: AsyncBench) -> list[Any]:
     """Of watermarks in a row the earlier ones may be left out; the last one never."""
-    seen = [one for one in bench.output.row if isinstance(one, Watermark)]
-    last = [one for one in expected if isinstance(one, Watermark)][-1:]
+    seen = [element for element in bench.output.row if isinstance(element, Watermark)]
+    last = [element for element in expected if isinstance(element, Watermark)][-1:]
     assert seen[-1:] == last
-    return [one for one in expected if isinstance(one, str) or one in seen]
+    return [element for element in expected if isinstance(element, str) or element in seen]
 
 
 notes = st.one_of(st.integers(0, 9).map(Watermark), st.booleans().map(StreamStatus))
@@ -328,9 +219,9 @@ def test_with_the_same_tasks_each_gets_back_its_own_in_order(row: list[Any]) -> 
 def test_with_other_tasks_each_record_goes_to_one(tasks: list[Any], parallelism: int) -> None:
     if len(tasks) == parallelism:
         return
-    left = [None if one is None else write_calls([], deque(one)) for one in tasks]
+    left = [None if rows is None else write_calls([], deque(rows)) for rows in tasks]
     shares = [read_calls(left, subtask, parallelism) for subtask in range(parallelism)]
-    records = [row for one in tasks for row in one or () if isinstance(row, tuple)]
+    records = [row for rows in tasks for row in rows or () if isinstance(row, tuple)]
     assert list(chain.from_iterable(shares)) == records
 
 

@@ -77,7 +77,7 @@ class Scripted:
 
     process_element1 = process_element2 = process_element
 
-    def reduce(self, one: Any, two: Any) -> Any:
+    def reduce(self, first: Any, second: Any) -> Any:
         return self.next()
 
     def get_result(self, accumulator: Any) -> Any:
@@ -196,8 +196,8 @@ def test_accumulators_that_are_the_same_object_are_not_shared_by_keys() -> None:
         def get_result(self, accumulator: list[int]) -> list[int]:
             return accumulator
 
-        def merge(self, one: list[int], two: list[int]) -> list[int]:
-            return one + two
+        def merge(self, first: list[int], second: list[int]) -> list[int]:
+            return first + second
 
     entries: dict[Any, Any] = {}
     make_fold(Aggregated(Sharing()), copies=True).into_one([1, 2], ["a", "b"], [entries] * 2)

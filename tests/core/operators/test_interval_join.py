@@ -64,7 +64,7 @@ def brute_force(
         if isinstance(event, int):
             watermark = event
             reach = (max(upper_ms, 0), max(-lower_ms, 0))
-            kept = [one for one in kept if one.time_ms + reach[one.side] > watermark]
+            kept = [record for record in kept if record.time_ms + reach[record.side] > watermark]
         elif event.time_ms < watermark:
             late[event.side].append(event.number)
         else:

@@ -40,7 +40,7 @@ def running(
     """The result after each record, as a plain fold over all records of its key so far."""
     results = []
     for end, last in enumerate(records):
-        same = [one for one in records[: end + 1] if key_of(one) == key_of(last)]
+        same = [record for record in records[: end + 1] if key_of(record) == key_of(last)]
         results.append(reduce(function, copy.deepcopy(same)))
     return results
 
@@ -53,20 +53,20 @@ def finals(
         if key_of(record) not in keys:
             keys.append(key_of(record))
     return [
-        reduce(function, copy.deepcopy([one for one in records if key_of(one) == key]))
+        reduce(function, copy.deepcopy([record for record in records if key_of(record) == key]))
         for key in keys
     ]
 
 
-def add(one: tuple[str, int], two: tuple[str, int]) -> tuple[str, int]:
-    return one[0], one[1] + two[1]
+def add(first: tuple[str, int], second: tuple[str, int]) -> tuple[str, int]:
+    return first[0], first[1] + second[1]
 
 
-def grow(one: list[Any], two: list[Any]) -> list[Any]:
+def grow(first: list[Any], second: list[Any]) -> list[Any]:
     """Changes its first argument in place, as accumulators like to be."""
-    one[1] += two[1]
-    one.append(two[1])
-    return one
+    first[1] += second[1]
+    first.append(second[1])
+    return first
 
 
 @given(pairs, cuts, st.booleans())
@@ -97,10 +97,10 @@ def test_what_was_sent_never_changes_though_the_function_changes_its_argument(
 
 
 def test_results_that_turn_mutable_after_the_first_record_of_a_key_are_copied_too() -> None:
-    def gather(one: Any, two: Any) -> Any:
-        found = one[1] if isinstance(one[1], list) else [one[1]]
-        found.append(two[1])
-        return one[0], found
+    def gather(first: Any, second: Any) -> Any:
+        found = first[1] if isinstance(first[1], list) else [first[1]]
+        found.append(second[1])
+        return first[0], found
 
     firsts = [(key, 0) for key in range(64)]
     later = [(0, 1), (0, 2), (0, 3)]
@@ -109,11 +109,11 @@ def test_results_that_turn_mutable_after_the_first_record_of_a_key_are_copied_to
 
 
 def test_a_key_whose_value_can_be_changed_stays_safe_while_others_are_plain() -> None:
-    def collect(one: Any, two: Any) -> Any:
-        if isinstance(one, list):
-            one.append(two)
-            return one
-        return one + two
+    def collect(first: Any, second: Any) -> Any:
+        if isinstance(first, list):
+            first.append(second)
+            return first
+        return first + second
 
     operator = ReduceOperator(collect, lambda r: isinstance(r, list) or r < 0, False)
     output = open_operator(operator)
@@ -131,8 +131,8 @@ def test_results_that_turn_mutable_in_one_bundle_are_copied_there() -> None:
     assert [record[1] for record in output.records[-4:]] == [1, 2, 3, 4]
 
 
-def add_or_grow(one: Any, two: Any) -> Any:
-    return grow(one, two) if isinstance(one, list) else add(one, two)
+def add_or_grow(first: Any, second: Any) -> Any:
+    return grow(first, second) if isinstance(first, list) else add(first, second)
 
 
 def test_the_receiver_cannot_change_what_is_kept() -> None:
@@ -148,8 +148,8 @@ def test_the_receiver_cannot_change_what_is_kept() -> None:
 @pytest.mark.parametrize("keeps_state", [False, True])
 def test_a_result_that_is_none_is_kept_like_any_other(batch: bool, keeps_state: bool) -> None:
     class Alternating:
-        def reduce(self, one: Any, two: Any) -> Any:
-            return two if one is None else None
+        def reduce(self, first: Any, second: Any) -> Any:
+            return second if first is None else None
 
         if keeps_state:
 
@@ -221,8 +221,8 @@ def test_reduce_objects_are_opened_and_closed_once() -> None:
         def open(self, runtime_context: Any) -> None:
             log.append("open")
 
-        def reduce(self, one: int, two: int) -> int:
-            return one + two
+        def reduce(self, first: int, second: int) -> int:
+            return first + second
 
         def close(self) -> None:
             log.append("close")
@@ -296,10 +296,10 @@ class Limited:
     def open(self, runtime_context: Any) -> None:
         self.added = runtime_context.get_state(ValueStateDescriptor("added"))
 
-    def reduce(self, one: Any, two: Any) -> Any:
+    def reduce(self, first: Any, second: Any) -> Any:
         added = self.added.value() or 0
         self.added.update(added + 1)
-        return (one[0], one[1] + two[1]) if added < 2 else one
+        return (first[0], first[1] + second[1]) if added < 2 else first
 
 
 @pytest.mark.parametrize("batch", [False, True])
@@ -335,7 +335,7 @@ def test_aggregations_follow_flink(records: list[tuple[str, int]], sizes: list[i
     for kind in ("sum", "min", "max", "min_by", "max_by"):
         output = run(AggregateOperator(kind, 1, first, False), cut(numbered, sizes))  # type: ignore[arg-type]
         for end, got in enumerate(output.records):
-            same = [one for one in numbered[: end + 1] if one[0] == numbered[end][0]]
+            same = [record for record in numbered[: end + 1] if record[0] == numbered[end][0]]
             assert got == aggregated(kind, same), kind
 
 
@@ -350,9 +350,9 @@ def aggregated(kind: str, same: list[tuple[str, int, int]]) -> tuple[str, int, i
         case "max":
             return key, max(fields), index
         case "min_by":
-            return min(same, key=lambda one: one[1])
+            return min(same, key=lambda record: record[1])
         case _:
-            return max(same, key=lambda one: one[1])
+            return max(same, key=lambda record: record[1])
 
 
 def test_sums_of_rows_stay_as_they_were_sent() -> None:

@@ -132,7 +132,7 @@ class Counted:
     def open(self, runtime_context: Any) -> None:
         self.counts = runtime_context.get_state(ValueStateDescriptor("count"))
         self.sums = runtime_context.get_reducing_state(
-            ReducingStateDescriptor("sum", lambda one, two: one + two)
+            ReducingStateDescriptor("sum", lambda first, second: first + second)
         )
         self.kept = runtime_context.get_list_state(ListStateDescriptor("kept"))
 
@@ -220,14 +220,14 @@ class CountedWindows:
     def process(self, key: Any, context: Any, elements: Any) -> Any:
         self.counts.update((self.counts.value() or 0) + 1)
         self.fired.add(key)
-        fired = sum(one == key for one in self.fired.get())
+        fired = sum(fired_key == key for fired_key in self.fired.get())
         yield key, context.window(), tuple(elements), self.counts.value(), fired
 
 
 class Together(Counted):
-    def co_group(self, one: Any, two: Any) -> Any:
-        key = (one or two)[0][0]
-        return [self.map((key, len(one) + len(two))), (one, two)]
+    def co_group(self, first: Any, second: Any) -> Any:
+        key = (first or second)[0][0]
+        return [self.map((key, len(first) + len(second))), (first, second)]
 
 
 ONE = (
@@ -254,8 +254,8 @@ def on_two(script: Sequence[Any]) -> list[Any]:
     """The same with two inputs in turns."""
     sides = iter([0, 1] * len(script))
     return [
-        Send(one.rows, next(sides)) if isinstance(one, Send) else one
-        for one in [*script[:3], Send([(("a", 50), 6), (("b", 60), 7)]), *script[3:]]
+        Send(step.rows, next(sides)) if isinstance(step, Send) else step
+        for step in [*script[:3], Send([(("a", 50), 6), (("b", 60), 7)]), *script[3:]]
     ]
 
 
@@ -385,8 +385,8 @@ def run(case: Case, others: Others, size: int = 1) -> list[list[Any]]:
             size, backends = others[number]
             crew = Crew(case.make, case.keys_of, size, crew.clock, lefts, backends)
             crew.clock.move_to(crew.clock.now_ms)
-            told = [one for one in case.script[:number] if isinstance(one, Watermark)]
-            for before in told[:-1]:  # sources begin anew with event time, and were further
+            watermarks = [step for step in case.script[:number] if isinstance(step, Watermark)]
+            for before in watermarks[:-1]:  # sources begin anew with event time, and were further
                 crew.tell(before)
             assert crew.seen == [], "nothing is sent twice"
         crew.tell(action)
@@ -559,13 +559,13 @@ def test_a_function_that_fails_leaves_no_snapshot_open() -> None:
 
 def test_functions_that_listen_are_told_what_became_of_checkpoints() -> None:
     class Listening(Together):
-        told: list[Any] = []  # noqa: RUF012 - one list for all
+        notified: list[Any] = []  # noqa: RUF012 - one list for all
 
         def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-            self.told.append(checkpoint_id)
+            self.notified.append(checkpoint_id)
 
         def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
-            self.told.append(-checkpoint_id)
+            self.notified.append(-checkpoint_id)
 
     call = WindowCall("apply", CoGroupCall(Listening()))
     many = WindowPlan(
@@ -575,6 +575,6 @@ def test_functions_that_listen_are_told_what_became_of_checkpoints() -> None:
         crew = Crew(lambda operator=operator: operator)  # type: ignore[misc]
         crew.operators[0].checkpoint_completed(3)
         crew.operators[0].checkpoint_aborted(4)
-        assert Listening.told == [3, -4]
-        Listening.told.clear()
+        assert Listening.notified == [3, -4]
+        Listening.notified.clear()
         crew.close()

@@ -33,7 +33,7 @@ def first(record: Any) -> Any:
     return record[0]
 
 
-class Told(Operator):
+class RecordingOperator(Operator):
     """Writes down what it is told."""
 
     def __init__(self) -> None:
@@ -55,17 +55,17 @@ class Told(Operator):
         self.story.append("closed")
 
 
-class ToldTwo(Told):
+class RecordingTwoInputOperator(RecordingOperator):
     inputs = 2
 
 
 def test_records_come_key_by_key_in_the_order_of_their_times() -> None:
-    told = Told()
+    inner = RecordingOperator()
     run(
-        SortedInput(lambda: told, (first,)),
+        SortedInput(lambda: inner, (first,)),
         [Bundle([("b", 1), ("a", 2)], [5, 9]), Bundle([("b", 3), ("a", 4)], [4, 9])],
     )
-    assert told.story == [
+    assert inner.story == [
         (0, [("b", 3), ("b", 1)], [4, 5]),
         "key ended",
         (0, [("a", 2), ("a", 4)], [9, 9]),
@@ -77,14 +77,14 @@ def test_records_come_key_by_key_in_the_order_of_their_times() -> None:
 
 
 def test_both_inputs_of_a_key_are_merged_by_time() -> None:
-    told = ToldTwo()
-    operator = SortedInput(lambda: told, (first, first))
+    inner = RecordingTwoInputOperator()
+    operator = SortedInput(lambda: inner, (first, first))
     assert operator.inputs == 2
     open_operator(operator)
     operator.process(Bundle([("a", 1), ("a", 2), ("a", 3)], [10, 30, 31]), 0)
     operator.process(Bundle([("a", 4)], [20]), 1)
     operator.finish()
-    assert told.story[:4] == [
+    assert inner.story[:4] == [
         (0, [("a", 1)], [10]),
         (1, [("a", 4)], [20]),
         (0, [("a", 2), ("a", 3)], [30, 31]),
@@ -93,53 +93,53 @@ def test_both_inputs_of_a_key_are_merged_by_time() -> None:
 
 
 def test_records_without_a_time_come_first_and_have_none() -> None:
-    told = Told()
-    operator = SortedInput(lambda: told, (first,))
+    inner = RecordingOperator()
+    operator = SortedInput(lambda: inner, (first,))
     open_operator(operator)
     operator.process(Bundle([("a", 1), ("a", 2)], [3, None]), 0)
     operator.process(Bundle([("a", 3)]), 0)
     operator.finish()
-    assert told.story[:2] == [(0, [("a", 2), ("a", 3)], None), (0, [("a", 1)], [3])]
+    assert inner.story[:2] == [(0, [("a", 2), ("a", 3)], None), (0, [("a", 1)], [3])]
 
 
 def test_a_key_with_many_records_comes_in_pieces() -> None:
-    told = Told()
-    operator = SortedInput(lambda: told, (lambda record: None,))
+    inner = RecordingOperator()
+    operator = SortedInput(lambda: inner, (lambda record: None,))
     open_operator(operator)
     operator.process(Bundle(list(range(PIECE + 1))), 0)
     operator.finish()
-    assert [len(records) for _, records, _ in told.story[:2]] == [PIECE, 1]
-    assert told.story[2] == "key ended"
+    assert [len(records) for _, records, _ in inner.story[:2]] == [PIECE, 1]
+    assert inner.story[2] == "key ended"
 
 
 def test_nothing_is_told_before_the_end_and_only_the_last_watermark_goes_on() -> None:
-    told = Told()
-    operator = SortedInput(lambda: told, (first,))
+    inner = RecordingOperator()
+    operator = SortedInput(lambda: inner, (first,))
     output = open_operator(operator)
     operator.process(Bundle([("a", 1)], [1]), 0)
     operator.watermark_advanced(Watermark(50))
     operator.status_changed(StreamStatus(False))
     operator.watermark_advanced(Watermark(MAX_WATERMARK_MS))
     operator.end_input(0)
-    assert told.story == [] and output.elements == []
+    assert inner.story == [] and output.elements == []
     operator.finish()
     assert output.elements == [Watermark(MAX_WATERMARK_MS)]
 
 
 def test_keys_that_cannot_be_hashed_are_keys() -> None:
-    told = Told()
-    operator = SortedInput(lambda: told, (first,))
+    inner = RecordingOperator()
+    operator = SortedInput(lambda: inner, (first,))
     open_operator(operator)
     operator.process(Bundle([([1], 1), ({"x"}, 2), ([1], 3)]), 0)
     operator.finish()
-    assert [part[1] for part in told.story if isinstance(part, tuple)] == [
+    assert [part[1] for part in inner.story if isinstance(part, tuple)] == [
         [([1], 1), ([1], 3)],
         [({"x"}, 2)],
     ]
 
 
 def test_an_error_of_the_selector_names_the_operator() -> None:
-    operator = SortedInput(Told, (lambda record: record.nothing,))
+    operator = SortedInput(RecordingOperator, (lambda record: record.nothing,))
     open_operator(operator, within=context("sums"))
     with pytest.raises(UserFunctionFailed, match="'sums'.*key of a record was selected"):
         operator.process(Bundle([1]), 0)
@@ -270,7 +270,7 @@ def test_what_was_spilled_is_given_back_also_when_a_function_fails() -> None:
 
 
 def test_what_was_spilled_is_given_back_also_when_the_end_of_a_function_fails() -> None:
-    class Failing(Told):
+    class Failing(RecordingOperator):
         def close(self) -> None:
             raise ZeroDivisionError
 
@@ -294,9 +294,9 @@ def test_what_was_spilled_is_given_back_also_when_the_end_of_a_function_fails() 
 def test_each_key_gets_its_records_by_time_however_little_memory_there_is(
     bundles: list[list[tuple[int, int, int]]], limit_bytes: int
 ) -> None:
-    told = Told()
+    inner = RecordingOperator()
     spills = MemorySpills()
-    operator = SortedInput(lambda: told, (first,), limit_bytes)
+    operator = SortedInput(lambda: inner, (first,), limit_bytes)
     output: KeptOutput = open_operator(operator, within=within(spills))
     expected = defaultdict(list)
     for rows in bundles:
@@ -307,7 +307,7 @@ def test_each_key_gets_its_records_by_time_however_little_memory_there_is(
     operator.close()
     assert spills.open_now == 0 and output.bundles == []
     found: list[list[Any]] = [[]]
-    for part in told.story:
+    for part in inner.story:
         if part == "key ended":
             found.append([])
         elif isinstance(part, tuple):

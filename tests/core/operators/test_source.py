@@ -1,6 +1,5 @@
 """The source operator: splits are read in turn, nothing blocks. Row 17, 159."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -8,57 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS, Bundle, Watermark
-from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import PollResult
 from headgate.core.operators.source import SourceAlignment, SourceOperator, SplitWatermarks
 from headgate.functions.watermarks import AlignmentGroup
 from tests.core.chain.kit import KeptOutput, context, open_operator
 from tests.core.chain.time_kit import ACTIVE, IDLE, HandClock, Line
-
-
-class Script:
-    """A source whose splits are lists of answers to polls."""
-
-    bounded = True
-
-    def __init__(self, broken: Any = None) -> None:
-        self.opened: list[Any] = []
-        self.closed: list[Any] = []
-        self._broken = broken
-
-    def splits(self, parallelism: int) -> Sequence[object]:
-        return []
-
-    def open(self, split: Any, position: object, context: OperatorContext) -> "Reader":
-        assert position is None
-        if split == self._broken:
-            raise OSError("no such split")
-        self.opened.append(split)
-        return Reader(self, split)
-
-
-class Reader:
-    """Answers with what its split says, then with the end."""
-
-    def __init__(self, source: Script, split: Any) -> None:
-        self._source = source
-        self._split = split
-        self._left = list(split)
-        self.limits: list[int] = []
-
-    def poll(self, limit: int) -> Any:
-        return self._left.pop(0) if self._left else None
-
-    def wait_ms(self) -> float:
-        return 7.0
-
-    def position(self) -> object:
-        return len(self._split) - len(self._left)
-
-    def close(self) -> None:
-        self._source.closed.append(self._split)
-        if "bad end" in self._split:
-            raise OSError("bad end")
+from tests.core.operators.kit import ScriptedReader, ScriptedSource
 
 
 def drain(operator: SourceOperator) -> list[PollResult]:
@@ -79,7 +33,7 @@ def test_every_split_is_read_in_order_whole_and_once(made: tuple[Any, ...]) -> N
         tuple([(index, number) for number in answer] for answer in split)
         for index, split in enumerate(made)
     )
-    source = Script()
+    source = ScriptedSource()
     operator = SourceOperator(source, numbered)
     output = open_operator(operator)
     drain(operator)
@@ -93,7 +47,7 @@ def test_every_split_is_read_in_order_whole_and_once(made: tuple[Any, ...]) -> N
 
 @given(st.integers(1, 4), st.integers(0, 9))
 def test_the_splits_of_all_tasks_are_shared_out(parallelism: int, count: int) -> None:
-    source = Script()
+    source = ScriptedSource()
     for subtask in range(parallelism):
         operator = SourceOperator(source, tuple((n,) for n in range(count)))
         operator.set_up(KeptOutput())
@@ -103,7 +57,7 @@ def test_the_splits_of_all_tasks_are_shared_out(parallelism: int, count: int) ->
 
 
 def test_an_empty_split_does_not_keep_the_others_from_being_read() -> None:
-    operator = SourceOperator(Script(), (([], [], []), ([1], [2])))
+    operator = SourceOperator(ScriptedSource(), (([], [], []), ([1], [2])))
     output = open_operator(operator)
     assert operator.poll() is PollResult.RECORDS
     assert operator.poll() is PollResult.RECORDS
@@ -111,7 +65,7 @@ def test_an_empty_split_does_not_keep_the_others_from_being_read() -> None:
 
 
 def test_with_nothing_to_read_it_says_when_to_ask_again() -> None:
-    operator = SourceOperator(Script(), (([], [1]),))
+    operator = SourceOperator(ScriptedSource(), (([], [1]),))
     output = open_operator(operator)
     assert operator.poll() is PollResult.NOTHING
     assert operator.wait_ms == 7.0
@@ -121,27 +75,27 @@ def test_with_nothing_to_read_it_says_when_to_ask_again() -> None:
 
 
 def test_without_splits_it_has_ended_at_once() -> None:
-    operator = SourceOperator(Script(), ())
+    operator = SourceOperator(ScriptedSource(), ())
     open_operator(operator)
     assert operator.poll() is PollResult.ENDED
 
 
 def test_timestamps_of_the_source_are_kept() -> None:
-    operator = SourceOperator(Script(), ((Bundle([1, 2], [10, 20]),),))
+    operator = SourceOperator(ScriptedSource(), ((Bundle([1, 2], [10, 20]),),))
     output = open_operator(operator)
     operator.poll()
     assert output.timed == [(1, 10), (2, 20)]
 
 
 def test_at_its_end_a_source_sends_the_largest_watermark() -> None:
-    operator = SourceOperator(Script(), ())
+    operator = SourceOperator(ScriptedSource(), ())
     output = open_operator(operator)
     operator.finish()
     assert output.elements == [Watermark(MAX_WATERMARK_MS)]
 
 
 def test_readers_are_closed_also_if_a_later_one_cannot_be_opened() -> None:
-    source = Script(broken=("bad",))
+    source = ScriptedSource(broken=("bad",))
     operator = SourceOperator(source, (("good",), ("bad",)))
     operator.set_up(KeptOutput())
     with pytest.raises(OSError, match="no such split"):
@@ -151,7 +105,7 @@ def test_readers_are_closed_also_if_a_later_one_cannot_be_opened() -> None:
 
 
 def test_a_reader_that_fails_to_close_does_not_keep_the_others_open() -> None:
-    source = Script()
+    source = ScriptedSource()
     operator = SourceOperator(source, (("a", "bad end"), ("b",), ("c",)))
     open_operator(operator)
     with pytest.raises(OSError, match="bad end"):
@@ -163,7 +117,7 @@ def test_a_reader_that_fails_to_close_does_not_keep_the_others_open() -> None:
 
 def test_what_a_source_keeps_cannot_be_changed_by_its_reader() -> None:
     kept = [[0]] * 3
-    operator = SourceOperator(Script(), ((kept,),))
+    operator = SourceOperator(ScriptedSource(), ((kept,),))
     output = open_operator(operator)
     operator.poll()
     for record in output.records:
@@ -175,23 +129,23 @@ def test_what_a_source_keeps_cannot_be_changed_by_its_reader() -> None:
 def test_a_reader_that_yields_a_growing_list_sends_it_as_it_was(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def growing(self: Reader, limit: int) -> Any:
+    def growing(self: ScriptedReader, limit: int) -> Any:
         kept: list[int] = []
         for number in range(3):
             kept.append(number)
             yield kept
 
-    monkeypatch.setattr(Reader, "poll", growing)
-    operator = SourceOperator(Script(), (([0],),))
+    monkeypatch.setattr(ScriptedReader, "poll", growing)
+    operator = SourceOperator(ScriptedSource(), (([0],),))
     output = open_operator(operator)
     operator.poll()
     assert output.records == [[0], [0, 1], [0, 1, 2]]
 
 
 def test_what_a_reader_gives_away_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Reader, "gives_away", True, raising=False)
+    monkeypatch.setattr(ScriptedReader, "gives_away", True, raising=False)
     made = [[0], [1]]
-    operator = SourceOperator(Script(), ((made,),))
+    operator = SourceOperator(ScriptedSource(), ((made,),))
     output = open_operator(operator)
     operator.poll()
     assert [a is b for a, b in zip(output.records, made, strict=True)] == [True, True]
@@ -209,20 +163,20 @@ class Task:
             lambda: self.least_ms,
         )
 
-    def told(self) -> list[int | None]:
-        told, self.clock.told = self.clock.told, []
-        assert {group for group, _ in told} <= {"group"}
-        return [watermark_ms for _, watermark_ms in told]
+    def reports(self) -> list[int | None]:
+        reports, self.clock.reports = self.clock.reports, []
+        assert {group for group, _ in reports} <= {"group"}
+        return [watermark_ms for _, watermark_ms in reports]
 
 
 def test_it_reports_at_the_start_and_at_intervals() -> None:
     task = Task()
-    assert task.told() == [MIN_WATERMARK_MS]
+    assert task.reports() == [MIN_WATERMARK_MS]
     task.least_ms = 7
     task.clock.pass_ms(100)
     task.least_ms = None
     task.clock.pass_ms(100)
-    assert task.told() == [7, None]
+    assert task.reports() == [7, None]
 
 
 def test_the_limit_is_the_drift_ahead_of_the_slowest() -> None:
@@ -242,21 +196,21 @@ def test_the_limit_is_the_drift_ahead_of_the_slowest() -> None:
 
 def test_who_is_paused_at_the_start_tells_at_once_that_it_has_begun() -> None:
     task = Task()
-    task.told()
+    task.reports()
     task.least_ms = 3
     task.alignment.paused()
-    assert task.told() == [3]
+    assert task.reports() == [3]
     task.least_ms = 8
     task.alignment.paused()
-    assert task.told() == [], "later the interval is good enough"
+    assert task.reports() == [], "later the interval is good enough"
 
 
 def test_after_its_end_it_reports_no_more() -> None:
     task = Task()
-    task.told()
+    task.reports()
     task.alignment.close()
     task.clock.pass_ms(500)
-    assert task.told() == []
+    assert task.reports() == []
     assert task.clock.waiting == 0
 
 
@@ -376,12 +330,12 @@ def test_event_time_is_the_least_of_who_counts(
             shares[at].emit_watermark(what)
             if what > reached[at]:
                 reached[at], active[at] = what, True
-        left = [one for one in range(splits) if not over[one]]
-        counting = [reached[one] for one in left if active[one]]
+        left = [split for split in range(splits) if not over[split]]
+        counting = [reached[split] for split in left if active[split]]
         if counting:
             latest = max(latest, min(counting))
         elif left:
-            latest = max(latest, *(reached[one] for one in left))
+            latest = max(latest, *(reached[split] for split in left))
         assert line.watermark_ms == latest
         if left:
             assert times.target.active == bool(counting)

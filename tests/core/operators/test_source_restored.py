@@ -198,16 +198,16 @@ def test_a_group_that_is_aligned_knows_how_far_a_restored_split_is() -> None:
     operator.time_announced("group", 40)
     operator.poll(4)
     clock.move_to(clock.now_ms + 200)
-    told: list[Any] = []
+    reports: list[Any] = []
     clock = HandClock()
     within = replace(
         clock.context(),
         restored=restored([left_of(operator)], 0, 1),
-        tell_time=lambda group, time_ms: told.append(time_ms),
+        tell_time=lambda group, time_ms: reports.append(time_ms),
     )
     again = SourceOperator(Numbers(), ((50, 90),), plan)
     open_operator(again, within=within)
-    assert told == [52]
+    assert reports == [52]
     again.time_announced("group", 41)
     assert again.poll() is PollResult.PAUSED
 

@@ -46,12 +46,12 @@ def go_on(
     ]
 
 
-def told(shares: Sequence[SplitAssignment]) -> list[tuple[Any, Any]]:
+def positions(shares: Sequence[SplitAssignment]) -> list[tuple[Any, Any]]:
     return [(at.split.split, at.position) for share in shares for at in share.splits]
 
 
 def test_the_first_run_shares_out_all_splits_from_their_beginning() -> None:
-    assert [told([share]) for share in begin("abc", 2)] == [
+    assert [positions([share]) for share in begin("abc", 2)] == [
         [("a", None), ("c", None)],
         [("b", None)],
     ]
@@ -59,7 +59,7 @@ def test_the_first_run_shares_out_all_splits_from_their_beginning() -> None:
 
 def test_with_the_same_tasks_each_goes_on_with_its_own() -> None:
     lefts = [left(share) for share in begin("abcd", 2)]
-    assert [told([share]) for share in go_on(lefts, "abcd", 2)] == [
+    assert [positions([share]) for share in go_on(lefts, "abcd", 2)] == [
         [("a", 1), ("c", 1)],
         [("b", 1), ("d", 1)],
     ]
@@ -73,7 +73,7 @@ def test_with_the_same_tasks_each_goes_on_with_its_own() -> None:
 def test_each_split_is_read_by_one_task_until_it_has_ended(count: int, runs: Any) -> None:
     splits = list(range(count))
     shares = begin(splits, 2)
-    reading = dict(told(shares))
+    reading = dict(positions(shares))
     for parallelism, ends in runs:
         for share, ended in zip(shares, ends, strict=False):
             for at in share.splits[:ended]:
@@ -82,7 +82,7 @@ def test_each_split_is_read_by_one_task_until_it_has_ended(count: int, runs: Any
         lefts = [left(share, ended=ended) for share, ended in zip(shares, ends, strict=False)]
         reading = {split: (position or 0) + 1 for split, position in reading.items()}
         shares = go_on(lefts, splits, parallelism)
-        found = told(shares)
+        found = positions(shares)
         assert dict(found) == reading
         assert len(found) == len(reading), "none is read by two"
 
@@ -91,61 +91,61 @@ def test_a_split_that_has_ended_is_not_read_again() -> None:
     shares = begin("abcd", 2)
     lefts = [left(shares[0], ended=1), left(shares[1], ended=2)]
     again = go_on(lefts, "abcd", 2)
-    assert told(again) == [("c", 1)]
+    assert positions(again) == [("c", 1)]
     assert [share.passed_over for share in again] == [["a"], ["b", "d"]]
-    assert told(go_on(lefts, "abcd", 3)) == [("c", 1)]
+    assert positions(go_on(lefts, "abcd", 3)) == [("c", 1)]
 
 
 def test_splits_of_a_task_that_had_finished_are_not_read_again_nor_does_it_get_new_ones() -> None:
     shares = begin("abcd", 2)
     lefts = [None, left(shares[1])]
-    assert told(go_on(lefts, "abcd", 2)) == [("b", 1), ("d", 1)]
+    assert positions(go_on(lefts, "abcd", 2)) == [("b", 1), ("d", 1)]
     more = go_on(lefts, "abcdefg", 2)
     assert more[0].splits == []
-    assert told(more) == [("b", 1), ("d", 1), ("e", None), ("f", None), ("g", None)]
+    assert positions(more) == [("b", 1), ("d", 1), ("e", None), ("f", None), ("g", None)]
 
 
 def test_a_source_that_had_no_state_begins_anew() -> None:
-    assert told(go_on([None, None], "ab", 2)) == [("a", None), ("b", None)]
+    assert positions(go_on([None, None], "ab", 2)) == [("a", None), ("b", None)]
 
 
 @pytest.mark.parametrize("parallelism", [2, 3])
 def test_new_splits_are_read_from_their_beginning_and_known_from_then_on(parallelism: int) -> None:
     lefts = [left(share) for share in begin("ab", 2)]
     more = go_on(lefts, "axyb", parallelism)
-    assert sorted(told(more), key=str) == [("a", 1), ("b", 1), ("x", None), ("y", None)]
+    assert sorted(positions(more), key=str) == [("a", 1), ("b", 1), ("x", None), ("y", None)]
     lefts = [left(share, ended=len(share.splits)) for share in more]
-    assert told(go_on(lefts, "axyb", parallelism)) == []
+    assert positions(go_on(lefts, "axyb", parallelism)) == []
 
 
 def test_splits_that_only_cut_the_same_data_anew_are_left_out() -> None:
     lefts = [left(share) for share in begin([(0, 5), (5, 9)], 2)]
     thirds = [(0, 3), (3, 6), (6, 9)]
-    assert told(go_on(lefts, thirds, 3, finds_more=False)) == [((0, 5), 1), ((5, 9), 1)]
-    assert len(told(go_on(lefts, thirds, 3, finds_more=True))) == 5
+    assert positions(go_on(lefts, thirds, 3, finds_more=False)) == [((0, 5), 1), ((5, 9), 1)]
+    assert len(positions(go_on(lefts, thirds, 3, finds_more=True))) == 5
     with pytest.raises(StateBroken, match="2 are gone, others are new.*2 tasks and are 3 now.*set"):
         go_on(lefts, thirds, 3)
 
 
 def test_a_split_that_is_gone_is_read_to_its_end_nevertheless() -> None:
     lefts = [left(share) for share in begin("ab", 2)]
-    assert told(go_on(lefts, "b", 2)) == [("a", 1), ("b", 1)]
-    assert told(go_on(lefts, "b", 1)) == [("a", 1), ("b", 1)]
+    assert positions(go_on(lefts, "b", 2)) == [("a", 1), ("b", 1)]
+    assert positions(go_on(lefts, "b", 1)) == [("a", 1), ("b", 1)]
 
 
 def test_equal_splits_are_several() -> None:
     lefts = [left(share, ended=task) for task, share in enumerate(begin([None, None, None], 2))]
-    assert told(go_on(lefts, [None, None, None], 2)) == [(None, 1), (None, 1)]
-    assert told(go_on(lefts, [None] * 4, 2)) == [(None, 1), (None, 1), (None, None)]
+    assert positions(go_on(lefts, [None, None, None], 2)) == [(None, 1), (None, 1)]
+    assert positions(go_on(lefts, [None] * 4, 2)) == [(None, 1), (None, 1), (None, None)]
 
 
 def test_equal_splits_have_the_same_marks_whatever_objects_they_are_made_of() -> None:
     name = "".join(["a", "b"])
-    one, two = [(name, name)], [("".join(["a", "b"]), "".join(["a", "b"]))]
-    assert [split.mark for split in identify_splits(one)] == [
-        split.mark for split in identify_splits(two)
+    shared, apart = [(name, name)], [("".join(["a", "b"]), "".join(["a", "b"]))]
+    assert [split.mark for split in identify_splits(shared)] == [
+        split.mark for split in identify_splits(apart)
     ]
-    assert len(identify_splits(one)[0].mark) == MARK_BYTES
+    assert len(identify_splits(shared)[0].mark) == MARK_BYTES
 
 
 @dataclass
@@ -163,7 +163,7 @@ def test_a_large_split_is_found_by_its_mark_and_not_written() -> None:
     large = "x" * (KEPT_BYTES + 1)
     lefts = [left(share) for share in begin([large], 1)]
     assert len(lefts[0] or b"") < 1000
-    assert told(go_on(lefts, [large], 2)) == [(large, 1)]
+    assert positions(go_on(lefts, [large], 2)) == [(large, 1)]
     with pytest.raises(StateBroken, match="too large to be kept"):
         go_on(lefts, ["other"], 1)
 

@@ -28,12 +28,12 @@ from tests.core.chain.time_kit import (
     open_with,
     timed,
 )
-from tests.core.operators.test_source import Script
+from tests.core.operators.kit import ScriptedSource
 
 END = Watermark(MAX_WATERMARK_MS)
 
 
-class Endless(Script):
+class Endless(ScriptedSource):
     """Its splits take turns."""
 
     bounded = False
@@ -44,7 +44,7 @@ def at(*times: int) -> list[Any]:
 
 
 def opened(
-    *splits: Sequence[Any], plan: TimePlan, source: Script | None = None
+    *splits: Sequence[Any], plan: TimePlan, source: ScriptedSource | None = None
 ) -> tuple[SourceOperator, Line, HandClock]:
     clock = HandClock()
     operator = SourceOperator(source or Endless(), tuple(map(tuple, splits)), plan)
@@ -70,7 +70,7 @@ def test_the_slowest_split_counts() -> None:
 
 def test_of_splits_that_end_the_later_ones_hold_event_time() -> None:
     operator, line, clock = opened(
-        [at(100)], [at(1)], plan=bounded(interval_ms=10), source=Script()
+        [at(100)], [at(1)], plan=bounded(interval_ms=10), source=ScriptedSource()
     )
     operator.poll()
     clock.pass_ms(10)
@@ -225,8 +225,8 @@ def test_a_task_reports_how_far_its_slowest_split_is() -> None:
     clock.pass_ms(100)
     operator.poll()
     clock.pass_ms(100)
-    told = [watermark_ms for _, watermark_ms in clock.told]
-    assert told == [MIN_WATERMARK_MS, MIN_WATERMARK_MS, 2, None, 119]
+    reports = [watermark_ms for _, watermark_ms in clock.reports]
+    assert reports == [MIN_WATERMARK_MS, MIN_WATERMARK_MS, 2, None, 119]
 
 
 polls = st.lists(
@@ -245,20 +245,22 @@ def test_a_record_is_late_only_by_the_fault_of_its_own_split(
         for index, split in enumerate(made)
     ]  # fmt: skip
     operator, line, clock = opened(
-        *splits, plan=bounded(bound_ms, interval_ms=20), source=Script() if ends else Endless()
+        *splits,
+        plan=bounded(bound_ms, interval_ms=20),
+        source=ScriptedSource() if ends else Endless(),
     )
     left = iter(pauses)
     while operator.poll() is not PollResult.ENDED:
         clock.pass_ms(next(left, 7))
     operator.finish()
     watermark_ms, highest = MIN_WATERMARK_MS, [MIN_WATERMARK_MS] * len(made)
-    for one in line.seen:
-        if isinstance(one, Watermark):
-            assert one.timestamp_ms > watermark_ms
-            watermark_ms = one.timestamp_ms
+    for element in line.seen:
+        if isinstance(element, Watermark):
+            assert element.timestamp_ms > watermark_ms
+            watermark_ms = element.timestamp_ms
             continue
-        (time, index, _, _), stamp = one
-        assert stamp == time == by_first(one[0], 0)
+        (time, index, _, _), stamp = element
+        assert stamp == time == by_first(element[0], 0)
         if time > highest[index] - bound_ms - 1:
             assert time > watermark_ms, "in bounds within its split, so not late"
         highest[index] = max(highest[index], time)

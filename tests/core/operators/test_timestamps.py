@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from headgate.base.elements import MAX_WATERMARK_MS, LatencyMarker, Watermark
 from headgate.core.operators.timestamps import TimestampsOperator
 from headgate.functions.watermarks import WatermarkOutput
-from tests.core.chain.test_watermarks import Speaks
 from tests.core.chain.time_kit import (
     ACTIVE,
     IDLE,
     HandClock,
+    ScriptedGenerator,
     bounded,
     custom,
     open_with,
@@ -139,7 +139,9 @@ def test_a_generator_of_the_user_is_asked_at_intervals() -> None:
     def now_and_then(output: WatermarkOutput) -> None:
         output.emit_watermark(next(marks))
 
-    operator = TimestampsOperator(custom(lambda: Speaks(now_and_then=now_and_then), interval_ms=10))
+    operator = TimestampsOperator(
+        custom(lambda: ScriptedGenerator(now_and_then=now_and_then), interval_ms=10)
+    )
     line = open_with(operator, clock)
     clock.pass_ms(20)
     operator.finish()
@@ -149,7 +151,7 @@ def test_a_generator_of_the_user_is_asked_at_intervals() -> None:
 def test_a_generator_that_marked_itself_idle_is_still_asked() -> None:
     clock = HandClock()
     answers = iter([lambda o: o.mark_idle(), lambda o: None, lambda o: o.emit_watermark(END)])
-    generator = Speaks(now_and_then=lambda output: next(answers)(output))
+    generator = ScriptedGenerator(now_and_then=lambda output: next(answers)(output))
     line = open_with(TimestampsOperator(custom(lambda: generator, interval_ms=10)), clock)
     clock.pass_ms(30)
     assert line.seen == [IDLE, ACTIVE, END]
@@ -175,7 +177,7 @@ def test_records_and_watermarks_stay_in_line_however_bundles_are_cut(
     bound_ms: int, own: bool, happened: list[Any]
 ) -> None:
     """What a stream of single records would give, with the clock ticking at the same places."""
-    plan = custom(lambda: Speaks(on_every_third)) if own else bounded(bound_ms)
+    plan = custom(lambda: ScriptedGenerator(on_every_third)) if own else bounded(bound_ms)
 
     def lived(cut: bool) -> list[Any]:
         clock, operator = HandClock(), TimestampsOperator(plan)

@@ -211,7 +211,7 @@ class Latest:
 def test_maps_and_flat_maps_of_two_keyed_streams_have_state(make: type[TwoInputOperator]) -> None:
     operator = make(Latest(), (lambda v: v[0], lambda v: v[1]))
     output = feed_pairs(operator, [(0, ("a", 1)), (1, (2, "a")), (0, ("b", 3)), (0, ("a", 4))])
-    assert [one for one in output.records if one is not None] == [("a", 1), (2, "a")]
+    assert [record for record in output.records if record is not None] == [("a", 1), (2, "a")]
 
 
 def feed_pairs(operator: TwoInputOperator, elements: list[tuple[int, Any]]) -> KeptOutput:

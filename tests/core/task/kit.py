@@ -33,7 +33,7 @@ from headgate.core.task.task import StepResult, Task
 from headgate.functions.context import TaskInfo
 from tests.arena import assert_all_home, plain_segments
 from tests.core.chain.kit import StrictLoan
-from tests.core.operators.test_source import Script
+from tests.core.operators.kit import ScriptedSource
 from tests.core.pair import SECRET, SMALL, Timers
 
 WALL_MS = 1_700_000_000_000
@@ -257,7 +257,7 @@ def take_all(source: NetworkInput, limit: int = 1 << 30) -> list[Any]:
 
 
 def source(*answers: Any) -> Callable[[], Operator]:
-    return lambda: SourceOperator(Script(), (answers,))
+    return lambda: SourceOperator(ScriptedSource(), (answers,))
 
 
 def sink(got: list[Any]) -> Callable[[], Operator]:

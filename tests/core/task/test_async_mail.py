@@ -10,7 +10,7 @@ from headgate.base.errors import UserFunctionFailed
 from headgate.core.chain.async_calls import AsyncWork
 from headgate.core.operators.async_wait import AsyncWaitOperator
 from headgate.core.task.task import StepResult, Task
-from tests.core.operators.test_async_wait import Plus, Scripted
+from tests.core.operators.kit import NumberAndSquare, ScriptedCalls
 from tests.core.task.kit import Lab, live, step_until
 
 
@@ -20,16 +20,16 @@ class Waiting:
     def __init__(self, lab: Lab, capacity: int = 4) -> None:
         self.lab = lab
         self.up, down = lab.writer("up"), lab.writer("down")
-        operator = lambda: AsyncWaitOperator(Plus(), 1000, capacity, True)  # noqa: E731
+        operator = lambda: AsyncWaitOperator(NumberAndSquare(), 1000, capacity, True)  # noqa: E731
         self.task: Task = lab.task(operator, gates=((lab.gate("up"),),), writers=(down,))
         self.task._operator_mail._start_calls = self._start
         self.task._operator_mail._wait = self._wait
         self.reader = lab.open_input("down")
-        self.calls: Scripted
+        self.calls: ScriptedCalls
         self.waited: list[list[Any]] = []
 
-    def _start(self, work: AsyncWork, completed: Callable[[], None]) -> Scripted:
-        self.calls = Scripted(work, completed)
+    def _start(self, work: AsyncWork, completed: Callable[[], None]) -> ScriptedCalls:
+        self.calls = ScriptedCalls(work, completed)
         return self.calls
 
     def _wait(self, ready: Callable[[], bool]) -> None:
@@ -103,7 +103,7 @@ def test_an_error_in_a_mail_names_the_operator() -> None:
 def test_by_default_calls_are_made_at_once(ordered: bool) -> None:
     with Lab() as lab:
         up, down = lab.writer("up"), lab.writer("down")
-        operator = lambda: AsyncWaitOperator(Plus(), 1000, 1, ordered)  # noqa: E731
+        operator = lambda: AsyncWaitOperator(NumberAndSquare(), 1000, 1, ordered)  # noqa: E731
         task = lab.task(operator, gates=((lab.gate("up"),),), writers=(down,))
         reader = lab.open_input("down")
         up.emit_all([2, 3])

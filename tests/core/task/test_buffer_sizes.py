@@ -13,7 +13,7 @@ from headgate.core.task.processors import InputProcessor, SourceProcessor
 from headgate.core.task.statistics import NO_SIZES, SizeStatistics
 from headgate.core.task.task import StepResult, Task
 from headgate.functions.context import TaskInfo
-from tests.core.operators.test_source import Script
+from tests.core.operators.kit import ScriptedSource
 from tests.core.pair import SMALL
 from tests.core.task.kit import Lab
 
@@ -206,7 +206,7 @@ def test_sources_and_tasks_that_shall_not_have_no_say() -> None:
         writer, source = lab.writer("p"), lab.open_input("p")
         processor = InputProcessor(lab.chain(lambda: Slow(lab)), [source], lab.loan, lab.clock)
         assert sizes_for(processor, replace(SETTINGS, debloat=False), lab.timers.later) is None
-        head = lab.chain(lambda: SourceOperator(Script(), [()]))
+        head = lab.chain(lambda: SourceOperator(ScriptedSource(), [()]))
         polled = SourceProcessor(head, lab.loan, lab.clock, lab.wake)
         assert sizes_for(polled, SETTINGS, lab.timers.later) is None
         task = lab.task(lambda: Slow(lab), gates=((lab.gate("p"),),))

@@ -15,9 +15,8 @@ from headgate.core.operators.source import SourceOperator
 from headgate.core.operators.timestamps import TimestampsOperator
 from headgate.core.task.task import StepResult, Task
 from headgate.functions.watermarks import AlignmentGroup, WatermarkOutput
-from tests.core.chain.test_watermarks import Speaks
-from tests.core.chain.time_kit import bounded, custom
-from tests.core.operators.test_source import Script
+from tests.core.chain.time_kit import ScriptedGenerator, bounded, custom
+from tests.core.operators.kit import ScriptedSource
 from tests.core.task.kit import Lab, step_until
 
 INTERVAL_MS = 20
@@ -51,8 +50,8 @@ class Punctuated:
         self.bound_ms = bound_ms
         self.highest = MIN_WATERMARK_MS
 
-    def make(self) -> Speaks:
-        return Speaks(self.on_event)
+    def make(self) -> ScriptedGenerator:
+        return ScriptedGenerator(self.on_event)
 
     def on_event(self, event: Any, timestamp: int, output: WatermarkOutput) -> None:
         self.highest = max(self.highest, timestamp)
@@ -102,7 +101,7 @@ def test_a_record_is_late_only_where_it_was_late_from_the_start(
             writer = lab.writer(f"p{index}", readers, RoundRobin())
             tasks.append(
                 lab.task(
-                    lambda split=split: SourceOperator(Script(), (split,)),  # type: ignore[misc]
+                    lambda split=split: SourceOperator(ScriptedSource(), (split,)),  # type: ignore[misc]
                     lambda: TimestampsOperator(plan_of(bound_ms, punctuated)),
                     lambda index=index: near[index],  # type: ignore[misc]
                     writers=(writer,),
@@ -154,7 +153,7 @@ def test_a_task_that_waits_for_its_group_goes_on_when_that_is_announced() -> Non
     reports: list[tuple[str, int | None]] = []
     watcher = Watcher()
     make: list[Callable[[], Operator]] = [
-        lambda: SourceOperator(Script(), (([(5,)], [(9,)], [(40,)]),), plan),
+        lambda: SourceOperator(ScriptedSource(), (([(5,)], [(9,)], [(40,)]),), plan),
         lambda: watcher,
     ]
     with Lab() as lab:

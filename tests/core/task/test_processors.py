@@ -25,7 +25,7 @@ from headgate.core.task.processors import (
 from headgate.functions.context import TaskInfo
 from headgate.functions.watermarks import AlignmentGroup
 from tests.core.chain.time_kit import bounded
-from tests.core.operators.test_source import Script
+from tests.core.operators.kit import ScriptedSource
 from tests.core.task.kit import WALL_MS, Lab
 
 
@@ -193,7 +193,7 @@ def source_of(
         def marker_received(self, marker: LatencyMarker) -> None:
             got.append(marker)
 
-    chain = lab.chain(lambda: SourceOperator(Script(), splits, plan), Last)
+    chain = lab.chain(lambda: SourceOperator(ScriptedSource(), splits, plan), Last)
     lab.loan.lend()
     chain.open(lambda spec: _context(lab, spec))
     lab.loan.regain()
@@ -344,7 +344,7 @@ def test_who_had_finished_reads_to_the_ends_and_drops_all() -> None:
 
 def test_a_source_that_had_finished_has_nothing_to_read() -> None:
     with Lab() as lab:
-        chain = lab.chain(lambda: SourceOperator(Script(), ([[1]],)))
+        chain = lab.chain(lambda: SourceOperator(ScriptedSource(), ([[1]],)))
         finished = FinishedProcessor(SourceProcessor(chain, lab.loan, lab.clock, lab.wake))
         assert not finished.available()
         assert finished.process() is InputStatus.ENDED
