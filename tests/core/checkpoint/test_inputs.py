@@ -34,10 +34,19 @@ class Table:
             gate.request_partitions()
         self.seen: list[Any] = []
         self.incoming = CheckpointedInputs(self.inputs, self.gates, limit_bytes)
-        self.incoming.on_barrier = lambda channel, event: self.seen.append((channel, event))
-        self.incoming.on_announced = lambda channel, event: self.seen.append(("soon", channel))
-        self.incoming.on_ended = lambda channel: self.seen.append(("ended", channel))
-        self.incoming.on_too_much = lambda checkpoint: self.seen.append(("dropped", checkpoint))
+        self.incoming.listener = self
+
+    def barrier_read(self, channel: int, event: CheckpointBarrier | CancelMarker) -> None:
+        self.seen.append((channel, event))
+
+    def barrier_announced(self, channel: int, barrier: CheckpointBarrier) -> None:
+        self.seen.append(("soon", channel))
+
+    def channel_ended(self, channel: int) -> None:
+        self.seen.append(("ended", channel))
+
+    def too_much_in_flight(self, checkpoint: int) -> None:
+        self.seen.append(("dropped", checkpoint))
 
     def close(self) -> None:
         for source in self.inputs:

@@ -35,6 +35,22 @@ class CheckpointInput(Protocol):
     def restore_reassigned(self, channel: int, bundles: Iterable[Bundle]) -> None: ...
 
 
+class BarrierListener(Protocol):
+    """What the inputs report; the last two from other threads, inside the baton."""
+
+    def barrier_read(self, channel: int, event: CheckpointBarrier | CancelMarker) -> None:
+        """A channel was read up to a barrier or a cancel marker."""
+
+    def channel_ended(self, channel: int) -> None:
+        """A channel was read to its end."""
+
+    def barrier_announced(self, channel: int, barrier: CheckpointBarrier) -> None:
+        """A barrier has arrived and was not read."""
+
+    def too_much_in_flight(self, checkpoint: int) -> None:
+        """A checkpoint would record more than the limit, and was dropped."""
+
+
 @dataclass(frozen=True, slots=True)
 class NumberedChannel:
     """One channel: where it is read, and where the plan of the task has it."""
@@ -58,14 +74,8 @@ class CheckpointedInputs:
         limit_bytes: int = LIMIT_BYTES,
     ) -> None:
         """``gates``: all of the task, in its own order."""
-        self.on_barrier: Callable[[int, CheckpointBarrier | CancelMarker], None]
-        """A channel was read up to a barrier or a marker."""
-        self.on_ended: Callable[[int], None]
-        """A channel was read to its end."""
-        self.on_announced: Callable[[int, CheckpointBarrier], None]
-        """A barrier has arrived and was not read; called by other threads, inside the baton."""
-        self.on_too_much: Callable[[int], None]
-        """A checkpoint would record more than the limit, and was dropped; the same."""
+        self.listener: BarrierListener
+        """The checkpoints of the task."""
         self._inputs = inputs
         self._channels = number_channels(inputs, gates)
         counts = [source.gate.channel_count for source in inputs]
@@ -150,9 +160,11 @@ class CheckpointedInputs:
         self._recorded.check()
 
     def _attach(self, offset: int, source: CheckpointInput) -> None:
-        source.on_barrier = lambda index, event: self.on_barrier(offset + index, event)
-        source.on_channel_ended = lambda index: self.on_ended(offset + index)
-        source.gate.on_announced = lambda index, barrier: self.on_announced(offset + index, barrier)
+        source.on_barrier = lambda index, event: self.listener.barrier_read(offset + index, event)
+        source.on_channel_ended = lambda index: self.listener.channel_ended(offset + index)
+        source.gate.on_announced = lambda index, barrier: self.listener.barrier_announced(
+            offset + index, barrier
+        )
 
     def _listen(self) -> None:
         """Let the gates with recorded channels report arrivals, and no others."""
@@ -167,7 +179,7 @@ class CheckpointedInputs:
         def arrived(index: int, buffer: Buffer) -> None:
             for checkpoint in self._recorded.arrived(offset + index, buffer):
                 self._lost[checkpoint] = True
-                self.on_too_much(checkpoint)
+                self.listener.too_much_in_flight(checkpoint)
 
         return arrived
 

@@ -120,10 +120,7 @@ class TaskCheckpoints:
         self._taken: dict[int, _TakenSnapshot] = {}
         self._stops_with: CheckpointBarrier | None = None
         self._timer_ms: float | None = None
-        incoming.on_barrier = self._barrier_read
-        incoming.on_ended = self._channel_ended
-        incoming.on_announced = self._barrier_announced
-        incoming.on_too_much = self._too_much
+        incoming.listener = self
         outgoing.on_sent = lambda checkpoint: self._mail("barrier sent", self._look_at, checkpoint)
 
     @property
@@ -183,19 +180,19 @@ class TaskCheckpoints:
             for operator in snapshot.operators:
                 operator.close()
 
-    # What inputs, outputs, storage and clock tell.
+    # What the inputs report (BarrierListener).
 
-    def _barrier_read(self, channel: int, event: CheckpointBarrier | CancelMarker) -> None:
+    def barrier_read(self, channel: int, event: CheckpointBarrier | CancelMarker) -> None:
         if isinstance(event, CancelMarker):  # its sender has informed the coordinator
             self._carry_out(self._handler.marker_received(channel, event), _Decline.NO)
         else:
             now_ms = self._clock.wall_ms()
             self._carry_out(self._handler.barrier_received(channel, event, now_ms))
 
-    def _channel_ended(self, channel: int) -> None:
+    def channel_ended(self, channel: int) -> None:
         self._carry_out(self._handler.channel_ended(channel, self._clock.wall_ms()))
 
-    def _barrier_announced(self, channel: int, barrier: CheckpointBarrier) -> None:
+    def barrier_announced(self, channel: int, barrier: CheckpointBarrier) -> None:
         if self._plan.policy.overtakes_at_ms(barrier, self._clock.wall_ms()) is None:
             return
 
@@ -205,8 +202,10 @@ class TaskCheckpoints:
 
         self._post("barrier announced", tell)
 
-    def _too_much(self, checkpoint: int) -> None:
+    def too_much_in_flight(self, checkpoint: int) -> None:
         self._mail("too much in flight", self._give_up, checkpoint, _TOO_MUCH)
+
+    # What storage and clock report.
 
     def _written(self, checkpoint: int) -> None:
         taken = self._taken.pop(checkpoint, None)
