@@ -9,7 +9,7 @@ window fires when it is full, one that never fills is never sent.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable
-from typing import Final, Generic, Protocol, TypeAlias, TypeVar
+from typing import ClassVar, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
@@ -73,7 +73,6 @@ class WindowAssigner(ABC, Generic[T, W]):
 
     def get_window_serializer(self) -> object:
         """Not asked for: windows are pickled. Here for assigners that were written for PyFlink."""
-        return None
 
 
 class MergingWindowAssigner(WindowAssigner[T, W]):
@@ -86,33 +85,24 @@ class MergingWindowAssigner(WindowAssigner[T, W]):
         """Tell the callback of each group of windows that shall become one."""
 
 
-class ByTimestamp(Generic[T]):
-    """For windows in event time: a record's moment is its timestamp."""
+class _ByTime(WindowAssigner[T, TimeWindow]):
+    """Windows by timestamps or by the clock."""
+
+    _event_time: ClassVar[bool] = True
+    """False: the moment of a record is when it comes."""
 
     def get_default_trigger(self, env: object) -> Trigger[T, TimeWindow]:
-        return EventTimeTrigger()
+        return EventTimeTrigger() if self._event_time else ProcessingTimeTrigger()
 
     def is_event_time(self) -> bool:
-        return True
+        return self._event_time
 
     def moment(self, timestamp: int, context: AssignerContext) -> int:
-        return timestamp
+        """When a record is."""
+        return timestamp if self._event_time else context.get_current_processing_time()
 
 
-class ByClock(Generic[T]):
-    """For windows in processing time: a record's moment is when it comes."""
-
-    def get_default_trigger(self, env: object) -> Trigger[T, TimeWindow]:
-        return ProcessingTimeTrigger()
-
-    def is_event_time(self) -> bool:
-        return False
-
-    def moment(self, timestamp: int, context: AssignerContext) -> int:
-        return context.get_current_processing_time()
-
-
-class _Tumbling(WindowAssigner[T, TimeWindow]):
+class _Tumbling(_ByTime[T]):
     """Windows of one size, side by side."""
 
     def __init__(self, size: int, offset: int = 0) -> None:
@@ -126,10 +116,6 @@ class _Tumbling(WindowAssigner[T, TimeWindow]):
         caller = f"{cls.__name__}.of()"
         return cls(positive_ms(size, caller), _offset(offset, caller))
 
-    @abstractmethod
-    def moment(self, timestamp: int, context: AssignerContext) -> int:
-        """When a record is."""
-
     def assign_windows(
         self, element: T, timestamp: int, context: AssignerContext
     ) -> Collection[TimeWindow]:
@@ -141,18 +127,20 @@ class _Tumbling(WindowAssigner[T, TimeWindow]):
         return f"{type(self).__name__}({self.size_ms}, {self.offset_ms})"
 
 
-class TumblingEventTimeWindows(ByTimestamp[T], _Tumbling[T]):
+class TumblingEventTimeWindows(_Tumbling[T]):
     """Windows of one size, side by side; by the records' timestamps.
 
     ``TumblingEventTimeWindows.of(Time.minutes(1))``
     """
 
 
-class TumblingProcessingTimeWindows(ByClock[T], _Tumbling[T]):
+class TumblingProcessingTimeWindows(_Tumbling[T]):
     """Windows of one size, side by side; by the clock."""
 
+    _event_time = False
 
-class _Sliding(WindowAssigner[T, TimeWindow]):
+
+class _Sliding(_ByTime[T]):
     """Windows of one size, one beginning every ``slide``."""
 
     def __init__(self, size: int, slide: int, offset: int = 0) -> None:
@@ -168,10 +156,6 @@ class _Sliding(WindowAssigner[T, TimeWindow]):
         caller = f"{cls.__name__}.of()"
         return cls(positive_ms(size, caller), positive_ms(slide, caller), _offset(offset, caller))
 
-    @abstractmethod
-    def moment(self, timestamp: int, context: AssignerContext) -> int:
-        """When a record is."""
-
     def assign_windows(
         self, element: T, timestamp: int, context: AssignerContext
     ) -> Collection[TimeWindow]:
@@ -182,15 +166,17 @@ class _Sliding(WindowAssigner[T, TimeWindow]):
         return f"{type(self).__name__}({self.size_ms}, {self.slide_ms}, {self.offset_ms})"
 
 
-class SlidingEventTimeWindows(ByTimestamp[T], _Sliding[T]):
+class SlidingEventTimeWindows(_Sliding[T]):
     """Windows of one size, one beginning every ``slide``; by the records' timestamps.
 
     ``SlidingEventTimeWindows.of(Time.minutes(10), Time.minutes(1))``
     """
 
 
-class SlidingProcessingTimeWindows(ByClock[T], _Sliding[T]):
+class SlidingProcessingTimeWindows(_Sliding[T]):
     """Windows of one size, one beginning every ``slide``; by the clock."""
+
+    _event_time = False
 
 
 def slides(timestamp: int, size_ms: int, slide_ms: int, offset_ms: int) -> list[TimeWindow]:
@@ -234,12 +220,8 @@ class SessionWindowTimeGapExtractor(ABC):
 GapOf: TypeAlias = SessionWindowTimeGapExtractor | Callable[[Record], int]
 
 
-class SessionWindows(MergingWindowAssigner[T, TimeWindow]):
+class SessionWindows(_ByTime[T], MergingWindowAssigner[T, TimeWindow]):
     """Base of the four kinds."""
-
-    @abstractmethod
-    def moment(self, timestamp: int, context: AssignerContext) -> int:
-        """When a record is."""
 
     @abstractmethod
     def gap_of(self, element: T) -> int:
@@ -293,15 +275,17 @@ class _WithDynamicGap(SessionWindows[T]):
         return f"{type(self).__name__}()"
 
 
-class DynamicEventTimeSessionWindows(ByTimestamp[T], _WithDynamicGap[T]):
+class DynamicEventTimeSessionWindows(_WithDynamicGap[T]):
     """Sessions whose gap each record brings along; by the records' timestamps."""
 
 
-class DynamicProcessingTimeSessionWindows(ByClock[T], _WithDynamicGap[T]):
+class DynamicProcessingTimeSessionWindows(_WithDynamicGap[T]):
     """Sessions whose gap each record brings along; by the clock."""
 
+    _event_time = False
 
-class EventTimeSessionWindows(ByTimestamp[T], _WithGap[T]):
+
+class EventTimeSessionWindows(_WithGap[T]):
     """Sessions with one gap; by the records' timestamps.
 
     ``EventTimeSessionWindows.with_gap(Time.minutes(30))``
@@ -313,8 +297,10 @@ class EventTimeSessionWindows(ByTimestamp[T], _WithGap[T]):
         return DynamicEventTimeSessionWindows(extractor)
 
 
-class ProcessingTimeSessionWindows(ByClock[T], _WithGap[T]):
+class ProcessingTimeSessionWindows(_WithGap[T]):
     """Sessions with one gap; by the clock."""
+
+    _event_time = False
 
     @staticmethod
     def with_dynamic_gap(extractor: GapOf) -> DynamicProcessingTimeSessionWindows[Record]:
