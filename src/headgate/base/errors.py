@@ -132,12 +132,13 @@ class SlotsShort(HeadgateError):
 class MemoryShort(HeadgateError):
     """The arena of a task manager could not be allocated in full."""
 
-    def __init__(self, required: int, allocated: int, unit: str = "bytes") -> None:
+    def __init__(self, required: int, allocated: int, message: str = "") -> None:
         self.required = required
         self.allocated = allocated
         self.missing = required - allocated
         super().__init__(
-            f"network memory: {required} {unit} required, {allocated} allocated, "
+            message
+            or f"network memory: {required} bytes required, {allocated} allocated, "
             f"{self.missing} missing; lower taskmanager.memory.network.max "
             f"or give the worker more memory"
         )
@@ -147,36 +148,33 @@ class InsufficientBuffers(MemoryShort):
     """A pool, gate or connection needs more buffers than the task manager has left."""
 
     def __init__(self, who: str, required: int, available: int, total: int) -> None:
-        HeadgateError.__init__(
-            self,
+        super().__init__(
+            required,
+            available,
             f"insufficient number of network buffers for {who}: {required} required, "
             f"{available} available of {total} in total; raise taskmanager.memory.network.min "
             f"and .max, or lower the parallelism",
         )
         self.who = who
-        self.required = required
-        self.allocated = self.available = available
-        self.missing = required - available
+        self.available = available
         self.total = total
 
 
 class JobExceedsMemory(MemoryShort):
-    """A job's tasks cannot be set up within the exchange's memory; told before it starts."""
+    """A job's tasks need more exchange memory than is allowed; raised before the job starts."""
 
     def __init__(
         self, job: str, required: int, allocated: int, segment_bytes: int, parts: str
     ) -> None:
         self.required_bytes = required * segment_bytes
-        HeadgateError.__init__(
-            self,
+        super().__init__(
+            required,
+            allocated,
             f"job {job!r} needs {required} network buffers of {segment_bytes} bytes in its busiest "
             f"task manager ({parts}), and taskmanager.memory.network.max allows {allocated}; raise "
             f"it to {self.required_bytes} bytes or more, or lower the parallelism",
         )
         self.job = job
-        self.required = required
-        self.allocated = allocated
-        self.missing = required - allocated
 
 
 class PoolDestroyed(HeadgateError):
@@ -853,7 +851,7 @@ class RunSuperseded(HeadgateError):
 
 
 class RunFailed(HeadgateError):
-    """Told to Spark, so that it does not take what has come for the whole."""
+    """Raised in Spark, so that it does not take the rows that have come for all of them."""
 
 
 class ResultsRefused(HeadgateError):

@@ -31,7 +31,7 @@ def default_strategy() -> ShipStrategy:
 
 def forward() -> ShipStrategy:
     """Each task to the one with its own index."""
-    return ShipStrategy("FORWARD", _forward, pointwise=True)
+    return ShipStrategy("FORWARD", partial(_same_for_all, Forward), pointwise=True)
 
 
 def rebalance() -> ShipStrategy:
@@ -41,7 +41,7 @@ def rebalance() -> ShipStrategy:
 
 def rescale() -> ShipStrategy:
     """Records in turn to the tasks of the producer's own share."""
-    return ShipStrategy("RESCALE", _rescale, pointwise=True)
+    return ShipStrategy("RESCALE", partial(_same_for_all, Rescale), pointwise=True)
 
 
 def shuffle() -> ShipStrategy:
@@ -51,12 +51,12 @@ def shuffle() -> ShipStrategy:
 
 def broadcast() -> ShipStrategy:
     """Every record to every task."""
-    return ShipStrategy("BROADCAST", _broadcast)
+    return ShipStrategy("BROADCAST", partial(_same_for_all, Broadcast))
 
 
 def global_() -> ShipStrategy:
     """Everything to the first task."""
-    return ShipStrategy("GLOBAL", _global)
+    return ShipStrategy("GLOBAL", partial(_same_for_all, Global))
 
 
 def hash_by(
@@ -70,13 +70,13 @@ def hash_by(
     ``max_parallelism`` and ``reader`` are replaced by those of the consumer when the job graph is
     built.
     """
-    make_router = partial(_keyed, key_of, max_parallelism, reader)
+    make_router = partial(_same_for_all, KeyGroupPartitioner, key_of, max_parallelism, reader)
     return ShipStrategy("HASH", make_router, key_of=key_of, key_type=key_type)
 
 
 def custom(partitioner: Callable[[Key, int], int], key_of: Callable[[Record], Key]) -> ShipStrategy:
     """The user's function says which; it is given the key and the number of consumers."""
-    return ShipStrategy("CUSTOM", partial(_custom, partitioner, key_of))
+    return ShipStrategy("CUSTOM", partial(_same_for_all, CustomPartitioner, partitioner, key_of))
 
 
 def resolve_strategy(graph: StreamGraph, edge: StreamEdge) -> ShipStrategy:
@@ -97,32 +97,6 @@ def resolve_strategy(graph: StreamGraph, edge: StreamEdge) -> ShipStrategy:
     return ship
 
 
-# Each is given the index of the producing subtask, which only some need.
-
-
-def _forward(subtask: int) -> Router:
-    return Forward()
-
-
-def _rescale(subtask: int) -> Router:
-    return Rescale()
-
-
-def _broadcast(subtask: int) -> Router:
-    return Broadcast()
-
-
-def _global(subtask: int) -> Router:
-    return Global()
-
-
-def _keyed(
-    key_of: Callable[[Record], Key], max_parallelism: int, reader: str, subtask: int
-) -> Router:
-    return KeyGroupPartitioner(key_of, max_parallelism, reader)
-
-
-def _custom(
-    partitioner: Callable[[Key, int], int], key_of: Callable[[Record], Key], subtask: int
-) -> Router:
-    return CustomPartitioner(partitioner, key_of)
+def _same_for_all(make: Callable[..., Router], *arguments: object) -> Router:
+    """A router that does not depend on the producing subtask, whose index comes last."""
+    return make(*arguments[:-1])
