@@ -8,7 +8,7 @@ import pytest
 from headgate.base.elements import Bundle
 from headgate.core.chain.user_function import UserFunction
 from headgate.core.operators.basic import FlatMapOperator
-from headgate.functions.context import FunctionInitializationContext
+from headgate.functions.context import FunctionInitializationContext, SnapshotMoment
 from headgate.functions.state import (
     ListStateDescriptor,
     MapStateDescriptor,
@@ -53,7 +53,7 @@ def test_state_is_asked_for_before_open_and_brought_up_to_date_before_a_snapshot
     wrapped.open(context())
     assert function.calls == [("initialize", False), "open"]
     assert [list(wrapped.call(number)) for number in (1, 2, 3)] == [[], [(1, 2)], []]
-    data = wrapped.snapshot_state(7, 1_000)
+    data = wrapped.snapshot(SnapshotMoment(7, 1_000))
     assert function.calls[2:] == [(7, 1_000)]
 
     restored = UserFunction(Pairs(), "flat_map")
@@ -68,7 +68,7 @@ def test_a_function_without_such_state_has_an_empty_snapshot() -> None:
     wrapped = UserFunction(len, "map")
     wrapped.open(context())
     other = UserFunction(len, "map")
-    other.states.restore([wrapped.snapshot_state(1, 0)], 0, 1)
+    other.states.restore([wrapped.states.snapshot()], 0, 1)
 
 
 def test_keyed_state_is_refused_on_a_stream_without_keys() -> None:

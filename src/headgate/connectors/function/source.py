@@ -276,7 +276,7 @@ class FunctionReader(SplitReader):
             rows = tuple(self._handover.rows())
             if self._has_ended:
                 return FunctionPosition(rows=rows, has_ended=True)
-            state = self._guest.left(moment) if self._is_open else self._before.state
+            state = self._guest.snapshot(moment) if self._is_open else self._before.state
             return FunctionPosition(state, rows)
 
     def checkpoint_completed(self, checkpoint: int) -> None:

@@ -79,12 +79,15 @@ class Emission:
         """``free``: nothing needs to be copied, objects are reused."""
         self._call = call
         self._is_free = free or only_carries(call)
-        self.keeps_nothing = free or is_pure(call)
-        """Whether the function's own code cannot hold on to a record."""
+        self._keeps_nothing = free or is_pure(call)
+
+    def passes_as_is(self, records: list[Record]) -> bool:
+        """Whether the function may see these records and they still need no copy to be sent on."""
+        return self._keeps_nothing or are_immutable(records)
 
     def results(self, records: Iterable[Record]) -> list[Record]:
         call, atoms = self._call, ATOMS
-        if self._is_free or (self.keeps_nothing and _are_atoms(records)):
+        if self._is_free or (self._keeps_nothing and _are_atoms(records)):
             return [call(record) for record in records]
         return [
             value

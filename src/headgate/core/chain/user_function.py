@@ -80,17 +80,12 @@ class UserFunction:
             is_restored = context.restored is not None
             initialize(FunctionInitializationContext(self.states, runtime, is_restored))
 
-    def left(self, moment: SnapshotMoment) -> bytes | None:
-        """What the function leaves at a checkpoint; None: it has no state of its own."""
-        data = self.snapshot_state(moment.checkpoint, moment.timestamp_ms)
-        return None if self.states.is_empty else data
-
-    def snapshot_state(self, checkpoint_id: int, timestamp_ms: int) -> bytes:
-        """The state without keys, after the function has brought it up to date."""
+    def snapshot(self, moment: SnapshotMoment) -> bytes | None:
+        """Its state without keys, after it has brought that up to date; None: it has none."""
         prepare = getattr(self.function, "snapshot_state", None)
         if prepare is not None:
-            prepare(FunctionSnapshotContext(checkpoint_id, timestamp_ms))
-        return self.states.snapshot()
+            prepare(FunctionSnapshotContext(moment.checkpoint, moment.timestamp_ms))
+        return None if self.states.is_empty else self.states.snapshot()
 
     def checkpoint_completed(self, checkpoint: int) -> None:
         """Tell a function that listens."""
@@ -132,9 +127,9 @@ class StatefulOperator(Operator):
         parts: dict[str, bytes] = {}
         is_own = True
         for function in self.user_functions():
-            left = function.left(moment)
-            if left is not None:
-                parts[function.name] = left
+            state = function.snapshot(moment)
+            if state is not None:
+                parts[function.name] = state
                 is_own = is_own and not function.states.has_unions
         parts.update(self.waiting())
         shapes = self.context.shapes.all()

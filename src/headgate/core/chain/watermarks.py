@@ -1,13 +1,15 @@
-"""Watermark generators: how event time moves on with the records of a stream or of a split.
+"""Event time at work: timestamps of records, and watermark generators of streams and splits.
 
-Law: the built-in generators look at the times of a bundle, never call anything for a record, and
-speak only when they are asked. What a generator of the user says in ``on_event`` goes out right
-behind that record: the bundle is cut there, so that records and watermarks stay in line.
+Law: timestamps are whole milliseconds that fit into 64 bits, or None; nothing but the user's own
+assigner is called for a record. The built-in generators look at the times of a bundle and emit only
+when asked. What a user's generator emits in ``on_event`` goes out right behind that record: the
+bundle is cut there, so that records and watermarks stay in order.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import index
 from typing import Final, Protocol
 
 from headgate.base.elements import (
@@ -19,7 +21,7 @@ from headgate.base.elements import (
     Watermark,
 )
 from headgate.core.chain.operator import Output
-from headgate.core.chain.timestamps import highest_of
+from headgate.core.chain.user_function import UserFunction
 from headgate.functions.context import RuntimeContext
 from headgate.functions.watermarks import AlignmentGroup, WatermarkOutput, WatermarkStrategy
 
@@ -48,6 +50,20 @@ class Marking(Protocol):
 
     def periodic(self, target: Target) -> None:
         """Tell how far event time is."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimePlan:
+    """What a watermark strategy says; travels to the tasks."""
+
+    start: Callable[[RuntimeContext], Marking]
+    assigner: object | None = None
+    idle_ms: int | None = None
+    alignment: AlignmentGroup | None = None
+    interval_ms: int = 200
+    """Between two watermarks; 0: none before the end."""
+    keeps_own: bool = False
+    """Watermarks that a source brings itself are passed on."""
 
 
 class Bounded:
@@ -153,20 +169,6 @@ def checked_watermark(watermark: Record, whose: str) -> Watermark:
     return watermark
 
 
-@dataclass(frozen=True, slots=True)
-class TimePlan:
-    """What a watermark strategy says; travels to the tasks."""
-
-    start: Callable[[RuntimeContext], Marking]
-    assigner: object | None = None
-    idle_ms: int | None = None
-    alignment: AlignmentGroup | None = None
-    interval_ms: int = 200
-    """Between two watermarks; 0: none before the end."""
-    keeps_own: bool = False
-    """Watermarks that a source brings itself are passed on."""
-
-
 def silent(context: RuntimeContext) -> Marking:
     """For strategies without watermarks, and for batch jobs."""
     return Silent()
@@ -234,3 +236,71 @@ class TimedOutput:
         if not self.active:
             self.active = True
             self._output.emit_status(StreamStatus(active=True))
+
+
+class Stamper:
+    """Gives the records of a bundle the times that an assigner says; without one they keep theirs.
+
+    An assigner is a TimestampAssigner or a plain callable with the same two arguments.
+    """
+
+    def __init__(self, assigner: object | None) -> None:
+        self._extract = (
+            None if assigner is None else UserFunction(assigner, "extract_timestamp").call
+        )
+
+    def stamped(self, bundle: Bundle) -> Bundle:
+        """The same records with their times."""
+        extract = self._extract
+        if extract is None:
+            return bundle
+        records, before = bundle.records, bundle.timestamps
+        if before is None:
+            times = [extract(record, MIN_WATERMARK_MS) for record in records]
+        else:
+            known = [MIN_WATERMARK_MS if time is None else time for time in before]
+            times = list(map(extract, records, known))
+        return Bundle(records, _checked(times))
+
+
+def highest_of(times: Sequence[int | None] | None) -> int | None:
+    """The latest of the times of a bundle; None: it has none."""
+    if not times:
+        return None
+    try:
+        return max(times)  # type: ignore[type-var]  # mostly there is no None among them
+    except TypeError:
+        return max((time for time in times if time is not None), default=None)
+
+
+def _checked(times: list[Record]) -> list[int | None]:
+    if set(map(type, times)) != {int}:
+        times = [_whole(time) for time in times]
+    if not times:
+        return []
+    least = min(times)
+    if least <= MIN_WATERMARK_MS or max(times) > MAX_WATERMARK_MS:
+        return [_fitting(time) for time in times]
+    return times
+
+
+def _whole(time: Record) -> int:
+    """Numbers of numpy and the like are whole numbers too; parts of a millisecond are cut off."""
+    try:
+        return int(time) if isinstance(time, float) else index(time)
+    except (TypeError, ValueError, OverflowError):
+        raise TypeError(
+            f"a timestamp assigner returned {time!r}, a {type(time).__name__}; "
+            f"return milliseconds since 1970 as a number"
+        ) from None
+
+
+def _fitting(time: int) -> int | None:
+    if time == MIN_WATERMARK_MS:
+        return None  # as users say that there is no time
+    if not MIN_WATERMARK_MS < time <= MAX_WATERMARK_MS:
+        raise ValueError(
+            f"a timestamp assigner returned {time}, which does not fit into 64 bits; "
+            f"return milliseconds since 1970"
+        )
+    return time

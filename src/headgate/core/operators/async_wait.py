@@ -194,10 +194,10 @@ class _RemoteFunction(UserFunction):
         super().__init__(function, "async_invoke")
         self._operator = operator
 
-    def left(self, moment: SnapshotMoment) -> bytes | None:
+    def snapshot(self, moment: SnapshotMoment) -> bytes | None:
         if self.states.is_empty and not hasattr(self.function, "snapshot_state"):
             return None
-        take = super().left
+        take = super().snapshot
         found: bytes | None = self._operator.run(lambda: take(moment))
         return found
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
 from headgate.base.elements import Bundle, Key, Record
-from headgate.base.values import are_immutable, own
+from headgate.base.values import own
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.copies import Emission
 from headgate.core.chain.keyed_context import KeyedContext, KeySelection
@@ -74,7 +74,7 @@ class FilterOperator(FunctionOperator):
 
     def process(self, bundle: Bundle, number: int) -> None:
         call, visited = self._call, self.visited(bundle.records)
-        if not self._emission.keeps_nothing and not are_immutable(bundle.records):
+        if not self._emission.passes_as_is(bundle.records):
             selected = self._selected_by_value(bundle)
         elif bundle.timestamps is None:
             selected = Bundle([record for record in visited if call(record)])

@@ -26,8 +26,7 @@ from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Output, PolledOperator, PollResult
 from headgate.core.chain.runtime import OperatorRuntimeContext
 from headgate.core.chain.snapshots import OperatorSnapshot
-from headgate.core.chain.timestamps import Stamper
-from headgate.core.chain.watermarks import OWN_TIME, Marking, TimedOutput, TimePlan
+from headgate.core.chain.watermarks import OWN_TIME, Marking, Stamper, TimedOutput, TimePlan
 from headgate.core.operators.source_splits import (
     IdentifiedSplit,
     SplitProgress,

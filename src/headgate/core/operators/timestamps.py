@@ -9,8 +9,7 @@ from headgate.base.elements import MAX_WATERMARK_MS, Bundle, StreamStatus, Water
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.runtime import OperatorRuntimeContext
-from headgate.core.chain.timestamps import Stamper
-from headgate.core.chain.watermarks import Marking, TimedOutput, TimePlan
+from headgate.core.chain.watermarks import Marking, Stamper, TimedOutput, TimePlan
 
 
 class TimestampsOperator(Operator):
