@@ -456,7 +456,7 @@ def test_a_connection_that_never_came_about_gives_its_channels_back() -> None:
     desk = Desk(opened=False)
     channel = desk.channel(1)
     error = PeerLost(PEER, "it closed the connection")
-    desk.session.give_back(error)
+    desk.session.fail(error, may_pass=True)
     assert (channel.unreached, channel.errors) == ([error], [])
     assert desk.session.channels == {}
 
@@ -489,5 +489,5 @@ def test_a_channel_that_raises_does_not_keep_the_others_from_trying_again() -> N
     broken.unreachable = refuse  # type: ignore[method-assign]
     error = PeerLost(PEER, "it closed the connection")
     with pytest.raises(ValueError, match="a bug"):
-        desk.session.give_back(error)
+        desk.session.fail(error, may_pass=True)
     assert sound.unreached == [error]

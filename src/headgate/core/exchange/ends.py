@@ -80,10 +80,7 @@ class ConsumerEnd(Link):
         self.session.opened()
 
     def _end_session(self, error: HeadgateError) -> None:
-        if self.may_pass:
-            self.session.give_back(error)
-        else:
-            self.session.fail(error)
+        self.session.fail(error, may_pass=self.may_pass)
 
     def _released(self) -> None:
         self._pool.unclaim(self._landing, self._landing.surrender())

@@ -213,23 +213,17 @@ class ReceiverSession:
                     self.peer, f"{type(message).__name__} is not for the receiving side"
                 )
 
-    def give_back(self, error: HeadgateError) -> None:
-        """The connection never came about: its channels may ask for another one."""
-        channels, self.channels = self.channels, {}
-        self._credited.clear()
-        self._wake = _nobody
-        with ExitStack() as all_of_them:  # whatever one of them raises, the others are told
-            for channel in reversed(channels.values()):
-                all_of_them.callback(channel.unreachable, error)
+    def fail(self, error: HeadgateError, *, may_pass: bool = False) -> None:
+        """The connection has ended: every channel learns why.
 
-    def fail(self, error: HeadgateError) -> None:
-        """The connection is gone: every channel that used it learns why."""
+        ``may_pass``: it was never established, and the channels may ask for another one.
+        """
         channels, self.channels = self.channels, {}
         self._credited.clear()
         self._wake = _nobody
-        with ExitStack() as all_of_them:  # whatever one of them raises, the others are told
+        with ExitStack() as all_of_them:  # whatever one of them raises, the others learn of it
             for channel in reversed(channels.values()):
-                all_of_them.callback(channel.failed, error)
+                all_of_them.callback(channel.unreachable if may_pass else channel.failed, error)
 
     def _error_reported(self, report: ErrorReport) -> None:
         if report.receiver is None:
