@@ -98,6 +98,18 @@ class GateStatistics:
     buffers_in: int
 
 
+def send_to_all(receivers: Sequence[Channel | InputGate], event: TaskEvent) -> None:
+    """Send an event through all of them, whatever some raise; the first error is raised."""
+    failures: list[HeadgateError] = []
+    for receiver in receivers:
+        try:
+            receiver.send_event(event)
+        except HeadgateError as error:
+            failures.append(error)
+    if failures:
+        raise failures[0]
+
+
 def _nobody() -> None:
     """The default for ``notify``."""
 
@@ -264,15 +276,8 @@ class Gate:
         does not take it the others get it all the same, and the first error is raised.
         """
         self._check_open()
-        failures: list[HeadgateError] = []
-        for index, channel in enumerate(self._channels):
-            if not self._ended[index]:
-                try:
-                    channel.send_event(event)
-                except HeadgateError as error:
-                    failures.append(error)
-        if failures:
-            raise failures[0]
+        channels = zip(self._channels, self._ended, strict=True)
+        send_to_all([channel for channel, ended in channels if not ended], event)
 
     def close(self) -> None:
         """Release all channels and the pool; reading afterwards is an error. Idempotent."""

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from headgate.base.elements import ByteLike
-from headgate.base.errors import HeadgateError, TaskCancelled
+from headgate.base.errors import TaskCancelled
 from headgate.base.events import CheckpointBarrier, TaskEvent
 from headgate.core.buffers.buffer import Buffer
-from headgate.core.ingress.gate import BufferOrEvent, InputGate, unannounced
+from headgate.core.ingress.gate import BufferOrEvent, InputGate, send_to_all, unannounced
 
 
 class UnionGate:
@@ -117,14 +117,7 @@ class UnionGate:
 
     def send_event(self, event: TaskEvent) -> None:
         """An event back to the producers of all gates, as one gate sends it to its channels."""
-        failures: list[HeadgateError] = []
-        for gate in self._gates:
-            try:
-                gate.send_event(event)
-            except HeadgateError as error:
-                failures.append(error)
-        if failures:
-            raise failures[0]
+        send_to_all(self._gates, event)
 
     def close(self) -> None:
         """Close all gates; reading afterwards is an error. Idempotent."""
