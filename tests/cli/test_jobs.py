@@ -17,7 +17,7 @@ from headgate.host.driver.control_server import ControlServer
 from headgate.host.driver.job_directory import announce
 from tests.cli.kit import Done, in_process
 from tests.host.control_rig import TIMES
-from tests.host.endpoint_kit import AskedInTest, job_entry, served_endpoint
+from tests.host.endpoint_kit import RecordingJob, job_entry, served_endpoint
 
 Headgate = Callable[..., Done]
 
@@ -31,8 +31,8 @@ def headgate(
 
 
 @pytest.fixture
-def job(headgate: Headgate) -> Iterator[AskedInTest]:
-    job = AskedInTest("ab12cd", "count orders")
+def job(headgate: Headgate) -> Iterator[RecordingJob]:
+    job = RecordingJob("ab12cd", "count orders")
     with ControlServer(times=TIMES) as server, served_endpoint(server, job):
         yield job
 
@@ -43,7 +43,7 @@ def test_where_nothing_runs_nothing_is_listed(headgate: Headgate) -> None:
 
 
 def test_running_jobs_are_listed_for_people_and_for_machines(
-    headgate: Headgate, job: AskedInTest
+    headgate: Headgate, job: RecordingJob
 ) -> None:
     job.state = JobStatus.RESTARTING
     listed = headgate("list")
@@ -57,7 +57,7 @@ def test_running_jobs_are_listed_for_people_and_for_machines(
 
 
 def test_a_savepoint_prints_its_path_and_nothing_else(
-    headgate: Headgate, job: AskedInTest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    headgate: Headgate, job: RecordingJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     done = headgate("savepoint", "count orders", "saved")
@@ -67,7 +67,7 @@ def test_a_savepoint_prints_its_path_and_nothing_else(
     assert job.asked == [(f"{tmp_path}/saved", Stop.NO)]
 
 
-def test_a_savepoint_tells_machines_all_about_it(headgate: Headgate, job: AskedInTest) -> None:
+def test_a_savepoint_tells_machines_all_about_it(headgate: Headgate, job: RecordingJob) -> None:
     done = headgate("savepoint", "ab", "--json", "--stop")
     assert json.loads(done.stdout) == {
         "job": "ab12cd",
@@ -88,7 +88,7 @@ def test_a_savepoint_tells_machines_all_about_it(headgate: Headgate, job: AskedI
     ],
 )
 def test_a_job_is_stopped_with_a_savepoint(
-    headgate: Headgate, job: AskedInTest, words: tuple[str, ...], stop: Stop
+    headgate: Headgate, job: RecordingJob, words: tuple[str, ...], stop: Stop
 ) -> None:
     done = headgate(*words)
     assert (done.returncode, done.stdout) == (0, "s3://x/savepoint-ab12cd\n")
@@ -98,7 +98,7 @@ def test_a_job_is_stopped_with_a_savepoint(
 
 
 def test_a_savepoint_that_came_to_nothing_exits_with_1(
-    headgate: Headgate, job: AskedInTest
+    headgate: Headgate, job: RecordingJob
 ) -> None:
     job.slow = Future()
     job.slow.set_exception(HeadgateError("/full: No space left on device; make room there"))
@@ -111,7 +111,7 @@ def test_a_savepoint_that_came_to_nothing_exits_with_1(
     assert "headgate: stop has failed: /full: No space left on device" in stopped.stderr
 
 
-def test_a_job_is_cancelled(headgate: Headgate, job: AskedInTest) -> None:
+def test_a_job_is_cancelled(headgate: Headgate, job: RecordingJob) -> None:
     done = headgate("cancel", "ab12cd")
     assert done == Done(0, "job ab12cd (count orders) is canceled\n", "")
     assert job.reasons == ["`headgate cancel` was called"]
@@ -126,7 +126,7 @@ def test_a_job_is_cancelled(headgate: Headgate, job: AskedInTest) -> None:
 
 @pytest.mark.parametrize("words", [("savepoint",), ("stop",), ("cancel",)])
 def test_a_job_that_is_not_there_is_told_with_those_that_are(
-    headgate: Headgate, job: AskedInTest, words: tuple[str, ...]
+    headgate: Headgate, job: RecordingJob, words: tuple[str, ...]
 ) -> None:
     done = headgate(*words, "nightly")
     assert done == Done(
@@ -135,7 +135,7 @@ def test_a_job_that_is_not_there_is_told_with_those_that_are(
     assert job.asked == [] and job.reasons == []
 
 
-def test_two_ways_to_stop_exclude_each_other(headgate: Headgate, job: AskedInTest) -> None:
+def test_two_ways_to_stop_exclude_each_other(headgate: Headgate, job: RecordingJob) -> None:
     done = headgate("savepoint", "ab12cd", "--stop", "--drain")
     assert done.returncode == 2
     assert "--stop and --drain exclude each other" in done.stderr

@@ -29,7 +29,7 @@ def job_entry(job: str = "ab12", **more: object) -> JobEntry:
     return msgspec.structs.replace(entry, **more)
 
 
-class AskedInTest:
+class RecordingJob:
     """Takes savepoints at once unless it is told to be slow."""
 
     def __init__(self, job_id: str = "ab12cd", name: str = "orders") -> None:
@@ -67,7 +67,7 @@ class AskedInTest:
 
 
 @contextmanager
-def served_endpoint(server: ControlServer, job: AskedInTest) -> Iterator[JobEndpoint]:
+def served_endpoint(server: ControlServer, job: RecordingJob) -> Iterator[JobEndpoint]:
     """The job is open at the control port, and announced."""
     graph = job_of([1])
     code = ship(vertices_of(graph))

@@ -44,7 +44,7 @@ from headgate.host.driver.job_endpoint import JobEndpoint
 from headgate.host.net.contact import DriverContact
 from headgate.host.net.control_client import connect_and_prove, receive_by
 from tests.host.control_rig import PATIENCE_S, SECRET, TIMES, replace_times
-from tests.host.endpoint_kit import AskedInTest, served_endpoint
+from tests.host.endpoint_kit import RecordingJob, served_endpoint
 from tests.host.rig import eventually
 
 IMPATIENT = replace_times(job_client.TIMES, prove_ms=300, heartbeat_timeout_ms=600)
@@ -59,12 +59,12 @@ def server(
         yield server
 
 
-def entry_of(job: AskedInTest) -> JobEntry:
+def entry_of(job: RecordingJob) -> JobEntry:
     return next(entry for entry, _ in entries() if entry.job == job.job_id)
 
 
 def test_a_visitor_is_told_how_the_job_is(server: ControlServer) -> None:
-    job = AskedInTest()
+    job = RecordingJob()
     with served_endpoint(server, job):
         entry = entry_of(job)
         assert (entry.name, entry.pid, entry.host) == ("orders", os.getpid(), here())
@@ -74,7 +74,7 @@ def test_a_visitor_is_told_how_the_job_is(server: ControlServer) -> None:
 
 
 def test_savepoints_and_cancellations_reach_the_job(server: ControlServer) -> None:
-    job = AskedInTest()
+    job = RecordingJob()
     with served_endpoint(server, job):
         entry = entry_of(job)
         taken = ask(entry, SavepointAsked("/here"))
@@ -94,10 +94,10 @@ def test_savepoints_and_cancellations_reach_the_job(server: ControlServer) -> No
         (KeyError("oops"), "KeyError: 'oops'"),
     ],
 )
-def test_trouble_is_told_to_the_visitor(
+def test_trouble_is_reported_to_the_client(
     server: ControlServer, trouble: Exception, message: str
 ) -> None:
-    job = AskedInTest()
+    job = RecordingJob()
     with served_endpoint(server, job):
         job.trouble = trouble
         assert ask(entry_of(job), SavepointAsked()) == SavepointAnswer("", "RUNNING", message)
@@ -115,7 +115,7 @@ def in_background(
 
 
 def test_whoever_waits_for_long_hears_that_the_driver_lives(server: ControlServer) -> None:
-    job = AskedInTest()
+    job = RecordingJob()
     job.slow = Future()
     with served_endpoint(server, job):
         contact = DriverContact(server.address, job.job_id, SECRET)
@@ -132,7 +132,7 @@ def test_whoever_waits_for_long_hears_that_the_driver_lives(server: ControlServe
 
 
 def test_a_savepoint_that_takes_long_holds_up_nobody(server: ControlServer) -> None:
-    job = AskedInTest()
+    job = RecordingJob()
     job.slow = Future()
     with served_endpoint(server, job):
         entry = entry_of(job)
@@ -146,7 +146,7 @@ def test_a_savepoint_that_takes_long_holds_up_nobody(server: ControlServer) -> N
 
 
 def test_whoever_stops_a_job_is_answered_when_it_has_ended(server: ControlServer) -> None:
-    job = AskedInTest()
+    job = RecordingJob()
     job.slow = Future()
     job.slow.set_result("/x/savepoint")
     with served_endpoint(server, job):
@@ -162,7 +162,7 @@ def test_an_endpoint_that_closes_answers_those_who_wait(
     server: ControlServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job_endpoint, "LAST_WORD_S", 0.05)
-    job = AskedInTest()
+    job = RecordingJob()
     job.slow = Future()
     with served_endpoint(server, job):
         thread, answers = in_background(entry_of(job), SavepointAsked("/x"))
@@ -174,7 +174,7 @@ def test_an_endpoint_that_closes_answers_those_who_wait(
 
 
 def test_a_savepoint_may_be_told_of_after_the_end_of_its_job(server: ControlServer) -> None:
-    job = AskedInTest()
+    job = RecordingJob()
     job.slow = Future()
     with served_endpoint(server, job) as endpoint:
         thread, answers = in_background(entry_of(job), SavepointAsked("/x", Stop.SUSPEND))
@@ -187,7 +187,7 @@ def test_a_savepoint_may_be_told_of_after_the_end_of_its_job(server: ControlServ
 
 
 def test_a_failed_savepoint_tells_why_even_if_the_job_ends_with_it(server: ControlServer) -> None:
-    job = AskedInTest()
+    job = RecordingJob()
     job.slow = Future()
     job.slow.set_exception(HeadgateError("task 0.0 declined it"))
     with served_endpoint(server, job):
@@ -205,16 +205,16 @@ def test_an_endpoint_without_a_job_says_so() -> None:
 def test_a_job_that_ends_while_its_endpoint_opens_is_not_announced(server: ControlServer) -> None:
     endpoint = JobEndpoint()
     endpoint.close()
-    endpoint.open(AskedInTest(), DriverContact(server.address, "job", SECRET))
+    endpoint.open(RecordingJob(), DriverContact(server.address, "job", SECRET))
     assert entries() == []
 
 
 def test_jobs_are_found_by_id_name_and_beginning(server: ControlServer) -> None:
     with ExitStack() as stack:
         for job in (
-            AskedInTest("ab12", "orders"),
-            AskedInTest("ab34", "clicks"),
-            AskedInTest("ab12-long", "clicks"),
+            RecordingJob("ab12", "orders"),
+            RecordingJob("ab34", "clicks"),
+            RecordingJob("ab12-long", "clicks"),
         ):
             stack.enter_context(served_endpoint(server, job))
         assert find_job("ab12").job == "ab12", "an id, though it begins another one"
@@ -235,7 +235,7 @@ def test_jobs_are_found_by_id_name_and_beginning(server: ControlServer) -> None:
 
 
 def test_a_job_that_has_ended_runs_no_more_though_its_driver_does(server: ControlServer) -> None:
-    job = AskedInTest()
+    job = RecordingJob()
     with served_endpoint(server, job):
         job.state = JobStatus.FAILED
         assert running_jobs() == []
@@ -243,7 +243,7 @@ def test_a_job_that_has_ended_runs_no_more_though_its_driver_does(server: Contro
 
 
 def test_a_job_that_its_driver_knows_no_more_is_not_listed(server: ControlServer) -> None:
-    job = AskedInTest()
+    job = RecordingJob()
     with served_endpoint(server, job):
         entry = entry_of(job)
         server.close_job(job.job_id)
@@ -259,7 +259,7 @@ def test_a_driver_that_hangs_up_for_a_moment_keeps_its_file(
     def fail(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    job = AskedInTest()
+    job = RecordingJob()
     with served_endpoint(server, job):
         with monkeypatch.context() as short:
             short.setattr(threading.Thread, "start", fail)
@@ -277,7 +277,7 @@ def test_a_port_that_is_closed_is_a_driver_that_is_gone(server: ControlServer) -
 
 
 def test_whoever_does_not_know_the_secret_is_not_answered(server: ControlServer) -> None:
-    job = AskedInTest()
+    job = RecordingJob()
     with served_endpoint(server, job):
         stranger = msgspec.structs.replace(entry_of(job), secret=b"x" * 32)
         with pytest.raises(JobGone):
@@ -286,7 +286,7 @@ def test_whoever_does_not_know_the_secret_is_not_answered(server: ControlServer)
 
 
 def test_a_driver_of_another_version_is_left_alone(server: ControlServer) -> None:
-    job = AskedInTest()
+    job = RecordingJob()
     with served_endpoint(server, job):
         other = msgspec.structs.replace(entry_of(job), version=99)
         with pytest.raises(JobSilent, match="runs another version of Headgate"):

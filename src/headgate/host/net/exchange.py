@@ -115,7 +115,7 @@ class Exchange:
     def inside(self) -> Iterator[Environment]:
         """Hold the baton for a moment, to set up or inspect machines; not from within a task."""
         assert not self.baton.held_here(), "this thread is inside already"
-        turn = Turn(f"visitor {threading.current_thread().name}")
+        turn = Turn(f"caller {threading.current_thread().name}")
         self.baton.take(turn)
         try:
             try:

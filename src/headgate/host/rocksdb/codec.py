@@ -178,7 +178,7 @@ def state_prefix(group: int, state: int) -> bytes:
 
 
 def entry_key(address: Address, key: Key) -> tuple[bytes, bytes]:
-    """The database key of a map's entry, and what stands in front of its value."""
+    """The database key of a map's entry, and the head of its value."""
     inner = key_bytes(key)
     head = address.head if is_decodable(inner) else address.head + head_of(key)
     return address.prefix + inner, head
