@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from headgate.core.chain.watermarks import time_plan
 from headgate.core.operators.sinks import SinkFunctionOperator
 from headgate.core.operators.source import SourceOperator
 from headgate.functions.context import ConnectorContext
@@ -81,7 +82,7 @@ def race(folder: Path, go: Path) -> JobGraph:
         .with_timestamp_assigner(same)
         .with_watermark_alignment("race", Duration.of_millis(DRIFT_MS), Duration.of_millis(20))
     )
-    plan = strategy.plan(interval_ms=10, batch=False)
+    plan = time_plan(strategy, interval_ms=10, batch=False)
     graph = StreamGraph("race", buffer_timeout_ms=5)
     source = functools.partial(SourceOperator, Race(go), ("fast", "slow"), plan)
     sink = functools.partial(SinkFunctionOperator, LineFile(folder))
