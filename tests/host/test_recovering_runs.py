@@ -371,7 +371,7 @@ def test_a_driver_whose_job_was_taken_over_fails_for_good_and_tells_no_checkpoin
         reported = [m.checkpoint for m in manager.all_of(CheckpointCompleted)]  # type: ignore[union-attr]
         assert max(reported) <= newest.metadata.checkpoint, "or the other one would commit it again"
         job.close(JobState.FINISHED)
-        assert new.keeper.storage.place(newest.metadata.checkpoint, "").is_complete()
+        assert new.keeper.storage.location(newest.metadata.checkpoint, "").is_complete()
         new.close(JobState.FINISHED)
     assert names(folder) == []
 
