@@ -1,9 +1,14 @@
 """``bench checkpoint``: how long checkpoints take under back pressure, and what they cost.
 
-Two jobs with the same load, one after the other, tell aligned from unaligned: in the first barriers
-wait behind all that is in flight, in the second they overtake it. A third has so much in flight as
-is asked for; its yardstick is a plain write of as many bytes to the same disk. Then
+Two jobs with the same load, one after the other, compare aligned with unaligned: in the first
+barriers wait behind all that is in flight, in the second they overtake it. A third has as much in
+flight as is asked for; its yardstick is a plain write of as many bytes to the same disk. Then
 ``bench keyed-count`` runs with checkpoints every second and without, in turns.
+
+The jobs under back pressure are payloads → rebalance → sleeping sink: all buffers in between are
+full. Debloating is off, for it would leave little in flight for a barrier to wait behind. Law: only
+checkpoints count that were triggered after the queues had stopped growing; how long they took is
+the coordinator's own word (``job.checkpoints.last.took_ms``).
 """
 
 import os
@@ -14,11 +19,10 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, Final
 
-from headgate.api.environment import StreamExecutionEnvironment
 from headgate.api.job import JobClient
-from headgate.api.settings.configuration import Configuration
 from headgate.base.settings import KIB, MIB, ExchangeSettings
 from headgate.cli.bench.keyed_count import CountResult, keyed_count_round
+from headgate.cli.bench.measured_job import bench_environment
 from headgate.functions.context import ConnectorContext
 from headgate.functions.sink import Sink, SinkWriter
 from headgate.functions.source import Source, SplitReader
@@ -29,8 +33,10 @@ INTERVAL_MS: Final = 500
 FIGURES_MS: Final = 100
 LOOK_S: Final = 0.01
 STEADY_S: Final = 1.0
-"""So long nothing more may have come into the queues."""
+"""The queues must not have grown for this long."""
 PATIENCE_S: Final = 120.0
+EVERY_SECOND: Final = {"execution.checkpointing.interval": "1000"}
+WARM_UP_RECORDS: Final = 200_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +49,11 @@ class PressedCheckpoint:
     async_ms: float
 
 
-NONE: Final[dict[str, str]] = {}
-EVERY_SECOND: Final = {"execution.checkpointing.interval": "1000"}
-WARM_UP_RECORDS: Final = 200_000
-PARALLELISM: Final = 2
-
-
 def run_checkpoint_bench(
     in_flight_mib: int, sleep_ms: float, records: int, rounds: int
 ) -> dict[str, Any]:
     """Figures are medians over the rounds."""
-    keyed_count_round(min(records, WARM_UP_RECORDS), PARALLELISM, EVERY_SECOND)
+    keyed_count_round(min(records, WARM_UP_RECORDS), TASKS, EVERY_SECOND)
     usual = Load(KIB, sleep_ms)
     aligned = pressed_checkpoints(usual, unaligned=False, count=rounds)
     unaligned = pressed_checkpoints(usual, unaligned=True, count=rounds)
@@ -121,8 +121,8 @@ def _throughput(records: int, rounds: int) -> dict[str, Any]:
     without: list[CountResult] = []
     with_them: list[CountResult] = []
     for number in range(2 * rounds):
-        kept, settings = ((without, NONE), (with_them, EVERY_SECOND))[(number + 1) // 2 % 2]
-        kept.append(keyed_count_round(records, PARALLELISM, settings))
+        kept, settings = ((without, {}), (with_them, EVERY_SECOND))[(number + 1) // 2 % 2]
+        kept.append(keyed_count_round(records, TASKS, settings))
     rates = [median(result.records_per_s for result in each) for each in (without, with_them)]
     costs = [median(result.cpu_ns_per_record for result in each) for each in (without, with_them)]
     return {
@@ -175,11 +175,7 @@ def pressed_checkpoints(load: Load, unaligned: bool, count: int) -> list[Pressed
         "taskmanager.network.memory.buffer-debloat.enabled": "false",
         "metrics.interval": str(FIGURES_MS),
     }
-    configuration = Configuration()
-    for key, value in settings.items():
-        configuration.set_string(key, value)
-    env = StreamExecutionEnvironment.get_execution_environment(configuration)
-    env.set_parallelism(TASKS)
+    env = bench_environment(TASKS, settings)
     payloads = env.from_source(PayloadSource(load.record_bytes), None, "payloads")
     payloads.rebalance().sink_to(SleepingSink(load.sleep_ms / 1000))
     client = env.execute_async("bench checkpoint")

@@ -15,22 +15,21 @@ from typing import Any
 from headgate.base.ids import PartitionId
 from headgate.base.settings import ExchangeSettings
 from headgate.cli.bench.two_processes import (
+    JOIN_S,
+    SEGMENTS,
     Child,
     CpuWatch,
     RawConsumer,
     RawProducer,
     child_process,
+    consume,
+    open_gate,
+    open_partition,
+    wait_until_consumed,
 )
-from headgate.core.egress.partition import Partition, PartitionKind
-from headgate.core.exchange.ends import Address
-from headgate.core.ingress.gate import Gate
-from headgate.core.task.environment import Input, RemoteProducer
 from headgate.host.net.exchange import Exchange
-from headgate.host.net.runner import TaskThread
 
 PARTITION = PartitionId("bench/raw/0#0")
-SEGMENTS = 1024
-JOIN_S = 120.0
 
 
 def run_exchange_bench(
@@ -73,12 +72,7 @@ def _exchange_round(buffers: int, channels: int, settings: ExchangeSettings) -> 
             seat = exchange.seat("consumer")
             gate = open_gate(exchange, seat, PARTITION, address, channels)
             consumer = RawConsumer("consumer", gate)
-            watches: list[CpuWatch] = []
-            consumer.on_first = lambda: watches.append(CpuWatch())
-            runner = exchange.run(consumer, seat)
-            child.tell("go")
-            runner.join(JOIN_S)
-            wall_s, cpu_s = watches[0].wall_s(), watches[0].cpu_s()
+            wall_s, cpu_s = consume(exchange, seat, consumer, child)
             assert consumer.buffers_in == buffers, "buffers were lost"
         cpu_s += child.hear(float)
     return consumer.bytes_in / 1e6 / wall_s, cpu_s / (consumer.bytes_in / 1e9)
@@ -96,40 +90,6 @@ def _send_buffers(
         exchange.run(RawProducer("producer", partition, buffers), seat).join(JOIN_S)
         wait_until_consumed(exchange, PARTITION)
         pipe.send(watch.cpu_s())
-
-
-def open_gate(
-    exchange: Exchange, seat: TaskThread, partition: PartitionId, address: Address, channels: int
-) -> Gate:
-    """A gate with a channel for each subpartition over there, which wakes ``seat``."""
-    with exchange.inside() as environment:
-        inputs = [Input(partition, index, RemoteProducer(address)) for index in range(channels)]
-        gate = environment.create_gate(seat.turn.name, inputs)
-        gate.notify = seat.wake
-        gate.request_partitions()
-    return gate
-
-
-def open_partition(
-    exchange: Exchange, seat: TaskThread, partition: PartitionId, subpartitions: int
-) -> Partition:
-    """A pipelined partition whose pool wakes ``seat``."""
-    with exchange.inside() as environment:
-        created = environment.create_partition(
-            partition, PartitionKind.PIPELINED_BOUNDED, subpartitions, seat.wait
-        )
-        created.pool.notify = seat.wake
-    return created
-
-
-def wait_until_consumed(exchange: Exchange, partition: PartitionId) -> None:
-    """A partition leaves the registry when its last buffer has been consumed."""
-    done = exchange.seat("waiter")
-    exchange.baton.take(done.turn)
-    try:
-        done.wait(lambda: partition not in exchange.environment.partitions)
-    finally:
-        exchange.baton.give(done.turn)
 
 
 # The yardstick: send and recv_into of one block, page-aligned, nothing else.

@@ -2,7 +2,8 @@
 
 With credits the other channel goes on as if nothing had happened; with TCP flow control the stopped
 one blocks the connection for both. Two producers there, two consumers here; the healthy channel's
-throughput is measured alone and beside the stopped one, in both modes, in one run.
+throughput is measured alone and beside the stopped one, in both modes, in one run. With ``--live``
+the same is a picture in the terminal, or plain lines where there is none.
 """
 
 import os
@@ -12,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from statistics import median
-from typing import Any
+from typing import Any, TypeAlias
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -22,8 +23,14 @@ from rich.text import Text
 
 from headgate.base.ids import PartitionId
 from headgate.base.settings import ExchangeSettings, FlowControl
-from headgate.cli.bench.exchange import open_gate, open_partition
-from headgate.cli.bench.two_processes import Child, RawConsumer, RawProducer, child_process
+from headgate.cli.bench.two_processes import (
+    Child,
+    RawConsumer,
+    RawProducer,
+    child_process,
+    open_gate,
+    open_partition,
+)
 from headgate.host.net.exchange import Exchange
 from headgate.host.net.runner import TaskThread
 
@@ -57,6 +64,10 @@ class IsolationSample:
     stopped_bytes: int = 0
 
 
+Watch: TypeAlias = Callable[[IsolationSample], None]
+"""Called some ten times a second."""
+
+
 @dataclass(slots=True)
 class ModeResult:
     """One mode: megabytes a second alone and beside the stopped channel, and the time to block."""
@@ -70,9 +81,9 @@ class ModeResult:
 
 
 def run_isolation_bench(
-    seconds: float, rounds: int, watch: Callable[[IsolationSample], None] = lambda reading: None
+    seconds: float, rounds: int, watch: Watch = lambda sample: None
 ) -> dict[str, Any]:
-    """Both modes in turns; ``watch`` is called some ten times a second, for a picture."""
+    """Both modes in turns; ``watch`` draws a picture, or does nothing."""
     results = {mode: ModeResult() for mode in FlowControl}
     for _ in range(rounds):
         for mode in (FlowControl.CREDIT, FlowControl.TCP):
@@ -92,9 +103,7 @@ def run_isolation_bench(
     }
 
 
-def _round(
-    mode: FlowControl, seconds: float, result: ModeResult, watch: Callable[[IsolationSample], None]
-) -> None:
+def _round(mode: FlowControl, seconds: float, result: ModeResult, watch: Watch) -> None:
     settings, secret = ExchangeSettings(flow_control=mode), os.urandom(32)
     with (
         child_process(_produce, secret, settings) as child,
@@ -103,28 +112,52 @@ def _round(
         address = child.hear(tuple)
         healthy = _start_consumer(exchange, "healthy", HEALTHY, address)
         stopped = _start_consumer(exchange, "stopped", STOPPED, address)
-        reading = IsolationSample(mode)
-
-        def measure(phase: str) -> float:
-            reading.phase = phase
-            return _measure(seconds, reading, healthy, stopped, watch)
-
+        observer = _Observer(IsolationSample(mode), healthy, stopped, watch)
         child.tell("healthy only")
         child.hear(str)
-        measure("warming up")
-        result.alone.append(measure("one channel alone"))
+        observer.measure("warming up", seconds)
+        result.alone.append(observer.measure("one channel alone", seconds))
         child.tell("both")
         child.hear(str)
-        measure("both channels run")
+        observer.measure("both channels run", seconds)
         with exchange.inside():
             stopped.stopped = True
         stopped_at = time.monotonic()
         child.tell("when blocked")
-        reading.phase = "one consumer has stopped"
-        blocked_at = _hear_watching(child, reading, healthy, stopped, watch)
+        blocked_at = observer.hear("one consumer has stopped", child)
         result.block_ms.append(max(0.0, blocked_at - stopped_at) * 1000)
-        result.beside.append(measure("one consumer has stopped"))
+        result.beside.append(observer.measure("one consumer has stopped", seconds))
         child.tell("end")
+
+
+@dataclass(frozen=True, slots=True)
+class _Observer:
+    """Shows samples of both channels while it measures or waits."""
+
+    sample: IsolationSample
+    healthy: RawConsumer
+    stopped: RawConsumer
+    watch: Watch
+
+    def measure(self, phase: str, seconds: float) -> float:
+        """Megabytes a second of the healthy channel."""
+        self.sample.phase = phase
+        start, first = time.perf_counter(), self.healthy.bytes_in
+        while (now := time.perf_counter()) - start < seconds:
+            self._show()
+            time.sleep(min(0.1, seconds / 5))
+        return (self.healthy.bytes_in - first) / 1e6 / (now - start)
+
+    def hear(self, phase: str, child: Child) -> float:
+        self.sample.phase = phase
+        while not child.has_answer(0.1):
+            self._show()
+        return child.hear(float)
+
+    def _show(self) -> None:
+        self.sample.healthy_bytes = self.healthy.bytes_in
+        self.sample.stopped_bytes = self.stopped.bytes_in
+        self.watch(self.sample)
 
 
 def _start_consumer(
@@ -135,42 +168,6 @@ def _start_consumer(
     consumer = RawConsumer(name, gate)
     exchange.run(consumer, seat)
     return consumer
-
-
-def _measure(
-    seconds: float,
-    reading: IsolationSample,
-    healthy: RawConsumer,
-    stopped: RawConsumer,
-    watch: Callable[[IsolationSample], None],
-) -> float:
-    start, first = time.perf_counter(), healthy.bytes_in
-    while (now := time.perf_counter()) - start < seconds:
-        _show(reading, healthy, stopped, watch)
-        time.sleep(min(0.1, seconds / 5))
-    return (healthy.bytes_in - first) / 1e6 / (now - start)
-
-
-def _show(
-    reading: IsolationSample,
-    healthy: RawConsumer,
-    stopped: RawConsumer,
-    watch: Callable[[IsolationSample], None],
-) -> None:
-    reading.healthy_bytes, reading.stopped_bytes = healthy.bytes_in, stopped.bytes_in
-    watch(reading)
-
-
-def _hear_watching(
-    child: Child,
-    reading: IsolationSample,
-    healthy: RawConsumer,
-    stopped: RawConsumer,
-    watch: Callable[[IsolationSample], None],
-) -> float:
-    while not child.has_answer(0.1):
-        _show(reading, healthy, stopped, watch)
-    return child.hear(float)
 
 
 # The child: two producers on one exchange, driven by words through the pipe.
@@ -247,8 +244,8 @@ def show_isolation(seconds: float) -> dict[str, Any]:
         with Live(console=console, refresh_per_second=12) as live:
             picture = Picture()
 
-            def show(reading: IsolationSample) -> None:
-                live.update(picture.update(reading))
+            def show(sample: IsolationSample) -> None:
+                live.update(picture.update(sample))
 
             result = run_isolation_bench(seconds, 1, show)
     else:
@@ -308,16 +305,16 @@ class Picture:
         self._panels: dict[FlowControl, tuple[RateBars, RateBars]] = {}
         self._phases: dict[FlowControl, str] = {}
 
-    def update(self, reading: IsolationSample) -> RenderableType:
-        """Take a reading, give the picture."""
+    def update(self, sample: IsolationSample) -> RenderableType:
+        """Take a sample, give the picture."""
         meters = self._panels.setdefault(
-            reading.mode,
+            sample.mode,
             (RateBars("healthy channel", "green"), RateBars("its neighbour", "yellow")),
         )
         now = time.perf_counter()
-        meters[0].update(reading.healthy_bytes, now)
-        meters[1].update(reading.stopped_bytes, now)
-        self._phases[reading.mode] = reading.phase
+        meters[0].update(sample.healthy_bytes, now)
+        meters[1].update(sample.stopped_bytes, now)
+        self._phases[sample.mode] = sample.phase
         return Group(*(self._panel(mode) for mode in self._panels))
 
     def _panel(self, mode: FlowControl) -> Panel:
@@ -338,8 +335,8 @@ class PlainLines:
         self._console = console
         self._seen: tuple[FlowControl, str] | None = None
 
-    def update(self, reading: IsolationSample) -> None:
-        now = (reading.mode, reading.phase)
+    def update(self, sample: IsolationSample) -> None:
+        now = (sample.mode, sample.phase)
         if now != self._seen:
             self._seen = now
-            self._console.print(f"{_MODE_NAMES[reading.mode]}: {reading.phase}")
+            self._console.print(f"{_MODE_NAMES[sample.mode]}: {sample.phase}")

@@ -1,9 +1,8 @@
 """``bench keyed-count``: generated words → map → key_by → running count, on embedded Spark.
 
-The words (10,000 distinct, Zipf) are picked beforehand and handed out in slices, so that the job is
-measured and not the generator. The time runs from the first record of any source to the last count
-in any sink; start-up is not in it. The final counts are compared with those of the words. The
-yardstick is a plain loop over the same words with the same functions: one core, no exchange.
+The words (10,000 distinct, Zipf) are picked beforehand. The final counts are compared with those of
+the words. The yardstick is a plain loop over the same words with the same functions: one core, no
+exchange.
 """
 
 import random
@@ -16,18 +15,20 @@ from statistics import median
 from types import MappingProxyType
 from typing import Any, Final
 
-from headgate.api.environment import StreamExecutionEnvironment
-from headgate.api.settings.configuration import Configuration
-from headgate.cli.bench.measured_job import ReportingSink
+from headgate.cli.bench.measured_job import (
+    PICKED,
+    ReportingSink,
+    bench_environment,
+    first_place,
+    note_first_record,
+    rate_figures,
+    split_evenly,
+)
 from headgate.functions.context import ConnectorContext
 from headgate.functions.source import Source, SplitReader
 
 VOCABULARY: Final = 10_000
-PICKED: Final = 1 << 17
 SEED: Final = 11
-
-_began: list[tuple[int, float]] = []
-"""When the source of this process gave its first record, and the CPU seconds of before."""
 
 
 def run_keyed_count_bench(records: int, parallelism: int, rounds: int) -> dict[str, Any]:
@@ -36,9 +37,7 @@ def run_keyed_count_bench(records: int, parallelism: int, rounds: int) -> dict[s
     rates = [keyed_count_round(records, parallelism).records_per_s for _ in range(rounds)]
     plain = median(_plain_loop(min(records, 1_000_000)) for _ in range(rounds))
     return {
-        "records_per_s": round(median(rates)),
-        "plain_loop_records_per_s": round(plain),
-        "ratio": round(median(rates) / plain, 2),
+        **rate_figures(rates, plain),
         "records": records,
         "parallelism": parallelism,
         "distinct_words": VOCABULARY,
@@ -62,27 +61,19 @@ def keyed_count_round(
     records: int, parallelism: int, settings: Mapping[str, str] = MappingProxyType({})
 ) -> CountResult:
     """One job with these settings."""
-    configuration = Configuration()
-    for key, value in settings.items():
-        configuration.set_string(key, value)
-    env = StreamExecutionEnvironment.get_execution_environment(configuration)
-    env.set_parallelism(parallelism)
+    env = bench_environment(parallelism, settings)
     sink = ReportingSink(CountMeter)
     words = env.from_source(WordSource(records), None, "words")
     words.map(as_pair).key_by(word_of).reduce(add_counts).sink_to(sink)
     client = env.execute_async("bench keyed-count")
     client.get_job_execution_result().result()
-    assert sink.reports is not None
-    began_ns = min(report["began_ns"] for report in sink.reports if report["began_ns"])
-    ended_ns = max(report["ended_ns"] for report in sink.reports)
     found: Counter[str] = Counter()
-    for report in sink.reports:
+    for report in sink.results():
         found.update(report["counts"])
     assert found == expected_counts(records, parallelism), "words were lost or counted twice"
-    elapsed_s = float(ended_ns - began_ns) / 1e9
-    cpu_s = sum(report["cpu_s"] for report in sink.reports)
+    cpu_s = sum(report["cpu_s"] for report in sink.results())
     completed = int(str(client.get_metrics().get("job.checkpoints.completed", 0)))
-    return CountResult(records / elapsed_s, cpu_s * 1e9 / records, completed)
+    return CountResult(records / sink.elapsed_s(), cpu_s * 1e9 / records, completed)
 
 
 # The user's functions, the same in the job and in the plain loop.
@@ -123,8 +114,7 @@ class WordSource(Source):
     records: int
 
     def splits(self, parallelism: int) -> Sequence[tuple[int, int]]:
-        share, rest = divmod(self.records, parallelism)
-        return [(task, share + (task < rest)) for task in range(parallelism)]
+        return list(enumerate(split_evenly(self.records, parallelism)))
 
     def open(self, split: Any, position: Any, context: ConnectorContext) -> "WordReader":
         return WordReader(*split) if position is None else WordReader(*position)
@@ -136,12 +126,11 @@ class WordReader(SplitReader):
     def __init__(self, task: int, records: int, at: int | None = None) -> None:
         self._words = picked_words()
         self._task = task
-        self._at = first_word(task) if at is None else at
+        self._at = first_place(task) if at is None else at
         self._left = records
 
     def poll(self, limit: int) -> list[str] | None:
-        if not _began:
-            _began.append((time.monotonic_ns(), time.process_time()))
+        note_first_record()
         if not self._left:
             return None
         words = self._words[self._at : self._at + min(limit, self._left)]
@@ -162,14 +151,7 @@ class CountMeter:
         """Given a list of (word, count)."""
 
     def report(self) -> dict[str, Any]:
-        cpu_s = time.process_time()
-        began_ns, cpu_before_s = _began.pop() if _began else (0, cpu_s)
-        return {
-            "began_ns": began_ns,
-            "ended_ns": time.monotonic_ns(),
-            "cpu_s": cpu_s - cpu_before_s,
-            "counts": self._counts,
-        }
+        return {"counts": self._counts}
 
 
 def picked_words() -> list[str]:
@@ -177,10 +159,6 @@ def picked_words() -> list[str]:
     words = [f"word-{number}" for number in range(VOCABULARY)]
     weights = list(accumulate(1 / (rank + 1) for rank in range(VOCABULARY)))
     return random.Random(SEED).choices(words, cum_weights=weights, k=PICKED)
-
-
-def first_word(task: int) -> int:
-    return task * 7919 % PICKED
 
 
 def expected_counts(records: int, parallelism: int) -> Counter[str]:
@@ -192,6 +170,6 @@ def expected_counts(records: int, parallelism: int) -> Counter[str]:
         rounds, rest = divmod(share, PICKED)
         for word, count in whole.items() if rounds else ():
             counts[word] += count * rounds
-        at = first_word(task)
+        at = first_place(task)
         counts.update((words + words)[at : at + rest])
     return counts

@@ -10,9 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from headgate.api.environment import StreamExecutionEnvironment
-from headgate.api.settings.configuration import Configuration
-from headgate.cli.bench.measured_job import ReportingSink
+from headgate.cli.bench.measured_job import ReportingSink, bench_environment
 from headgate.functions.context import ConnectorContext
 from headgate.functions.source import Source, SplitReader
 
@@ -36,8 +34,7 @@ def run_latency_bench(rate: int, seconds: float, timeouts_ms: Sequence[int]) -> 
 
 
 def _round(rate: int, seconds: float, timeout_ms: int) -> dict[str, Any]:
-    env = StreamExecutionEnvironment.get_execution_environment(Configuration())
-    env.set_parallelism(1).set_buffer_timeout(timeout_ms)
+    env = bench_environment(1).set_buffer_timeout(timeout_ms)
     sink = ReportingSink(LatencyMeter)
     count = int(rate * (seconds + WARM_UP_S))
     stamps = env.from_source(StampSource(rate, count), None, "stamps")
@@ -45,8 +42,7 @@ def _round(rate: int, seconds: float, timeout_ms: int) -> dict[str, Any]:
     passed = moved.map(lambda stamp: stamp).slot_sharing_group("receivers")
     passed.sink_to(sink).slot_sharing_group("receivers")
     env.execute("bench latency")
-    assert sink.reports is not None
-    (report,) = sink.reports
+    (report,) = sink.results()
     assert report["records"] == count, f"{count} records were sent, {report['records']} came"
     return {key: report[key] for key in PERCENTILES}
 

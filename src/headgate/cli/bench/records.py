@@ -8,20 +8,26 @@ Costs are CPU time, user and system, divided by the number of records.
 import os
 import pickle
 import random
+from collections.abc import Callable, Sequence
+from functools import partial
 from multiprocessing.connection import Connection
 from statistics import median
 from typing import Any
 
 from headgate.base.ids import PartitionId
 from headgate.base.settings import ExchangeSettings
-from headgate.cli.bench.exchange import (
+from headgate.cli.bench.two_processes import (
     JOIN_S,
     SEGMENTS,
+    CpuWatch,
+    RecordConsumer,
+    RecordProducer,
+    child_process,
+    consume,
     open_gate,
     open_partition,
     wait_until_consumed,
 )
-from headgate.cli.bench.two_processes import CpuWatch, RecordConsumer, RecordProducer, child_process
 from headgate.core.egress.router import RoundRobin
 from headgate.core.egress.writer import RecordWriter
 from headgate.host.net.exchange import Exchange
@@ -78,12 +84,7 @@ def _round(records: int, channels: int) -> tuple[float, float, float, float]:
             gate = open_gate(exchange, seat, PARTITION, address, channels)
             deserializers = exchange.environment.create_deserializers(gate)
             consumer = RecordConsumer("consumer", gate, deserializers)
-            watches: list[CpuWatch] = []
-            consumer.on_first = lambda: watches.append(CpuWatch())
-            runner = exchange.run(consumer, seat)
-            child.tell("go")
-            runner.join(JOIN_S)
-            wall_s, cpu_s = watches[0].wall_s(), watches[0].cpu_s()
+            wall_s, cpu_s = consume(exchange, seat, consumer, child)
         sender_ns = child.hear(float)
     count = consumer.records_in
     assert count >= records, "records were lost"
@@ -111,18 +112,18 @@ def _send_records(
 
 
 def _plain_pickling_ns(lists: list[list[tuple[str, int]]]) -> float:
-    rounds = PLAIN_RECORDS // (LISTS * RECORDS_PER_LIST)
-    watch = CpuWatch()
-    for _ in range(rounds):
-        for records in lists:
-            pickle.dumps(records, 5)
-    return watch.cpu_s() / (rounds * LISTS * RECORDS_PER_LIST) * 1e9
+    return _cpu_ns_per_record(partial(pickle.dumps, protocol=5), lists)
 
 
 def _plain_unpickling_ns(pickled: list[bytes]) -> float:
+    return _cpu_ns_per_record(pickle.loads, pickled)
+
+
+def _cpu_ns_per_record(call: Callable[[Any], object], items: Sequence[object]) -> float:
+    """Of a call for each list of records."""
     rounds = PLAIN_RECORDS // (LISTS * RECORDS_PER_LIST)
     watch = CpuWatch()
     for _ in range(rounds):
-        for data in pickled:
-            pickle.loads(data)
+        for item in items:
+            call(item)
     return watch.cpu_s() / (rounds * LISTS * RECORDS_PER_LIST) * 1e9

@@ -16,9 +16,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from headgate.api.environment import StreamExecutionEnvironment
 from headgate.api.job import JobClient, JobStatus
-from headgate.api.settings.configuration import Configuration
+from headgate.cli.bench.measured_job import bench_environment
 from headgate.functions.context import ConnectorContext
 from headgate.functions.sink import Sink, SinkWriter
 from headgate.functions.source import Source, SplitReader
@@ -90,11 +89,7 @@ def _median(times: Any) -> float:
 @contextmanager
 def _running() -> "Iterator[tuple[JobClient, JobFolder]]":
     """The job, until whoever wants it is through."""
-    configuration = Configuration()
-    for key, value in SETTINGS.items():
-        configuration.set_string(key, value)
-    env = StreamExecutionEnvironment.get_execution_environment(configuration)
-    env.set_parallelism(TASKS)
+    env = bench_environment(TASKS, SETTINGS)
     with OwnedFolder("bench") as owned:
         folder = str(owned)
         place = JobFolder(folder)

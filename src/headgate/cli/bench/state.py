@@ -16,10 +16,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from headgate.api.environment import StreamExecutionEnvironment
-from headgate.api.settings.configuration import Configuration
 from headgate.base.settings import StateBackendKind
-from headgate.cli.bench.measured_job import ReportingSink
+from headgate.cli.bench.measured_job import ReportingSink, bench_environment, note_first_record
 from headgate.functions.context import ConnectorContext, RuntimeContext
 from headgate.functions.function import KeyedProcessFunction
 from headgate.functions.source import Source, SplitReader
@@ -32,16 +30,12 @@ MANY_TIMES: Final = 10
 MOST_MANY: Final = 1_000_000
 WARM_UP: Final = 50_000
 
-_began_ns: list[int] = []
-"""When the source of this process gave its first record."""
-
 
 def run_state_bench(keys: int, records: int, rounds: int, only: str = "") -> dict[str, Any]:
     """Figures are medians over the rounds. RocksDB comes first: the peak of memory is its own."""
     result: dict[str, Any] = {}
     if only != "memory":
-        _round(StateBackendKind.ROCKSDB, min(keys, WARM_UP), WARM_UP)
-        found = [_round(StateBackendKind.ROCKSDB, keys, records) for _ in range(rounds)]
+        found = _rounds(StateBackendKind.ROCKSDB, keys, records, rounds)
         result["rocksdb_records_per_s"] = round(median(rate for rate, _ in found))
         result["rocksdb_rss_mib"] = round(max(peak for _, peak in found))
         many = min(MANY_TIMES * keys, MOST_MANY)
@@ -50,8 +44,7 @@ def run_state_bench(keys: int, records: int, rounds: int, only: str = "") -> dic
             result["rocksdb_many_keys_records_per_s"] = round(rate)
             result["many_keys"] = many
     if only != "rocksdb":
-        _round(StateBackendKind.HASHMAP, min(keys, WARM_UP), WARM_UP)
-        found = [_round(StateBackendKind.HASHMAP, keys, records) for _ in range(rounds)]
+        found = _rounds(StateBackendKind.HASHMAP, keys, records, rounds)
         result["memory_records_per_s"] = round(median(rate for rate, _ in found))
     plain = median(_plain_loop(keys, min(records, 1_000_000)) for _ in range(rounds))
     return {
@@ -63,22 +56,24 @@ def run_state_bench(keys: int, records: int, rounds: int, only: str = "") -> dic
     }
 
 
+def _rounds(
+    backend: StateBackendKind, keys: int, records: int, rounds: int
+) -> list[tuple[float, float]]:
+    _round(backend, min(keys, WARM_UP), WARM_UP)
+    return [_round(backend, keys, records) for _ in range(rounds)]
+
+
 def _round(backend: StateBackendKind, keys: int, records: int) -> tuple[float, float]:
     """Records a second, and the most MiB that the worker had."""
-    configuration = Configuration()
-    configuration.set_string("state.backend.type", backend.value)
-    env = StreamExecutionEnvironment.get_execution_environment(configuration)
-    env.set_parallelism(1)
+    env = bench_environment(1, {"state.backend.type": backend.value})
     records = _whole(keys, records)
     sink = ReportingSink(TotalMeter)
     source = env.from_source(AmountSource(keys, records), None, "amounts")
     source.key_by(user_of).process(TotalFunction(records // keys)).sink_to(sink)
     env.execute("bench state")
-    assert sink.reports is not None
-    (report,) = sink.reports
+    (report,) = sink.results()
     assert report["users"] == keys, f"{report['users']} of {keys} users have the right total"
-    elapsed_s = float(report["ended_ns"] - report["began_ns"]) / 1e9
-    return records / elapsed_s, report["peak_kib"] / 1024
+    return records / sink.elapsed_s(), report["peak_kib"] / 1024
 
 
 def _whole(keys: int, records: int) -> int:
@@ -115,7 +110,6 @@ def _plain_loop(keys: int, records: int) -> float:
     bundles = []
     while (found := reader.poll(512)) is not None:
         bundles.append(found)
-    _began_ns.clear()
     totals: dict[int, int] = {}
     began_ns = time.monotonic_ns()
     for bundle in bundles:
@@ -151,8 +145,7 @@ class AmountReader(SplitReader):
         self._records = records
 
     def poll(self, limit: int) -> list[tuple[int, int]] | None:
-        if not _began_ns:
-            _began_ns.append(time.monotonic_ns())
+        note_first_record()
         if self._at == self._records:
             return None
         start, self._at = self._at, min(self._at + limit, self._records)
@@ -170,12 +163,7 @@ class TotalMeter:
         self._users += len(records)
 
     def report(self) -> dict[str, Any]:
-        return {
-            "began_ns": _began_ns.pop() if _began_ns else 0,
-            "ended_ns": time.monotonic_ns(),
-            "users": self._users,
-            "peak_kib": peak_kib(),
-        }
+        return {"users": self._users, "peak_kib": peak_kib()}
 
 
 def peak_kib() -> int:

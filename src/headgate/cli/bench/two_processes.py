@@ -1,4 +1,8 @@
-"""Two real processes for a benchmark: this one, and a child that talks back through a pipe."""
+"""Two real processes for a benchmark: this one, and a child that answers through a pipe.
+
+Both have an exchange; the tasks are producers and consumers of buffers or records, each a machine
+with ``step``.
+"""
 
 import multiprocessing
 import time
@@ -9,14 +13,21 @@ from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
 from headgate.base.elements import Bundle, Record
-from headgate.core.egress.partition import Partition
+from headgate.base.ids import PartitionId
+from headgate.core.egress.partition import Partition, PartitionKind
 from headgate.core.egress.writer import RecordWriter
+from headgate.core.exchange.ends import Address
 from headgate.core.ingress.deserializer import DeserializationResult, Deserializer
-from headgate.core.ingress.gate import InputGate
+from headgate.core.ingress.gate import Gate, InputGate
+from headgate.core.task.environment import Input, RemoteProducer
 from headgate.core.task.task import StepResult
+from headgate.host.net.exchange import Exchange
+from headgate.host.net.runner import TaskThread
 
 T = TypeVar("T")
 
+SEGMENTS = 1024
+JOIN_S = 120.0
 ANSWER_S = 120.0
 """No phase of a benchmark lasts longer; a child that is silent for this long is broken."""
 
@@ -77,6 +88,52 @@ def _run(target: Callable[..., None], pipe: Connection, args: tuple[Any, ...]) -
         pipe.send(ChildFailed(traceback.format_exc()))
 
 
+def open_gate(
+    exchange: Exchange, seat: TaskThread, partition: PartitionId, address: Address, channels: int
+) -> Gate:
+    """A gate with a channel for each subpartition over there, which wakes ``seat``."""
+    with exchange.inside() as environment:
+        inputs = [Input(partition, index, RemoteProducer(address)) for index in range(channels)]
+        gate = environment.create_gate(seat.turn.name, inputs)
+        gate.notify = seat.wake
+        gate.request_partitions()
+    return gate
+
+
+def open_partition(
+    exchange: Exchange, seat: TaskThread, partition: PartitionId, subpartitions: int
+) -> Partition:
+    """A pipelined partition whose pool wakes ``seat``."""
+    with exchange.inside() as environment:
+        created = environment.create_partition(
+            partition, PartitionKind.PIPELINED_BOUNDED, subpartitions, seat.wait
+        )
+        created.pool.notify = seat.wake
+    return created
+
+
+def wait_until_consumed(exchange: Exchange, partition: PartitionId) -> None:
+    """A partition leaves the registry when its last buffer has been consumed."""
+    done = exchange.seat("waiter")
+    exchange.baton.take(done.turn)
+    try:
+        done.wait(lambda: partition not in exchange.environment.partitions)
+    finally:
+        exchange.baton.give(done.turn)
+
+
+def consume(
+    exchange: Exchange, seat: TaskThread, consumer: "RawConsumer | RecordConsumer", child: Child
+) -> tuple[float, float]:
+    """Let the child begin, consume all it sends; seconds and CPU seconds since the first buffer."""
+    watches: list[CpuWatch] = []
+    consumer.on_first = lambda: watches.append(CpuWatch())
+    runner = exchange.run(consumer, seat)
+    child.tell("go")
+    runner.join(JOIN_S)
+    return watches[0].wall_s(), watches[0].cpu_s()
+
+
 class CpuWatch:
     """CPU seconds of this process (all threads, user and system) since the start."""
 
@@ -102,7 +159,7 @@ class RawProducer:
     """Fills buffers with nothing in particular, channel after channel, as many as are wanted."""
 
     def __init__(self, name: str, partition: Partition, buffers: int | None) -> None:
-        """``buffers`` None: until it is told to stop."""
+        """``buffers`` None: without end."""
         self.name = name
         self.pace: Callable[[int], bool] = lambda sent: True
         """Asked before every step whether it is time to go on; if not, it must wake the task."""
@@ -110,14 +167,13 @@ class RawProducer:
         self.blocked_at = 0.0
         """When it last found no buffer."""
         self.paused = False
-        self.stopping = False
         self._partition = partition
         self._wanted = buffers
         self._channel = 0
 
     def step(self) -> StepResult:
         partition = self._partition
-        if self.stopping or self.sent == self._wanted:
+        if self.sent == self._wanted:
             partition.finish()
             return StepResult.DONE
         if self.paused or not self.pace(self.sent):
@@ -147,7 +203,7 @@ class RawProducer:
 
 
 class RawConsumer:
-    """Takes buffers and gives them back; can be told to stop reading for a while."""
+    """Takes buffers and gives them back; can stop reading for a while."""
 
     def __init__(self, name: str, gate: InputGate) -> None:
         self.name = name

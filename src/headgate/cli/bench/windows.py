@@ -1,10 +1,9 @@
 """``bench windows``: readings of 10,000 sensors → key_by → sums of one second, on embedded Spark.
 
 A million readings make a second of event time; watermarks are bounded by 100 ms and come every
-200 ms of the clock, as by default. The readings are picked beforehand and handed out in slices with
-their times, so that the job is measured and not the generator. The time runs from the first reading
-of any source to the last sum in any sink. The sums are compared with those of the readings. The
-yardstick is a plain loop with the same functions: one core, no exchange.
+200 ms of the clock, as by default. The readings are picked beforehand, with their times. The sums
+are compared with those of the readings. The yardstick is a plain loop with the same functions: one
+core, no exchange.
 """
 
 import random
@@ -15,10 +14,16 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, Final
 
-from headgate.api.environment import StreamExecutionEnvironment
-from headgate.api.settings.configuration import Configuration
 from headgate.base.elements import Bundle
-from headgate.cli.bench.measured_job import ReportingSink
+from headgate.cli.bench.measured_job import (
+    PICKED,
+    ReportingSink,
+    bench_environment,
+    first_place,
+    note_first_record,
+    rate_figures,
+    split_evenly,
+)
 from headgate.functions.assigners import TumblingEventTimeWindows
 from headgate.functions.context import ConnectorContext
 from headgate.functions.source import Source, SplitReader
@@ -26,7 +31,6 @@ from headgate.functions.time import Duration, Time
 from headgate.functions.watermarks import WatermarkStrategy
 
 SENSORS: Final = 10_000
-PICKED: Final = 1 << 17
 SEED: Final = 13
 PER_MS: Final = 1000
 """Readings of all sources together in a millisecond of event time."""
@@ -34,9 +38,6 @@ BOUND_MS: Final = 100
 WINDOW_MS: Final = 1000
 
 Reading = tuple[str, int]
-
-_began_ns: list[int] = []
-"""When the source of this process gave its first reading."""
 
 
 def run_windows_bench(records: int, parallelism: int, rounds: int) -> dict[str, Any]:
@@ -46,9 +47,7 @@ def run_windows_bench(records: int, parallelism: int, rounds: int) -> dict[str, 
     rates = [rate for rate, _ in found]
     plain = median(_plain_loop(min(records, 1_000_000)) for _ in range(rounds))
     return {
-        "records_per_s": round(median(rates)),
-        "plain_loop_records_per_s": round(plain),
-        "ratio": round(median(rates) / plain, 2),
+        **rate_figures(rates, plain),
         "results": found[0][1],
         "records": records,
         "parallelism": parallelism,
@@ -61,8 +60,7 @@ def run_windows_bench(records: int, parallelism: int, rounds: int) -> dict[str, 
 
 
 def _round(records: int, parallelism: int) -> tuple[float, int]:
-    env = StreamExecutionEnvironment.get_execution_environment(Configuration())
-    env.set_parallelism(parallelism)
+    env = bench_environment(parallelism)
     sink = ReportingSink(SumMeter)
     strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(BOUND_MS))
     readings = env.from_source(ReadingSource(records), strategy, "readings")
@@ -71,15 +69,12 @@ def _round(records: int, parallelism: int) -> tuple[float, int]:
     )
     windows.reduce(add_values).sink_to(sink)
     env.execute("bench windows")
-    assert sink.reports is not None
-    began_ns = min(report["began_ns"] for report in sink.reports if report["began_ns"])
-    ended_ns = max(report["ended_ns"] for report in sink.reports)
     sums: Counter[str] = Counter()
-    for report in sink.reports:
+    for report in sink.results():
         sums.update(report["sums"])
     assert sums == expected_sums(records, parallelism), "readings were lost or added twice"
-    elapsed_s = float(ended_ns - began_ns) / 1e9
-    return records / elapsed_s, sum(report["results"] for report in sink.reports)
+    results = sum(report["results"] for report in sink.results())
+    return records / sink.elapsed_s(), results
 
 
 # The user's functions, the same in the job and in the plain loop.
@@ -115,11 +110,9 @@ class ReadingSource(Source):
     records: int
 
     def splits(self, parallelism: int) -> Sequence[tuple[int, int, int]]:
-        share, rest = divmod(self.records, parallelism)
-        return [
-            (task, share + (task < rest), max(1, PER_MS // parallelism))
-            for task in range(parallelism)
-        ]
+        per_ms = max(1, PER_MS // parallelism)
+        shares = split_evenly(self.records, parallelism)
+        return [(task, share, per_ms) for task, share in enumerate(shares)]
 
     def open(self, split: Any, position: object, context: ConnectorContext) -> "ReadingReader":
         return ReadingReader(*split)
@@ -132,14 +125,13 @@ class ReadingReader(SplitReader):
 
     def __init__(self, task: int, records: int, per_ms: int) -> None:
         self._readings = picked_readings()
-        self._at = first_reading(task)
+        self._at = first_place(task)
         self._given = 0
         self._records = records
         self._per_ms = per_ms
 
     def poll(self, limit: int) -> Bundle | None:
-        if not _began_ns:
-            _began_ns.append(time.monotonic_ns())
+        note_first_record()
         left = self._records - self._given
         if not left:
             return None
@@ -176,13 +168,7 @@ class SumMeter:
             sums[sensor] += value
 
     def report(self) -> dict[str, Any]:
-        began_ns = _began_ns.pop() if _began_ns else 0
-        return {
-            "began_ns": began_ns,
-            "ended_ns": time.monotonic_ns(),
-            "sums": dict(self._sums),
-            "results": self._results,
-        }
+        return {"sums": dict(self._sums), "results": self._results}
 
 
 def picked_readings() -> list[Reading]:
@@ -192,17 +178,13 @@ def picked_readings() -> list[Reading]:
     return [(picker.choice(sensors), picker.randrange(1, 100)) for _ in range(PICKED)]
 
 
-def first_reading(task: int) -> int:
-    return task * 7919 % PICKED
-
-
 def expected_sums(records: int, parallelism: int) -> Counter[str]:
     """What a plain loop over the same readings adds up to."""
     readings = picked_readings()
     sums: Counter[str] = Counter()
     for task, share, _ in ReadingSource(records).splits(parallelism):
         rounds, rest = divmod(share, PICKED)
-        at = first_reading(task)
+        at = first_place(task)
         for number, (sensor, value) in enumerate(readings):
             sums[sensor] += value * (rounds + ((number - at) % PICKED < rest))
     return Counter({sensor: total for sensor, total in sums.items() if total})
