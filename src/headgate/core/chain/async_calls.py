@@ -48,7 +48,7 @@ class Retry:
         self._exception_predicate = predicate.exception_predicate()
 
     def pause_ms(self, attempt: int, found: Record, error: Exception | None) -> float | None:
-        """How long to wait before the next attempt; None: this answer stands."""
+        """How long to wait before the next attempt; None: do not retry."""
         if error is not None:
             wanted = self._exception_predicate is not None and self._exception_predicate(error)
         else:

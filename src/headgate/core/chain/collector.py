@@ -20,7 +20,7 @@ class Collector:
     """Collects what process functions yield and sends it on: plain values, or (tag, value).
 
     Law: every value goes where its tag says, in order, with the time it was taken with, and belongs
-    to its receiver: each is made own before the function runs on. Values that nobody can change,
+    to its receiver: each is made own before the function runs on. Immutable values,
     and pairs of them, are recognised without a call.
     """
 

@@ -33,19 +33,19 @@ class OperatorContext:
     metrics: MetricGroup = field(default_factory=lambda: MetricGroup(lambda: 0))
     """Figures of the user's functions in the operator."""
     async_calls: StartCalls = ImmediateCalls
-    """Begins asynchronous calls; tells of their ends by a mail."""
+    """Begins asynchronous calls; reports by mail that some have ended."""
     wait_until: Callable[[Callable[[], bool]], None] = _cannot_wait
     """Wait in the middle of a bundle; ``ready`` is asked inside the baton after every wake."""
     held_up_ms: Callable[[], float] = lambda: 0.0
     """How long those behind the task have kept it from working, all in all."""
     tell_time: Callable[[str, int | None], None] = lambda group, watermark_ms: None
-    """A source tells its group how far event time is, None: it is idle."""
+    """A source reports its event time to its alignment group; None: it is idle."""
 
     spills: SpillRoom | None = None
     """Where a batch operator puts what is too much for memory; None: it stays in memory."""
 
     restored: OperatorRestored | None = None
-    """What an earlier run has left of the operator; None: it begins from nothing."""
+    """The operator's state from an earlier run; None: it starts without state."""
     checkpoints: bool = False
     """Whether checkpoints are taken by the clock: sinks then commit with them, not at the end."""
     key_type: object = None
@@ -56,8 +56,8 @@ class OperatorContext:
     """Kinds and types of its states: what a checkpoint has noted, and what it opens."""
 
     def __post_init__(self) -> None:
-        left = self.restored or OperatorRestored()
-        shapes = StateShapes(left.shapes, self.operator, left.checkpoint)
+        restored = self.restored or OperatorRestored()
+        shapes = StateShapes(restored.shapes, self.operator, restored.checkpoint)
         object.__setattr__(self, "shapes", shapes)
 
     def keyed_backend(self) -> KeyedBackend:

@@ -71,8 +71,7 @@ class Emission:
     """Calls a user's function for each record of a bundle and makes the results the receiver's own.
 
     Each result is looked at before the function is called again: a list that the function keeps may
-    have changed by then. Values that nobody can change, and pairs of them, are recognised without a
-    call.
+    have changed by then. Immutable values, and pairs of them, are recognised without a call.
     """
 
     def __init__(self, call: Callable[[Record], Record], free: bool = False) -> None:
@@ -107,7 +106,7 @@ def _are_atoms(records: Iterable[Record]) -> bool:
 
 
 class Copier:
-    """Copies bundles of one output; ``operator`` is who reads the copies."""
+    """Copies the records of one output; ``operator`` is the one that reads the copies."""
 
     def __init__(self, operator: str, serializer: Serializer | None = None) -> None:
         self._operator = operator

@@ -97,7 +97,7 @@ class Operator:
     def finish(self) -> None:
         """All inputs have ended: send what was kept back."""
 
-    # Checkpoints. What was left by an earlier run stands in ``context.restored`` at ``open``.
+    # Checkpoints. At ``open`` the state of an earlier run is in ``context.restored``.
 
     def before_barrier(self, moment: SnapshotMoment) -> None:
         """A checkpoint is about to be taken; what is sent now goes before its barrier.
@@ -112,8 +112,8 @@ class Operator:
     def checkpoint_completed(self, checkpoint: int) -> None:
         """It is stored for good, and with it what was prepared for it and for earlier ones.
 
-        Not told of savepoints with which the job does not end. May come late or never; then the
-        next one counts, or the next run gets in ``restored`` what was prepared.
+        Not called for savepoints that the job survives. May come late or never; then the next
+        one counts, or the next run finds in ``restored`` what was prepared.
         """
 
     def checkpoint_aborted(self, checkpoint: int) -> None:

@@ -212,7 +212,7 @@ class BroadcastingOutput:
 
 
 class BundleCopyingBroadcastingOutput(BroadcastingOutput):
-    """The same with object reuse on: an envelope of its own for each but the last."""
+    """The same with object reuse on: a copy of the bundle for each receiver but the last."""
 
     def collect(self, bundle: Bundle) -> None:
         for output in self.outputs[:-1]:
@@ -265,7 +265,7 @@ class DirectedOutput(BroadcastingOutput):
 
 
 class BundleCopyingDirectedOutput(DirectedOutput):
-    """The same with object reuse on: a whole bundle that goes on gets an envelope of its own."""
+    """The same with object reuse on: each receiver of all records gets its own bundle."""
 
     def _hand_on(self, output: Output, bundle: Bundle) -> None:
         output.collect(copy_bundle(bundle))

@@ -69,7 +69,7 @@ def pack_parts(parts: Mapping[str, bytes]) -> bytes | None:
 
 
 def restored_parts(restored: OperatorRestored | None, name: str) -> tuple[bytes | None, ...]:
-    """What the part of this name has left in each old task; raises StateBroken."""
+    """The state of the part with this name, for each old task; raises StateBroken."""
     if restored is None:
         return ()
     return tuple(state if state is None else _unpacked(state).get(name) for state in restored.plain)

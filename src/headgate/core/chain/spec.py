@@ -33,7 +33,7 @@ class OutputTypes:
     sides: tuple[tuple[str, DeclaredType], ...] = ()
     """By the ids of their tags."""
     is_kept: bool = False
-    """The main records came in with this type and nobody could change them: no need to look."""
+    """The main records came in with this type and are unchanged: they need no coercion."""
 
     def serializer(self, tag: str | None) -> Serializer | None:
         """What writes the records of one output; ``tag`` None: of the main one."""

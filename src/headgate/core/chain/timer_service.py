@@ -1,9 +1,9 @@
-"""The timer service: registers timers for the current key, and tells event and processing time.
+"""The timer service: registers timers for the current key, and knows event and processing time.
 
 Law: a timer fires once for each time, key and namespace. An event-time timer that is not later than
 the watermark fires when the watermark next moves; processing-time timers that are pending at the
 end of the input never fire, but those of a batch do at the end of their key. After a restore event
-time goes on from where it was: earlier watermarks, which sources tell again, change nothing.
+time continues where it was: earlier watermarks, which sources emit again, change nothing.
 """
 
 from collections.abc import Callable

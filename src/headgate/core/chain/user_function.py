@@ -33,7 +33,7 @@ PIECE: Final = 4096
 class UserFunction:
     """Wraps one user object; ``call`` is the bound method to use per record.
 
-    ``name`` tells its state from that of other functions of the same operator.
+    ``name`` distinguishes its state from that of other functions of the operator.
     """
 
     def __init__(self, function: object, method: str, name: str = "function") -> None:
@@ -71,10 +71,10 @@ class UserFunction:
             begin(runtime)
 
     def initialize(self, context: OperatorContext, runtime: RuntimeContext) -> None:
-        """Give back what an earlier run has left, and let the function ask for it."""
-        left, task = restored_parts(context.restored, self.name), context.task
+        """Restore the state of an earlier run, and call ``initialize_state``."""
+        parts, task = restored_parts(context.restored, self.name), context.task
         self.states.compare_with(context.shapes, f"{FUNCTION}{self.name}")
-        self.states.restore(left, task.subtask, task.parallelism)
+        self.states.restore(parts, task.subtask, task.parallelism)
         initialize = getattr(self.function, "initialize_state", None)
         if initialize is not None:
             is_restored = context.restored is not None
@@ -88,13 +88,13 @@ class UserFunction:
         return None if self.states.is_empty else self.states.snapshot()
 
     def checkpoint_completed(self, checkpoint: int) -> None:
-        """Tell a function that listens."""
+        """Notify the function, if it has the method for it."""
         tell = getattr(self.function, "notify_checkpoint_complete", None)
         if tell is not None:
             tell(checkpoint)
 
     def checkpoint_aborted(self, checkpoint: int) -> None:
-        """Tell a function that listens."""
+        """Notify the function, if it has the method for it."""
         tell = getattr(self.function, "notify_checkpoint_aborted", None)
         if tell is not None:
             tell(checkpoint)

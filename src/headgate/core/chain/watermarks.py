@@ -27,7 +27,7 @@ from headgate.functions.watermarks import AlignmentGroup, WatermarkOutput, Water
 
 
 class Target(Protocol):
-    """Where records go, and what is told about their event time."""
+    """Where a generator sends records, watermarks and idleness."""
 
     def collect(self, bundle: Bundle) -> None: ...
 
@@ -43,13 +43,13 @@ class Marking(Protocol):
 
     @property
     def current_ms(self) -> int:
-        """How far event time is, whether that has been told or not."""
+        """Event time, emitted or not."""
 
     def passed(self, bundle: Bundle, target: Target) -> None:
         """Send records on, with what they mean for event time."""
 
     def periodic(self, target: Target) -> None:
-        """Tell how far event time is."""
+        """Emit event time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Silent:
         target.collect(bundle)
 
     def periodic(self, target: Target) -> None:
-        """There is nothing to tell."""
+        """Emits nothing."""
 
 
 class CustomWatermarks:
@@ -191,7 +191,7 @@ def time_plan(strategy: WatermarkStrategy, interval_ms: int, batch: bool) -> Tim
 
 
 def source_time_plan(strategy: WatermarkStrategy | None, interval_ms: int, batch: bool) -> TimePlan:
-    """Without a strategy a source may tell event time itself, but not to a batch job."""
+    """Without a strategy a source may emit watermarks itself, except in a batch job."""
     if strategy is not None:
         return time_plan(strategy, interval_ms, batch)
     return TimePlan(silent, interval_ms=0) if batch else OWN_TIME

@@ -60,8 +60,8 @@ class AsyncWaitOperator(StatefulOperator):
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
-        left, task = restored_parts(context.restored, CALLS), context.task
-        self._pending = read_calls(left, task.subtask, task.parallelism) if left else deque()
+        states, task = restored_parts(context.restored, CALLS), context.task
+        self._pending = read_calls(states, task.subtask, task.parallelism) if states else deque()
         work = AsyncWork(
             self._async_function,
             self._begin,
@@ -126,7 +126,7 @@ class AsyncWaitOperator(StatefulOperator):
         return None if end is None else end()
 
     def _completed(self) -> None:
-        """Calls have ended, and nobody waited for them."""
+        """Calls have ended while the operator did not wait."""
         if self._calls is not None:
             self._collect(self._calls)
 
@@ -186,7 +186,7 @@ class AsyncWaitOperator(StatefulOperator):
 
 
 class _RemoteFunction(UserFunction):
-    """A function that lives in another thread: what a checkpoint needs of it is asked for there."""
+    """A function that lives in another thread: checkpoints call it there."""
 
     def __init__(
         self, function: AsyncFunction[Record, Record], operator: AsyncWaitOperator
@@ -237,9 +237,9 @@ def write_calls(held: Sequence[HeldCalls], waiting: PendingRecords) -> bytes:
         ) from error
 
 
-def read_calls(left: Sequence[bytes | None], subtask: int, parallelism: int) -> PendingRecords:
-    """What this task is to call again, of what all old tasks have left; raises StateBroken."""
-    tasks = [[] if state is None else _rows(state) for state in left]
+def read_calls(states: Sequence[bytes | None], subtask: int, parallelism: int) -> PendingRecords:
+    """The records that this task calls again, out of all old tasks' states; raises StateBroken."""
+    tasks = [[] if state is None else _rows(state) for state in states]
     if len(tasks) == parallelism:
         return deque(tasks[subtask])
     records = [row for rows in tasks for row in rows if isinstance(row, tuple)]

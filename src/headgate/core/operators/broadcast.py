@@ -1,4 +1,4 @@
-"""Broadcast process functions: one input goes to every task, and what it leaves behind is state.
+"""Broadcast process functions: one input goes to every task and writes broadcast state.
 
 Input 0 is the normal side, input 1 the broadcast side. Law: only the broadcast side may change
 broadcast state, since all tasks see its records; the normal side reads. Keys, keyed state and
@@ -59,7 +59,7 @@ class NormalContext(SideContext):
     def get_broadcast_state(
         self, state_descriptor: MapStateDescriptor
     ) -> ReadOnlyBroadcastState[Record, Record]:
-        """What the broadcast side has left behind so far."""
+        """What the broadcast side has written so far."""
         found = self._readable.get(state_descriptor.name)
         if found is None:
             found = self._states.read_only(state_descriptor)

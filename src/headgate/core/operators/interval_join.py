@@ -1,8 +1,8 @@
 """The interval join: pairs of records with the same key whose event times are close to each other.
 
 Law: a left and a right record meet if ``left + lower <= right <= left + upper``, once, whichever
-came first; a pair has the later of both times. A record is kept while a partner may still come, as
-far as the watermark tells. One that is behind the watermark is late: dropped, or a side output.
+came first; a pair has the later of both times. A record is kept while the watermark
+allows a partner to come. A record behind the watermark is late: dropped, or a side output.
 """
 
 from bisect import bisect_left, bisect_right, insort
