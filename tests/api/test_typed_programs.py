@@ -30,7 +30,9 @@ class Sides(ProcessFunction[Any, Any]):
 def types_of(stream: DataStream) -> Any:
     """What the plan says about the stream's operator."""
     (origin,) = stream._origins
-    return stream.get_execution_environment().get_stream_graph().nodes[origin.step.id].types
+    return (
+        stream.get_execution_environment().get_stream_graph().nodes[origin.transformation.id].types
+    )
 
 
 def kind_of(serializer: Serializer | None) -> Any:
