@@ -11,7 +11,6 @@ from headgate.api.checks import check_object, check_type, key_function
 from headgate.api.datastream import BroadcastStream, DataStream
 from headgate.api.draft import (
     Factory,
-    Origin,
     Translate,
     TranslationContext,
     fixed,
@@ -43,7 +42,6 @@ from headgate.functions.function import (
     KeyedCoProcessFunction,
     KeySelector,
 )
-from headgate.plan.stream_graph import NodeKind
 
 
 class ConnectedStreams:
@@ -112,7 +110,8 @@ class ConnectedStreams:
     def _transform(
         self, name: str, translate: Translate, func: object, output_type: TypeInformation | None
     ) -> DataStream:
-        return _two_inputs(self.stream1, self.stream2, name, translate, func, output_type)
+        role = f"{name.lower()} function"
+        return self.stream1._transform_with(name, translate, role, func, output_type, self.stream2)
 
     def _with_state(self, operator: type[TwoInputOperator], func: object) -> Translate:
         """Keys and state only for functions that can ask for it; the rest runs quicker without."""
@@ -155,29 +154,16 @@ class BroadcastConnectedStream:
         broadcast = self.broadcast_stream.input_stream
         if isinstance(stream, KeyedStream):
             factory = partial(KeyedBroadcastProcessOperator, func, stream.key_of)
-            translate = sorted_in_batch(factory, stream.key_of, None)
             name = "Keyed Broadcast Process"
-            return _two_inputs(stream, broadcast, name, translate, func, output_type)
+            translate = sorted_in_batch(factory, stream.key_of, None)
+        else:
+            name, translate = "Broadcast Process", partial(_broadcast_operator, func)
+        role = f"{name.lower()} function"
+        return stream._transform_with(name, translate, role, func, output_type, broadcast)
 
-        def plain(context: TranslationContext) -> Factory:
-            return partial(BroadcastProcessOperator, func, None, context.batch)
 
-        return _two_inputs(stream, broadcast, "Broadcast Process", plain, func, output_type)
-
-
-def _two_inputs(
-    first: DataStream,
-    second: DataStream,
-    name: str,
-    translate: Translate,
-    func: object,
-    output_type: TypeInformation | None,
-) -> DataStream:
-    output_type = check_type(output_type, name)
-    inputs, functions = (first._origins, second._origins), ((f"{name.lower()} function", func),)
-    transformation = first._draft.add(name, NodeKind.OPERATOR, translate, inputs, functions)
-    transformation.output_type = output_type
-    return DataStream(first._draft, [Origin(transformation)], output_type)
+def _broadcast_operator(func: object, context: TranslationContext) -> Factory:
+    return partial(BroadcastProcessOperator, func, None, context.batch)
 
 
 def _unkeyed(stream: DataStream) -> DataStream:

@@ -478,7 +478,7 @@ class DataStream(OperatorSettings):
         function: object,
         output_type: TypeInformation | None = None,
     ) -> "DataStream":
-        """The stream behind a new operator that needs to know nothing more."""
+        """The output of a new operator that depends on no setting."""
         return self._transform_with(name, fixed(factory), role, function, output_type)
 
     def _transform_with(
@@ -488,12 +488,13 @@ class DataStream(OperatorSettings):
         role: str,
         function: object,
         output_type: TypeInformation | None,
+        *others: "DataStream",
     ) -> "DataStream":
+        """The output of a new operator that reads this stream and perhaps others."""
         output_type = check_type(output_type, name)
+        inputs = (self._origins, *(stream._origins for stream in others))
         functions = ((role, function),)
-        transformation = self._draft.add(
-            name, NodeKind.OPERATOR, translate, (self._origins,), functions
-        )
+        transformation = self._draft.add(name, NodeKind.OPERATOR, translate, inputs, functions)
         transformation.output_type = output_type
         return DataStream(self._draft, [Origin(transformation)], output_type)
 

@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 
 from headgate.api.checks import check_object, check_type, key_function, refuse_other_kinds
 from headgate.api.datastream import DataStream
-from headgate.api.draft import Factory, Origin, TranslationContext, sorted_in_batch, surely_untimed
+from headgate.api.draft import Factory, TranslationContext, sorted_in_batch, surely_untimed
 from headgate.api.keyed import KeyedStream
 from headgate.api.types.types import TypeInformation
 from headgate.api.windowed import Windowing
@@ -37,11 +37,8 @@ from headgate.functions.assigners import WindowAssigner
 from headgate.functions.function import Function, KeySelector, OutputTag, ProcessJoinFunction
 from headgate.functions.time import whole_ms
 from headgate.functions.window_functions import CoGroupFunction, FlatJoinFunction, JoinFunction
-from headgate.plan.stream_graph import NodeKind
 
 _Selector = Callable[[Any], Any] | KeySelector[Any, Any]
-
-
 _Windows = TypeVar("_Windows", bound="TwoStreamWindows")
 
 
@@ -58,7 +55,6 @@ class TwoStreamWindows(Windowing):
     def _transform(
         self, name: str, call: CoGroupCall, output_type: TypeInformation | None
     ) -> DataStream:
-        output_type = check_type(output_type, name)
         first, second = self._first, self._second
         key_of = SidedKey(first.key_of, second.key_of)
         plan = self._plan(key_of, Listed(), WindowCall("apply", call))
@@ -67,12 +63,10 @@ class TwoStreamWindows(Windowing):
             factory = partial(JoinedWindowOperator, replace(plan, batch=context.batch))
             return sorted_in_batch(factory, first.key_of, second.key_of)(context)
 
-        inputs = (first._origins, second._origins)
-        functions = ((f"{call.method} function", call.function),)
-        transformation = first._draft.add(name, NodeKind.OPERATOR, translate, inputs, functions)
-        transformation.output_type = output_type
-        transformation.assigns_times = True  # results have the time of their window
-        return DataStream(first._draft, [Origin(transformation)], output_type)
+        role, function = f"{call.method} function", call.function
+        stream = first._transform_with(name, translate, role, function, output_type, second)
+        stream._origins[0].transformation.assigns_times = True  # the time of the window
+        return stream
 
 
 class JoinedWindows(TwoStreamWindows):
@@ -263,7 +257,6 @@ class IntervalJoined:
         function = process_join_function
         check_object(function, "process", ("process_element",), ProcessJoinFunction)
         refuse_other_kinds(function, "process", (ProcessJoinFunction,))
-        output_type = check_type(output_type, "process")
         first, second = self._streams
         for side, stream in (("left", first), ("right", second)):
             if surely_untimed(stream._origins):
@@ -275,14 +268,11 @@ class IntervalJoined:
         interval = Interval(lower_ms + self._open_below, upper_ms - self._open_above, tags)
         _check_bounds(interval.lower_ms, interval.upper_ms)
         factory = partial(IntervalJoinOperator, function, first.key_of, second.key_of, interval)
-        inputs, functions = (first._origins, second._origins), (("join function", function),)
         translate = sorted_in_batch(factory, first.key_of, second.key_of)
-        transformation = first._draft.add(
-            "Interval Join", NodeKind.OPERATOR, translate, inputs, functions
-        )
-        transformation.output_type = output_type
-        transformation.assigns_times = True
-        return DataStream(first._draft, [Origin(transformation)], output_type)
+        name, role = "Interval Join", "join function"
+        stream = first._transform_with(name, translate, role, function, output_type, second)
+        stream._origins[0].transformation.assigns_times = True
+        return stream
 
     def _with_late(self, number: int, tag: object, caller: str) -> "IntervalJoined":
         if not isinstance(tag, OutputTag):

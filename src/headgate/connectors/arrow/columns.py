@@ -11,7 +11,7 @@ import datetime
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, Final, Protocol
+from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -20,21 +20,11 @@ from headgate.api.row import Row, names_of, values_of
 from headgate.base.errors import RecordUnfit
 
 
-class Unfit(ValueError):
-    """A value that would have to be changed to fit."""
+class ValueMismatch(ValueError):
+    """A value that would have to be changed to fit its column."""
 
 
-class Convert(Protocol):
-    """Makes values of one column fit."""
-
-    def accepts(self, values: Sequence[Any]) -> bool:
-        """Whether all of them may go to pyarrow as they are, found out quickly."""
-
-    def value(self, value: Any) -> Any:
-        """The value for pyarrow; raises Unfit."""
-
-
-def value_fitter(kind: pa.DataType, time_zone: str) -> Convert | None:
+def value_fitter(kind: pa.DataType, time_zone: str) -> "Fitter | None":
     """None: pyarrow alone does the right thing."""
     types = pa.types
     if types.is_integer(kind):
@@ -64,9 +54,11 @@ class Fitter:
         self._plain = (plain or set()) | {_NONE}
 
     def accepts(self, values: Sequence[Any]) -> bool:
+        """Whether pyarrow may get all of them as they are; quick."""
         return set(map(type, values)) <= self._plain
 
     def value(self, value: Any) -> Any:
+        """The value for pyarrow; raises ValueMismatch."""
         return None if value is None else self._fit(value)
 
 
@@ -78,22 +70,24 @@ def _whole(value: Any) -> Any:
         return value
     if isinstance(value, float) and value.is_integer():
         return int(value)
-    raise Unfit("is no whole number")
+    raise ValueMismatch("is no whole number")
 
 
 def _date(value: Any) -> Any:
     if isinstance(value, datetime.datetime):
-        raise Unfit("has a time of day, and a date has none; use .date()")
+        raise ValueMismatch("has a time of day, and a date has none; use .date()")
     if isinstance(value, datetime.date):
         return value
-    raise Unfit("is no date")
+    raise ValueMismatch("is no date")
 
 
 def _local(value: Any) -> Any:
     if not isinstance(value, datetime.datetime):
-        raise Unfit("is no datetime")
+        raise ValueMismatch("is no datetime")
     if value.tzinfo is not None:
-        raise Unfit("has a time zone, and a timestamp_ntz has none; use .replace(tzinfo=None)")
+        raise ValueMismatch(
+            "has a time zone, and a timestamp_ntz has none; use .replace(tzinfo=None)"
+        )
     return value
 
 
@@ -102,7 +96,7 @@ def _instant(time_zone: str) -> Callable[[Any], Any]:
 
     def fit(value: Any) -> Any:
         if not isinstance(value, datetime.datetime):
-            raise Unfit("is no datetime")
+            raise ValueMismatch("is no datetime")
         return value if value.tzinfo is not None else value.replace(tzinfo=zone)
 
     return fit
@@ -122,7 +116,7 @@ def _zone(name: str) -> datetime.tzinfo:
 def _only(kind: type, word: str) -> Callable[[Any], Any]:
     def fit(value: Any) -> Any:
         if not isinstance(value, kind):
-            raise Unfit(f"is not {word}")
+            raise ValueMismatch(f"is not {word}")
         return value
 
     return fit
@@ -148,13 +142,13 @@ def _fields(value: Any, names: list[str]) -> Sequence[Any]:
         value = values_of(value) if own is None else value.as_dict()
     if isinstance(value, Mapping):
         if any(key not in names for key in value):
-            raise Unfit(f"has other names than {words}")
+            raise ValueMismatch(f"has other names than {words}")
         return [value.get(name) for name in names]
     if isinstance(value, tuple | list):
         if len(value) != len(names):
-            raise Unfit(f"has {len(value)} values and is to be {words}")
+            raise ValueMismatch(f"has {len(value)} values and is to be {words}")
         return value
-    raise Unfit(f"is to be {words}; give a Row, tuple or dict")
+    raise ValueMismatch(f"is to be {words}; give a Row, tuple or dict")
 
 
 def _map(kind: pa.DataType, time_zone: str) -> Callable[[Any], Any]:
@@ -163,7 +157,7 @@ def _map(kind: pa.DataType, time_zone: str) -> Callable[[Any], Any]:
 
     def fit(value: Any) -> list[tuple[Any, Any]]:
         if not isinstance(value, Mapping):
-            raise Unfit("is no dict")
+            raise ValueMismatch("is no dict")
         return [(turn_key(key), turn_item(item)) for key, item in value.items()]
 
     return fit
@@ -174,7 +168,7 @@ def _list(kind: pa.DataType, time_zone: str) -> Callable[[Any], Any]:
 
     def fit(value: Any) -> Any:
         if isinstance(value, str | bytes | Mapping) or not hasattr(value, "__iter__"):
-            raise Unfit("is no list")
+            raise ValueMismatch("is no list")
         return list(map(turn, value))
 
     return fit
@@ -187,7 +181,9 @@ def _inner(field: pa.Field, time_zone: str) -> Callable[[Any], Any]:
     def fit(value: Any) -> Any:
         if value is None:
             if not field.nullable:
-                raise Unfit(f"has no value for {field.name!r}, which the schema calls not null")
+                raise ValueMismatch(
+                    f"has no value for {field.name!r}, which the schema calls not null"
+                )
             return None
         return value if fitter is None else fitter.value(value)
 
@@ -255,7 +251,7 @@ class ColumnMaker:
         return array
 
     def _blame(
-        self, number: int, field: pa.Field, values: Sequence[Any], fit: Convert | None, error: Any
+        self, number: int, field: pa.Field, values: Sequence[Any], fit: "Fitter | None", error: Any
     ) -> RecordUnfit:
         """Which value it was."""
         kind = self._shape.types[number]
@@ -263,7 +259,7 @@ class ColumnMaker:
             try:
                 pa.array([value if fit is None else fit.value(value)], type=field.type)
             except _ERRORS as found:
-                why = str(found) if isinstance(found, Unfit) else f"is no {kind} ({found})"
+                why = str(found) if isinstance(found, ValueMismatch) else f"is no {kind} ({found})"
                 return RecordUnfit(self._operator, field.name, value, why)
         return RecordUnfit(self._operator, field.name, None, f"and others are no {kind} ({error})")
 

@@ -11,7 +11,7 @@ import io
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Final
+from typing import Final, TypeVar
 
 from headgate.api.row import Row
 from headgate.api.types.types import BasicTypeInfo, ElementsTypeInfo, RowTypeInfo, TypeInformation
@@ -23,6 +23,8 @@ from headgate.connectors.formats.schemas import (
     check_row_type,
     unreadable,
 )
+
+_Builder = TypeVar("_Builder", bound="CsvBuilder")
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,18 @@ class CsvBuilder:
             _check_field(self.schema, name, kind)
         self._dialect = Dialect()
 
+    def set_array_element_delimiter(self: _Builder, delimiter: str) -> _Builder:
+        self._with(array_delimiter=delimiter)
+        return self
+
+    def set_quote_character(self: _Builder, c: str) -> _Builder:
+        self._with(quote=self._character("set_quote_character", c))
+        return self
+
+    def set_escape_character(self: _Builder, c: str) -> _Builder:
+        self._with(escape=self._character("set_escape_character", c))
+        return self
+
     def _with(self, **settings: str | bool | None) -> None:
         self._dialect = replace(self._dialect, **settings)  # type: ignore[arg-type]
 
@@ -92,20 +106,6 @@ class CsvRowDeserializationSchema(DeserializationSchema):
         def set_allow_comments(self, allow_comments: bool) -> "CsvRowDeserializationSchema.Builder":
             """Leave out lines that begin with ``#``."""
             self._with(comments=allow_comments)
-            return self
-
-        def set_array_element_delimiter(
-            self, delimiter: str
-        ) -> "CsvRowDeserializationSchema.Builder":
-            self._with(array_delimiter=delimiter)
-            return self
-
-        def set_quote_character(self, c: str) -> "CsvRowDeserializationSchema.Builder":
-            self._with(quote=self._character("set_quote_character", c))
-            return self
-
-        def set_escape_character(self, c: str) -> "CsvRowDeserializationSchema.Builder":
-            self._with(escape=self._character("set_escape_character", c))
             return self
 
         def set_null_literal(self, null_literal: str) -> "CsvRowDeserializationSchema.Builder":
@@ -166,22 +166,8 @@ class CsvRowSerializationSchema(SerializationSchema):
             self._with(line_end=delimiter)
             return self
 
-        def set_array_element_delimiter(
-            self, delimiter: str
-        ) -> "CsvRowSerializationSchema.Builder":
-            self._with(array_delimiter=delimiter)
-            return self
-
         def disable_quote_character(self) -> "CsvRowSerializationSchema.Builder":
             self._with(quote=None)
-            return self
-
-        def set_quote_character(self, c: str) -> "CsvRowSerializationSchema.Builder":
-            self._with(quote=self._character("set_quote_character", c))
-            return self
-
-        def set_escape_character(self, c: str) -> "CsvRowSerializationSchema.Builder":
-            self._with(escape=self._character("set_escape_character", c))
             return self
 
         def set_null_literal(self, s: str) -> "CsvRowSerializationSchema.Builder":
