@@ -257,6 +257,7 @@ class IntervalJoined:
         function = process_join_function
         check_object(function, "process", ("process_element",), ProcessJoinFunction)
         refuse_other_kinds(function, "process", (ProcessJoinFunction,))
+        check_type(output_type, "process")
         first, second = self._streams
         for side, stream in (("left", first), ("right", second)):
             if surely_untimed(stream._origins):
@@ -270,9 +271,9 @@ class IntervalJoined:
         factory = partial(IntervalJoinOperator, function, first.key_of, second.key_of, interval)
         translate = sorted_in_batch(factory, first.key_of, second.key_of)
         name, role = "Interval Join", "join function"
-        stream = first._transform_with(name, translate, role, function, output_type, second)
-        stream._origins[0].transformation.assigns_times = True
-        return stream
+        pairs = first._transform_with(name, translate, role, function, output_type, second)
+        pairs._origins[0].transformation.assigns_times = True
+        return pairs
 
     def _with_late(self, number: int, tag: object, caller: str) -> "IntervalJoined":
         if not isinstance(tag, OutputTag):

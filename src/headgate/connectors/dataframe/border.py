@@ -61,14 +61,14 @@ class BatchSpill:
 
 
 ROOM_BYTES: Final = 8 * 1024 * 1024
-"""An inlet or outlet that holds this much is full."""
+"""An inlet or outlet that holds this many bytes is full."""
 
 Sort = Callable[[pa.RecordBatch], Iterable[tuple[int, pa.RecordBatch]]]
 """Which parts of a batch of the input belong to which inlet."""
 
 
 class Inlet:
-    """Rows of one DataFrame on their way to the one task here that reads them."""
+    """Rows of one DataFrame on their way to the task of this process that reads them."""
 
     def __init__(self, border: "Border") -> None:
         self._border = border
@@ -96,7 +96,7 @@ class Inlet:
         return self._border.has_ended(self)
 
     def close(self) -> None:
-        """What still comes is dropped."""
+        """Drop what still arrives."""
         self._border.close_inlet(self)
 
 
@@ -124,7 +124,7 @@ class Border:
     # Spark's side.
 
     def feed(self, batches: Iterable[pa.RecordBatch], sort: Sort) -> None:
-        """Bring all of Spark's input to the inlets; on a thread of its own."""
+        """Bring all of Spark's input to the inlets; runs on its own thread."""
         error: Exception | None = None
         try:
             for batch in batches:
@@ -144,7 +144,7 @@ class Border:
         return self._fed
 
     def outgoing(self) -> Iterator[pa.RecordBatch]:
-        """What tasks have sent, until ``end`` was called and everything is out."""
+        """What tasks have sent, until ``end`` was called and everything was handed to Spark."""
         while True:
             with self._changed:
                 while not self._outgoing and not self._ended:
@@ -169,7 +169,7 @@ class Border:
         assert not left, f"rows of input {left} are left; no task here reads them"
 
     def close(self) -> None:
-        """Wake everybody who waits; idempotent."""
+        """Wake all waiting threads; idempotent."""
         with self._changed:
             self._closed = self._ended = True
             self._outgoing.clear()
@@ -195,7 +195,7 @@ class Border:
     # The side of the tasks.
 
     def send(self, batch: pa.RecordBatch) -> None:
-        """Hand a batch to Spark; waits while that is behind."""
+        """Hand a batch to Spark; blocks while Spark is behind."""
         with self._changed:
             while self._outgoing_bytes >= self.room_bytes and not self._closed:
                 self._changed.wait()

@@ -1,7 +1,7 @@
 """Records as rows of a Spark DataFrame; they leave each process through its border.
 
-Law: when ``flush`` has returned, all rows were handed over. Batches are as large as Spark likes
-them, in rows and in bytes.
+Law: when ``flush`` has returned, all rows were handed over. Batches have the size that suits Spark,
+in rows and in bytes.
 """
 
 import secrets
@@ -36,7 +36,7 @@ class DataFrameSink(Sink):
 
 
 class RowWriter(SinkWriter):
-    """Gathers values column by column. ``write`` may wait for Spark to take earlier rows."""
+    """Buffers values by column. ``write`` may block until Spark has taken earlier rows."""
 
     def __init__(self, border: Border, maker: ColumnMaker, width: int) -> None:
         self._border = border

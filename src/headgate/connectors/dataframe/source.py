@@ -1,9 +1,9 @@
-"""The rows of a Spark DataFrame as a source; they come to each task through its process's border.
+"""The rows of a Spark DataFrame as a source; each task gets its own through its process's border.
 
-Law: each row is read once, by one task; their order is not kept unless one is asked for. Spark
-gives all rows anew to a job that begins anew, so a position is a number of rows, which are passed
-over. That is sound only if each partition has the same rows in the same order again; the last one
-that was given is looked at.
+Law: each row is read once, by one task; their order is not kept unless one was requested. Spark
+delivers all rows again to a restarted job, so a position is a number of rows to skip. That is sound
+only if each partition has the same rows in the same order again; a fingerprint of the last row that
+was read is compared.
 """
 
 import pickle
@@ -22,14 +22,14 @@ from headgate.functions.source import Source, SplitReader
 
 WAIT_MS: Final = 1.0
 FEWEST_ROWS: Final = 256
-"""So many rows are made at a time, also for a task that takes fewer: a slice costs some calls."""
+"""Rows converted at a time, even if the task takes fewer: each slice costs several calls."""
 
 Read: TypeAlias = tuple[int, bytes, int]
-"""How many rows were given, a short word for the last of them, and the number of tasks."""
+"""How many rows were emitted, a fingerprint of the last of them, and the number of tasks."""
 
 
 class DataFrameSource(Source):
-    """What travels is the token and the names; the DataFrame itself stays in the driver."""
+    """Only the token and the names are pickled; the DataFrame itself stays in the driver."""
 
     untimed = True
     finds_more = False
@@ -41,7 +41,7 @@ class DataFrameSource(Source):
         order_by: Sequence[int] = (),
         partition_by: Sequence[int] = (),
     ) -> None:
-        """Columns to order and to partition by are known by their places."""
+        """Columns to order and to partition by are given by position."""
         self.dataframe = dataframe
         self.names = tuple(names)
         self.order_by = tuple(order_by)
@@ -86,7 +86,7 @@ class RowReader(SplitReader):
         self._given = 0
         self._before = before
         self._passed = 0
-        """Rows that were left out, and those of earlier ``_rows``."""
+        """Rows that were skipped, and those of earlier ``_rows``."""
         self._last: Any = None
         """A batch whose last row is the last one of them."""
 
@@ -106,11 +106,11 @@ class RowReader(SplitReader):
         count, _, parallelism = self._before
         if self._passed + self._given <= count:
             return self._before if count else None
-        # Made anew: who was given the row may have changed it.
+        # Converted again: the user's function may have changed the row.
         batch, place = self._batch, self._read - len(self._rows) + self._given - 1
         if not self._given:
             batch, place = self._last, self._last.num_rows - 1
-        return self._passed + self._given, self._word_for(batch, place), parallelism
+        return self._passed + self._given, self._fingerprint(batch, place), parallelism
 
     def close(self) -> None:
         self._batch = self._last = None
@@ -136,7 +136,7 @@ class RowReader(SplitReader):
         return True
 
     def _pass_over(self) -> bool:
-        """Leave out the rows of an earlier run; False: not all of them are here yet."""
+        """Skip the rows of an earlier run; False: not all of them have arrived yet."""
         count, word, _ = self._before
         while self._passed < count:
             if not self._has_batch():
@@ -146,11 +146,11 @@ class RowReader(SplitReader):
             some = min(self._batch.num_rows - self._read, count - self._passed)
             self._read += some
             self._passed += some
-        if self._word_for(self._batch, self._read - 1) != word:
+        if self._fingerprint(self._batch, self._read - 1) != word:
             raise _other_rows(f"row {count} of them is another one now")
         return True
 
-    def _word_for(self, batch: Any, place: int) -> bytes:
+    def _fingerprint(self, batch: Any, place: int) -> bytes:
         (row,) = self._maker.rows(batch.slice(place, 1))
         values = list(row)
         return blake2b(first_bytes(pickle.dumps(values, 5), values), digest_size=12).digest()

@@ -1,9 +1,9 @@
-"""Part files get their names: the second phase of a file sink.
+"""Commits part files by giving them their final names: the second phase of a file sink.
 
-Law: a part that is there under its name is whole, and was in a complete checkpoint or is of a task
-that has read its whole input. Committing again changes nothing: who finds the name and not the
-hidden file leaves it so. Who finds neither, or too few bytes, fails: nothing is lost in silence. No
-file of anybody else is replaced.
+Law: a part with its final name is whole, and was in a complete checkpoint or belongs to a task that
+has read its whole input. Committing is idempotent: a part whose final name exists and whose hidden
+file does not is left as it is. If both are missing, or bytes are, the commit fails: nothing is lost
+silently. No file of anybody else is replaced.
 """
 
 import logging
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class PartCommit:
-    """A part that waits for its name; what a file sink keeps in checkpoints."""
+    """A part that waits for its final name; what a file sink stores in checkpoints."""
 
     folder: str
     """Of the sink, as ``folder_uri`` names it; the names are below it."""
@@ -31,11 +31,11 @@ class PartCommit:
     kept: str = ""
     """A file of this name says that a savepoint needs the hidden one."""
     replaces: bool = False
-    """What stands under the name is an earlier attempt's, or may be overwritten."""
+    """A file of this name is of an earlier attempt, or may be overwritten."""
     length: int = -1
-    """So many bytes of it count; -1: all there are."""
+    """How many of its bytes count; -1: all."""
     is_open: bool = False
-    """Its writer may have written on, behind them."""
+    """Its writer may have appended more."""
 
     def __getstate__(self) -> list[Any]:
         return [getattr(self, field.name) for field in fields(self)]
@@ -50,7 +50,7 @@ class PartCommitter(Committer):
     """Renames parts, wherever they are."""
 
     def __init__(self, readers_take_parts: bool = False) -> None:
-        """``readers_take_parts``: one that is not there any more was taken by a reader."""
+        """``readers_take_parts``: a missing part was taken by a reader."""
         self._readers_take_parts = readers_take_parts
         self._folders: dict[str, PartFolder] = {}
 
@@ -81,7 +81,7 @@ class PartCommitter(Committer):
                     folder.remove(part.kept)
 
     def _commit(self, folder: PartFolder, part: PartCommit, again: bool) -> bool:
-        """Says whether the part is there now under its name."""
+        """Whether the part now has its final name."""
         if not part.replaces and folder.has(part.final):
             if not part.is_open and not folder.grows:
                 folder.remove(part.hidden)  # copied, and then the process has died
@@ -94,7 +94,7 @@ class PartCommitter(Committer):
         try:
             _show(folder, part, again)
         except FileNotFoundError as error:
-            # A folder that other hosts write to may be known here as it was some seconds ago.
+            # A folder that other hosts write to may be cached here as it was some seconds ago.
             there = set(folder.names("/" in part.final))
             if again and part.hidden in there:
                 _show(folder, part, again)

@@ -1,8 +1,8 @@
-"""Where the parts of a file sink are written: a folder of this machine, or of a remote file system.
+"""Folders that file sinks write to: of this machine, or of a remote file system.
 
-Names are paths below the folder. Law: what was settled outlives a crash of the machine; renaming is
-one step, so that a name stands for a whole file or for none. Where files come from or go to is told
-in errors as PathUnusable.
+Names are paths below the folder. Law: what was settled survives a crash of the machine; renaming is
+atomic, so that a name stands for a whole file or for none. I/O errors become PathUnusable with the
+path.
 """
 
 import contextlib
@@ -37,10 +37,10 @@ class PartFolder(Protocol):
         """A small file; raises FileNotFoundError if it is not there."""
 
     def settle(self, file: PartFile) -> None:
-        """What was written to the file so far is there for good."""
+        """Make what was written to the file durable."""
 
     def settle_names(self, folder: str) -> None:
-        """So are the names in a folder below."""
+        """Make the names in a subfolder durable."""
 
     def has(self, name: str) -> bool: ...
 
@@ -61,7 +61,7 @@ class PartFolder(Protocol):
 
 
 def folder_uri(folder: AnyPath) -> str:
-    """The folder as the tasks shall know it: an absolute path, or a URI."""
+    """The folder as it is sent to the tasks: an absolute path, or a URI."""
     text = os.fspath(folder)
     return text.rstrip("/") if _is_remote(text) else os.path.abspath(local_path(text))
 
@@ -130,7 +130,7 @@ class LocalFolder:
         os.replace(self.shown(name), self.shown(new))
 
     def copy(self, name: str, new: str, length: int) -> None:
-        # Somebody who was thought to be dead may be copying the same file.
+        # A task that was presumed dead may be copying the same file.
         half = f"{name}.copy-{secrets.token_hex(4)}"
         with open(self.shown(name), "rb") as old, self.create(half) as file:
             _copy(old, file, length, self.shown(name))
@@ -170,7 +170,7 @@ def _copy(old: BinaryIO, new: BinaryIO, length: int, shown: str) -> None:
 
 
 def too_short(found: int, wanted: int) -> str:
-    """What is wrong with a part that has not the bytes that a checkpoint says."""
+    """Why a part with another length than its checkpoint says is refused."""
     return (
         f"has {found} bytes, and the checkpoint says {wanted}: it was changed from outside, or the "
         f"disk has lost what it had confirmed; go on from another checkpoint"
@@ -179,7 +179,7 @@ def too_short(found: int, wanted: int) -> str:
 
 @contextlib.contextmanager
 def writing(path: str) -> Iterator[None]:
-    """Trouble with a file becomes an error that names it."""
+    """Turn I/O errors into PathUnusable with the path."""
     try:
         yield
     except OSError as error:

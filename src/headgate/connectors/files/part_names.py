@@ -53,18 +53,18 @@ class PartOwner:
         return f"{self.owner}-{self.subtask}-{self.began_ms:x}-{self.token}"
 
     def succeeds(self, hidden: re.Match[str]) -> bool:
-        """Whether a hidden file is of a writer in whose place this one has come."""
+        """Whether this writer replaces the writer of a hidden file."""
         return (
             hidden["owner"] == self.owner
             and int(hidden["subtask"]) % self.parallelism == self.subtask
-            # One that was frozen, and wakes, must not touch what its successors write.
+            # A writer that was suspended and resumes must not touch its successors' files.
             and int(hidden["began"], 16) <= self.began_ms
             and hidden["token"] != self.token
         )
 
 
 def part_owner(context: ConnectorContext, prefix: str) -> PartOwner:
-    """Of the writer of one task; jobs without an id are told by their names and their parts'."""
+    """Of the writer of one task; a job without an id is known by its name and its parts' names."""
     task = context.task
     # With an id, a program that was changed may call its parts otherwise now. Who begins with
     # another folder of checkpoints knows nothing of what those in the first one need.
@@ -88,15 +88,15 @@ def kept_marker(hidden: str) -> str:
 
 
 def marker_text(directory: str) -> bytes:
-    """What the marker says: where the savepoint is written. No password is written down."""
+    """The contents of a marker: where the savepoint is written, without a password."""
     return _PASSWORD.sub("", directory).encode()
 
 
 def remove_leftovers(folder: PartFolder, own: PartOwner, deep: bool) -> None:
-    """Remove what writers before this one have left, and no checkpoint or savepoint needs.
+    """Remove hidden files of earlier writers that no checkpoint or savepoint needs.
 
-    ``deep``: parts may stand in folders below that of the sink. What cannot be removed stays, with
-    a warning: it is hidden, and the next run tries again.
+    ``deep``: look in subfolders, too. What cannot be removed stays, with a warning: it is hidden,
+    and the next run tries again.
     """
     problem: Exception | None = None
     try:

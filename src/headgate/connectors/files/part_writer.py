@@ -1,9 +1,10 @@
-"""Part files: what each task of a file sink writes, the first phase.
+"""Writes the part files of a task: the first phase of a file sink.
 
-A part is written under a hidden name and is closed when its policy or a checkpoint says so; it gets
-its own name when the checkpoint is complete (see ``part_commits``), or at the end of the input if
-there are no checkpoints. Law: what a checkpoint names was settled before, and stays until it is
-committed, whether it was open, ended or prepared when the task failed; nothing else is left.
+A part is written under a hidden name and closed when its rolling policy or a checkpoint says so; it
+gets its final name when the checkpoint completes (see ``part_commits``), or at the end of the input
+if there are no checkpoints. Law: a part that a checkpoint names was flushed to disk before, and
+stays until it is committed, whether it was open, ended or prepared when the task failed; nothing
+else remains.
 """
 
 import contextlib
@@ -26,7 +27,7 @@ from headgate.functions.context import ConnectorContext, SnapshotMoment
 from headgate.functions.sink import CommittingSinkWriter
 
 MOST_OPEN: Final = 128
-"""So many parts of a task are open at once; another one ends that which waits longest."""
+"""Parts of a task that are open at once; one more ends the least recently written."""
 
 
 class PartEncoder(Protocol):
@@ -45,7 +46,7 @@ class PartFormat(Protocol):
     """Makes the encoder of each part."""
 
     grows: bool
-    """What was written so far is a whole part at any time."""
+    """A part is complete after each write, so that it can go on over a checkpoint."""
 
     def begin(self, file: PartFile) -> PartEncoder: ...
 
@@ -91,7 +92,7 @@ class _Part:
     settled: bool = False
     """Nothing was written since a checkpoint has named it."""
     named: bool = False
-    """A checkpoint names it, also after it was ended: a new run may need what it had then."""
+    """A checkpoint names it, also after it was ended: a restore may need what it had then."""
 
 
 class PartsWriter(CommittingSinkWriter):

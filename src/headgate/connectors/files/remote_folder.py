@@ -1,8 +1,8 @@
 """Folders of remote file systems, by pyarrow: HDFS, S3, GCS, Azure.
 
-A file cannot be written on after it was settled, so parts end with each checkpoint. Object stores
-know no renaming: a file is copied and then removed, and its new name appears when the copy is
-whole. Law: see ``part_folder``; a file that was closed is settled.
+A file cannot be appended to after it was settled, so parts end with each checkpoint. Object stores
+cannot rename: a file is copied and then removed, and its new name appears when the copy is whole.
+Law: see ``part_folder``; a closed file is settled.
 """
 
 import io

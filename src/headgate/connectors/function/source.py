@@ -35,7 +35,7 @@ Row: TypeAlias = tuple[Record, int | None] | Watermark | StreamStatus
 
 
 class CheckpointLock:
-    """What ``ctx.get_checkpoint_lock()`` gives: ``with`` it, a record and its state are one."""
+    """What ``ctx.get_checkpoint_lock()`` returns; emit a record and update its state under it."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -46,7 +46,7 @@ class CheckpointLock:
 
     def __enter__(self) -> "CheckpointLock":
         if self._owner != threading.get_ident():
-            self._free.wait()  # a checkpoint that waits goes first, or it might wait for ever
+            self._free.wait()  # a waiting checkpoint goes first, or it might starve
         self._lock.acquire()
         self._owner = threading.get_ident()
         self._depth += 1
@@ -65,9 +65,9 @@ class CheckpointLock:
 
     @contextmanager
     def ahead(self, hurrying: AbstractContextManager[None]) -> Iterator[None]:
-        """For a checkpoint: when the block that runs now is over, before the next.
+        """For a checkpoint: enter when the current block has ended, before the next begins.
 
-        ``hurrying``: within it the block waits for nothing.
+        ``hurrying``: while it is active, the block does not wait for room in the queue.
         """
         self._free.clear()
         try:
@@ -113,14 +113,14 @@ class Handover:
             self._said.append((self._taken + len(self._records), what))
 
     def end(self, error: Exception | None) -> bool:
-        """The function has ended; False: nobody will ask how."""
+        """The function has ended; False: the reader was closed before and asks no more."""
         with self._room:
             self._ended = True
             self._error = error
             return not self._closed
 
     def take(self, limit: int) -> Taken:
-        """What is there, up to ``limit``; after the last record the error or None."""
+        """Up to ``limit`` records that are there; after the last, the error is raised or None."""
         with self._room:
             if self._is_full:
                 self._room.notify_all()
@@ -150,7 +150,7 @@ class Handover:
 
     @contextmanager
     def hurrying(self) -> Iterator[None]:
-        """Nobody waits for room meanwhile."""
+        """Lift the queue's bound for a while."""
         with self._room:
             self._hurries = True
             self._room.notify_all()
@@ -178,11 +178,11 @@ class Handover:
         while self._is_full and not self._closed and not self._hurries:
             self._room.wait()
         if self._closed:
-            raise Unwind
+            raise SourceCancelled
 
 
-class Unwind(BaseException):
-    """Ends ``run`` from within ``collect``; ``except Exception`` in it lets this one by."""
+class SourceCancelled(BaseException):
+    """Ends ``run`` from within ``collect``; an ``except Exception`` there does not catch it."""
 
 
 WAIT_MS: Final = 1.0
@@ -221,7 +221,7 @@ class FunctionSource(Source):
 
 @dataclass(frozen=True)
 class FunctionPosition:
-    """Where a function stands that keeps its own position."""
+    """The position of a function that keeps its own in state."""
 
     state: bytes | None = None
     """Of its states; None: it has not begun."""
@@ -307,14 +307,14 @@ class FunctionReader(SplitReader):
             logger.exception("%s: cancel() failed", self._context.task.name)
 
     def _run(self) -> None:
-        """The function's thread: it opens, runs and closes there, as sqlite3 and others need it."""
+        """The function's thread: it opens, runs and closes there, as sqlite3 and others require."""
         error: Exception | None = None
         try:
             try:
                 self._live()
             finally:
                 self._guest.close()
-        except Unwind:
+        except SourceCancelled:
             pass
         except Exception as raised:
             error = raised
@@ -345,7 +345,7 @@ class SourceContext:
     """What ``run`` gets."""
 
     def __init__(self, handover: Handover, lock: CheckpointLock, locks: bool = False) -> None:
-        """``locks``: also for a single record, since checkpoints look at what is on its way."""
+        """``locks``: take the lock also for a single record, as checkpoints read the queue."""
         self._lock = lock
         self._put = self._locked_put if locks else handover.put
         self._say = self._locked_say if locks else handover.say
@@ -356,11 +356,11 @@ class SourceContext:
         return self._lock
 
     def collect(self, element: Record) -> None:
-        """Send one record; waits while those behind are slower."""
+        """Emit a record; blocks while downstream is slower."""
         self._put(own(element), None)
 
     def collect_with_timestamp(self, element: Record, timestamp: int) -> None:
-        """Send one record with its event time in milliseconds."""
+        """Emit a record with its event time in milliseconds."""
         if type(timestamp) is not int:
             raise TypeError(
                 f"collect_with_timestamp() was given the timestamp {timestamp!r}; "
@@ -373,7 +373,7 @@ class SourceContext:
         self._say(checked_watermark(mark, "a source function"))
 
     def mark_as_temporarily_idle(self) -> None:
-        """Nobody shall wait for this source until its next record or watermark."""
+        """Exclude this source from watermarks until its next record or watermark."""
         self._say(StreamStatus(active=False))
 
     def _locked_put(self, element: Record, timestamp: int | None) -> None:

@@ -1,9 +1,9 @@
-"""Rows go into a database, once: the second phase of ``db_sink``.
+"""Commits rows to a database exactly once: the second phase of ``sink``.
 
-A table notes how many lots of each writer are in. Law: a lot and its note are written in one
-transaction, and no lot whose number is noted already is written again; so a commit may be repeated,
-by whomever. The table has one line for each writer, that is, for each task and attempt. Whatever
-waits for the database does so for a certain time, and then says for what.
+A table of notes counts the lots committed for each writer, with a row per writer, that is, per task
+and attempt. Law: a lot and its note are written in one transaction, and no lot whose number was
+noted is written again; so anybody may repeat a commit. Waiting for the database is bounded in time,
+and the error says what was waited for.
 """
 
 import logging
@@ -27,7 +27,7 @@ Connect: TypeAlias = Callable[[], Connection]
 WHOSE_CHARS: Final = 200
 TIMEOUT_MS: Final = 300_000
 WARN_S: Final = 30.0
-"""A transaction that takes longer is told, once."""
+"""A transaction that takes longer is logged, once."""
 
 log = logging.getLogger(__name__)
 
@@ -49,8 +49,8 @@ class DatabaseConnection:
     def __init__(
         self, connect: Connect, whole: bool = True, timeout_ms: int = TIMEOUT_MS, whose: str = ""
     ) -> None:
-        """``whole``: transactions must be whole, so the connection must not commit by itself;
-        ``whose``: who writes, for messages.
+        """``whole``: transactions must be atomic, so autocommit must be off; ``whose``: the sink,
+        for messages.
         """
         self._connect = connect
         self._whole = whole
@@ -59,9 +59,9 @@ class DatabaseConnection:
         self._connection: Connection | None = None
 
     def run(self, work: Callable[[Any], None]) -> None:
-        """Do this with a cursor, in one transaction.
+        """Call ``work`` with a cursor, in one transaction.
 
-        A connection that has waited for long may be dead: then once more with a new one.
+        A connection that was idle for long may be dead: then it is tried again with a new one.
         """
         was_open = self._connection is not None
         try:
@@ -74,7 +74,7 @@ class DatabaseConnection:
             self._try(work)
 
     def write(self, statement: str, batches: Iterable[Sequence[Any]]) -> None:
-        """All rows in one transaction; raises ConnectorError with the row that is guilty."""
+        """All rows in one transaction; raises ConnectorError with the row at fault."""
         there = list(batches)
         try:
             self.run(lambda cursor: _write(cursor, statement, there))
@@ -84,8 +84,8 @@ class DatabaseConnection:
             raise self.blame(statement, there, error) from error
 
     def blame(self, statement: str, batches: Sequence[Sequence[Any]], error: Exception) -> Any:
-        """Which row it was, found by trying them one by one; nothing of that stays."""
-        if _is_lock(error):  # it is no row's fault, and whoever looks for it would wait again
+        """The error with the row at fault, found by trying each; the trial is rolled back."""
+        if _is_lock(error):  # no row is at fault, and looking for it would wait again
             return self.locked(error)
         row: Any = None
         with suppress(Exception):
@@ -154,7 +154,7 @@ class DatabaseConnection:
         return self._connection
 
     def _forget(self) -> None:
-        """Whatever its transaction has done is undone."""
+        """Roll back and close."""
         connection, self._connection = self._connection, None
         if connection is not None:
             with suppress(Exception):
@@ -164,7 +164,7 @@ class DatabaseConnection:
 
 
 class _Watch:
-    """Looks after a transaction: tells that it takes long, and interrupts it in the end.
+    """Watches a transaction: warns if it takes long, and interrupts it at the time limit.
 
     Connections of most modules can be interrupted from another thread (``interrupt`` or
     ``cancel``); for others there is only the warning, and the time limit of ``connect()``.
@@ -210,7 +210,7 @@ class _Watch:
 
 
 class RowsCommitter(Committer):
-    """Writes lots that are not in yet."""
+    """Writes lots that were not committed yet."""
 
     def __init__(
         self, database: DatabaseConnection, statement: str, table: str, whose: str
@@ -222,7 +222,7 @@ class RowsCommitter(Committer):
         self._has_table = False
 
     def make_table(self) -> None:
-        """The table of notes, if it is not there; another task may make it at the same moment."""
+        """Create the table of notes if it is missing; another task may do so concurrently."""
         if self._has_table:
             return
         look = f"SELECT lots FROM {self._table} WHERE 1 = 0"
@@ -264,12 +264,12 @@ class RowsCommitter(Committer):
         self._database.close()
 
     def _enter(self, cursor: Any, lot: RowsCommit, batches: Sequence[Sequence[Any]]) -> None:
-        # The note first: it locks out whoever is about to write the same lot.
+        # The note first: it locks out others that are about to write the same lot.
         if self._note(cursor, lot.writer, lot.number):
             _write(cursor, self._statement, batches)
 
     def _note(self, cursor: Any, writer: str, number: int) -> bool:
-        """Whether the lot is not in yet. Our values are hex and digits: they need no quoting."""
+        """Whether the lot is new. Our values are hex and digits: they need no quoting."""
         table = self._table
         where = f"WHERE writer = '{writer}'"
         cursor.execute(f"UPDATE {table} SET lots = {number} {where} AND lots < {number}")
@@ -312,7 +312,7 @@ def _has_transactions(connection: Connection) -> bool:
 
 
 def _is_lock(error: BaseException) -> bool:
-    """Whether a database has waited for another transaction in vain; modules say so in words."""
+    """Whether the database gave up waiting for a lock; modules say so in words only."""
     text = str(error).lower()
     return type(error).__name__ == "LockNotAvailable" or bool(
         re.search(r"\b(is locked|lock wait timeout|lock timeout|lock request time)", text)

@@ -1,8 +1,8 @@
 """Records as rows of a database: any module of Python's DB-API, SQLite among them.
 
-Exactly once: rows wait in the task and in its checkpoints, and go into the database when the
-checkpoint is complete, in one transaction with a note of who has written them (see ``db_commits``).
-Law: so many bytes of rows may wait, and no more: memory and checkpoints are bounded by it.
+Exactly once: rows wait in the task and in its checkpoints, and are written when the checkpoint
+completes, in one transaction with a note of their writer (see ``commits``). Law: at most
+``max_pending_bytes`` of rows wait, which bounds memory and checkpoints.
 """
 
 import os
