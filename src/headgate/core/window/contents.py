@@ -252,12 +252,13 @@ class FoldedContents:
         self._room = room
         self._value = value = room.backend.value_state(FOLDED)
         self._fold = fold
+        self._begin, self._step, self._get = fold.begin, fold.step, value.value
         self.put: Callable[[Record], None] = value.update
         self.clear: Callable[[], None] = value.clear
 
     def add(self, record: Record, timestamp: int | None) -> None:
-        old, fold = self._value.value(), self._fold
-        self._value.update(fold.begin(record) if old is None else fold.step(old, record))
+        old = self._get()
+        self.put(self._begin(record) if old is None else self._step(old, record))
 
     def fire(self, window: Window, send: Send) -> None:
         value = self._value.value()
