@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.cli import commands as main
+from headgate.cli import commands
 
 TIMEOUT_S = 100
 ENVIRONMENT = {
@@ -59,7 +59,7 @@ def in_process(
     """The whole command in this process: a new one would load Spark's side each time."""
     monkeypatch.setattr(sys, "argv", ["headgate", *map(str, words)])
     with pytest.raises(SystemExit) as end:
-        main.main()
+        commands.main()
     output = capsys.readouterr()
     assert isinstance(end.value.code, int)
     return Done(end.value.code, output.out, output.err)

@@ -34,7 +34,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     root = logging.getLogger()
     handlers = list(root.handlers)
     yield
-    set_runtime(headgate._open_outside)
+    set_runtime(headgate._open_runtime)
     root.setLevel(logging.WARNING)
     root.handlers[:] = handlers
 

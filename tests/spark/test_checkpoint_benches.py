@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
-from headgate.cli.bench import checkpoint as pressure
+from headgate.cli.bench import checkpoint
 from headgate.cli.bench.checkpoint import Load, PayloadReader, load_in_flight
 from headgate.cli.bench.commands import bench
 from headgate.cli.bench.keyed_count import WordReader, WordSource
@@ -18,7 +18,7 @@ from headgate.cli.bench.recovery import DueReader, FailsOnOrder, JobFolder, Noti
 def test_bench_checkpoint_compares_barriers_that_wait_with_those_that_overtake(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pressure, "STEADY_S", 0.3)
+    monkeypatch.setattr(checkpoint, "STEADY_S", 0.3)
     small = ("--in-flight", "4", "--sleep-ms", "0.5", "--records", "20000")
     words = ["checkpoint", "--json", "--rounds", "1", *small]
     run = CliRunner().invoke(bench, words, catch_exceptions=False)

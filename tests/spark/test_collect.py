@@ -11,8 +11,7 @@ from headgate.base.elements import Bundle
 from headgate.core.chain.snapshots import OperatorRestored
 from headgate.functions.context import SnapshotMoment
 from headgate.host.driver.results import ResultServer
-from headgate.spark import collect as collected
-from headgate.spark import driver_sinks as collecting
+from headgate.spark import collect
 from headgate.spark.collect import BatchReceiver, CollectedResults, CollectSink, ResultBatch
 from tests.core.chain.sink_lab import STEPS, TOTAL, SinkJob, open_sink, run_job, sink_context
 
@@ -26,8 +25,9 @@ def server() -> Iterator[ResultServer]:
 
 def connected(server: ResultServer) -> CollectSink:
     sink = CollectSink()
-    assert sink.take is not None
-    sink.result_address = server.open(sink.take)
+    stream = sink.driver_stream
+    assert stream.take is not None
+    stream.address = server.open(stream.take)
     return sink
 
 
@@ -64,8 +64,8 @@ def test_with_checkpoints_records_arrive_when_one_is_complete(server: ResultServ
     assert got(sink) == [1, 2]
 
 
-def test_large_lots_are_cut(server: ResultServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collected, "LOT_BYTES", 100)
+def test_large_batches_are_cut(server: ResultServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collect, "BATCH_BYTES", 100)
     sink = connected(server)
     task = open_sink(sink, sink_context())
     for number in range(10):
@@ -77,15 +77,15 @@ def test_large_lots_are_cut(server: ResultServer, monkeypatch: pytest.MonkeyPatc
     assert sink.results is not None and len(sink.results._lists) > 3
 
 
-def test_two_runs_that_bring_the_same_lot_at_once_bring_it_once(
+def test_two_runs_that_send_the_same_batch_at_once_deliver_it_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(collecting, "QUEUED_LISTS", 1)
+    monkeypatch.setattr(collect, "QUEUED_LISTS", 1)
     results = CollectedResults()
     receiver = BatchReceiver(results)
     receiver([0])  # from now on there is no room
-    lot = ResultBatch("w", 1, (b"\x80\x05]K\x01a.",))
-    runs = [threading.Thread(target=receiver, args=(lot,)) for _ in range(2)]
+    batch = ResultBatch("w", 1, (b"\x80\x05]K\x01a.",))
+    runs = [threading.Thread(target=receiver, args=(batch,)) for _ in range(2)]
     for run in runs:
         run.start()
     found = [next(results), next(results)]
@@ -98,14 +98,14 @@ def test_two_runs_that_bring_the_same_lot_at_once_bring_it_once(
 def test_whatever_happens_each_record_arrives_once(
     server: ResultServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(collecting, "QUEUED_LISTS", 10_000)
+    monkeypatch.setattr(collect, "QUEUED_LISTS", 10_000)
 
     @settings(max_examples=30, deadline=None)
     @given(STEPS)
     def once(steps: list[tuple[Any, ...]]) -> None:
         sink = connected(server)
         run_job(SinkJob(lambda: sink, lambda: got(sink)), steps, TOTAL)
-        assert sink.result_address is not None
-        server.close_stream(sink.result_address)
+        assert sink.driver_stream.address is not None
+        server.close_stream(sink.driver_stream.address)
 
     once()

@@ -23,7 +23,7 @@ from headgate.base.errors import (
 from headgate.common import Configuration
 from headgate.datastream import MapFunction, RuntimeContext, StreamExecutionEnvironment
 from headgate.datastream.connectors import NumberSequenceSource, SocketTextSource
-from headgate.spark import submission as launcher
+from headgate.spark import submission
 from headgate.spark.session import slots
 from tests.spark.cluster import free_port, is_running, until
 from tests.spark.programs import CountTo, collected, environment, fail_at, sleep_long
@@ -195,8 +195,8 @@ def test_too_few_slots_are_told_at_once(spark: "SparkSession") -> None:
 def test_waiting_for_executors_ends_when_no_more_come(
     spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(launcher, "LAST_EXECUTOR_S", 0.2)
-    assert launcher.await_executors(spark, 99).total == 4
+    monkeypatch.setattr(submission, "LAST_EXECUTOR_S", 0.2)
+    assert submission.await_executors(spark, 99).total == 4
 
 
 def test_slots_of_running_jobs_are_not_free() -> None:
@@ -285,7 +285,7 @@ def test_a_program_that_cannot_be_run_is_refused_before_anything_starts(tmp_path
 def test_a_job_that_does_not_fit_into_its_memory_is_refused_before_spark_is_asked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(launcher, "find_session", lambda configuration: pytest.fail("too late"))
+    monkeypatch.setattr(submission, "find_session", lambda configuration: pytest.fail("too late"))
     env = environment()
     env.configure(
         Configuration()

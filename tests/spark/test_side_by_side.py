@@ -120,7 +120,7 @@ def test_many_jobs_leave_no_thread_socket_or_file(spark: "SparkSession") -> None
     assert len({look[0] for look in looks}) <= 4 + JOBS // 10  # processes are used again
     driver = driver_services(spark)
     assert driver.results._streams == driver.results._connections == {}
-    assert driver.slots._held == {}
+    assert driver.slots._reserved == {}
 
 
 def settled(spark: "SparkSession") -> tuple[list[str], int]:

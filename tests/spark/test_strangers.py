@@ -14,9 +14,7 @@ from headgate.base.errors import RunRefused, SessionFailed
 from headgate.base.messages import Address
 from headgate.base.settings import JobSettings
 from headgate.host.net.contact import DriverContact
-from headgate.spark import security as authentication
-from headgate.spark import security as job_secret
-from headgate.spark import submission as launcher
+from headgate.spark import security, submission
 from headgate.spark.security import (
     PROPERTY,
     PublicContact,
@@ -130,7 +128,7 @@ def test_what_spark_keeps_of_a_job_does_not_hold_its_secret(
     monkeypatch: pytest.MonkeyPatch, delivered: str, kind: str,
 ) -> None:  # fmt: skip
     if delivered == "by property":
-        monkeypatch.setattr(launcher, "SecretDelivery", _ByProperty)
+        monkeypatch.setattr(submission, "SecretDelivery", _ByProperty)
     before = blocks(spark, open_service)
     env = environment()
     if kind == "program":
@@ -195,7 +193,7 @@ def test_a_secret_that_would_be_logged_is_no_property(
 ) -> None:
     """The function holds it then, as that of a lazy DataFrame on a cluster does."""
     for lazy, is_redacted in ((False, False), (True, True)):
-        monkeypatch.setattr(job_secret, "_is_redacted", lambda session, safe=is_redacted: safe)
+        monkeypatch.setattr(security, "_is_redacted", lambda session, safe=is_redacted: safe)
         delivery = SecretDelivery(spark, b"s" * 32, lazy=lazy, local=False)
         assert delivery.public(CONTACT) == PublicContact(CONTACT)
 
@@ -260,19 +258,19 @@ def test_a_session_that_headgate_makes_is_protected(spark: "SparkSession") -> No
 def test_an_unprotected_session_is_told_once_and_refused_on_request(
     spark: "SparkSession", monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(authentication, "AUTHENTICATE", "spark.no-such-setting")
-    monkeypatch.setattr(authentication, "_warned", set())
+    monkeypatch.setattr(security, "AUTHENTICATE", "spark.no-such-setting")
+    monkeypatch.setattr(security, "_warned", set())
     caplog.set_level(logging.WARNING, "headgate")
     for _ in range(2):
         assert collected(environment().from_collection([1])) == [1]
     (record,) = [record for record in caplog.records if "INSECURE" in record.message]
     assert record.message.count(". ") == 0 and "run code as its user" in record.message
     env = environment()
-    env.get_configuration().set_string(authentication.REQUIRED, "true")
+    env.get_configuration().set_string(security.REQUIRED, "true")
     with pytest.raises(SessionFailed, match="security.require-spark-authentication is true"):
         collected(env.from_collection([1]))
 
 
 def test_the_setting_that_refuses_is_off_by_default() -> None:
     assert not JobSettings().spark_authentication
-    assert JobSettings.parse({authentication.REQUIRED: "true"}).spark_authentication
+    assert JobSettings.parse({security.REQUIRED: "true"}).spark_authentication
