@@ -110,7 +110,7 @@ class Producer:
         self.closed_with.append(error)
         self.writer.close()
         if isinstance(error, Exception):
-            self.partition.fail(error)
+            self.partition.release(error)
 
     def join(self, timeout_s: float = PATIENCE_S) -> None:
         self.runner.join(timeout_s)
