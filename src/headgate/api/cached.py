@@ -1,9 +1,9 @@
-"""CachedDataStream: records that are computed once and kept in the driver for all jobs that follow.
+"""CachedDataStream: records that are computed once and kept in the driver for later jobs.
 
-The first job that reads it runs what leads to it as a job of its own, before itself; later ones,
-also of other parts of the program, start from what was kept. Law: however many jobs read it, what
-leads to it runs once, until ``invalidate``. Records come with their timestamps and in the order in
-which they were kept, from a single task.
+The first job that reads it runs its upstream operators as a separate job before; later jobs, also
+of other parts of the program, start from the cached records. Law: however many jobs read it, its
+upstream runs once, until ``invalidate``. Cached records come with their timestamps, in the order in
+which they were collected, from a single task.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -59,7 +59,7 @@ class CachedDataStream(DataStream):
         super().__init__(draft, [Origin(self._reading(draft, transformations))], stream._type)
 
     def invalidate(self) -> None:
-        """Forget what was kept; the next job that reads it computes it anew."""
+        """Drop the cached records; the next job that reads them computes them again."""
         self._source.kept = None
 
     def _reading(self, draft: Draft, transformations: list[Transformation]) -> Transformation:
@@ -76,7 +76,7 @@ class CachedDataStream(DataStream):
         transformation.parallelism = 1
         transformation.is_non_parallel = True
         transformation.assigns_times = any(reading.assigns_times for reading in transformations)
-        # What leads to the cache has a job of its own: it must not run in this one too.
+        # Upstream operators run in a job of their own, so they must not run in this one, too.
         draft.pending[:] = [pending for pending in draft.pending if pending not in transformations]
         draft.pending.append(transformation)
         return transformation

@@ -205,7 +205,7 @@ class StreamExecutionEnvironment:
         restart_strategy_configuration.put_into(self._configuration, runtime().settings())
 
     def get_restart_strategy(self) -> RestartStrategyConfiguration | None:
-        """None: nothing was said, so that a job with checkpoints begins anew, others do not."""
+        """None: nothing was set; then jobs with checkpoints are restarted, others are not."""
         return strategy_of(self._configuration)
 
     # State
@@ -221,11 +221,11 @@ class StreamExecutionEnvironment:
         return self
 
     def get_state_backend(self) -> StateBackend | None:
-        """None: nothing was said, so that state lives in memory."""
+        """None: nothing was set; then state lives in memory."""
         return backend_of(self._configuration)
 
     def enable_changelog_state_backend(self, enabled: bool) -> "StreamExecutionEnvironment":
-        """Kept and told again, but there is no such log here; a job that asks for it is warned."""
+        """Stored without effect: there is no such log here, and a job that enables it warns."""
         self._configuration.set_boolean(CHANGELOG, enabled)
         return self
 

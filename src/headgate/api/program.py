@@ -1,4 +1,4 @@
-"""From the draft to the stream graph, and to a program that can be started.
+"""Translates the draft into a stream graph and a program that can be launched.
 
 Everything is decided here: parallelism, key groups, slot sharing groups, batch or streaming, the
 splits of sources. Law: the graph holds the wanted transformations and all that they read, no more.

@@ -1,4 +1,4 @@
-"""The runtime: what a program needs from rooms above the API, which it does not know.
+"""The runtime: the seam to what runs programs, in rooms above the API that it does not know.
 
 The package itself, ``headgate/__init__.py``, says how to open it. Nothing is imported before it is
 used, so that ``import headgate`` stays quick and programs can be written where no Spark is.

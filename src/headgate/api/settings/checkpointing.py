@@ -1,7 +1,7 @@
-"""Checkpoints as a program asks for them: the names that PyFlink has, kept in the configuration.
+"""Checkpoint settings under PyFlink's names, stored in the configuration under Flink's keys.
 
-Law: what was set is told again, by the getters and under Flink's keys; a value that could never be
-is refused, and what has no effect here is told when a job starts.
+Law: getters return what was set; an impossible value is refused, and a setting without effect here
+is warned about when a job starts.
 """
 
 import sys
@@ -37,7 +37,7 @@ class CheckpointingMode(Enum):
 
 
 class ExternalizedCheckpointRetention(Enum):
-    """What becomes of checkpoints when their job is cancelled."""
+    """What happens to checkpoints when their job is cancelled."""
 
     DELETE_ON_CANCELLATION = 0
     RETAIN_ON_CANCELLATION = 1
@@ -147,14 +147,14 @@ class CheckpointConfig:
     def set_force_unaligned_checkpoints(
         self, force_unaligned_checkpoints: bool = True
     ) -> "CheckpointConfig":
-        """Kept and told again; barriers may overtake everywhere in any case."""
+        """Stored without effect: barriers may overtake everywhere in any case."""
         return self._flag("unaligned.forced", force_unaligned_checkpoints)
 
     def is_force_unaligned_checkpoints(self) -> bool:
         return self._settings.forced_unaligned
 
     def set_aligned_checkpoint_timeout(self, alignment_timeout: Duration) -> "CheckpointConfig":
-        """So long checkpoints wait for their turn before they overtake records."""
+        """How long barriers stay aligned before they overtake records."""
         if not isinstance(alignment_timeout, Duration):
             raise PlanInvalid(f"the aligned timeout is {alignment_timeout!r}; give a Duration")
         return self._number("aligned-checkpoint-timeout", alignment_timeout.to_millis(), 0)
@@ -211,7 +211,7 @@ class CheckpointConfig:
 
 
 def check_recovery(configuration: Configuration) -> None:
-    """Refuse settings of checkpoints and restarts that cannot be; warn of what has no effect."""
+    """Refuse impossible settings of checkpoints and restarts; warn about those without effect."""
     texts = configuration.to_dict()
     RecoverySettings.parse(texts)
     RestartSettings.parse(texts)

@@ -281,7 +281,7 @@ class ExecutionConfig:
         return self._settings.cancel_timeout_ms
 
     def set_task_cancellation_interval(self, interval: int) -> "ExecutionConfig":
-        """Kept and told again; a function that hangs is interrupted once, by the timeout."""
+        """Stored without effect: a function that hangs is interrupted once, by the timeout."""
         self._configuration.set_integer("task.cancellation.interval", interval)
         return self
 
@@ -290,7 +290,7 @@ class ExecutionConfig:
         return self._configuration.get_integer("task.cancellation.interval", 30_000)
 
     def set_use_snapshot_compression(self, use_snapshot_compression: bool) -> "ExecutionConfig":
-        """Kept and told again; snapshots are written as they are."""
+        """Stored without effect: snapshots are written uncompressed."""
         self._configuration.set_boolean(SNAPSHOT_COMPRESSION, use_snapshot_compression)
         return self
 
@@ -339,8 +339,8 @@ class ExecutionConfig:
         self._parameters = {key: str(value) for key, value in global_job_parameters_dict.items()}
         return self
 
-    # What only a JVM has: serializers of Java objects, closures of Java functions. Programs may
-    # say something about them, and read it again.
+    # What only a JVM has: serializers of Java objects, closures of Java functions. The settings
+    # are stored, so that programs can set and read them.
 
     def enable_closure_cleaner(self) -> "ExecutionConfig":
         return self._keep("closure cleaner", True)

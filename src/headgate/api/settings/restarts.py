@@ -1,7 +1,7 @@
-"""What shall happen to a job that has failed, as a program asks for it.
+"""Restart strategies: what happens to a job that has failed.
 
-Law: a strategy says nothing that its texts, under Flink's keys, do not say; a program that asks for
-one replaces the other that was there.
+Law: a strategy is fully described by its settings under Flink's keys; setting one replaces the one
+before.
 """
 
 from collections.abc import Mapping
@@ -48,7 +48,7 @@ class RestartStrategyConfiguration:
 
 
 class NoRestartStrategyConfiguration(RestartStrategyConfiguration):
-    """A job that fails has failed."""
+    """A failed job is not restarted."""
 
     def __init__(self) -> None:
         super().__init__("never", type="none")

@@ -1,7 +1,7 @@
-"""Where state lives and where checkpoints go, as objects that hold settings under Flink's keys.
+"""State backends and checkpoint storages: objects that hold settings under Flink's keys.
 
-Give a state backend to ``env.set_state_backend``, or put its keys into a configuration. Law: an
-object says nothing that its configuration does not say.
+Give a state backend to ``env.set_state_backend``, or set its keys in a configuration. Law: an
+object is fully described by its configuration.
 """
 
 from enum import Enum
@@ -19,8 +19,8 @@ INCREMENTAL: Final = "execution.checkpointing.incremental"
 ROCKS_FOLDER: Final = "state.backend.rocksdb.localdir"
 
 
-class Held:
-    """Base: equal if the settings are."""
+class SettingsHolder:
+    """Base of state backends and storages; equal if their settings are."""
 
     def __init__(self, texts: dict[str, str]) -> None:
         self.configuration = Configuration()
@@ -38,7 +38,7 @@ class Held:
         return f"{type(self).__name__}({texts})"
 
 
-class StateBackend(Held):
+class StateBackend(SettingsHolder):
     """Where keyed state lives while a job runs."""
 
 
@@ -87,7 +87,7 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         return self.configuration.get_boolean(INCREMENTAL, False)
 
     def set_predefined_options(self, options: PredefinedOptions) -> None:
-        """Kept and told again: what RocksDB gets is said by ``state.backend.rocksdb.*``."""
+        """Stored without effect: ``state.backend.rocksdb.*`` configures RocksDB."""
         if not isinstance(options, PredefinedOptions):
             raise PlanInvalid(
                 f"set_predefined_options() was given {options!r}; give for instance "
@@ -99,7 +99,7 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         return self._predefined
 
     def set_number_of_transfer_threads(self, number_of_transfering_threads: int) -> None:
-        """Kept and told again: one thread of a worker writes the files of its checkpoints."""
+        """Stored without effect: one thread of a worker writes the files of its checkpoints."""
         number = number_of_transfering_threads
         if type(number) is not int or number < 1:
             raise PlanInvalid(
@@ -112,7 +112,7 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         return self._transfer_threads
 
 
-class CheckpointStorage(Held):
+class CheckpointStorage(SettingsHolder):
     """Where checkpoints go."""
 
     def get_checkpoint_path(self) -> str | None:

@@ -1,8 +1,8 @@
-"""Coercion: every record that an operator emits is what its declared type says.
+"""Coercion: every record that an operator emits conforms to its declared type.
 
-A bundle goes through msgspec's ``convert`` at once, some tens of nanoseconds for each record; only
-if that refuses it (a numpy number, a bool as INT, a Row within a tuple) each record is looked at by
-itself. Law: both ways give equal values of the same types, or the second one raises TypeError.
+msgspec's ``convert`` checks a bundle at once, some tens of nanoseconds per record; only if it
+refuses the bundle (a numpy number, a bool as INT, a Row within a tuple) is each record converted
+alone. Law: both ways give equal values of the same types, or the second raises TypeError.
 """
 
 import reprlib
@@ -30,7 +30,7 @@ class Mismatch(Exception):
         return Mismatch(f"{wants} is needed, this is {found}", value)
 
     def within(self, place: str) -> "Mismatch":
-        """The same as seen from around."""
+        """The same mismatch with an outer place in front."""
         return Mismatch(self.problem, self.value, f"{place}, {self.place}" if self.place else place)
 
     def message(self, record: Record, kind: object) -> str:
@@ -68,7 +68,7 @@ def all_coerced(wire: WireType | None, careful: Coercer) -> Coercer:
     def coerce(records: list[Record]) -> list[Record]:
         try:
             return check(records)
-        except Exception:  # the careful way finds the culprit, or that there is none
+        except Exception:  # the careful way finds the record at fault, or that there is none
             return careful(records)
 
     return coerce
