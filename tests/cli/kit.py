@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,6 +51,9 @@ class Done:
     returncode: int
     stdout: str
     stderr: str
+
+
+Headgate = Callable[..., Done]
 
 
 def in_process(

@@ -1,4 +1,4 @@
-"""The `headgate` command as a person or a script runs it: real processes, small loads."""
+"""The `headgate` command as a person or a script runs it: what it says, and small loads."""
 
 import json
 import signal
@@ -10,26 +10,16 @@ from pathlib import Path
 import pytest
 
 from headgate import __version__
-
-TIMEOUT_S = 90
-
-
-def headgate(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "headgate", *words],
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
+from tests.cli.kit import Headgate, write
+from tests.cli.kit import headgate as run_command
 
 
 def test_version_is_the_package_s() -> None:
-    assert headgate("--version").stdout.strip() == f"headgate, version {__version__}"
+    assert run_command("--version").stdout.strip() == f"headgate, version {__version__}"
 
 
 @pytest.mark.parametrize("words", [(), ("bench",), ("bench", "exchange"), ("demo",), ("doctor",)])
-def test_every_command_explains_itself(words: tuple[str, ...]) -> None:
+def test_every_command_explains_itself(headgate: Headgate, words: tuple[str, ...]) -> None:
     done = headgate(*words, "--help")
     assert done.returncode == 0
     assert "Usage: headgate" in done.stdout
@@ -43,15 +33,34 @@ def test_every_command_explains_itself(words: tuple[str, ...]) -> None:
         (("demo", "--seconds", "soon"), "--seconds"),
     ],
 )
-def test_a_wrong_word_is_named_and_exits_with_2(words: tuple[str, ...], complaint: str) -> None:
+def test_a_wrong_word_is_named_and_exits_with_2(
+    headgate: Headgate, words: tuple[str, ...], complaint: str
+) -> None:
     done = headgate(*words)
     assert done.returncode == 2
     assert complaint in done.stderr
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("-D", "parallelism.default=many"), "parallelism.default"),
+        (("-D", "nonsense"), "KEY=VALUE"),
+        (("--log-format", "xml"), "--log-format"),
+    ],
+)
+def test_settings_that_cannot_be_exit_with_2_before_the_program_runs(
+    headgate: Headgate, tmp_path: Path, words: tuple[str, ...], message: str
+) -> None:
+    done = headgate("run", write(tmp_path, "raise ValueError"), *words)
+    assert done.returncode == 2, done.stderr
+    assert message in done.stderr
+    assert "ValueError" not in done.stderr
+
+
 def test_bench_exchange_prints_one_json_object_with_its_figures() -> None:
-    done = headgate("bench", "exchange", "--json", "--rounds", "1", "--megabytes", "40")
+    done = run_command("bench", "exchange", "--json", "--rounds", "1", "--megabytes", "40")
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert result["mb_per_s"] > 0
@@ -64,7 +73,7 @@ def test_bench_exchange_prints_one_json_object_with_its_figures() -> None:
 
 
 def test_bench_isolation_shows_that_only_credits_protect_the_neighbour() -> None:
-    done = headgate("bench", "isolation", "--json", "--rounds", "1", "--seconds", "0.4")
+    done = run_command("bench", "isolation", "--json", "--rounds", "1", "--seconds", "0.4")
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     # No timing claim: with credits the neighbour moves at all, with TCP it stands still.
@@ -76,7 +85,7 @@ def test_bench_isolation_shows_that_only_credits_protect_the_neighbour() -> None
 
 
 def test_bench_records_prints_cost_and_rate() -> None:
-    done = headgate("bench", "records", "--json", "--rounds", "1", "--records", "100000")
+    done = run_command("bench", "records", "--json", "--rounds", "1", "--records", "100000")
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     cost = result["sender_ns_per_record"] + result["receiver_ns_per_record"]
@@ -87,7 +96,7 @@ def test_bench_records_prints_cost_and_rate() -> None:
 
 
 def test_the_picture_of_isolation_is_plain_lines_without_a_terminal() -> None:
-    done = headgate("bench", "isolation", "--live", "--seconds", "0.3")
+    done = run_command("bench", "isolation", "--live", "--seconds", "0.3")
     assert done.returncode == 0, done.stderr
     assert "credit-based flow control: one consumer has stopped" in done.stdout
     assert "\x1b[" not in done.stdout

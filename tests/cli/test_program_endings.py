@@ -1,42 +1,19 @@
 """What ``headgate run`` and ``python`` say about programs that execute nothing, and settings."""
 
-import logging
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-import headgate
-from headgate.api.draft import unexecuted
-from headgate.api.runtime import set_runtime
-from headgate.observe.logs import FORMAT_VARIABLE, LEVEL_VARIABLE
-from headgate.spark import configuration
 from tests.cli.kit import in_process, write
+
+pytestmark = pytest.mark.usefixtures("fresh")
 
 STREAMS = 'env.from_collection([1]).map(str).name("text").print()\n'
 FORGOTTEN = (
     "streams were written, but nothing was executed; call env.execute() at the end of the program"
 )
-
-
-@pytest.fixture(autouse=True)
-def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """As in a new process."""
-    unexecuted.clear()
-    monkeypatch.setattr(configuration, "_warned", set())
-    monkeypatch.setattr(configuration, "_flags", {})
-    for name in (FORMAT_VARIABLE, LEVEL_VARIABLE):
-        monkeypatch.setenv(name, "")
-    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    root = logging.getLogger()
-    handlers = list(root.handlers)
-    yield
-    set_runtime(headgate._open_runtime)
-    root.setLevel(logging.WARNING)
-    root.handlers[:] = handlers
 
 
 @pytest.mark.parametrize("end", ["", "raise SystemExit", "import sys; sys.exit(0)"])
