@@ -15,12 +15,18 @@ from headgate.core.exchange.ends import Address
 from headgate.core.operators.sinks import SinkFunctionOperator
 from headgate.core.operators.source import SourceOperator
 from headgate.core.state.backend import Backends
+from headgate.core.state.memory import MemoryBackends
+from headgate.core.task.assembly import JobInfo, TaskAssembly
 from headgate.functions.context import ConnectorContext
 from headgate.host.net.exchange import Exchange
-from headgate.host.worker.deployment import Deployment
-from headgate.host.worker.task_setup import JobInfo
+from headgate.host.worker.deployment import Deployment, ExchangeWorker
 from headgate.plan import ship_strategies as ships
-from headgate.plan.execution_graph import ExecutionGraph, TaskSpec, build_execution_graph
+from headgate.plan.execution_graph import (
+    ExecutionGraph,
+    TaskSpec,
+    build_execution_graph,
+    order_of,
+)
 from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.stream_graph import NodeKind, ShipStrategy, StreamEdge, StreamGraph, StreamNode
 from tests.host.rig import PATIENCE_S, eventually
@@ -133,7 +139,15 @@ class Run:
         self._lock = threading.Lock()
         vertices = {vertex.id: vertex for vertex in self.job_graph.vertices}
         self.deployments = [
-            Deployment(exchange, vertices, JobInfo(name, **info), self._report, backends=backends)
+            Deployment(
+                exchange,
+                TaskAssembly(
+                    ExchangeWorker(exchange, backends or MemoryBackends()),
+                    vertices,
+                    JobInfo(name, **info),
+                    self,
+                ),
+            )
             for exchange in exchanges
         ]
 
@@ -150,7 +164,7 @@ class Run:
                 for task in self.graph.tasks
                 if not late or self.home(task) == index
             }
-            deployment.deploy(own, known)
+            deployment.deploy(list(map(order_of, own)), known)
         if late:
             self.place()
 
@@ -212,8 +226,19 @@ class Run:
         home = self.home(task)
         return None if home == index else self.exchanges[home].address
 
-    def _report(self, task: str, state: TaskState, error: BaseException | None) -> None:
+    # What tasks report (``TaskListener``), from their threads.
+
+    def state_changed(self, task: str, state: TaskState, error: BaseException | None) -> None:
         with self._lock:
             self.states.setdefault(task, []).append(state)
             if error is not None:
                 self.errors[task] = error
+
+    def time_reported(self, task: str, group: str, watermark_ms: int | None) -> None:
+        """Nobody aligns sources here."""
+
+    def checkpoint_declined(self, task: str, checkpoint: int, reason: str, subsumed: bool) -> None:
+        raise AssertionError("nobody takes a checkpoint here")
+
+    def checkpoint_wanted(self, task: str) -> None:
+        raise AssertionError("nobody takes a checkpoint here")

@@ -28,9 +28,8 @@ from headgate.base.settings import StateSettings
 from headgate.host.driver.control_peer import ControlPeer
 from headgate.host.net.contact import DriverContact
 from headgate.host.shipping.code import ship
-from headgate.host.shipping.orders import order_of
 from headgate.host.worker.task_manager import run_task_manager
-from headgate.plan.execution_graph import build_execution_graph
+from headgate.plan.execution_graph import build_execution_graph, order_of
 from headgate.plan.job_graph import JobGraph
 from tests.host.control_rig import SECRET, SETTINGS, TIMES, replace_times
 from tests.host.jobs import vertices_of

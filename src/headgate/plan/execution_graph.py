@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from headgate.base.checkpoints import EdgeShape, OperatorState, SubtaskState
+from headgate.base.checkpoints import EdgeShape, OperatorState, SubtaskState, TaskRestore
 from headgate.base.ids import PartitionId
+from headgate.base.messages import ChannelOrder, OutputOrder, TaskOrder
 from headgate.control.pending_checkpoint import CheckpointedJob, CheckpointedTask
 from headgate.core.egress.partition import PartitionKind
 from headgate.plan.job_graph import JobEdge, JobGraph, JobVertex
@@ -113,6 +114,22 @@ def build_execution_graph(job_graph: JobGraph, job_id: str, attempt: int) -> Exe
             for subtask in range(vertex.parallelism)
         ]
     return ExecutionGraph(job_id, attempt, tuple(tasks), placement.slots)
+
+
+def order_of(task: TaskSpec, restore: TaskRestore | None = None) -> TaskOrder:
+    """A task of the plan, as it travels; ``restore``: what it gets back of a checkpoint."""
+    return TaskOrder(
+        task.id,
+        task.vertex,
+        task.subtask,
+        task.slot,
+        tuple(OutputOrder(o.partition, o.kind.name, o.subpartitions) for o in task.outputs),
+        tuple(
+            tuple(ChannelOrder(c.partition, c.subpartition, c.producer) for c in gate)
+            for gate in task.gates
+        ),
+        restore,
+    )
 
 
 def task_id(vertex: int, subtask: int) -> str:

@@ -13,7 +13,7 @@ from headgate.base.ids import PartitionId, PeerName
 from headgate.base.settings import Compression, ExchangeSettings
 from headgate.core.buffers.segment import cut_arena, stride_bytes
 from headgate.core.egress.pipelined import PipelinedSubpartition
-from headgate.core.egress.writer import Flusher, RecordWriter
+from headgate.core.egress.writer import RecordWriter, flush_by_time
 from headgate.core.exchange.ends import Address, ConsumerEnd
 from headgate.core.exchange.frames import NONCE_BYTES
 from headgate.core.task.environment import Environment
@@ -65,9 +65,10 @@ class SimWorker:
             cut_arena(arena, settings.segment_bytes, segments),
             secret=b"known to all of this run",
             dial=self._dial,
-            later=lambda delay_ms, call: self.later(delay_ms, "backoff", call),
+            later=lambda delay_ms, call: self.later(delay_ms, "timer", call),
             codec=None if settings.compression is Compression.NONE else ZlibCodec(),
             make_store=self._make_store,
+            spill_room=self.spills,
         )
         self.later(tick_ms, "tick", self._tick)
 
@@ -106,19 +107,15 @@ class SimWorker:
 
     def flush_by_time(self, name: str, writer: RecordWriter) -> None:
         """Flush a writer with its buffer timeout, as long as its partition lives."""
-        flusher = Flusher(name, writer, self.clock.now_ms)
 
-        def tick() -> None:
-            flusher.tick(self.clock.now_ms)
-            _check_flushed(writer)
-            schedule()
+        def later(delay_ms: float, tick: Callable[[], None]) -> None:
+            def checked() -> None:
+                tick()
+                _check_flushed(writer)
 
-        def schedule() -> None:
-            deadline = flusher.next_deadline_ms
-            if deadline is not None and not writer.partition.released:
-                self.later(max(0.0, deadline - self.clock.now_ms), "flush", tick)
+            self.later(delay_ms, "flush", checked)
 
-        schedule()
+        flush_by_time(name, writer, lambda: self.clock.now_ms, later)
 
     def accept(self) -> str:
         """Take the next connection that waits."""

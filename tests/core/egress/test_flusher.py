@@ -9,8 +9,9 @@ from headgate.base.errors import FlushFailed
 from headgate.core.buffers.global_pool import GlobalPool
 from headgate.core.egress.partition import PartitionKind
 from headgate.core.egress.router import RoundRobin
-from headgate.core.egress.writer import Flusher, RecordWriter
+from headgate.core.egress.writer import Flusher, RecordWriter, flush_by_time
 from tests.core.egress.kit import MemoryStore, make_partition, readers_of
+from tests.core.pair import Timers
 
 MakePool = Callable[..., GlobalPool]
 
@@ -96,3 +97,36 @@ def test_a_flusher_that_met_nothing_lets_emits_pass(make_pool: MakePool) -> None
     flusher.raise_error()
     writer.emit("a")
     assert writer.records_out == 1
+
+
+@pytest.mark.parametrize("ends_by", ["finish", "release"])
+def test_a_writer_is_flushed_again_and_again_until_its_partition_ends(
+    make_pool: MakePool, ends_by: str
+) -> None:
+    writer = writer_of(make_pool(4), 100)
+    readers_of(writer.partition)
+    timers = Timers()
+    flusher = flush_by_time("map (1/2)", writer, lambda: timers.now_ms, timers.later)
+    timers.pass_ms(100)
+    timers.pass_ms(100)
+    assert timers.pauses == [100, 100, 100]
+    assert flusher.next_deadline_ms == 300
+    if ends_by == "finish":
+        writer.finish()
+    else:
+        writer.partition.release()
+    timers.pass_ms(100)
+    timers.pass_ms(100)
+    assert len(timers.pauses) == 3
+    writer.close()
+    writer.partition.release()
+
+
+def test_nobody_sets_a_timer_for_what_cannot_be_read_before_its_end(make_pool: MakePool) -> None:
+    timers = Timers()
+    partition = make_partition(make_pool(4), 1, PartitionKind.BLOCKING, stores=[MemoryStore()])
+    writer = RecordWriter(partition, RoundRobin(), timeout_ms=100)
+    flush_by_time("map (1/2)", writer, lambda: timers.now_ms, timers.later)
+    assert timers.pauses == []
+    writer.close()
+    partition.release()

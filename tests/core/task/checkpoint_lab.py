@@ -48,7 +48,7 @@ from headgate.core.operators.source import SourceOperator
 from headgate.core.task.environment import Environment, Here, Input, RemoteProducer
 from headgate.core.task.inputs import NetworkInput
 from headgate.core.task.processors import InputProcessor, Processor, SourceProcessor
-from headgate.core.task.task import StepResult, Task
+from headgate.core.task.task import StepResult, Task, TaskParts, TaskServices
 from headgate.functions.context import SnapshotMoment, TaskInfo
 from tests.core.chain.kit import StrictLoan
 from tests.core.exchange.kit import Deflate
@@ -425,12 +425,6 @@ class Run:
         self.stores.remove(store)
         self.follow(self.coordinator.stored(store.metadata.checkpoint, self.now_ms))
 
-    def _life_changed(self, seat: Seat, state: Life, error: BaseException | None) -> None:
-        if state is Life.FINISHED:
-            self.finished.append(seat.name)
-            tell = lambda: self.follow(self.coordinator.task_finished(seat.name, self.now_ms))  # noqa: E731
-            self.tell(seat.name, tell)
-
     # Set up and end.
 
     def fail(self) -> None:
@@ -475,24 +469,31 @@ class Run:
         else:
             inputs = self._inputs(seat, gates)
             processor = InputProcessor(chain, inputs, seat.loan, clock)
-        task = Task(
+        return Task(
+            name,
             info,
-            chain,
-            processor,
-            gates,
-            writers,
-            seat.loan,
-            clock,
-            seat.wake,
-            checkpoints=CheckpointPlan(plan.policy, partial(self._start_writing, name)),
-            restored=None if restored is None else self._restored(name, restored),
+            TaskParts(chain, processor, gates, writers),
+            TaskServices(seat.loan, clock, seat.wake),
+            self,
+            CheckpointPlan(plan.policy, partial(self._start_writing, name)),
+            None if restored is None else self._restored(name, restored),
         )
-        task.on_state = partial(self._life_changed, seat)
-        task.on_declined = lambda *decline: self.tell(name, partial(self.declined, name, *decline))
-        task.on_checkpoint_wanted = lambda: self.tell(
-            name, lambda: self.follow(self.coordinator.checkpoint_wanted(self.now_ms))
-        )
-        return task
+
+    # What tasks report (``TaskListener``).
+
+    def state_changed(self, task: str, state: Life, error: BaseException | None) -> None:
+        if state is Life.FINISHED:
+            self.finished.append(task)
+            self.tell(task, lambda: self.follow(self.coordinator.task_finished(task, self.now_ms)))
+
+    def time_reported(self, task: str, group: str, watermark_ms: int | None) -> None:
+        raise AssertionError("no source is aligned with others")
+
+    def checkpoint_declined(self, task: str, checkpoint: int, reason: str, subsumed: bool) -> None:
+        self.tell(task, partial(self.declined, task, checkpoint, reason, subsumed))
+
+    def checkpoint_wanted(self, task: str) -> None:
+        self.tell(task, lambda: self.follow(self.coordinator.checkpoint_wanted(self.now_ms)))
 
     def _writers(self, seat: Seat) -> tuple[RecordWriter, ...]:
         if seat.name == SINK:

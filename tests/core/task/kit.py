@@ -9,6 +9,7 @@ from typing import Any
 
 from headgate.base.checkpoints import CheckpointKind, CheckpointOptions, Stop
 from headgate.base.ids import PartitionId
+from headgate.base.messages import TaskState
 from headgate.base.settings import ExchangeSettings
 from headgate.core.buffers.buffer import Buffer
 from headgate.core.chain.chain import Chain
@@ -29,7 +30,7 @@ from headgate.core.operators.source import SourceOperator
 from headgate.core.task.environment import Environment, Here, Input
 from headgate.core.task.inputs import ENDED, NOTHING, NetworkInput
 from headgate.core.task.processors import InputProcessor, Processor, SourceProcessor
-from headgate.core.task.task import StepResult, Task
+from headgate.core.task.task import StepResult, Task, TaskParts, TaskServices
 from headgate.functions.context import TaskInfo
 from tests.arena import assert_all_home, plain_segments
 from tests.core.chain.kit import StrictLoan
@@ -61,6 +62,8 @@ class Lab:
         self.woken = 0
         self.states: list[str] = []
         self.declined: list[tuple[int, str, bool]] = []
+        self.times: list[tuple[str, int | None]] = []
+        self.wanted = 0
 
     def __enter__(self) -> "Lab":
         return self
@@ -143,23 +146,24 @@ class Lab:
             writer.partition.pool.notify = self.wake
         every = [gate for own in gates for gate in own]
         info = TaskInfo("job", "vertex", 0, 1)
-        task = Task(
-            info,
-            chain,
-            processor,
-            every,
-            writers,
-            self.loan,
-            self.clock,
-            self.wake,
-            checkpoints=checkpoints,
-            restored=restored,
-        )
-        task.on_declined = lambda *decline: self.declined.append(decline)
-        task.on_state = lambda state, error: self.states.append(
-            state.value if error is None else f"{state.value}: {error}"
-        )
-        return task
+        parts = TaskParts(chain, processor, every, writers)
+        services = TaskServices(self.loan, self.clock, self.wake)
+        return Task("0.0", info, parts, services, self, checkpoints, restored)
+
+    # What the task reports (``TaskListener``).
+
+    def state_changed(self, task: str, state: TaskState, error: BaseException | None) -> None:
+        self.states.append(state.value if error is None else f"{state.value}: {error}")
+
+    def time_reported(self, task: str, group: str, watermark_ms: int | None) -> None:
+        self.times.append((group, watermark_ms))
+
+    def checkpoint_declined(self, task: str, checkpoint: int, reason: str, subsumed: bool) -> None:
+        self.declined.append((checkpoint, reason, subsumed))
+
+    def checkpoint_wanted(self, task: str) -> None:
+        assert self.loan.lent
+        self.wanted += 1
 
 
 class Shelf:

@@ -11,7 +11,7 @@ from headgate.core.task.debloating import BufferSizes, sizes_for
 from headgate.core.task.inputs import NetworkInput
 from headgate.core.task.processors import InputProcessor, SourceProcessor
 from headgate.core.task.statistics import NO_SIZES, SizeStatistics
-from headgate.core.task.task import StepResult, Task
+from headgate.core.task.task import StepResult, Task, TaskParts, TaskServices
 from headgate.functions.context import TaskInfo
 from tests.core.operators.kit import ScriptedSource
 from tests.core.pair import SMALL
@@ -167,17 +167,9 @@ def test_a_task_looks_while_it_runs_and_idle_time_does_not_count() -> None:
         processor = InputProcessor(chain, [source], lab.loan, lab.clock)
         sizes = sizes_for(processor, SETTINGS, lab.timers.later)
         assert sizes is not None
-        task = Task(
-            TaskInfo("job", "vertex", 0, 1),
-            chain,
-            processor,
-            [gate],
-            [],
-            lab.loan,
-            lab.clock,
-            lab.wake,
-            sizes=sizes,
-        )
+        parts = TaskParts(chain, processor, [gate], [], sizes)
+        services = TaskServices(lab.loan, lab.clock, lab.wake)
+        task = Task("0.0", TaskInfo("job", "vertex", 0, 1), parts, services, lab)
         assert task.statistics().sizes.buffer_size == SETTINGS.segment_bytes
         for _ in range(4):
             writer.emit_all([RECORD])

@@ -81,19 +81,17 @@ class Desk:
         self.down = lab.writer("down")
         self.reader = lab.open_input("down")
         self.reader.on_barrier = lambda channel, event: None
-        self.wanted = 0
         self.task: Task = lab.task(
             lambda: Logged(self.log, commits),
             gates=tuple((lab.gate(f"up{number}"),) for number in range(inputs)),
             writers=(self.down,),
             checkpoints=self.shelf.plan(),
         )
-        self.task.on_checkpoint_wanted = self._want
         self.go_on()
 
-    def _want(self) -> None:
-        assert self.lab.loan.lent
-        self.wanted += 1
+    @property
+    def wanted(self) -> int:
+        return self.lab.wanted
 
     def go_on(self) -> None:
         step_until(self.task, StepResult.IDLE)

@@ -150,7 +150,6 @@ def _run_in_turns(lab: Lab, tasks: list[Task], turns: list[int]) -> None:
 
 def test_a_task_that_waits_for_its_group_goes_on_when_that_is_announced() -> None:
     plan = bounded(alignment=AlignmentGroup("group", drift_ms=10))
-    reports: list[tuple[str, int | None]] = []
     watcher = Watcher()
     make: list[Callable[[], Operator]] = [
         lambda: SourceOperator(ScriptedSource(), (([(5,)], [(9,)], [(40,)]),), plan),
@@ -158,10 +157,11 @@ def test_a_task_that_waits_for_its_group_goes_on_when_that_is_announced() -> Non
     ]
     with Lab() as lab:
         task = lab.task(*make)
-        task.on_time = lambda group, watermark_ms: reports.append((group, watermark_ms))
         step_until(task, StepResult.IDLE)
         assert watcher.on_time == [(5,)]
-        assert reports == [("group", MIN_WATERMARK_MS), ("group", 4)], "it tells that it has begun"
+        assert lab.times == [("group", MIN_WATERMARK_MS), ("group", 4)], (
+            "it tells that it has begun"
+        )
         task.time_announced("group", 4)
         step_until(task, StepResult.IDLE)
         assert watcher.on_time == [(5,), (9,), (40,)]

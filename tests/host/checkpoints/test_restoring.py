@@ -16,11 +16,12 @@ from headgate.base.checkpoints import (
 )
 from headgate.base.elements import Bundle
 from headgate.base.errors import CheckpointCorrupt, CheckpointMissing, StorageUnusable
-from headgate.core.checkpoint.restored import TaskRestored
+from headgate.base.messages import CheckpointOrder
+from headgate.core.checkpoint.restored import TaskRestored, read_restore
 from headgate.host.checkpoints.checkpoint_store import complete, open_store
 from headgate.host.checkpoints.location import CheckpointLocation, new_savepoint
 from headgate.host.checkpoints.part_writer import PartWriter
-from headgate.host.checkpoints.restoring import StoredDatabaseFiles, read_restores
+from headgate.host.checkpoints.restoring import StoredDatabaseFiles, open_checkpoint
 from tests.host.checkpoint_kit import JOB, LARGE, flip, metadata_of
 
 OTHER = LARGE[::-1]
@@ -71,7 +72,13 @@ def stored(
 
 
 def restored(location: CheckpointLocation, restore: TaskRestore) -> TaskRestored:
-    return read_restores(location.own.uri, {"3.0": restore}, {"3.0": whole})["3.0"]
+    return restored_from(location.own.uri, restore)
+
+
+def restored_from(where: str, restore: TaskRestore, shared_uri: str = "") -> TaskRestored:
+    order = CheckpointOrder("", JOB, restored_from=where)
+    with open_checkpoint(order, shared_uri) as reader:
+        return read_restore(restore, reader, whole)
 
 
 def test_everything_comes_back_as_it_was_written(
@@ -102,7 +109,7 @@ def test_a_folder_that_was_moved_is_read_where_it_is_now(
     location, restore = stored
     moved = tmp_path / "archive"
     Path(location.own.path).rename(moved)
-    found = read_restores(str(moved), {"3.0": restore}, {"3.0": whole})["3.0"]
+    found = restored_from(str(moved), restore)
     assert dict(found.operators["count"].keyed()) == {7: LARGE, 3: OTHER}
 
 
@@ -111,10 +118,6 @@ def test_a_task_that_had_finished_is_told_so(
 ) -> None:
     location, _ = stored
     assert restored(location, TaskRestore("3.0", 4, finished=True)).finished
-
-
-def test_who_gets_nothing_back_needs_no_storage() -> None:
-    assert read_restores("nonsense://there", {}, {}) == {}
 
 
 def _file(location: CheckpointLocation) -> Path:
@@ -162,13 +165,13 @@ def test_a_key_group_is_checked_when_its_operator_reads_it(
 def test_a_checkpoint_that_is_gone_is_named(tmp_path: Path) -> None:
     gone = tmp_path / "chk-4"
     with pytest.raises(CheckpointMissing, match=str(gone)):
-        read_restores(str(gone), {"3.0": TaskRestore("3.0", 4)}, {"3.0": whole})
+        restored_from(str(gone), TaskRestore("3.0", 4))
 
 
 def test_a_storage_that_is_away_is_no_damage_of_what_is_in_it(tmp_path: Path) -> None:
     away = tmp_path / "storage" / "job" / "chk-4"
     with pytest.raises(StorageUnusable, match="job: is not there; check that the storage"):
-        read_restores(str(away), {"3.0": TaskRestore("3.0", 4)}, {"3.0": whole})
+        restored_from(str(away), TaskRestore("3.0", 4))
 
 
 def test_files_of_a_database_are_named_again_only_by_the_job_that_shares_them(
@@ -181,10 +184,10 @@ def test_files_of_a_database_are_named_again_only_by_the_job_that_shares_them(
         files = {"1.sst": writer.share(str(table)), "CURRENT": writer.append(b"MANIFEST-1")}
     complete(location, metadata_of(4))
     operator = OperatorRestore("count", databases=(DatabaseRestore(3, 128, files),))
-    restores, bundles = {"3.0": TaskRestore("3.0", 4, (operator,))}, {"3.0": whole}
+    restore = TaskRestore("3.0", 4, (operator,))
     for shared_uri, expected in ((location.shared.uri, {"1.sst"}), ("", set()), ("/other", set())):
-        found = read_restores(location.own.uri, restores, bundles, shared_uri)
-        (database,) = found["3.0"].operators["count"].databases
+        found = restored_from(location.own.uri, restore, shared_uri)
+        (database,) = found.operators["count"].databases
         assert (database.groups, set(database.shared)) == (range(3, 128), expected)
     database.fetch(str(tmp_path / "fetched"))
     assert (tmp_path / "fetched" / "1.sst").read_bytes() == LARGE

@@ -17,21 +17,15 @@ from headgate.base.messages import (
     CheckpointAcked,
     CheckpointDeclined,
     CheckpointOrder,
-    CheckpointWanted,
 )
 from headgate.core.chain.snapshots import OperatorSnapshot
-from headgate.core.checkpoint.snapshot import ChannelData, NamedSnapshot, TaskSnapshot
+from headgate.core.checkpoint.snapshot import ChannelData, NamedSnapshot, SnapshotTask, TaskSnapshot
 from headgate.core.state.backend import SnapshotFiles
 from headgate.host.checkpoints.checkpoint_store import open_store
 from headgate.host.checkpoints.folder import open_folder
 from headgate.host.checkpoints.location import CheckpointLocation, savepoint_location
 from headgate.host.checkpoints.piece_reader import PieceReader
-from headgate.host.checkpoints.snapshot_writer import (
-    WRITERS,
-    SnapshotTask,
-    SnapshotWriters,
-    WriterPool,
-)
+from headgate.host.checkpoints.snapshot_writer import WRITERS, SnapshotWriters, WriterPool
 from tests.host.checkpoint_kit import LARGE, names
 from tests.host.rig import eventually
 
@@ -70,7 +64,7 @@ class Desk:
 
     def __init__(self, folder: Path | str, **order: Any) -> None:
         self.threads = WriterPool()
-        self.said: list[CheckpointAcked | CheckpointDeclined | CheckpointWanted | str] = []
+        self.said: list[CheckpointAcked | CheckpointDeclined | str] = []
         made = CheckpointOrder(str(folder), "orders", **order)
         self.run = SnapshotWriters("r/1", 7, made, self.threads, self.said.append, self._post)
 
@@ -89,7 +83,7 @@ class Desk:
         made = CheckpointBarrier(checkpoint, 1000, **barrier)
         snapshot = TaskSnapshot(made, taken, 1.5, finished)
         done = f"done {checkpoint}"
-        return self.run.starter(author)(snapshot, lambda: self.said.append(done))
+        return self.run.start(author, snapshot, lambda: self.said.append(done))
 
     def await_said(self, count: int) -> list[Any]:
         eventually(lambda: len(self.said) >= count, f"{count} words, not {self.said}")
@@ -374,17 +368,6 @@ def test_the_end_of_a_run_gives_up_everything_and_takes_nothing_more(
     late.complete([], 0)
     late.abort()
     assert len(desk.said) == 3
-
-
-def test_tasks_decline_and_ask_under_the_name_of_their_run(desk: Desk) -> None:
-    desk.run.declined("3.1", 4, "too much", False)
-    desk.run.declined("3.1", 3, "newer", True)
-    desk.run.wanted("3.1")
-    assert desk.said == [
-        CheckpointDeclined("r/1", 4, "3.1", "too much"),
-        CheckpointDeclined("r/1", 3, "3.1", "newer", True),
-        CheckpointWanted("r/1", "3.1"),
-    ]
 
 
 @given(

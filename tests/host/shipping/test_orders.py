@@ -21,13 +21,33 @@ from headgate.base.errors import (
     UserFunctionFailed,
 )
 from headgate.base.ids import PartitionId, PeerName
-from headgate.base.messages import CheckpointOrder, Deploy
+from headgate.base.messages import CheckpointOrder, Deploy, TaskOrder
 from headgate.control.frames import TO_TASK_MANAGER
 from headgate.core.chain.outputs import run_user_code
+from headgate.core.egress.partition import PartitionKind
 from headgate.host.shipping.failures import describe, revive
-from headgate.host.shipping.orders import order_of, plan_run, spec_of
-from headgate.plan.execution_graph import build_execution_graph
+from headgate.host.shipping.orders import plan_run
+from headgate.plan.execution_graph import (
+    ChannelSpec,
+    OutputSpec,
+    TaskSpec,
+    build_execution_graph,
+    order_of,
+)
 from tests.host.jobs import job_of
+
+
+def spec_of(order: TaskOrder) -> TaskSpec:
+    """The task that an order describes."""
+    outputs = [
+        OutputSpec(PartitionId(o.partition), PartitionKind[o.kind], o.subpartitions)
+        for o in order.outputs
+    ]
+    gates = [
+        tuple(ChannelSpec(PartitionId(c.partition), c.subpartition, c.producer) for c in gate)
+        for gate in order.gates
+    ]
+    return TaskSpec(order.id, order.vertex, order.subtask, order.slot, tuple(outputs), tuple(gates))
 
 
 @pytest.mark.parametrize("batch", [False, True])

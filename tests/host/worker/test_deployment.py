@@ -276,9 +276,8 @@ def test_markers_measure_the_way_and_functions_do_not_see_them(
     )
     run = Run(job, *pair, latency_interval_ms=2)
     run.deploy()
-    sinks = [
-        one for deployment in run.deployments for one in deployment._deployed if one.spec.gates
-    ]
+    deployed = [one for deployment in run.deployments for one in deployment._deployed.tasks]
+    sinks = [one for one in deployed if one.order.gates]
 
     def markers() -> list[int]:
         figures = [one.task.statistics().latency for one in sinks]

@@ -1,7 +1,7 @@
 """What a task begins with after a restore: the state of its operators, and records in flight.
 
-The driver of the task has read it from the storage, all but keyed state, which operators read
-themselves. Law: in an input, reassigned records (those of channels that no longer exist) come
+The worker brings a ``CheckpointReader``; keyed state is read by the operators that own it, when
+they open. Law: in an input, reassigned records (those of channels that no longer exist) come
 first, then what was in flight in each channel, in order, each buffer once; what was not read yet is
 kept with its channel by the next checkpoint. If several tasks get the same reassigned stream, each
 keeps what the router of the edge sends to it now: every record is read by exactly one of them. A
@@ -11,14 +11,24 @@ task that had finished opens only the operators that have something to commit.
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol, TypeAlias
 
+from headgate.base.checkpoints import (
+    ChannelState,
+    DatabaseRestore,
+    OperatorRestore,
+    Piece,
+    ReassignedStream,
+    TaskRestore,
+)
 from headgate.base.elements import Bundle, Record, Serializer
 from headgate.base.errors import ElementBroken
 from headgate.core.buffers.buffer import Buffer, buffer_bytes
 from headgate.core.chain.snapshots import OperatorRestored
 from headgate.core.chain.spec import OperatorSpec
 from headgate.core.ingress.deserializer import DeserializationResult, Deserializer
+from headgate.core.state.backend import StoredDatabase
 
 ChannelParts: TypeAlias = tuple[int, int, Sequence[bytes]]
 """Gate and channel in it, or partition and subpartition, and the bytes it begins with."""
@@ -52,6 +62,59 @@ class TaskRestored:
 
 FRESH = TaskRestored()
 """Of a task that goes on from nowhere; one that goes on may have kept nothing, but is not this."""
+
+
+class CheckpointReader(Protocol):
+    """Reads pieces of one checkpoint; raises if one is not as it was written."""
+
+    def read(self, piece: Piece) -> bytes: ...
+
+    def key_groups(self, keyed: Mapping[int, Piece]) -> Iterator[tuple[int, bytes]]:
+        """In any order; called later, on the thread of the task that owns them."""
+
+    def database(self, restore: DatabaseRestore) -> StoredDatabase:
+        """Files that are fetched later, the same."""
+
+
+DecodeReassigned: TypeAlias = Callable[[ReassignedStream, Sequence[bytes]], Iterable[Bundle]]
+"""Decodes the records of a reassigned stream."""
+
+
+def read_restore(
+    restore: TaskRestore, reader: CheckpointReader, decode: DecodeReassigned
+) -> TaskRestored:
+    """What a task gets back: small pieces now, keyed state when its operators open."""
+    return TaskRestored(
+        operators={
+            operator.uid: _read_operator(operator, restore.checkpoint, reader)
+            for operator in restore.operators
+        },
+        inputs=[_read_channel(c, reader) for c in restore.channels if c.is_input],
+        outputs=[_read_channel(c, reader) for c in restore.channels if not c.is_input],
+        reassigned=[
+            (stream.gate, decode(stream, [reader.read(piece) for piece in stream.pieces]))
+            for stream in restore.reassigned
+        ],
+        finished=restore.finished,
+    )
+
+
+def _read_operator(
+    restore: OperatorRestore, checkpoint: int, reader: CheckpointReader
+) -> OperatorRestored:
+    return OperatorRestored(
+        checkpoint,
+        partial(reader.key_groups, restore.keyed),
+        tuple(None if piece is None else reader.read(piece) for piece in restore.plain),
+        tuple(None if piece is None else reader.read(piece) for piece in restore.source),
+        tuple(map(reader.read, restore.sinks)),
+        tuple(map(reader.database, restore.databases)),
+        restore.shapes,
+    )
+
+
+def _read_channel(channel: ChannelState, reader: CheckpointReader) -> ChannelParts:
+    return channel.index, channel.channel, [reader.read(piece) for piece in channel.pieces]
 
 
 class RestoredInput:

@@ -9,9 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+from headgate.base.checkpoints import ChannelState, OperatorState, Piece, SubtaskState
+from headgate.base.errors import HeadgateError, StateUnwritable
 from headgate.base.events import CheckpointBarrier
+from headgate.base.messages import CheckpointOrder
 from headgate.core.chain.snapshots import OperatorSnapshot
 from headgate.core.checkpoint.barrier_policy import BarrierPolicy
+from headgate.core.state.backend import SnapshotFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,96 @@ class SnapshotWriting(Protocol):
 
 StartWriting: TypeAlias = Callable[[TaskSnapshot, Callable[[], None]], SnapshotWriting]
 """Begins to write; the second argument is ``done``, to be called inside the baton."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotTask:
+    """The task whose snapshot it is."""
+
+    task: str
+    vertex: int
+    subtask: int
+    parallelism: int
+    max_parallelism: int
+
+    def state(
+        self,
+        operators: tuple[OperatorState, ...],
+        channels: tuple[ChannelState, ...],
+        finished: bool,
+    ) -> SubtaskState:
+        """What the task has left in a checkpoint."""
+        return SubtaskState(
+            self.task,
+            self.vertex,
+            self.subtask,
+            self.parallelism,
+            self.max_parallelism,
+            operators,
+            channels,
+            finished,
+        )
+
+
+class CheckpointWriting(Protocol):
+    """Where the tasks of a run write their checkpoints."""
+
+    @property
+    def order(self) -> CheckpointOrder: ...
+
+    def start(
+        self, task: SnapshotTask, snapshot: TaskSnapshot, done: Callable[[], None]
+    ) -> SnapshotWriting:
+        """Begin to write a snapshot; see ``StartWriting``."""
+
+
+def write_operator(
+    snapshot: NamedSnapshot, store: SnapshotFiles, check_wanted: Callable[[], None]
+) -> OperatorState:
+    """Write the state of an operator; ``check_wanted`` raises if the checkpoint was aborted.
+
+    This is the long part. Raises StateUnwritable if the state cannot be serialized.
+    """
+    taken = snapshot.taken
+    keyed: dict[int, Piece] = {}
+    files: dict[str, Piece] = {}
+    if taken.keyed is not None:
+        try:
+            for group, data in taken.keyed.groups():
+                check_wanted()
+                keyed[group] = store.append(data)
+            files = taken.keyed.files(store)
+        except HeadgateError:
+            raise
+        except BaseException as error:  # also a user's exit() while its state is pickled
+            problem = f"{type(error).__name__}: {error}"
+            raise StateUnwritable(snapshot.name, problem) from error
+    plain, source, sink = (
+        None if data is None else store.append(data)
+        for data in (taken.plain, taken.source, taken.sink)
+    )
+    return OperatorState(
+        uid=snapshot.uid,
+        name=snapshot.name,
+        keyed=keyed,
+        plain=plain,
+        source=source,
+        sink=sink,
+        files=files,
+        plain_is_own=taken.plain_is_own,
+        shapes=taken.shapes,
+    )
+
+
+def write_channels(
+    in_flight: Sequence[ChannelData], store: SnapshotFiles
+) -> tuple[ChannelState, ...]:
+    """Write the records in flight."""
+    return tuple(
+        ChannelState(data.is_input, data.index, data.channel, (store.append(*data.parts),))
+        for data in in_flight
+        if data.parts
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -443,3 +443,28 @@ class Flusher:
         """Raise what a tick has met, if anything."""
         if self.error is not None:
             raise FlushFailed(f"{self.name} failed: {self.error}") from self.error
+
+
+def flush_by_time(
+    name: str,
+    writer: RecordWriter,
+    now_ms: Callable[[], float],
+    later: Callable[[float, Callable[[], None]], object],
+) -> Flusher:
+    """Flush a writer with its buffer timeout until its partition ends; ``later`` calls back."""
+    flusher = Flusher(name, writer, now_ms())
+
+    def tick() -> None:
+        flusher.tick(now_ms())
+        schedule()
+
+    def schedule() -> None:
+        deadline_ms = flusher.next_deadline_ms
+        partition = writer.partition
+        if deadline_ms is None or not partition.kind.is_pipelined:
+            return  # a blocking partition is not read before its end
+        if not (partition.finished or partition.released):
+            later(max(0.0, deadline_ms - now_ms()), tick)
+
+    schedule()
+    return flusher

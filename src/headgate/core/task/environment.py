@@ -80,7 +80,7 @@ class Environment:
         self.directory = Directory(dial)
         self.codec = codec
         self._secret = secret
-        self._later = later
+        self.later = later
         uses_credit = settings.flow_control is FlowControl.CREDIT
         self._remote = RemoteServices(self.directory, later, uses_credit, settings.connect_retry_ms)
         self._make_store = make_store
@@ -152,14 +152,15 @@ class Environment:
     def create_deserializers(
         self, gate: InputGate, serializer: Serializer | None = None
     ) -> list[Deserializer]:
-        """One deserializer for each channel of a gate, within the limits of the settings."""
+        """One deserializer for each channel of a gate."""
+        return [self.create_deserializer(serializer) for _ in range(gate.channel_count)]
+
+    def create_deserializer(self, serializer: Serializer | None = None) -> Deserializer:
+        """For one stream of elements, within the limits of the settings."""
         settings = self.settings
-        return [
-            Deserializer(
-                serializer, self._spill_room, settings.spill_bytes, settings.max_element_bytes
-            )
-            for _ in range(gate.channel_count)
-        ]
+        return Deserializer(
+            serializer, self._spill_room, settings.spill_bytes, settings.max_element_bytes
+        )
 
     def place(self, gate: Gate, index: int, place: Here | RemoteProducer) -> None:
         """The producer of an unknown channel now has a place."""
@@ -226,7 +227,7 @@ class Environment:
                     self.partitions,
                     self.events,
                     backoff,
-                    self._later,
+                    self.later,
                 )
             case RemoteProducer(address):
                 return self._create_remote(gate, index, one, address, backoff, unknown)

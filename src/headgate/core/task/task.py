@@ -8,8 +8,10 @@ needs that. Law: every operator, gate and writer is closed, however the task end
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
+from typing import Protocol
 
 from headgate.base.checkpoints import CheckpointOptions
 from headgate.base.elements import MAX_WATERMARK_MS, StreamStatus, Watermark
@@ -61,51 +63,90 @@ class StepResult(Enum):
     DONE = "finished for good"
 
 
+@dataclass(frozen=True, slots=True)
+class TaskServices:
+    """For one task; all but the loan is used inside the baton."""
+
+    loan: Loan
+    """Lends the baton of the task's thread while user code runs."""
+    clock: Clock
+    wake: Callable[[], None]
+    """Steps the task again if it rests."""
+    wait: Wait = cannot_wait
+    """Waits in the middle of a step; meanwhile other tasks run."""
+    async_calls: StartCalls = ImmediateCalls
+    backends: Backends = field(default_factory=MemoryBackends)
+    spills: SpillRoom | None = None
+
+
+class TaskListener(Protocol):
+    """Learns what becomes of the tasks of a run; called on their threads, while the baton is lent.
+
+    The first argument of each call is the id of the task.
+    """
+
+    def state_changed(self, task: str, state: TaskState, error: BaseException | None) -> None:
+        """A task has reached another state; ``error``: why it failed."""
+
+    def time_reported(self, task: str, group: str, watermark_ms: int | None) -> None:
+        """How far event time is in a source that is aligned with a group."""
+
+    def checkpoint_declined(self, task: str, checkpoint: int, reason: str, subsumed: bool) -> None:
+        """A task takes no part in a checkpoint; ``subsumed``: a newer one has reached it."""
+
+    def checkpoint_wanted(self, task: str) -> None:
+        """A task needs one more complete checkpoint before it can end."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskParts:
+    """What a task is made of; see ``core.task.assembly``."""
+
+    chain: Chain
+    processor: Processor
+    gates: Sequence[Gate]
+    writers: Sequence[RecordWriter]
+    sizes: BufferSizes | None = None
+
+
 class Task:
     """A machine with ``step`` and ``close``; the driver owns its thread and wakes it."""
 
     def __init__(
         self,
+        task: str,
         info: TaskInfo,
-        chain: Chain,
-        processor: Processor,
-        gates: Sequence[Gate],
-        writers: Sequence[RecordWriter],
-        loan: Loan,
-        clock: Clock,
-        wake: Callable[[], None],
-        backends: Backends | None = None,
-        async_calls: StartCalls = ImmediateCalls,
-        wait: Wait = cannot_wait,
-        spills: SpillRoom | None = None,
-        sizes: BufferSizes | None = None,
+        parts: TaskParts,
+        services: TaskServices,
+        listener: TaskListener,
         checkpoints: CheckpointPlan | None = None,
         restored: TaskRestored | None = None,
     ) -> None:
+        """``task`` is its id in the job, which ``listener`` is told."""
+        self.id = task
         self.name = info.name
         self.info = info
         self.lifecycle = Lifecycle(info.name)
-        self.mailbox = Mailbox(wake)
-        self.on_state: Callable[[TaskState, BaseException | None], None] = lambda state, error: None
-        """Told of every new state, while the baton is lent."""
-        self.on_time: Callable[[str, int | None], None] = lambda group, watermark_ms: None
-        """Told how far event time is by a source that is aligned with a group; the same."""
-        self.on_declined: Callable[[int, str, bool], None] = lambda checkpoint, why, subsumed: None
-        """Told of checkpoints that come to nothing here, and whether a newer one is why."""
-        self.on_checkpoint_wanted: Callable[[], None] = lambda: None
-        """Told when the task waits for one more before it can end. Both while the baton is lent."""
-        self._chain = chain
-        self._processor = processor
+        self.mailbox = Mailbox(services.wake)
+        self._listener = listener
+        self._chain = chain = parts.chain
+        self._processor = processor = parts.processor
         self._inputs = processor.inputs if isinstance(processor, InputProcessor) else []
-        self._gates = gates
-        self._writers = writers
-        self._loan = loan
-        self._clock = clock
-        self._backends = backends or MemoryBackends()
-        self._operator_mail = OperatorMail(chain, loan, clock, self.mailbox, async_calls, wait)
-        self._spills = spills
-        self._sizes = sizes
-        self._times = TaskTimes(clock.now_ms())
+        self._gates = parts.gates
+        self._writers = parts.writers
+        self._loan = services.loan
+        self._clock = services.clock
+        self._services = services
+        self._operator_mail = OperatorMail(
+            chain,
+            services.loan,
+            services.clock,
+            self.mailbox,
+            services.async_calls,
+            services.wait,
+        )
+        self._sizes = parts.sizes
+        self._times = TaskTimes(services.clock.now_ms())
         self._loop = MailboxLoop(self.mailbox, self._process)
         self._cancelled = False
         self._waits_since_ms = 0.0
@@ -265,13 +306,13 @@ class Task:
             self._clock.wall_ms,
             partial(mail.later, spec.name),
             spec.uid,
-            self._backends,
+            self._services.backends,
             self._figures.group_of(spec.name, self._clock.wall_ms),
             partial(mail.calls, spec.name),
             mail.wait_until,
             held_up_ms=self._held_up_ms,
-            tell_time=lambda group, watermark_ms: self.on_time(group, watermark_ms),
-            spills=self._spills,
+            tell_time=partial(self._listener.time_reported, self.id),
+            spills=self._services.spills,
             restored=self._restored.operators.get(spec.uid),
             checkpoints=self._plan is not None and self._plan.enabled,
             key_type=spec.key_type,
@@ -346,13 +387,13 @@ class Task:
             self._clock,
             self.mailbox,
         )
-        taking.on_declined = lambda *told: self.on_declined(*told)
+        taking.on_declined = partial(self._listener.checkpoint_declined, self.id)
         return taking
 
     def _begin_course(self) -> TaskEnding:
         taking, mail = self._checkpoints, self._operator_mail
         course = TaskEnding(taking, self._chain, self._processor, mail, self._loan)
-        course.on_checkpoint_wanted = lambda: self.on_checkpoint_wanted()
+        course.on_checkpoint_wanted = partial(self._listener.checkpoint_wanted, self.id)
         if self._restored.finished:  # nothing is to be run: it only passes on that it is over
             self._processor = FinishedProcessor(self._processor)
             if taking is not None:
@@ -385,4 +426,4 @@ class Task:
 
     def _tell(self, state: TaskState, error: BaseException | None) -> None:
         with self._loan:
-            self.on_state(state, error)
+            self._listener.state_changed(self.id, state, error)

@@ -7,56 +7,61 @@ was written with; otherwise the error names the file, and the tasks do not start
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from importlib.util import find_spec
-from typing import TypeAlias
 
-from headgate.base.checkpoints import (
-    ChannelState,
-    OperatorRestore,
-    Piece,
-    ReassignedStream,
-    TaskRestore,
-)
-from headgate.base.elements import Bundle
+from headgate.base.checkpoints import DatabaseRestore, Piece
 from headgate.base.errors import CheckpointCorrupt, CheckpointMissing, StateBroken, StorageUnusable
-from headgate.core.chain.snapshots import OperatorRestored
-from headgate.core.checkpoint.restored import ChannelParts, TaskRestored
+from headgate.base.messages import CheckpointOrder
 from headgate.host.checkpoints.folder import open_folder, storage_errors
 from headgate.host.checkpoints.location import CheckpointLocation, resolve
 from headgate.host.checkpoints.piece_reader import PieceReader
 from headgate.host.files.owned_folder import OwnedFolder
 
-BundlesOf: TypeAlias = Callable[[ReassignedStream, Sequence[bytes]], Iterable[Bundle]]
-"""Decodes the records of a reassigned stream."""
+
+class CheckpointPieces:
+    """See ``CheckpointReader``."""
+
+    def __init__(
+        self,
+        location: CheckpointLocation,
+        reader: PieceReader,
+        is_shared: bool,
+        needs_digests: bool,
+    ) -> None:
+        """``is_shared``: the job's own checkpoints may name the files of this one again;
+        ``needs_digests``: they are signed.
+        """
+        self.read = reader.read
+        self._location = location
+        self._is_shared = is_shared
+        self._needs_digests = needs_digests
+
+    def key_groups(self, keyed: Mapping[int, Piece]) -> Iterator[tuple[int, bytes]]:
+        """In the order of their files."""
+        ordered = sorted(keyed.items(), key=lambda item: (item[1].path, item[1].offset))
+        with PieceReader(self._location) as reader:
+            for group, piece in ordered:
+                yield group, reader.read(piece)
+
+    def database(self, restore: DatabaseRestore) -> "StoredDatabaseFiles":
+        groups = range(restore.first, restore.end)
+        return StoredDatabaseFiles(
+            self._location, groups, restore.files, self._is_shared, self._needs_digests
+        )
 
 
-def read_restores(
-    restored_from: str,
-    restores: Mapping[str, TaskRestore],
-    bundles_of: Mapping[str, BundlesOf],
-    shared_uri: str = "",
-    storage: str = "",
-    needs_digests: bool = False,
-) -> dict[str, TaskRestored]:
-    """What each of these tasks gets back, by its id; ``bundles_of`` has the same keys.
-
-    ``shared_uri``: of the folder whose files the job's own checkpoints may name again;
-    ``storage``: the folder of all checkpoints, as the user has named it; ``needs_digests``: the
-    job's checkpoints are signed.
-    Raises CheckpointMissing, CheckpointCorrupt or StorageUnusable.
+@contextmanager
+def open_checkpoint(order: CheckpointOrder, shared_uri: str) -> Iterator[CheckpointPieces]:
+    """The checkpoint that a run goes on from; ``shared_uri``: of the folder whose files the job's
+    own checkpoints may name. Raises CheckpointMissing, CheckpointCorrupt or StorageUnusable.
     """
-    if not restores:
-        return {}
-    location = _locate(restored_from, storage)
+    location = _locate(order.restored_from, order.folder)
     with PieceReader(location) as reader:
-        restoring = _Restoring(location, reader, location.shared.uri == shared_uri, needs_digests)
-        return {
-            task: restoring.read_task(restore, bundles_of[task])
-            for task, restore in restores.items()
-        }
+        is_shared = location.shared.uri == shared_uri
+        yield CheckpointPieces(location, reader, is_shared, order.digests)
 
 
 def _locate(where: str, storage: str) -> CheckpointLocation:
@@ -69,67 +74,6 @@ def _locate(where: str, storage: str) -> CheckpointLocation:
             raise
         advice = "check that the storage is there, or mounted, on every host"
         raise StorageUnusable(above.shown, "is not there", advice) from error
-
-
-@dataclass(frozen=True, slots=True)
-class _Restoring:
-    location: CheckpointLocation
-    reader: PieceReader
-    is_shared: bool
-    needs_digests: bool
-
-    def read_task(self, restore: TaskRestore, bundles_of: BundlesOf) -> TaskRestored:
-        channels = restore.channels
-        return TaskRestored(
-            operators={
-                operator.uid: self._read_operator(operator, restore.checkpoint)
-                for operator in restore.operators
-            },
-            inputs=[self._read_channel(channel) for channel in channels if channel.is_input],
-            outputs=[self._read_channel(channel) for channel in channels if not channel.is_input],
-            reassigned=[
-                (
-                    stream.gate,
-                    bundles_of(stream, [self.reader.read(part) for part in stream.pieces]),
-                )
-                for stream in restore.reassigned
-            ],
-            finished=restore.finished,
-        )
-
-    def _read_operator(self, restore: OperatorRestore, checkpoint: int) -> OperatorRestored:
-        read = self.reader.read
-        return OperatorRestored(
-            checkpoint,
-            partial(_read_groups, self.location, restore.keyed),
-            tuple(None if piece is None else read(piece) for piece in restore.plain),
-            tuple(None if piece is None else read(piece) for piece in restore.source),
-            tuple(map(read, restore.sinks)),
-            tuple(
-                StoredDatabaseFiles(
-                    self.location,
-                    range(database.first, database.end),
-                    database.files,
-                    self.is_shared,
-                    self.needs_digests,
-                )
-                for database in restore.databases
-            ),
-            restore.shapes,
-        )
-
-    def _read_channel(self, channel: ChannelState) -> ChannelParts:
-        return channel.index, channel.channel, [self.reader.read(piece) for piece in channel.pieces]
-
-
-def _read_groups(
-    location: CheckpointLocation, keyed: Mapping[int, Piece]
-) -> Iterator[tuple[int, bytes]]:
-    """Key groups in the order of their files."""
-    ordered = sorted(keyed.items(), key=lambda item: (item[1].path, item[1].offset))
-    with PieceReader(location) as reader:
-        for group, piece in ordered:
-            yield group, reader.read(piece)
 
 
 @dataclass(frozen=True, slots=True)

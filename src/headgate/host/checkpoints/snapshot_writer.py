@@ -14,30 +14,20 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
 from typing import Final, TypeAlias
 
-from headgate.base.checkpoints import ChannelState, CheckpointFigures, OperatorState, Piece
-from headgate.base.checkpoints import SubtaskState as WrittenState
-from headgate.base.errors import (
-    CheckpointAbandoned,
-    CheckpointError,
-    HeadgateError,
-    StateUnwritable,
-)
+from headgate.base.checkpoints import ChannelState, CheckpointFigures, OperatorState
+from headgate.base.errors import CheckpointAbandoned, CheckpointError, HeadgateError
 from headgate.base.events import CheckpointBarrier
-from headgate.base.messages import (
-    CheckpointAcked,
-    CheckpointDeclined,
-    CheckpointOrder,
-    CheckpointWanted,
-)
+from headgate.base.messages import CheckpointAcked, CheckpointDeclined, CheckpointOrder
 from headgate.core.checkpoint.snapshot import (
     ChannelData,
     NamedSnapshot,
+    SnapshotTask,
     SnapshotWriting,
-    StartWriting,
     TaskSnapshot,
+    write_channels,
+    write_operator,
 )
 from headgate.host.checkpoints.folder import Folder, open_folder
 from headgate.host.checkpoints.location import (
@@ -60,7 +50,7 @@ ABORT_S: Final = 1.0
 """How long the end of a run waits until aborted snapshots are removed."""
 
 Work: TypeAlias = Callable[[], None]
-Send: TypeAlias = Callable[[CheckpointAcked | CheckpointDeclined | CheckpointWanted], None]
+Send: TypeAlias = Callable[[CheckpointAcked | CheckpointDeclined], None]
 Post: TypeAlias = Callable[[Callable[[], None]], None]
 
 
@@ -134,20 +124,6 @@ class WriterPool:
             return self._queue.popleft() if self._queue else None
 
 
-log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotTask:
-    """Whose snapshot it is."""
-
-    task: str
-    vertex: int
-    subtask: int
-    parallelism: int
-    max_parallelism: int
-
-
 class SnapshotWriters:
     """The snapshot writers of one run. ``send`` never waits; ``post`` calls inside the baton."""
 
@@ -171,9 +147,17 @@ class SnapshotWriters:
         self._open: dict[SnapshotWriter, None] = {}
         self._changed = threading.Condition(threading.Lock())
 
-    def starter(self, task: SnapshotTask) -> StartWriting:
-        """What a task calls to have a snapshot written."""
-        return partial(self._start, task)
+    def start(
+        self, task: SnapshotTask, snapshot: TaskSnapshot, done: Callable[[], None]
+    ) -> SnapshotWriting:
+        """See ``CheckpointWriting``."""
+        writer = SnapshotWriter(self, task, snapshot, done)
+        with self._changed:
+            wanted = not self._closed
+            if wanted:
+                self._open[writer] = None
+        writer.begin(wanted)
+        return writer
 
     def location(self, barrier: CheckpointBarrier) -> CheckpointLocation:
         """Where a checkpoint is written; raises StorageUnusable."""
@@ -190,14 +174,6 @@ class SnapshotWriters:
         if not self.order.folder:
             return ""
         return self.location(CheckpointBarrier(0, 0)).shared.uri
-
-    def declined(self, task: str, checkpoint: int, reason: str, subsumed: bool) -> None:
-        """A task does not take part in a checkpoint."""
-        self.send(CheckpointDeclined(self.run, checkpoint, task, reason, subsumed))
-
-    def wanted(self, task: str) -> None:
-        """A task waits for a complete checkpoint before it can finish."""
-        self.send(CheckpointWanted(self.run, task))
 
     def ended(self, writer: "SnapshotWriter") -> None:
         with self._changed:
@@ -219,17 +195,6 @@ class SnapshotWriters:
         if not removed:
             log.warning("checkpoints of run %s are being removed; the storage is slow", self.run)
         return removed
-
-    def _start(
-        self, task: SnapshotTask, snapshot: TaskSnapshot, done: Callable[[], None]
-    ) -> SnapshotWriting:
-        writer = SnapshotWriter(self, task, snapshot, done)
-        with self._changed:
-            wanted = not self._closed
-            if wanted:
-                self._open[writer] = None
-        writer.begin(wanted)
-        return writer
 
 
 class _Stage(Enum):
@@ -322,7 +287,7 @@ class SnapshotWriter:
             writer = PartWriter(location, name, order.inline_bytes, digests=order.digests)
             self._writer = writer
             self._operators = tuple(
-                self._write_operator(writer, operator) for operator in self._snapshots
+                write_operator(snapshot, writer, self._check_wanted) for snapshot in self._snapshots
             )
             self._snapshots = ()
             with self._lock:
@@ -338,11 +303,7 @@ class SnapshotWriter:
         with self._guarded():
             writer, in_flight = self._writer, self._in_flight
             assert writer is not None and in_flight is not None
-            channels = tuple(
-                ChannelState(data.is_input, data.index, data.channel, (writer.append(*data.parts),))
-                for data in in_flight.channels
-                if data.parts
-            )
+            channels = write_channels(in_flight.channels, writer)
             writer.close()
             ack = self._ack(channels, in_flight.align_ms)
             with self._lock:  # from here on only the driver aborts it
@@ -351,40 +312,9 @@ class SnapshotWriter:
                 self._run.send(ack)
             self._end()
 
-    def _write_operator(self, writer: PartWriter, operator: NamedSnapshot) -> OperatorState:
-        taken = operator.taken
-        keyed: dict[int, Piece] = {}
-        files: dict[str, Piece] = {}
-        if taken.keyed is not None:
-            with _state_errors(operator.name):
-                for group, data in taken.keyed.groups():
-                    self._check_wanted()
-                    keyed[group] = writer.append(data)
-                files = taken.keyed.files(writer)
-        return OperatorState(
-            uid=operator.uid,
-            name=operator.name,
-            keyed=keyed,
-            plain=None if taken.plain is None else writer.append(taken.plain),
-            source=None if taken.source is None else writer.append(taken.source),
-            sink=None if taken.sink is None else writer.append(taken.sink),
-            files=files,
-            plain_is_own=taken.plain_is_own,
-            shapes=taken.shapes,
-        )
-
     def _ack(self, channels: tuple[ChannelState, ...], align_ms: float) -> CheckpointAcked:
-        task, writer = self._task, self._writer
-        state = WrittenState(
-            task.task,
-            task.vertex,
-            task.subtask,
-            task.parallelism,
-            task.max_parallelism,
-            self._operators,
-            channels,
-            self._finished,
-        )
+        writer = self._writer
+        state = self._task.state(self._operators, channels, self._finished)
         shared_bytes = 0 if writer is None else writer.shared_bytes
         in_flight_bytes = sum(piece.length for channel in channels for piece in channel.pieces)
         figures = CheckpointFigures(
@@ -444,17 +374,6 @@ class SnapshotWriter:
 
     def _since_start_ms(self) -> float:
         return (time.monotonic() - self._since_s) * 1000
-
-
-@contextmanager
-def _state_errors(operator: str) -> Iterator[None]:
-    """Errors while an operator's state is written name the operator."""
-    try:
-        yield
-    except HeadgateError:
-        raise
-    except BaseException as error:
-        raise StateUnwritable(operator, f"{type(error).__name__}: {error}") from error
 
 
 def _size(operator: OperatorState) -> int:

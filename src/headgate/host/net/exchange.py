@@ -29,7 +29,7 @@ from headgate.base.ids import PeerName
 from headgate.base.settings import Compression, ExchangeSettings
 from headgate.core.buffers.segment import PAGE_BYTES, Segment, cut_arena, stride_bytes
 from headgate.core.buffers.sizing import segment_count
-from headgate.core.egress.writer import Flusher, RecordWriter
+from headgate.core.egress.writer import Flusher, RecordWriter, flush_by_time
 from headgate.core.exchange.compression import CompressionCodec
 from headgate.core.exchange.ends import Address, ConsumerEnd
 from headgate.core.exchange.frames import NONCE_BYTES
@@ -142,22 +142,7 @@ class Exchange:
 
     def flush_by_time(self, name: str, writer: RecordWriter) -> Flusher:
         """Flush a writer with its buffer timeout, as long as its partition lives (call inside)."""
-        flusher = Flusher(name, writer, now_ms())
-
-        def tick() -> None:
-            flusher.tick(now_ms())
-            schedule()
-
-        def schedule() -> None:
-            deadline = flusher.next_deadline_ms
-            partition = writer.partition
-            if deadline is None or not partition.kind.is_pipelined:
-                return  # a blocking partition is not read before its end
-            if not (partition.finished or partition.released):
-                self.loop.later(max(0.0, deadline - now_ms()), tick)
-
-        schedule()
-        return flusher
+        return flush_by_time(name, writer, now_ms, self.loop.later)
 
     def close(self) -> None:
         """Cancel the tasks, close every connection, end every thread, remove the files.

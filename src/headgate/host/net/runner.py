@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from headgate.base.errors import TaskCancelled
 from headgate.core.chain.outputs import Loan
-from headgate.core.task.task import StepResult, Task
+from headgate.core.task.task import StepResult
 from headgate.host.net.baton import Baton, Turn
 from headgate.host.net.loop import Loop, now_ms
 
@@ -188,22 +188,3 @@ class BatonLoan(Loan):
         if self._lent:
             self._lent = False
             self._baton.regain(self._turn)
-
-
-class BufferWaits:
-    """How a task's writers wait for a buffer; meanwhile the task counts as back-pressured."""
-
-    def __init__(self, seat: TaskThread) -> None:
-        self.seat = seat
-        self.task: Task | None = None
-
-    def wait(self, ready: Callable[[], bool]) -> None:
-        task = self.task
-        if task is None:
-            self.seat.wait(ready)
-            return
-        task.waiting_for_buffer(True)
-        try:
-            self.seat.wait(ready)
-        finally:
-            task.waiting_for_buffer(False)

@@ -1,4 +1,4 @@
-"""The driver of a simulated job that takes checkpoints: the real machine of a run, and its lines.
+"""The driver of a simulated job: the real machine of a run, and its lines.
 
 Messages between driver and workers take a while and keep their order; so does what the storage has
 to do. Law: nothing that a worker says after it was given up counts, nor anything after the driver's
@@ -13,7 +13,13 @@ from typing import Final
 
 from headgate.base.checkpoints import Stop
 from headgate.base.errors import TaskManagerLost
-from headgate.base.messages import Cancel, CheckpointAborted, ControlTimes, TaskChanged
+from headgate.base.messages import (
+    Cancel,
+    CheckpointAborted,
+    ControlTimes,
+    TaskChanged,
+    TimeReported,
+)
 from headgate.control.effects import (
     DiscardStates,
     DropCheckpoint,
@@ -28,12 +34,11 @@ from headgate.control.effects import (
 )
 from headgate.control.job import JobRun
 from headgate.sim.clock import Clock
-from headgate.sim.jobs.deployment import Deployed
+from headgate.sim.jobs.deployment import SeatedTask
 from headgate.sim.jobs.scenario import JobScenario
 from headgate.sim.jobs.seats import Seat
 from headgate.sim.jobs.sim_job import SimJob
-from headgate.sim.jobs.task_manager import SimTaskManager, failure_of
-from headgate.sim.jobs.writing import Report
+from headgate.sim.jobs.task_manager import SimReport, SimTaskManager, failure_of
 from headgate.sim.ledger import CheckFailed
 from headgate.sim.worker import SimWorker
 
@@ -74,10 +79,10 @@ class SimDriver:
         self.has_cancelled = False
         self.on_attempt: Callable[[], None] = lambda: None
         """Another attempt is about to be planned in the same workers."""
-        self.managers = [SimTaskManager(worker, scenario, job, self._said) for worker in workers]
-        for manager in self.managers:
-            manager.on_set_up = self._set_up
-        self.tasks: list[Deployed] = []
+        self.managers = [
+            SimTaskManager(worker, scenario, job, self._said, self._set_up) for worker in workers
+        ]
+        self.tasks: list[SeatedTask] = []
         """Of all attempts of the run."""
         self.given_up: list[SimWorker] = []
         self._job = job
@@ -128,9 +133,9 @@ class SimDriver:
 
     def worker_lost(self, worker: SimWorker) -> None:
         """A worker has died; its connection tells soon."""
-        for one in self.tasks:
-            if one.seat.worker is worker and not one.is_over:
-                one.seat.kill()
+        for deployed in self.tasks:
+            if deployed.thread.worker is worker and not deployed.thread.is_over:
+                deployed.thread.kill()
         delay_ms = self._delay_ms
         self._clock.later(delay_ms, f"{worker.name} is gone", lambda: self._lost(worker, "reset"))
 
@@ -143,13 +148,13 @@ class SimDriver:
 
     # The lines.
 
-    def _said(self, worker: SimWorker, report: Report | TaskChanged) -> None:
+    def _said(self, worker: SimWorker, report: SimReport) -> None:
         """A worker tells the driver, in order."""
         line = self._up[worker.index]
         delay_ms = line.put(partial(self._heard, worker, report), self._now_ms, self._delay_ms)
         self._clock.later(delay_ms, f"{type(report).__name__} of {worker.name}", line.take)
 
-    def _heard(self, worker: SimWorker, report: Report | TaskChanged) -> None:
+    def _heard(self, worker: SimWorker, report: SimReport) -> None:
         if worker in self.given_up:
             return
         now_ms = self._clock.now_ms
@@ -157,7 +162,8 @@ class SimDriver:
             run, task, state, failure = report.run, report.task, report.state, report.failure
             self._tell(lambda: self._machine.task_changed(run, task, state, failure, now_ms))
         else:
-            self._tell(lambda: self._machine.checkpoint_reported(report, now_ms))
+            assert not isinstance(report, TimeReported), "no source is aligned with others"
+            self._tell(partial(self._machine.checkpoint_reported, report, now_ms))
 
     def _send(self, send: Send) -> None:
         manager = self._manager(send.slot)
@@ -206,7 +212,7 @@ class SimDriver:
 
     @property
     def _patience_ms(self) -> float:
-        return self._job.plan.notices_ms
+        return self._job.notices_ms
 
     def _lost(self, worker: SimWorker, problem: str) -> None:
         if worker in self.given_up:
@@ -220,9 +226,9 @@ class SimDriver:
     def _manager(self, slot: int) -> SimTaskManager:
         return self.managers[self._scenario.worker_of[slot]]
 
-    def _set_up(self, one: Deployed) -> None:
-        self.tasks.append(one)
-        self._seats[one.seat.name] = one.seat
+    def _set_up(self, deployed: SeatedTask) -> None:
+        self.tasks.append(deployed)
+        self._seats[deployed.thread.name] = deployed.thread
 
     # The machine.
 
@@ -274,7 +280,7 @@ class SimDriver:
             return
         self._stores.remove(store)
         problem = ""
-        if self._random.random() < self._job.plan.store_fails:
+        if self._random.random() < self._job.store_fails:
             problem = "the disk is full"
         if not problem or self._random.random() < 0.5:  # or nobody knows whether it was written
             self._job.stored(store)

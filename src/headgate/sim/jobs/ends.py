@@ -13,7 +13,7 @@ from headgate.base.errors import (
 )
 from headgate.base.messages import TaskState
 from headgate.sim.clock import Clock
-from headgate.sim.jobs.deployment import Deployed
+from headgate.sim.jobs.deployment import SeatedTask
 from headgate.sim.jobs.graphs import Items
 from headgate.sim.laws import Laws
 from headgate.sim.ledger import CheckFailed
@@ -33,39 +33,42 @@ class Ends:
         self._calm = calm
         self._is_cancelled = is_cancelled
 
-    def check(self, one: Deployed) -> None:
+    def check(self, deployed: SeatedTask) -> None:
         """Raises CheckFailed."""
-        assert one.task is not None
-        seen = one.task.statistics()
-        spent, lived_ms = seen.spent, self._clock.now_ms - one.born_ms
+        seen = deployed.task.statistics()
+        spent, lived_ms = seen.spent, self._clock.now_ms - deployed.thread.born_ms
         total_ms = spent.busy_ms + spent.backpressured_ms + spent.idle_ms
         if abs(total_ms - lived_ms) > 1e-6 * max(1.0, self._clock.now_ms):
-            raise CheckFailed(f"{one.seat.name} has lived {lived_ms} ms, but {spent}")
-        error = one.task.lifecycle.failure or one.seat.error
+            raise CheckFailed(f"{deployed.thread.name} has lived {lived_ms} ms, but {spent}")
+        error = deployed.task.lifecycle.failure or deployed.thread.error
         if seen.state is TaskState.FINISHED:
             if error is not None:
-                raise CheckFailed(f"{one.seat.name} has finished with {error!r}") from error
+                raise CheckFailed(f"{deployed.thread.name} has finished with {error!r}") from error
         elif seen.state is TaskState.FAILED:
-            self._explain(one, error)
+            self._explain(deployed, error)
         elif seen.state is TaskState.CANCELLED:
             if error is not None:
-                self._explain(one, error)
+                self._explain(deployed, error)
             elif not self._is_cancelled():
-                raise CheckFailed(f"{one.seat.name} was cancelled by nobody")
+                raise CheckFailed(f"{deployed.thread.name} was cancelled by nobody")
         else:
-            raise CheckFailed(f"{one.seat.name} is over and {seen.state.value}")
+            raise CheckFailed(f"{deployed.thread.name} is over and {seen.state.value}")
 
-    def _explain(self, one: Deployed, error: BaseException | None) -> None:
+    def _explain(self, deployed: SeatedTask, error: BaseException | None) -> None:
         """Trouble has a reason, and bugs are never taken for trouble."""
         cause = error.__cause__ if isinstance(error, UserFunctionFailed) else error
         if isinstance(cause, PlannedFailure):
             return
         if isinstance(cause, AssertionError) or not isinstance(cause, HeadgateError):
-            raise CheckFailed(f"{one.seat.name} has met {cause!r}") from error
+            raise CheckFailed(f"{deployed.thread.name} has met {cause!r}") from error
         if self._calm or not isinstance(cause, CONSEQUENCES):
-            raise CheckFailed(f"nothing explains the end of {one.seat.name}: {cause!r}") from error
+            raise CheckFailed(
+                f"nothing explains the end of {deployed.thread.name}: {cause!r}"
+            ) from error
         if isinstance(cause, TransportError):
-            self._laws.check_transport_error(one.seat.worker, cause.peer.split(":")[0], cause)
+            self._laws.check_transport_error(
+                deployed.thread.worker, cause.peer.split(":")[0], cause
+            )
 
 
 def some_of(items: Items) -> str:

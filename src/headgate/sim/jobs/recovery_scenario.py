@@ -11,7 +11,6 @@ from typing import Final
 
 from headgate.base.recovery_settings import CheckpointSettings, Consistency
 from headgate.base.settings import FlowControl
-from headgate.core.checkpoint.barrier_policy import BarrierPolicy
 from headgate.plan.execution_graph import build_execution_graph
 from headgate.plan.job_graph import build_job_graph
 from headgate.plan.stream_graph import StreamGraph
@@ -71,10 +70,6 @@ class RecoveryScenario:
     @property
     def calm(self) -> bool:
         return self.first.calm
-
-    @property
-    def policy(self) -> BarrierPolicy:
-        return BarrierPolicy(self.settings.is_exact, self.settings.overtake_after_ms)
 
     def scaled(self, scale: int, random: Random) -> JobScenario:
         """The same program, for another run."""

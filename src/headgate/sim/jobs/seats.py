@@ -1,4 +1,4 @@
-"""The thread of a task: a greenlet that steps it as the real runner does, and lends the baton.
+"""The thread of a task (``TaskThread``): a greenlet that steps it as the real runner does.
 
 A task that rests goes on only if somebody wakes it, so a lost wake-up shows as a stall. Where the
 real watchdog may call in a loan, the seat lets others run, by chance; time that the user's code
@@ -7,12 +7,15 @@ takes passes while the baton is lent.
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from random import Random
 from typing import Any, Protocol
 
 from headgate.base.errors import TaskCancelled
+from headgate.core.chain.context import Clock
 from headgate.core.chain.outputs import Loan
-from headgate.core.task.task import StepResult, Task
+from headgate.core.task.task import StepResult, Task, TaskServices
+from headgate.sim.jobs.calls import SimCalls
 from headgate.sim.ledger import CheckFailed
 from headgate.sim.worker import SimWorker
 
@@ -33,7 +36,16 @@ class Seat:
         self.is_over = False
         self.error: BaseException | None = None
         self.task: Task | None = None
+        self.born_ms = worker.clock.now_ms
         self.loan = SimLoan(self, random, called_in)
+        self.services = TaskServices(
+            self.loan,
+            Clock(lambda: worker.clock.now_ms, lambda: int(worker.clock.now_ms), self._later),
+            self.wake,
+            self.wait,
+            partial(SimCalls, worker, name, random),
+            spills=worker.spills,
+        )
         self._random = random
         self._woken = True
         self._ready = False
@@ -41,6 +53,10 @@ class Seat:
         self._greenlet: Any = None
 
     # The world's side.
+
+    @property
+    def is_alive(self) -> bool:
+        return self.task is not None and not self.is_over
 
     @property
     def is_runnable(self) -> bool:
@@ -102,6 +118,11 @@ class Seat:
         """Others have a turn before it goes on."""
         self._ready = True
         self._switch(what)
+
+    def _later(self, delay_ms: float, call: Callable[[], None]) -> None:
+        if self.loan.is_lent:
+            raise CheckFailed(f"{self.name} sets a timer while its baton is lent")
+        self.worker.later(delay_ms, f"timer of {self.name}", call)
 
     def _go_on(self) -> None:
         self._ready = True

@@ -4,6 +4,8 @@ A driver's memory (the recovery and its history) goes with the driver; the next 
 storage holds.
 """
 
+from collections.abc import Mapping
+from math import inf
 from random import Random
 from typing import Final
 
@@ -15,11 +17,10 @@ from headgate.control.deployment import RunPlan
 from headgate.control.effects import StoreCheckpoint
 from headgate.control.recovery import Recovery
 from headgate.control.restarts import FixedDelay
-from headgate.plan.execution_graph import build_execution_graph, checkpointed_job
+from headgate.plan.execution_graph import build_execution_graph, checkpointed_job, order_of
 from headgate.plan.job_graph import JobGraph
 from headgate.plan.state_assignment import restore
 from headgate.sim.clock import Clock
-from headgate.sim.jobs.orders import order_of
 from headgate.sim.jobs.recovery_scenario import SCALES, RecoveryScenario
 from headgate.sim.jobs.scenario import JobScenario
 from headgate.sim.jobs.storage import SimStorage
@@ -29,15 +30,64 @@ WALL_MS: Final = 1_000_000
 
 
 class SimJob:
-    """Plans runs and attempts."""
+    """A job that takes no checkpoints: it has one attempt."""
 
-    def __init__(self, plan: RecoveryScenario, clock: Clock) -> None:
-        self.plan = plan
+    def __init__(self, seed: int) -> None:
         self.storage = SimStorage()
         self.attempts = 0
+        self.recovery: Recovery | None = None
+        self.random = Random(f"job {seed}")
+        self.write_fails = self.store_fails = 0.0
+        """Shares of what cannot be written: snapshots of tasks, metadata."""
+        self.notices_ms = inf
+        """The driver gives up a worker that is silent for so long."""
+
+    def plan_attempt(self, graph: JobGraph) -> RunPlan:
+        """From the beginning."""
+        self.attempts += 1
+        return self._plan_run(graph, {})
+
+    def stored(self, store: StoreCheckpoint) -> None:
+        """The storage has a checkpoint of the present run."""
+        self.storage.store(store)
+
+    def ends_with(self, savepoint: StoreCheckpoint) -> None:
+        """A savepoint has ended the job."""
+
+    def _plan_run(
+        self,
+        graph: JobGraph,
+        given: Mapping[str, TaskRestore],
+        checkpoints: CheckpointOrder | None = None,
+        restored: int | None = None,
+    ) -> RunPlan:
+        execution = build_execution_graph(graph, "job", self.attempts)
+        return RunPlan(
+            f"run {self.attempts}",
+            "sim",
+            tuple(order_of(task, given.get(task.id)) for task in execution.tasks),
+            execution.slots,
+            b"",
+            self.attempts,
+            batch=graph.batch,
+            checkpoints=checkpoints,
+            checkpointed=checkpointed_job(graph, execution) if checkpoints else None,
+            restored=restored,
+        )
+
+
+class RecoveringJob(SimJob):
+    """Plans runs and attempts."""
+
+    recovery: Recovery
+
+    def __init__(self, plan: RecoveryScenario, clock: Clock) -> None:
+        super().__init__(plan.seed)
+        self.plan = plan
+        self.write_fails, self.store_fails = plan.write_fails, plan.store_fails
+        self.notices_ms = plan.notices_ms
         self.rescaled = 0
         """How often a run began with another parallelism."""
-        self.random = Random(f"job {plan.seed}")
         self._clock = clock
         self._scale_of: dict[int, int] = {}  # with which a checkpoint was taken
         self._scale = 0
@@ -76,8 +126,7 @@ class SimJob:
         self._origin = savepoint
 
     def stored(self, store: StoreCheckpoint) -> None:
-        """The storage has a checkpoint of the present run."""
-        self.storage.store(store)
+        super().stored(store)
         self._scale_of[store.metadata.checkpoint] = self._scale
 
     # Runs and attempts.
@@ -101,25 +150,11 @@ class SimJob:
     def plan_attempt(self, graph: JobGraph) -> RunPlan:
         """From the newest complete checkpoint, or from the beginning."""
         self.attempts += 1
-        attempt, latest = self.attempts, self.recovery.history.latest
-        execution = build_execution_graph(graph, "job", attempt)
-        given: dict[str, TaskRestore] = {}
-        if latest is not None:
-            given = restore(latest.metadata, graph)
-        settings = self.plan.settings
-        return RunPlan(
-            f"run {attempt}",
-            "sim",
-            tuple(order_of(task, given.get(task.id)) for task in execution.tasks),
-            execution.slots,
-            b"",
-            attempt,
-            checkpoints=CheckpointOrder(
-                "memory", "sim", settings.is_exact, settings.overtake_after_ms
-            ),
-            checkpointed=checkpointed_job(graph, execution),
-            restored=None if latest is None else latest.metadata.checkpoint,
-        )
+        latest, settings = self.recovery.history.latest, self.plan.settings
+        given = {} if latest is None else restore(latest.metadata, graph)
+        order = CheckpointOrder("memory", "sim", settings.is_exact, settings.overtake_after_ms)
+        restored = None if latest is None else latest.metadata.checkpoint
+        return self._plan_run(graph, given, order, restored)
 
     def _remember(self, history: CheckpointHistory) -> Recovery:
         return Recovery(

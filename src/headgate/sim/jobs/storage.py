@@ -5,10 +5,11 @@ the newest complete one while its job goes on.
 """
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 
-from headgate.base.checkpoints import Metadata, Piece, SubtaskState, pieces_of
+from headgate.base.checkpoints import DatabaseRestore, Metadata, Piece, SubtaskState, pieces_of
 from headgate.control.effects import DiscardStates, DropCheckpoint, StoreCheckpoint
+from headgate.core.state.backend import StoredDatabase
 from headgate.sim.ledger import CheckFailed
 
 
@@ -34,11 +35,20 @@ class SimStorage:
         self._files[path] = data
         return Piece(path, 0, len(data), zlib.crc32(data))
 
+    # For a restore: ``CheckpointReader``.
+
     def read(self, piece: Piece) -> bytes:
         data = self._files.get(piece.path)
         if data is None or (len(data), zlib.crc32(data)) != (piece.length, piece.crc):
             raise CheckFailed(f"file {piece.path} is not as it was written")
         return data
+
+    def key_groups(self, keyed: Mapping[int, Piece]) -> Iterator[tuple[int, bytes]]:
+        for group, piece in keyed.items():
+            yield group, self.read(piece)
+
+    def database(self, restore: DatabaseRestore) -> StoredDatabase:
+        raise AssertionError("simulated state is in memory")
 
     def remove(self, pieces: Iterable[Piece]) -> None:
         """What a task has written and takes back."""

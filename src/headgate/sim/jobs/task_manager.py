@@ -1,45 +1,29 @@
-"""The task manager of a simulated worker: obeys the orders of the driver, one after the other.
+"""The task managers of a simulated worker: one for each of its slots, each the real machine.
 
-Law: an order of another attempt than the present one is ignored; tasks of a new attempt are set up
-when all of the last one are over.
+Messages to a worker are obeyed one after the other. Its slots share an arena, which holds the tasks
+of one run: those of the next are set up when all of the last one are over.
 """
 
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from typing import TypeAlias
 
-from headgate.base.errors import (
-    PartitionNotFound,
-    ProducerFailed,
-    TaskCancelled,
-    TransportError,
-)
-from headgate.base.messages import (
-    Cancel,
-    CheckpointAborted,
-    CheckpointCompleted,
-    CheckpointDeclined,
-    CheckpointTriggered,
-    CheckpointWanted,
-    Deploy,
-    Failure,
-    Placed,
-    Shutdown,
-    TaskChanged,
-    TaskState,
-    TimeAnnounced,
-)
+from headgate.base.messages import CheckpointAcked, Deploy, Failure, Shutdown
 from headgate.control.effects import Send
-from headgate.sim.jobs.deployment import Deployed, Deployment
-from headgate.sim.jobs.orders import spec_of
-from headgate.sim.jobs.restoring import Restoring
+from headgate.control.error_classes import is_consequence
+from headgate.core.task.runs import Report, TaskReported, TaskRuns
+from headgate.core.task.task import TaskListener
+from headgate.sim.jobs.deployment import SeatedTask, SimTasks
 from headgate.sim.jobs.scenario import JobScenario
 from headgate.sim.jobs.sim_job import SimJob
-from headgate.sim.jobs.writing import Desk, Report
+from headgate.sim.jobs.writing import Desk
 from headgate.sim.worker import SimWorker
 
 RETRY_MS = 0.5
-CONSEQUENCES = (PartitionNotFound, ProducerFailed, TaskCancelled, TransportError)
+CANCEL_MS = 1_500
+
+SimReport: TypeAlias = Report | CheckpointAcked
 
 
 class SimTaskManager:
@@ -50,16 +34,17 @@ class SimTaskManager:
         worker: SimWorker,
         scenario: JobScenario,
         job: SimJob,
-        tell: Callable[[SimWorker, Report | TaskChanged], None],
+        tell: Callable[[SimWorker, SimReport], None],
+        on_set_up: Callable[[SeatedTask], None],
     ) -> None:
         self.worker = worker
-        self.deployment = Deployment(worker, scenario)
-        self.deployment.on_set_up = self._set_up
-        self.on_set_up: Callable[[Deployed], None] = lambda one: None
-        self._job = job
-        self._restoring = Restoring(scenario.job_graph, job.storage)
-        self._tell = tell
-        self._run = ""
+        self.scenario = scenario
+        self.job = job
+        self.send = partial(tell, worker)
+        self.tasks: list[SeatedTask] = []
+        """Of the present run of each slot."""
+        self._on_set_up = on_set_up
+        self._slots: dict[int, SlotServices] = {}
         self._inbox: deque[Send] = deque()
 
     def receive(self, send: Send) -> None:
@@ -68,88 +53,76 @@ class SimTaskManager:
         if len(self._inbox) == 1:
             self._work_off()
 
+    def release_partitions(self) -> None:
+        """All tasks have ended: drop what nobody has read."""
+        for slot in self._slots.values():
+            if slot.runs.tasks is not None:
+                slot.runs.tasks.release_partitions()
+
+    def set_up(self, task: SeatedTask) -> None:
+        self.tasks.append(task)
+        self._on_set_up(task)
+
     def _work_off(self) -> None:
         while self._inbox:
             slot, message = self._inbox[0].slot, self._inbox[0].message
-            if isinstance(message, Deploy) and not self._is_ready(message):
+            if isinstance(message, Deploy) and not self._makes_room(slot, message.run):
                 self.worker.later(RETRY_MS, "waits for its tasks to end", self._work_off)
                 return
             self._inbox.popleft()
-            self._obey(slot, message)
+            services = self._slots.setdefault(slot, SlotServices(self))
+            now_ms = self.worker.clock.now_ms
+            if isinstance(message, Shutdown):
+                services.runs.leave(CANCEL_MS, now_ms)
+            else:
+                services.runs.received(message, now_ms)
 
-    def _is_ready(self, order: Deploy) -> bool:
-        is_new = order.run != self._run
-        return not is_new or all(one.is_over for one in self.deployment.deployed)
+    def _makes_room(self, slot: int, run: str) -> bool:
+        """For a run in a slot; tasks that it has of an earlier one are for its machine to end."""
+        others = [s.runs for at, s in self._slots.items() if at != slot and s.runs.run != run]
+        if any(runs.open for runs in others):
+            return False
+        for runs in others:
+            if runs.tasks is not None:
+                runs.tasks.release_partitions()
+        return True
 
-    def _obey(self, slot: int, message: object) -> None:
-        deployment = self.deployment
-        match message:
-            case Deploy():
-                self._deploy(message)
-            case Placed(run, places) if run == self._run:
-                for producer, address in places.items():
-                    deployment.placed(producer, address)
-            case CheckpointTriggered(run) if run == self._run:
-                self._trigger(message)
-            case CheckpointCompleted(run, checkpoint) if run == self._run:
-                for one in deployment.living(slot):
-                    one.checkpoint_completed(checkpoint)
-            case CheckpointAborted(run, checkpoint, reason) if run == self._run:
-                for one in deployment.living(slot):
-                    one.checkpoint_aborted(checkpoint, reason)
-            case Cancel(run) | Shutdown(run) if run == self._run:
-                deployment.cancel()
-            case TimeAnnounced():
-                raise AssertionError("no source is aligned with others")
-            case _:
-                pass  # of an earlier attempt
 
-    def _deploy(self, order: Deploy) -> None:
-        job, plan = self._job, self._job.plan
-        if order.run != self._run:
-            self._run = order.run
-            random = job.random
-            desk = Desk(order.run, job.storage, plan.write_fails, random, self._tell)
-            self.deployment.begin(order.attempt, plan.policy, desk)
-        specs = [spec_of(task) for task in order.tasks]
-        restored = {
-            spec.id: self._restoring.read(self.worker, spec, task.restore)
-            for spec, task in zip(specs, order.tasks, strict=True)
-            if task.restore is not None
-        }
-        self.deployment.deploy(specs, order.places, restored)
+class SlotServices:
+    """See ``RunServices``; of one slot."""
 
-    def _trigger(self, order: CheckpointTriggered) -> None:
-        found = [one for one in self.deployment.deployed if one.name == order.task]
-        task = found[0].task if found else None
-        if task is None:
-            why = f"task {order.task} is not here"
-            self._tell(
-                self.worker, CheckpointDeclined(order.run, order.checkpoint, order.task, why)
-            )
-        elif not task.lifecycle.state.has_ended:
-            task.trigger_checkpoint(order.checkpoint, order.options)
+    def __init__(self, manager: SimTaskManager) -> None:
+        self.runs: TaskRuns[SimTasks] = TaskRuns(self, CANCEL_MS)
+        self.send = manager.send
+        self.describe = failure_of
+        self._manager = manager
 
-    def _set_up(self, one: Deployed) -> None:
-        """A task is about to run: what it tells goes to the driver."""
-        task, run, name = one.task, self._run, one.name
-        assert task is not None
+    def begin_run(self, order: Deploy, listener: TaskListener) -> SimTasks:
+        manager, job = self._manager, self._manager.job
+        worker, desk = manager.worker, None
+        if (how := order.checkpoints) is not None:
+            fails, random = job.write_fails, job.random
+            desk = Desk(order.run, how, job.storage, fails, random, worker, manager.send)
+        return SimTasks(worker, manager.scenario, manager.set_up, listener, order.attempt, desk)
 
-        def declined(checkpoint: int, reason: str, subsumed: bool) -> None:
-            told = CheckpointDeclined(run, checkpoint, name, reason, subsumed)
-            self._tell(self.worker, told)
+    def end_run(self, tasks: SimTasks) -> bool:
+        tasks.release_partitions()
+        known = {id(task) for task in tasks.tasks}
+        self._manager.tasks[:] = [task for task in self._manager.tasks if id(task) not in known]
+        return True
 
-        task.on_state = partial(self._changed, run, name)
-        task.on_declined = declined
-        task.on_checkpoint_wanted = lambda: self._tell(self.worker, CheckpointWanted(run, name))
-        self.on_set_up(one)
+    def post(self, report: TaskReported) -> None:
+        worker = self._manager.worker
+        worker.later(0, "report", lambda: self.runs.reported(report, worker.clock.now_ms))
 
-    def _changed(self, run: str, task: str, state: TaskState, error: BaseException | None) -> None:
-        failure = None if error is None else failure_of(error)
-        self._tell(self.worker, TaskChanged(run, task, state, failure))
+    def order_failed(self, error: Exception) -> None:
+        raise error  # orders of the simulated driver can be carried out
+
+    def task_ended(self) -> None:
+        """There are no figures."""
 
 
 def failure_of(error: BaseException) -> Failure:
     """As the real host describes it, without its traceback."""
-    is_consequence = isinstance(error, CONSEQUENCES)
-    return Failure(type(error).__qualname__, str(error), is_consequence=is_consequence)
+    is_elsewhere = is_consequence(error)
+    return Failure(type(error).__qualname__, str(error), is_consequence=is_elsewhere)

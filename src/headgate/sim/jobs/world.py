@@ -1,165 +1,208 @@
-"""The world of one simulated job: takes step after step, and looks after each.
+"""The world of a simulated job: takes step after step, and looks after each.
 
 A run is a function of its seed. It has failed when a law is broken, when the sinks did not get what
-the reference says, or when it makes no progress: a task that rests goes on only if it is woken.
+the reference says, or when it makes no progress, however often its clock ticks: a task that rests
+goes on only if it is woken. After a run everything is home.
 """
 
 from collections import Counter, deque
 from collections.abc import Callable
 from random import Random
-from typing import Final
+from typing import ClassVar, Final
 
 from headgate.base.messages import TaskState
 from headgate.sim.clock import Clock
 from headgate.sim.faults import Faults
-from headgate.sim.jobs.coordinator import JobCoordinator
-from headgate.sim.jobs.deployment import Deployed
+from headgate.sim.jobs.deployment import SeatedTask
+from headgate.sim.jobs.driver import SimDriver
 from headgate.sim.jobs.ends import Ends, some_of
 from headgate.sim.jobs.scenario import JobScenario, draw_job
+from headgate.sim.jobs.sim_job import SimJob
 from headgate.sim.laws import Laws
 from headgate.sim.ledger import CheckFailed
 from headgate.sim.network import Network, Weather
 from headgate.sim.stage import Stage
 from headgate.sim.worker import SimWorker
-from headgate.sim.world import (
-    IDLE,
-    STALL_MS,
-    TRACE_LINES,
-    Outcome,
-    RunFailed,
-    problem_of,
-)
+from headgate.sim.world import IDLE, TRACE_LINES, Outcome, RunFailed, problem_of
 
 MOST_STEPS: Final = 1_000_000
+QUIET: Final = (*IDLE, " heartbeat")
 
 
 class JobWorld:
-    """All workers and tasks of a run."""
+    """Of one run; ``RecoveryWorld`` has several, one after the other."""
+
+    family: ClassVar = "JOBS=1 "
+    stall_ms: ClassVar = 6_000.0
+
+    driver: SimDriver
+    laws: Laws
+    stage: Stage
+    faults: Faults
+    workers: list[SimWorker]
+    network: Network
 
     def __init__(
-        self, scenario: JobScenario, on_trace: Callable[[str], None] | None = None
+        self,
+        scenario: JobScenario,
+        job: SimJob,
+        on_trace: Callable[[str], None] | None = None,
+        clock: Clock | None = None,
     ) -> None:
-        seed = scenario.seed
         self.scenario = scenario
+        self.job = job
+        self.clock = clock or Clock()
         self.book = scenario.run.book
-        self.clock = Clock()
-        self.steps = 0
+        self.steps = self.runs = self.items = 0
+        self.struck: list[str] = []
         self.trace: deque[str] = deque(maxlen=TRACE_LINES)
+        self.dead: list[str] = []
+        """Places of tasks that ended with their workers."""
+        self.running: list[SeatedTask] = []
         self._on_trace = on_trace or (lambda line: None)
-        self._random = Random(f"steps {seed}")
-        network = Network(self.clock, Random(f"network {seed}"), self._pick_weather)
+        self._random = Random(f"steps {scenario.seed}")
+        self._known = 0  # tasks of the driver
+        self._progress: tuple[int, int, int] = (0, 0, 0)
+        self._progress_ms = 0.0
+
+    def run(self) -> Outcome:
+        """To the end; raises RunFailed."""
+        scenario = self.scenario
+        try:
+            self.run_all()
+        except Exception as error:
+            problem = problem_of(error)
+            raise RunFailed(scenario.seed, problem, list(self.trace), self.family) from error
+        finally:
+            for task in self.driver.tasks:
+                task.thread.kill()
+        return Outcome(
+            scenario.seed,
+            scenario.calm,
+            self.steps,
+            self.clock.now_ms,
+            self.items + self.book.records_read,
+            {task.name: task.state.value for task in self.driver.tasks},
+            self.struck,
+        )
+
+    def run_all(self) -> None:
+        """All runs, and a look at the results."""
+        self.begin(self.scenario)
+        while self.driver.outcome is None:
+            self.step()
+        self.wind_down()
+        self._check_results()
+
+    # Runs.
+
+    def begin(self, scenario: JobScenario) -> None:
+        """New workers, and a new driver."""
+        seed, clock = f"{scenario.seed} {self.runs or ''}", self.clock
+        self.network = Network(clock, Random(f"network {seed}"), self._pick_weather)
         nonces = Random(f"workers {seed}")
         self.workers = [
             SimWorker(
-                index, scenario.settings, scenario.segments(index), self.clock, network, nonces,
+                index, scenario.settings, scenario.segments(index), clock, self.network, nonces,
                 scenario.tick_ms,
             )
             for index in range(scenario.workers)
         ]  # fmt: skip
         for worker in self.workers:
             worker.peers = self.workers
-        self.coordinator = JobCoordinator(scenario, self.workers)
-        scenario.run.seats = self.coordinator
-        self.faults = Faults(
-            scenario.faults, network, self.workers, self.coordinator, Random(f"faults {seed}")
-        )
+        self.driver = SimDriver(self.job, scenario, self.workers, clock)
+        left = self.faults.left if self.runs else list(scenario.faults)
+        chance = Random(f"faults {seed}")
+        self.faults = Faults(left, self.network, self.workers, self.driver, chance)
         self.laws = Laws(self.workers, self.faults, scenario.settings)
-        for worker, deployment in zip(self.workers, self.coordinator.deployments, strict=True):
-            self.laws.holders[worker.name] = deployment.deployed
-        self._ends = Ends(self.laws, self.clock, scenario.calm, lambda: self.coordinator.cancelled)
-        self.stage = Stage(self.clock, self.workers, self._random, scenario.moods)
-        self._running: list[Deployed] = []
-        self._progress_ms = 0.0
-        self.coordinator.on_deployed = self._look_who_runs
+        for manager in self.driver.managers:
+            self.laws.holders[manager.worker.name] = manager.tasks
+        self._ends = Ends(self.laws, clock, scenario.calm, lambda: self.driver.has_cancelled)
+        self.stage = Stage(clock, self.workers, self._random, scenario.moods)
+        self.runs += 1
+        self._known = 0
 
-    def run(self) -> Outcome:
-        """To the end; raises RunFailed."""
-        try:
-            while not self.coordinator.all_over:
-                self._step()
-                if self._is_stalled():
-                    raise CheckFailed(f"the run does not go on: {self._who_waits()}")
-            self._wind_down()
-        except Exception as error:
-            raise RunFailed(
-                self.scenario.seed, problem_of(error), list(self.trace), "JOBS=1 "
-            ) from error
-        finally:
-            for one in self.coordinator.tasks.values():
-                one.seat.kill()
-        return Outcome(
-            self.scenario.seed,
-            self.scenario.calm,
-            self.steps,
-            self.clock.now_ms,
-            self.book.records_read,
-            {one.name: one.state.value for one in self.coordinator.tasks.values()},
-            self.faults.struck,
-        )
-
-    def _wind_down(self) -> None:
-        """All tasks are over: connections must close, every segment come home."""
-        self._progress_ms = self.clock.now_ms
-        for deployment in self.coordinator.deployments:
-            if not deployment.worker.dead:
-                deployment.release_partitions()
-        while left := [
-            connection.name
-            for worker in self.workers
-            if not worker.dead
-            for connection in worker.connections
-        ]:
-            self._step()
-            if self._is_stalled():
-                raise CheckFailed(f"connections are left open: {left}")
+    def wind_down(self) -> None:
+        """Tasks end, then connections must close, and every segment come home."""
+        while self.running or self.driver.is_storing:
+            self.step()
+        for manager in self.driver.managers:
+            if not manager.worker.dead:
+                manager.release_partitions()
+        while any(worker.connections for worker in self.workers if not worker.dead):
+            self.step()
         self.laws.at_end()
-        self._check_results()
 
     # One step.
 
-    def _step(self) -> None:
+    def step(self) -> None:
         self.steps += 1
         self.clock.advance(self.scenario.step_ms)
-        fault = self.faults.next_due(self.steps)
-        if fault is not None:
-            what = self.faults.strike(fault, self.steps)
-            done: str | None = f"{self.clock.now_ms:.3f} fault: {fault.kind} {what}"
-        else:
-            done = self.stage.act()
+        done = self.befall() or self.stage.act()
         if done is None:
             raise CheckFailed(f"nothing will ever happen again: {self._who_waits()}")
         line = f"{self.steps} {done}"
-        if not any(idle in line for idle in IDLE):
+        if not any(quiet in line for quiet in QUIET):
             self.trace.append(line)
         self._on_trace(line)
         self.laws.after_step(self.steps)
+        self.check_books()
+        self.look_who_runs()
+        self.note_ends()
+        self._check_progress()
+
+    def befall(self) -> str | None:
+        """What happens to the job from outside, if its time has come."""
+        if self.driver.outcome is not None:
+            return None
+        fault = self.faults.next_due(self.steps)
+        if fault is None:
+            return None
+        what = self.faults.strike(fault, self.steps)
+        self.struck.append(fault.kind)
+        return f"{self.clock.now_ms:.3f} fault: {fault.kind} {what}"
+
+    def check_books(self) -> None:
+        """Raise what the functions have found."""
         if self.book.problems:
             raise CheckFailed(self.book.problems[0])
-        self._note_ends()
 
-    def _note_ends(self) -> None:
-        for one in self._running:
-            if one.is_over:
-                self._look_who_runs()
-                self._progress_ms = self.clock.now_ms
-                if one.name not in self.coordinator.lost:
-                    self._ends.check(one)
-                    self.coordinator.task_over(one)
+    def look_who_runs(self) -> None:
+        """There may be new tasks."""
+        tasks = self.driver.tasks
+        if self._known < len(tasks):
+            self.running += tasks[self._known :]
+            self._known = len(tasks)
+            self.stage.tasks = [task.thread for task in self.running]
 
-    def _look_who_runs(self) -> None:
-        self._running = self.coordinator.running
-        self.stage.tasks = [one.seat for one in self._running]
+    def note_ends(self) -> None:
+        """Look at tasks that are over."""
+        over = [task for task in self.running if task.thread.is_over]
+        if not over:
+            return
+        self.running = [task for task in self.running if not task.thread.is_over]
+        self.stage.tasks = [task.thread for task in self.running]
+        vertices = self.scenario.job_graph.vertices
+        for task in over:
+            if task.thread.worker.dead:
+                operators = vertices[task.order.vertex].chain.operators
+                self.dead += [f"{operator.id}.{task.order.subtask}" for operator in operators]
+            else:
+                self._ends.check(task)
+                _check_open(task)
 
-    def _is_stalled(self) -> bool:
-        if self.steps > MOST_STEPS:
-            raise CheckFailed(f"no end after {MOST_STEPS} steps: {self._who_waits()}")
-        progress_ms = max(self._progress_ms, self.stage.task_stepped_ms)
-        return self.clock.now_ms - progress_ms > STALL_MS
+    def _check_progress(self) -> None:
+        progress = (self.book.records_read, self._known - len(self.running), self.job.attempts)
+        now_ms = self.clock.now_ms
+        if progress != self._progress:
+            self._progress, self._progress_ms = progress, now_ms
+        if self.steps > MOST_STEPS or now_ms - self._progress_ms > self.stall_ms:
+            raise CheckFailed(f"the job does not go on: {self.driver.shown}; {self._who_waits()}")
 
     def _who_waits(self) -> str:
         return "; ".join(
-            f"{one.seat.name} ({one.state.value}) waits for {one.seat.waits_for}"
-            for one in self.coordinator.running
+            f"{task.thread.name} ({task.state.value}) waits for {task.thread.waits_for}"
+            for task in self.running
         )
 
     def _pick_weather(self) -> Weather:
@@ -177,23 +220,22 @@ class JobWorld:
             missing = expected - got
             if missing and self.scenario.calm:
                 raise CheckFailed(f"sink {sink} did not get {some_of(missing)}")
-        lost = [self.coordinator.tasks[name] for name in self.coordinator.lost]
-        vertices = self.scenario.job_graph.vertices
-        self.book.check_closed(
-            [
-                f"{operator.id}.{one.spec.subtask}"
-                for one in lost
-                for operator in vertices[one.spec.vertex].chain.operators
-            ]
-        )
-        if self.book.problems:
-            raise CheckFailed(self.book.problems[0])
+        self.book.check_closed(self.dead)
+        self.check_books()
         if self.scenario.calm:
-            for one in self.coordinator.tasks.values():
-                if one.state is not TaskState.FINISHED:
-                    raise CheckFailed(f"{one.seat.name} {one.state.value} in a calm run")
+            for task in self.driver.tasks:
+                if task.state is not TaskState.FINISHED:
+                    raise CheckFailed(f"{task.thread.name} {task.state.value} in a calm run")
+
+
+def _check_open(task: SeatedTask) -> None:
+    """A task that has read everything has left no channel blocked."""
+    if task.state is TaskState.FINISHED:
+        for gate in task.gates:
+            if any(gate._blocked):
+                raise CheckFailed(f"{task.thread.name} has finished with a blocked channel")
 
 
 def simulate_job(seed: int, on_trace: Callable[[str], None] | None = None) -> Outcome:
     """Run one seed; raises RunFailed with the command that replays it."""
-    return JobWorld(draw_job(seed), on_trace).run()
+    return JobWorld(draw_job(seed), SimJob(seed), on_trace).run()

@@ -1,0 +1,249 @@
+"""The runs of a job in one task manager: orders of the driver, one run after the other.
+
+Both the worker and the simulator obey through this machine. Law: nothing of a run begins before all
+tasks of the last one have ended; orders of other runs are ignored, those of the next one are held
+until it begins; an order that cannot be carried out fails the tasks that it concerns.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeAlias, TypeVar
+
+from headgate.base.checkpoints import CheckpointOptions
+from headgate.base.errors import TaskCancelled
+from headgate.base.messages import (
+    Address,
+    Cancel,
+    CheckpointAborted,
+    CheckpointCompleted,
+    CheckpointDeclined,
+    CheckpointTriggered,
+    CheckpointWanted,
+    Deploy,
+    Failure,
+    OfRun,
+    Placed,
+    TaskChanged,
+    TaskOrder,
+    TaskState,
+    TimeAnnounced,
+    TimeReported,
+)
+from headgate.core.task.task import TaskListener
+
+Report: TypeAlias = TaskChanged | TimeReported | CheckpointDeclined | CheckpointWanted
+"""What the driver is told of tasks."""
+
+
+class RunTasks(Protocol):
+    """The tasks of one run; see ``DeployedTasks``."""
+
+    def deploy(self, orders: Sequence[TaskOrder], places: Mapping[str, Address | None]) -> None: ...
+
+    def placed(self, producer: str, address: Address | None) -> None: ...
+
+    def time_announced(self, group: str, watermark_ms: int | None) -> None: ...
+
+    def trigger_checkpoint(self, task: str, checkpoint: int, options: CheckpointOptions) -> str: ...
+
+    def checkpoint_completed(self, checkpoint: int) -> None: ...
+
+    def checkpoint_aborted(self, checkpoint: int, reason: str) -> None: ...
+
+    def cancel(self) -> None: ...
+
+
+Tasks = TypeVar("Tasks", bound=RunTasks)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReported:
+    """A task has reached another state."""
+
+    run: str
+    task: str
+    state: TaskState
+    error: BaseException | None
+
+
+class RunServices(Protocol[Tasks]):
+    """What the process of a task manager does for it."""
+
+    def begin_run(self, order: Deploy, listener: TaskListener) -> Tasks:
+        """The first order of a run has come; its tasks are deployed next."""
+
+    def end_run(self, tasks: Tasks) -> bool:
+        """All tasks have told their end: let go of what they have left.
+
+        False: some of it cannot be ended, and no other run can begin.
+        """
+
+    def send(self, report: Report) -> None:
+        """To the driver, in order; from any thread."""
+
+    def post(self, report: TaskReported) -> None:
+        """Let ``TaskRuns.reported`` be called soon; from any thread."""
+
+    def describe(self, error: BaseException) -> Failure: ...
+
+    def order_failed(self, error: Exception) -> None:
+        """An order cannot be carried out; its tasks are about to fail."""
+
+    def task_ended(self) -> None:
+        """Send what is to come before the last word of a task."""
+
+
+class TaskRuns(Generic[Tasks]):
+    """Of one task manager; called by one thread at a time, outside the baton."""
+
+    def __init__(self, services: RunServices[Tasks], cancel_ms: float) -> None:
+        """``cancel_ms``: how long the user's code has to come back after a cancellation."""
+        self.run = ""
+        self.tasks: Tasks | None = None
+        """Of the present run."""
+        self.open: dict[str, TaskState] = {}
+        """Tasks that have not ended."""
+        self.stuck_at_ms: float | None = None
+        """When tasks that are still open will have been cancelled for too long."""
+        self.leaving = False
+        """No other run follows."""
+        self._services = services
+        self._cancel_ms = cancel_ms
+        self._next_run = ""
+        self._held: list[OfRun] = []  # for the next run, while tasks of this one are ending
+
+    def received(self, order: OfRun, now_ms: float) -> None:
+        """The driver wants something."""
+        if isinstance(order, Deploy) and order.run not in (self.run, self._next_run):
+            self._next_run, self._held = order.run, [order]
+            if self.open:
+                self.cancel(now_ms)
+        elif order.run == self._next_run:
+            self._held.append(order)
+        elif order.run == self.run:
+            self._carry_out(order, now_ms)
+        self._begin_next(now_ms)
+
+    def reported(self, report: TaskReported, now_ms: float) -> None:
+        """A task has told its state."""
+        if report.run == self.run:
+            self._tell(report.task, report.state, report.error)
+        self._begin_next(now_ms)
+
+    def leave(self, within_ms: float, now_ms: float) -> None:
+        """The last run is over, or its driver is gone."""
+        self.leaving = True
+        if self.open:
+            self._cancel(within_ms, now_ms)
+
+    def cancel(self, now_ms: float) -> None:
+        """The tasks of the present run shall end."""
+        self._cancel(self._cancel_ms, now_ms)
+
+    def is_stuck(self, now_ms: float) -> bool:
+        """Whether tasks do not come back from the user's code."""
+        return self.stuck_at_ms is not None and bool(self.open) and now_ms >= self.stuck_at_ms
+
+    # One run after the other.
+
+    def _begin_next(self, now_ms: float) -> None:
+        if not self._next_run or self.open or self.leaving:
+            return
+        last, self.tasks = self.tasks, None
+        if last is not None and not self._services.end_run(last):
+            return
+        self.run, self._next_run = self._next_run, ""
+        self.stuck_at_ms = None
+        held, self._held = self._held, []
+        for order in held:
+            self._carry_out(order, now_ms)
+
+    # Orders.
+
+    def _carry_out(self, order: OfRun, now_ms: float) -> None:
+        tasks = self.tasks
+        match order:
+            case Deploy():
+                self._guard(lambda: self._deploy(order), [task.id for task in order.tasks])
+            case Cancel():
+                self.cancel(now_ms)
+            case _ if tasks is None:
+                pass
+            case Placed():
+                if self.stuck_at_ms is None:
+                    self._guard(lambda: _place(tasks, order), list(self.open))
+            case TimeAnnounced():
+                tasks.time_announced(order.group, order.watermark_ms)
+            case CheckpointTriggered():
+                self._trigger(tasks, order)
+            case CheckpointCompleted():
+                tasks.checkpoint_completed(order.checkpoint)
+            case CheckpointAborted():
+                tasks.checkpoint_aborted(order.checkpoint, order.reason)
+
+    def _deploy(self, order: Deploy) -> None:
+        self.open |= dict.fromkeys((task.id for task in order.tasks), TaskState.DEPLOYING)
+        if self.tasks is None:
+            self.tasks = self._services.begin_run(order, _Listener(order.run, self._services))
+        self.tasks.deploy(order.tasks, order.places)
+
+    def _trigger(self, tasks: Tasks, order: CheckpointTriggered) -> None:
+        problem = tasks.trigger_checkpoint(order.task, order.checkpoint, order.options)
+        if problem:
+            self._services.send(
+                CheckpointDeclined(order.run, order.checkpoint, order.task, problem)
+            )
+
+    def _cancel(self, within_ms: float, now_ms: float) -> None:
+        deadline_ms = now_ms + within_ms
+        self.stuck_at_ms = min(deadline_ms, self.stuck_at_ms or deadline_ms)
+        if self.tasks is not None:
+            self.tasks.cancel()
+
+    def _guard(self, act: Callable[[], None], tasks: Sequence[str]) -> None:
+        try:
+            act()
+        except Exception as error:
+            state = TaskState.CANCELLED if isinstance(error, TaskCancelled) else TaskState.FAILED
+            if state is TaskState.FAILED:
+                self._services.order_failed(error)
+            for task in tasks:
+                self._tell(task, state, error)
+
+    def _tell(self, task: str, state: TaskState, error: BaseException | None) -> None:
+        if task not in self.open:
+            return
+        self.open[task] = state
+        if state.has_ended:
+            del self.open[task]
+            self._services.task_ended()
+        failure = None
+        if error is not None and state is TaskState.FAILED:
+            failure = self._services.describe(error)
+        self._services.send(TaskChanged(self.run, task, state, failure))
+
+
+class _Listener:
+    """See ``TaskListener``; of the tasks of one run."""
+
+    def __init__(self, run: str, services: RunServices[Tasks]) -> None:
+        self._run = run
+        self._send = services.send
+        self._post = services.post
+
+    def state_changed(self, task: str, state: TaskState, error: BaseException | None) -> None:
+        self._post(TaskReported(self._run, task, state, error))
+
+    def time_reported(self, task: str, group: str, watermark_ms: int | None) -> None:
+        self._send(TimeReported(self._run, task, group, watermark_ms))
+
+    def checkpoint_declined(self, task: str, checkpoint: int, reason: str, subsumed: bool) -> None:
+        self._send(CheckpointDeclined(self._run, checkpoint, task, reason, subsumed))
+
+    def checkpoint_wanted(self, task: str) -> None:
+        self._send(CheckpointWanted(self._run, task))
+
+
+def _place(tasks: RunTasks, order: Placed) -> None:
+    for producer, address in order.places.items():
+        tasks.placed(producer, address)

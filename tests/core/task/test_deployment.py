@@ -1,0 +1,187 @@
+"""Tasks of a run come together or not at all, start last, and end when they are told to."""
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from headgate.base.checkpoints import (
+    ChannelState,
+    DatabaseRestore,
+    OperatorRestore,
+    Piece,
+    ReassignedStream,
+    TaskRestore,
+)
+from headgate.base.elements import Bundle, PickleSerializer
+from headgate.base.errors import PartitionError, TaskCancelled
+from headgate.base.messages import CheckpointOrder, TaskState
+from headgate.core.buffers.buffer import bundle_bytes
+from tests.core.task.assembly_kit import Hall, Writings, double, order, reads, sink, source
+from tests.core.task.kit import Lab, Shelf, options
+
+LONG = "x" * 70_000
+
+
+def test_all_tasks_of_an_order_are_assembled_before_one_starts() -> None:
+    with Lab() as lab:
+        hall = Hall(lab, source([1]), sink([]))
+        ready = hall.tasks.assemble(
+            [order("0.0", writes=1), order("1.0", reads("0.0"))], {"0.0": None}, {}
+        )
+        assert [task.name for task in ready] == ["0.0", "1.0"]
+        assert not any(task.thread.is_alive for task in ready)
+        hall.tasks.start(ready)
+        assert all(task.thread.task is task.task for task in ready)
+        hall.finish()
+        hall.end()
+
+
+def test_an_order_that_fails_takes_nothing() -> None:
+    with Lab() as lab:
+        hall = Hall(lab, source([1]), sink([]))
+        with pytest.raises(PartitionError):
+            hall.deploy(order("0.0", writes=1), order("1.0", reads("0.0", LONG)))
+        assert not hall.tasks.tasks and not len(lab.environment.partitions)
+        hall.deploy(order("0.0", writes=1))
+        hall.end()
+
+
+def test_after_a_cancellation_nothing_comes() -> None:
+    with Lab() as lab:
+        hall = Hall(lab, source([1]), sink([]))
+        (task,) = hall.deploy(order("0.0", writes=1))
+        task.task.step()
+        hall.tasks.cancel()
+        assert task.thread.cancelled and task.state is TaskState.CANCELLING
+        with pytest.raises(TaskCancelled, match="before its tasks were set up"):
+            hall.deploy(order("1.0", reads("0.0")))
+        hall.end()
+
+
+def test_what_a_task_that_runs_has_written_is_left_alone() -> None:
+    with Lab() as lab:
+        hall = Hall(lab, source([1]), double())
+        hung, ended = hall.deploy(order("0.0", writes=1), order("1.0", reads("0.0"), writes=1))
+        ended.task.cancel()
+        ended.task.close(None)
+        ended.thread.is_alive = False
+        hall.tasks.release_partitions()
+        assert ended.writers[0].partition.released
+        assert not hung.writers[0].partition.released
+        hall.end()
+        assert hung.writers[0].partition.released
+
+
+# Checkpoints.
+
+
+def triggered(hall: Hall, task: str, checkpoint: int = 4) -> str:
+    return hall.tasks.trigger_checkpoint(task, checkpoint, options())
+
+
+def test_a_checkpoint_begins_only_in_a_task_that_is_here_and_has_not_failed() -> None:
+    writings = Writings(CheckpointOrder("folder", "job"), Shelf())
+    with Lab() as lab:
+        hall = Hall(lab, source([1], [2]), checkpoints=writings)
+        (task,) = hall.deploy(order("0.0", writes=1))
+        assert triggered(hall, "0.7") == "task 0.7 is not here"
+        assert triggered(hall, "0.0") == ""
+        task.task.step()
+        assert len(writings.tasks) == 1
+        hall.tasks.cancel()
+        hall.end()
+        assert triggered(hall, "0.0") == "task 0.0 is cancelled"
+
+
+def test_tasks_are_told_of_checkpoints_and_of_time() -> None:
+    shelf = Shelf()
+    writings = Writings(CheckpointOrder("folder", "job"), shelf)
+    with Lab() as lab:
+        hall = Hall(lab, source([1], [2]), checkpoints=writings)
+        (task,) = hall.deploy(order("0.0", writes=1))
+        triggered(hall, "0.0")
+        task.task.step()
+        hall.tasks.time_announced("group", 5)
+        hall.tasks.checkpoint_completed(4)
+        hall.tasks.checkpoint_aborted(4, "the user wants it")
+        task.task.step()
+        assert shelf.last.aborted
+        shelf.last.done()
+        assert hall.tasks.overdue_commits(0) == []
+        hall.end()
+
+
+def test_figures_name_their_task_and_what_a_source_has_made() -> None:
+    got: list[Any] = []
+    with Lab() as lab:
+        hall = Hall(lab, source([1], [2, 3]), sink(got))
+        hall.deploy(order("0.0", writes=1), order("1.0", reads("0.0")))
+        hall.finish()
+        made, read = hall.tasks.statistics()
+        assert (made.task, made.vertex, made.subtask, made.records_made) == ("0.0", 0, 0, 3)
+        assert (read.task, read.records_in, read.records_made) == ("1.0", 3, 0)
+        assert {made.state, read.state} == {TaskState.FINISHED}
+        hall.end()
+
+
+# What tasks get back.
+
+
+class Pieces:
+    """See ``PieceReader``; a piece holds its own bytes."""
+
+    def read(self, piece: Piece) -> bytes:
+        return piece.inline
+
+    def key_groups(self, keyed: Any) -> Any:
+        for group, piece in keyed.items():
+            yield group, piece.inline
+
+    def database(self, restore: DatabaseRestore) -> Any:
+        return range(restore.first, restore.end)
+
+
+def piece(data: bytes) -> Piece:
+    return Piece("", 0, len(data), 0, data)
+
+
+def test_what_a_task_gets_back_is_read_before_it_is_assembled() -> None:
+    written = bundle_bytes(Bundle([5, 6]), PickleSerializer())
+    before = bundle_bytes(Bundle([1]), PickleSerializer())
+    restore = TaskRestore(
+        "1.0",
+        3,
+        (
+            OperatorRestore(
+                "uid sink",
+                {7: piece(b"k")},
+                (DatabaseRestore(1, 4, {}),),
+                (None, piece(b"p")),
+                (piece(b"s"),),
+                (piece(b"c"),),
+            ),
+        ),
+        (ChannelState(True, 0, 0, (piece(written),)), ChannelState(False, 0, 1, (piece(b"o"),))),
+        (ReassignedStream(0, 0, 0, False, (piece(before),)),),
+    )
+    got: list[Any] = []
+    with Lab() as lab:
+        hall = Hall(lab, source([9]), sink(got))
+        orders = [
+            order("0.0", writes=1),
+            msgspec.structs.replace(order("1.0", reads("0.0")), restore=restore),
+        ]
+        restored = hall.tasks.read(orders, Pieces())
+        assert list(restored) == ["1.0"]
+        found = restored["1.0"]
+        operator = found.operators["uid sink"]
+        assert dict(operator.keyed()) == {7: b"k"}
+        assert (operator.checkpoint, operator.plain, operator.source) == (3, (None, b"p"), (b"s",))
+        assert (operator.sinks, operator.databases) == ((b"c",), (range(1, 4),))
+        assert found.outputs == [(0, 1, [b"o"])] and not found.finished
+        hall.deploy(*orders, restored={"1.0": replace(found, operators={}, outputs=())})
+        hall.finish()
+        assert got == [1, 5, 6, 9], "reassigned records first, then those of the channel"
+        hall.end()
