@@ -17,7 +17,17 @@ from headgate.core.chain.snapshots import OperatorRestored
 from headgate.core.chain.spec import OperatorSpec
 from headgate.core.checkpoint.restored import TaskRestored
 from headgate.core.task.task import StepResult
-from tests.core.task.kit import Lab, Shelf, live, options, read_stream, sink, step_until, take_all
+from tests.core.task.kit import (
+    Lab,
+    Shelf,
+    live,
+    options,
+    read_stream,
+    sink,
+    source,
+    step_until,
+    take_all,
+)
 
 SERIALIZER = PickleSerializer()
 
@@ -201,6 +211,24 @@ def test_who_had_finished_opens_nothing_and_passes_its_end_on() -> None:
         assert reader.ended and reader.watermark_ms == MAX_WATERMARK_MS
         reader.close()
     assert opened == []
+
+
+def test_a_source_that_had_finished_ends_when_it_gets_a_buffer() -> None:
+    with Lab() as lab:
+        down = lab.writer("down")
+        reader = lab.open_input("down")
+        builders = []
+        while down.available():
+            builders.append(down.partition.request_builder())
+        task = lab.task(source([1]), writers=(down,), restored=TaskRestored(finished=True))
+        step_until(task, StepResult.IDLE)
+        assert not down.partition.finished, "it has no buffer for its last watermark"
+        for builder in builders:
+            builder.finish()
+        assert live(task) is None
+        take_all(reader)
+        assert reader.ended and reader.watermark_ms == MAX_WATERMARK_MS
+        reader.close()
 
 
 def test_who_had_finished_still_commits_what_it_had_prepared() -> None:

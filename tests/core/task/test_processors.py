@@ -346,6 +346,6 @@ def test_a_source_that_had_finished_has_nothing_to_read() -> None:
     with Lab() as lab:
         chain = lab.chain(lambda: SourceOperator(ScriptedSource(), ([[1]],)))
         finished = FinishedProcessor(SourceProcessor(chain, lab.loan, lab.clock, lab.wake))
-        assert not finished.available()
+        assert finished.available(), "its end is still to come"
         assert finished.process() is InputStatus.ENDED
         finished.close()

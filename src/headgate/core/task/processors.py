@@ -264,7 +264,9 @@ class FinishedProcessor:
         self._inputs = inner.inputs if isinstance(inner, InputProcessor) else []
 
     def available(self) -> bool:
-        return any(source.available() for source in self._inputs if not source.ended)
+        """Also if there is nothing left to read: the end is still to be reported."""
+        unfinished = [source for source in self._inputs if not source.ended]
+        return not unfinished or any(source.available() for source in unfinished)
 
     def process(self) -> InputStatus:
         """Take one element of each input."""
