@@ -30,6 +30,7 @@ MOVED: Final[dict[str, str]] = {
     "headgate.core.chain.tags:OutputTag": "headgate.functions.function:OutputTag",
     "headgate.core.chain.timer_service:TimeDomain": "headgate.functions.context:TimeDomain",
     "headgate.core.state.folding:Folded": "headgate.core.state.snapshot:Folded",
+    "headgate.core.state.freezing:Frozen": "headgate.core.state.keys:Frozen",
     "headgate.core.window.evictors:TimestampedValue": (
         "headgate.functions.evictors:TimestampedValue"
     ),
