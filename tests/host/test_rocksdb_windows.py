@@ -20,16 +20,22 @@ from headgate.functions.assigners import (
 from headgate.functions.evictors import CountEvictor
 from headgate.functions.triggers import ContinuousEventTimeTrigger, CountTrigger
 from headgate.host.rocksdb.backend import RocksBackends
-from tests.core.window.kit import LISTED, SUMS, Bounds, Lab, plan
-from tests.core.window.test_general import Bag
-from tests.core.window.test_sliced import Made
+from tests.core.window.kit import (
+    LISTED,
+    SUMS,
+    Bounds,
+    CollectingAggregate,
+    FixedBackends,
+    Lab,
+    plan,
+)
 
 BOUNDS = WindowCall("apply", Bounds())
 
 PLANS = [
     plan(TumblingEventTimeWindows(10), SUMS, lateness_ms=4),
     plan(SlidingEventTimeWindows(10, 3), LISTED, BOUNDS),
-    plan(EventTimeSessionWindows(5), Aggregated(Bag()), BOUNDS, lateness_ms=3),
+    plan(EventTimeSessionWindows(5), Aggregated(CollectingAggregate()), BOUNDS, lateness_ms=3),
     plan(EventTimeSessionWindows(5), SUMS, BOUNDS, ContinuousEventTimeTrigger(4)),
     plan(TumblingEventTimeWindows(10), LISTED, BOUNDS, CountTrigger(2), evictor=CountEvictor(2)),
     plan(CountSlidingWindowAssigner(3, 2), SUMS),
@@ -80,7 +86,7 @@ def test_windows_that_were_in_memory_go_on_on_disk_and_back(
         backend.restore(snapshot.groups())
         snapshot.close()
         lab.operator.close()
-        lab = Lab(window_plan, backends=Made(backend))
+        lab = Lab(window_plan, backends=FixedBackends(backend))
         assert isinstance(lab.operator._keeper, GeneralKeeper)
     lab.send((("a", 1), 3))
     assert sorted(lab.end().taken()) == [("a", 3), ("b", 4)]

@@ -176,3 +176,63 @@ def spoil(value: Any) -> None:
     elif isinstance(value, tuple):
         for item in value:
             spoil(item)
+
+
+class LoggingOperator(Operator):
+    """Forwards everything and keeps a log that it shares with its neighbours."""
+
+    def __init__(self, log: list[str], name: str, fails_in: str = "") -> None:
+        self._log = log
+        self._name = name
+        self._fails_in = fails_in
+
+    def set_up(self, output: Any) -> None:
+        super().set_up(output)
+        self._note("set up")
+
+    def open(self, context: OperatorContext) -> None:
+        super().open(context)
+        self._note("open")
+
+    def process(self, bundle: Bundle, number: int) -> None:
+        self._note("process")
+        self.output.collect(bundle)
+
+    def end_input(self, number: int) -> None:
+        self._note(f"end input {number}")
+
+    def finish(self) -> None:
+        self._note("finish")
+        self.output.collect(Bundle([f"last of {self._name}"]))
+
+    def close(self) -> None:
+        self._note("close")
+
+    def _note(self, what: str) -> None:
+        self._log.append(f"{self._name} {what}")
+        if self._fails_in == what:
+            raise ValueError(f"{what} of {self._name}")
+
+
+class StubRetryStrategy:
+    """Allows ``attempts`` more attempts; ``result`` and ``error`` are its predicates."""
+
+    def __init__(self, attempts: int, result: Any = None, error: Any = None) -> None:
+        self.attempts, self.result, self.error = attempts, result, error
+        self.asked: list[int] = []
+
+    def can_retry(self, current_attempts: int) -> bool:
+        return current_attempts <= self.attempts
+
+    def get_backoff_time_millis(self, current_attempts: int) -> float:
+        self.asked.append(current_attempts)
+        return 10.0 * current_attempts
+
+    def get_retry_predicate(self) -> "StubRetryStrategy":
+        return self
+
+    def result_predicate(self) -> Any:
+        return self.result
+
+    def exception_predicate(self) -> Any:
+        return self.error

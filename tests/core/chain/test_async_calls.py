@@ -8,6 +8,7 @@ import pytest
 
 from headgate.core.chain.async_calls import AsyncWork, ImmediateCalls, Retry
 from headgate.core.chain.async_queue import PendingCall
+from tests.core.chain.kit import StubRetryStrategy
 
 
 class Function:
@@ -24,30 +25,6 @@ class Function:
 
     def timeout(self, value: Any) -> Any:
         return []
-
-
-class Strategy:
-    """Up to ``attempts`` more; ``result`` and ``error`` say for what."""
-
-    def __init__(self, attempts: int, result: Any = None, error: Any = None) -> None:
-        self.attempts, self.result, self.error = attempts, result, error
-        self.asked: list[int] = []
-
-    def can_retry(self, current_attempts: int) -> bool:
-        return current_attempts <= self.attempts
-
-    def get_backoff_time_millis(self, current_attempts: int) -> float:
-        self.asked.append(current_attempts)
-        return 10.0 * current_attempts
-
-    def get_retry_predicate(self) -> "Strategy":
-        return self
-
-    def result_predicate(self) -> Any:
-        return self.result
-
-    def exception_predicate(self) -> Any:
-        return self.error
 
 
 def work(function: Any, retry: Retry | None = None, **fields: Any) -> AsyncWork:
@@ -102,13 +79,15 @@ def test_results_belong_to_their_receiver_unless_objects_are_reused(copies: bool
 
 
 def test_an_answer_stands_when_no_predicate_wants_another() -> None:
-    retry = Retry(Strategy(9))
+    retry = Retry(StubRetryStrategy(9))
     assert retry.pause_ms(1, [], None) is None
     assert retry.pause_ms(1, None, ValueError()) is None
 
 
 def test_predicates_are_asked_for_their_own_kind_of_answer() -> None:
-    retry = Retry(Strategy(9, result=lambda found: found == [], error=lambda e: "soft" in str(e)))
+    retry = Retry(
+        StubRetryStrategy(9, result=lambda found: found == [], error=lambda e: "soft" in str(e))
+    )
     assert retry.pause_ms(2, [], None) == 20.0
     assert retry.pause_ms(1, [1], None) is None
     assert retry.pause_ms(3, None, ValueError("soft")) == 30.0
@@ -116,16 +95,16 @@ def test_predicates_are_asked_for_their_own_kind_of_answer() -> None:
 
 
 def test_none_is_an_error_and_not_worth_a_retry() -> None:
-    assert Retry(Strategy(9, result=lambda found: True)).pause_ms(1, None, None) is None
+    assert Retry(StubRetryStrategy(9, result=lambda found: True)).pause_ms(1, None, None) is None
 
 
 def test_attempts_end() -> None:
-    retry = Retry(Strategy(2, result=lambda found: True))
+    retry = Retry(StubRetryStrategy(2, result=lambda found: True))
     assert [retry.pause_ms(attempt, [], None) for attempt in (1, 2, 3)] == [10.0, 20.0, None]
 
 
 def test_a_negative_pause_is_none_at_all() -> None:
-    strategy = Strategy(1, result=lambda found: True)
+    strategy = StubRetryStrategy(1, result=lambda found: True)
     strategy.get_backoff_time_millis = lambda attempt: -1.0  # type: ignore[method-assign]
     assert Retry(strategy).pause_ms(1, [], None) == 0.0
 
@@ -168,14 +147,14 @@ class _Forever:
 
 def test_retries_are_made_without_pause_until_the_answer_is_good() -> None:
     function = Function(lambda v: [v] if len(function.calls) > 2 else [])
-    slot = call(function, 1, Retry(Strategy(5, result=lambda found: not found)))
+    slot = call(function, 1, Retry(StubRetryStrategy(5, result=lambda found: not found)))
     assert slot.results == [1]
     assert function.calls == [1, 1, 1]
 
 
 def test_the_last_error_stands_when_no_attempt_is_left() -> None:
     function = Function(lambda v: 1 // 0)
-    slot = call(function, 1, Retry(Strategy(2, error=lambda e: True)))
+    slot = call(function, 1, Retry(StubRetryStrategy(2, error=lambda e: True)))
     assert isinstance(slot.error, ZeroDivisionError)
     assert function.calls == [1, 1, 1]
 

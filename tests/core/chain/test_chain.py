@@ -23,7 +23,7 @@ from headgate.core.operators.sinks import SinkFunctionOperator
 from headgate.core.operators.source import SourceOperator
 from headgate.functions.context import SnapshotMoment, TaskInfo
 from headgate.functions.function import OutputTag
-from tests.core.chain.kit import NOW_MS, StrictLoan
+from tests.core.chain.kit import NOW_MS, LoggingOperator, StrictLoan
 from tests.core.egress.kit import make_partition, readers_of
 from tests.core.operators.kit import ScriptedSource
 
@@ -49,47 +49,11 @@ def build(
     return Chain(ChainSpec(specs, (), reuse), writers, StrictLoan(lent=True))
 
 
-class Noted(Operator):
-    """Forwards everything and keeps a log that it shares with its neighbours."""
-
-    def __init__(self, log: list[str], name: str, fails_in: str = "") -> None:
-        self._log = log
-        self._name = name
-        self._fails_in = fails_in
-
-    def set_up(self, output: Any) -> None:
-        super().set_up(output)
-        self._note("set up")
-
-    def open(self, context: OperatorContext) -> None:
-        super().open(context)
-        self._note("open")
-
-    def process(self, bundle: Bundle, number: int) -> None:
-        self._note("process")
-        self.output.collect(bundle)
-
-    def end_input(self, number: int) -> None:
-        self._note(f"end input {number}")
-
-    def finish(self) -> None:
-        self._note("finish")
-        self.output.collect(Bundle([f"last of {self._name}"]))
-
-    def close(self) -> None:
-        self._note("close")
-
-    def _note(self, what: str) -> None:
-        self._log.append(f"{self._name} {what}")
-        if self._fails_in == what:
-            raise ValueError(f"{what} of {self._name}")
-
-
 def three(log: list[str], got: list[Any], **fails: str) -> Chain:
     """a → b → sink."""
     return build(
-        op(0, lambda: Noted(log, "a", fails.get("a", "")), ToOperator(1)),
-        op(1, lambda: Noted(log, "b", fails.get("b", "")), ToOperator(2)),
+        op(0, lambda: LoggingOperator(log, "a", fails.get("a", "")), ToOperator(1)),
+        op(1, lambda: LoggingOperator(log, "b", fails.get("b", "")), ToOperator(2)),
         op(2, lambda: SinkFunctionOperator(got.append)),
     )
 
@@ -146,12 +110,14 @@ def test_whatever_fails_everybody_is_closed_once_and_the_culprit_named(who: str,
 def test_a_users_exit_in_close_does_not_keep_the_others_open() -> None:
     log: list[str] = []
 
-    class Leaving(Noted):
+    class Leaving(LoggingOperator):
         def close(self) -> None:
             super().close()
             raise SystemExit
 
-    chain = build(op(0, lambda: Noted(log, "a"), ToOperator(1)), op(1, lambda: Leaving(log, "b")))
+    chain = build(
+        op(0, lambda: LoggingOperator(log, "a"), ToOperator(1)), op(1, lambda: Leaving(log, "b"))
+    )
     with pytest.raises(UserFunctionFailed, match="SystemExit"):
         chain.close()
     assert log[-2:] == ["b close", "a close"]

@@ -2,12 +2,28 @@
 
 from typing import Any
 
+from hypothesis import strategies as st
+
 from headgate.base.state_shapes import StateShape
 from headgate.core.state.memory import MemoryBackend
 from headgate.core.state.migration import StateShapes
 from headgate.core.state.opening import StateOpener
 from headgate.functions.state import StateDescriptor
 from tests.core.state.conformance import GROUPS, Make, at
+
+key_atoms = st.none() | st.booleans() | st.integers(-5, 5) | st.text("ab", max_size=2)
+keys = st.recursive(
+    key_atoms,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.lists(inner, max_size=3).map(tuple),
+        st.dictionaries(st.text("abc", max_size=2), inner, max_size=3),
+        st.sets(st.integers(0, 40), max_size=4),
+        st.binary(max_size=2).map(bytearray),
+    ),
+    max_leaves=8,
+)
+"""Keys as users make them, also those that cannot be hashed."""
 
 
 class Lab:

@@ -7,22 +7,9 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from headgate.core.state.keys import Frozen, freeze, stable_hash
-
-atoms = st.none() | st.booleans() | st.integers(-5, 5) | st.text("ab", max_size=2)
-keys = st.recursive(
-    atoms,
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=3),
-        st.lists(inner, max_size=3).map(tuple),
-        st.dictionaries(st.text("abc", max_size=2), inner, max_size=3),
-        st.sets(st.integers(0, 40), max_size=4),
-        st.binary(max_size=2).map(bytearray),
-    ),
-    max_leaves=8,
-)
+from tests.core.state.kit import key_atoms, keys
 
 
 class Unhashable:
@@ -66,7 +53,7 @@ def test_keys_that_are_equal_when_frozen_have_the_same_key_group(one: Any, two: 
         assert stable_hash(one) == stable_hash(two)
 
 
-@given(atoms)
+@given(key_atoms)
 def test_what_can_be_hashed_is_its_own_key(key: Any) -> None:
     assert freeze(key) is key
     assert freeze((key,)) == (key,)

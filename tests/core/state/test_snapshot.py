@@ -19,7 +19,7 @@ from headgate.core.state.snapshot import (
     read_group,
     write_group,
 )
-from tests.core.state.test_freezing import keys
+from tests.core.state.kit import keys
 
 ENTRIES: list[Any] = [
     (VALUE, "count", None, "a", 1),

@@ -16,7 +16,7 @@ from headgate.core.chain.operator import Operator
 from headgate.core.operators.basic import MapOperator
 from headgate.core.task.inputs import NetworkInput
 from headgate.core.task.task import StepResult
-from tests.core.chain.test_chain import Noted
+from tests.core.chain.kit import LoggingOperator
 from tests.core.task.kit import Lab, fill, live, sink, source, step_until, take_all
 
 
@@ -67,7 +67,7 @@ def test_the_order_of_the_end_is_end_of_input_then_finish_then_close() -> None:
     with Lab() as lab:
         up = lab.writer("up")
         up.finish()
-        task = lab.task(lambda: Noted(log, "a"), sink([]), gates=((lab.gate("up"),),))
+        task = lab.task(lambda: LoggingOperator(log, "a"), sink([]), gates=((lab.gate("up"),),))
         live(task)
     assert log == ["a set up", "a open", "a end input 0", "a finish", "a close"]
 
@@ -250,7 +250,10 @@ def test_whatever_fails_everything_is_given_back_and_the_neighbours_are_told(whe
         up, down = lab.writer("up"), lab.writer("down")
         reader = lab.open_input("down")
         task = lab.task(
-            lambda: Noted(log, "a", when), double, gates=((lab.gate("up"),),), writers=(down,)
+            lambda: LoggingOperator(log, "a", when),
+            double,
+            gates=((lab.gate("up"),),),
+            writers=(down,),
         )
         up.emit_all([1])
         up.finish()
@@ -283,7 +286,7 @@ def test_a_cancelled_task_ends_as_cancelled_and_tells_no_error() -> None:
     log: list[str] = []
     with Lab() as lab:
         lab.writer("up")
-        task = lab.task(lambda: Noted(log, "a"), gates=((lab.gate("up"),),))
+        task = lab.task(lambda: LoggingOperator(log, "a"), gates=((lab.gate("up"),),))
         step_until(task, StepResult.IDLE)
         task.cancel()
         assert task.lifecycle.state is TaskState.CANCELLING
@@ -296,7 +299,7 @@ def test_a_failure_while_it_is_cancelled_counts_as_cancelled() -> None:
     log: list[str] = []
     with Lab() as lab:
         lab.writer("up")
-        task = lab.task(lambda: Noted(log, "a", "close"), gates=((lab.gate("up"),),))
+        task = lab.task(lambda: LoggingOperator(log, "a", "close"), gates=((lab.gate("up"),),))
         step_until(task, StepResult.IDLE)
         task.cancel()
         task.close(TaskCancelled("enough"))
@@ -307,7 +310,7 @@ def test_a_task_that_is_cancelled_before_its_first_step_opens_nothing() -> None:
     log: list[str] = []
     with Lab() as lab:
         lab.writer("up")
-        task = lab.task(lambda: Noted(log, "a"), gates=((lab.gate("up"),),))
+        task = lab.task(lambda: LoggingOperator(log, "a"), gates=((lab.gate("up"),),))
         task.cancel()
         task.close(TaskCancelled("enough"))
         assert lab.states == ["cancelled"]

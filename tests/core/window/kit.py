@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from headgate.base.elements import MAX_WATERMARK_MS, Bundle, Watermark
 from headgate.core.chain.context import OperatorContext
-from headgate.core.state.backend import Backends
+from headgate.core.state.backend import Backends, KeyedBackend
 from headgate.core.state.memory import MemoryBackend, MemoryBackends
 from headgate.core.window.operator import WindowOperator
 from headgate.core.window.spec import Contents, Listed, Reduced, WindowCall, WindowPlan
@@ -32,6 +32,24 @@ class Bounds:
         return [(window.start, window.end, *inputs)]
 
 
+class CollectingAggregate:
+    """Accumulates in place, and its result is its accumulator."""
+
+    def create_accumulator(self) -> list[Any]:
+        return []
+
+    def add(self, value: Any, accumulator: list[Any]) -> list[Any]:
+        accumulator.append(value)
+        return accumulator
+
+    def get_result(self, accumulator: list[Any]) -> list[Any]:
+        return accumulator
+
+    def merge(self, acc_a: list[Any], acc_b: list[Any]) -> list[Any]:
+        acc_a.extend(acc_b)
+        return acc_a
+
+
 LISTED = Listed()
 COLLECT = WindowCall("process", Collect())
 
@@ -40,8 +58,13 @@ def first(record: Any) -> Any:
     return record[0]
 
 
-def second_sum(one: Any, two: Any) -> Any:
-    return one[0], one[1] + two[1]
+def second_sum(record: Any, other: Any) -> Any:
+    return record[0], record[1] + other[1]
+
+
+def add_in_place(record: list[Any], other: list[Any]) -> list[Any]:
+    record[1] += other[1]
+    return record
 
 
 SUMS = Reduced(second_sum)
@@ -92,7 +115,7 @@ class Lab:
 
     def send(self, *pairs: tuple[Any, int | None]) -> None:
         """Records with their times, in one bundle."""
-        self.operator.process(Bundle([one for one, _ in pairs], [at for _, at in pairs]), 0)
+        self.operator.process(Bundle([record for record, _ in pairs], [at for _, at in pairs]), 0)
 
     def send_untimed(self, *records: Any) -> None:
         self.operator.process(Bundle(list(records)), 0)
@@ -141,3 +164,24 @@ class Lab:
 
     def _later(self, delay_ms: float, action: Callable[[], None]) -> None:
         heapq.heappush(self._mails, (self.now_ms + delay_ms, next(self._numbers), action))
+
+
+class FixedBackends:
+    """Backends that give every operator the same backend."""
+
+    def __init__(self, backend: KeyedBackend) -> None:
+        self._backend = backend
+
+    def keyed(self, operator: str, groups: range, max_parallelism: int) -> Any:
+        return self._backend
+
+
+def restarted(lab: Lab, window_plan: WindowPlan, sliced: bool) -> Lab:
+    """A new operator with the state of the old one; event time begins anew."""
+    keyed_context: Any = lab.operator._keyed
+    snapshot = keyed_context.backend.snapshot()
+    parts = list(snapshot.groups())
+    snapshot.close()
+    backend = MemoryBackend(range(128), 128)
+    backend.restore(parts)
+    return Lab(window_plan, sliced, backends=FixedBackends(backend))

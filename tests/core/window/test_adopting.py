@@ -13,12 +13,10 @@ from headgate.functions.assigners import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
-from tests.core.window.kit import LISTED, SUMS, Bounds, Lab, plan
-from tests.core.window.test_general import Bag
-from tests.core.window.test_sliced import restarted
+from tests.core.window.kit import LISTED, SUMS, Bounds, CollectingAggregate, Lab, plan, restarted
 
 BOUNDS = WindowCall("apply", Bounds())
-EVERY = [SUMS, LISTED, Aggregated(Bag())]
+EVERY = [SUMS, LISTED, Aggregated(CollectingAggregate())]
 BOTH_WAYS = pytest.mark.parametrize("bundled", [True, False])
 """From bundles to single records, and back."""
 

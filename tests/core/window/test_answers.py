@@ -12,8 +12,7 @@ from headgate.functions.function import OutputTag
 from headgate.functions.state import ListStateDescriptor, ValueStateDescriptor
 from headgate.functions.triggers import CountTrigger
 from headgate.functions.window import TimeWindow
-from tests.core.window.kit import LISTED, SUMS, Lab, plan
-from tests.core.window.test_general import Bag
+from tests.core.window.kit import LISTED, SUMS, CollectingAggregate, Lab, plan
 
 TEN = TumblingEventTimeWindows(10)
 KINDS = pytest.mark.parametrize("sliced", [False, True], ids=["general", "sliced"])
@@ -54,7 +53,7 @@ STYLES: dict[Style, Any] = {
     [
         (LISTED, [(None, 1), (None, 2)]),
         (SUMS, [(None, 3)]),
-        (Aggregated(Bag()), [[(None, 1), (None, 2)]]),
+        (Aggregated(CollectingAggregate()), [[(None, 1), (None, 2)]]),
     ],
 )
 def test_each_kind_of_function_gets_what_the_window_holds(

@@ -17,9 +17,7 @@ from headgate.functions.assigners import (
 )
 from headgate.functions.evictors import CountEvictor
 from headgate.functions.triggers import CountTrigger
-from tests.core.window.kit import LISTED, SUMS, Bounds, Lab, plan
-from tests.core.window.test_general import Bag
-from tests.core.window.test_sliced import restarted
+from tests.core.window.kit import LISTED, SUMS, Bounds, CollectingAggregate, Lab, plan, restarted
 
 TEN = TumblingProcessingTimeWindows(10)
 BOUNDS = WindowCall("apply", Bounds())
@@ -54,7 +52,12 @@ def run(window_plan: WindowPlan, steps: Iterable[Step], bundled: bool) -> tuple[
     return found, lab.kept()
 
 
-@given(assigners, st.sampled_from([SUMS, Aggregated(Bag()), LISTED]), st.booleans(), steps)
+@given(
+    assigners,
+    st.sampled_from([SUMS, Aggregated(CollectingAggregate()), LISTED]),
+    st.booleans(),
+    steps,
+)
 def test_windows_by_the_clock_are_those_of_the_general_keeper(
     assigner: Any, contents: Any, with_function: bool, steps: list[Step]
 ) -> None:

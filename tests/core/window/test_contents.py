@@ -13,8 +13,7 @@ from headgate.functions.assigners import TumblingEventTimeWindows
 from headgate.functions.context import TaskInfo
 from headgate.functions.evictors import CountEvictor
 from headgate.functions.window import TimeWindow
-from tests.core.window.kit import LISTED, plan
-from tests.core.window.test_general import Bag
+from tests.core.window.kit import LISTED, CollectingAggregate, plan
 
 CONTEXT = OperatorContext("windows", TaskInfo("job", "vertex", 0, 1), lambda: 0)
 TEN = TumblingEventTimeWindows(10)
@@ -48,7 +47,7 @@ class Bench:
     ("contents", "more", "one", "both"),
     [
         (PLUS, {}, "a+b", "a+b+c+d"),
-        (Aggregated(Bag()), {}, ["a", "b"], ["a", "b", "c", "d"]),
+        (Aggregated(CollectingAggregate()), {}, ["a", "b"], ["a", "b", "c", "d"]),
         (LISTED, {}, ["a", "b"], ["a", "b", "c", "d"]),
         (LISTED, {"evictor": CountEvictor(9)}, ["a", "b"], ["a", "b", "c", "d"]),
         (PLUS, {"evictor": CountEvictor(9)}, "a+b", "a+b+c+d"),
@@ -99,13 +98,13 @@ def evicted(contents: Any, *records: Any, keeps: int = 9) -> list[Any]:
 
 
 def test_records_behind_an_evictor_are_folded_when_the_window_fires() -> None:
-    kinds = (PLUS, Aggregated(Bag()), LISTED)
+    kinds = (PLUS, Aggregated(CollectingAggregate()), LISTED)
     assert [evicted(kind, "a", "b") for kind in kinds] == [["a+b"], [["a", "b"]], [["a", "b"]]]
     assert [evicted(kind, "a", keeps=0) for kind in kinds] == [[], [], [[]]]
 
 
 def test_a_fold_that_returns_nothing_is_refused_also_behind_an_evictor() -> None:
-    class Forgetful(Bag):
+    class Forgetful(CollectingAggregate):
         def add(self, value: Any, accumulator: list[Any]) -> Any:
             accumulator.append(value)
 

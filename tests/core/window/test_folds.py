@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from headgate.core.window.contents import make_fold
 from headgate.core.window.spec import Aggregated, Reduced
-from tests.core.window.kit import LISTED
-from tests.core.window.test_general import Bag, in_place
+from tests.core.window.kit import LISTED, CollectingAggregate, add_in_place
 
-KINDS = [Reduced(lambda one, two: one + two), Aggregated(Bag()), LISTED]
+KINDS = [Reduced(lambda one, two: one + two), Aggregated(CollectingAggregate()), LISTED]
 
 keyed = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 2)), max_size=20)
 
@@ -40,31 +39,37 @@ def test_a_bundle_is_folded_as_its_records_one_by_one(
     assert both[0] == whole
 
 
-@pytest.mark.parametrize("contents", [Reduced(in_place), Aggregated(Bag()), LISTED])
+@pytest.mark.parametrize(
+    "contents", [Reduced(add_in_place), Aggregated(CollectingAggregate()), LISTED]
+)
 def test_each_window_gets_a_record_of_its_own(contents: Any) -> None:
     first: dict[Any, Any] = {}
     second: dict[Any, Any] = {}
     record = ["a", 1]
     make_fold(contents, copies=True).into_many([record], ["a"], [(first, second)])
     assert first == second
-    held = [one["a"] if contents == Reduced(in_place) else one["a"][0] for one in (first, second)]
+    held = [
+        one["a"] if contents == Reduced(add_in_place) else one["a"][0] for one in (first, second)
+    ]
     assert held[0] is record
     assert held[1] is not record
     make_fold(contents, copies=False).into_many([record], ["b"], [(first, second)])
-    held = [one["b"] if contents == Reduced(in_place) else one["b"][0] for one in (first, second)]
+    held = [
+        one["b"] if contents == Reduced(add_in_place) else one["b"][0] for one in (first, second)
+    ]
     assert held[1] is held[0]
 
 
 def test_what_is_sent_belongs_to_its_receiver() -> None:
     kept = [["a", 1]]
-    assert make_fold(Reduced(in_place), copies=True).answers(kept)[0] is not kept[0]
-    assert make_fold(Reduced(in_place), copies=False).answers(kept)[0] is kept[0]
-    assert make_fold(Aggregated(Bag()), copies=True).answers(kept)[0] is not kept[0]
+    assert make_fold(Reduced(add_in_place), copies=True).answers(kept)[0] is not kept[0]
+    assert make_fold(Reduced(add_in_place), copies=False).answers(kept)[0] is kept[0]
+    assert make_fold(Aggregated(CollectingAggregate()), copies=True).answers(kept)[0] is not kept[0]
     assert make_fold(LISTED, copies=True).answer(kept) is not kept
 
 
 def test_results_of_none_are_left_out() -> None:
-    class First(Bag):
+    class First(CollectingAggregate):
         def get_result(self, accumulator: list[Any]) -> Any:
             return accumulator[0]
 

@@ -17,7 +17,7 @@ from headgate.functions.assigners import (
 from headgate.functions.state import ReducingStateDescriptor, ValueStateDescriptor
 from headgate.functions.triggers import EventTimeTrigger, Trigger, TriggerResult
 from headgate.functions.window import TimeWindow
-from tests.core.window.kit import LISTED, SUMS, Lab, plan
+from tests.core.window.kit import LISTED, SUMS, CollectingAggregate, Lab, add_in_place, plan
 
 TEN = TumblingEventTimeWindows(10)
 KINDS = pytest.mark.parametrize("sliced", [False, True], ids=["general", "sliced"])
@@ -139,34 +139,11 @@ def test_nothing_is_kept_of_windows_that_are_over(sliced: bool) -> None:
         assert lab.kept() == []
 
 
-class Bag:
-    """Accumulates in place, and its result is its accumulator."""
-
-    def create_accumulator(self) -> list[Any]:
-        return []
-
-    def add(self, value: Any, accumulator: list[Any]) -> list[Any]:
-        accumulator.append(value)
-        return accumulator
-
-    def get_result(self, accumulator: list[Any]) -> list[Any]:
-        return accumulator
-
-    def merge(self, acc_a: list[Any], acc_b: list[Any]) -> list[Any]:
-        acc_a.extend(acc_b)
-        return acc_a
-
-
-def in_place(one: list[Any], two: list[Any]) -> list[Any]:
-    one[1] += two[1]
-    return one
-
-
 @KINDS
 def test_what_was_sent_does_not_change_when_the_window_fires_again(sliced: bool) -> None:
     for contents, expected in (
-        (Aggregated(Bag()), [[("a", 1)], [("a", 1), ("a", 2)]]),
-        (Reduced(in_place), [["a", 1], ["a", 3]]),
+        (Aggregated(CollectingAggregate()), [[("a", 1)], [("a", 1), ("a", 2)]]),
+        (Reduced(add_in_place), [["a", 1], ["a", 3]]),
     ):
         lab = Lab(plan(TEN, contents, lateness_ms=5), sliced)
         make = tuple if expected[0][0] != "a" else list
@@ -179,7 +156,7 @@ def test_what_was_sent_does_not_change_when_the_window_fires_again(sliced: bool)
 @KINDS
 @pytest.mark.parametrize("reuse", [False, True])
 def test_windows_share_no_record_unless_objects_are_reused(sliced: bool, reuse: bool) -> None:
-    lab = Lab(plan(SlidingEventTimeWindows(10, 5), Reduced(in_place)), sliced, reuse)
+    lab = Lab(plan(SlidingEventTimeWindows(10, 5), Reduced(add_in_place)), sliced, reuse)
     lab.send((["a", 1], 7), (["a", 2], 12), (["a", 4], 8))
     sums = [record[1] for record in lab.end().taken()]
     assert (sums == [5, 7, 2]) is not reuse
@@ -191,7 +168,7 @@ def test_a_fold_that_returns_nothing_is_told(sliced: bool) -> None:
     with pytest.raises(TypeError, match="reduce function returned None; return the combined"):
         lab.send((("a", 1), 1), (("a", 1), 1))
 
-    class Forgets(Bag):
+    class Forgets(CollectingAggregate):
         def add(self, value: Any, accumulator: list[Any]) -> Any: ...
 
     lab = Lab(plan(TEN, Aggregated(Forgets())), sliced)
@@ -201,7 +178,7 @@ def test_a_fold_that_returns_nothing_is_told(sliced: bool) -> None:
 
 @KINDS
 def test_a_result_of_none_is_not_sent(sliced: bool) -> None:
-    class Odd(Bag):
+    class Odd(CollectingAggregate):
         def get_result(self, accumulator: list[Any]) -> Any:
             return accumulator if len(accumulator) % 2 else None
 

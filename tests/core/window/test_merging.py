@@ -16,8 +16,7 @@ from headgate.functions.assigners import (
 )
 from headgate.functions.triggers import EventTimeTrigger
 from headgate.functions.window import TimeWindow, TimeWindowSerializer
-from tests.core.window.kit import LISTED, SUMS, Bounds, Lab, plan
-from tests.core.window.test_general import Bag
+from tests.core.window.kit import LISTED, SUMS, Bounds, CollectingAggregate, Lab, plan
 
 FIVE = EventTimeSessionWindows(5)
 BOUNDS = WindowCall("apply", Bounds())
@@ -34,7 +33,7 @@ def test_records_exactly_a_gap_apart_are_one_session(bundled: bool) -> None:
 
 @KINDS
 def test_a_record_between_two_sessions_makes_one_of_them(bundled: bool) -> None:
-    for contents in (SUMS, LISTED, Aggregated(Bag())):
+    for contents in (SUMS, LISTED, Aggregated(CollectingAggregate())):
         lab = Lab(plan(FIVE, contents, BOUNDS), bundled)
         lab.send((("a", 1), 0), (("b", 9), 3), (("a", 2), 8))
         lab.send((("a", 4), 4))
@@ -50,7 +49,7 @@ def test_a_record_between_two_sessions_makes_one_of_them(bundled: bool) -> None:
 def test_a_merge_that_returns_nothing_is_refused_and_loses_no_window_silently(
     bundled: bool,
 ) -> None:
-    class Forgetful(Bag):
+    class Forgetful(CollectingAggregate):
         def merge(self, acc_a: list[Any], acc_b: list[Any]) -> Any:
             acc_a.extend(acc_b)
 
@@ -135,7 +134,7 @@ def test_sessions_go_by_the_clock_too() -> None:
     st.lists(
         st.tuples(st.sampled_from("ab"), st.integers(-20, 40), st.integers(1, 6)), max_size=25
     ),
-    st.sampled_from([SUMS, LISTED, Aggregated(Bag())]),
+    st.sampled_from([SUMS, LISTED, Aggregated(CollectingAggregate())]),
 )
 def test_sessions_are_the_stretches_that_the_gaps_cover(
     bundled: bool, records: list[tuple[str, int, int]], contents: Any

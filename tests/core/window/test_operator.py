@@ -18,8 +18,7 @@ from headgate.functions.assigners import (
 )
 from headgate.functions.state import ValueStateDescriptor
 from tests.core.chain.kit import KeptOutput, context
-from tests.core.window.kit import LISTED, SUMS, Lab, plan
-from tests.core.window.test_general import Bag
+from tests.core.window.kit import LISTED, SUMS, CollectingAggregate, Lab, plan
 
 TEN = TumblingEventTimeWindows(10)
 
@@ -95,7 +94,7 @@ def test_an_operator_that_could_not_be_opened_can_be_closed(fails: str) -> None:
 
 
 def test_a_function_that_folds_has_no_keyed_state() -> None:
-    class Asks(Bag):
+    class Asks(CollectingAggregate):
         def open(self, runtime_context: Any) -> None:
             runtime_context.get_state(ValueStateDescriptor("x"))
 

@@ -17,13 +17,12 @@ from headgate.functions.assigners import (
 )
 from headgate.functions.evictors import CountEvictor
 from tests.core.chain.restore_kit import END, Crew, Left, Send
-from tests.core.window.kit import LISTED, SUMS, first, plan
-from tests.core.window.test_general import Bag
+from tests.core.window.kit import LISTED, SUMS, CollectingAggregate, first, plan
 
 TUMBLING = TumblingEventTimeWindows(10)
 PLANS = {
     "reduced": plan(TUMBLING, SUMS),
-    "aggregated": plan(TUMBLING, Aggregated(Bag())),
+    "aggregated": plan(TUMBLING, Aggregated(CollectingAggregate())),
     "listed": plan(TUMBLING, LISTED),
     "evicted": plan(TUMBLING, LISTED, evictor=CountEvictor.of(5)),
     "sessions": plan(EventTimeSessionWindows(5), SUMS),
@@ -84,8 +83,8 @@ def test_records_in_windows_that_would_lose_something_are_refused() -> None:
 
 
 def test_an_accumulator_has_a_type_of_its_own() -> None:
-    numbers = plan(TUMBLING, Aggregated(Bag(), Types.LIST(Types.INT())))
-    texts = plan(TUMBLING, Aggregated(Bag(), Types.LIST(Types.STRING())))
+    numbers = plan(TUMBLING, Aggregated(CollectingAggregate(), Types.LIST(Types.INT())))
+    texts = plan(TUMBLING, Aggregated(CollectingAggregate(), Types.LIST(Types.STRING())))
     left = begun(numbers)
     resumed(numbers, left).close()
     with pytest.raises(StateChanged, match="accumulators in windows of"):

@@ -14,9 +14,7 @@ from headgate.core.window.spec import Aggregated, WindowCall, WindowPlan
 from headgate.functions.assigners import EventTimeSessionWindows, ProcessingTimeSessionWindows
 from headgate.functions.evictors import CountEvictor
 from headgate.functions.triggers import CountTrigger
-from tests.core.window.kit import LISTED, SUMS, Bounds, Lab, plan
-from tests.core.window.test_general import Bag
-from tests.core.window.test_sliced import restarted
+from tests.core.window.kit import LISTED, SUMS, Bounds, CollectingAggregate, Lab, plan, restarted
 
 FIVE = EventTimeSessionWindows(5)
 DYNAMIC = EventTimeSessionWindows.with_dynamic_gap(lambda record: record[1])
@@ -49,7 +47,7 @@ def run(window_plan: WindowPlan, steps: Iterable[Step], bundled: bool) -> tuple[
 
 @given(
     st.sampled_from([FIVE, DYNAMIC]),
-    st.sampled_from([SUMS, Aggregated(Bag()), LISTED]),
+    st.sampled_from([SUMS, Aggregated(CollectingAggregate()), LISTED]),
     st.booleans(),
     st.sampled_from([None, "late"]),
     steps,
@@ -95,7 +93,7 @@ def test_only_plain_sessions_are_gathered() -> None:
 
 
 @pytest.mark.parametrize("bundled", [False, True])
-@pytest.mark.parametrize("contents", [SUMS, LISTED, Aggregated(Bag())])
+@pytest.mark.parametrize("contents", [SUMS, LISTED, Aggregated(CollectingAggregate())])
 def test_sessions_go_on_after_a_restart(bundled: bool, contents: Any) -> None:
     window_plan = plan(FIVE, contents, BOUNDS)
     lab = Lab(window_plan, bundled)
@@ -128,7 +126,7 @@ def test_a_record_without_a_time_is_an_error(at: int | None) -> None:
 
 
 def test_what_was_sent_does_not_change_when_the_function_keeps_it() -> None:
-    class Reuses(Bag):
+    class Reuses(CollectingAggregate):
         result: list[Any] = []  # noqa: RUF012 - shared on purpose
 
         def get_result(self, accumulator: list[Any]) -> list[Any]:

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.state.backend import KeyedBackend
 from headgate.core.state.memory import MemoryBackend
 from headgate.core.window.general import GeneralKeeper
 from headgate.core.window.sliced import SlicedKeeper
@@ -19,8 +18,16 @@ from headgate.functions.assigners import (
 from headgate.functions.evictors import CountEvictor
 from headgate.functions.triggers import CountTrigger, EventTimeTrigger, PurgingTrigger
 from headgate.functions.window import TimeWindow
-from tests.core.window.kit import LISTED, SUMS, Bounds, Lab, plan
-from tests.core.window.test_general import Bag
+from tests.core.window.kit import (
+    LISTED,
+    SUMS,
+    Bounds,
+    CollectingAggregate,
+    FixedBackends,
+    Lab,
+    plan,
+    restarted,
+)
 
 TEN = TumblingEventTimeWindows(10)
 BOUNDS = WindowCall("apply", Bounds())
@@ -64,7 +71,7 @@ def run(window_plan: WindowPlan, steps: Iterable[Step], sliced: bool) -> tuple[A
 
 @given(
     assigners.filter(lambda one: getattr(one, "slide_ms", 0) <= one.size_ms),
-    st.sampled_from([SUMS, Aggregated(Bag()), LISTED]),
+    st.sampled_from([SUMS, Aggregated(CollectingAggregate()), LISTED]),
     st.booleans(),
     st.integers(0, 15),
     st.sampled_from([None, "late"]),
@@ -104,9 +111,8 @@ def test_a_backend_that_lends_no_tables_gets_the_general_keeper() -> None:
         def value_state(self, spec: Any) -> Any:
             return MemoryBackend(range(128), 128).value_state(spec)
 
-    assert type(Lab(plan(TEN, SUMS), backends=Made(Closed(range(128), 128))).operator._keeper) is (
-        GeneralKeeper
-    )
+    lab = Lab(plan(TEN, SUMS), backends=FixedBackends(Closed(range(128), 128)))
+    assert type(lab.operator._keeper) is GeneralKeeper
 
 
 def test_a_window_with_many_keys_is_sent_in_pieces() -> None:
@@ -115,27 +121,6 @@ def test_a_window_with_many_keys_is_sent_in_pieces() -> None:
     lab.watermark(9)
     assert [len(bundle.records) for bundle in lab.output.bundles] == [4096, 904]
     assert len(lab.taken()) == 5000
-
-
-class Made:
-    """Backends that give out this one."""
-
-    def __init__(self, backend: KeyedBackend) -> None:
-        self._backend = backend
-
-    def keyed(self, operator: str, groups: range, max_parallelism: int) -> Any:
-        return self._backend
-
-
-def restarted(lab: Lab, window_plan: WindowPlan, sliced: bool) -> Lab:
-    """A new operator with the state of the old one; event time begins anew."""
-    room: Any = lab.operator._keyed
-    snapshot = room.backend.snapshot()
-    parts = list(snapshot.groups())
-    snapshot.close()
-    backend = MemoryBackend(range(128), 128)
-    backend.restore(parts)
-    return Lab(window_plan, sliced, backends=Made(backend))
 
 
 @pytest.mark.parametrize("sliced", [True, False])
@@ -190,7 +175,7 @@ def test_a_snapshot_does_not_change_when_windows_go_on() -> None:
     assert lab.end().taken() == [(0, 10, ("a", 1), ("a", 2), ("a", 3))]
     backend = MemoryBackend(range(128), 128)
     backend.restore(parts)
-    again = Lab(window_plan, backends=Made(backend))
+    again = Lab(window_plan, backends=FixedBackends(backend))
     assert again.end().taken() == [(0, 10, ("a", 1))]
 
 

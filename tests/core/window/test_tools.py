@@ -18,7 +18,7 @@ from headgate.functions.state import (
     StateDescriptor,
     ValueStateDescriptor,
 )
-from tests.core.window.test_general import Bag
+from tests.core.window.kit import CollectingAggregate
 
 CONTEXT = OperatorContext("windows", TaskInfo("job", "vertex", 0, 1), lambda: 42)
 
@@ -38,7 +38,7 @@ def at(room: KeyedContext, state: Any, window: str) -> Any:
     ("descriptor", "expected"),
     [
         (ReducingStateDescriptor("n", lambda one, two: f"{one}+{two}"), "1+2+3"),
-        (AggregatingStateDescriptor("n", Bag()), ["1", "2", "3"]),
+        (AggregatingStateDescriptor("n", CollectingAggregate()), ["1", "2", "3"]),
         (ListStateDescriptor("n"), ["1", "2", "3"]),
     ],
 )

@@ -14,7 +14,7 @@ from headgate.core.chain.async_calls import AsyncWork, Retry
 from headgate.core.chain.async_queue import PendingCall
 from headgate.host.worker import async_calls
 from headgate.host.worker.async_calls import LoopCalls
-from tests.core.chain.test_async_calls import Strategy
+from tests.core.chain.kit import StubRetryStrategy
 from tests.host.rig import eventually
 
 LONG_MS = 60_000
@@ -256,7 +256,9 @@ def test_retries_follow_the_strategy() -> None:
                 raise ConnectionError("try again")
             return [] if self.attempts[value] < 4 else [value]
 
-    strategy = Strategy(5, lambda found: not found, lambda e: isinstance(e, ConnectionError))
+    strategy = StubRetryStrategy(
+        5, lambda found: not found, lambda e: isinstance(e, ConnectionError)
+    )
     strategy.get_backoff_time_millis = lambda attempt: 1.0  # type: ignore[method-assign]
     with Driven(Flaky(), retry=strategy) as driven:
         driven.submit("a", "b")
@@ -269,7 +271,7 @@ def test_retries_stay_within_the_timeout() -> None:
         async def answer(self, value: Any) -> Any:
             raise ConnectionError
 
-    strategy = Strategy(10**9, error=lambda e: True)
+    strategy = StubRetryStrategy(10**9, error=lambda e: True)
     with Driven(Fails(), timeout_ms=50, retry=strategy) as driven:
         driven.submit(1)
         assert driven.take(1)[0].results == [("late", 1)]
