@@ -162,7 +162,7 @@ def test_command_exists(line: str) -> None:
         name = words.pop(0)
         assert name in found.commands, f"there is no `headgate{line}`"
         found = found.commands[name]
-    known = [option for one in found.params for option in one.opts]
+    known = [option for parameter in found.params for option in parameter.opts]
     assert [word for word in words if word.startswith("-") and word not in known] == []
 
 

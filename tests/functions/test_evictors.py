@@ -58,7 +58,7 @@ def test_time_keeps_everything_that_has_no_time() -> None:
 
 
 def test_delta_keeps_what_is_near_the_last_one() -> None:
-    evictor = DeltaEvictor.of(10, lambda one, two: abs(two - one))
+    evictor = DeltaEvictor.of(10, lambda value, last: abs(last - value))
     assert seen(evictor, (1, 0), (9, 0), (11, 0), (50, 0)) == [(1,), (1, 9), (9, 11), (50,)]
 
 
@@ -71,24 +71,24 @@ def test_a_delta_function_may_be_an_object() -> None:
     assert seen(evictor, (1, 0), (2, 0), (3, 0), (4, 0)) == [(1,), (1, 2), (1, 2, 3), (2, 3, 4)]
 
 
-class Knows(Evictor[Any, Any]):
-    """Writes down what it is told."""
+class RecordingEvictor(Evictor[Any, Any]):
+    """Keeps what it was called with."""
 
-    told: list[Any] = []  # noqa: RUF012 - read by the test
+    calls: list[Any] = []  # noqa: RUF012 - read by the test
 
     def evict_before(self, elements: Any, size: int, window: Any, ctx: Any) -> None:
-        self.told.append(("before", size, window, ctx.get_current_watermark()))
+        self.calls.append(("before", size, window, ctx.get_current_watermark()))
 
     def evict_after(self, elements: Any, size: int, window: Any, ctx: Any) -> None:
-        self.told.append(("after", size, ctx.get_current_processing_time()))
+        self.calls.append(("after", size, ctx.get_current_processing_time()))
         ctx.get_metric_group().counter("evictions").inc()
 
 
 def test_an_evictor_knows_times_size_and_window() -> None:
-    lab = Lab(plan(TumblingEventTimeWindows(10), evictor=Knows()), now_ms=7)
+    lab = Lab(plan(TumblingEventTimeWindows(10), evictor=RecordingEvictor()), now_ms=7)
     lab.send((("a", 1), 1), (("a", 2), 2))
     lab.watermark(20)
-    assert Knows.told == [("before", 2, (0, 10), 20), ("after", 2, 7)]
+    assert RecordingEvictor.calls == [("before", 2, (0, 10), 20), ("after", 2, 7)]
     assert lab.kept() == []
 
 
@@ -110,7 +110,7 @@ class Total:
 @pytest.mark.parametrize(
     ("contents", "expected"),
     [
-        (Reduced(lambda one, two: ("a", one[1] + two[1])), [("a", 5)]),
+        (Reduced(lambda record, other: ("a", record[1] + other[1])), [("a", 5)]),
         (Aggregated(Total()), [5]),
     ],
 )

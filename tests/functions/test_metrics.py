@@ -25,7 +25,7 @@ def group(clock: Clock) -> MetricGroup:
 
 
 def figures(group: MetricGroup) -> dict[str, dict[str, float]]:
-    return {".".join((*one.scope, one.name)): one.values for one in group.read()}
+    return {".".join((*metric.scope, metric.name)): metric.values for metric in group.read()}
 
 
 def test_a_counter_counts_up_and_down(group: MetricGroup) -> None:

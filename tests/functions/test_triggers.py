@@ -29,7 +29,7 @@ from headgate.functions.triggers import (
 from tests.core.window.kit import Lab, plan
 
 TEN = TumblingEventTimeWindows(10)
-JOINED = Reduced(lambda one, two: one + two)
+JOINED = Reduced(lambda text, more: text + more)
 
 
 def lab_of(trigger: Any, assigner: Any = TEN, now_ms: int = 0, **more: Any) -> Lab:
@@ -38,7 +38,7 @@ def lab_of(trigger: Any, assigner: Any = TEN, now_ms: int = 0, **more: Any) -> L
 
 
 def test_results_say_whether_they_fire_and_purge() -> None:
-    said = {one.name: (one.is_fire(), one.is_purge()) for one in TriggerResult}
+    said = {result.name: (result.is_fire(), result.is_purge()) for result in TriggerResult}
     assert said == {
         "CONTINUE": (False, False),
         "FIRE": (True, False),
@@ -182,7 +182,7 @@ def test_merged_windows_fire_next_when_the_first_of_them_would_have() -> None:
     lab.watermark(7)
     assert lab.taken() == []
     lab.watermark(8)  # the end of the window that "b" came in
-    assert [sorted(one) for one in lab.taken()] == [["a", "b", "c"]]
+    assert [sorted(text) for text in lab.taken()] == [["a", "b", "c"]]
     lab.watermark(17)
     assert lab.taken() == []
     lab.watermark(18)

@@ -13,8 +13,8 @@ from headgate.functions.window import CountWindow, GlobalWindow, TimeWindow
 EVERY = [TimeWindow(-5, 5), CountWindow(3), GlobalWindow()]
 
 
-class Told:
-    """Keeps what it is told to merge."""
+class MergeRecorder:
+    """Keeps which windows it was called to merge."""
 
     def __init__(self) -> None:
         self.groups: list[tuple[list[TimeWindow], TimeWindow]] = []
@@ -78,15 +78,15 @@ def test_a_start_below_zero_is_rounded_down() -> None:
 @given(st.lists(st.tuples(st.integers(-50, 50), st.integers(1, 10)), max_size=12))
 def test_merging_makes_one_of_all_that_overlap_or_touch(spans: list[tuple[int, int]]) -> None:
     windows = [TimeWindow(start, start + length) for start, length in spans]
-    told = Told()
-    TimeWindow.merge_windows(windows, told)
-    merged = [one for group, _ in told.groups for one in group]
+    merges = MergeRecorder()
+    TimeWindow.merge_windows(windows, merges)
+    merged = [window for group, _ in merges.groups for window in group]
     alone = sorted(windows)
-    for one in merged:
-        alone.remove(one)
-    left = alone + [result for _, result in told.groups]
-    for number, one in enumerate(left):
-        assert not any(one.intersects(other) for other in left[number + 1 :])
-    for group, result in told.groups:
+    for window in merged:
+        alone.remove(window)
+    remaining = alone + [result for _, result in merges.groups]
+    for number, window in enumerate(remaining):
+        assert not any(window.intersects(other) for other in remaining[number + 1 :])
+    for group, result in merges.groups:
         assert len(group) > 1
         assert result == TimeWindow(min(w.start for w in group), max(w.end for w in group))

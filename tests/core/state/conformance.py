@@ -302,13 +302,13 @@ class BackendConformance:
         parts: dict[int, bytes] = {}
         for task in range(parallelism):
             owned = groups_of(task, parallelism, GROUPS)
-            one = make(owned, GROUPS)
-            one.restore(groups.items())
-            self.check_filled(one, [key for key in KEYS if key_group(key, GROUPS) in owned])
-            mine = written(one)
+            part = make(owned, GROUPS)
+            part.restore(groups.items())
+            self.check_filled(part, [key for key in KEYS if key_group(key, GROUPS) in owned])
+            mine = written(part)
             assert set(mine) <= set(owned), "a task has taken a group that it does not own"
             parts |= mine
-            one.close()
+            part.close()
         together = make(range(GROUPS), GROUPS)
         together.restore(parts.items())
         self.check_filled(together, KEYS)
@@ -611,7 +611,7 @@ class BackendMachine(RuleBasedStateMachine):
     @rule(event=st.booleans(), now=times)
     def fire(self, event: bool, now: int) -> None:
         fired = list(self.queues()[event].due(now))
-        due = {one for one in self.timers[event] if one[0] <= now}
+        due = {timer for timer in self.timers[event] if timer[0] <= now}
         assert [time for time, _, _ in fired] == sorted(time for time, _, _ in due)
         assert set(fired) == self.as_held(due)
         self.timers[event].difference_update(due)
@@ -622,7 +622,7 @@ class BackendMachine(RuleBasedStateMachine):
         self.backend.forget_key()
         self.model = {place: held for place, held in self.model.items() if place[2] != key}
         for timers in self.timers:
-            timers.difference_update([one for one in timers if one[1] == key])
+            timers.difference_update([timer for timer in timers if timer[1] == key])
 
     @precondition(lambda self: len(self.taken) < 3)
     @rule()
@@ -640,10 +640,10 @@ class BackendMachine(RuleBasedStateMachine):
         parts: dict[int, bytes] = {}
         for task in range(parallelism):
             owned = groups_of(task, parallelism, GROUPS)
-            one = self.make(owned, GROUPS)
-            one.restore(groups.items())
-            parts |= written(one)
-            one.close()
+            part = self.make(owned, GROUPS)
+            part.restore(groups.items())
+            parts |= written(part)
+            part.close()
         again = self.make(range(GROUPS), GROUPS)
         again.restore(parts.items())
         now = self.backend, self.model, self.timers

@@ -21,8 +21,8 @@ def lab() -> Lab:
 class Larger:
     """A reduce function as a class."""
 
-    def reduce(self, one: Any, two: Any) -> Any:
-        return max(one, two)
+    def reduce(self, value: Any, other: Any) -> Any:
+        return max(value, other)
 
 
 def test_reducing_starts_with_the_first_value(lab: Lab) -> None:
@@ -42,9 +42,9 @@ def test_reducing_starts_with_the_first_value(lab: Lab) -> None:
 def test_a_falsy_value_is_reduced_like_any_other(lab: Lab, nothing: Any) -> None:
     calls: list[Any] = []
 
-    def keep(one: Any, two: Any) -> Any:
-        calls.append((one, two))
-        return one
+    def keep(value: Any, other: Any) -> Any:
+        calls.append((value, other))
+        return value
 
     state = lab.open(ReducingStateDescriptor("s", keep))
     state.add(nothing)
@@ -55,9 +55,9 @@ def test_a_falsy_value_is_reduced_like_any_other(lab: Lab, nothing: Any) -> None
 def test_none_is_a_value_where_there_is_no_type(lab: Lab) -> None:
     calls: list[Any] = []
 
-    def keep(one: Any, two: Any) -> Any:
-        calls.append((one, two))
-        return two
+    def keep(value: Any, other: Any) -> Any:
+        calls.append((value, other))
+        return other
 
     state = lab.open(ReducingStateDescriptor("s", keep))
     for value in (None, 1, None, 2):
@@ -68,7 +68,7 @@ def test_none_is_a_value_where_there_is_no_type(lab: Lab) -> None:
 
 
 def test_reduced_values_have_the_declared_type(lab: Lab) -> None:
-    state = lab.open(ReducingStateDescriptor("s", lambda one, two: one + two / 2, Whole()))
+    state = lab.open(ReducingStateDescriptor("s", lambda value, other: value + other / 2, Whole()))
     state.add(3.0)
     state.add(3)
     assert state.get() == 4 and type(state.get()) is int

@@ -43,14 +43,14 @@ def reordered(key: Any) -> Any:
 
 
 @given(keys, keys)
-def test_different_keys_stay_apart(one: Any, two: Any) -> None:
-    assert (freeze(one) == freeze(two)) == (one == two)
+def test_different_keys_stay_apart(key: Any, other: Any) -> None:
+    assert (freeze(key) == freeze(other)) == (key == other)
 
 
 @given(keys, keys)
-def test_keys_that_are_equal_when_frozen_have_the_same_key_group(one: Any, two: Any) -> None:
-    if freeze(one) == freeze(two):
-        assert stable_hash(one) == stable_hash(two)
+def test_keys_that_are_equal_when_frozen_have_the_same_key_group(key: Any, other: Any) -> None:
+    if freeze(key) == freeze(other):
+        assert stable_hash(key) == stable_hash(other)
 
 
 @given(key_atoms)
@@ -60,10 +60,10 @@ def test_what_can_be_hashed_is_its_own_key(key: Any) -> None:
 
 
 def test_all_nan_are_one_key() -> None:
-    one, two = float("nan"), -float("nan")
-    assert {freeze(one): 1}[freeze(two)] == 1
-    assert freeze([one]) == freeze([two])
-    assert stable_hash(one) == stable_hash(two)
+    nan, negative = float("nan"), -float("nan")
+    assert {freeze(nan): 1}[freeze(negative)] == 1
+    assert freeze([nan]) == freeze([negative])
+    assert stable_hash(nan) == stable_hash(negative)
 
 
 def test_the_same_text_twice_equals_two_texts() -> None:

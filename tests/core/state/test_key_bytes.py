@@ -64,5 +64,5 @@ keys = st.recursive(
 
 
 @given(keys, keys)
-def test_bytes_are_equal_exactly_if_the_keys_are(one: Any, two: Any) -> None:
-    assert (key_bytes(one) == key_bytes(two)) == (one == two)
+def test_bytes_are_equal_exactly_if_the_keys_are(key: Any, other: Any) -> None:
+    assert (key_bytes(key) == key_bytes(other)) == (key == other)

@@ -57,15 +57,16 @@ def test_the_same_name_gives_the_same_state(descriptor: Any, kind: type) -> None
     assert lab.open(descriptor) is lab.open(descriptor)
 
 
-@pytest.mark.parametrize(("one", "_"), DESCRIPTORS)
-@pytest.mark.parametrize(("two", "__"), DESCRIPTORS)
-def test_a_name_cannot_be_two_kinds(one: Any, two: Any, _: type, __: type) -> None:
-    if one is two:
+@pytest.mark.parametrize(("descriptor", "_"), DESCRIPTORS)
+@pytest.mark.parametrize(("other", "__"), DESCRIPTORS)
+def test_a_name_cannot_be_two_kinds(descriptor: Any, other: Any, _: type, __: type) -> None:
+    if descriptor is other:
         return
     lab = Lab()
-    lab.open(one)
-    with pytest.raises(ValueError, match=f"'s' is a {one.kind} state already .*{two.kind} state"):
-        lab.open(two)
+    lab.open(descriptor)
+    clash = f"'s' is a {descriptor.kind} state already .*{other.kind} state"
+    with pytest.raises(ValueError, match=clash):
+        lab.open(other)
 
 
 @pytest.mark.parametrize(

@@ -148,9 +148,9 @@ def test_a_queue_is_a_set_that_is_taken_in_order(acts: list[Any]) -> None:
             model.discard((time, key, space))
         else:
             taken = fired(queue, time)
-            assert [one[0] for one in taken] == sorted(one[0] for one in taken)
-            due = {one for one in model if one[0] <= time}
+            assert [timer[0] for timer in taken] == sorted(timer[0] for timer in taken)
+            due = {timer for timer in model if timer[0] <= time}
             assert set(taken) == due and len(taken) == len(due)
             model -= due
         assert set(queue.items()) == model and len(queue) == len(model)
-        assert queue.next_ms == min((one[0] for one in model), default=None)
+        assert queue.next_ms == min((timer[0] for timer in model), default=None)

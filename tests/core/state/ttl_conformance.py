@@ -143,7 +143,9 @@ class TtlConformance:
         assert value.value() is None and list(elements.get()) == [] and items.is_empty()
 
     def test_folded_state_starts_anew_when_it_has_expired(self, lab: Lab) -> None:
-        reducing = lab.open(living(ReducingStateDescriptor("r", lambda one, two: one + two)))
+        reducing = lab.open(
+            living(ReducingStateDescriptor("r", lambda value, other: value + other))
+        )
         aggregating = lab.open(living(AggregatingStateDescriptor("a", Sum())))
         for _ in range(3):
             lab.now_ms += 60

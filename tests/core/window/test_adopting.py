@@ -41,7 +41,7 @@ def test_windows_go_on_whoever_keeps_them(bundled: bool, contents: Any) -> None:
     (late,) = again.taken()
     assert (late[:2], total(late)) == ((0, 10), 3)
     results = again.end().taken()
-    assert sorted((one[:2], total(one)) for one in results) == [((5, 15), 1), ((5, 15), 3)]
+    assert sorted((result[:2], total(result)) for result in results) == [((5, 15), 1), ((5, 15), 3)]
     assert again.kept() == []
 
 
@@ -55,7 +55,7 @@ def test_sessions_go_on_whoever_keeps_them(bundled: bool, contents: Any) -> None
     assert type(again.operator._keeper) is MergingKeeper
     again.send((("a", 4), 4))
     results = again.end().taken()
-    assert [(one[:2], total(one)) for one in results] == [((3, 8), 1), ((0, 13), 7)]
+    assert [(result[:2], total(result)) for result in results] == [((3, 8), 1), ((0, 13), 7)]
     assert again.kept() == []
 
 

@@ -99,9 +99,9 @@ def test_a_function_has_state_of_its_window_and_of_its_key(sliced: bool, content
     lab.send((("a", 1), 2))
     lab.watermark(30)
     assert lab.taken() == [("a", 1, 1, 1), ("b", 1, 1, 1), ("a", 2, 2, 2), ("a", 1, 3, 3)]
-    assert {one[0] for one in lab.kept()} == {"fired", "total"}
+    assert {entry[0] for entry in lab.kept()} == {"fired", "total"}
     lab.operator.close()
-    cleared = [one[1] for one in function.calls if one[0] == "cleared"]
+    cleared = [call[1] for call in function.calls if call[0] == "cleared"]
     assert cleared == [TimeWindow(0, 10), TimeWindow(0, 10), TimeWindow(10, 20)]
     assert function.calls[0] == ("fired", 9, 0)
     assert function.calls[-1] == "closed"
@@ -113,7 +113,7 @@ def test_without_lateness_a_window_ends_when_it_fires(sliced: bool) -> None:
     lab = Lab(plan(TEN, SUMS, WindowCall("process", function)), sliced)
     lab.send((("a", 1), 1))
     lab.watermark(9)
-    assert [one[0] for one in function.calls] == ["fired", "cleared"]
+    assert [call[0] for call in function.calls] == ["fired", "cleared"]
 
 
 class Aside:

@@ -44,11 +44,11 @@ def run(window_plan: WindowPlan, steps: Iterable[Step], bundled: bool) -> tuple[
             lab.clock(lab.now_ms + step)
         else:
             lab.send_untimed(*step)
-        found.append(sorted(lab.taken_timed(), key=lambda one: (one[1], str(one[0]))))
+        found.append(sorted(lab.taken_timed(), key=lambda timed: (timed[1], str(timed[0]))))
     lab.watermark(MAX_WATERMARK_MS)
     assert lab.taken() == []
     lab.clock(1000)
-    found.append(sorted(lab.taken_timed(), key=lambda one: (one[1], str(one[0]))))
+    found.append(sorted(lab.taken_timed(), key=lambda timed: (timed[1], str(timed[0]))))
     return found, lab.kept()
 
 

@@ -18,33 +18,33 @@ from tests.core.window.kit import LISTED, CollectingAggregate, plan
 CONTEXT = OperatorContext("windows", TaskInfo("job", "vertex", 0, 1), lambda: 0)
 TEN = TumblingEventTimeWindows(10)
 WINDOW = TimeWindow(0, 10)
-PLUS = Reduced(lambda one, two: f"{one}+{two}")
+PLUS = Reduced(lambda value, other: f"{value}+{other}")
 
 
 class Bench:
     """Contents of a plan, with a cursor to move."""
 
     def __init__(self, contents: Any, **more: Any) -> None:
-        self.room = KeyedContext(CONTEXT)
-        self.room.cursor.key = "k"
+        self.keyed = KeyedContext(CONTEXT)
+        self.keyed.cursor.key = "k"
         self.contents = open_contents(
-            plan(TEN, contents, **more), self.room, WindowTools(self.room, CONTEXT)
+            plan(TEN, contents, **more), self.keyed, WindowTools(self.keyed, CONTEXT)
         )
 
     def put(self, window: str, *records: Any) -> None:
-        self.room.cursor.namespace = window
+        self.keyed.cursor.namespace = window
         for record in records:
             self.contents.add(record, 1)
 
     def held(self, window: str) -> list[Any]:
         found: list[Any] = []
-        self.room.cursor.namespace = window
+        self.keyed.cursor.namespace = window
         self.contents.fire(WINDOW, lambda _, value: found.append(value))
         return found
 
 
 @pytest.mark.parametrize(
-    ("contents", "more", "one", "both"),
+    ("contents", "more", "first_held", "merged"),
     [
         (PLUS, {}, "a+b", "a+b+c+d"),
         (Aggregated(CollectingAggregate()), {}, ["a", "b"], ["a", "b", "c", "d"]),
@@ -54,30 +54,30 @@ class Bench:
     ],
 )
 def test_contents_are_kept_by_window_and_merged(
-    contents: Any, more: Any, one: Any, both: Any
+    contents: Any, more: Any, first_held: Any, merged: Any
 ) -> None:
     bench = Bench(contents, **more)
     bench.put("first", "a", "b")
     bench.put("second", "c")
     bench.put("third", "d")
-    assert bench.held("first") == [one]
+    assert bench.held("first") == [first_held]
     assert bench.held("nobody") == []
     bench.contents.merge("first", ["second", "nobody", "third"])
-    assert bench.held("first") == [both]
+    assert bench.held("first") == [merged]
     assert bench.held("second") == bench.held("third") == []
-    bench.room.cursor.namespace = "first"
+    bench.keyed.cursor.namespace = "first"
     bench.contents.clear()
     assert bench.held("first") == []
-    bench.room.close()
+    bench.keyed.close()
 
 
 def test_folded_windows_keep_no_records() -> None:
     bench = Bench(PLUS)
     bench.put("first", *"abcdef")
-    backend: Any = bench.room.backend
+    backend: Any = bench.keyed.backend
     tables = [table for spaces in backend._spaces.values() for table in spaces.values()]
-    assert [one for table in tables for one in table.values()] == ["a+b+c+d+e+f"]
-    bench.room.close()
+    assert [value for table in tables for value in table.values()] == ["a+b+c+d+e+f"]
+    bench.keyed.close()
 
 
 def test_what_an_evictor_leaves_stays_in_the_window() -> None:
@@ -85,7 +85,7 @@ def test_what_an_evictor_leaves_stays_in_the_window() -> None:
     bench.put("first", "a", "b", "c")
     assert bench.held("first") == [["a", "b", "c"]]
     assert bench.held("first") == [["b", "c"]]
-    bench.room.close()
+    bench.keyed.close()
 
 
 def evicted(contents: Any, *records: Any, keeps: int = 9) -> list[Any]:
@@ -94,7 +94,7 @@ def evicted(contents: Any, *records: Any, keeps: int = 9) -> list[Any]:
     try:
         return bench.held("w")
     finally:
-        bench.room.close()
+        bench.keyed.close()
 
 
 def test_records_behind_an_evictor_are_folded_when_the_window_fires() -> None:
@@ -108,7 +108,7 @@ def test_a_fold_that_returns_nothing_is_refused_also_behind_an_evictor() -> None
         def add(self, value: Any, accumulator: list[Any]) -> Any:
             accumulator.append(value)
 
-    for contents in (Reduced(lambda one, two: None), Aggregated(Forgetful())):
+    for contents in (Reduced(lambda value, other: None), Aggregated(Forgetful())):
         with pytest.raises(TypeError, match="returned None; return the"):
             evicted(contents, "a", "b")
 
@@ -122,4 +122,4 @@ def test_a_reduce_function_may_be_an_object() -> None:
         bench = Bench(Reduced(function))
         bench.put("w", "ab", "abc")
         assert bench.held("w") == expected
-        bench.room.close()
+        bench.keyed.close()

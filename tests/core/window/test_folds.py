@@ -11,7 +11,7 @@ from headgate.core.window.contents import make_fold
 from headgate.core.window.spec import Aggregated, Reduced
 from tests.core.window.kit import LISTED, CollectingAggregate, add_in_place
 
-KINDS = [Reduced(lambda one, two: one + two), Aggregated(CollectingAggregate()), LISTED]
+KINDS = [Reduced(lambda record, other: record + other), Aggregated(CollectingAggregate()), LISTED]
 
 keyed = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 2)), max_size=20)
 
@@ -49,13 +49,15 @@ def test_each_window_gets_a_record_of_its_own(contents: Any) -> None:
     make_fold(contents, copies=True).into_many([record], ["a"], [(first, second)])
     assert first == second
     held = [
-        one["a"] if contents == Reduced(add_in_place) else one["a"][0] for one in (first, second)
+        table["a"] if contents == Reduced(add_in_place) else table["a"][0]
+        for table in (first, second)
     ]
     assert held[0] is record
     assert held[1] is not record
     make_fold(contents, copies=False).into_many([record], ["b"], [(first, second)])
     held = [
-        one["b"] if contents == Reduced(add_in_place) else one["b"][0] for one in (first, second)
+        table["b"] if contents == Reduced(add_in_place) else table["b"][0]
+        for table in (first, second)
     ]
     assert held[1] is held[0]
 

@@ -77,7 +77,8 @@ def test_a_late_record_that_is_allowed_fires_again_at_once_with_everything(
     assert len(lab.taken()) == 2
     lab.send((("a", 2), 3), (("a", 3), 4), (("c", 1), 0))
     sums = [
-        (one[0], sum(part[1] for part in one[2])) if len(one) > 2 else one for one in lab.taken()
+        (result[0], sum(part[1] for part in result[2])) if len(result) > 2 else result
+        for result in lab.taken()
     ]
     assert sums == [("a", 3), ("a", 6), ("c", 1)]
     lab.watermark(13)
@@ -164,7 +165,7 @@ def test_windows_share_no_record_unless_objects_are_reused(sliced: bool, reuse: 
 
 @KINDS
 def test_a_fold_that_returns_nothing_is_told(sliced: bool) -> None:
-    lab = Lab(plan(TEN, Reduced(lambda one, two: None)), sliced)
+    lab = Lab(plan(TEN, Reduced(lambda record, other: None)), sliced)
     with pytest.raises(TypeError, match="reduce function returned None; return the combined"):
         lab.send((("a", 1), 1), (("a", 1), 1))
 
@@ -237,7 +238,7 @@ def test_an_assigner_of_ones_own_may_have_state_and_give_any_windows() -> None:
 class Twice(Trigger[Any, Any]):
     """Fires at the second record of a window, and drops all at the time 5."""
 
-    count = ReducingStateDescriptor("count", lambda one, two: one + two)
+    count = ReducingStateDescriptor("count", lambda count, more: count + more)
 
     def on_element(self, element: Any, timestamp: int, window: Any, ctx: Any) -> TriggerResult:
         ctx.register_event_time_timer(5)

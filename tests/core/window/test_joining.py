@@ -52,7 +52,7 @@ def end(operator: Operator) -> None:
 
 
 def test_pairs_meet_within_one_key_and_one_window() -> None:
-    operator = joined(JoinCall(lambda one, two: (one, two)))
+    operator = joined(JoinCall(lambda left, right: (left, right)))
     output = open_operator(operator)
     send(operator, 0, (("a", 1), 0), (("b", 2), 1), (("a", 3), 12))
     send(operator, 1, (("a", 10), 9), (("c", 20), 5), (("a", 30), 25))
@@ -61,7 +61,7 @@ def test_pairs_meet_within_one_key_and_one_window() -> None:
 
 
 def test_a_flat_join_gives_any_number_for_a_pair() -> None:
-    operator = joined(FlatJoinCall(lambda one, two: [one[1]] * two[1]))
+    operator = joined(FlatJoinCall(lambda left, right: [left[1]] * right[1]))
     output = open_operator(operator)
     send(operator, 0, (("a", 5), 0), (("a", 6), 1))
     send(operator, 1, (("a", 2), 2), (("a", 0), 3))
@@ -70,7 +70,7 @@ def test_a_flat_join_gives_any_number_for_a_pair() -> None:
 
 
 def test_a_co_group_sees_records_without_a_partner() -> None:
-    operator = joined(CoGroupCall(lambda one, two: [(one, two)]))
+    operator = joined(CoGroupCall(lambda left, right: [(left, right)]))
     output = open_operator(operator)
     send(operator, 0, (("a", 1), 0))
     send(operator, 1, (("b", 2), 11), (("a", 3), 4), (("a", 4), 3))
@@ -84,52 +84,52 @@ def test_a_co_group_sees_records_without_a_partner() -> None:
 @given(
     st.lists(st.tuples(st.integers(0, 1), st.sampled_from("ab"), st.integers(-30, 30)), max_size=20)
 )
-def test_a_join_gives_what_two_loops_give(told: list[tuple[int, str, int]]) -> None:
-    operator = joined(JoinCall(lambda one, two: (one, two)))
+def test_a_join_gives_what_two_loops_give(rows: list[tuple[int, str, int]]) -> None:
+    operator = joined(JoinCall(lambda left, right: (left, right)))
     output = open_operator(operator)
-    numbered = [(side, (key, number), time) for number, (side, key, time) in enumerate(told)]
+    numbered = [(side, (key, number), time) for number, (side, key, time) in enumerate(rows)]
     for side, record, time in numbered:
         send(operator, side, (record, time))
     end(operator)
     expected = [
-        ((one, two), time - time % 10 + 9)
-        for side, one, time in numbered
-        for other, two, other_time in numbered
-        if (side, other) == (0, 1) and one[0] == two[0] and time // 10 == other_time // 10
+        ((left, right), time - time % 10 + 9)
+        for side, left, time in numbered
+        for other_side, right, other_time in numbered
+        if (side, other_side) == (0, 1) and left[0] == right[0] and time // 10 == other_time // 10
     ]
     assert sorted(output.timed) == sorted(expected)
 
 
-class Watched:
-    """A user's function that writes down what happens to it."""
+class LoggingFunction:
+    """A user's function that logs the calls it gets."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.calls: list[str] = []
 
     def open(self, runtime_context: Any) -> None:
-        self.told.append(f"open {runtime_context.get_index_of_this_subtask()}")
+        self.calls.append(f"open {runtime_context.get_index_of_this_subtask()}")
 
     def close(self) -> None:
-        self.told.append("close")
+        self.calls.append("close")
 
-    def co_group(self, one: Iterable[Any], two: Iterable[Any]) -> Iterable[Any]:
-        self.told.append("called")
-        yield len(list(one)), len(list(two))
+    def co_group(self, lefts: Iterable[Any], rights: Iterable[Any]) -> Iterable[Any]:
+        self.calls.append("called")
+        yield len(list(lefts)), len(list(rights))
 
 
 def test_the_users_function_is_opened_and_closed() -> None:
-    watched = Watched()
-    operator = joined(CoGroupCall(watched))
+    function = LoggingFunction()
+    operator = joined(CoGroupCall(function))
     output = open_operator(operator)
     send(operator, 1, (("a", 1), 0))
     end(operator)
     operator.close()
     assert output.records == [(0, 1)]
-    assert watched.told == ["open 0", "called", "close"]
+    assert function.calls == ["open 0", "called", "close"]
 
 
 def test_a_join_function_may_return_none() -> None:
-    operator = joined(JoinCall(lambda one, two: None))
+    operator = joined(JoinCall(lambda left, right: None))
     output = open_operator(operator)
     send(operator, 0, (("a", 1), 0))
     send(operator, 1, (("a", 1), 0))
@@ -140,7 +140,7 @@ def test_a_join_function_may_return_none() -> None:
 
 @pytest.mark.parametrize("call", [CoGroupCall, FlatJoinCall])
 def test_what_is_no_iterable_is_told(call: type[CoGroupCall]) -> None:
-    operator = joined(call(lambda one, two: 5))
+    operator = joined(call(lambda left, right: 5))
     open_operator(operator)
     send(operator, 0, (("a", 1), 0))
     send(operator, 1, (("a", 1), 0))
@@ -150,7 +150,7 @@ def test_what_is_no_iterable_is_told(call: type[CoGroupCall]) -> None:
 
 
 def test_watermarks_and_statuses_go_on_once() -> None:
-    operator = joined(JoinCall(lambda one, two: one))
+    operator = joined(JoinCall(lambda left, right: left))
     output: KeptOutput = open_operator(operator)
     operator.watermark_advanced(Watermark(5))
     operator.status_changed(StreamStatus(False))
@@ -159,7 +159,7 @@ def test_watermarks_and_statuses_go_on_once() -> None:
 
 
 def test_late_records_of_both_streams_are_counted() -> None:
-    operator = joined(JoinCall(lambda one, two: one))
+    operator = joined(JoinCall(lambda left, right: left))
     open_operator(operator)
     operator.watermark_advanced(Watermark(20))
     send(operator, 0, (("a", 1), 5))
@@ -169,7 +169,7 @@ def test_late_records_of_both_streams_are_counted() -> None:
 
 
 def test_in_batch_each_key_is_joined_on_its_own() -> None:
-    operator = joined(JoinCall(lambda one, two: (one[1], two[1])))
+    operator = joined(JoinCall(lambda left, right: (left[1], right[1])))
     output = open_operator(operator)
     for key, number in (("a", 1), ("b", 2)):
         send(operator, 0, ((key, number), 0))

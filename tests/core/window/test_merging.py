@@ -38,7 +38,7 @@ def test_a_record_between_two_sessions_makes_one_of_them(bundled: bool) -> None:
         lab.send((("a", 1), 0), (("b", 9), 3), (("a", 2), 8))
         lab.send((("a", 4), 4))
         lab.watermark(7)
-        assert [one[:2] for one in lab.taken()] == [(3, 8)]
+        assert [result[:2] for result in lab.taken()] == [(3, 8)]
         ((start, end, *held),) = lab.end().taken()
         held = held[0] if isinstance(held[0], list) else held
         assert (start, end, sum(number for _, number in held)) == (0, 13, 7)
@@ -61,7 +61,7 @@ def test_a_merge_that_returns_nothing_is_refused_and_loses_no_window_silently(
 
 @KINDS
 def test_a_reduce_that_returns_nothing_for_two_sessions_is_refused(bundled: bool) -> None:
-    nothing = Reduced(lambda one, two: None)
+    nothing = Reduced(lambda record, other: None)
     lab = Lab(plan(FIVE, nothing, BOUNDS), bundled)
     lab.send((("a", 1), 0), (("a", 2), 8))
     with pytest.raises(TypeError, match="a reduce function returned None"):
@@ -85,7 +85,7 @@ def test_each_record_may_have_a_gap_of_its_own(bundled: bool) -> None:
     dynamic = EventTimeSessionWindows.with_dynamic_gap(lambda record: record[1])
     lab = Lab(plan(dynamic, LISTED, BOUNDS), bundled)
     lab.send((("a", 20), 0), (("a", 1), 5), (("a", 3), 30), (("a", 2), 32), (("a", 2), 40))
-    assert [one[:2] for one in lab.end().taken()] == [(0, 20), (30, 34), (40, 42)]
+    assert [result[:2] for result in lab.end().taken()] == [(0, 20), (30, 34), (40, 42)]
 
 
 @KINDS

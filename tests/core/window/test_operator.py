@@ -32,15 +32,15 @@ def test_windows_are_kept_in_the_way_that_suits_them() -> None:
     assert type(Lab(sessions, bundled=False).operator._keeper) is MergingKeeper
 
 
-class Life:
-    """Tells of its life, and may fail in it."""
+class LoggingFunction:
+    """A user's function that logs when it is opened and closed, and may fail then."""
 
     def __init__(self, fails: str = "") -> None:
-        self.told: list[str] = []
+        self.calls: list[str] = []
         self._fails = fails
 
     def open(self, runtime_context: Any) -> None:
-        self._tell("open")
+        self._log("open")
 
     def reduce(self, value1: Any, value2: Any) -> Any:
         return value1
@@ -49,38 +49,38 @@ class Life:
         return inputs
 
     def close(self) -> None:
-        self._tell("close")
+        self._log("close")
 
-    def _tell(self, what: str) -> None:
-        self.told.append(what)
+    def _log(self, what: str) -> None:
+        self.calls.append(what)
         if what == self._fails:
             raise RuntimeError(f"failed in {what}")
 
 
 def test_both_functions_are_opened_and_closed_once() -> None:
-    fold, function = Life(), Life()
+    fold, function = LoggingFunction(), LoggingFunction()
     lab = Lab(plan(TEN, Reduced(fold), WindowCall("apply", function)))
     lab.end()
     lab.operator.close()
-    assert fold.told == function.told == ["open", "close"]
+    assert fold.calls == function.calls == ["open", "close"]
 
 
 def test_the_other_function_and_the_state_are_closed_when_one_fails_to() -> None:
-    fold, function = Life(), Life(fails="close")
+    fold, function = LoggingFunction(), LoggingFunction(fails="close")
     lab = Lab(plan(TEN, Reduced(fold), WindowCall("apply", function)))
-    room: Any = lab.operator._keyed
+    keyed_context: Any = lab.operator._keyed
     closed: list[str] = []
-    room.close = lambda: closed.append("room")
+    keyed_context.close = lambda: closed.append("keyed context")
     with pytest.raises(RuntimeError, match="failed in close"):
         lab.operator.close()
-    assert fold.told == ["open", "close"]
-    assert closed == ["room"]
+    assert fold.calls == ["open", "close"]
+    assert closed == ["keyed context"]
 
 
 @pytest.mark.parametrize("fails", ["fold", "function"])
 def test_an_operator_that_could_not_be_opened_can_be_closed(fails: str) -> None:
-    fold = Life("open" if fails == "fold" else "")
-    function = Life("open" if fails == "function" else "")
+    fold = LoggingFunction("open" if fails == "fold" else "")
+    function = LoggingFunction("open" if fails == "function" else "")
     operator = WindowOperator(plan(TEN, Reduced(fold), WindowCall("apply", function)))
     operator.close()
     operator.set_up(KeptOutput())
@@ -88,8 +88,8 @@ def test_an_operator_that_could_not_be_opened_can_be_closed(fails: str) -> None:
         operator.open(context())
     operator.close()
     operator.close()
-    for one in (fold, function):
-        assert one.told in ([], ["open", "close"])
+    for user_function in (fold, function):
+        assert user_function.calls in ([], ["open", "close"])
     assert operator.late_records_dropped == 0
 
 
@@ -109,7 +109,7 @@ def test_results_go_out_before_the_watermark_that_fired_them() -> None:
     lab.output.collect = order.append  # type: ignore[method-assign]
     lab.output.emit_watermark = order.append  # type: ignore[method-assign]
     lab.watermark(9)
-    assert [getattr(one, "records", one) for one in order] == [[("a", 1)], Watermark(9)]
+    assert [getattr(element, "records", element) for element in order] == [[("a", 1)], Watermark(9)]
 
 
 def test_a_status_passes_through() -> None:

@@ -39,9 +39,9 @@ def run(window_plan: WindowPlan, steps: Iterable[Step], bundled: bool) -> tuple[
             lab.watermark(watermark)
         else:
             lab.send(*step)
-        found.append(sorted(lab.taken_timed(), key=lambda one: (one[1], str(one[0]))))
+        found.append(sorted(lab.taken_timed(), key=lambda timed: (timed[1], str(timed[0]))))
     lab.end()
-    found.append(sorted(lab.taken_timed(), key=lambda one: (one[1], str(one[0]))))
+    found.append(sorted(lab.taken_timed(), key=lambda timed: (timed[1], str(timed[0]))))
     return found, lab.output.side_records("late"), lab.operator.late_records_dropped, lab.kept()
 
 
@@ -103,8 +103,8 @@ def test_sessions_go_on_after_a_restart(bundled: bool, contents: Any) -> None:
     again = restarted(lab, window_plan, bundled)
     again.send((("a", 4), 16))
     again.watermark(10)
-    assert [one[:2] for one in again.taken()] == [(3, 8)]
-    assert [one[:2] for one in again.end().taken()] == [(16, 25)]
+    assert [result[:2] for result in again.taken()] == [(3, 8)]
+    assert [result[:2] for result in again.end().taken()] == [(16, 25)]
     assert again.kept() == []
 
 

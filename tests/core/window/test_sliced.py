@@ -63,14 +63,14 @@ def run(window_plan: WindowPlan, steps: Iterable[Step], sliced: bool) -> tuple[A
             lab.watermark(watermark)
         else:
             lab.send(*step)
-        found.append(sorted(lab.taken_timed(), key=lambda one: (one[1], str(one[0]))))
+        found.append(sorted(lab.taken_timed(), key=lambda timed: (timed[1], str(timed[0]))))
     lab.end()
-    found.append(sorted(lab.taken_timed(), key=lambda one: (one[1], str(one[0]))))
+    found.append(sorted(lab.taken_timed(), key=lambda timed: (timed[1], str(timed[0]))))
     return found, lab.output.side_records("late"), lab.operator.late_records_dropped, lab.kept()
 
 
 @given(
-    assigners.filter(lambda one: getattr(one, "slide_ms", 0) <= one.size_ms),
+    assigners.filter(lambda assigner: getattr(assigner, "slide_ms", 0) <= assigner.size_ms),
     st.sampled_from([SUMS, Aggregated(CollectingAggregate()), LISTED]),
     st.booleans(),
     st.integers(0, 15),
@@ -130,7 +130,7 @@ def test_windows_go_on_after_a_restart(sliced: bool, contents: Any) -> None:
     lab = Lab(window_plan, sliced)
     lab.send((("a", 1), 7), (("b", 1), 7))
     lab.watermark(9)
-    assert [one[:2] for one in lab.taken()] == [(0, 10), (0, 10)]
+    assert [result[:2] for result in lab.taken()] == [(0, 10), (0, 10)]
     again = restarted(lab, window_plan, sliced)
     again.watermark(8)
     assert again.taken() == []
@@ -140,7 +140,11 @@ def test_windows_go_on_after_a_restart(sliced: bool, contents: Any) -> None:
     ((start, end, *held),) = again.taken()
     assert (start, end, sum(number for _, number in held)) == (0, 10, 3)
     again.end()
-    found = {one[2][0]: sum(n for _, n in one[2:]) for one in again.taken() if one[0] == 5}
+    found = {
+        records[0][0]: sum(n for _, n in records)
+        for start, _, *records in again.taken()
+        if start == 5
+    }
     assert found == {"a": 3, "b": 1}
     assert again.kept() == []
 
@@ -166,8 +170,8 @@ def test_a_snapshot_does_not_change_when_windows_go_on() -> None:
     window_plan = plan(TEN, LISTED, BOUNDS)
     lab = Lab(window_plan)
     lab.send((("a", 1), 1))
-    room: Any = lab.operator._keyed
-    snapshot = room.backend.snapshot()
+    keyed_context: Any = lab.operator._keyed
+    snapshot = keyed_context.backend.snapshot()
     lab.send((("a", 2), 2))
     parts = list(snapshot.groups())
     snapshot.close()
@@ -183,5 +187,5 @@ def test_windows_of_a_stream_in_order_are_sent_in_order() -> None:
     lab = Lab(plan(SlidingEventTimeWindows(20, 10), SUMS, BOUNDS))
     for number in range(0, 100, 7):
         lab.send((("a", 1), number))
-    windows = [TimeWindow(*one[:2]) for one in lab.end().taken()]
+    windows = [TimeWindow(*result[:2]) for result in lab.end().taken()]
     assert windows == sorted(windows)

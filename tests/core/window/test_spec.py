@@ -23,8 +23,8 @@ def test_a_plan_does_the_same_after_pickling() -> None:
         plan(TumblingEventTimeWindows(10), SUMS, trigger=PurgingTrigger(CountTrigger(2))),
     ]
     results = []
-    for one in plans:
-        labs = [Lab(one), Lab(pickle.loads(pickle.dumps(one)))]
+    for window_plan in plans:
+        labs = [Lab(window_plan), Lab(pickle.loads(pickle.dumps(window_plan)))]
         for lab in labs:
             lab.send(*[(("ab"[n % 2], n), 3 * n) for n in range(12)])
             lab.end()
@@ -35,11 +35,7 @@ def test_a_plan_does_the_same_after_pickling() -> None:
 
 
 def test_what_is_not_said_has_a_default() -> None:
-    one = plan(TumblingEventTimeWindows(10), SUMS)
-    assert (one.function, one.evictor, one.lateness_ms, one.late_tag, one.batch) == (
-        None,
-        None,
-        0,
-        None,
-        False,
-    )
+    window_plan = plan(TumblingEventTimeWindows(10), SUMS)
+    assert (window_plan.function, window_plan.evictor) == (None, None)
+    assert (window_plan.lateness_ms, window_plan.late_tag) == (0, None)
+    assert window_plan.batch is False

@@ -24,20 +24,20 @@ CONTEXT = OperatorContext("windows", TaskInfo("job", "vertex", 0, 1), lambda: 42
 
 
 def lab() -> tuple[KeyedContext, WindowTools]:
-    room = KeyedContext(CONTEXT)
-    room.cursor.key = "k"
-    return room, WindowTools(room, CONTEXT)
+    keyed = KeyedContext(CONTEXT)
+    keyed.cursor.key = "k"
+    return keyed, WindowTools(keyed, CONTEXT)
 
 
-def at(room: KeyedContext, state: Any, window: str) -> Any:
-    room.cursor.namespace = window
+def at(keyed: KeyedContext, state: Any, window: str) -> Any:
+    keyed.cursor.namespace = window
     return state.get()
 
 
 @pytest.mark.parametrize(
     ("descriptor", "expected"),
     [
-        (ReducingStateDescriptor("n", lambda one, two: f"{one}+{two}"), "1+2+3"),
+        (ReducingStateDescriptor("n", lambda value, other: f"{value}+{other}"), "1+2+3"),
         (AggregatingStateDescriptor("n", CollectingAggregate()), ["1", "2", "3"]),
         (ListStateDescriptor("n"), ["1", "2", "3"]),
     ],
@@ -45,78 +45,78 @@ def at(room: KeyedContext, state: Any, window: str) -> Any:
 def test_state_of_merged_windows_moves_into_the_new_one(
     descriptor: StateDescriptor, expected: Any
 ) -> None:
-    room, tools = lab()
+    keyed, tools = lab()
     state: Any = tools.get_partitioned_state(descriptor)
     for window, value in (("new", "1"), ("old", "2"), ("older", "3")):
-        room.cursor.namespace = window
+        keyed.cursor.namespace = window
         state.add(value)
-    room.cursor.namespace = "new"
+    keyed.cursor.namespace = "new"
     tools.merged = ["old", "empty", "older"]
     tools.merge_partitioned_state(descriptor)
-    assert room.cursor.namespace == "new"
-    found = at(room, state, "new")
+    assert keyed.cursor.namespace == "new"
+    found = at(keyed, state, "new")
     assert (found if isinstance(found, str) else list(found)) == expected
-    assert not at(room, state, "old")
-    room.close()
+    assert not at(keyed, state, "old")
+    keyed.close()
 
 
 def test_state_that_cannot_be_merged_is_refused() -> None:
-    room, tools = lab()
+    keyed, tools = lab()
     for descriptor in (ValueStateDescriptor("v"), MapStateDescriptor("m")):
         with pytest.raises(TypeError, match="cannot be merged: .* reducing, aggregating or list"):
             tools.merge_partitioned_state(descriptor)
-    room.close()
+    keyed.close()
 
 
 def test_values_are_merged_in_order_also_into_nothing() -> None:
-    room, _ = lab()
-    value = room.backend.value_state(StateSpec("v", "value", namespaced=True))
+    keyed, _ = lab()
+    value = keyed.backend.value_state(StateSpec("v", "value", namespaced=True))
     for window in "ab":
-        room.cursor.namespace = window
+        keyed.cursor.namespace = window
         value.update(window)
-    merge_values(room, value, lambda one, two: one + two, "new", ["a", "none", "b"])
-    assert room.cursor.namespace == "b"
-    room.cursor.namespace = "new"
+    merge_values(keyed, value, lambda value, other: value + other, "new", ["a", "none", "b"])
+    assert keyed.cursor.namespace == "b"
+    keyed.cursor.namespace = "new"
     assert value.value() == "ab"
-    merge_values(room, value, lambda one, two: one + two, "never", ["a", "b"])
-    room.cursor.namespace = "never"
+    merge_values(keyed, value, lambda value, other: value + other, "never", ["a", "b"])
+    keyed.cursor.namespace = "never"
     assert value.value() is None
-    room.close()
+    keyed.close()
 
 
 def test_states_of_trigger_window_and_function_may_have_the_same_name() -> None:
-    room, tools = lab()
-    room.cursor.namespace = "w"
+    keyed, tools = lab()
+    keyed.cursor.namespace = "w"
     descriptor = ValueStateDescriptor("same")
     trigger: Any = tools.get_partitioned_state(descriptor)
-    of_window = KeyedStates(Compartment(room, CONTEXT, "window"), "op").get_state(descriptor)
+    of_window = KeyedStates(Compartment(keyed, CONTEXT, "window"), "op").get_state(descriptor)
     of_key = tools.get_runtime_context().get_state(descriptor)
     trigger.update(1)
     of_window.update(2)
     of_key.update(3)
     assert (trigger.value(), of_window.value(), of_key.value()) == (1, 2, 3)
-    room.cursor.namespace = "other"
+    keyed.cursor.namespace = "other"
     assert (trigger.value(), of_window.value(), of_key.value()) == (None, None, 3)
     assert descriptor.name == "same"
-    room.close()
+    keyed.close()
 
 
 def test_a_name_stands_for_one_kind_of_state() -> None:
-    room, tools = lab()
+    keyed, tools = lab()
     tools.get_partitioned_state(ValueStateDescriptor("n"))
     with pytest.raises(ValueError, match="give it another name"):
         tools.get_partitioned_state(ListStateDescriptor("n"))
-    store = KeyedStates(Compartment(room, CONTEXT, "window"), "op")
+    store = KeyedStates(Compartment(keyed, CONTEXT, "window"), "op")
     with pytest.raises(TypeError, match="give a ValueStateDescriptor"):
         store.get_state("n")  # type: ignore[arg-type]
-    room.close()
+    keyed.close()
 
 
 def test_times_and_figures_are_at_hand() -> None:
-    room, tools = lab()
-    room.timers.watermark_ms = 7
+    keyed, tools = lab()
+    keyed.timers.watermark_ms = 7
     assert tools.get_current_watermark() == 7
     assert tools.get_current_processing_time() == 42
     tools.get_metric_group().counter("n").inc()
     assert CONTEXT.metrics.counter("n").get_count() == 1
-    room.close()
+    keyed.close()

@@ -51,17 +51,17 @@ class Lookup:
         return [("late", value)]
 
 
-class Driven:
-    """Calls as a task drives them, but without one; `tell` only counts."""
+class CallsWithoutTask:
+    """Drives calls as a task does; counts how often the task would be notified."""
 
     def __init__(self, function: Lookup, timeout_ms: float = LONG_MS, retry: Any = None) -> None:
-        self.told = 0
+        self.notified = 0
         self.function = function
         work = AsyncWork(function, function.begin, function.end, timeout_ms, retry and Retry(retry))
-        self.calls = LoopCalls(lambda call: call(), "test", work, self._tell)
+        self.calls = LoopCalls(lambda call: call(), "test", work, self._notify)
 
-    def _tell(self) -> None:
-        self.told += 1
+    def _notify(self) -> None:
+        self.notified += 1
 
     def submit(self, *records: Any) -> list[PendingCall]:
         slots = [PendingCall(record, None) for record in records]
@@ -78,7 +78,7 @@ class Driven:
         eventually(enough, f"{count} answers")
         return taken
 
-    def __enter__(self) -> "Driven":
+    def __enter__(self) -> "CallsWithoutTask":
         return self
 
     def __exit__(self, *error: Any) -> None:
@@ -87,7 +87,7 @@ class Driven:
 
 def test_calls_run_side_by_side_and_all_of_the_function_in_one_thread() -> None:
     function = Lookup()
-    with Driven(function) as driven:
+    with CallsWithoutTask(function) as driven:
         driven.submit(1, 2)
         driven.submit(3)
         eventually(lambda: len(function.attempts) == 3, "three calls at once")
@@ -106,15 +106,15 @@ def test_answers_are_told_once_until_they_are_taken() -> None:
         async def answer(self, value: Any) -> Any:
             return [value]
 
-    with Driven(AtOnce()) as driven:
+    with CallsWithoutTask(AtOnce()) as driven:
         for number in range(50):
             driven.submit(*range(number * 10, number * 10 + 10))
         eventually(lambda: sum(map(len, driven.calls._ended)) == 500, "all answers")
-        assert driven.told == 1
+        assert driven.notified == 1
         assert sorted(slot.record for slot in driven.take(500)) == list(range(500))
         driven.submit("more")
         driven.take(1)
-        assert driven.told == 2
+        assert driven.notified == 2
 
 
 # Timeouts.
@@ -133,7 +133,7 @@ def test_a_slow_call_is_cancelled_and_answered_by_timeout() -> None:
                 raise
             return [value]
 
-    with Driven(Slow(), timeout_ms=30) as driven:
+    with CallsWithoutTask(Slow(), timeout_ms=30) as driven:
         driven.submit("slow", "fast")
         answers = {slot.record: slot.results for slot in driven.take(2)}
     assert answers == {"slow": [("late", "slow")], "fast": ["fast"]}
@@ -141,7 +141,7 @@ def test_a_slow_call_is_cancelled_and_answered_by_timeout() -> None:
 
 
 def test_deadlines_of_later_calls_are_kept_too() -> None:
-    with Driven(Lookup(), timeout_ms=30) as driven:
+    with CallsWithoutTask(Lookup(), timeout_ms=30) as driven:
         driven.submit(1)
         time.sleep(0.01)
         driven.submit(2)
@@ -162,7 +162,7 @@ def test_an_answer_that_comes_after_the_timeout_is_dropped() -> None:
             ended.set()
             return ["after all"]
 
-    with Driven(Stubborn(), timeout_ms=20) as driven:
+    with CallsWithoutTask(Stubborn(), timeout_ms=20) as driven:
         (slot,) = driven.submit(1)
         driven.take(1)
         assert ended.wait(10)
@@ -176,7 +176,7 @@ def test_an_error_in_timeout_comes_back_with_the_record() -> None:
         def timeout(self, value: Any) -> Any:
             raise TimeoutError(f"{value} took too long")
 
-    with Driven(Fails(), timeout_ms=10) as driven:
+    with CallsWithoutTask(Fails(), timeout_ms=10) as driven:
         driven.submit(1)
         (slot,) = driven.take(1)
         assert str(slot.error) == "1 took too long"
@@ -193,7 +193,7 @@ def test_an_error_comes_back_and_the_loop_goes_on(error: BaseException) -> None:
                 raise error
             return [value]
 
-    with Driven(Fails()) as driven:
+    with CallsWithoutTask(Fails()) as driven:
         driven.submit("bad")
         assert driven.take(1)[0].error is error
         driven.submit("good")
@@ -205,7 +205,7 @@ def test_a_call_that_is_cancelled_by_the_function_itself_is_an_error() -> None:
         async def answer(self, value: Any) -> Any:
             raise asyncio.CancelledError
 
-    with Driven(Cancels()) as driven:
+    with CallsWithoutTask(Cancels()) as driven:
         driven.submit(1)
         assert "async_invoke() of Cancels was cancelled" in str(driven.take(1)[0].error)
 
@@ -215,7 +215,7 @@ def test_a_wrong_result_is_an_error() -> None:
         async def answer(self, value: Any) -> Any:
             return value
 
-    with Driven(Bare()) as driven:
+    with CallsWithoutTask(Bare()) as driven:
         driven.submit(1, None)
         texts = [str(slot.error) for slot in driven.take(2)]
     assert "The result of AsyncFunction should be of list type" in texts[0]
@@ -230,7 +230,7 @@ def test_a_result_is_the_receivers_own_before_the_next_call_runs() -> None:
             kept.append(value)
             return [kept]
 
-    with Driven(Reuses()) as driven:
+    with CallsWithoutTask(Reuses()) as driven:
         driven.submit(1, 2)
         assert [slot.results for slot in driven.take(2)] == [[[1]], [[1, 2]]]
 
@@ -244,7 +244,7 @@ def test_calls_see_no_context_variables_of_each_other() -> None:
             variable.set(value)
             return [before]
 
-    with Driven(Sets()) as driven:
+    with CallsWithoutTask(Sets()) as driven:
         driven.submit(1, 2, 3)
         assert [slot.results for slot in driven.take(3)] == [[None]] * 3
 
@@ -260,7 +260,7 @@ def test_retries_follow_the_strategy() -> None:
         5, lambda found: not found, lambda e: isinstance(e, ConnectionError)
     )
     strategy.get_backoff_time_millis = lambda attempt: 1.0  # type: ignore[method-assign]
-    with Driven(Flaky(), retry=strategy) as driven:
+    with CallsWithoutTask(Flaky(), retry=strategy) as driven:
         driven.submit("a", "b")
         assert {s.record: s.results for s in driven.take(2)} == {"a": ["a"], "b": ["b"]}
         assert driven.function.attempts == {"a": 4, "b": 4}
@@ -272,7 +272,7 @@ def test_retries_stay_within_the_timeout() -> None:
             raise ConnectionError
 
     strategy = StubRetryStrategy(10**9, error=lambda e: True)
-    with Driven(Fails(), timeout_ms=50, retry=strategy) as driven:
+    with CallsWithoutTask(Fails(), timeout_ms=50, retry=strategy) as driven:
         driven.submit(1)
         assert driven.take(1)[0].results == [("late", 1)]
         attempts = driven.function.attempts[1]
@@ -301,7 +301,7 @@ def test_begin_may_use_the_loop_and_what_it_makes_serves_the_calls() -> None:
         def end(self) -> Any:
             asyncio.run(asyncio.sleep(0))  # as careless programs do
 
-    with Driven(WithPool()) as driven:
+    with CallsWithoutTask(WithPool()) as driven:
         driven.submit(1)
         assert driven.take(1)[0].results == [1]
 
@@ -316,7 +316,7 @@ def test_begin_and_end_may_be_coroutines() -> None:
             await asyncio.sleep(0)
             self.seen.append("end")
 
-    with Driven(Async()) as driven:
+    with CallsWithoutTask(Async()) as driven:
         assert driven.function.seen == ["begin"]
     assert driven.function.seen == ["begin", "end"]
 
@@ -331,7 +331,7 @@ def test_a_failing_begin_ends_the_function_and_the_thread() -> None:
 
     function = Fails()
     with pytest.raises(OSError, match="no server"):
-        Driven(function)
+        CallsWithoutTask(function)
     assert function.seen == ["end"]
 
 
@@ -340,7 +340,7 @@ def test_a_failing_end_is_raised_by_close() -> None:
         def end(self) -> Any:
             raise OSError("still busy")
 
-    driven = Driven(Fails())
+    driven = CallsWithoutTask(Fails())
     with pytest.raises(OSError, match="still busy"):
         driven.calls.close()
     driven.calls.close()
@@ -363,7 +363,7 @@ def test_close_cancels_calls_and_what_they_have_started() -> None:
         def end(self) -> Any:
             self.seen.append(sorted(cancelled))
 
-    with Driven(Spawns()) as driven:
+    with CallsWithoutTask(Spawns()) as driven:
         driven.submit("call")
         eventually(lambda: bool(driven.function.attempts), "the call")
         driven.submit("never begun, perhaps")
@@ -384,7 +384,7 @@ def test_close_waits_for_blocking_work_in_the_executor() -> None:
 
             await asyncio.get_running_loop().run_in_executor(None, block)
 
-    with Driven(Blocks()) as driven:
+    with CallsWithoutTask(Blocks()) as driven:
         driven.submit(1)
         assert began.wait(10)
     assert ended == [1]
@@ -398,7 +398,7 @@ def test_a_function_may_stop_the_loop_but_not_end_it() -> None:
             await asyncio.sleep(0)
             return [value]
 
-    with Driven(Stops()) as driven:
+    with CallsWithoutTask(Stops()) as driven:
         driven.submit(1, 2)
         assert sorted(slot.record for slot in driven.take(2)) == [1, 2]
 
@@ -418,7 +418,7 @@ def test_a_coroutine_that_ignores_its_cancellation_is_cancelled_again(
                     ignored.append(value)
             return await asyncio.sleep(60)
 
-    with caplog.at_level(logging.ERROR), Driven(Stubborn()) as driven:
+    with caplog.at_level(logging.ERROR), CallsWithoutTask(Stubborn()) as driven:
         driven.submit(1)
         eventually(lambda: bool(driven.function.attempts), "the call")
     assert ignored == [1, 1]
@@ -431,11 +431,11 @@ def test_no_thread_no_calls(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
     with pytest.raises(RuntimeError, match="can't start"):  # and the loop is closed: no_leaks
-        Driven(Lookup())
+        CallsWithoutTask(Lookup())
 
 
 def test_something_else_of_the_function_is_called_where_it_lives() -> None:
-    driven = Driven(Lookup())
+    driven = CallsWithoutTask(Lookup())
     driven.submit(1, 2)
     names = [driven.calls.run(lambda: threading.current_thread().name) for _ in range(2)]
     assert set(names) == driven.function.threads == {"headgate-async-test"}

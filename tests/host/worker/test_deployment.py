@@ -30,8 +30,8 @@ def first(record: Any) -> Any:
     return record[0]
 
 
-def add(one: tuple[str, int], two: tuple[str, int]) -> tuple[str, int]:
-    return one[0], one[1] + two[1]
+def add(count: tuple[str, int], more: tuple[str, int]) -> tuple[str, int]:
+    return count[0], count[1] + more[1]
 
 
 def mapped(function: Any) -> Any:
@@ -56,16 +56,16 @@ def expected_counts() -> dict[str, int]:
 
 
 @pytest.fixture
-def one(make_exchange: MakeExchange) -> Exchange:
+def exchange(make_exchange: MakeExchange) -> Exchange:
     return make_exchange(local_only=True)
 
 
 # One exchange: threads share buffers.
 
 
-def test_a_job_runs_to_its_end_and_tells_every_state(one: Exchange) -> None:
+def test_a_job_runs_to_its_end_and_tells_every_state(exchange: Exchange) -> None:
     job, results = word_count()
-    run = Run(job, one).run()
+    run = Run(job, exchange).run()
     assert {word: max(n for w, n in results if w == word) for word, _ in results} == (
         expected_counts()
     )
@@ -73,16 +73,16 @@ def test_a_job_runs_to_its_end_and_tells_every_state(one: Exchange) -> None:
         assert states == [TaskState.DEPLOYING, TaskState.RUNNING, TaskState.FINISHED]
 
 
-def test_every_running_count_of_a_key_comes_once_and_in_order(one: Exchange) -> None:
+def test_every_running_count_of_a_key_comes_once_and_in_order(exchange: Exchange) -> None:
     job, results = word_count()
-    Run(job, one).run()
+    Run(job, exchange).run()
     for word, count in expected_counts().items():
         assert [n for w, n in results if w == word] == list(range(1, count + 1))
 
 
-def test_figures_are_those_of_the_whole_job(one: Exchange) -> None:
+def test_figures_are_those_of_the_whole_job(exchange: Exchange) -> None:
     job, results = word_count()
-    run = Run(job, one).run()
+    run = Run(job, exchange).run()
     figures = run.figures()
     total = 300 * len(WORDS)
     assert len(results) == total
@@ -100,20 +100,20 @@ def test_figures_are_those_of_the_whole_job(one: Exchange) -> None:
         assert figure.busy_ms + figure.backpressured_ms + figure.idle_ms > 0
 
 
-def test_without_chaining_the_same_comes_out(one: Exchange) -> None:
+def test_without_chaining_the_same_comes_out(exchange: Exchange) -> None:
     job, results = word_count(chaining=False)
-    run = Run(job, one).run()
+    run = Run(job, exchange).run()
     assert len(run.job_graph.vertices) == 4
     assert Counter(word for word, _ in results) == Counter(expected_counts())
 
 
-def test_object_reuse_changes_no_result_of_good_functions(one: Exchange) -> None:
+def test_object_reuse_changes_no_result_of_good_functions(exchange: Exchange) -> None:
     job, results = word_count(object_reuse=True)
-    Run(job, one).run()
+    Run(job, exchange).run()
     assert Counter(word for word, _ in results) == Counter(expected_counts())
 
 
-def test_side_outputs_and_unions_find_their_readers(one: Exchange) -> None:
+def test_side_outputs_and_unions_find_their_readers(exchange: Exchange) -> None:
     def sort(value: int, ctx: Any) -> Any:
         return [value] if value % 2 else [(OutputTag("even"), value)]
 
@@ -123,13 +123,13 @@ def test_side_outputs_and_unions_find_their_readers(one: Exchange) -> None:
     odd = job.collect(sorted_)
     even = job.collect(reads(sorted_, tag="even"))
     both = job.collect(sorted_, more)
-    Run(job, one).run()
+    Run(job, exchange).run()
     assert odd == list(range(1, 100, 2))
     assert even == list(range(0, 100, 2))
     assert sorted(both) == sorted([*range(1, 100, 2), *range(100, 120)])
 
 
-def test_two_inputs_meet_in_one_operator(one: Exchange) -> None:
+def test_two_inputs_meet_in_one_operator(exchange: Exchange) -> None:
     class Both:
         def map1(self, value: int) -> Any:
             return "one", value
@@ -143,26 +143,26 @@ def test_two_inputs_meet_in_one_operator(one: Exchange) -> None:
         functools.partial(CoMapOperator, Both()), reads(left, number=0), reads(right, number=1)
     )
     results = job.collect(meeting)
-    Run(job, one).run()
+    Run(job, exchange).run()
     assert [n for side, n in results if side == "one"] == list(range(50))
     assert [n for side, n in results if side == "two"] == list(range(80))
 
 
-def test_a_broadcast_reaches_every_task(one: Exchange) -> None:
+def test_a_broadcast_reaches_every_task(exchange: Exchange) -> None:
     job = Job()
     numbers = job.source(range(300))
     everywhere = job.operator(mapped(lambda n: n), reads(numbers, ships.broadcast()), parallelism=3)
     results = job.collect(everywhere)
-    Run(job, one).run()
+    Run(job, exchange).run()
     assert Counter(results) == Counter(dict.fromkeys(range(300), 3))
 
 
 @pytest.mark.parametrize("ship", [ships.rebalance(), ships.shuffle(), ships.global_()])
-def test_every_ship_delivers_every_record_once(one: Exchange, ship: Any) -> None:
+def test_every_ship_delivers_every_record_once(exchange: Exchange, ship: Any) -> None:
     job = Job()
     numbers = job.source(range(500), range(500, 700))
     results = job.collect(reads(numbers, ship), parallelism=3)
-    Run(job, one).run()
+    Run(job, exchange).run()
     assert sorted(results) == list(range(700))
 
 
@@ -195,7 +195,7 @@ def test_a_serializer_of_its_own_is_used_on_both_sides(
     assert "x" in mixed
 
 
-def test_what_a_function_changes_is_not_seen_by_its_neighbours(one: Exchange) -> None:
+def test_what_a_function_changes_is_not_seen_by_its_neighbours(exchange: Exchange) -> None:
     def spoil(record: list[int]) -> list[int]:
         record.append(99)
         return record
@@ -205,7 +205,7 @@ def test_what_a_function_changes_is_not_seen_by_its_neighbours(one: Exchange) ->
     spoiled = job.collect(job.operator(mapped(spoil), lists))
     untouched = job.collect(lists)
     shipped = job.collect(reads(lists, ships.rebalance()), parallelism=2)
-    Run(job, one).run()
+    Run(job, exchange).run()
     assert spoiled == [[n, 99] for n in range(50)]
     assert untouched == [[n] for n in range(50)]
     assert sorted(shipped) == [[n] for n in range(50)]
@@ -223,10 +223,10 @@ class Growing:
 
 
 @pytest.mark.parametrize("chaining", [True, False])
-def test_records_are_sent_as_they_were(one: Exchange, chaining: bool) -> None:
+def test_records_are_sent_as_they_were(exchange: Exchange, chaining: bool) -> None:
     job = Job(chaining=chaining)
     results = job.collect(job.operator(mapped(Growing()), job.source(range(60))))
-    Run(job, one).run()
+    Run(job, exchange).run()
     assert results == [list(range(end + 1)) for end in range(60)]
 
 
@@ -276,12 +276,12 @@ def test_markers_measure_the_way_and_functions_do_not_see_them(
     )
     run = Run(job, *pair, latency_interval_ms=2)
     run.deploy()
-    deployed = [one for deployment in run.deployments for one in deployment._deployed.tasks]
-    sinks = [one for one in deployed if one.order.gates]
+    deployed = [task for deployment in run.deployments for task in deployment._deployed.tasks]
+    sinks = [task for task in deployed if task.order.gates]
 
     def markers() -> list[int]:
-        figures = [one.task.statistics().latency for one in sinks]
-        return [0 if one is None else one.markers for one in figures]
+        figures = [sink.task.statistics().latency for sink in sinks]
+        return [0 if latency is None else latency.markers for latency in figures]
 
     eventually(lambda: min(markers()) >= 3, "markers at both sinks")
     eventually(lambda: len(results) == 20, "all records at both sinks")
@@ -304,11 +304,11 @@ def test_in_batch_a_stage_reads_what_the_one_before_has_stored(
     run.close()
 
 
-def test_in_batch_a_stored_partition_can_be_read_by_two(one: Exchange) -> None:
+def test_in_batch_a_stored_partition_can_be_read_by_two(exchange: Exchange) -> None:
     job = Job(batch=True)
     numbers = job.source(range(1000))
     results = [job.collect(reads(numbers, ships.rebalance()), parallelism=2) for _ in range(2)]
-    run = Run(job, one).run_in_stages()
+    run = Run(job, exchange).run_in_stages()
     run.close()
     assert [sorted(found) for found in results] == [list(range(1000))] * 2
 
@@ -378,9 +378,9 @@ def test_an_endless_job_is_cancelled_everywhere(pair: tuple[Exchange, Exchange])
         assert states[-1] is TaskState.CANCELLED or isinstance(run.errors[task], CONSEQUENCES)
 
 
-def test_nothing_is_deployed_after_the_cancellation(one: Exchange) -> None:
+def test_nothing_is_deployed_after_the_cancellation(exchange: Exchange) -> None:
     job, _ = word_count()
-    run = Run(job, one)
+    run = Run(job, exchange)
     run.deployments[0].cancel()
     with pytest.raises(TaskCancelled):
         run.deploy()
@@ -425,7 +425,7 @@ def test_a_failing_function_is_reported_and_leaks_nothing(
         assert isinstance(error.__cause__, ValueError)
 
 
-def test_a_stop_iteration_of_the_users_is_no_end_of_input(one: Exchange) -> None:
+def test_a_stop_iteration_of_the_users_is_no_end_of_input(exchange: Exchange) -> None:
     def stop(value: int) -> bool:
         if value == 700:
             raise StopIteration
@@ -433,7 +433,7 @@ def test_a_stop_iteration_of_the_users_is_no_end_of_input(one: Exchange) -> None
 
     job = Job()
     job.collect(job.operator(functools.partial(FilterOperator, stop), job.source(range(1000))))
-    run = Run(job, one)
+    run = Run(job, exchange)
     run.deploy()
     run.await_end()
     (error,) = run.errors.values()
@@ -457,16 +457,16 @@ def test_a_task_that_does_not_fit_gives_back_what_its_neighbours_had_taken(
     assert not run.states
 
 
-def test_an_operator_that_cannot_be_made_takes_nothing(one: Exchange) -> None:
+def test_an_operator_that_cannot_be_made_takes_nothing(exchange: Exchange) -> None:
     def broken() -> Any:
         raise ValueError("cannot be made")
 
     job = Job()
     job.collect(job.operator(broken, reads(job.source(range(9)), ships.rebalance())))
-    run = Run(job, one)
+    run = Run(job, exchange)
     with pytest.raises(ValueError, match="cannot be made"):
         run.deploy()
-    free, total = pool_of(one)
+    free, total = pool_of(exchange)
     assert free == total
 
 

@@ -47,30 +47,30 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("batch", [False, True])
 def test_a_job_is_deployed_runs_and_finishes(launcher: Launcher, folder: Path, batch: bool) -> None:
     run, contact = launcher.begin(job_of(folder, batch=batch))
-    with workers(2) as (one, two):
-        one.serve(contact, 0)
-        two.serve(contact, 1)
+    with workers(2) as (first, second):
+        first.serve(contact, 0)
+        second.serve(contact, 1)
         assert ended(run).state is JobState.FINISHED
-        one.returned()
-        two.returned()
+        first.returned()
+        second.returned()
     assert written(folder) == sorted(str(2 * number) for number in range(1000))
     assert [key for key, _ in launcher.ended] == [run.key]
     assert set(task_states(run).values()) == {TaskState.FINISHED}
-    assert [one.task for one in run.figures] == list(task_states(run))
-    assert sum(one.records_in for one in run.figures if one.vertex == 1) == 1000
-    assert {one.state for one in run.figures} == {TaskState.FINISHED}
+    assert [figures.task for figures in run.figures] == list(task_states(run))
+    assert sum(figures.records_in for figures in run.figures if figures.vertex == 1) == 1000
+    assert {figures.state for figures in run.figures} == {TaskState.FINISHED}
 
 
 def test_a_failure_reaches_the_driver_with_operator_traceback_and_itself(
     launcher: Launcher, folder: Path
 ) -> None:
     run, contact = launcher.begin(job_of(folder, FailLater(folder), count=None))
-    with workers(2) as (one, two):
-        one.serve(contact, 0)
-        two.serve(contact, 1)
+    with workers(2) as (first, second):
+        first.serve(contact, 0)
+        second.serve(contact, 1)
         outcome = ended(run)
-        one.returned()
-        two.returned()
+        first.returned()
+        second.returned()
     assert outcome.state is JobState.FAILED
     assert outcome.task in ("1.0", "1.1")
     failure = outcome.failure
@@ -83,43 +83,43 @@ def test_a_failure_reaches_the_driver_with_operator_traceback_and_itself(
 
 def test_a_job_can_be_cancelled(launcher: Launcher, folder: Path) -> None:
     run, contact = launcher.begin(job_of(folder, count=None))
-    with workers(2) as (one, two):
-        one.serve(contact, 0)
-        two.serve(contact, 1)
+    with workers(2) as (first, second):
+        first.serve(contact, 0)
+        second.serve(contact, 1)
         eventually(lambda: flows(folder), "data flows")
         launcher.server.cancel("job", "enough")
         outcome = ended(run)
-        one.returned()
-        two.returned()
+        first.returned()
+        second.returned()
     assert (outcome.state, outcome.reason) == (JobState.CANCELLED, "enough")
     assert set(task_states(run).values()) == {TaskState.CANCELLED}
 
 
 def test_figures_come_while_the_job_runs(launcher: Launcher, folder: Path) -> None:
     run, contact = launcher.begin(job_of(folder, count=None))
-    with workers(2) as (one, two):
-        one.serve(contact, 0)
-        two.serve(contact, 1)
+    with workers(2) as (first, second):
+        first.serve(contact, 0)
+        second.serve(contact, 1)
         eventually(lambda: flows(folder), "data flows")
         eventually(lambda: any(f.records_in > 10 for f in run.figures if f.vertex == 2), "figures")
         assert launcher.measured
         run.cancel("enough")
         ended(run)
-        one.returned()
-        two.returned()
+        first.returned()
+        second.returned()
 
 
 def test_a_worker_that_is_killed_fails_the_job_and_names_its_slot(
     launcher: Launcher, folder: Path
 ) -> None:
     run, contact = launcher.begin(job_of(folder, count=None))
-    with workers(2) as (one, two):
-        one.serve(contact, 0)
-        two.serve(contact, 1)
+    with workers(2) as (first, second):
+        first.serve(contact, 0)
+        second.serve(contact, 1)
         eventually(lambda: flows(folder), "data flows")
-        two.signal(signal.SIGKILL)
+        second.signal(signal.SIGKILL)
         outcome = ended(run)
-        one.returned()
+        first.returned()
     assert outcome.state is JobState.FAILED
     assert outcome.failure is not None
     assert "the task manager of slot 1 is lost" in outcome.failure.message
@@ -131,13 +131,13 @@ def test_a_worker_that_freezes_is_given_up_after_the_heartbeat_timeout(
     times = replace_times(TIMES, heartbeat_timeout_ms=2_000)
     with ControlServer(times=times) as server:
         run, contact = Launcher(server).begin(job_of(folder, count=None))
-        with workers(2) as (one, two):
-            one.serve(contact, 0)
-            two.serve(contact, 1)
+        with workers(2) as (first, second):
+            first.serve(contact, 0)
+            second.serve(contact, 1)
             eventually(lambda: flows(folder), "data flows")
-            two.signal(signal.SIGSTOP)
+            second.signal(signal.SIGSTOP)
             outcome = ended(run)
-            one.returned()
+            first.returned()
         assert outcome.failure is not None
         assert "slot 1 is lost: nothing was heard from it for 2 s" in outcome.failure.message
 
@@ -170,13 +170,13 @@ def test_workers_end_when_the_driver_is_gone(folder: Path, number: signal.Signal
             assert driver.stdout is not None
             contact = pickle.loads(bytes.fromhex(driver.stdout.readline()))
             contact = impatient(contact, heartbeat_timeout_ms=2_000)
-            with workers(2) as (one, two):
-                one.serve(contact, 0)
-                two.serve(contact, 1)
+            with workers(2) as (first, second):
+                first.serve(contact, 0)
+                second.serve(contact, 1)
                 eventually(lambda: flows(folder), "data flows")
                 driver.send_signal(number)
                 problem = "nothing was heard" if number is signal.SIGSTOP else ""
-                for worker in (one, two):
+                for worker in (first, second):
                     error, message = worker.raised()
                     assert error == "DriverLost"
                     assert problem in message
@@ -188,14 +188,14 @@ def test_a_worker_with_another_secret_gets_nowhere_and_harms_nobody(
     launcher: Launcher, folder: Path
 ) -> None:
     run, contact = launcher.begin(job_of(folder))
-    with workers(3) as (one, two, stranger):
+    with workers(3) as (first, second, stranger):
         stranger.serve(replace(contact, secret=b"guess" * 8), 0)
         assert stranger.raised()[0] == "PeerUnproven"
-        one.serve(contact, 0)
-        two.serve(contact, 1)
+        first.serve(contact, 0)
+        second.serve(contact, 1)
         assert ended(run).state is JobState.FINISHED
-        one.returned()
-        two.returned()
+        first.returned()
+        second.returned()
 
 
 def test_a_worker_of_a_job_that_is_over_is_told(launcher: Launcher, folder: Path) -> None:
@@ -219,9 +219,9 @@ def test_a_driver_that_cannot_be_reached_is_named(launcher: Launcher, folder: Pa
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = free.getsockname()
     contact = replace(impatient(contact, connect_ms=300), address=address)
-    with workers(1) as (one,):
-        one.serve(contact, 0)
-        error, message = one.raised()
+    with workers(1) as (worker,):
+        worker.serve(contact, 0)
+        error, message = worker.raised()
     assert error == "DriverUnreachable"
     assert f"cannot reach the driver at 127.0.0.1:{address[1]}" in message
     assert "set spark.driver.host" in message
@@ -230,9 +230,9 @@ def test_a_driver_that_cannot_be_reached_is_named(launcher: Launcher, folder: Pa
 def test_a_worker_that_cannot_start_tells_the_driver_why(launcher: Launcher, folder: Path) -> None:
     run, contact = launcher.begin(job_of(folder))
     settings = replace(contact.settings, bind_host="192.0.2.1")  # an address of nobody
-    with workers(1) as (one,):
-        one.serve(replace(contact, settings=settings), 0)
-        error, message = one.raised()
+    with workers(1) as (worker,):
+        worker.serve(replace(contact, settings=settings), 0)
+        error, message = worker.raised()
     outcome = ended(run)
     assert outcome.state is JobState.FAILED
     assert outcome.failure is not None
@@ -248,10 +248,10 @@ def test_code_that_cannot_be_loaded_fails_the_job_with_advice(
     import only_here  # type: ignore[import-not-found]
 
     run, contact = launcher.begin(job_of(folder, only_here.identity, parallelism=1))
-    with workers(1) as (one,):
-        one.serve(replace(contact, python_path=()), 0)  # as on another machine
+    with workers(1) as (worker,):
+        worker.serve(replace(contact, python_path=()), 0)  # as on another machine
         outcome = ended(run)
-        one.returned()
+        worker.returned()
     assert outcome.failure is not None
     assert "module 'only_here' is not there" in outcome.failure.message
     assert "env.add_python_file" in outcome.failure.message
@@ -278,17 +278,17 @@ def test_two_jobs_run_side_by_side(launcher: Launcher, tmp_path: Path) -> None:
 def test_a_worker_process_is_used_again_for_the_next_jobs(
     launcher: Launcher, tmp_path: Path
 ) -> None:
-    with workers(2) as (one, two):
+    with workers(2) as (first, second):
         for name in ("a", "b", "c"):
             made = tmp_path / name
             made.mkdir()
             failing = job_of(made, FailLater(made), count=None)
             run, contact = launcher.begin(failing if name == "b" else job_of(made), name)
-            one.serve(contact, 0)
-            two.serve(contact, 1)
+            first.serve(contact, 0)
+            second.serve(contact, 1)
             assert ended(run).state is (JobState.FAILED if name == "b" else JobState.FINISHED)
-            one.returned()
-            two.returned()
+            first.returned()
+            second.returned()
 
 
 def test_a_function_that_does_not_come_back_ends_the_process_if_that_is_allowed(
@@ -296,12 +296,12 @@ def test_a_function_that_does_not_come_back_ends_the_process_if_that_is_allowed(
 ) -> None:
     with ControlServer(times=replace_times(TIMES, cancel_ms=500)) as server:
         run, contact = Launcher(server).begin(job_of(folder, hang, parallelism=1))
-        with workers(1) as (one,):
-            one.serve(contact, 0, may_exit=True)
+        with workers(1) as (worker,):
+            worker.serve(contact, 0, may_exit=True)
             eventually(lambda: run.state is JobState.RUNNING, "it runs")
             run.cancel("enough")
             assert ended(run).state is JobState.CANCELLED
-            assert one.process.wait(20) == STUCK_EXIT
+            assert worker.process.wait(20) == STUCK_EXIT
 
 
 def test_a_worker_that_loads_its_code_for_long_is_not_given_up(
@@ -309,33 +309,33 @@ def test_a_worker_that_loads_its_code_for_long_is_not_given_up(
 ) -> None:
     with ControlServer(times=replace_times(TIMES, heartbeat_timeout_ms=1_500)) as server:
         run, contact = Launcher(server).begin(job_of(folder, LoadsSlowly(3), parallelism=1))
-        with workers(1) as (one,):
-            one.serve(contact, 0)
+        with workers(1) as (worker,):
+            worker.serve(contact, 0)
             assert ended(run).state is JobState.FINISHED
-            one.returned()
+            worker.returned()
 
 
 def test_a_worker_that_loads_for_ever_ends_when_the_driver_is_gone(
     no_leaks: None, folder: Path
 ) -> None:
-    with workers(1) as (one,):
+    with workers(1) as (worker,):
         with ControlServer(times=replace_times(TIMES, lost_ms=100)) as server:
             run, contact = Launcher(server).begin(job_of(folder, LoadsSlowly(600), parallelism=1))
-            one.serve(contact, 0, may_exit=True)
+            worker.serve(contact, 0, may_exit=True)
             eventually(lambda: run.state is JobState.DEPLOYING, "it loads")
-        assert one.process.wait(20) == STUCK_EXIT
+        assert worker.process.wait(20) == STUCK_EXIT
 
 
 def test_a_driver_that_closes_sends_its_workers_home(no_leaks: None, folder: Path) -> None:
-    with workers(2) as (one, two):
+    with workers(2) as (first, second):
         with ControlServer(times=TIMES) as server:
             run, contact = Launcher(server).begin(job_of(folder, count=None))
-            one.serve(contact, 0)
-            two.serve(contact, 1)
+            first.serve(contact, 0)
+            second.serve(contact, 1)
             eventually(lambda: flows(folder), "data flows")
         assert ended(run).state is JobState.CANCELLED
-        one.returned()
-        two.returned()
+        first.returned()
+        second.returned()
 
 
 def test_a_lazy_job_begins_a_run_for_each_stage_and_anew_when_a_slot_comes_again(
@@ -344,30 +344,30 @@ def test_a_lazy_job_begins_a_run_for_each_stage_and_anew_when_a_slot_comes_again
     made = tmp_path / "lazy"
     made.mkdir()
     contact = launcher.open(job_of(made, count=None), lazy=True)
-    first = replace(contact, stage="7")
-    with workers(3) as (one, two, again):
-        one.serve(first, 0)
-        two.serve(first, 1)
+    first_stage = replace(contact, stage="7")
+    with workers(3) as (first, second, again):
+        first.serve(first_stage, 0)
+        second.serve(first_stage, 1)
         eventually(lambda: flows(made), "data flows")
-        again.serve(first, 0)
-        one.returned()
-        two.returned()
+        again.serve(first_stage, 0)
+        first.returned()
+        second.returned()
         eventually(lambda: len(launcher.ended) == 1, "the old run is dead")
         key, outcome = launcher.ended[0]
         assert (str(key), outcome.state) == ("job/7/0", JobState.FAILED)
         assert outcome.failure is not None
         assert outcome.failure.kind.endswith("RunSuperseded")
-        two.serve(first, 1)
+        second.serve(first_stage, 1)
         (run,) = launcher.server.runs("job")
         eventually(lambda: run.state is JobState.RUNNING, "the next generation runs")
         assert str(run.key) == "job/7/1"
         run.cancel("enough")
         again.returned()
-        two.returned()
-        one.serve(replace(contact, stage="8"), 0)
+        second.returned()
+        first.serve(replace(contact, stage="8"), 0)
         eventually(lambda: any(r.key.stage == "8" for r in launcher.server.runs("job")), "stage 8")
         launcher.server.cancel("job", "enough")
-        one.returned()
+        first.returned()
 
 
 def test_the_secret_is_not_shown() -> None:
