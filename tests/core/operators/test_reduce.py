@@ -20,7 +20,6 @@ from headgate.core.chain.user_function import PIECE
 from headgate.core.operators.reduce import AggregateOperator, ReduceOperator, field_of, with_field
 from headgate.core.state.backend import Backends, StateSpec
 from headgate.core.state.memory import MemoryBackend, MemoryBackends
-from headgate.core.state.memory_states import PlainValue
 from headgate.functions.state import ValueStateDescriptor
 from headgate.host.rocksdb.backend import RocksBackends
 from tests.core.chain.kit import KeptOutput, context, cut, open_operator, run
@@ -240,9 +239,6 @@ class NotDirect(MemoryBackend):
 
     def direct(self, spec: StateSpec) -> Any:
         return None
-
-    def value_state(self, spec: StateSpec) -> Any:
-        return PlainValue(super().direct(spec).plain, self.cursor)
 
 
 class OneBackend:

@@ -553,7 +553,7 @@ def test_a_function_that_fails_leaves_no_snapshot_open() -> None:
     with pytest.raises(ValueError, match="not now"):
         crew.left()
     room: Any = crew.operators[0]._keyed  # type: ignore[attr-defined]
-    assert all(type(space).__name__ == "Spaces" for space in room.backend._spaces.values())
+    assert all(type(spaces.view) is dict for spaces in room.backend._spaces.values())
     crew.close()
 
 

@@ -252,9 +252,10 @@ class BackendConformance:
 
     def test_direct_entries_are_those_of_the_state(self, backend: KeyedBackend) -> None:
         plain, windowed = backend.value_state(VALUE), backend.value_state(WINDOW_VALUE)
-        entries = backend.direct(VALUE)
-        if entries is None:
+        spaces = backend.direct(VALUE)
+        if spaces is None:
             return
+        entries = spaces.view
         at(backend, "a", SPACES[0])
         plain.update(1)
         windowed.update(2)
@@ -283,8 +284,8 @@ class BackendConformance:
         self.fill(backend)
         again = make(range(GROUPS), GROUPS)
         value = again.value_state(VALUE)
-        entries = again.direct(VALUE)
-        held = None if entries is None else entries[None]
+        spaces = again.direct(VALUE)
+        held = None if spaces is None else spaces.plain.view
         for part in written(backend).items():
             again.restore([part])
         at(again, "a")

@@ -201,10 +201,10 @@ def test_an_empty_namespace_leaves_no_table_behind() -> None:
     elements.update([])
     items.remove(1)
     for spec in (WINDOW_VALUE, WINDOW_LIST, WINDOW_MAP):
-        assert list(backend.direct(spec)) == [None]
+        assert list(backend._spaces[spec.name].view) == [None]
     value.update(1)
     backend.forget_key()
-    assert list(backend.direct(WINDOW_VALUE)) == [None]
+    assert list(backend._spaces[WINDOW_VALUE.name].view) == [None]
 
 
 class Files:

@@ -23,11 +23,11 @@ def cursor(request: Any) -> Cursor:
     return cursor
 
 
-def made(plain: Any, namespaced: Any, cursor: Cursor) -> tuple[Any, Spaces]:
+def made(plain: Any, namespaced: Any, cursor: Cursor) -> tuple[Any, Any]:
     spaces = Spaces()
     if cursor.namespace is None:
-        return plain(spaces.plain, cursor), spaces
-    return namespaced(spaces, cursor), spaces
+        return plain(spaces.plain.view, cursor), spaces.view
+    return namespaced(spaces.view, cursor), spaces.view
 
 
 def test_a_value_is_held_at_its_key(cursor: Cursor) -> None:

@@ -1,16 +1,16 @@
-"""Tables that snapshots share: plain dictionaries until one is open, guarded while it is."""
+"""Tables that snapshots share: their view is a dictionary until one is open, then a guard."""
 
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from headgate.core.state.tables import GuardedSpaces, GuardedTable, Spaces, Table
+from headgate.core.state.tables import GuardedEntries, Spaces, Table
 
 
 def table() -> Table:
     made = Table()
-    made.update({"a": [1], "b": [2], "n": 3, "t": (1, "x")})
+    made.entries.update({"a": [1], "b": [2], "n": 3, "t": (1, "x")})
     return made
 
 
@@ -21,17 +21,26 @@ READS: list[Callable[[Any], Any]] = [
     lambda held: held.pop("a"),
     lambda held: next(value for key, value in held.items() if key == "a"),
     lambda held: next(iter(held.values())),
-    lambda held: held.copy()["a"],
-    lambda held: [held.popitem() for _ in range(4)][-1][1],
+    lambda held: dict(held)["a"],
+    lambda held: dict(held.popitem() for _ in range(4))["a"],
 ]
+
+
+class Reader:
+    """Keeps the view of a table, as a state does."""
+
+    view: Any = None
+
+    def bind(self, view: Any) -> None:
+        self.view = view
 
 
 @pytest.mark.parametrize("read", READS)
 def test_whatever_hands_out_a_shared_value_hands_out_a_copy(read: Callable[[Any], Any]) -> None:
     held = table()
-    original = held["a"]
+    original = held.view["a"]
     frozen = held.freeze(1)
-    found = read(held)
+    found = read(held.view)
     assert found == [1] and found is not original
     found.append("changed")
     assert frozen == {"a": [1], "b": [2], "n": 3, "t": (1, "x")}
@@ -40,133 +49,173 @@ def test_whatever_hands_out_a_shared_value_hands_out_a_copy(read: Callable[[Any]
 def test_a_copy_is_made_once_and_kept() -> None:
     held = table()
     held.freeze(1)
-    first = held["a"]
-    assert held["a"] is first and held.get("a") is first
+    first = held.view["a"]
+    assert held.view["a"] is first and held.view.get("a") is first
     first.append(2)
-    assert held["a"] == [1, 2]
+    assert held.view["a"] == [1, 2]
 
 
 def test_what_is_immutable_or_new_is_not_copied() -> None:
     held = table()
     held.freeze(1)
-    pair, new = held["t"], [5]
-    assert held.get("t") is pair
-    held["new"] = held["b"] = new
-    assert held["new"] is new and held["b"] is new
+    view = held.view
+    pair, new = view["t"], [5]
+    assert view.get("t") is pair
+    view["new"] = view["b"] = new
+    assert view["new"] is new and view["b"] is new
 
 
-def test_a_guarded_table_answers_like_a_dictionary() -> None:
+def test_a_guard_answers_like_a_dictionary() -> None:
     held = table()
     held.freeze(1)
-    assert held.get("no") is None and held.get("no", 7) == 7
-    assert held.pop("no", None) is None
+    view = held.view
+    assert view.get("no") is None and view.get("no", 7) == 7
+    assert view.pop("no", None) is None and "no" not in view and "a" in view
     with pytest.raises(KeyError):
-        held["no"]
+        view["no"]
     with pytest.raises(KeyError):
-        held.pop("no")
-    assert held.setdefault("no", 8) == 8
-    held.clear()
+        view.pop("no")
+    assert view.setdefault("no", 8) == 8
+    assert list(view) == ["a", "b", "n", "t", "no"] and len(view) == 5
+    del view["no"]
+    view.clear()
     with pytest.raises(KeyError):
-        held.popitem()
-    assert held == {} and isinstance(held, dict)
+        view.popitem()
+    assert view == {} == held.entries
 
 
 def test_guarding_ends_with_the_last_snapshot() -> None:
     held = table()
-    assert type(held) is Table
+    assert held.view is held.entries
     held.freeze(1)
     held.freeze(2)
     held.thaw(1)
-    assert type(held) is GuardedTable
+    assert type(held.view) is GuardedEntries
     held.thaw(1)
     held.thaw(2)
-    assert type(held) is Table
-    value = held["a"]
-    assert held["a"] is value
+    assert held.view is held.entries
+    value = held.view["a"]
+    assert held.view["a"] is value
+
+
+def test_whoever_is_bound_always_has_the_current_view() -> None:
+    for held in (table(), spaces()):
+        early = held.bound(Reader())
+        assert early.view is held.view
+        held.freeze(1)
+        late = held.bound(Reader())
+        assert early.view is late.view is held.view and type(early.view) is not dict
+        held.freeze(2)
+        held.thaw(1)
+        assert early.view is late.view is held.view and type(early.view) is not dict
+        held.thaw(2)
+        assert early.view is late.view is held.view and type(early.view) is dict
 
 
 def test_each_of_two_snapshots_keeps_what_it_saw() -> None:
     held = table()
     first = held.freeze(1)
-    held["a"].append("between")
+    held.view["a"].append("between")
     second = held.freeze(2)
-    held["a"].append("after")
-    assert (first["a"], second["a"], held["a"]) == ([1], [1, "between"], [1, "between", "after"])
+    held.view["a"].append("after")
+    assert (first["a"], second["a"]) == ([1], [1, "between"])
+    assert held.view["a"] == [1, "between", "after"]
     held.thaw(2)
-    held["b"].append("late")
+    held.view["b"].append("late")
     assert first["b"] == [2]
 
 
 def spaces() -> Spaces:
     made = Spaces()
-    made.plain.update({"a": [0]})
-    made["w1"] = {"a": [1], "b": [2]}
-    made["w2"] = {"a": [3]}
+    made.plain.entries.update({"a": [0]})
+    made.view["w1"] = {"a": [1], "b": [2]}
+    made.view["w2"] = {"a": [3]}
     return made
 
 
-def test_the_table_without_a_namespace_stays_the_same_object() -> None:
+def test_the_entries_without_a_namespace_are_those_of_the_plain_table() -> None:
     held = spaces()
-    plain = held.plain
+    entries = held.plain.entries
+    assert held.view[None] is entries
     frozen = held.freeze(1)
-    assert held[None] is plain and held.get(None) is plain
+    plain = held.plain.view
+    assert held.view[None] is plain and held.view.get(None) is plain
     plain["a"].append("later")
     plain["new"] = 1
     held.thaw(1)
-    assert held[None] is plain
-    assert frozen[None] == {"a": [0]}
+    assert held.view[None] is held.plain.view is entries
+    assert frozen[None] == {"a": [0]} and entries == {"a": [0, "later"], "new": 1}
 
 
-def test_the_table_of_a_namespace_is_replaced_when_it_is_read() -> None:
+def test_the_entries_of_a_namespace_are_replaced_when_they_are_read() -> None:
     held = spaces()
-    old = held["w1"]
+    old = held.view["w1"]
     frozen = held.freeze(1)
-    assert type(held) is GuardedSpaces
-    new = held["w1"]
-    assert new is not old and held.get("w1") is new
+    new = held.view["w1"]
+    assert new is not old and held.view.get("w1") is new
     new["a"].append("later")
     new["c"] = 1
     del new["b"]
-    del held["w2"]
+    del held.view["w2"]
     assert frozen == {None: {"a": [0]}, "w1": {"a": [1], "b": [2]}, "w2": {"a": [3]}}
     held.thaw(1)
-    assert type(held) is Spaces and type(new) is Table
+    assert held.view == {None: {"a": [0]}, "w1": {"a": [1, "later"], "c": 1}}
+    assert [type(entries) for entries in held.view.values()] == [dict, dict]
 
 
-def test_a_table_that_came_later_is_not_replaced() -> None:
+def test_entries_that_came_later_are_not_replaced() -> None:
     held = spaces()
     held.freeze(1)
-    new = held.setdefault("w3", {})
-    assert held["w3"] is new and type(new) is dict
+    new = held.view.setdefault("w3", {})
+    assert held.view["w3"] is new and type(new) is dict
 
 
-def test_a_successor_still_guards_for_the_older_snapshot() -> None:
+def test_replaced_entries_still_guard_for_the_older_snapshot() -> None:
     held = spaces()
     first = held.freeze(1)
-    held["w1"]["b"].append("one")
+    held.view["w1"]["b"].append("one")
     second = held.freeze(2)
-    held["w1"]["b"].append("two")
+    held.view["w1"]["b"].append("two")
     held.thaw(2)
-    held["w1"]["a"].append("three")
+    held.view["w1"]["a"].append("three")
     assert first["w1"] == {"a": [1], "b": [2]}
-    assert dict.__getitem__(second["w1"], "b") == [2, "one"]
-    assert held["w1"] == {"a": [1, "three"], "b": [2, "one", "two"]}
+    assert type(second["w1"]) is dict and second["w1"]["b"] == [2, "one"]
+    assert held.view["w1"] == {"a": [1, "three"], "b": [2, "one", "two"]}
     held.thaw(1)
-    assert held.successors == [] and type(held["w1"]) is Table
+    assert type(held.view["w1"]) is dict
+
+
+def test_entries_may_move_to_another_state_while_a_snapshot_shares_them() -> None:
+    source, target = spaces(), spaces()
+    frozen = [held.freeze(1) for held in (source, target)]
+    moved = target.view["w3"] = source.view.pop("w1")
+    target.view["w2"].update(source.view.pop("w2"))
+    second = target.freeze(2)
+    assert type(second["w3"]) is dict
+    moved = target.view["w3"]
+    moved["a"].append("later")
+    target.view["w2"]["a"].append("later")
+    assert frozen == [spaces().by_namespace] * 2
+    assert (second["w2"], second["w3"]) == ({"a": [3]}, {"a": [1], "b": [2]})
+    for number, held in ((1, source), (1, target), (2, target)):
+        held.thaw(number)
+    assert (type(target.view["w2"]), type(target.view["w3"])) == (dict, dict)
+    assert target.view["w3"] == {"a": [1, "later"], "b": [2]}
+    assert source.view == {None: {"a": [0]}}
 
 
 def test_one_value_may_stand_at_two_keys() -> None:
     held = Table()
     shared = [1]
-    held.update({"a": shared, "b": shared})
+    held.view.update({"a": shared, "b": shared})
     frozen = held.freeze(1)
-    held["a"].append(2)
-    assert held["b"] == [1] and frozen == {"a": [1], "b": [1]}
+    held.view["a"].append(2)
+    assert held.view["b"] == [1] and frozen == {"a": [1], "b": [1]}
 
 
 def test_the_kind_of_copy_can_be_chosen() -> None:
     held = Table(dict.copy)
     inner = {"x": [1]}
-    held["a"] = inner
+    held.view["a"] = inner
     held.freeze(1)
-    assert held["a"] is not inner and held["a"]["x"] is inner["x"]
+    assert held.view["a"] is not inner and held.view["a"]["x"] is inner["x"]

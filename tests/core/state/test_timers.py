@@ -121,13 +121,13 @@ def test_a_snapshot_of_the_queue_keeps_its_timers() -> None:
     queue = TimerQueue()
     queue.register(1, "a")
     queue.register(1, "b")
-    frozen = queue.by_time.freeze(1)
+    frozen = queue.freeze(1)
     queue.register(1, "c")
     queue.register(2, "d")
     queue.delete(1, "a")
     assert fired(queue, 1) == [(1, "b", None), (1, "c", None)]
     assert frozen == {1: {("a", None): None, ("b", None): None}}
-    queue.by_time.thaw(1)
+    queue.thaw(1)
     assert fired(queue, 2) == [(2, "d", None)]
 
 

@@ -156,7 +156,7 @@ class Lab:
         entries = [
             (name, namespace, key)
             for name, spaces in backend._spaces.items()
-            for namespace, table in spaces.items()
+            for namespace, table in spaces.view.items()
             for key in table
         ]
         timers = [*backend.event_timers.items(), *backend.processing_timers.items()]

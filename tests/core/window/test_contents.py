@@ -75,7 +75,7 @@ def test_folded_windows_keep_no_records() -> None:
     bench = Bench(PLUS)
     bench.put("first", *"abcdef")
     backend: Any = bench.keyed.backend
-    tables = [table for spaces in backend._spaces.values() for table in spaces.values()]
+    tables = [table for spaces in backend._spaces.values() for table in spaces.view.values()]
     assert [value for table in tables for value in table.values()] == ["a+b+c+d+e+f"]
     bench.keyed.close()
 

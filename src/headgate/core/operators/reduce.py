@@ -20,7 +20,7 @@ from headgate.core.state.keys import freeze
 from headgate.core.state.memory_states import PlainValue
 from headgate.core.state.migration import settle
 from headgate.core.state.snapshot import NONE
-from headgate.core.state.tables import Table
+from headgate.core.state.tables import Entries
 from headgate.functions.state import ReducingStateDescriptor, ValueState
 
 Aggregation = Literal["sum", "min", "max", "min_by", "max_by"]
@@ -39,12 +39,13 @@ class ReduceOperator(StatefulOperator):
         self._function: UserFunction = UserFunction(function, "reduce")
         self._key_of = key_of
         self._batch = batch
-        self._finals = Table()
+        self._finals: dict[Key, Record] = {}
+        self._values: Entries | ValuesAtCursor
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
         self._keyed = KeyedContext(context)
-        self._values = self._open_values(self._keyed)
+        self._open_values(self._keyed)
         self._function.open(context, self._keyed.opener)
         self._call = self._function.call
 
@@ -64,19 +65,24 @@ class ReduceOperator(StatefulOperator):
     def finish(self) -> None:
         self._send_finals()
 
-    def _open_values(self, keyed: KeyedContext) -> "dict[Key, Record] | ValuesAtCursor":
-        entries: dict[Key, Record] | None = self._finals
-        state: ValueState[Record] = PlainValue(self._finals, keyed.cursor)
-        if not self._batch:
-            context = self.context
-            noted = ReducingStateDescriptor(_RESULTS.name, self._function.call, context.record_type)
-            settle(keyed.backend, keyed.shapes, noted, _RESULTS, context.now_ms)
-            table = keyed.backend.direct(_RESULTS)
-            entries = None if table is None else table[None]
-            state = keyed.backend.value_state(_RESULTS)
-        if entries is None or self._function.opens:
-            return ValuesAtCursor(keyed.cursor, state)
-        return entries
+    def bind(self, entries: Entries) -> None:
+        """The results so far; those of the backend are another view while a snapshot is open."""
+        self._values = entries
+
+    def _open_values(self, keyed: KeyedContext) -> None:
+        cursor, backend, context = keyed.cursor, keyed.backend, self.context
+        if self._batch:
+            self._values = self._finals
+            if self._function.opens:
+                self._values = ValuesAtCursor(cursor, PlainValue(self._finals, cursor))
+            return
+        noted = ReducingStateDescriptor(_RESULTS.name, self._function.call, context.record_type)
+        settle(backend, keyed.shapes, noted, _RESULTS, context.now_ms)
+        spaces = None if self._function.opens else backend.direct(_RESULTS)
+        if spaces is None:
+            self._values = ValuesAtCursor(cursor, backend.value_state(_RESULTS))
+        else:
+            spaces.plain.bound(self)
 
     def _send_finals(self) -> None:
         results = [None if value is NONE else value for value in self._finals.values()]

@@ -15,6 +15,7 @@ from headgate.base.elements import ByteLike, Key, Record
 from headgate.base.errors import StateBroken
 from headgate.core.state.cursor import Cursor, Namespace
 from headgate.core.state.snapshot import TTL
+from headgate.core.state.tables import Spaces
 from headgate.core.state.timers import TimerQueue
 from headgate.functions.state import ListState, MapState, ValueState
 
@@ -149,11 +150,11 @@ class KeyedBackend(Protocol):
 
     def map_state(self, spec: StateSpec) -> MapState[Record, Record]: ...
 
-    def direct(self, spec: StateSpec) -> "dict[Namespace, dict[Key, Record]] | None":
+    def direct(self, spec: StateSpec) -> Spaces | None:
         """Values by namespace and key, for operators that work on many at once; None: not here.
 
-        The outer dictionary may be kept, and the inner one of the namespace None. Others are looked
-        up anew in each bundle: a snapshot may have put another in their place. So are values.
+        Views are looked up anew in each bundle, or bound: a snapshot may have put another in their
+        place. Entries of namespaces and values are always looked up anew.
         """
 
     def places(self, spec: StateSpec) -> Iterator[tuple[Namespace, Key]]:

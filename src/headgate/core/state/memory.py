@@ -6,6 +6,7 @@ snapshot holds what was there when it was taken. Taking one costs a shallow copy
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
+from typing import Any, TypeAlias, TypeVar
 
 from headgate.base.checkpoints import Piece
 from headgate.base.elements import Key, Record
@@ -29,7 +30,11 @@ from headgate.core.state.snapshot import (
 )
 from headgate.core.state.tables import Spaces
 from headgate.core.state.timers import TimerQueue
-from headgate.functions.state import ListState, MapState, ValueState
+from headgate.functions.state import ListState, MapState, State, ValueState
+
+S = TypeVar("S", bound=State)
+Made: TypeAlias = Callable[[Any, Cursor], S]
+"""Makes a state from the view it works on."""
 
 
 class MemoryBackend:
@@ -43,44 +48,37 @@ class MemoryBackend:
         self._max_parallelism = max_parallelism
         self.catalog = Catalog()
         self._spaces: dict[str, Spaces] = {}
+        self._states: dict[tuple[Made[Any], str], Any] = {}
+        """One of a kind and name, however often it is asked for: its table has it for good."""
         self._snapshots = 0
 
     def value_state(self, spec: StateSpec) -> ValueState[Record]:
-        spaces = self.direct(spec)
-        if spec.namespaced:
-            return NamespacedValue(spaces, self.cursor)
-        return PlainValue(spaces.plain, self.cursor)
+        return self._state(spec, PlainValue, NamespacedValue)
 
     def list_state(self, spec: StateSpec) -> ListState[Record]:
-        spaces = self.direct(spec)
-        if spec.namespaced:
-            return NamespacedList(spaces, self.cursor)
-        return PlainList(spaces.plain, self.cursor)
+        return self._state(spec, PlainList, NamespacedList)
 
     def map_state(self, spec: StateSpec) -> MapState[Record, Record]:
-        spaces = self.direct(spec)
-        if spec.namespaced:
-            return NamespacedMap(spaces, self.cursor)
-        return PlainMap(spaces.plain, self.cursor)
+        return self._state(spec, PlainMap, NamespacedMap)
 
-    def direct(self, spec: StateSpec) -> Spaces:
+    def direct(self, spec: StateSpec) -> Spaces | None:
         self.catalog.open(spec)
         return self._spaces_of(spec.name)
 
     def places(self, spec: StateSpec) -> Iterator[tuple[Namespace, Key]]:
-        spaces = self._spaces_of(spec.name)
-        for namespace in list(spaces):
+        by_namespace = self._spaces_of(spec.name).by_namespace
+        for namespace in list(by_namespace):
             if (namespace is not None) is spec.namespaced:
-                for key in list(dict.get(spaces, namespace, ())):
+                for key in list(by_namespace.get(namespace, ())):
                     yield namespace, key
 
     def forget_key(self) -> None:
         key = self.cursor.key
         for spaces in self._spaces.values():
-            for namespace, entries in list(spaces.items()):
+            for namespace, entries in list(spaces.view.items()):
                 entries.pop(key, None)
                 if not entries and namespace is not None:
-                    del spaces[namespace]
+                    del spaces.view[namespace]
         self.event_timers.forget_key(key)
         self.processing_timers.forget_key(key)
 
@@ -92,8 +90,8 @@ class MemoryBackend:
         for name, spaces in self._spaces.items():
             kind = self.catalog.stored_as[name]
             frozen.states.append((kind, name, spaces.freeze(number), sieves.get(name)))
-        frozen.event_timers = self.event_timers.by_time.freeze(number)
-        frozen.processing_timers = self.processing_timers.by_time.freeze(number)
+        frozen.event_timers = self.event_timers.freeze(number)
+        frozen.processing_timers = self.processing_timers.freeze(number)
         return frozen
 
     def checkpoint_completed(self, checkpoint: int) -> None:
@@ -114,10 +112,22 @@ class MemoryBackend:
 
     def close(self) -> None:
         for spaces in self._spaces.values():
-            spaces.plain.clear()
+            spaces.plain.entries.clear()
         self._spaces.clear()
+        self._states.clear()
         self.event_timers.clear()
         self.processing_timers.clear()
+
+    def _state(self, spec: StateSpec, plain: Made[S], namespaced: Made[S]) -> S:
+        self.catalog.open(spec)
+        make = namespaced if spec.namespaced else plain
+        state: Any = self._states.get((make, spec.name))
+        if state is None:
+            spaces = self._spaces_of(spec.name)
+            table = spaces if spec.namespaced else spaces.plain
+            state = make(table.view, self.cursor)
+            self._states[make, spec.name] = table.bound(state)
+        return state  # type: ignore[no-any-return]
 
     def _spaces_of(self, name: str) -> Spaces:
         spaces = self._spaces.get(name)
@@ -133,13 +143,13 @@ class MemoryBackend:
             self.processing_timers.register(content, seen(key), namespace)
         else:
             self.catalog.restore(name, kind)
-            self._spaces_of(name).setdefault(namespace, {})[seen(key)] = content
+            self._spaces_of(name).view.setdefault(namespace, {})[seen(key)] = content
 
     def _release(self, number: int) -> None:
         for spaces in self._spaces.values():
             spaces.thaw(number)
-        self.event_timers.by_time.thaw(number)
-        self.processing_timers.by_time.thaw(number)
+        self.event_timers.thaw(number)
+        self.processing_timers.thaw(number)
 
 
 class MemorySnapshot:
@@ -190,8 +200,7 @@ class MemorySnapshot:
     def _entries(self) -> Iterator[Entry]:
         for kind, name, spaces, sieve in self.states:
             for namespace, entries in spaces.items():
-                # Of dict, not of the table: what a snapshot holds is never copied by a guard.
-                for key, content in dict.items(entries):
+                for key, content in entries.items():
                     left = content if sieve is None else sieve(content)
                     if left is not None:
                         yield kind, name, namespace, _plain(key), left

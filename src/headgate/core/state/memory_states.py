@@ -1,17 +1,20 @@
 """The states of the memory backend, written so that a call does little beside its dictionary.
 
-Plain ones have one table; namespaced ones look theirs up by the cursor's namespace first. Law: a
-key that holds nothing has no entry, and a namespace without entries has no table.
+Plain ones work on one table; namespaced ones look entries up by the cursor's namespace first. Law:
+a key that holds nothing has no entry, and a namespace without entries is not there. A state of the
+backend is bound to its table or spaces (``bind``): it keeps the view between bundles.
 """
 
 from abc import abstractmethod
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, MutableMapping
+from typing import Final, TypeAlias
 
 from headgate.base.elements import Key, Record
-from headgate.core.state.cursor import Cursor
-from headgate.core.state.tables import Spaces, Table
+from headgate.core.state.cursor import Cursor, Namespace
+from headgate.core.state.tables import Entries
 from headgate.functions.state import ListState, MapState, ValueState
+
+ByNamespace: TypeAlias = MutableMapping[Namespace, Entries]
 
 
 class PlainValue(ValueState[Record]):
@@ -19,9 +22,12 @@ class PlainValue(ValueState[Record]):
 
     __slots__ = ("_cursor", "_entries")
 
-    def __init__(self, entries: Table, cursor: Cursor) -> None:
+    def __init__(self, entries: Entries, cursor: Cursor) -> None:
         self._entries = entries
         self._cursor = cursor
+
+    def bind(self, entries: Entries) -> None:
+        self._entries = entries
 
     def value(self) -> Record:
         return self._entries.get(self._cursor.key)
@@ -41,9 +47,12 @@ class NamespacedValue(ValueState[Record]):
 
     __slots__ = ("_cursor", "_spaces")
 
-    def __init__(self, spaces: Spaces, cursor: Cursor) -> None:
+    def __init__(self, spaces: ByNamespace, cursor: Cursor) -> None:
         self._spaces = spaces
         self._cursor = cursor
+
+    def bind(self, spaces: ByNamespace) -> None:
+        self._spaces = spaces
 
     def value(self) -> Record:
         return self._spaces.get(self._cursor.namespace, _EMPTY).get(self._cursor.key)
@@ -98,9 +107,12 @@ class PlainList(MemoryList):
 
     __slots__ = ("_cursor", "_entries")
 
-    def __init__(self, entries: Table, cursor: Cursor) -> None:
+    def __init__(self, entries: Entries, cursor: Cursor) -> None:
         self._entries = entries
         self._cursor = cursor
+
+    def bind(self, entries: Entries) -> None:
+        self._entries = entries
 
     def add(self, value: Record) -> None:
         held = self._entries.get(self._cursor.key)
@@ -124,9 +136,12 @@ class NamespacedList(MemoryList):
 
     __slots__ = ("_cursor", "_spaces")
 
-    def __init__(self, spaces: Spaces, cursor: Cursor) -> None:
+    def __init__(self, spaces: ByNamespace, cursor: Cursor) -> None:
         self._spaces = spaces
         self._cursor = cursor
+
+    def bind(self, spaces: ByNamespace) -> None:
+        self._spaces = spaces
 
     def clear(self) -> None:
         remove(self._spaces, self._cursor)
@@ -187,9 +202,12 @@ class PlainMap(MemoryMap):
 
     __slots__ = ("_cursor", "_entries")
 
-    def __init__(self, entries: Table, cursor: Cursor) -> None:
+    def __init__(self, entries: Entries, cursor: Cursor) -> None:
         self._entries = entries
         self._cursor = cursor
+
+    def bind(self, entries: Entries) -> None:
+        self._entries = entries
 
     def get(self, key: Record) -> Record:
         held = self._entries.get(self._cursor.key)
@@ -221,9 +239,12 @@ class NamespacedMap(MemoryMap):
 
     __slots__ = ("_cursor", "_spaces")
 
-    def __init__(self, spaces: Spaces, cursor: Cursor) -> None:
+    def __init__(self, spaces: ByNamespace, cursor: Cursor) -> None:
         self._spaces = spaces
         self._cursor = cursor
+
+    def bind(self, spaces: ByNamespace) -> None:
+        self._spaces = spaces
 
     def clear(self) -> None:
         remove(self._spaces, self._cursor)
@@ -235,7 +256,7 @@ class NamespacedMap(MemoryMap):
         put(self._spaces, self._cursor, held)
 
 
-def put(spaces: Spaces, cursor: Cursor, content: Record) -> None:
+def put(spaces: ByNamespace, cursor: Cursor, content: Record) -> None:
     """Set an entry; its namespace comes with the first one."""
     entries = spaces.get(cursor.namespace)
     if entries is None:
@@ -244,7 +265,7 @@ def put(spaces: Spaces, cursor: Cursor, content: Record) -> None:
         entries[cursor.key] = content
 
 
-def remove(spaces: Spaces, cursor: Cursor) -> None:
+def remove(spaces: ByNamespace, cursor: Cursor) -> None:
     """Drop an entry, and the namespace with its last one."""
     entries = spaces.get(cursor.namespace)
     if entries is not None:

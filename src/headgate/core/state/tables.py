@@ -1,13 +1,15 @@
-"""Dictionaries that can be shared with a snapshot: reading a shared value hands out a copy of it.
+"""Entries of keyed state that open snapshots share: reading a shared value hands out a copy of it.
 
 A snapshot takes a shallow copy, so both sides refer to the same values. Law: what a snapshot holds
-does not change, whatever is done to values that were read from the table after it was taken. While
-no snapshot is open a table is a plain dictionary: being guarded is another class, which it takes on
-and off.
+does not change, whatever is done to values that were read after it was taken. A table shows its
+entries as a *view*: the dictionary itself while no snapshot is open, so that reading costs nothing
+more, and a guard in front of it while one is. Whoever keeps the view is bound to the table, which
+hands it the new one; both happen between bundles.
 """
 
-from collections.abc import Callable, ItemsView, ValuesView
-from typing import Final, TypeAlias
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, MutableMapping
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 from headgate.base.elements import Key, Record
 from headgate.base.errors import StateBroken
@@ -17,154 +19,231 @@ from headgate.core.state.cursor import Namespace
 Held: TypeAlias = dict[Key, Record]
 """What a snapshot holds of a table; nobody changes it."""
 
+Entries: TypeAlias = MutableMapping[Key, Record]
+"""What a table shows: valid until the end of the bundle, unless its user is bound."""
 
-class Table(dict[Key, Record]):
+
+class Bound(Protocol):
+    """Works on a view for longer than a bundle."""
+
+    def bind(self, view: Entries, /) -> None:
+        """Use this one from now on."""
+
+
+B = TypeVar("B", bound=Bound)
+
+
+class Table:
     """Entries by key. ``copied`` makes the copy of a value that is shared."""
 
-    __slots__ = ("copied", "shared")
+    __slots__ = ("_bound", "_copied", "_shared", "entries", "view")
 
     def __init__(self, copied: Callable[[Record], Record] = own) -> None:
-        super().__init__()
-        self.copied = copied
-        self.shared: dict[int, Held] = {}
-        """What open snapshots hold, by their numbers."""
+        self.entries: Held = {}
+        """Without a guard: for keys, and where nobody changes the values."""
+        self.view: Entries = self.entries
+        self._copied = copied
+        self._shared: dict[int, Held] = {}
+        self._bound: list[Bound] = []
+
+    def bound(self, user: B) -> B:
+        """The user, which has the current view now, and gets every later one."""
+        self._bound.append(user)
+        user.bind(self.view)
+        return user
 
     def freeze(self, number: int) -> Held:
         """The entries as they are now, for the snapshot of this number."""
-        frozen = self.shared[number] = dict.copy(self)
-        self.__class__ = GuardedTable
+        frozen = self._shared[number] = self.entries.copy()
+        if len(self._shared) == 1:
+            self._show(GuardedEntries(self.entries, self._shared, self._copied))
         return frozen
 
     def thaw(self, number: int) -> None:
         """The snapshot is closed. Nothing happens if it shared nothing."""
-        self.shared.pop(number, None)
-        if not self.shared:
-            self.__class__ = Table
+        if self._shared.pop(number, None) is not None and not self._shared:
+            self._show(self.entries)
+
+    def _show(self, view: Entries) -> None:
+        self.view = view
+        for user in self._bound:
+            user.bind(view)
 
 
-class Guard(dict[Key, Record]):
-    """Whatever hands out a value asks ``_mine`` for it first."""
+class Guard(MutableMapping[Key, Record]):
+    """Stands in front of a dictionary: whatever hands out a value asks ``_mine`` for it first."""
 
-    __slots__ = ()
+    __slots__ = ("behind",)
 
+    def __init__(self, behind: dict[Key, Record]) -> None:
+        self.behind = behind
+
+    @abstractmethod
     def _mine(self, key: Key, value: Record) -> Record:
-        raise NotImplementedError
+        """The value, or what has taken its place because a snapshot shares it."""
 
     def __getitem__(self, key: Key) -> Record:
-        return self._mine(key, super().__getitem__(key))
+        return self._mine(key, self.behind[key])
 
     def get(self, key: Key, default: Record = None) -> Record:
-        value = dict.get(self, key, _NOTHING)  # quicker than by super()
+        value = self.behind.get(key, _NOTHING)
         return default if value is _NOTHING else self._mine(key, value)
 
-    def setdefault(self, key: Key, default: Record = None) -> Record:
-        return self._mine(key, super().setdefault(key, default))
-
     def pop(self, key: Key, *default: Record) -> Record:
-        if key in self:
-            self._mine(key, super().__getitem__(key))
-        return super().pop(key, *default)
+        if key in self.behind:
+            self._mine(key, self.behind[key])
+        return self.behind.pop(key, *default)
 
-    def popitem(self) -> tuple[Key, Record]:
-        key = next(reversed(self), _NOTHING)
-        if key is not _NOTHING:
-            self._mine(key, super().__getitem__(key))
-        return super().popitem()
+    def __setitem__(self, key: Key, value: Record) -> None:
+        self.behind[key] = value
 
-    def items(self) -> ItemsView[Key, Record]:  # type: ignore[override] # dict's has no public name
-        self._all_mine()
-        return super().items()
+    def __delitem__(self, key: Key) -> None:
+        del self.behind[key]
 
-    def values(self) -> ValuesView[Record]:  # type: ignore[override]
-        self._all_mine()
-        return super().values()
+    def __contains__(self, key: object) -> bool:
+        return key in self.behind
 
-    def copy(self) -> dict[Key, Record]:
-        self._all_mine()
-        return super().copy()
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self.behind)
 
-    def _all_mine(self) -> None:
-        for key, value in super().items():
-            self._mine(key, value)
+    def __len__(self) -> int:
+        return len(self.behind)
+
+    def clear(self) -> None:
+        self.behind.clear()
 
 
-class GuardedTable(Guard, Table):
-    """A table while snapshots that share its values are open."""
+class GuardedEntries(Guard):
+    """Entries whose values the open snapshots share, by the snapshots' numbers."""
 
-    __slots__ = ()
+    __slots__ = ("_copied", "shared")
+
+    def __init__(
+        self, entries: Held, shared: dict[int, Held], copied: Callable[[Record], Record] = own
+    ) -> None:
+        super().__init__(entries)
+        self.shared = shared
+        self._copied = copied
+
+    def get(self, key: Key, default: Record = None) -> Record:
+        value = self.behind.get(key, _NOTHING)
+        if type(value) in ATOMS:  # spares the call of the rest
+            return value
+        return default if value is _NOTHING else self._mine(key, value)
 
     def _mine(self, key: Key, value: Record) -> Record:
         if type(value) in ATOMS:
             return value
         for frozen in self.shared.values():
-            if dict.get(frozen, key) is value:
+            if frozen.get(key) is value:
                 try:
-                    mine = self.copied(value)
+                    mine = self._copied(value)
                 except TypeError as error:
                     raise StateBroken(
                         f"a {type(value).__name__} in the state of the key {key!r} cannot be "
                         f"copied while a snapshot is taken: values of state must be picklable"
                     ) from error
-                self[key] = mine
+                self.behind[key] = mine
                 return mine
         return value
 
 
-class Spaces(dict[Namespace, dict[Key, Record]]):
-    """The tables of one state by namespace.
+class Spaces:
+    """The entries of one state by namespace.
 
-    That of the namespace None is there from the start and stays the same object. Others are plain
-    dictionaries that come and go; one that a snapshot shares is replaced when it is read.
+    Those of the namespace None are there from the start, in a table. Others come and go; those that
+    a snapshot shares are replaced when they are read, so a user looks them up in each bundle.
     """
 
-    __slots__ = ("shared", "successors")
+    __slots__ = ("_bound", "_guards", "_shared", "by_namespace", "plain", "view")
 
     def __init__(self) -> None:
-        super().__init__({None: Table()})
-        self.shared: dict[int, dict[Namespace, Held]] = {}
-        self.successors: list[Table] = []
-        """Tables that took the place of one that a snapshot holds."""
+        self.plain = Table()
+        """Of the namespace None."""
+        self.by_namespace: dict[Namespace, Entries] = {None: self.plain.view}
+        """Without a guard: for namespaces and keys only."""
+        self.view: MutableMapping[Namespace, Entries] = self.by_namespace
+        self._shared: dict[int, dict[Namespace, Held]] = {}
+        self._guards: dict[Namespace, GuardedEntries] = {}
+        self._bound: list[Bound] = []
 
-    @property
-    def plain(self) -> Table:
-        """The table of the namespace None."""
-        return dict.__getitem__(self, None)  # type: ignore[return-value]
+    def bound(self, user: B) -> B:
+        """As that of a table."""
+        self._bound.append(user)
+        user.bind(self.view)
+        return user
 
     def freeze(self, number: int) -> dict[Namespace, Held]:
-        """The tables as they are now, for the snapshot of this number."""
-        frozen = self.shared[number] = dict.copy(self)
+        """The entries as they are now, for the snapshot of this number."""
+        frozen: dict[Namespace, Held] = self.by_namespace.copy()  # type: ignore[assignment]
+        for namespace, guard in self._guards.items():
+            if self.by_namespace.get(namespace) is guard:
+                frozen[namespace] = guard.behind
         frozen[None] = self.plain.freeze(number)
-        self.__class__ = GuardedSpaces
+        self.by_namespace[None] = self.plain.view
+        self._shared[number] = frozen
+        if len(self._shared) == 1:
+            self._show(GuardedSpaces(self.by_namespace, self._shared, self._guards))
         return frozen
 
     def thaw(self, number: int) -> None:
         """The snapshot is closed. Nothing happens if it shared nothing."""
-        self.shared.pop(number, None)
+        if self._shared.pop(number, None) is None:
+            return
         self.plain.thaw(number)
-        for table in self.successors:
-            table.thaw(number)
-        self.successors = [table for table in self.successors if table.shared]
-        if not self.shared:
-            self.__class__ = Spaces
+        self.by_namespace[None] = self.plain.view
+        for namespace, guard in list(self._guards.items()):
+            guard.shared.pop(number, None)
+            if not guard.shared:
+                del self._guards[namespace]
+                if self.by_namespace.get(namespace) is guard:
+                    self.by_namespace[namespace] = guard.behind
+        if not self._shared:
+            self._show(self.by_namespace)
+
+    def _show(self, view: MutableMapping[Namespace, Entries]) -> None:
+        self.view = view
+        for user in self._bound:
+            user.bind(view)
 
 
-class GuardedSpaces(Guard, Spaces):
-    """The same while snapshots are open."""
+class GuardedSpaces(Guard):
+    """Namespaces whose entries the open snapshots share.
 
-    __slots__ = ()
+    ``guards``: the entries that are guarded; another state's may come to stand here, too.
+    """
 
-    def _mine(self, key: Namespace, value: Held) -> Held:
-        sharers = [number for number, held in self.shared.items() if held.get(key) is value]
-        if not sharers or key is None:
-            return value
-        successor = Table()
-        dict.update(successor, value)
-        successor.shared.update(value.shared if isinstance(value, Table) else {})
-        successor.shared.update(dict.fromkeys(sharers, value))
-        successor.__class__ = GuardedTable
-        self[key] = successor
-        self.successors.append(successor)
-        return successor
+    __slots__ = ("_guards", "_shared")
+
+    def __init__(
+        self,
+        by_namespace: dict[Namespace, Entries],
+        shared: dict[int, dict[Namespace, Held]],
+        guards: dict[Namespace, GuardedEntries],
+    ) -> None:
+        super().__init__(by_namespace)
+        self._shared = shared
+        self._guards = guards
+
+    def __setitem__(self, key: Namespace, value: Entries) -> None:
+        self.behind[key] = value
+        if type(value) is GuardedEntries:
+            self._guards[key] = value
+
+    def _mine(self, key: Namespace, value: Entries) -> Entries:
+        entries = value.behind if type(value) is GuardedEntries else value
+        for held in self._shared.values():
+            if held.get(key) is entries:
+                older = value.shared if type(value) is GuardedEntries else {}
+                return self._replace(key, held[key], older)
+        return value
+
+    def _replace(self, key: Namespace, entries: Held, older: dict[int, Held]) -> Entries:
+        """Snapshots hold the entries: a shallow copy, guarded for older ones too, replaces them."""
+        sharers = [number for number, held in self._shared.items() if held.get(key) is entries]
+        guard = GuardedEntries(entries.copy(), older | dict.fromkeys(sharers, entries))
+        self[key] = guard
+        return guard
 
 
 _NOTHING: Final = object()

@@ -11,7 +11,7 @@ from typing import Final
 
 from headgate.base.elements import Key
 from headgate.core.state.cursor import Namespace
-from headgate.core.state.tables import Table
+from headgate.core.state.tables import Held, Table
 
 _STALE_TIMES: Final = 64
 """So many times without timers are not worth the work of removing them."""
@@ -20,16 +20,17 @@ _STALE_TIMES: Final = 64
 class TimerQueue:
     """Keys are as the cursor holds them: hashable."""
 
-    __slots__ = ("_times", "by_time")
+    __slots__ = ("_table", "_times", "by_time")
 
     def __init__(self) -> None:
         self._times: list[int] = []
         """A heap; each time that has timers stands in it, others may."""
-        self.by_time = Table(dict.copy)
+        self._table = Table(dict.copy)
+        self.by_time = self._table.view
         """Time to its timers: a dictionary whose keys are pairs of key and namespace."""
 
     def __len__(self) -> int:
-        return sum(map(len, dict.values(self.by_time)))
+        return sum(map(len, self._table.entries.values()))
 
     def register(self, time_ms: int, key: Key, namespace: Namespace = None) -> None:
         """Nothing happens if it is there already."""
@@ -76,7 +77,7 @@ class TimerQueue:
 
     def items(self) -> Iterator[tuple[int, Key, Namespace]]:
         """All timers, in no given order; none may be added or removed meanwhile."""
-        for time_ms, timers in dict.items(self.by_time):
+        for time_ms, timers in self._table.entries.items():
             for key, namespace in timers:
                 yield time_ms, key, namespace
 
@@ -89,6 +90,17 @@ class TimerQueue:
         """Delete all."""
         self._times.clear()
         self.by_time.clear()
+
+    def freeze(self, number: int) -> Held:
+        """What ``by_time`` holds now, for the snapshot of this number."""
+        frozen = self._table.freeze(number)
+        self.by_time = self._table.view
+        return frozen
+
+    def thaw(self, number: int) -> None:
+        """The snapshot is closed."""
+        self._table.thaw(number)
+        self.by_time = self._table.view
 
 
 _NONE: Final[dict[tuple[Key, Namespace], None]] = {}

@@ -15,6 +15,7 @@ from headgate.base.values import are_immutable, own, own_all
 from headgate.core.chain.copies import Emission
 from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.state.cursor import Namespace
+from headgate.core.state.tables import Entries
 from headgate.core.window.spec import (
     FOLDED,
     LISTED,
@@ -28,9 +29,6 @@ from headgate.core.window.tools import WindowTools, merge_values
 from headgate.functions.evictors import Evictor, TimestampedValue
 from headgate.functions.state import Aggregate
 from headgate.functions.window import Window
-
-Entries: TypeAlias = dict[Key, Record]
-"""The values of one window by key."""
 
 Send: TypeAlias = Callable[[Window, Record], None]
 """Takes the folded value of a window, or the list of its records."""

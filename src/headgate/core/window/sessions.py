@@ -6,6 +6,7 @@ keeper; the note of a key is not later than the end of any of its sessions.
 """
 
 import heapq
+from collections.abc import MutableMapping
 from itertools import count
 from typing import TypeAlias, cast
 
@@ -50,15 +51,19 @@ class SessionKeeper:
         self._answers = parts.answers
         self._late = parts.late
         self._fold = make_fold(parts.plan.contents, not parts.reuses_objects)
-        table = parts.room.backend.direct(SESSIONS)
-        assert table is not None
-        self._sessions: dict[Key, list[Session]] = table[None]
+        spaces = parts.room.backend.direct(SESSIONS)
+        assert spaces is not None
+        self._sessions: MutableMapping[Key, list[Session]]
+        spaces.plain.bound(self)
         self._notes: list[tuple[int, int, Key]] = []
         """A heap: when to look at which key. The number in the middle makes notes comparable."""
         self._noted: dict[Key, int] = {}
         """The time of the note of each key; others in the heap are void."""
         self._numbers = count()
         self._is_looked_up = False
+
+    def bind(self, sessions: MutableMapping[Key, list[Session]]) -> None:
+        self._sessions = sessions
 
     def process(self, bundle: Bundle, keys: list[Key]) -> None:
         if not self._is_looked_up:

@@ -21,8 +21,9 @@ from headgate.core.chain.operator import Output
 from headgate.core.chain.user_function import PIECE
 from headgate.core.state.backend import KeyedBackend, StateSpec
 from headgate.core.state.cursor import Namespace
+from headgate.core.state.tables import Entries, Spaces
 from headgate.core.window.answers import NO_TIMESTAMP
-from headgate.core.window.contents import Entries, make_fold
+from headgate.core.window.contents import make_fold
 from headgate.core.window.general import Parts
 from headgate.core.window.spec import FIRED, OPEN, WindowPlan
 from headgate.functions.assigners import (
@@ -87,8 +88,8 @@ class SlicedKeeper:
         self._copies = not parts.reuses_objects
         self._output = output
         self._fold = make_fold(parts.plan.contents, self._copies)
-        self._open = _table(parts.room.backend, OPEN)
-        self._fired = _table(parts.room.backend, FIRED)
+        self._open = _spaces(parts.room.backend, OPEN)
+        self._fired = _spaces(parts.room.backend, FIRED)
         self._due: list[tuple[int, TimeWindow]] = []
         """A heap: when windows fire, and when those that have fired are over."""
         self._restored: dict[Namespace, None] = {}
@@ -123,7 +124,7 @@ class SlicedKeeper:
         due = self._due
         while due and due[0][0] <= watermark_ms:
             time_ms, window = heapq.heappop(due)
-            if time_ms == window.end - 1 and window in self._open:
+            if time_ms == window.end - 1 and window in self._open.by_namespace:
                 self._fire(window)
             else:
                 self._end(window)
@@ -167,9 +168,9 @@ class SlicedKeeper:
         return self._entries(TimeWindow(start, start + self._size_ms))
 
     def _entries(self, window: TimeWindow) -> Entries:
-        entries = self._open.get(window)
+        entries = self._open.view.get(window)
         if entries is None:
-            entries = self._open[window] = {}
+            entries = self._open.view[window] = {}
             heapq.heappush(self._due, (window.end - 1, window))
         return entries
 
@@ -193,27 +194,27 @@ class SlicedKeeper:
 
     def _add(self, record: Record, key: Key, window: TimeWindow) -> None:
         entries = self._entries(window)
-        if window in self._restored and key in self._fired[window]:
-            entries[key] = self._fired[window].pop(key)
+        if window in self._restored and key in self._fired.view[window]:
+            entries[key] = self._fired.view[window].pop(key)
         self._fold.into_one([record], [key], [entries])
 
     def _add_late(self, record: Record, key: Key, window: TimeWindow) -> None:
         """Into a window that has fired, or would have: it fires again for this key, at once."""
-        entries = self._fired.get(window)
+        entries = self._fired.view.get(window)
         if entries is None:
-            entries = self._fired[window] = {}
+            entries = self._fired.view[window] = {}
             self._await_end(window)
         self._fold.into_one([record], [key], [entries])
         self._send(window, {key: entries[key]})
 
     def _fire(self, window: TimeWindow) -> None:
         """The watermark has reached its end."""
-        entries = self._open.pop(window)
+        entries = self._open.view.pop(window)
         self._send(window, entries, ends=self._lateness_ms == 0)
         if self._lateness_ms:
-            kept = self._fired.get(window)
+            kept = self._fired.view.get(window)
             if kept is None:
-                self._fired[window] = entries
+                self._fired.view[window] = entries
                 self._await_end(window)
             else:
                 kept.update(entries)
@@ -221,7 +222,7 @@ class SlicedKeeper:
     def _end(self, window: TimeWindow) -> None:
         """It takes no late records any more."""
         self._restored.pop(window, None)
-        entries = self._fired.pop(window, None)
+        entries = self._fired.view.pop(window, None)
         if entries is not None and self._answers.clears:
             cursor = self._cursor
             for cursor.key in entries:
@@ -264,7 +265,9 @@ class ClockKeeper(SlicedKeeper):
         self._awaited_ms: int | None = None
         """When the mail comes that is on its way; None: none is."""
         self._closed = False
-        if len(self._open) > 1:  # beside the namespace None: windows from before a restart
+        if (
+            len(self._open.by_namespace) > 1
+        ):  # beside the namespace None: windows from before a restart
             self._look_up()
             self._await_next()
 
@@ -298,7 +301,7 @@ class ClockKeeper(SlicedKeeper):
         now_ms = self._context.now_ms()
         while self._due and self._due[0][0] < now_ms:
             _, window = heapq.heappop(self._due)
-            if window in self._open:
+            if window in self._open.by_namespace:
                 self._fire(window)
         self._answers.flush()
         self._await_next()
@@ -315,13 +318,13 @@ class _Panes(dict[int, T]):
         return entries
 
 
-def _table(backend: KeyedBackend, spec: StateSpec) -> dict[Namespace, Entries]:
-    table = backend.direct(spec)
-    assert table is not None
-    return table
+def _spaces(backend: KeyedBackend, spec: StateSpec) -> Spaces:
+    spaces = backend.direct(spec)
+    assert spaces is not None
+    return spaces
 
 
-def _windows(table: dict[Namespace, Entries]) -> Iterator[TimeWindow]:
-    for window in table:
+def _windows(spaces: Spaces) -> Iterator[TimeWindow]:
+    for window in spaces.by_namespace:
         if isinstance(window, TimeWindow):
             yield window
