@@ -8,33 +8,33 @@ from headgate.sim.__main__ import main
 
 def test_seeds_that_keep_the_laws_leave_with_0(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--seeds", "3", "--start", "5"]) == 0
-    told = capsys.readouterr().out
-    assert "exchange: 3 seeds kept every law" in told
-    assert "jobs: 3 seeds kept every law" in told
-    assert "recovery: 3 seeds kept every law" in told
+    printed = capsys.readouterr().out
+    assert "exchange: 3 seeds kept every law" in printed
+    assert "jobs: 3 seeds kept every law" in printed
+    assert "recovery: 3 seeds kept every law" in printed
 
 
 def test_jobs_can_be_simulated_alone(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--seeds", "2", "--jobs"]) == 0
-    told = capsys.readouterr().out
-    assert "jobs: 2 seeds kept every law" in told and "exchange" not in told
+    printed = capsys.readouterr().out
+    assert "jobs: 2 seeds kept every law" in printed and "exchange" not in printed
     assert main(["--seed", "7", "--jobs"]) == 0
     assert "job graph of 'sim'" in capsys.readouterr().out
 
 
 def test_jobs_that_recover_can_be_simulated_alone(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--seeds", "2", "--recovery"]) == 0
-    told = capsys.readouterr().out
-    assert "recovery: 2 seeds kept every law" in told and "jobs:" not in told
+    printed = capsys.readouterr().out
+    assert "recovery: 2 seeds kept every law" in printed and "jobs:" not in printed
     assert main(["--seed", "7", "--recovery"]) == 0
     assert "  checkpoints: " in capsys.readouterr().out
 
 
 def test_one_seed_tells_what_it_draws(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--seed", "7", "--verbose"]) == 0
-    told = capsys.readouterr().out
-    assert told.startswith("seed 7: ")
-    assert " task source0/0 " in told
+    printed = capsys.readouterr().out
+    assert printed.startswith("seed 7: ")
+    assert " task source0/0 " in printed
 
 
 def test_a_failing_seed_is_printed_with_the_command_that_replays_it(

@@ -37,7 +37,7 @@ SEEN = [
 STREAM = b"".join(FRAMES)
 
 
-def told(tap_frames) -> list[tuple[Kind, int, int]]:
+def kinds_and_numbers(tap_frames) -> list[tuple[Kind, int, int]]:
     return [(seen.kind, seen.receiver, seen.credit) for seen in tap_frames]
 
 
@@ -47,24 +47,24 @@ def test_cuts_make_no_difference(cuts: list[int]) -> None:
     edges = [0, *sorted(cuts), len(STREAM)]
     for start, end in pairwise(edges):
         tap.feed(STREAM[start:end])
-    assert told(tap.frames) == SEEN
+    assert kinds_and_numbers(tap.frames) == SEEN
 
 
 @given(at=st.integers(0, len(STREAM)))
 def test_a_look_ahead_goes_on_where_the_pipe_ends_and_is_not_remembered(at: int) -> None:
     tap = Tap()
     tap.feed(STREAM[:at])
-    before = told(tap.frames)
-    assert told(tap.peek([STREAM[at:]])) == SEEN
-    assert told(tap.frames) == before
+    before = kinds_and_numbers(tap.frames)
+    assert kinds_and_numbers(tap.peek([STREAM[at:]])) == SEEN
+    assert kinds_and_numbers(tap.frames) == before
 
 
 def test_a_frame_is_on_the_way_until_its_last_byte_is_read() -> None:
     tap = Tap()
     tap.feed(STREAM)
     tap.forget(len(FRAMES[0]) - 1)
-    assert told(tap.frames) == SEEN
+    assert kinds_and_numbers(tap.frames) == SEEN
     tap.forget(len(FRAMES[0]))
-    assert told(tap.frames) == SEEN[1:]
+    assert kinds_and_numbers(tap.frames) == SEEN[1:]
     tap.forget(len(STREAM))
     assert not tap.frames

@@ -13,7 +13,7 @@ from headgate.sim.topology import Vertex, draw_vertices
 def test_every_subpartition_is_read_once_by_each_consumer_vertex(seed: int) -> None:
     vertices = draw_vertices(Random(seed))
     for producer in vertices:
-        readers = [one for one in vertices if producer in one.upstream]
+        readers = [vertex for vertex in vertices if producer in vertex.upstream]
         assert bool(readers) == producer.writes
         assert len(readers) <= 1 or producer.kind is PartitionKind.BLOCKING
         for reader in readers:

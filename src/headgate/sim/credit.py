@@ -17,7 +17,9 @@ from headgate.sim.worker import SimWorker
 
 def check_credit(workers: list[SimWorker]) -> None:
     """Raise if a channel's credit does not add up, on any whole wire."""
-    if any(one.environment.settings.flow_control is not FlowControl.CREDIT for one in workers):
+    if any(
+        worker.environment.settings.flow_control is not FlowControl.CREDIT for worker in workers
+    ):
         return
     accepting = {
         connection.wire.name: connection

@@ -322,7 +322,7 @@ def draw_step(random: Random) -> int:
 
 def waits_for_blocking(job: JobPlan, jobs: list[JobPlan]) -> bool:
     """Whether a task starts only when an earlier one has ended."""
-    kinds = {one.output.partition: one.output.kind for one in jobs if one.output is not None}
+    kinds = {task.output.partition: task.output.kind for task in jobs if task.output is not None}
     return any(
         kinds[feed.partition] is PartitionKind.BLOCKING for feeds in job.feeds for feed in feeds
     )

@@ -167,8 +167,8 @@ class Inbox:
         for number, inputs in enumerate(gates):
             gate = environment.create_gate(f"{task.name}.{number}", inputs, bounded=bounded)
             self.gates.append(gate)
-            for one in inputs:
-                self.positions.append(Position(task.name, one.partition, one.subpartition))
+            for channel in inputs:
+                self.positions.append(Position(task.name, channel.partition, channel.subpartition))
         self.reader: InputGate = self.gates[0] if len(gates) == 1 else UnionGate(list(self.gates))
         self.reader.notify = task.wake
         spill_bytes = environment.settings.spill_bytes

@@ -143,7 +143,7 @@ class World:
             self._step()
             alive = [worker for worker in self.workers if not worker.dead]
             if self._stalled():
-                left = [one.name for worker in alive for one in worker.connections]
+                left = [connection.name for worker in alive for connection in worker.connections]
                 raise CheckFailed(f"connections are left open: {left}")
         self.coordinator.release_outputs()
         self.checks.at_end()
@@ -186,8 +186,8 @@ class World:
     def _note_ends(self) -> None:
         for job in self._running:
             if job.task.is_over:
-                self._running = [one for one in self._running if not one.task.is_over]
-                self.stage.tasks = [one.task for one in self._running]
+                self._running = [running for running in self._running if not running.task.is_over]
+                self.stage.tasks = [running.task for running in self._running]
                 self._progress_ms = self.clock.now_ms
                 self.checks.task_over(job)
                 self.coordinator.task_over(job)

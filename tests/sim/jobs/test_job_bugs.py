@@ -33,9 +33,9 @@ def a_reader_is_not_told_of_a_bundle(patch: Patch) -> None:
     def add(subpartition: PipelinedSubpartition, consumer) -> bool:
         if consumer.ready is None or consumer.ready.bundle is None:
             return real(subpartition, consumer)
-        told, subpartition._on_data = subpartition._on_data, None
+        on_data, subpartition._on_data = subpartition._on_data, None
         added = real(subpartition, consumer)
-        subpartition._on_data = told
+        subpartition._on_data = on_data
         return added
 
     patch.setattr(PipelinedSubpartition, "add", add)
@@ -121,7 +121,10 @@ def a_watermark_overtakes_records(patch: Patch) -> None:
 
 def event_time_follows_the_fastest(patch: Patch) -> None:
     def slowest(valve: WatermarkValve) -> int | None:
-        return max((one.watermark_ms for one in valve._channels if one.caught_up), default=None)
+        return max(
+            (channel.watermark_ms for channel in valve._channels if channel.caught_up),
+            default=None,
+        )
 
     patch.setattr(WatermarkValve, "_slowest", slowest)
 

@@ -42,7 +42,7 @@ def test_seeds_reach_every_corner() -> None:
     vertices = [vertex for scenario in scenarios for vertex in scenario.job_graph.vertices]
     assert any(vertex.gate_inputs == (0, 0) for vertex in vertices), "unions"
     assert any(vertex.gate_inputs == (0, 1) for vertex in vertices), "two inputs"
-    timeouts = {one.timeout_ms for vertex in vertices for one in vertex.chain.partitions}
+    timeouts = {output.timeout_ms for vertex in vertices for output in vertex.chain.partitions}
     assert timeouts >= {-1, 0, 3, 20, 100}
     assert len({scenario.settings.flow_control for scenario in scenarios}) == len(FlowControl)
     assert {scenario.workers for scenario in scenarios} >= {1, 2, 3}

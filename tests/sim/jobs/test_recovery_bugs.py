@@ -93,7 +93,7 @@ def the_newest_checkpoint_is_dropped(patch: Patch) -> None:
 
     def completed(history: CheckpointHistory, metadata: object) -> object:
         effects = real(history, metadata)  # type: ignore[arg-type]
-        return [type(one)(metadata) for one in effects]
+        return [type(effect)(metadata) for effect in effects]
 
     patch.setattr(CheckpointHistory, "completed", completed)
 

@@ -28,20 +28,20 @@ def test_a_seed_replays_exactly(seed: int) -> None:
 
 def test_seeds_reach_every_corner() -> None:
     scenarios = [draw_recovery(seed) for seed in range(300)]
-    kinds = {fault.kind for one in scenarios for fault in one.first.faults}
+    kinds = {fault.kind for scenario in scenarios for fault in scenario.first.faults}
     assert kinds == {"cut", "stall", "freeze", "kill", "refuse", "black-hole"}
-    deeds = {deed.kind for one in scenarios for deed in one.deeds}
+    deeds = {deed.kind for scenario in scenarios for deed in scenario.deeds}
     assert deeds == {"savepoint", "suspend", "drain", "cancel", "driver"}
     modes = {
-        (one.settings.mode is Consistency.EXACTLY_ONCE, one.settings.overtake_after_ms)
-        for one in scenarios
+        (scenario.settings.mode is Consistency.EXACTLY_ONCE, scenario.settings.overtake_after_ms)
+        for scenario in scenarios
     }
     assert modes == {(True, None), (True, 0), (True, 1), (True, 5), (True, 30), (False, None)}
-    assert {one.settings.max_concurrent for one in scenarios} == {1, 2, 3}
-    assert any(one.first.run.habits.fails for one in scenarios)
-    assert any(one.write_fails for one in scenarios)
-    assert 60 < sum(one.rescales for one in scenarios) < 300
-    assert 20 < sum(one.calm for one in scenarios) < 80
+    assert {scenario.settings.max_concurrent for scenario in scenarios} == {1, 2, 3}
+    assert any(scenario.first.run.habits.fails for scenario in scenarios)
+    assert any(scenario.write_fails for scenario in scenarios)
+    assert 60 < sum(scenario.rescales for scenario in scenarios) < 300
+    assert 20 < sum(scenario.calm for scenario in scenarios) < 80
 
 
 def test_seeds_reach_what_is_rare_in_a_real_run(monkeypatch: Patch) -> None:
@@ -58,14 +58,14 @@ def test_seeds_reach_what_is_rare_in_a_real_run(monkeypatch: Patch) -> None:
         monkeypatch.setattr(owner, name, watched)
 
     def completed(writing: SimWriting, in_flight: list[ChannelData], align_ms: float) -> None:
-        seen.update("input" if one.is_input else "output" for one in in_flight)
+        seen.update("input" if channel.is_input else "output" for channel in in_flight)
         seen["aligned"] += align_ms > 0
 
     def started(task: Task) -> None:
         restored = task._restored
         seen["finished"] += restored.finished
         seen["reassigned"] += len(restored.reassigned)
-        seen["state"] += any(one.source for one in restored.operators.values())
+        seen["state"] += any(operator.source for operator in restored.operators.values())
 
     def opened(operator: TwoPhaseSinkOperator, context: object) -> None:
         restored = getattr(context, "restored", None)
@@ -84,8 +84,8 @@ def test_seeds_reach_what_is_rare_in_a_real_run(monkeypatch: Patch) -> None:
         seen["in place"] += world.job.attempts - world.runs
     wanted = ("input", "output", "aligned", "finished", "state", "commits again", "aborted")
     missing = [
-        one
-        for one in (*wanted, "reassigned", "blocked", "rescaled", "new runs", "in place")
-        if not seen[one]
+        event
+        for event in (*wanted, "reassigned", "blocked", "rescaled", "new runs", "in place")
+        if not seen[event]
     ]
     assert not missing, seen

@@ -1,7 +1,7 @@
 """Asynchronous calls of a simulated task: the answers come after a while, in any order.
 
 The function itself is called at once, without an event loop; what is simulated is the way back. Law
-as for the real ones: each answer is told inside the baton, and none comes after the close.
+as for the real ones: each answer is reported inside the baton, and none comes after the close.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ class SimCalls:
         self._what = f"call of {name}"
         self._random = random
         self._tell = tell
-        self._told = self._closed = False
+        self._has_notified = self._closed = False
         self._ended: list[PendingCall] = []
         self._calls = ImmediateCalls(work, lambda: None)
 
@@ -46,7 +46,7 @@ class SimCalls:
         return bool(self._ended)
 
     def take(self) -> list[PendingCall]:
-        self._told = False
+        self._has_notified = False
         taken, self._ended = self._ended, []
         return taken
 
@@ -61,6 +61,6 @@ class SimCalls:
         if self._closed:
             return
         self._ended.append(slot)
-        if not self._told:
-            self._told = True
+        if not self._has_notified:
+            self._has_notified = True
             self._tell()

@@ -62,7 +62,7 @@ class Stamper(Placed):
     def open(self, context: OperatorContext) -> None:
         super().open(context)
         if context.restored is not None:
-            left = [pickle.loads(one) for one in context.restored.plain if one is not None]
+            left = [pickle.loads(state) for state in context.restored.plain if state is not None]
             self._time = max(left, default=0)
 
     def snapshot(self, moment: SnapshotMoment) -> OperatorSnapshot:
@@ -132,7 +132,7 @@ class Keeper(Placed):
         task = context.task
         for old, state in enumerate(left):
             if state is not None and old % task.parallelism == task.subtask:
-                self._kept += [Bundle(*one) for one in pickle.loads(state)]
+                self._kept += [Bundle(*fields) for fields in pickle.loads(state)]
         if self._kept:
             self._await_timer()
 

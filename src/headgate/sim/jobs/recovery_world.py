@@ -59,7 +59,8 @@ class RecoveryWorld(JobWorld):
         while driver.outcome is None and not driver.is_gone:
             self.step()
         if not driver.is_gone:
-            self._kill([one for one in self.workers if one.frozen or one in driver.given_up])
+            lost = driver.given_up
+            self._kill([worker for worker in self.workers if worker.frozen or worker in lost])
             self.wind_down()
         self._kill(self.workers)
         self._new_book()

@@ -107,7 +107,7 @@ class RecoveringJob(SimJob):
         """All that is known is what the storage holds, and how the job was started."""
         self.storage.clean()
         found, next_id = self.storage.found, self.storage.next_id
-        origin, newest = self._origin, max((one.checkpoint for one in found), default=0)
+        origin, newest = self._origin, max((known.checkpoint for known in found), default=0)
         if origin is not None and origin.metadata.checkpoint < newest:
             origin = None
         history = CheckpointHistory(self.plan.retained, found, origin, next_id)

@@ -91,16 +91,16 @@ class SimStorage:
     def is_complete(self, checkpoint: int) -> bool:
         """Whether a checkpoint of this number or a later one is."""
         stores = (*self.complete.values(), *self.savepoints.values())
-        return any(one.metadata.checkpoint >= checkpoint for one in stores)
+        return any(store.metadata.checkpoint >= checkpoint for store in stores)
 
     def clean(self) -> int:
         """Remove what no complete checkpoint names; says how many files that were."""
         stores = (*self.complete.values(), *self.savepoints.values())
-        named = {piece.path for one in stores for piece in _pieces(one.metadata.tasks)}
-        left = [path for path in self._files if path not in named]
-        for path in left:
+        named = {piece.path for store in stores for piece in _pieces(store.metadata.tasks)}
+        unnamed = [path for path in self._files if path not in named]
+        for path in unnamed:
             del self._files[path]
-        return len(left)
+        return len(unnamed)
 
 
 def _pieces(states: Iterable[SubtaskState]) -> list[Piece]:

@@ -55,12 +55,12 @@ class Commits:
         self._vault = vault
 
     def commit(self, committables: Sequence[Record]) -> None:
-        for one in committables:
-            self._vault.commit(one, again=False)
+        for transaction in committables:
+            self._vault.commit(transaction, again=False)
 
     def commit_again(self, committables: Sequence[Record]) -> None:
-        for one in committables:
-            self._vault.commit(one, again=True)
+        for transaction in committables:
+            self._vault.commit(transaction, again=True)
 
     def close(self) -> None:
         """Holds nothing."""
