@@ -1,4 +1,7 @@
-"""The users' functions of simulated jobs: pure, checked by the book, sometimes slow or failing."""
+"""The users' functions of simulated jobs: pure, checked by the book, sometimes slow or failing.
+
+The sink of jobs that take checkpoints commits to the vault, in two phases.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -6,7 +9,7 @@ from random import Random
 from typing import Final
 
 from headgate.base.elements import Record
-from headgate.functions.context import ConnectorContext, RuntimeContext
+from headgate.functions.context import ConnectorContext, RuntimeContext, SnapshotMoment
 from headgate.functions.function import OutputTag
 from headgate.sim.jobs.records import (
     ATTEMPT_STEP,
@@ -18,10 +21,11 @@ from headgate.sim.jobs.records import (
     VALUE,
     Book,
     Item,
+    item_of,
     make_record,
 )
 from headgate.sim.jobs.seats import Seats
-from headgate.sim.jobs.vault import Vault
+from headgate.sim.jobs.vault import Transaction, Vault
 from headgate.sim.tasks import PlannedFailure
 
 MODULUS: Final = 1_000_003
@@ -290,3 +294,60 @@ def is_for_side(value: int) -> bool:
 def weighed(key: int, node: int, count: int = 1) -> Item:
     """The running result of a key after so many records."""
     return key, count * (key + 3), f"r{node}.{key}", (count,)
+
+
+class Transactions(Function):
+    """Sink and writer of one task."""
+
+    def __init__(self, run: Run, node: int) -> None:
+        super().__init__(run, node)
+        self._items: list[Item] = []
+        self._prepared = 0
+        self._attempt = run.attempt
+
+    def create_writer(self, context: ConnectorContext) -> "Transactions":
+        self._subtask = context.task.subtask
+        self._enter(context.task.subtask, context.task.name)
+        return self
+
+    def create_committer(self, context: ConnectorContext) -> "Commits":
+        assert self._run.vault is not None
+        return Commits(self._run.vault)
+
+    def write(self, records: list[Record]) -> None:
+        for record in records:
+            self._seen(record)
+            self._items.append(item_of(record))
+
+    def flush(self) -> None:
+        self._work()
+
+    def prepare_commit(self, moment: SnapshotMoment | None) -> Sequence[Record]:
+        items, self._items = self._items, []
+        if not items:
+            return []
+        self._prepared += 1
+        name = (self._attempt, self.node, self._subtask, self._prepared)
+        transaction: Transaction = (name, 0 if moment is None else moment.checkpoint, items)
+        return [transaction]
+
+    def unfinished(self) -> Sequence[Record]:
+        return []
+
+
+class Commits:
+    """Commits for one task."""
+
+    def __init__(self, vault: Vault) -> None:
+        self._vault = vault
+
+    def commit(self, committables: Sequence[Record]) -> None:
+        for transaction in committables:
+            self._vault.commit(transaction, again=False)
+
+    def commit_again(self, committables: Sequence[Record]) -> None:
+        for transaction in committables:
+            self._vault.commit(transaction, again=True)
+
+    def close(self) -> None:
+        """Holds nothing."""

@@ -33,9 +33,8 @@ from headgate.plan.stream_graph import (
     StreamNode,
 )
 from headgate.sim.jobs import functions, operators
-from headgate.sim.jobs.functions import SIDE, Numbers, Run, items_of_split
+from headgate.sim.jobs.functions import SIDE, Numbers, Run, Transactions, items_of_split
 from headgate.sim.jobs.records import Item
-from headgate.sim.jobs.transactions import Transactions
 
 Items: TypeAlias = "Counter[Item]"
 Reference: TypeAlias = Callable[[list[Items]], dict[str | None, Items]]

@@ -1,21 +1,24 @@
-"""The thread of a task (``TaskThread``): a greenlet that steps it as the real runner does.
+"""The thread of a task (``ExecutionThread``): a greenlet that steps it as the real runner does.
 
 A task that rests goes on only if somebody wakes it, so a lost wake-up shows as a stall. Where the
 real watchdog may call in a loan, the seat lets others run, by chance; time that the user's code
-takes passes while the baton is lent.
+takes passes while the baton is lent. Asynchronous calls are made at once, without an event loop;
+their answers come after a while, in any order, inside the baton, and none after the close.
 """
 
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from random import Random
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
+from headgate.base.elements import Record
 from headgate.base.errors import TaskCancelled
+from headgate.core.chain.async_calls import AsyncWork, ImmediateCalls
+from headgate.core.chain.async_queue import PendingCall
 from headgate.core.chain.context import Clock
 from headgate.core.chain.outputs import Loan
 from headgate.core.task.task import StepResult, Task, TaskServices
-from headgate.sim.jobs.calls import SimCalls
 from headgate.sim.ledger import CheckFailed
 from headgate.sim.worker import SimWorker
 
@@ -23,6 +26,9 @@ try:
     from greenlet import GreenletExit, getcurrent, greenlet
 except ImportError as error:  # pragma: no cover - depends on the installation
     raise ImportError("the simulator needs greenlet: pip install 'headgate[sim]'") from error
+
+DELAYS_MS: Final = (0.0, 0.1, 1.0, 20.0)
+"""How long the answer of an asynchronous call may take."""
 
 
 class Seat:
@@ -189,3 +195,52 @@ class Seats(Protocol):
     """Finds the seat of the task that user code runs in."""
 
     def seat_of(self, task: str) -> Seat: ...
+
+
+class SimCalls:
+    """Asynchronous calls of one operator."""
+
+    def __init__(
+        self,
+        worker: SimWorker,
+        name: str,
+        random: Random,
+        work: AsyncWork,
+        tell: Callable[[], None],
+    ) -> None:
+        self._worker = worker
+        self._what = f"call of {name}"
+        self._random = random
+        self._tell = tell
+        self._has_notified = self._closed = False
+        self._ended: list[PendingCall] = []
+        self._calls = ImmediateCalls(work, lambda: None)
+
+    def submit(self, slots: list[PendingCall]) -> None:
+        self._calls.submit(slots)
+        for slot in self._calls.take():
+            delay_ms = self._random.choice(DELAYS_MS)
+            self._worker.later(delay_ms, self._what, partial(self._answered, slot))
+
+    def has_completed(self) -> bool:
+        return bool(self._ended)
+
+    def take(self) -> list[PendingCall]:
+        self._has_notified = False
+        taken, self._ended = self._ended, []
+        return taken
+
+    def run(self, action: Callable[[], Record]) -> Record:
+        return action()
+
+    def close(self) -> None:
+        self._closed = True
+        self._calls.close()
+
+    def _answered(self, slot: PendingCall) -> None:
+        if self._closed:
+            return
+        self._ended.append(slot)
+        if not self._has_notified:
+            self._has_notified = True
+            self._tell()
