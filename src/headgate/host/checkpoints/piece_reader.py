@@ -186,6 +186,6 @@ def _check(shown: str, piece: Piece, length: int, crc: int, digest: Any = None) 
     if length != piece.length:
         raise CheckpointCorrupt(shown, f"is cut: of {where} only {length} are there")
     if crc != piece.crc:
-        raise CheckpointCorrupt(shown, f"was changed: the checksum of {where} is errors")
+        raise CheckpointCorrupt(shown, f"was changed: the checksum of {where} is wrong")
     if digest is not None and not compare_digest(digest.digest(), piece.digest):
         raise CheckpointCorrupt(shown, f"was changed: {where} are not those that were signed")
