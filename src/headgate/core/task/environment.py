@@ -137,8 +137,8 @@ class Environment:
         gate = Gate(name, pool, self.settings.segment_bytes, self.codec)
         channels: list[Channel] = []
         try:
-            for index, one in enumerate(inputs):
-                channels.append(self._create_channel(gate, index, one))
+            for index, source in enumerate(inputs):
+                channels.append(self._create_channel(gate, index, source))
         except BaseException:
             with ExitStack() as all_of_it:
                 all_of_it.callback(pool.destroy)
@@ -166,9 +166,9 @@ class Environment:
         """The producer of an unknown channel now has a place."""
         unknown = gate.channels[index]
         assert isinstance(unknown, UnknownChannel), f"channel {index} is placed already"
-        one = Input(unknown.partition, unknown.subpartition, place)
+        source = Input(unknown.partition, unknown.subpartition, place)
         kept = None if gate.closed else unknown  # a closed gate has given everything back
-        gate.replace(self._create_channel(gate, index, one, kept))
+        gate.replace(self._create_channel(gate, index, source, kept))
         unknown.release()  # a channel within the process needs no exclusive buffers
 
     def consumer_end(self, peer: PeerName, nonce: bytes, now_ms: float) -> ConsumerEnd:
@@ -213,16 +213,16 @@ class Environment:
         created.on_released = released
 
     def _create_channel(
-        self, gate: Gate, index: int, one: Input, unknown: UnknownChannel | None = None
+        self, gate: Gate, index: int, source: Input, unknown: UnknownChannel | None = None
     ) -> Channel:
-        _check_id(one.partition)
+        _check_id(source.partition)
         backoff = Backoff(self.settings.backoff_initial_ms, self.settings.backoff_max_ms)
-        match one.place:
+        match source.place:
             case Here():
                 return LocalChannel(
                     index,
-                    one.partition,
-                    one.subpartition,
+                    source.partition,
+                    source.subpartition,
                     gate,
                     self.partitions,
                     self.events,
@@ -230,9 +230,9 @@ class Environment:
                     self.later,
                 )
             case RemoteProducer(address):
-                return self._create_remote(gate, index, one, address, backoff, unknown)
+                return self._create_remote(gate, index, source, address, backoff, unknown)
             case UnplacedProducer():
-                stand_in = UnknownChannel(index, one.partition, one.subpartition)
+                stand_in = UnknownChannel(index, source.partition, source.subpartition)
                 stand_in.reserve(self.pool, self._exclusive)
                 return stand_in
 
@@ -240,7 +240,7 @@ class Environment:
         self,
         gate: Gate,
         index: int,
-        one: Input,
+        source: Input,
         address: Address,
         backoff: Backoff,
         unknown: UnknownChannel | None,
@@ -248,8 +248,8 @@ class Environment:
         channel = RemoteChannel(
             index,
             ChannelId(self._next_channel),
-            one.partition,
-            one.subpartition,
+            source.partition,
+            source.subpartition,
             address,
             gate,
             backoff,
