@@ -26,7 +26,7 @@ from headgate.core.operators.source import SourceOperator
 from headgate.functions.context import SnapshotMoment
 from headgate.functions.source import Source, why_not_rewound
 from tests.core.chain.kit import context, open_operator
-from tests.core.chain.restore_kit import left_of, restored
+from tests.core.chain.restore_kit import restored, stored_state
 
 TEXT = "".join(f"line {number}\r\n" if number % 3 else f"{number}\n" for number in range(40))
 
@@ -76,18 +76,18 @@ def test_cut_anywhere_and_shared_out_anew_each_record_comes_once(
     expected = read(whole, open_operator(whole))
     assert len(expected) > 10
     found: list[Any] = []
-    lefts: Any = None
+    states: Any = None
     for parallelism, limits in [(2, [3]), *runs, (2, None)]:  # type: ignore[list-item]
         tasks = []
         for subtask in range(parallelism):
-            given_back = None if lefts is None else restored(lefts, subtask, parallelism)
+            given_back = None if states is None else restored(states, subtask, parallelism)
             within = context(subtask=subtask, parallelism=parallelism)
             object.__setattr__(within, "restored", given_back)
             operator = SourceOperator(source, tuple(source.splits(parallelism)))
             tasks.append((operator, open_operator(operator, within=within)))
             for limit in limits or ():
                 operator.poll(limit)
-        lefts = [left_of(operator) for operator, _ in tasks]
+        states = [stored_state(operator) for operator, _ in tasks]
         for operator, output in tasks:
             found += read(operator, output, None if limits is None else [])
     assert sorted(found, key=str) == sorted(expected, key=str)
@@ -119,11 +119,11 @@ def test_a_file_that_is_new_is_read_by_a_job_that_goes_on(tmp_path: Path) -> Non
     operator = SourceOperator(source, tuple(source.splits(1)))
     output = open_operator(operator)
     operator.poll(1)
-    lefts = [left_of(operator)]
+    states = [stored_state(operator)]
     operator.close()
     (tmp_path / "b").write_text("4\n")
     within = context()
-    object.__setattr__(within, "restored", restored(lefts, 0, 1))
+    object.__setattr__(within, "restored", restored(states, 0, 1))
     again = SourceOperator(source, tuple(source.splits(1)))
     rest = read(again, open_operator(again, within=within))
     assert output.records + rest == ["1", "2", "3", "4"]

@@ -155,7 +155,7 @@ class FaultySpill:
         self._fault.reached("spill.close")
 
 
-class FaultyRoom:
+class FaultySpillRoom:
     def __init__(self, fault: Fault) -> None:
         self._fault = fault
 
@@ -248,7 +248,7 @@ def run_over_a_wire(fault: Fault, broadcast: bool, monkeypatch: pytest.MonkeyPat
     router = Broadcast() if broadcast else RoundRobin()
     writer = RecordWriter(partition, router, FaultySerializer(fault), timeout_ms=0)
     made = [
-        Deserializer(FaultySerializer(fault), FaultyRoom(fault), ROOMY.spill_bytes)
+        Deserializer(FaultySerializer(fault), FaultySpillRoom(fault), ROOMY.spill_bytes)
         for _ in range(3)
     ]
     source = NetworkInput(0, gate, made)
@@ -345,7 +345,7 @@ def run_within_a_process(
     writer = RecordWriter(partition, router, FaultySerializer(fault), timeout_ms=0)
     writer.hands_over = True
     made = [
-        Deserializer(FaultySerializer(fault), FaultyRoom(fault), ROOMY.spill_bytes)
+        Deserializer(FaultySerializer(fault), FaultySpillRoom(fault), ROOMY.spill_bytes)
         for _ in range(3)
     ]
     source = NetworkInput(0, gate, made)

@@ -81,8 +81,8 @@ def test_windows_that_were_in_memory_go_on_on_disk_and_back(
     places: list[Any] = [backends.keyed("windows", range(128), 128), MemoryBackend(range(128), 128)]
     for number, backend in enumerate(places):
         lab.send((("a", 1), number), (("b", 2), number))
-        room: Any = lab.operator._keyed
-        snapshot = room.backend.snapshot()
+        keyed: Any = lab.operator._keyed
+        snapshot = keyed.backend.snapshot()
         backend.restore(snapshot.groups())
         snapshot.close()
         lab.operator.close()

@@ -1,7 +1,7 @@
 """What the tests of restored operators are made of.
 
-A `Crew` is all tasks of one operator. It is told what happens, leaves what a checkpoint would hold
-of it, as bytes, and a new crew of any size goes on from there.
+`OperatorTasks` are all tasks of one operator. Each action of a test is applied to them; what a
+checkpoint stores of them, as bytes, is restored to tasks of any parallelism.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,8 +23,8 @@ GROUPS = 128
 MOMENT = SnapshotMoment(checkpoint=7, timestamp_ms=1_000)
 
 
-class Left(NamedTuple):
-    """What one task has left."""
+class StoredState(NamedTuple):
+    """What a checkpoint stores of one task."""
 
     groups: list[tuple[int, bytes]]
     plain: bytes | None
@@ -33,8 +33,8 @@ class Left(NamedTuple):
     shapes: tuple[StateShape, ...] = ()
 
 
-def left_of(operator: Operator, moment: SnapshotMoment = MOMENT) -> Left:
-    """What an operator leaves, as bytes."""
+def stored_state(operator: Operator, moment: SnapshotMoment = MOMENT) -> StoredState:
+    """What a checkpoint stores of an operator, as bytes."""
     operator.before_barrier(moment)
     snapshot = operator.snapshot(moment)
     try:
@@ -42,25 +42,27 @@ def left_of(operator: Operator, moment: SnapshotMoment = MOMENT) -> Left:
     finally:
         snapshot.close()
     plain, is_own = snapshot.plain, snapshot.plain_is_own
-    return Left(groups, plain, is_own, snapshot.source, snapshot.shapes)
+    return StoredState(groups, plain, is_own, snapshot.source, snapshot.shapes)
 
 
-def restored(lefts: Sequence[Left | None], subtask: int, parallelism: int) -> OperatorRestored:
+def restored(
+    states: Sequence[StoredState | None], subtask: int, parallelism: int
+) -> OperatorRestored:
     """What a new task gets of it; None: that old task had finished."""
-    there = [left for left in lefts if left is not None]
-    plain = [None if left is None else left.plain for left in lefts]
-    is_own = all(left.plain is None or left.plain_is_own for left in there)
-    if is_own and len(lefts) == parallelism:
-        plain = [state if old == subtask else None for old, state in enumerate(plain)]
-    groups = [group for left in there for group in left.groups]
-    source = tuple(None if left is None else left.source for left in lefts)
+    there = [state for state in states if state is not None]
+    plain = [None if state is None else state.plain for state in states]
+    is_own = all(state.plain is None or state.plain_is_own for state in there)
+    if is_own and len(states) == parallelism:
+        plain = [part if old == subtask else None for old, part in enumerate(plain)]
+    groups = [group for state in there for group in state.groups]
+    source = tuple(None if state is None else state.source for state in states)
     own = groups_of(subtask, parallelism, GROUPS)
     return OperatorRestored(
         checkpoint=MOMENT.checkpoint,
         keyed=lambda: iter([group for group in groups if group[0] in own]),
-        plain=tuple(plain) if any(state is not None for state in plain) else (),
-        source=source if any(state is not None for state in source) else (),
-        shapes=tuple(dict.fromkeys(shape for left in there for shape in left.shapes)),
+        plain=tuple(plain) if any(part is not None for part in plain) else (),
+        source=source if any(part is not None for part in source) else (),
+        shapes=tuple(dict.fromkeys(shape for state in there for shape in state.shapes)),
     )
 
 
@@ -84,7 +86,7 @@ ALL = "all tasks"
 """In the place of a key selector: the input is broadcast."""
 
 
-class Crew:
+class OperatorTasks:
     """All tasks of one operator; ``seen`` is what they have sent, in one order."""
 
     def __init__(
@@ -93,7 +95,7 @@ class Crew:
         keys_of: Sequence[KeyOf | str | None] = (None,),
         parallelism: int = 1,
         clock: HandClock | None = None,
-        lefts: Sequence[Left | None] | None = None,
+        states: Sequence[StoredState | None] | None = None,
         backends: Backends | None = None,
         types: tuple[object, object] = (None, None),
     ) -> None:
@@ -106,11 +108,11 @@ class Crew:
         for subtask in range(parallelism):
             operator = make()
             operator.set_up(SeenOutput(self.seen))
-            given = None if lefts is None else restored(lefts, subtask, parallelism)
+            given = None if states is None else restored(states, subtask, parallelism)
             operator.open(self._context(subtask, parallelism, given, backends or MemoryBackends()))
             self.operators.append(operator)
 
-    def tell(self, action: Any) -> None:
+    def apply(self, action: Any) -> None:
         if isinstance(action, Send):
             self._send(action)
         elif isinstance(action, Watermark):
@@ -119,14 +121,14 @@ class Crew:
         elif isinstance(action, Clock):
             self.clock.move_to(self.clock.now_ms + action.by_ms)
         else:
-            self.tell(Watermark(MAX_WATERMARK_MS))
+            self.apply(Watermark(MAX_WATERMARK_MS))
             for operator in self.operators:
                 for number in range(operator.inputs):
                     operator.end_input(number)
                 operator.finish()
 
-    def left(self) -> list[Left]:
-        return [left_of(operator) for operator in self.operators]
+    def stored_states(self) -> list[StoredState]:
+        return [stored_state(operator) for operator in self.operators]
 
     def close(self) -> None:
         for operator in self.operators:

@@ -17,7 +17,7 @@ from headgate.core.state.memory import MemoryBackend, MemoryBackends
 from headgate.functions.context import TimeDomain
 from headgate.functions.state import ValueStateDescriptor
 from tests.core.chain.kit import NOW_MS, HandClock
-from tests.core.chain.restore_kit import Crew, Left, Send
+from tests.core.chain.restore_kit import OperatorTasks, Send, StoredState
 
 
 def test_state_and_timers_stand_at_the_same_key() -> None:
@@ -77,40 +77,40 @@ def test_restored_timers_of_processing_time_are_awaited() -> None:
 
 
 def test_the_type_of_keys_may_become_wider_and_nothing_else() -> None:
-    def crew(key_type: object, lefts: list[Left] | None = None) -> Crew:
+    def tasks_of(key_type: object, states: list[StoredState] | None = None) -> OperatorTasks:
         operator = partial(ReduceOperator, max, identity, False)
-        return Crew(operator, (identity,), lefts=lefts, types=(key_type, None))
+        return OperatorTasks(operator, (identity,), states=states, types=(key_type, None))
 
-    old = crew(Types.INT())
-    old.tell(Send([(1, None)]))
-    left = old.left()
+    old = tasks_of(Types.INT())
+    old.apply(Send([(1, None)]))
+    states = old.stored_states()
     old.close()
     for same in (Types.INT(), Types.LONG(), None):
-        crew(same, left).close()
+        tasks_of(same, states).close()
     for other in (Types.STRING(), Types.DOUBLE()):
         with pytest.raises(StateChanged, match=r"'keys' of operator 'op' was key of Types.INT\(\)"):
-            crew(other, left)
-    undeclared = crew(None)
-    left = undeclared.left()
+            tasks_of(other, states)
+    undeclared = tasks_of(None)
+    states = undeclared.stored_states()
     undeclared.close()
-    crew(Types.STRING(), left).close()
+    tasks_of(Types.STRING(), states).close()
 
 
 @pytest.mark.parametrize(("has", "fits"), [(Types.LONG(), True), (Types.STRING(), False)])
 def test_what_is_reduced_keeps_its_type(has: object, fits: bool) -> None:
-    def crew(record_type: object, lefts: list[Left] | None = None) -> Crew:
+    def tasks_of(record_type: object, states: list[StoredState] | None = None) -> OperatorTasks:
         operator = partial(ReduceOperator, max, identity, False)
-        return Crew(operator, (identity,), lefts=lefts, types=(None, record_type))
+        return OperatorTasks(operator, (identity,), states=states, types=(None, record_type))
 
-    old = crew(Types.INT())
-    old.tell(Send([(1, None)]))
-    left = old.left()
+    old = tasks_of(Types.INT())
+    old.apply(Send([(1, None)]))
+    states = old.stored_states()
     old.close()
     if fits:
-        crew(has, left).close()
+        tasks_of(has, states).close()
     else:
         with pytest.raises(StateChanged, match="'reduced so far'"):
-            crew(has, left)
+            tasks_of(has, states)
 
 
 def identity(record: object) -> object:

@@ -14,7 +14,7 @@ from headgate.core.state.operator_state import OperatorStates
 from headgate.functions.function import MapFunction
 from headgate.functions.state import ListStateDescriptor
 from tests.core.chain.kit import context, open_operator
-from tests.core.chain.restore_kit import MOMENT, left_of, restored
+from tests.core.chain.restore_kit import MOMENT, restored, stored_state
 
 
 class Loud:
@@ -142,10 +142,10 @@ def test_each_function_finds_its_own_state_again(union: bool) -> None:
     open_operator(operator)
     first.kept.add(1)
     second.kept.add(2)
-    left = left_of(operator)
-    assert left.plain_is_own is not union
+    state = stored_state(operator)
+    assert state.plain_is_own is not union
     again = Two(Keeps(), Keeps(union))
-    given = restored([left, left], 1, 2)
+    given = restored([state, state], 1, 2)
     assert [part is None for part in given.plain] == [not union, False]
     open_operator(again, within=replace(context(subtask=1, parallelism=2), restored=given))
     found = [function.function.found for function in again.user_functions()]  # type: ignore[attr-defined]
@@ -164,7 +164,7 @@ def test_an_operator_without_anything_leaves_nothing() -> None:
 def test_a_function_that_is_gone_leaves_nobody_in_trouble() -> None:
     operator = Two(Keeps(), Keeps())
     open_operator(operator)
-    given = restored([left_of(operator)._replace(plain=pack_parts({"three": b"?"}))], 0, 1)
+    given = restored([stored_state(operator)._replace(plain=pack_parts({"three": b"?"}))], 0, 1)
     assert given.plain == (pack_parts({"three": b"?"}),)
     store = OperatorStates()
     store.restore((None,), 0, 1)

@@ -13,19 +13,21 @@ from headgate.core.chain.snapshots import OperatorRestored, restored_parts
 from headgate.core.operators.async_wait import CALLS, AsyncWaitOperator, read_calls
 from headgate.functions.state import ListStateDescriptor
 from tests.core.chain.kit import context, open_operator
-from tests.core.chain.restore_kit import Left, left_of, restored
+from tests.core.chain.restore_kit import StoredState, restored, stored_state
 from tests.core.operators.kit import BOTH, AsyncBench, NumberAndSquare
 
 
 class Again(AsyncBench):
-    """Goes on with what others have left."""
+    """Continues from the stored state of others."""
 
-    def __init__(self, lefts: list[Left], subtask: int, parallelism: int, **more: Any) -> None:
-        self.subtask, self.parallelism, self.lefts = subtask, parallelism, lefts
+    def __init__(
+        self, states: list[StoredState], subtask: int, parallelism: int, **more: Any
+    ) -> None:
+        self.subtask, self.parallelism, self.states = subtask, parallelism, states
         super().__init__(**more)
 
     def context(self) -> OperatorContext:
-        given = restored(self.lefts, self.subtask, self.parallelism)
+        given = restored(self.states, self.subtask, self.parallelism)
         return replace(context(subtask=self.subtask, parallelism=self.parallelism), restored=given)
 
     def end_all(self) -> list[Any]:
@@ -64,13 +66,13 @@ def test_records_whose_results_had_not_left_are_called_again(
 ) -> None:
     bench = AsyncBench(ordered=ordered)
     count = drive(bench, before)
-    left = [left_of(bench.operator)]
+    states = [stored_state(bench.operator)]
     row = list(bench.output.row)
     bench.operator.close()
-    tasks = [Again(left, task, parallelism, ordered=ordered) for task in range(parallelism)]
-    twice = [left_of(task.operator) for task in tasks]
+    tasks = [Again(states, task, parallelism, ordered=ordered) for task in range(parallelism)]
+    twice = [stored_state(task.operator) for task in tasks]
     assert [list(read_calls(_calls(twice), task, parallelism)) for task in range(parallelism)] == [
-        list(read_calls(_calls(left), task, parallelism)) for task in range(parallelism)
+        list(read_calls(_calls(states), task, parallelism)) for task in range(parallelism)
     ], "what waits is left again"
     count = drive(tasks[0], after, count)
     for task in tasks:
@@ -86,8 +88,10 @@ def test_records_whose_results_had_not_left_are_called_again(
         assert one_by_one(row) == one_by_one(stayed.output.row)
 
 
-def _calls(lefts: list[Left]) -> list[bytes | None]:
-    return list(restored_parts(OperatorRestored(plain=tuple(left.plain for left in lefts)), CALLS))
+def _calls(states: list[StoredState]) -> list[bytes | None]:
+    return list(
+        restored_parts(OperatorRestored(plain=tuple(state.plain for state in states)), CALLS)
+    )
 
 
 def one_by_one(row: list[Any]) -> list[Any]:
@@ -101,12 +105,12 @@ def one_by_one(row: list[Any]) -> list[Any]:
 
 @BOTH
 def test_more_than_there_is_room_for_waits_its_turn(ordered: bool) -> None:
-    lefts = []
+    states = []
     for start in (0, 3, 6):
         bench = AsyncBench(ordered=ordered)
         drive(bench, [3], start)
-        lefts.append(left_of(bench.operator))
-    again = Again(lefts, 0, 1, ordered=ordered)
+        states.append(stored_state(bench.operator))
+    again = Again(states, 0, 1, ordered=ordered)
     assert len(again.calls.under_way) == 3
     again.operator.watermark_advanced(Watermark(1))
     again.operator.watermark_advanced(Watermark(2))
@@ -141,7 +145,7 @@ def test_an_asynchronous_function_may_have_state_of_its_task() -> None:
     function = Tallying()
     operator = AsyncWaitOperator(function, 1000, 2, True)
     open_operator(operator)
-    left = left_of(operator)
+    state = stored_state(operator)
     operator.checkpoint_completed(3)
     operator.checkpoint_aborted(4)
     operator.close()
@@ -149,6 +153,6 @@ def test_an_asynchronous_function_may_have_state_of_its_task() -> None:
     assert function.heard[1:] == ["vertex", ("complete", 3), ("aborted", 4), "closed"]
     again = Tallying()
     operator = AsyncWaitOperator(again, 1000, 2, True)
-    open_operator(operator, within=replace(context(), restored=restored([left], 0, 1)))
+    open_operator(operator, within=replace(context(), restored=restored([state], 0, 1)))
     assert again.heard[0] == ("initialize", True, [7])
     operator.close()

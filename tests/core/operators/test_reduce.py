@@ -23,7 +23,7 @@ from headgate.core.state.memory import MemoryBackend, MemoryBackends
 from headgate.functions.state import ValueStateDescriptor
 from headgate.host.rocksdb.backend import RocksBackends
 from tests.core.chain.kit import KeptOutput, context, cut, open_operator, run
-from tests.core.chain.restore_kit import Crew, Left, Send
+from tests.core.chain.restore_kit import OperatorTasks, Send, StoredState
 
 cuts = st.lists(st.integers(1, 9), max_size=12)
 pairs = st.lists(st.tuples(st.sampled_from("abc"), st.integers(-9, 9)), max_size=60)
@@ -173,18 +173,18 @@ def test_a_result_that_is_none_outlives_a_checkpoint(
     def forget(before: object, record: object) -> None:
         seen.append((before, record))
 
-    def crew(kind: str, lefts: Sequence[Left | None] | None = None) -> Crew:
+    def tasks_of(kind: str, states: Sequence[StoredState | None] | None = None) -> OperatorTasks:
         settings = StateSettings(rocksdb_folder=str(tmp_path))
         backends: Backends = RocksBackends(settings) if kind == "rocksdb" else MemoryBackends()
         make = partial(ReduceOperator, forget, lambda record: 0, False)
-        return Crew(make, (lambda record: 0,), lefts=lefts, backends=backends)
+        return OperatorTasks(make, (lambda record: 0,), states=states, backends=backends)
 
-    first = crew(stored)
-    first.tell(Send(rows=[(1, None), (2, None)], number=0))
-    lefts = first.left()
+    first = tasks_of(stored)
+    first.apply(Send(rows=[(1, None), (2, None)], number=0))
+    states = first.stored_states()
     first.close()
-    second = crew(restored, lefts)
-    second.tell(Send(rows=[(3, None)], number=0))
+    second = tasks_of(restored, states)
+    second.apply(Send(rows=[(3, None)], number=0))
     second.close()
     assert seen == [(1, 2), (None, 3)]
 

@@ -62,7 +62,7 @@ from headgate.functions.state import (
 )
 from headgate.functions.triggers import ContinuousEventTimeTrigger, CountTrigger, EventTimeTrigger
 from headgate.host.rocksdb.backend import RocksBackends
-from tests.core.chain.restore_kit import ALL, END, MOMENT, Clock, Crew, Send, left_of
+from tests.core.chain.restore_kit import ALL, END, MOMENT, Clock, OperatorTasks, Send, stored_state
 from tests.core.window.kit import LISTED, SUMS, plan
 
 
@@ -371,29 +371,29 @@ def on_disk(tmp_path: Path) -> Iterator[Backends]:
 
 
 Others = Mapping[int, tuple[int, Backends | None]]
-"""After how many steps another crew goes on with what the first has left: its size and backends."""
+"""After how many steps other tasks are restored from stored state: how many, and their backends."""
 
 
 def run(case: Case, others: Others, size: int = 1) -> list[list[Any]]:
     """What is sent in each step."""
-    crew = Crew(case.make, case.keys_of, size)
+    tasks = OperatorTasks(case.make, case.keys_of, size)
     seen: list[list[Any]] = []
     for number, action in enumerate(case.script):
         if number in others:
-            lefts = crew.left()
-            crew.close()
+            states = tasks.stored_states()
+            tasks.close()
             size, backends = others[number]
-            crew = Crew(case.make, case.keys_of, size, crew.clock, lefts, backends)
-            crew.clock.move_to(crew.clock.now_ms)
+            tasks = OperatorTasks(case.make, case.keys_of, size, tasks.clock, states, backends)
+            tasks.clock.move_to(tasks.clock.now_ms)
             watermarks = [step for step in case.script[:number] if isinstance(step, Watermark)]
             for before in watermarks[:-1]:  # sources begin anew with event time, and were further
-                crew.tell(before)
-            assert crew.seen == [], "nothing is sent twice"
-        crew.tell(action)
-        seen.append([*crew.seen, *case.written])
-        crew.seen.clear()
+                tasks.apply(before)
+            assert tasks.seen == [], "nothing is sent twice"
+        tasks.apply(action)
+        seen.append([*tasks.seen, *case.written])
+        tasks.seen.clear()
         case.written.clear()
-    crew.close()
+    tasks.close()
     return seen
 
 
@@ -454,47 +454,47 @@ def operators_of_core() -> set[type[Operator]]:
 
 def test_no_operator_is_forgotten() -> None:
     covered = {type(case.make()) for case in CASES.values()} | BASES | WITHOUT
-    left = {kind.__name__ for kind in operators_of_core() - covered}
-    assert left == set(ELSEWHERE)
+    uncovered = {kind.__name__ for kind in operators_of_core() - covered}
+    assert uncovered == set(ELSEWHERE)
     here = Path(__file__).parent
     assert all((here / test).exists() for test in ELSEWHERE.values())
 
 
 def test_the_assigner_of_timestamps_leaves_nothing() -> None:
-    crew = Crew(lambda: TimestampsOperator(TimePlan(silent)))
-    crew.tell(Send([("a", 1)]))
-    assert crew.left() == [([], None, False, None, ())]
-    crew.close()
+    tasks = OperatorTasks(lambda: TimestampsOperator(TimePlan(silent)))
+    tasks.apply(Send([("a", 1)]))
+    assert tasks.stored_states() == [([], None, False, None, ())]
+    tasks.close()
 
 
 def test_a_batch_takes_no_checkpoint() -> None:
-    crew = Crew(lambda: SortedInput(lambda: MapOperator(Counted(), first), (first,)))
+    tasks = OperatorTasks(lambda: SortedInput(lambda: MapOperator(Counted(), first), (first,)))
     with pytest.raises(AssertionError, match="a batch job takes no checkpoints"):
-        crew.left()
-    crew.close()
+        tasks.stored_states()
+    tasks.close()
 
 
 def test_an_operator_whose_function_keeps_nothing_leaves_nothing() -> None:
-    crew = Crew(lambda: MapOperator(str))
-    crew.tell(Send([(1, None)]))
-    assert crew.left() == [([], None, True, None, ())]
-    crew.close()
+    tasks = OperatorTasks(lambda: MapOperator(str))
+    tasks.apply(Send([(1, None)]))
+    assert tasks.stored_states() == [([], None, True, None, ())]
+    tasks.close()
 
 
 def test_timers_that_were_due_while_the_job_was_down_fire_after_the_restore() -> None:
     for name in ("keyed process", "by the clock", "by the clock, one by one"):
         case = CASES[name]
-        crew = Crew(case.make, case.keys_of)
-        crew.tell(Send([(("a", 1), 1)]))
-        lefts, clock = crew.left(), crew.clock
-        crew.close()
+        tasks = OperatorTasks(case.make, case.keys_of)
+        tasks.apply(Send([(("a", 1), 1)]))
+        states, clock = tasks.stored_states(), tasks.clock
+        tasks.close()
         clock.mails.clear()
         clock.now_ms += 1_000_000
-        again = Crew(case.make, case.keys_of, 1, clock, lefts)
+        again = OperatorTasks(case.make, case.keys_of, 1, clock, states)
         assert again.seen == []
-        again.tell(Clock(0))
+        again.apply(Clock(0))
         assert len(again.seen) == 1, name
-        again.tell(Clock(1_000_000))
+        again.apply(Clock(1_000_000))
         assert len(again.seen) == 1, "once"
         again.close()
 
@@ -502,45 +502,45 @@ def test_timers_that_were_due_while_the_job_was_down_fire_after_the_restore() ->
 def test_after_the_end_of_event_time_it_begins_anew() -> None:
     """A job that was drained and goes on later must not take all that is new for late."""
     case = CASES["tumbling"]
-    crew = Crew(case.make, case.keys_of)
+    tasks = OperatorTasks(case.make, case.keys_of)
     for action in ONE:
-        crew.tell(action)
-    lefts = crew.left()
-    crew.close()
-    again = Crew(case.make, case.keys_of, 1, None, lefts)
-    again.tell(Send([(("a", 1), 1)]))
-    again.tell(Watermark(20))
+        tasks.apply(action)
+    states = tasks.stored_states()
+    tasks.close()
+    again = OperatorTasks(case.make, case.keys_of, 1, None, states)
+    again.apply(Send([(("a", 1), 1)]))
+    again.apply(Watermark(20))
     assert [(tag, record) for tag, record, _ in again.seen] == [(None, ("a", 1))]
     again.close()
 
 
 def test_of_tasks_that_were_not_equally_far_the_slowest_counts() -> None:
     case = CASES["tumbling"]
-    crew = Crew(case.make, case.keys_of, 2)
-    for operator, watermark_ms in zip(crew.operators, (100, 40), strict=True):
+    tasks = OperatorTasks(case.make, case.keys_of, 2)
+    for operator, watermark_ms in zip(tasks.operators, (100, 40), strict=True):
         operator.watermark_advanced(Watermark(watermark_ms))
-    again = Crew(case.make, case.keys_of, 1, None, crew.left())
-    again.tell(Send([(("a", 1), 45), (("a", 2), 39)]))
+    again = OperatorTasks(case.make, case.keys_of, 1, None, tasks.stored_states())
+    again.apply(Send([(("a", 1), 45), (("a", 2), 39)]))
     assert [tag for tag, *_ in again.seen] == ["late"]
     again.close()
-    crew.close()
+    tasks.close()
 
 
 def test_a_snapshot_that_is_being_written_does_not_see_what_comes_after_it() -> None:
     case = CASES["keyed process"]
-    crew = Crew(case.make, case.keys_of)
-    crew.tell(Send([(("a", 1), 1)]))
-    snapshot = crew.operators[0].snapshot(MOMENT)
-    crew.tell(Send([(("a", 2), 2)]))
+    tasks = OperatorTasks(case.make, case.keys_of)
+    tasks.apply(Send([(("a", 1), 1)]))
+    snapshot = tasks.operators[0].snapshot(MOMENT)
+    tasks.apply(Send([(("a", 2), 2)]))
     assert snapshot.keyed is not None
     groups = list(snapshot.keyed.groups())
     snapshot.close()
-    left = left_of(crew.operators[0])._replace(groups=groups)
-    again = Crew(case.make, case.keys_of, 1, None, [left])
-    again.tell(Send([(("a", 3), 3)]))
+    state = stored_state(tasks.operators[0])._replace(groups=groups)
+    again = OperatorTasks(case.make, case.keys_of, 1, None, [state])
+    again.apply(Send([(("a", 3), 3)]))
     assert again.seen[0][1][0][1:] == (2, 4, 2)
     again.close()
-    crew.close()
+    tasks.close()
 
 
 def test_a_function_that_fails_leaves_no_snapshot_open() -> None:
@@ -548,13 +548,13 @@ def test_a_function_that_fails_leaves_no_snapshot_open() -> None:
         def snapshot_state(self, context: Any) -> None:
             raise ValueError("not now")
 
-    crew = Crew(lambda: MapOperator(Failing(), first), (first,))
-    crew.tell(Send([(("a", 1), 1)]))
+    tasks = OperatorTasks(lambda: MapOperator(Failing(), first), (first,))
+    tasks.apply(Send([(("a", 1), 1)]))
     with pytest.raises(ValueError, match="not now"):
-        crew.left()
-    room: Any = crew.operators[0]._keyed  # type: ignore[attr-defined]
-    assert all(type(spaces.view) is dict for spaces in room.backend._spaces.values())
-    crew.close()
+        tasks.stored_states()
+    keyed: Any = tasks.operators[0]._keyed  # type: ignore[attr-defined]
+    assert all(type(spaces.view) is dict for spaces in keyed.backend._spaces.values())
+    tasks.close()
 
 
 def test_functions_that_listen_are_told_what_became_of_checkpoints() -> None:
@@ -572,9 +572,9 @@ def test_functions_that_listen_are_told_what_became_of_checkpoints() -> None:
         SidedKey(first, first), TumblingEventTimeWindows(10), EventTimeTrigger(), LISTED, call
     )
     for operator in (MapOperator(Listening(), first), JoinedWindowOperator(many)):
-        crew = Crew(lambda operator=operator: operator)  # type: ignore[misc]
-        crew.operators[0].checkpoint_completed(3)
-        crew.operators[0].checkpoint_aborted(4)
+        tasks = OperatorTasks(lambda operator=operator: operator)  # type: ignore[misc]
+        tasks.operators[0].checkpoint_completed(3)
+        tasks.operators[0].checkpoint_aborted(4)
         assert Listening.notified == [3, -4]
         Listening.notified.clear()
-        crew.close()
+        tasks.close()

@@ -15,7 +15,7 @@ from headgate.core.operators.source import SourceOperator
 from headgate.functions.source import why_not_rewound
 from headgate.functions.watermarks import AlignmentGroup
 from tests.core.chain.kit import HandClock, KeptOutput, context, open_operator
-from tests.core.chain.restore_kit import MOMENT, Left, left_of, restored
+from tests.core.chain.restore_kit import MOMENT, StoredState, restored, stored_state
 
 
 class Numbers:
@@ -72,16 +72,19 @@ class Tasks:
     """All tasks of a source."""
 
     def __init__(
-        self, splits: Sequence[Any], parallelism: int, lefts: Sequence[Left | None] | None = None
+        self,
+        splits: Sequence[Any],
+        parallelism: int,
+        states: Sequence[StoredState | None] | None = None,
     ) -> None:
         self.outputs: list[KeptOutput] = []
         self.operators: list[SourceOperator | None] = []
         for subtask in range(parallelism):
-            had_finished = lefts is not None and len(lefts) == parallelism and not lefts[subtask]
+            had_finished = states is not None and len(states) == parallelism and not states[subtask]
             if had_finished:
                 self.operators.append(None)
                 continue
-            given = None if lefts is None else restored(lefts, subtask, parallelism)
+            given = None if states is None else restored(states, subtask, parallelism)
             within = replace(context(subtask=subtask, parallelism=parallelism), restored=given)
             operator = SourceOperator(Numbers(), tuple(splits))
             self.outputs.append(open_operator(operator, within=within))
@@ -92,13 +95,13 @@ class Tasks:
         if operator is not None:
             operator.poll(3)
 
-    def left(self) -> list[Left | None]:
+    def stored_states(self) -> list[StoredState | None]:
         """A task that is through has finished, or waits to."""
-        lefts: list[Left | None] = []
+        states: list[StoredState | None] = []
         for number, operator in enumerate(self.operators):
             done = operator is None or (not operator._splits and number % 2)
-            lefts.append(None if done or operator is None else left_of(operator))
-        return lefts
+            states.append(None if done or operator is None else stored_state(operator))
+        return states
 
     def finish(self) -> None:
         for operator in self.operators:
@@ -119,18 +122,18 @@ def test_every_record_comes_once_however_often_the_job_was_cut(
 ) -> None:
     splits = [(100 * place, 100 * place + size) for place, size in enumerate(sizes)]
     found: list[int] = []
-    lefts: list[Left | None] | None = None
+    states: list[StoredState | None] | None = None
     for parallelism, polls in [*steps, (2, [])]:
-        tasks = Tasks(splits, parallelism, lefts)
+        tasks = Tasks(splits, parallelism, states)
         for task in polls:
             tasks.poll(task)
-        lefts = tasks.left()
+        states = tasks.stored_states()
         found += tasks.records
-        if all(left is None for left in lefts):
+        if all(state is None for state in states):
             break
         splits += [(1000 + len(splits) * 100, 1000 + len(splits) * 100 + more)]
     else:
-        tasks = Tasks(splits, 3, lefts)
+        tasks = Tasks(splits, 3, states)
         tasks.finish()
         found += tasks.records
         assert sorted(found) == [number for split in splits for number in range(*split)]
@@ -142,10 +145,10 @@ def timed(bound_ms: int = 0, **more: Any) -> TimePlan:
 
 
 def opened(
-    plan: TimePlan, *splits: Any, lefts: Sequence[Left] | None = None
+    plan: TimePlan, *splits: Any, states: Sequence[StoredState] | None = None
 ) -> tuple[SourceOperator, KeptOutput, HandClock]:
     clock = HandClock()
-    given = None if lefts is None else restored(lefts, 0, 1)
+    given = None if states is None else restored(states, 0, 1)
     operator = SourceOperator(Numbers(), splits, plan)
     return operator, open_operator(operator, within=replace(clock.context(), restored=given)), clock
 
@@ -157,7 +160,7 @@ def test_event_time_of_a_split_that_is_silent_from_now_on_does_not_hold_the_othe
     operator.poll(50)
     clock.move_to(clock.now_ms + 200)
     assert output.elements == [Watermark(3)]
-    again, output, clock = opened(timed(), (0, 90), (100, 200), lefts=[left_of(operator)])
+    again, output, clock = opened(timed(), (0, 90), (100, 200), states=[stored_state(operator)])
     near, far = sorted(again._splits, key=lambda split: split.share.watermark_ms)
     far.reader.quiet = True  # type: ignore[attr-defined]
     while near.reader.position() == 5:
@@ -170,7 +173,7 @@ def test_event_time_of_a_split_that_is_silent_from_now_on_does_not_hold_the_othe
 def test_a_source_without_intervals_tells_event_time_again_too() -> None:
     operator, output, _ = opened(OWN_TIME, (0, 9))
     operator._take_own(operator._splits[0], Watermark(4))
-    again, output, _ = opened(OWN_TIME, (0, 9), lefts=[left_of(operator)])
+    again, output, _ = opened(OWN_TIME, (0, 9), states=[stored_state(operator)])
     assert output.elements == []
     again.poll(1)
     assert output.elements == [Watermark(4)]
@@ -181,7 +184,7 @@ def test_a_source_without_intervals_tells_event_time_again_too() -> None:
 def test_a_restored_split_is_not_idle_before_its_time() -> None:
     operator, _, _ = opened(timed(idle_ms=100), (0, 9))
     operator._splits[0].dozes = True
-    again, _, clock = opened(timed(idle_ms=100), (0, 9), lefts=[left_of(operator)])
+    again, _, clock = opened(timed(idle_ms=100), (0, 9), states=[stored_state(operator)])
     again._splits[0].reader.quiet = True  # type: ignore[attr-defined]
     assert again.poll() is PollResult.NOTHING
     clock.move_to(clock.now_ms + 99)
@@ -202,7 +205,7 @@ def test_a_group_that_is_aligned_knows_how_far_a_restored_split_is() -> None:
     clock = HandClock()
     within = replace(
         clock.context(),
-        restored=restored([left_of(operator)], 0, 1),
+        restored=restored([stored_state(operator)], 0, 1),
         tell_time=lambda group, time_ms: reports.append(time_ms),
     )
     again = SourceOperator(Numbers(), ((50, 90),), plan)
@@ -216,7 +219,7 @@ def test_splits_that_have_ended_are_passed_over() -> None:
     operator, _, _ = opened(timed(), (0, 2), (5, 9))
     operator.poll()
     operator.poll()
-    again, output, _ = opened(timed(), (0, 2), (5, 9), lefts=[left_of(operator)])
+    again, output, _ = opened(timed(), (0, 2), (5, 9), states=[stored_state(operator)])
     assert again._source.over == [(0, 2)]  # type: ignore[attr-defined]
     assert again.poll() is PollResult.ENDED
     assert output.records == []
@@ -242,7 +245,7 @@ class Forgetful(Numbers):
 def test_a_reader_that_tells_no_position_is_found_out() -> None:
     operator = SourceOperator(Forgetful(), ((0, 9),))
     open_operator(operator)
-    left_of(operator)  # at the beginning there is nothing to tell
+    stored_state(operator)  # at the beginning there is nothing to tell
     operator.poll(1)
     with pytest.raises(RuntimeError, match=r"NumberReader has given records.*rewinds = False on F"):
         operator.snapshot(MOMENT)
@@ -255,7 +258,7 @@ def test_a_source_that_cannot_rewind_may_say_so() -> None:
     operator = SourceOperator(source, ((0, 9),))
     open_operator(operator)
     operator.poll(1)
-    assert left_of(operator).source is not None
+    assert stored_state(operator).source is not None
     assert why_not_rewound(source, "lines") == (
         "source 'lines' cannot be read again from where a checkpoint was taken: use a log"
     )
@@ -267,7 +270,7 @@ def test_a_position_may_be_asked_for_with_its_checkpoint() -> None:
     asked: list[Any] = []
     reader: Any = operator._splits[0].reader
     reader.position_at = lambda moment: asked.append(moment) or 5
-    again, output, _ = opened(timed(), (0, 9), lefts=[left_of(operator)])
+    again, output, _ = opened(timed(), (0, 9), states=[stored_state(operator)])
     assert asked == [MOMENT]
     again.poll(1)
     assert output.records == [5]

@@ -25,8 +25,8 @@ def begin(splits: Sequence[object], parallelism: int) -> list[SplitAssignment]:
     return [assign_splits((), marked, task, parallelism, None) for task in range(parallelism)]
 
 
-def left(share: SplitAssignment, *, ended: int = 0) -> bytes:
-    """What a task leaves that has read its first splits to their ends, and one record of others."""
+def stored_splits(share: SplitAssignment, *, ended: int = 0) -> bytes:
+    """What a checkpoint stores of a task that has ended some splits and read a record of others."""
     progress = [
         SplitProgress(at.split, (at.position or 0) + 1, 5)  # type: ignore[operator]
         for at in share.splits[ended:]
@@ -35,14 +35,14 @@ def left(share: SplitAssignment, *, ended: int = 0) -> bytes:
 
 
 def go_on(
-    lefts: Sequence[bytes | None],
+    stored: Sequence[bytes | None],
     splits: Sequence[object],
     parallelism: int,
     finds_more: bool | None = None,
 ) -> list[SplitAssignment]:
     marked = identify_splits(splits)
     return [
-        assign_splits(lefts, marked, task, parallelism, finds_more) for task in range(parallelism)
+        assign_splits(stored, marked, task, parallelism, finds_more) for task in range(parallelism)
     ]
 
 
@@ -58,12 +58,12 @@ def test_the_first_run_shares_out_all_splits_from_their_beginning() -> None:
 
 
 def test_with_the_same_tasks_each_goes_on_with_its_own() -> None:
-    lefts = [left(share) for share in begin("abcd", 2)]
-    assert [positions([share]) for share in go_on(lefts, "abcd", 2)] == [
+    stored = [stored_splits(share) for share in begin("abcd", 2)]
+    assert [positions([share]) for share in go_on(stored, "abcd", 2)] == [
         [("a", 1), ("c", 1)],
         [("b", 1), ("d", 1)],
     ]
-    assert go_on(lefts, "abcd", 2)[0].splits[0].watermark_ms == 5
+    assert go_on(stored, "abcd", 2)[0].splits[0].watermark_ms == 5
 
 
 @given(
@@ -79,9 +79,11 @@ def test_each_split_is_read_by_one_task_until_it_has_ended(count: int, runs: Any
             for at in share.splits[:ended]:
                 del reading[at.split.split]
         ends = [*ends, *[0] * len(shares)]
-        lefts = [left(share, ended=ended) for share, ended in zip(shares, ends, strict=False)]
+        stored = [
+            stored_splits(share, ended=ended) for share, ended in zip(shares, ends, strict=False)
+        ]
         reading = {split: (position or 0) + 1 for split, position in reading.items()}
-        shares = go_on(lefts, splits, parallelism)
+        shares = go_on(stored, splits, parallelism)
         found = positions(shares)
         assert dict(found) == reading
         assert len(found) == len(reading), "none is read by two"
@@ -89,18 +91,18 @@ def test_each_split_is_read_by_one_task_until_it_has_ended(count: int, runs: Any
 
 def test_a_split_that_has_ended_is_not_read_again() -> None:
     shares = begin("abcd", 2)
-    lefts = [left(shares[0], ended=1), left(shares[1], ended=2)]
-    again = go_on(lefts, "abcd", 2)
+    stored = [stored_splits(shares[0], ended=1), stored_splits(shares[1], ended=2)]
+    again = go_on(stored, "abcd", 2)
     assert positions(again) == [("c", 1)]
     assert [share.passed_over for share in again] == [["a"], ["b", "d"]]
-    assert positions(go_on(lefts, "abcd", 3)) == [("c", 1)]
+    assert positions(go_on(stored, "abcd", 3)) == [("c", 1)]
 
 
 def test_splits_of_a_task_that_had_finished_are_not_read_again_nor_does_it_get_new_ones() -> None:
     shares = begin("abcd", 2)
-    lefts = [None, left(shares[1])]
-    assert positions(go_on(lefts, "abcd", 2)) == [("b", 1), ("d", 1)]
-    more = go_on(lefts, "abcdefg", 2)
+    stored = [None, stored_splits(shares[1])]
+    assert positions(go_on(stored, "abcd", 2)) == [("b", 1), ("d", 1)]
+    more = go_on(stored, "abcdefg", 2)
     assert more[0].splits == []
     assert positions(more) == [("b", 1), ("d", 1), ("e", None), ("f", None), ("g", None)]
 
@@ -111,32 +113,34 @@ def test_a_source_that_had_no_state_begins_anew() -> None:
 
 @pytest.mark.parametrize("parallelism", [2, 3])
 def test_new_splits_are_read_from_their_beginning_and_known_from_then_on(parallelism: int) -> None:
-    lefts = [left(share) for share in begin("ab", 2)]
-    more = go_on(lefts, "axyb", parallelism)
+    stored = [stored_splits(share) for share in begin("ab", 2)]
+    more = go_on(stored, "axyb", parallelism)
     assert sorted(positions(more), key=str) == [("a", 1), ("b", 1), ("x", None), ("y", None)]
-    lefts = [left(share, ended=len(share.splits)) for share in more]
-    assert positions(go_on(lefts, "axyb", parallelism)) == []
+    stored = [stored_splits(share, ended=len(share.splits)) for share in more]
+    assert positions(go_on(stored, "axyb", parallelism)) == []
 
 
 def test_splits_that_only_cut_the_same_data_anew_are_left_out() -> None:
-    lefts = [left(share) for share in begin([(0, 5), (5, 9)], 2)]
+    stored = [stored_splits(share) for share in begin([(0, 5), (5, 9)], 2)]
     thirds = [(0, 3), (3, 6), (6, 9)]
-    assert positions(go_on(lefts, thirds, 3, finds_more=False)) == [((0, 5), 1), ((5, 9), 1)]
-    assert len(positions(go_on(lefts, thirds, 3, finds_more=True))) == 5
+    assert positions(go_on(stored, thirds, 3, finds_more=False)) == [((0, 5), 1), ((5, 9), 1)]
+    assert len(positions(go_on(stored, thirds, 3, finds_more=True))) == 5
     with pytest.raises(StateBroken, match="2 are gone, others are new.*2 tasks and are 3 now.*set"):
-        go_on(lefts, thirds, 3)
+        go_on(stored, thirds, 3)
 
 
 def test_a_split_that_is_gone_is_read_to_its_end_nevertheless() -> None:
-    lefts = [left(share) for share in begin("ab", 2)]
-    assert positions(go_on(lefts, "b", 2)) == [("a", 1), ("b", 1)]
-    assert positions(go_on(lefts, "b", 1)) == [("a", 1), ("b", 1)]
+    stored = [stored_splits(share) for share in begin("ab", 2)]
+    assert positions(go_on(stored, "b", 2)) == [("a", 1), ("b", 1)]
+    assert positions(go_on(stored, "b", 1)) == [("a", 1), ("b", 1)]
 
 
 def test_equal_splits_are_several() -> None:
-    lefts = [left(share, ended=task) for task, share in enumerate(begin([None, None, None], 2))]
-    assert positions(go_on(lefts, [None, None, None], 2)) == [(None, 1), (None, 1)]
-    assert positions(go_on(lefts, [None] * 4, 2)) == [(None, 1), (None, 1), (None, None)]
+    stored = [
+        stored_splits(share, ended=task) for task, share in enumerate(begin([None, None, None], 2))
+    ]
+    assert positions(go_on(stored, [None, None, None], 2)) == [(None, 1), (None, 1)]
+    assert positions(go_on(stored, [None] * 4, 2)) == [(None, 1), (None, 1), (None, None)]
 
 
 def test_equal_splits_have_the_same_marks_whatever_objects_they_are_made_of() -> None:
@@ -161,11 +165,11 @@ def test_a_split_that_holds_itself_can_be_marked() -> None:
 
 def test_a_large_split_is_found_by_its_mark_and_not_written() -> None:
     large = "x" * (KEPT_BYTES + 1)
-    lefts = [left(share) for share in begin([large], 1)]
-    assert len(lefts[0] or b"") < 1000
-    assert positions(go_on(lefts, [large], 2)) == [(large, 1)]
+    stored = [stored_splits(share) for share in begin([large], 1)]
+    assert len(stored[0] or b"") < 1000
+    assert positions(go_on(stored, [large], 2)) == [(large, 1)]
     with pytest.raises(StateBroken, match="too large to be kept"):
-        go_on(lefts, ["other"], 1)
+        go_on(stored, ["other"], 1)
 
 
 def test_what_cannot_be_written_is_named() -> None:
@@ -179,7 +183,7 @@ def test_what_cannot_be_written_is_named() -> None:
 def test_what_cannot_be_read_is_refused() -> None:
     with pytest.raises(StateBroken, match="positions of a source cannot be read"):
         go_on([b"\xff"], "a", 1)
-    lefts = [left(share) for share in begin([Ring()], 1)]
-    broken = lefts[0].replace(b"Ring", b"Gone")
+    stored = [stored_splits(share) for share in begin([Ring()], 1)]
+    broken = stored[0].replace(b"Ring", b"Gone")
     with pytest.raises(StateBroken, match=r"a split of the source cannot be read .*Gone"):
         go_on([broken], "", 1)

@@ -16,7 +16,7 @@ from headgate.functions.assigners import (
     count_assigner,
 )
 from headgate.functions.evictors import CountEvictor
-from tests.core.chain.restore_kit import END, Crew, Left, Send
+from tests.core.chain.restore_kit import END, OperatorTasks, Send, StoredState
 from tests.core.window.kit import LISTED, SUMS, CollectingAggregate, first, plan
 
 TUMBLING = TumblingEventTimeWindows(10)
@@ -33,47 +33,54 @@ OLD = Types.ROW_NAMED(["key", "amount"], [Types.STRING(), Types.INT()])
 NEW = Types.ROW_NAMED(["key", "amount", "note"], [Types.STRING(), Types.DOUBLE(), Types.STRING()])
 
 
-def begun(window_plan: WindowPlan, record_type: Any = None, bundled: bool = True) -> list[Left]:
-    """What is left of an operator with one record in a window."""
-    crew = Crew(lambda: WindowOperator(window_plan, bundled), (first,), types=(None, record_type))
+def begun(
+    window_plan: WindowPlan, record_type: Any = None, bundled: bool = True
+) -> list[StoredState]:
+    """What a checkpoint stores of an operator with one record in a window."""
+    tasks = OperatorTasks(
+        lambda: WindowOperator(window_plan, bundled), (first,), types=(None, record_type)
+    )
     record = ("a", 1) if record_type is None else record_type.coerced(("a", 1))
-    crew.tell(Send([(record, 1)]))
-    left = crew.left()
-    crew.close()
-    return left
+    tasks.apply(Send([(record, 1)]))
+    states = tasks.stored_states()
+    tasks.close()
+    return states
 
 
 def resumed(
-    window_plan: WindowPlan, left: list[Left], record_type: Any = None, bundled: bool = True
-) -> Crew:
+    window_plan: WindowPlan,
+    states: list[StoredState],
+    record_type: Any = None,
+    bundled: bool = True,
+) -> OperatorTasks:
     make = lambda: WindowOperator(window_plan, bundled)  # noqa: E731
-    return Crew(make, (first,), lefts=left, types=(None, record_type))
+    return OperatorTasks(make, (first,), states=states, types=(None, record_type))
 
 
 @pytest.mark.parametrize("had", PLANS)
 @pytest.mark.parametrize("has", PLANS)
 def test_windows_keep_what_they_hold(had: str, has: str) -> None:
-    left = begun(PLANS[had])
+    states = begun(PLANS[had])
     if had == has:
-        resumed(PLANS[has], left).close()
+        resumed(PLANS[has], states).close()
     else:
         with pytest.raises(StateChanged, match="the state 'contents of windows' of operator 'op'"):
-            resumed(PLANS[has], left)
+            resumed(PLANS[has], states)
 
 
 def test_the_size_of_windows_may_change() -> None:
-    crew = resumed(plan(SlidingEventTimeWindows(20, 5), SUMS), begun(PLANS["reduced"]))
-    crew.close()
+    tasks = resumed(plan(SlidingEventTimeWindows(20, 5), SUMS), begun(PLANS["reduced"]))
+    tasks.close()
 
 
 @pytest.mark.parametrize("bundled", [True, False])
 @pytest.mark.parametrize("name", ["reduced", "listed", "evicted", "sessions"])
 def test_records_in_windows_get_a_new_field(name: str, bundled: bool) -> None:
-    left = begun(PLANS[name], OLD, bundled)
-    crew = resumed(PLANS[name], left, NEW, bundled)
-    crew.tell(END)
-    crew.close()
-    (found,) = crew.seen
+    states = begun(PLANS[name], OLD, bundled)
+    tasks = resumed(PLANS[name], states, NEW, bundled)
+    tasks.apply(END)
+    tasks.close()
+    (found,) = tasks.seen
     assert repr(NEW.coerced(("a", 1.0, None))) in repr(found)
 
 
@@ -85,7 +92,7 @@ def test_records_in_windows_that_would_lose_something_are_refused() -> None:
 def test_an_accumulator_has_a_type_of_its_own() -> None:
     numbers = plan(TUMBLING, Aggregated(CollectingAggregate(), Types.LIST(Types.INT())))
     texts = plan(TUMBLING, Aggregated(CollectingAggregate(), Types.LIST(Types.STRING())))
-    left = begun(numbers)
-    resumed(numbers, left).close()
+    states = begun(numbers)
+    resumed(numbers, states).close()
     with pytest.raises(StateChanged, match="accumulators in windows of"):
-        resumed(texts, left)
+        resumed(texts, states)
