@@ -1,4 +1,4 @@
-"""Mutual TLS between workers and driver: it covers control, results and visitors alike."""
+"""Mutual TLS between workers and driver: it covers control, results and clients of jobs alike."""
 
 import pickle
 import socket

@@ -96,9 +96,8 @@ def test_an_aligned_barrier_turns_where_its_time_is_over() -> None:
         assert not outputs.checkpointed.is_sent(1)
         outputs.checkpointed.tick(WALL_MS + 50)
         assert outputs.checkpointed.is_sent(1)
-        assert [(data.index, data.channel) for data in outputs.checkpointed.completed(1)] == [
-            (0, 1)
-        ]
+        found = outputs.checkpointed.completed(1)
+        assert [(data.index, data.channel) for data in found] == [(0, 1)]
         assert outputs.checkpointed.next_deadline_ms is None
         outputs.close()
 

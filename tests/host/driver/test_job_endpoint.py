@@ -1,4 +1,4 @@
-"""Visitors of a running job: they find it, prove themselves, and are always answered."""
+"""Clients of a running job: they find it, prove themselves, and are always answered."""
 
 import os
 import signal

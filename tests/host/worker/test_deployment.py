@@ -10,13 +10,14 @@ import pytest
 
 from headgate.base.elements import PickleSerializer
 from headgate.base.errors import InsufficientBuffers, TaskCancelled, UserFunctionFailed
-from headgate.base.messages import TaskState
+from headgate.base.messages import CheckpointOrder, TaskState
 from headgate.control.error_classes import CONSEQUENCES
 from headgate.core.operators.basic import FilterOperator, FlatMapOperator, MapOperator
 from headgate.core.operators.process import ProcessOperator
 from headgate.core.operators.reduce import ReduceOperator
 from headgate.core.operators.two_inputs import CoMapOperator
 from headgate.functions.function import OutputTag
+from headgate.host.checkpoints.snapshot_writer import SnapshotWriters, WriterPool
 from headgate.host.net.exchange import Exchange
 from headgate.plan import ship_strategies as ships
 from tests.host.conftest import MakeExchange
@@ -98,6 +99,16 @@ def test_figures_are_those_of_the_whole_job(exchange: Exchange) -> None:
     for figure in figures.values():
         assert figure.state is TaskState.FINISHED
         assert figure.busy_ms + figure.backpressured_ms + figure.idle_ms > 0
+
+
+def test_tasks_that_get_nothing_back_read_no_checkpoint(exchange: Exchange) -> None:
+    job, results = word_count()
+    run = Run(job, exchange)
+    order = CheckpointOrder("nonsense://there", "j", restored_from="nonsense://there/chk-1")
+    ignore: Any = lambda *_: None  # noqa: E731
+    run.deployments[0]._writing = SnapshotWriters("r/1", 0, order, WriterPool(), ignore, ignore)
+    run.run()
+    assert len(results) == 300 * len(WORDS)
 
 
 def test_without_chaining_the_same_comes_out(exchange: Exchange) -> None:
