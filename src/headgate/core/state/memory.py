@@ -6,7 +6,7 @@ snapshot holds what was there when it was taken. Taking one costs a shallow copy
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar, cast
 
 from headgate.base.checkpoints import Piece
 from headgate.base.elements import Key, Record
@@ -28,13 +28,14 @@ from headgate.core.state.snapshot import (
     GroupWriter,
     read_group,
 )
-from headgate.core.state.tables import Spaces
+from headgate.core.state.tables import Bound, Entries, Spaces, Table
 from headgate.core.state.timers import TimerQueue
-from headgate.functions.state import ListState, MapState, State, ValueState
+from headgate.functions.state import ListState, MapState, ValueState
 
-S = TypeVar("S", bound=State)
-Made: TypeAlias = Callable[[Any, Cursor], S]
-"""Makes a state from the view it works on."""
+P = TypeVar("P", bound=Bound)
+N = TypeVar("N", bound=Bound)
+Make: TypeAlias = Callable[[Entries, Cursor], P]
+"""Makes a state from the view that it works on."""
 
 
 class MemoryBackend:
@@ -48,7 +49,7 @@ class MemoryBackend:
         self._max_parallelism = max_parallelism
         self.catalog = Catalog()
         self._spaces: dict[str, Spaces] = {}
-        self._states: dict[tuple[Made[Any], str], Any] = {}
+        self._states: dict[tuple[object, str], Bound] = {}
         """One of a kind and name, however often it is asked for: its table has it for good."""
         self._snapshots = 0
 
@@ -118,16 +119,18 @@ class MemoryBackend:
         self.event_timers.clear()
         self.processing_timers.clear()
 
-    def _state(self, spec: StateSpec, plain: Made[S], namespaced: Made[S]) -> S:
+    def _state(self, spec: StateSpec, plain: Make[P], namespaced: Make[N]) -> P | N:
         self.catalog.open(spec)
-        make = namespaced if spec.namespaced else plain
-        state: Any = self._states.get((make, spec.name))
+        spaces = self._spaces_of(spec.name)
+        if spec.namespaced:
+            return self._bound(spec.name, namespaced, spaces)
+        return self._bound(spec.name, plain, spaces.plain)
+
+    def _bound(self, name: str, make: Make[P], table: Table | Spaces) -> P:
+        state = self._states.get((make, name))
         if state is None:
-            spaces = self._spaces_of(spec.name)
-            table = spaces if spec.namespaced else spaces.plain
-            state = make(table.view, self.cursor)
-            self._states[make, spec.name] = table.bound(state)
-        return state  # type: ignore[no-any-return]
+            state = self._states[make, name] = table.bound(make(table.view, self.cursor))
+        return cast(P, state)
 
     def _spaces_of(self, name: str) -> Spaces:
         spaces = self._spaces.get(name)
