@@ -20,7 +20,7 @@ DEBTS: dict[str, set[str] | dict[str, int]] = {
         "RemoteChannel",
         "Task",
     },
-    "class_changes": {"src": 1},
+    "class_changes": {},
     "several_bases": {
         "BroadcastState",
         "CollectSink",

@@ -1,5 +1,6 @@
 """The keyed context: one cursor for state and timers, closed in the end; and its keys."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -9,15 +10,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.api.types.types import Types
+from headgate.base.elements import Bundle
 from headgate.base.errors import PathUnusable, StateChanged, UserFunctionFailed
 from headgate.core.chain.keyed_context import KeyedContext, KeySelection, hashable
+from headgate.core.operators.basic import MapOperator
+from headgate.core.operators.interval_join import Interval, IntervalJoinOperator
+from headgate.core.operators.process import KeyedProcessOperator
 from headgate.core.operators.reduce import ReduceOperator
+from headgate.core.operators.two_inputs import CoMapOperator
+from headgate.core.state.backend import StateSpec
 from headgate.core.state.keys import Frozen
 from headgate.core.state.memory import MemoryBackend, MemoryBackends
+from headgate.core.window.operator import WindowOperator
+from headgate.core.window.spec import WindowCall
+from headgate.functions.assigners import TumblingEventTimeWindows
 from headgate.functions.context import TimeDomain
-from headgate.functions.state import ValueStateDescriptor
-from tests.core.chain.kit import NOW_MS, HandClock
+from headgate.functions.state import StateTtlConfig, ValueStateDescriptor
+from headgate.functions.time import Time
+from tests.core.chain.kit import NOW_MS, HandClock, open_operator
 from tests.core.chain.restore_kit import OperatorTasks, Send, StoredState
+from tests.core.window.kit import plan
 
 
 def test_state_and_timers_stand_at_the_same_key() -> None:
@@ -40,6 +52,56 @@ def test_state_and_timers_stand_at_the_same_key() -> None:
     assert fired[2:] == [(NOW_MS + 1, "bb"), (0, "round")]
     keyed.close()
     keyed.close()
+
+
+class Expiring:
+    """A function of every kind with a state that is cleaned up for every record, by one entry."""
+
+    def open(self, runtime_context: Any) -> None:
+        ttl = StateTtlConfig.new_builder(Time.milliseconds(10)).cleanup_incrementally(1, True)
+        descriptor = ValueStateDescriptor("expiring")
+        descriptor.enable_time_to_live(ttl.build())
+        self.state = runtime_context.get_state(descriptor)
+
+    def map(self, value: Any) -> Any:
+        return value
+
+    def reduce(self, first: Any, second: Any) -> Any:
+        return second
+
+    def process_element(self, *arguments: Any) -> Any:
+        return []
+
+    process = map1 = map2 = process_element
+
+
+EXPIRING_OPERATORS: dict[str, Callable[[Any], Any]] = {
+    "map": lambda function: MapOperator(function, str),
+    "process": lambda function: KeyedProcessOperator(function, str),
+    "two inputs": lambda function: CoMapOperator(function, (str, str)),
+    "join": lambda function: IntervalJoinOperator(function, str, str, Interval(0, 1)),
+    "reduce": lambda function: ReduceOperator(function, str, False),
+    "windows": lambda function: WindowOperator(
+        plan(TumblingEventTimeWindows(10), function=WindowCall("process", function), key_of=str)
+    ),
+}
+
+
+@pytest.mark.parametrize("make", EXPIRING_OPERATORS.values(), ids=EXPIRING_OPERATORS)
+def test_state_is_cleaned_up_for_every_record_of_a_bundle(make: Callable[[Any], Any]) -> None:
+    clock, function = HandClock(), Expiring()
+    operator = make(function)
+    open_operator(operator, within=clock.context())
+    keyed = operator._keyed
+    for key in range(10):
+        keyed.cursor.key = key
+        function.state.update(key)
+    clock.move_to(NOW_MS + 10)
+    held = partial(keyed.backend.places, StateSpec("expiring", "value"))
+    for records, left in ([1], 9), ([2, 3, 4], 6), ([*range(20)], 0):
+        operator.process(Bundle(records, [5] * len(records)), 0)
+        assert len([*held()]) == left
+    operator.close()
 
 
 def test_a_closed_room_fires_no_timers() -> None:

@@ -1,4 +1,4 @@
-"""The cursor: whose state is meant, and who wants to know when that changes."""
+"""The cursor: whose state is meant."""
 
 from headgate.core.state.cursor import NO_KEY, Cursor, seen
 from headgate.core.state.keys import Frozen
@@ -18,17 +18,3 @@ def test_a_key_that_cannot_be_hashed_is_frozen_and_given_back_as_it_was() -> Non
     for plain in ("a", 1, None, (1, 2)):
         cursor.key = seen(plain)
         assert cursor.key is plain and cursor.plain_key is plain
-
-
-def test_watchers_are_called_whenever_the_key_is_set() -> None:
-    cursor = Cursor()
-    cursor.key = "before"
-    seen_keys: list[object] = []
-    cursor.watch(lambda: seen_keys.append(cursor.key))
-    cursor.watch(lambda: seen_keys.append("second"))
-    assert cursor.key == "before"
-    cursor.key = "a"
-    cursor.namespace = "w"
-    cursor.key = "b"
-    assert seen_keys == ["a", "second", "b", "second"]
-    assert isinstance(cursor, Cursor) and cursor.plain_key == "b"

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from headgate.core.chain.keyed_context import KeySelection
 from headgate.core.state.backend import StateSpec
 from headgate.functions.state import (
     AggregatingStateDescriptor,
@@ -243,10 +244,12 @@ class TtlConformance:
             lab.at(key)
             state.update(key)
         lab.now_ms += TTL_MS
-        for record in range(12):
-            lab.at(f"record {record}")
-            assert lab.backend.cursor.key == f"record {record}"
-        assert held_places(lab, "s", "value") == 0
+        lab.at("k", "w")
+        selection = KeySelection(str, "op", lab.backend.sweeps)
+        for records, left in ([1], 18), ([2, 3, 4], 12), ([*range(5, 11)], 0), ([11], 0):
+            assert selection.keys(records) == [*map(str, records)]
+            assert held_places(lab, "s", "value") == left
+            assert (lab.backend.cursor.key, lab.backend.cursor.namespace) == ("k", "w")
 
     def test_a_snapshot_keeps_times_and_may_leave_out_what_expired(self, lab: Lab) -> None:
         def full(builder: Any) -> Any:

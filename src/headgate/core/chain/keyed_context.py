@@ -8,7 +8,7 @@ equal. An error of a key selector names the operator on the keyed stream and the
 
 import struct
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Final
 
@@ -18,6 +18,7 @@ from headgate.base.state_shapes import OPERATOR, StateShape
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.snapshots import restored_parts
 from headgate.core.chain.timer_service import Fire, InternalTimerService
+from headgate.core.state.backend import Sweep
 from headgate.core.state.cursor import PLAIN, seen
 from headgate.core.state.keys import go_by_identity
 from headgate.core.state.migration import Change, shape_of
@@ -98,16 +99,24 @@ def _no_timers(time_ms: int, domain: TimeDomain) -> None:
 
 
 class KeySelection:
-    """Of one input of one operator; the loop over records only sets ``cursor.key``."""
+    """Of one input of one operator; the loop over records only sets ``cursor.key``.
 
-    __slots__ = ("_key_of", "_operator")
+    ``sweeps`` are those of the backend: state is cleaned up when the records of a bundle arrive.
+    """
 
-    def __init__(self, key_of: Callable[[Record], Key], operator: str) -> None:
+    __slots__ = ("_key_of", "_operator", "_sweeps")
+
+    def __init__(
+        self, key_of: Callable[[Record], Key], operator: str, sweeps: Sequence[Sweep] = ()
+    ) -> None:
         self._key_of = key_of
         self._operator = operator
+        self._sweeps = sweeps
 
     def keys(self, records: list[Record]) -> list[Key]:
         """A key for each record."""
+        for sweep in self._sweeps:
+            sweep(len(records))
         key_of = self._key_of
         try:
             return hashable([key_of(record) for record in records])

@@ -37,7 +37,9 @@ class FunctionOperator(StatefulOperator):
         opener = None
         if self._key_of is not None:
             self._keyed = self.keyed_context(context)
-            self._selection = KeySelection(self._key_of, context.operator)
+            self._selection = KeySelection(
+                self._key_of, context.operator, self._keyed.backend.sweeps
+            )
             opener = self._keyed.opener
         self._function.open(context, opener)
         self._call = self._function.call

@@ -45,11 +45,14 @@ class ReduceOperator(StatefulOperator):
     def open(self, context: OperatorContext) -> None:
         super().open(context)
         self._keyed = KeyedContext(context)
+        self._sweeps = self._keyed.backend.sweeps
         self._open_values(self._keyed)
         self._function.open(context, self._keyed.opener)
         self._call = self._function.call
 
     def process(self, bundle: Bundle, number: int) -> None:
+        for sweep in self._sweeps:
+            sweep(len(bundle.records))
         if self._batch:
             self._fold(bundle.records)
         else:

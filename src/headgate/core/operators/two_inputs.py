@@ -47,8 +47,9 @@ class TwoInputOperator(StatefulOperator):
         if self._keys_of is not None:
             fire = self._fire if self.has_timers else None
             self._keyed = KeyedContext(context, fire, self._collector.flush)
+            sweeps = self._keyed.backend.sweeps
             self._selections = [
-                None if key_of is None else KeySelection(key_of, context.operator)
+                None if key_of is None else KeySelection(key_of, context.operator, sweeps)
                 for key_of in self._keys_of
             ]
             opener = self._keyed.opener

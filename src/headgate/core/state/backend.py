@@ -22,6 +22,9 @@ from headgate.functions.state import ListState, MapState, ValueState
 Sieve: TypeAlias = Callable[[Record], Record]
 """Takes what a state holds at a key, answers with what is left of it; None: nothing."""
 
+Sweep: TypeAlias = Callable[[int], None]
+"""Looks for expired entries; called for each bundle with the number of its records."""
+
 
 @dataclass(frozen=True, slots=True)
 class StateSpec:
@@ -143,6 +146,8 @@ class KeyedBackend(Protocol):
     event_timers: TimerQueue
     processing_timers: TimerQueue
     catalog: Catalog
+    sweeps: list[Sweep]
+    """Of states that clean up for every record, also for those that do not touch them."""
 
     def value_state(self, spec: StateSpec) -> ValueState[Record]: ...
 

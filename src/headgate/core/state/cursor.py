@@ -4,7 +4,7 @@ An operator sets it before it calls the user's function. Namespaces tell the win
 state of a function has the namespace None.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import Final, TypeAlias
 
 from headgate.base.elements import Key
@@ -16,43 +16,18 @@ Namespace: TypeAlias = Hashable
 class Cursor:
     """One for each operator on a keyed stream; shared by its states, timers and contexts."""
 
-    __slots__ = ("_watchers", "key", "namespace")
+    __slots__ = ("key", "namespace")
 
     def __init__(self) -> None:
         self.key: Key = NO_KEY
         """Hashable: ``seen`` has frozen it if need be."""
         self.namespace: Namespace = None
-        self._watchers: tuple[Callable[[], None], ...] = ()
-
-    def watch(self, watcher: Callable[[], None]) -> None:
-        """From now on ``watcher`` is called whenever the key is set; a cursor pays only then."""
-        self._watchers += (watcher,)
-        self.__class__ = WatchedCursor
 
     @property
     def plain_key(self) -> Key:
         """The key as the selector has returned it."""
         key = self.key
         return key.key if type(key) is Frozen else key
-
-
-_KEY_SLOT: Final = Cursor.__dict__["key"]
-
-
-class WatchedCursor(Cursor):
-    """A cursor that tells when its key is set."""
-
-    __slots__ = ()
-
-    def _get_key(self) -> Key:
-        return _KEY_SLOT.__get__(self)
-
-    def _set_key(self, key: Key) -> None:
-        _KEY_SLOT.__set__(self, key)
-        for watcher in self._watchers:
-            watcher()
-
-    key = property(_get_key, _set_key)
 
 
 class _NoKey:

@@ -10,7 +10,14 @@ from typing import TypeAlias, TypeVar, cast
 
 from headgate.base.checkpoints import Piece
 from headgate.base.elements import Key, Record
-from headgate.core.state.backend import Catalog, Sieve, SnapshotFiles, StateSpec, StoredDatabase
+from headgate.core.state.backend import (
+    Catalog,
+    Sieve,
+    SnapshotFiles,
+    StateSpec,
+    StoredDatabase,
+    Sweep,
+)
 from headgate.core.state.cursor import Cursor, Namespace, seen
 from headgate.core.state.keys import Frozen, key_group
 from headgate.core.state.memory_states import (
@@ -48,6 +55,7 @@ class MemoryBackend:
         self._groups = groups
         self._max_parallelism = max_parallelism
         self.catalog = Catalog()
+        self.sweeps: list[Sweep] = []
         self._spaces: dict[str, Spaces] = {}
         self._states: dict[tuple[object, str], Bound] = {}
         """One of a kind and name, however often it is asked for: its table has it for good."""

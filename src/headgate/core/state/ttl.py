@@ -223,12 +223,9 @@ class Sweeper:
         self._earliest_ms = 0
         """The earliest touch that the round has left, or its own start."""
         self._rest_until_ms = 0
-        self._busy = False
 
-    def step(self) -> None:
-        """Look at the next few entries."""
-        if self._busy:
-            return
+    def step(self, records: int = 1) -> None:
+        """Look at the next few entries for each record; at most to the end of the round."""
         if self._places is None:
             now_ms = self._lifetime.now_ms()
             if now_ms < self._rest_until_ms:
@@ -237,16 +234,14 @@ class Sweeper:
             self._places = self._backend.places(self._spec)
         cursor = self._backend.cursor
         key, namespace = cursor.key, cursor.namespace
-        self._busy = True  # the cursor may call this too when it is set
         try:
-            self._visit(self._places)
+            self._visit(self._places, self._size * records)
         finally:
             cursor.key, cursor.namespace = key, namespace
-            self._busy = False
 
-    def _visit(self, places: Iterator[tuple[Namespace, Key]]) -> None:
+    def _visit(self, places: Iterator[tuple[Namespace, Key]], count: int) -> None:
         cursor = self._backend.cursor
-        for _ in range(self._size):
+        for _ in range(count):
             place = next(places, None)
             if place is None:
                 self._places = None
@@ -278,7 +273,7 @@ def with_ttl(
         sweeper = Sweeper(backend, spec, state, lifetime, cleanup.cleanup_size)
         lifetime.sweep = sweeper.step
         if cleanup.for_every_record:
-            backend.cursor.watch(sweeper.step)
+            backend.sweeps.append(sweeper.step)
     return state
 
 

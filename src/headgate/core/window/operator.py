@@ -46,7 +46,7 @@ class WindowOperator(StatefulOperator):
         super().open(context)
         plan = self._plan
         self._keyed = keyed = KeyedContext(context, self._fire, self._flush)
-        self._selection = KeySelection(plan.key_of, context.operator)
+        self._selection = KeySelection(plan.key_of, context.operator, keyed.backend.sweeps)
         self._late = LateRecords(plan.late_tag, self.output)
         context.metrics.gauge("numLateRecordsDropped", lambda: self.late_records_dropped)
         self._answers = Answers(plan, Collector(self.output, not self.reuses_objects))

@@ -12,7 +12,7 @@ from typing import Final
 from headgate.base.elements import Key, Record
 from headgate.base.errors import StateBroken
 from headgate.base.settings import StateSettings
-from headgate.core.state.backend import Catalog, Snapshot, StateSpec, StoredDatabase
+from headgate.core.state.backend import Catalog, Snapshot, StateSpec, StoredDatabase, Sweep
 from headgate.core.state.cursor import Cursor, Namespace, seen
 from headgate.core.state.snapshot import (
     EVENT_TIMER,
@@ -70,6 +70,7 @@ class RocksBackend:
         self._codec = AddressCodec(max_parallelism)
         self._resources = StateResources(database, self._codec, budget, self.cursor)
         self.catalog = Catalog()
+        self.sweeps: list[Sweep] = []
         self._numbers: dict[str, int] = {}
         self._values: dict[str, StoredValues] = {}
         self._increments = Increments()
