@@ -127,25 +127,30 @@ class GuardedEntries(Guard):
 
     def get(self, key: Key, default: Record = None) -> Record:
         value = self.behind.get(key, _NOTHING)
-        if type(value) in ATOMS:  # spares the call of the rest
+        if type(value) in ATOMS:
             return value
-        return default if value is _NOTHING else self._mine(key, value)
+        for frozen in self.shared.values():  # as in ``_mine``: this is called most
+            if frozen.get(key) is value:
+                return self._copy(key, value)
+        return default if value is _NOTHING else value
 
     def _mine(self, key: Key, value: Record) -> Record:
         if type(value) in ATOMS:
             return value
         for frozen in self.shared.values():
             if frozen.get(key) is value:
-                try:
-                    mine = self._copied(value)
-                except TypeError as error:
-                    raise StateBroken(
-                        f"a {type(value).__name__} in the state of the key {key!r} cannot be "
-                        f"copied while a snapshot is taken: values of state must be picklable"
-                    ) from error
-                self.behind[key] = mine
-                return mine
+                return self._copy(key, value)
         return value
+
+    def _copy(self, key: Key, value: Record) -> Record:
+        try:
+            self.behind[key] = mine = self._copied(value)
+        except TypeError as error:
+            raise StateBroken(
+                f"a {type(value).__name__} in the state of the key {key!r} cannot be "
+                f"copied while a snapshot is taken: values of state must be picklable"
+            ) from error
+        return mine
 
 
 class Spaces:
