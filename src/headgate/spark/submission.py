@@ -7,6 +7,7 @@ import atexit
 import logging
 import secrets
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate.api.program import Program
@@ -24,7 +25,7 @@ from headgate.host.driver.results import ResultAddress
 from headgate.host.shipping.code import ship
 from headgate.host.shipping.orders import plan_run
 from headgate.host.worker.backends import check_backend
-from headgate.plan.exchange_memory import size_exchange
+from headgate.plan.exchange_memory import ExchangeMemory, size_exchange
 from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.placement import place
 from headgate.spark.configuration import check_known
@@ -52,6 +53,19 @@ on_launched: Final[list[Callable[[SparkJob], None]]] = []
 """Called with every job that this process starts, on the starting thread."""
 
 
+@dataclass(frozen=True, slots=True)
+class CheckedProgram:
+    """A program that can be submitted, and what its configuration says."""
+
+    graph: JobGraph
+    exchange: ExchangeSettings
+    state: StateSettings
+    job: JobSettings
+    setup: CheckpointSetup | None
+    slots: int
+    memory: ExchangeMemory
+
+
 def prepare(
     program: Program,
     *,
@@ -62,23 +76,10 @@ def prepare(
 
     A ``lazy`` job is a part of a DataFrame: it takes no checkpoints, and Spark restarts it.
     """
-    check_known(program.configuration)
-    graph = build_job_graph(program.graph)
-    settings = ExchangeSettings.parse(program.configuration)
-    state = StateSettings.parse(program.configuration)
-    check_backend(state)
-    setup = check_checkpoints(program, graph, settings, lazy)
-    graph = graph if setup is None else setup.graph
-    needed = place(graph).slots
-    memory = size_exchange(graph, settings)
-    ship_code(program, graph)  # report a function that cannot be pickled before Spark starts
-    job = JobSettings.parse(program.configuration)
-    session = find_session(program.configuration, needed=needed)
-    check_authentication(session, required=job.spark_authentication)
-    check_session(session, needed)
-    add_python_files(session, program.python_files)
+    checked = check_program(program, lazy)
+    graph, settings, job, setup = checked.graph, checked.exchange, checked.job, checked.setup
+    session = open_session(program, checked)
     job_files = pack(session, program)
-    check_python(session, job.python_executable)
     driver = driver_services(session, job, settings)
     job_id = setup.job_id if setup is not None else secrets.token_hex(8)
     secret = secrets.token_bytes(SECRET_BYTES)
@@ -101,10 +102,10 @@ def prepare(
         driver=driver,
         job_id=job_id,
         graph=graph,
-        slots=needed,
-        memory=memory,
+        slots=checked.slots,
+        memory=checked.memory,
         result_addresses=result_addresses,
-        state=state,
+        state=checked.state,
         job_files=job_files,
         endpoint=endpoint,
         secret=delivery,
@@ -114,6 +115,31 @@ def prepare(
     if not lazy:
         reserve_slots(prepared)
     return prepared
+
+
+def check_program(program: Program, lazy: bool) -> CheckedProgram:
+    """Check all that needs no Spark session, and plan the job's slots and memory."""
+    check_known(program.configuration)
+    graph = build_job_graph(program.graph)
+    exchange = ExchangeSettings.parse(program.configuration)
+    state = StateSettings.parse(program.configuration)
+    check_backend(state)
+    setup = check_checkpoints(program, graph, exchange, lazy)
+    graph = graph if setup is None else setup.graph
+    slots, memory = place(graph).slots, size_exchange(graph, exchange)
+    ship_code(program, graph)  # report a function that cannot be pickled before Spark starts
+    job = JobSettings.parse(program.configuration)
+    return CheckedProgram(graph, exchange, state, job, setup, slots, memory)
+
+
+def open_session(program: Program, checked: CheckedProgram) -> "SparkSession":
+    """The session that the job runs in, protected as the settings ask, with the user's modules."""
+    session = find_session(program.configuration, needed=checked.slots)
+    check_authentication(session, required=checked.job.spark_authentication)
+    check_session(session, checked.slots)
+    check_python(session, checked.job.python_executable)
+    add_python_files(session, program.python_files)
+    return session
 
 
 def planner(
