@@ -46,6 +46,9 @@ class Pair:
     def __reduce__(self) -> tuple[Any, ...]:
         return make_pair, (self.first, self.second)
 
+    def __repr__(self) -> str:
+        return f"Pair({self.first!r}, {self.second!r})"
+
 
 def make_pair(first: object, second: object) -> Pair:
     return Pair(first, second)
