@@ -246,7 +246,7 @@ class FunctionReader(SplitReader):
         self._context = context
         self._before = before
         self._handover = Handover(source.queue_records, before.rows)
-        self._guest = UserFunction(source.function, "run")
+        self._user_function = UserFunction(source.function, "run")
         self._lock = CheckpointLock()
         self._is_open = False
         self._has_failed = False
@@ -276,14 +276,14 @@ class FunctionReader(SplitReader):
             rows = tuple(self._handover.rows())
             if self._has_ended:
                 return FunctionPosition(rows=rows, has_ended=True)
-            state = self._guest.snapshot(moment) if self._is_open else self._before.state
+            state = self._user_function.snapshot(moment) if self._is_open else self._before.state
             return FunctionPosition(state, rows)
 
     def checkpoint_completed(self, checkpoint: int) -> None:
         if hasattr(self._source.function, "notify_checkpoint_complete"):
             with self._lock.ahead(self._handover.hurrying()):
                 if self._is_open and not self._has_ended:
-                    self._guest.checkpoint_completed(checkpoint)
+                    self._user_function.checkpoint_completed(checkpoint)
 
     def close(self) -> None:
         thread, self._thread = self._thread, None
@@ -313,7 +313,7 @@ class FunctionReader(SplitReader):
             try:
                 self._live()
             finally:
-                self._guest.close()
+                self._user_function.close()
         except SourceCancelled:
             pass
         except Exception as raised:
@@ -325,14 +325,14 @@ class FunctionReader(SplitReader):
             logger.warning("%s: failed after cancel()", self._context.task.name, exc_info=error)
 
     def _live(self) -> None:
-        guest = self._guest
+        user_function = self._user_function
         with self._lock:  # a checkpoint waits until the function is open
             if self._before.state is not None:
-                guest.states.restore([self._before.state], 0, 1)
-            guest.open(self._context)
+                user_function.states.restore([self._before.state], 0, 1)
+            user_function.open(self._context)
             self._is_open = True
         try:
-            guest.call(SourceContext(self._handover, self._lock, self._source.rewinds))
+            user_function.call(SourceContext(self._handover, self._lock, self._source.rewinds))
         except BaseException:
             with self._lock:
                 self._has_failed = True

@@ -139,13 +139,13 @@ class DataGeneratorSource(Source):
         if position is not None:
             assert isinstance(position, int), position
             first = position
-        guest = UserFunction(self.generator_function, "map")
+        user_function = UserFunction(self.generator_function, "map")
         try:
-            guest.open(context)
+            user_function.open(context)
         except BaseException:
-            guest.close()
+            user_function.close()
             raise
-        return DataGeneratorReader(guest, first, split.step, self.count, pace)
+        return DataGeneratorReader(user_function, first, split.step, self.count, pace)
 
 
 @dataclass(frozen=True)
@@ -163,14 +163,14 @@ class DataGeneratorReader(SplitReader):
 
     def __init__(
         self,
-        guest: UserFunction,
+        user_function: UserFunction,
         first: int,
         step: int,
         count: int | None,
         pace: "RateLimit | None",
     ) -> None:
-        self._guest = guest
-        self._emission = Emission(guest.call)
+        self._user_function = user_function
+        self._emission = Emission(user_function.call)
         self._next = first
         self._step = step
         self._count = count
@@ -197,7 +197,7 @@ class DataGeneratorReader(SplitReader):
         return self._next
 
     def close(self) -> None:
-        self._guest.close()
+        self._user_function.close()
 
 
 class RateLimit:

@@ -24,13 +24,13 @@ from headgate.functions.window import Window
 class FiredContext:
     """What a process window function learns beside key and elements; one object, set anew."""
 
-    def __init__(self, room: KeyedContext, context: OperatorContext, merges: bool) -> None:
+    def __init__(self, keyed: KeyedContext, context: OperatorContext, merges: bool) -> None:
         self.at: Window
-        self._timers = room.timers
+        self._timers = keyed.timers
         self._merges = merges
         self._operator = context.operator
-        self._global = KeyedStates(room.opener, context.operator)
-        self._window = KeyedStates(Compartment(room, context, "window"), context.operator)
+        self._global = KeyedStates(keyed.opener, context.operator)
+        self._window = KeyedStates(Compartment(keyed, context, "window"), context.operator)
 
     def window(self) -> Window:
         """The window that fires."""
@@ -68,28 +68,28 @@ class Answers:
         style = None if plan.function is None else plan.function.style
         self._method = "process" if style in ("process", "process_all") else "apply"
         self._with_key = style in ("process", "apply")
-        self.guest = (
+        self.user_function = (
             None if plan.function is None else UserFunction(plan.function.function, self._method)
         )
         self.clears = False
         """Whether the function wants to be told that a window has ended."""
 
-    def open(self, context: OperatorContext, room: KeyedContext) -> None:
+    def open(self, context: OperatorContext, keyed: KeyedContext) -> None:
         """Open the function."""
-        self._cursor: Cursor = room.cursor
+        self._cursor: Cursor = keyed.cursor
         merges = isinstance(self._plan.assigner, MergingWindowAssigner)
-        self._context = FiredContext(room, context, merges)
-        if self.guest is not None:
-            self.guest.open(context, room.opener)
-            self._call = self.guest.call
-            clear = getattr(self.guest.function, "clear", None)
+        self._context = FiredContext(keyed, context, merges)
+        if self.user_function is not None:
+            self.user_function.open(context, keyed.opener)
+            self._call = self.user_function.call
+            clear = getattr(self.user_function.function, "clear", None)
             self._clear: Callable[[FiredContext], None] | None = clear
             self.clears = clear is not None and self._method == "process"
 
     def send(self, window: Window, contents: Record) -> None:
         """The window fires with its folded value, or a list of its records."""
         time_ms = window.max_timestamp()
-        if self.guest is None:
+        if self.user_function is None:
             self._sorter.take((contents,), time_ms)
             return
         context = self._context
@@ -115,8 +115,8 @@ class Answers:
 
     def close(self) -> None:
         """Close the function. Idempotent."""
-        if self.guest is not None:
-            self.guest.close()
+        if self.user_function is not None:
+            self.user_function.close()
 
 
 NO_TIMESTAMP: Final = (

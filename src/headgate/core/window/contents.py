@@ -246,9 +246,9 @@ class WindowContents(Protocol):
 class FoldedContents:
     """One record or accumulator."""
 
-    def __init__(self, room: KeyedContext, fold: Fold) -> None:
-        self._room = room
-        self._value = value = room.backend.value_state(FOLDED)
+    def __init__(self, keyed: KeyedContext, fold: Fold) -> None:
+        self._keyed = keyed
+        self._value = value = keyed.backend.value_state(FOLDED)
         self._fold = fold
         self._begin, self._step, self._get = fold.begin, fold.step, value.value
         self.put: Callable[[Record], None] = value.update
@@ -266,15 +266,15 @@ class FoldedContents:
                 send(window, answer)
 
     def merge(self, target: Namespace, sources: Iterable[Namespace]) -> None:
-        merge_values(self._room, self._value, self._fold.merge, target, sources)
+        merge_values(self._keyed, self._value, self._fold.merge, target, sources)
 
 
 class ListedContents:
     """All records."""
 
-    def __init__(self, room: KeyedContext) -> None:
-        self._cursor = room.cursor
-        self._records = room.backend.list_state(LISTED)
+    def __init__(self, keyed: KeyedContext) -> None:
+        self._cursor = keyed.cursor
+        self._records = keyed.backend.list_state(LISTED)
 
     def add(self, record: Record, timestamp: int | None) -> None:
         self._records.add(record)
@@ -309,12 +309,12 @@ class EvictedContents(ListedContents):
 
     def __init__(
         self,
-        room: KeyedContext,
+        keyed: KeyedContext,
         evictor: Evictor[Record, Window],
         tools: WindowTools,
         fold: Fold,
     ) -> None:
-        super().__init__(room)
+        super().__init__(keyed)
         self._evictor = evictor
         self._tools = tools
         self._fold = fold
@@ -345,12 +345,12 @@ class EvictedContents(ListedContents):
         return self._fold.answer(value)
 
 
-def open_contents(plan: WindowPlan, room: KeyedContext, tools: WindowTools) -> WindowContents:
+def open_contents(plan: WindowPlan, keyed: KeyedContext, tools: WindowTools) -> WindowContents:
     """As the plan says."""
     fold = make_fold(plan.contents, copies=True)
     if plan.evictor is not None:
-        return EvictedContents(room, plan.evictor, tools, fold)
-    return ListedContents(room) if isinstance(fold, ListFold) else FoldedContents(room, fold)
+        return EvictedContents(keyed, plan.evictor, tools, fold)
+    return ListedContents(keyed) if isinstance(fold, ListFold) else FoldedContents(keyed, fold)
 
 
 def _spread(

@@ -34,7 +34,7 @@ class Parts:
 
     plan: WindowPlan
     context: OperatorContext
-    room: KeyedContext
+    keyed: KeyedContext
     tools: WindowTools
     answers: Answers
     late: LateRecords
@@ -50,7 +50,7 @@ class WindowKeeper(Protocol):
         """Event time has moved on; in batch it may go back, to begin with another key."""
 
     def fire(self, time_ms: int, domain: TimeDomain) -> None:
-        """A timer of the room is due; the cursor stands at its key and window."""
+        """A timer is due; the cursor stands at its key and window."""
 
     def close(self) -> None: ...
 
@@ -64,14 +64,14 @@ class GeneralKeeper:
         self._trigger = plan.trigger
         self._event_time = plan.assigner.is_event_time()
         self._lateness_ms = plan.lateness_ms if self._event_time else 0
-        self._room = parts.room
-        self._cursor = parts.room.cursor
-        self._timers = parts.room.timers
+        self._keyed = parts.keyed
+        self._cursor = parts.keyed.cursor
+        self._timers = parts.keyed.timers
         self._tools = parts.tools
         self._answers = parts.answers
         self._late = parts.late
         self._copies = not parts.reuses_objects
-        self._contents = open_contents(plan, parts.room, parts.tools)
+        self._contents = open_contents(plan, parts.keyed, parts.tools)
 
     def process(self, bundle: Bundle, keys: list[Key]) -> None:
         if self._event_time:
@@ -94,7 +94,7 @@ class GeneralKeeper:
             self._end(window, window)
 
     def close(self) -> None:
-        """The room is the operator's."""
+        """The keyed context is the operator's."""
 
     def adopt(self, window: Window, value: Record, has_fired: bool) -> None:
         """A window of the cursor's key that another keeper has left, with its default trigger."""
@@ -195,7 +195,7 @@ class MergingKeeper(GeneralKeeper):
         assert isinstance(parts.plan.assigner, MergingWindowAssigner)
         self._merging = parts.plan.assigner
         self._covers = isinstance(parts.plan.assigner, SessionWindows)
-        self._sets = parts.room.backend.value_state(SET)
+        self._sets = parts.keyed.backend.value_state(SET)
 
     def fire(self, time_ms: int, domain: TimeDomain) -> None:
         window = self._cursor.namespace

@@ -35,7 +35,7 @@ class WindowOperator(StatefulOperator):
         self._answers: Answers | None = None
         self._late: LateRecords | None = None
         self._keeper: WindowKeeper | None = None
-        self._fold = _fold_guest(plan)
+        self._fold = _fold_function(plan)
 
     @property
     def late_records_dropped(self) -> int:
@@ -76,7 +76,7 @@ class WindowOperator(StatefulOperator):
         self._advance(MIN_WATERMARK_MS)
 
     def user_functions(self) -> Iterable[UserFunction]:
-        called = None if self._answers is None else self._answers.guest
+        called = None if self._answers is None else self._answers.user_function
         return [function for function in (self._fold, called) if function is not None]
 
     def close(self) -> None:
@@ -86,7 +86,7 @@ class WindowOperator(StatefulOperator):
                     all_of_them.callback(part.close)
 
     def _choose(self, parts: Parts) -> WindowKeeper:
-        plan, backend = parts.plan, parts.room.backend
+        plan, backend = parts.plan, parts.keyed.backend
         if self._bundled and not holds_general_state(backend):
             if can_slice(plan, backend):
                 return SlicedKeeper(parts, self.output)
@@ -96,7 +96,7 @@ class WindowOperator(StatefulOperator):
                 return ClockKeeper(parts, self.output)
         merges = isinstance(plan.assigner, MergingWindowAssigner)
         keeper = MergingKeeper(parts) if merges else GeneralKeeper(parts)
-        adopt(parts.room, keeper)
+        adopt(parts.keyed, keeper)
         return keeper
 
     def _advance(self, watermark_ms: int) -> None:
@@ -116,7 +116,7 @@ class WindowOperator(StatefulOperator):
         self._late.flush()
 
 
-def _fold_guest(plan: WindowPlan) -> UserFunction | None:
+def _fold_function(plan: WindowPlan) -> UserFunction | None:
     """The function that folds, which may have an ``open`` and a ``close`` too."""
     match plan.contents:
         case Reduced(function):

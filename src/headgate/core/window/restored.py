@@ -41,7 +41,7 @@ NAME: Final = "contents of windows"
 Convert = Callable[[Record], Record]
 
 
-def settle_contents(plan: WindowPlan, record_type: object, room: KeyedContext) -> None:
+def settle_contents(plan: WindowPlan, record_type: object, keyed: KeyedContext) -> None:
     """Before windows are kept: make of what was restored what they hold now.
 
     ``record_type``: declared of the records; None: nothing. Raises StateChanged.
@@ -50,14 +50,14 @@ def settle_contents(plan: WindowPlan, record_type: object, room: KeyedContext) -
     if isinstance(contents, Aggregated) and plan.evictor is None:
         type_info = contents.accumulator_type
     shape = StateShape(NAME, _kind(plan), (shape_of(type_info),), OPERATOR)
-    before = room.shapes.before(NAME, OPERATOR)
-    if room.shapes.compare(shape) is Change.REWRITTEN:
+    before = keyed.shapes.before(NAME, OPERATOR)
+    if keyed.shapes.compare(shape) is Change.REWRITTEN:
         convert = converter(before[0].types[0], type_info)
         try:
-            _rewrite(room, convert, isinstance(contents, Listed))
+            _rewrite(keyed, convert, isinstance(contents, Listed))
         except TypeError as error:
-            room.shapes.refuse(shape, str(before[0]), str(error))
-    room.shapes.enter(shape)
+            keyed.shapes.refuse(shape, str(before[0]), str(error))
+    keyed.shapes.enter(shape)
 
 
 def _kind(plan: WindowPlan) -> str:
@@ -85,7 +85,7 @@ def _held(plan: WindowPlan) -> str:
             return "all records"
 
 
-def _rewrite(room: KeyedContext, convert: Convert, listed: bool) -> None:
+def _rewrite(keyed: KeyedContext, convert: Convert, listed: bool) -> None:
     """Every state that a keeper may have left."""
 
     def whole(content: Record) -> Record:
@@ -100,21 +100,21 @@ def _rewrite(room: KeyedContext, convert: Convert, listed: bool) -> None:
         return [[start, end, whole(value)] for start, end, value in content]
 
     for spec, change in ((FOLDED, convert), (OPEN, whole), (FIRED, whole), (SESSIONS, sessions)):
-        _rewrite_values(room, spec, change)
-    records = room.backend.list_state(LISTED)
-    _each(room, LISTED, lambda: records.update(list(map(element, records.get()))))
+        _rewrite_values(keyed, spec, change)
+    records = keyed.backend.list_state(LISTED)
+    _each(keyed, LISTED, lambda: records.update(list(map(element, records.get()))))
 
 
-def _rewrite_values(room: KeyedContext, spec: StateSpec, change: Convert) -> None:
-    value = room.backend.value_state(spec)
-    _each(room, spec, lambda: value.update(change(value.value())))
+def _rewrite_values(keyed: KeyedContext, spec: StateSpec, change: Convert) -> None:
+    value = keyed.backend.value_state(spec)
+    _each(keyed, spec, lambda: value.update(change(value.value())))
 
 
-def _each(room: KeyedContext, spec: StateSpec, rewrite: Callable[[], None]) -> None:
-    cursor = room.cursor
+def _each(keyed: KeyedContext, spec: StateSpec, rewrite: Callable[[], None]) -> None:
+    cursor = keyed.cursor
     key, namespace = cursor.key, cursor.namespace
     try:
-        for cursor.namespace, cursor.key in room.backend.places(spec):
+        for cursor.namespace, cursor.key in keyed.backend.places(spec):
             rewrite()
     finally:
         cursor.key, cursor.namespace = key, namespace
@@ -127,22 +127,22 @@ def holds_general_state(backend: KeyedBackend) -> bool:
     return any(next(backend.places(spec), None) is not None for spec in (FOLDED, LISTED))
 
 
-def adopt(room: KeyedContext, keeper: GeneralKeeper) -> None:
+def adopt(keyed: KeyedContext, keeper: GeneralKeeper) -> None:
     """Take over what was kept in bundles; the cursor is moved about."""
     for spec, has_fired in ((OPEN, False), (FIRED, True)):
-        for window, value in _taken(room, spec):
+        for window, value in _taken(keyed, spec):
             assert isinstance(window, TimeWindow)
             keeper.adopt(window, value, has_fired)
-    for _, sessions in _taken(room, SESSIONS):
+    for _, sessions in _taken(keyed, SESSIONS):
         for start, end, value in sessions:
             keeper.adopt(TimeWindow(start, end), value, False)
-    room.cursor.namespace = None
+    keyed.cursor.namespace = None
 
 
-def _taken(room: KeyedContext, spec: StateSpec) -> Iterator[tuple[object, Record]]:
+def _taken(keyed: KeyedContext, spec: StateSpec) -> Iterator[tuple[object, Record]]:
     """What the state holds, by namespace, the cursor at its key; it is empty afterwards."""
-    state, cursor = room.backend.value_state(spec), room.cursor
-    for namespace, key in list(room.backend.places(spec)):
+    state, cursor = keyed.backend.value_state(spec), keyed.cursor
+    for namespace, key in list(keyed.backend.places(spec)):
         cursor.key, cursor.namespace = key, namespace
         value = state.value()
         state.clear()

@@ -45,13 +45,13 @@ class SessionKeeper:
 
     def __init__(self, parts: Parts) -> None:
         self._assigner = parts.plan.assigner
-        self._cursor = parts.room.cursor
-        self._timers = parts.room.timers
+        self._cursor = parts.keyed.cursor
+        self._timers = parts.keyed.timers
         self._tools = parts.tools
         self._answers = parts.answers
         self._late = parts.late
         self._fold = make_fold(parts.plan.contents, not parts.reuses_objects)
-        spaces = parts.room.backend.direct(SESSIONS)
+        spaces = parts.keyed.backend.direct(SESSIONS)
         assert spaces is not None
         self._sessions: MutableMapping[Key, list[Session]]
         spaces.plain.bound(self)
@@ -101,7 +101,7 @@ class SessionKeeper:
         raise AssertionError("sessions that are gathered have no timers")
 
     def close(self) -> None:
-        """The room is the operator's."""
+        """The keyed context is the operator's."""
 
     def _look_up(self) -> None:
         """Which sessions there are, after a restart."""

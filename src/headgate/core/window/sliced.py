@@ -81,15 +81,15 @@ class SlicedKeeper:
         self._offset_ms = assigner.offset_ms
         self._pane_ms = gcd(self._size_ms, self._slide_ms)
         self._lateness_ms = parts.plan.lateness_ms
-        self._cursor = parts.room.cursor
-        self._timers = parts.room.timers
+        self._cursor = parts.keyed.cursor
+        self._timers = parts.keyed.timers
         self._answers = parts.answers
         self._late = parts.late
         self._copies = not parts.reuses_objects
         self._output = output
         self._fold = make_fold(parts.plan.contents, self._copies)
-        self._open = _spaces(parts.room.backend, OPEN)
-        self._fired = _spaces(parts.room.backend, FIRED)
+        self._open = _spaces(parts.keyed.backend, OPEN)
+        self._fired = _spaces(parts.keyed.backend, FIRED)
         self._due: list[tuple[int, TimeWindow]] = []
         """A heap: when windows fire, and when those that have fired are over."""
         self._restored: dict[Namespace, None] = {}
@@ -133,7 +133,7 @@ class SlicedKeeper:
         raise AssertionError("windows in slices have no timers")
 
     def close(self) -> None:
-        """The room is the operator's."""
+        """The keyed context is the operator's."""
 
     def _look_up(self) -> None:
         """Which windows there are, after a restart; state is there when the first element comes."""
@@ -237,7 +237,7 @@ class SlicedKeeper:
 
     def _send(self, window: TimeWindow, entries: Entries, ends: bool = False) -> None:
         """The answer of a window for these keys. ``ends``: and nothing of it is kept."""
-        if self._answers.guest is None:
+        if self._answers.user_function is None:
             last_ms, values = window.end - 1, list(entries.values())
             for start in range(0, len(values), PIECE):
                 results = self._fold.answers(values[start : start + PIECE])

@@ -31,17 +31,17 @@ from headgate.functions.state import (
 class WindowTools:
     """See ``TriggerTools``, ``MergeTools``, ``EvictorTools`` and ``AssignerContext``."""
 
-    def __init__(self, room: KeyedContext, context: OperatorContext) -> None:
-        timers = room.timers
+    def __init__(self, keyed: KeyedContext, context: OperatorContext) -> None:
+        timers = keyed.timers
         self.get_current_processing_time = context.now_ms
         self.register_event_time_timer = timers.register_event_time_timer
         self.delete_event_time_timer = timers.delete_event_time_timer
         self.merged: list[Namespace] = []
         """The windows that have become the one at hand."""
         self._timers = timers
-        self._room = room
-        self._runtime = OperatorRuntimeContext(context, room.opener)
-        self._states = Compartment(room, context, "trigger")
+        self._keyed = keyed
+        self._runtime = OperatorRuntimeContext(context, keyed.opener)
+        self._states = Compartment(keyed, context, "trigger")
 
     def register_processing_time_timer(self, time: int) -> None:
         """It fires when the millisecond is over: until then records of it may come."""
@@ -72,9 +72,9 @@ class WindowTools:
         state = self._states.open(state_descriptor)
         if isinstance(state_descriptor, AggregatingStateDescriptor):
             name = self._states.name_of(state_descriptor)
-            value = self._room.backend.value_state(StateSpec(name, "value", namespaced=True))
+            value = self._keyed.backend.value_state(StateSpec(name, "value", namespaced=True))
             merge = state_descriptor.agg_function.merge
-            merge_values(self._room, value, merge, self._room.cursor.namespace, self.merged)
+            merge_values(self._keyed, value, merge, self._keyed.cursor.namespace, self.merged)
         elif isinstance(state_descriptor, ReducingStateDescriptor):
             assert isinstance(state, ReducingState)
             for value in self._taken(state):
@@ -90,7 +90,7 @@ class WindowTools:
 
     def _taken(self, state: "ReducingState[Record] | ListState[Record]") -> list[Record]:
         """What the state held in the merged windows; it is empty there now."""
-        cursor, taken = self._room.cursor, []
+        cursor, taken = self._keyed.cursor, []
         target = cursor.namespace
         for window in self.merged:
             cursor.namespace = window
@@ -105,9 +105,9 @@ class WindowTools:
 class Compartment:
     """States by key and window, apart from states of the same name elsewhere in the operator."""
 
-    def __init__(self, room: KeyedContext, context: OperatorContext, prefix: str) -> None:
+    def __init__(self, keyed: KeyedContext, context: OperatorContext, prefix: str) -> None:
         self._prefix = prefix
-        self._opener = StateOpener(room.backend, context.now_ms, True, context.shapes)
+        self._opener = StateOpener(keyed.backend, context.now_ms, True, context.shapes)
         self._opened: dict[str, tuple[str, State]] = {}
 
     def name_of(self, descriptor: StateDescriptor) -> str:
@@ -133,14 +133,14 @@ class Merge(Protocol):
 
 
 def merge_values(
-    room: KeyedContext,
+    keyed: KeyedContext,
     value: ValueState[Record],
     merge: Merge,
     target: Namespace,
     sources: Iterable[Namespace],
 ) -> None:
     """Fold what the state holds in ``sources`` into what it holds in ``target``."""
-    cursor = room.cursor
+    cursor = keyed.cursor
     back = cursor.namespace
     cursor.namespace = target
     merged = value.value()
