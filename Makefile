@@ -19,7 +19,7 @@ OLDEST_INSTALL := $(OLDEST)/bin/python -m pip install --quiet --disable-pip-vers
 	--constraint $(OLDEST)/constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test oldest run check format sim faults bench picture all clean
+.PHONY: help setup tools test oldest run check format sim faults bench picture all clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,7 +34,10 @@ $(READY): pyproject.toml constraints.txt
 	$(PIP_INSTALL) --no-build-isolation --editable '.[dev]'
 	touch $@
 
-test: $(READY) ## run all tests; SEEDS=n simulated runs among them (300)
+tools: ## install Chromium and Prometheus, which tests use (quick when they are there)
+	.ci/tools
+
+test: $(READY) tools ## run all tests; SEEDS=n simulated runs among them (300)
 	$(BIN)/pytest -q -n $(WORKERS) --dist load --sim-seeds $(SEEDS)
 
 # A venv of its own, inside the other: no second folder to ignore and to clean. PySpark 4.0 leaves
