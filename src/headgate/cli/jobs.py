@@ -9,20 +9,25 @@ such job.
 import json
 import os
 import re
+import time
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Final
 
 import click
 
+from headgate.api.job import JobStatus
 from headgate.base.checkpoints import Stop
 from headgate.cli.exit_codes import FAILED
 
 if TYPE_CHECKING:
     from headgate.host.driver.job_client import JobOverview
+    from headgate.host.driver.job_directory import JobEntry
 
 JOB = click.argument("job")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+LOOK_S: Final = 0.1
+"""Between two looks at whether a job that was cancelled has ended."""
 _HEADS: Final = ("id", "name", "state", "since", "process")
 
 
@@ -60,20 +65,42 @@ def list_jobs(as_json: bool) -> int:
 @JSON
 def cancel(job: str, as_json: bool) -> int:
     """End JOB at once, and wait for its end; `headgate stop` keeps its state."""
-    from headgate.base.messages import CancelAsked, JobAnswer
-    from headgate.host.driver.job_client import ask, find_job
+    from headgate.host.driver.job_client import find_job
 
     entry = find_job(job)
-    answer = ask(entry, CancelAsked("`headgate cancel` was called"))
-    assert isinstance(answer, JobAnswer), "a cancellation is answered with the job's state"
-    if answer.problem:
-        raise click.ClickException(f"job {entry.job} was not cancelled: {answer.problem}")
-    state = answer.state.lower()
+    state = (cancel_by_page if entry.web else cancel_by_control)(entry).lower()
     if as_json:
         click.echo(json.dumps({"job": entry.job, "name": entry.name, "state": state}))
     else:
         click.echo(f"job {entry.job} ({entry.name}) is {state}")
     return 0
+
+
+def cancel_by_page(entry: "JobEntry") -> str:
+    """Ask its REST API, and wait; returns the state in which the job has ended."""
+    from headgate.cli.rest_client import RestClient, StateAnswer
+    from headgate.host.driver.job_client import ENDED, JobGone
+
+    page = RestClient(entry)
+    page.request("PATCH", "", {"mode": "cancel"})
+    try:
+        while (state := page.get("", StateAnswer).state) not in ENDED:
+            time.sleep(LOOK_S)
+    except JobGone:  # its program has ended with it
+        return JobStatus.CANCELED.name
+    return state
+
+
+def cancel_by_control(entry: "JobEntry") -> str:
+    """The same over the control port, for a job without a page."""
+    from headgate.base.messages import CancelAsked, JobAnswer
+    from headgate.host.driver.job_client import ask
+
+    answer = ask(entry, CancelAsked("`headgate cancel` was called"))
+    assert isinstance(answer, JobAnswer), "a cancellation is answered with the job's state"
+    if answer.problem:
+        raise click.ClickException(f"job {entry.job} was not cancelled: {answer.problem}")
+    return answer.state
 
 
 def show(jobs: "Sequence[JobOverview]") -> None:

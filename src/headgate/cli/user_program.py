@@ -30,6 +30,7 @@ from headgate.base.errors import (
     SparkUnready,
 )
 from headgate.cli.exit_codes import CONFIGURATION, FAILED, NO_SPARK
+from headgate.cli.rest_client import PageOff
 from headgate.host.driver.job_client import JobNotFound
 from headgate.spark.job import SparkJob
 
@@ -96,6 +97,7 @@ def exit_code_of(error: BaseException) -> int:
             | CheckpointError()
             | RestoreRefused()
             | JobNotFound()
+            | PageOff()
         ):
             return CONFIGURATION
         case SparkUnready() | SlotsShort():

@@ -46,16 +46,20 @@ AGAIN_S: Final = 0.2
 """Before a driver that hung up, perhaps because of too many connections, is asked again."""
 SILENT: Final = "SILENT"
 """The state of a job whose driver does not answer."""
+NOTHING_RUNS: Final = "no job of yours runs on this machine"
+START: Final = "start one with `headgate run`, or with Python"
 ENDED: Final = {status.name for status in JobStatus if status.is_globally_terminal_state()}
 
 
 class JobNotFound(HeadgateError):
     """No running job has this id or name, or several do."""
 
-    def __init__(self, called: str, problem: str, running: Sequence["JobOverview"]) -> None:
+    def __init__(self, called: str | None, problem: str, running: Sequence["JobOverview"]) -> None:
         named = ", ".join(f"{job.entry.job} ({job.entry.name})" for job in running)
-        there = f"running are {named}" if named else "no job of yours runs on this machine"
-        super().__init__(f"{called!r} {problem}; {there}")
+        there = f"running are {named}" if named else NOTHING_RUNS
+        super().__init__(
+            f"{there}; {problem}" if called is None else f"{called!r} {problem}; {there}"
+        )
 
 
 class JobSilent(HeadgateError):
@@ -102,9 +106,16 @@ def running_jobs(times: ControlTimes = TIMES) -> list[JobOverview]:
     return found
 
 
-def find_job(called: str) -> JobEntry:
-    """The running job with this id, name or prefix of an id; raises JobNotFound."""
+def find_job(called: str | None) -> JobEntry:
+    """The running job with this id, name or prefix of an id; None: the only one that runs.
+
+    Raises JobNotFound, which lists the running jobs.
+    """
     running = running_jobs()
+    if called is None:
+        if len(running) == 1:
+            return running[0].entry
+        raise JobNotFound(None, "name the one you mean" if running else START, running)
     for fits in (
         [job for job in running if job.entry.job == called],
         [job for job in running if job.entry.name == called],

@@ -45,9 +45,13 @@ class JobEntry(msgspec.Struct, frozen=True):
     """Of the control connection."""
     tls: tuple[str, str, str] | None = None
     """Files of certificate, key and authority, if the control connection uses TLS."""
+    web: str = ""
+    """The URL of the driver's web page and REST API; empty: it has none."""
+    token: str = ""
+    """What the page asks for; empty: nothing."""
 
     def __repr__(self) -> str:
-        """Without the secret, so that no log gets it."""
+        """Without the secret and the token, so that no log gets them."""
         return f"JobEntry({self.job!r}, {self.name!r}, process {self.pid})"
 
 
