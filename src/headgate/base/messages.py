@@ -19,8 +19,17 @@ from headgate.base.checkpoints import (
     TaskRestore,
 )
 from headgate.base.elements import MIN_WATERMARK_MS
+from headgate.base.figures import (
+    UNKNOWN,
+    AsyncFigures,
+    GateFigures,
+    LatencyFigures,
+    OperatorFigures,
+    OutputFigures,
+    TaskManagerFigures,
+)
 
-CONTROL_VERSION: Final = 3
+CONTROL_VERSION: Final = 4
 NONCE_BYTES: Final = 32
 PROOF_BYTES: Final = 32
 
@@ -171,7 +180,11 @@ class UserFigure(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TaskFigures(msgspec.Struct, frozen=True):
-    """What one task has done so far, and what waits at its two ends now."""
+    """What one task has done so far, and what waits at its two ends now.
+
+    In the driver, counts and times cover all attempts. Busy, back-pressured and idle time add up to
+    the time that the task has run; soft and hard back pressure to ``backpressured_ms``.
+    """
 
     task: str
     vertex: int
@@ -185,7 +198,13 @@ class TaskFigures(msgspec.Struct, frozen=True):
     buffers_out: int = 0
     busy_ms: float = 0.0
     backpressured_ms: float = 0.0
+    soft_backpressured_ms: float = 0.0
+    """It did not begin a step because an output had no free buffer."""
+    hard_backpressured_ms: float = 0.0
+    """It was blocked in the middle of a step, because an output had no free buffer."""
     idle_ms: float = 0.0
+    cpu_ms: float = 0.0
+    """CPU time of the task's thread; 0: the platform does not tell."""
     queued_in: int = 0
     """Buffers that have arrived and were not read yet."""
     queued_out: int = 0
@@ -204,6 +223,27 @@ class TaskFigures(msgspec.Struct, frozen=True):
     """Records of its source; a task that has one reads none from others."""
     user: tuple[UserFigure, ...] = ()
     """Those of the user's functions."""
+    slot: int = 0
+    """The slot, and so the task manager, that it runs in."""
+    gates: tuple[GateFigures, ...] = ()
+    outputs: tuple[OutputFigures, ...] = ()
+    """In the order of ``JobEdge.output``."""
+    operators: tuple[OperatorFigures, ...] = ()
+    """In the order of the chain, its head first."""
+    async_calls: tuple[AsyncFigures, ...] = ()
+    """Of the operators that make asynchronous calls."""
+    latency: LatencyFigures | None = None
+    """None: no latency marker has come."""
+    state_bytes: int = UNKNOWN
+    """State of its operators: as RocksDB estimates it, or as the last checkpoint had it."""
+    splits: int = 0
+    """Splits that its source still reads; 0: it has no source, or that has ended."""
+    lag_records: int = UNKNOWN
+    """Records that its source has not read yet, as far as the source knows."""
+    lag_bytes: int = UNKNOWN
+    """Bytes that its source has not read yet."""
+    lag_ms: float = UNKNOWN
+    """How old the next record of its source is."""
 
 
 # Task manager → driver.
@@ -238,10 +278,11 @@ class TaskChanged(msgspec.Struct, frozen=True, tag=True):
 
 
 class Metrics(msgspec.Struct, frozen=True, tag=True):
-    """Figures of all tasks here."""
+    """Figures of all tasks here, and of their process."""
 
     run: str
     figures: list[TaskFigures]
+    process: TaskManagerFigures = TaskManagerFigures()
 
 
 class TimeReported(msgspec.Struct, frozen=True, tag=True):

@@ -488,7 +488,7 @@ def _unfit_worker(text: str) -> CodeUnloadable | None:
 
 
 def task_metrics(graph: JobGraph, figures: Iterable[TaskFigures]) -> Mapping[str, object]:
-    """``<vertex>.<subtask>.<figure>``.
+    """``<vertex>.<subtask>.<figure>``, also ``….gates.0.credit``, ``….outputs.0.records``.
 
     Those of the user's functions: ``<vertex>.<subtask>.<operator>.<groups>.<name>.<part>``.
     """
@@ -497,12 +497,20 @@ def task_metrics(graph: JobGraph, figures: Iterable[TaskFigures]) -> Mapping[str
     for task_figures in figures:
         task = f"{names[task_figures.vertex]}.{task_figures.subtask}"
         for key in task_figures.__struct_fields__:
-            if key not in ("task", "vertex", "subtask", "user"):
+            if key not in ("task", "vertex", "subtask", "user", *_PARTS, "latency"):
                 found[f"{task}.{key}"] = getattr(task_figures, key)
+        for parts in _PARTS:
+            for number, part in enumerate(getattr(task_figures, parts)):
+                values = structs.asdict(part).items()
+                found.update({f"{task}.{parts}.{number}.{key}": value for key, value in values})
         for figure in task_figures.user:
             name = ".".join((task, figure.operator, *figure.scope, figure.name))
             found.update({f"{name}.{part}": value for part, value in figure.values.items()})
     return found
+
+
+_PARTS: Final = ("gates", "outputs", "operators", "async_calls")
+"""Figures that a task has several of."""
 
 
 def job_metrics(restarts: int, statistics: CheckpointStatistics) -> Mapping[str, object]:

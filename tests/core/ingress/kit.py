@@ -71,7 +71,9 @@ class ScriptedChannel:
         self.queue.clear()
 
     def statistics(self) -> ChannelStatistics:
-        return ChannelStatistics(10, 2, len(self.queue))
+        return ChannelStatistics(
+            10, 2, len(self.queue), 7, backlog=3, credit=1, exclusive=2, exclusive_free=1
+        )
 
 
 def make_gate(count: int, pool: GlobalPool | None = None) -> tuple[Gate, list[ScriptedChannel]]:

@@ -14,6 +14,7 @@ from headgate.base.events import (
     Event,
     TaskEvent,
 )
+from headgate.base.figures import GateFigures
 from headgate.base.ids import PartitionId, PeerName
 from headgate.core.buffers.buffer import Buffer
 from headgate.core.ingress.channel import UnknownChannel
@@ -460,7 +461,21 @@ def test_statistics_add_up_all_channels() -> None:
     gate.poll()
     channels[2].put(b"1", b"2")
     moment = gate.statistics()
-    assert (moment.queued, moment.bytes_in, moment.buffers_in) == (2, 30, 6)
+    assert (moment.bytes_in, moment.buffers_in) == (30, 6)
+    lease = gate.pool.try_request()
+    assert lease is not None
+    assert gate.statistics().figures == GateFigures(
+        channels=3,
+        queued_buffers=2,
+        queued_bytes=21,
+        backlog=9,
+        credit=3,
+        exclusive_in_use=3,
+        exclusive_total=6,
+        floating_in_use=1,
+        pool_size=4,
+    )
+    lease.release()
 
 
 class GateTwin(RuleBasedStateMachine):

@@ -364,6 +364,19 @@ def test_bytes_and_buffers_are_counted_with_events(make_pool: MakePool) -> None:
     bench.channel.release()
 
 
+def test_statistics_tell_what_is_queued_announced_and_in_use(make_pool: MakePool) -> None:
+    bench = Bench(make_pool, exclusive=2, floating=2)
+    bench.opened()
+    bench.arrive(b"123", backlog=2)
+    seen = bench.channel.statistics()
+    assert (seen.queued, seen.queued_bytes, seen.backlog) == (1, 3, 2)
+    assert (seen.exclusive, seen.exclusive_free, seen.floating_free) == (2, 1, 2)
+    assert seen.credit == 3 - bench.channel.unannounced, "what the producer knows of"
+    bench.channel.release()
+    seen = bench.channel.statistics()
+    assert (seen.backlog, seen.credit, seen.exclusive) == (0, 0, 0), "nobody sends any more"
+
+
 def test_first_error_is_kept_and_raised_after_what_had_arrived(make_pool: MakePool) -> None:
     bench = Bench(make_pool)
     bench.opened()

@@ -1,12 +1,13 @@
 """A moment of a task in figures: sums over its gates and writers, the least of its times."""
 
 from headgate.base.elements import MIN_WATERMARK_MS, Watermark
+from headgate.base.figures import LATENCY_BOUNDS_MS
 from headgate.base.messages import TaskState
 from headgate.core.operators.sinks import SinkFunctionOperator
-from headgate.core.task.statistics import NO_SIZES, TimeSpent, statistics_of
+from headgate.core.task.statistics import NO_SIZES, Latencies, TimeSpent, statistics_of
 from tests.core.task.kit import Lab, take_all
 
-SPENT = TimeSpent(1, 2, 3)
+SPENT = TimeSpent(1, 2, 3, 4)
 
 
 def test_what_passes_several_inputs_and_outputs_is_added_up() -> None:
@@ -40,6 +41,21 @@ def test_what_passes_several_inputs_and_outputs_is_added_up() -> None:
         assert seen.queued_out == downs[1].partition.queued > 0
         assert (seen.watermark_in_ms, seen.watermark_out_ms) == (5, MIN_WATERMARK_MS)
         assert [operator.name for operator in seen.operators] == ["op0"]
-        assert seen.latency is None
+        assert seen.latency is None and seen.histogram is None
+        assert [gate.channels for gate in seen.gates] == [1, 1]
+        assert [output.records for output in seen.outputs] == [0, 3]
+        assert seen.outputs[1].queued_bytes > 0 == seen.outputs[0].queued_bytes
+        assert 0 < seen.outputs[1].pool_in_use <= seen.outputs[1].pool_size
         for source in inputs:
             source.close()
+
+
+def test_latencies_are_counted_in_fixed_buckets() -> None:
+    latencies = Latencies()
+    assert latencies.histogram() is None
+    for latency_ms in (0.5, 1.0, 1.5, 70_000.0, -3.0):
+        latencies.measured(latency_ms)
+    seen = latencies.histogram()
+    assert seen is not None
+    assert seen.counts == (3, 1, *[0] * (len(LATENCY_BOUNDS_MS) - 2), 1)
+    assert (seen.count, seen.sum_ms) == (5, 70_003.0), "clocks that differ do not count down"

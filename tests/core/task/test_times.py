@@ -10,7 +10,7 @@ turns = st.lists(st.tuples(st.sampled_from(TaskActivity), st.integers(0, 1000)),
 
 
 @given(turns, st.integers(0, 1000))
-def test_the_three_times_add_up_to_the_time_since_the_start(
+def test_the_times_add_up_to_the_time_since_the_start(
     made: list[tuple[TaskActivity, int]], last: int
 ) -> None:
     times, now = TaskTimes(100.0), 100.0
@@ -25,7 +25,9 @@ def test_the_three_times_add_up_to_the_time_since_the_start(
     now += last
     spent = times.spent(now)
     assert spent.busy_ms == expected[TaskActivity.BUSY]
-    assert spent.backpressured_ms == expected[TaskActivity.BACKPRESSURED]
+    assert spent.soft_backpressured_ms == expected[TaskActivity.SOFT_BACKPRESSURED]
+    assert spent.hard_backpressured_ms == expected[TaskActivity.HARD_BACKPRESSURED]
+    assert spent.backpressured_ms == spent.soft_backpressured_ms + spent.hard_backpressured_ms
     assert spent.idle_ms == expected[TaskActivity.IDLE]
     assert spent.busy_ms + spent.backpressured_ms + spent.idle_ms == pytest.approx(now - 100)
 

@@ -1,5 +1,13 @@
 """Counts of a job go on over its attempts."""
 
+from headgate.base.figures import (
+    UNKNOWN,
+    AsyncFigures,
+    GateFigures,
+    LatencyFigures,
+    OperatorFigures,
+    OutputFigures,
+)
 from headgate.base.messages import TaskFigures, TaskState, UserFigure
 from headgate.host.driver.checkpoint_keeper import COUNTS, JobFigures
 
@@ -25,6 +33,35 @@ def test_a_restart_adds_to_what_was_counted() -> None:
     job.attempt_ended()  # one that never began adds nothing
     job.measured([figures("a", 1)])
     assert job.latest(["a"]) == [figures("a", 10, 0, 5)]
+
+
+def test_parts_of_a_task_are_added_place_by_place() -> None:
+    def report(count: int, queued: int) -> TaskFigures:
+        return TaskFigures(
+            "a",
+            0,
+            0,
+            TaskState.RUNNING,
+            outputs=(OutputFigures(count, count, count, queued, queued, 8, queued),),
+            operators=(OperatorFigures("map", count, count),),
+            async_calls=(AsyncFigures("ask", 10, queued, count),),
+            latency=LatencyFigures((count, 0), count),
+            gates=(GateFigures(2, queued),),
+            state_bytes=queued,
+        )
+
+    job = JobFigures()
+    job.measured([report(5, 3)])
+    job.attempt_ended()
+    (waiting,) = job.latest(["a"])
+    assert waiting.outputs == (OutputFigures(5, 5, 5),)
+    assert waiting.async_calls == (AsyncFigures("ask", 10, 0, 5),)
+    assert (waiting.gates, waiting.state_bytes) == ((), UNKNOWN)
+    job.measured([TaskFigures("a", 0, 0, TaskState.DEPLOYING)])
+    (begun,) = job.latest(["a"])
+    assert (begun.operators, begun.latency) == (waiting.operators, waiting.latency)
+    job.measured([report(2, 1)])
+    assert job.latest(["a"]) == [report(7, 1)]
 
 
 def test_a_gauge_is_that_of_the_present() -> None:

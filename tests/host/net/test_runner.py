@@ -69,6 +69,22 @@ def test_a_task_steps_on_its_own_thread_until_it_is_done(exchange: Exchange) -> 
     assert threading.get_ident() not in own
 
 
+def test_the_cpu_time_is_that_of_the_task_s_thread(exchange: Exchange) -> None:
+    burn = threading.Event()
+
+    def step(task: Task) -> StepResult:
+        sum(range(20_000))
+        return StepResult.DONE if burn.is_set() else StepResult.MORE
+
+    runner, _ = run(exchange, Task("burns", step))
+    eventually(lambda: runner.cpu_ms > 20, "CPU time")
+    burn.set()
+    runner.join(PATIENCE_S)
+    last = runner.cpu_ms
+    assert last > 20
+    assert runner.cpu_ms == last, "it has ended"
+
+
 def test_an_idle_task_rests_until_it_is_woken(exchange: Exchange) -> None:
     awake: list[bool] = []
     task = Task("idler", lambda task: StepResult.DONE if awake else StepResult.IDLE)

@@ -99,6 +99,9 @@ def test_figures_are_those_of_the_whole_job(exchange: Exchange) -> None:
     for figure in figures.values():
         assert figure.state is TaskState.FINISHED
         assert figure.busy_ms + figure.backpressured_ms + figure.idle_ms > 0
+        assert figure.cpu_ms > 0
+        last = figure.operators[-1]
+        assert last.records_out == figure.records_out == sum(out.records for out in figure.outputs)
 
 
 def test_tasks_that_get_nothing_back_read_no_checkpoint(exchange: Exchange) -> None:
@@ -352,7 +355,12 @@ def test_a_slow_consumer_stops_its_producer_and_nothing_is_lost(
     run = Run(job, make_exchange(segments=40))
     run.deploy()
     eventually(lambda: run.figures()["0.0"].backpressured_ms > 50, "back pressure")
-    assert run.figures()["0.0"].records_out < 3000
+    held = run.figures()["0.0"]
+    assert held.records_out < 3000
+    assert held.soft_backpressured_ms > held.hard_backpressured_ms
+    (output,) = held.outputs
+    assert output.records == held.records_out
+    assert output.queued_bytes > 0 and output.pool_in_use >= output.pool_size > 0
     gate.opened.set()
     run.finish()
     assert results == blobs(3000)
@@ -367,7 +375,7 @@ def test_cancellation_interrupts_a_writer_that_waits_for_a_buffer(
     job.collect(job.operator(mapped(gate), reads(many, ships.rebalance())))
     run = Run(job, make_exchange(segments=40))
     run.deploy()
-    eventually(lambda: run.figures()["0.0"].backpressured_ms > 20, "a wait within the step")
+    eventually(lambda: run.figures()["0.0"].hard_backpressured_ms > 20, "a wait within the step")
     run.cancel()
     gate.opened.set()
     run.await_end()

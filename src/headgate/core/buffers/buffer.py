@@ -163,6 +163,14 @@ class BufferConsumer(msgspec.Struct, eq=False):
             return self.ready is not None
         return builder.committed > self.position
 
+    @property
+    def size(self) -> int:
+        """Bytes that can be built now; of records that are handed over, about their bytes."""
+        builder = self.builder
+        if builder is None:
+            return 0 if self.ready is None else self.ready.weight or self.ready.size
+        return builder.committed - self.position
+
     def build(self) -> Buffer | None:
         """What was committed since the last build, or None if that is nothing."""
         builder = self.builder

@@ -131,6 +131,10 @@ class BlockingSubpartition:
     def queued(self) -> int:
         return 0 if self._current is None else 1
 
+    @property
+    def queued_bytes(self) -> int:
+        return 0 if self._current is None else self._current.size
+
     def _write(self, buffer: Buffer) -> None:
         try:
             self._store.append(buffer.view, buffer.is_event)

@@ -203,6 +203,11 @@ class Partition:
     def queued(self) -> int:
         return sum(subpartition.queued for subpartition in self.subpartitions)
 
+    @property
+    def queued_bytes(self) -> int:
+        """Of what waits in memory."""
+        return sum(subpartition.queued_bytes for subpartition in self.subpartitions)
+
     def _try_lease(self) -> Lease | None:
         try:
             return self.pool.try_request() or self.pool.try_request_overdraft()

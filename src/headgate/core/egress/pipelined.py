@@ -206,6 +206,10 @@ class PipelinedSubpartition:
     def queued(self) -> int:
         return len(self._queue)
 
+    @property
+    def queued_bytes(self) -> int:
+        return sum(consumer.size for consumer in self._queue)
+
     def check(self) -> None:
         """Assert the law."""
         data = sum(not consumer.is_event for consumer in self._queue)

@@ -5,7 +5,6 @@ raised at the next access. The remote channel has a file of its own.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 import msgspec
@@ -32,13 +31,21 @@ class BufferAndAvailability(msgspec.Struct):
     more: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ChannelStatistics:
-    """A moment of a channel."""
+class ChannelStatistics(msgspec.Struct, frozen=True):
+    """A moment of a channel; what is about credit is zero within a process."""
 
-    bytes_in: int
-    buffers_in: int
-    queued: int
+    bytes_in: int = 0
+    buffers_in: int = 0
+    queued: int = 0
+    """Buffers and events that have arrived and were not read."""
+    queued_bytes: int = 0
+    backlog: int = 0
+    """Data buffers that wait at the producer, as far as known."""
+    credit: int = 0
+    """Buffers that the producer may send now."""
+    exclusive: int = 0
+    exclusive_free: int = 0
+    floating_free: int = 0
 
 
 class Channel(Protocol):
@@ -240,7 +247,7 @@ class LocalChannel:
             view.release()
 
     def statistics(self) -> ChannelStatistics:
-        return ChannelStatistics(self.bytes_in, self.buffers_in, 0)
+        return ChannelStatistics(self.bytes_in, self.buffers_in, backlog=self.waiting())
 
     def _send_kept_events(self) -> None:
         unsent, self._unsent = self._unsent, []
@@ -335,4 +342,4 @@ class UnknownChannel:
             pool.unclaim(self, kept)
 
     def statistics(self) -> ChannelStatistics:
-        return ChannelStatistics(0, 0, 0)
+        return ChannelStatistics()

@@ -23,6 +23,7 @@ from headgate.base.events import (
     TaskEvent,
     decode_event,
 )
+from headgate.base.figures import GateFigures
 from headgate.core.buffers.buffer import Buffer
 from headgate.core.buffers.local_pool import LocalPool
 from headgate.core.exchange.compression import CompressionCodec, decompress
@@ -93,9 +94,9 @@ class InputGate(Protocol):
 class GateStatistics:
     """A moment of a gate, over all its channels."""
 
-    queued: int
     bytes_in: int
     buffers_in: int
+    figures: GateFigures
 
 
 def send_to_all(receivers: Sequence[Channel | InputGate], event: TaskEvent) -> None:
@@ -331,12 +332,22 @@ class Gate:
         return self._channels
 
     def statistics(self) -> GateStatistics:
+        """Sums over the channels."""
         channels = [channel.statistics() for channel in self._channels]
-        return GateStatistics(
-            queued=sum(channel.queued for channel in channels),
-            bytes_in=sum(channel.bytes_in for channel in channels),
-            buffers_in=sum(channel.buffers_in for channel in channels),
+        floating_free = sum(channel.floating_free for channel in channels)
+        figures = GateFigures(
+            len(channels),
+            sum(channel.queued for channel in channels),
+            sum(channel.queued_bytes for channel in channels),
+            sum(channel.backlog for channel in channels),
+            sum(channel.credit for channel in channels),
+            sum(channel.exclusive - channel.exclusive_free for channel in channels),
+            sum(channel.exclusive for channel in channels),
+            max(0, self.pool.lent - floating_free),
+            self.pool.size,
         )
+        bytes_in = sum(channel.bytes_in for channel in channels)
+        return GateStatistics(bytes_in, sum(channel.buffers_in for channel in channels), figures)
 
     def check(self) -> None:
         """Assert the law."""

@@ -249,7 +249,20 @@ class RemoteChannel:
         self._unsent.clear()
 
     def statistics(self) -> ChannelStatistics:
-        return ChannelStatistics(self.bytes_in, self.buffers_in, len(self._received))
+        received = self._received
+        exclusive_free, floating_free = len(self._exclusive), len(self._floating)
+        uses_credit = self._uses_credit and not self._released
+        return ChannelStatistics(
+            self.bytes_in,
+            self.buffers_in,
+            len(received),
+            sum(len(buffer.view) for buffer in received),
+            0 if self._released else self.wanted - self.initial_credit,
+            exclusive_free + floating_free - self.unannounced if uses_credit else 0,
+            0 if self._released else self.initial_credit,
+            exclusive_free,
+            floating_free,
+        )
 
     def credit_statistics(self) -> CreditStatistics:
         return CreditStatistics(

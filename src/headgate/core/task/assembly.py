@@ -70,6 +70,10 @@ class ExecutionThread(Protocol):
     def is_alive(self) -> bool:
         """Whether it has been started and the task has not been closed."""
 
+    @property
+    def cpu_ms(self) -> float:
+        """CPU time that it has used; 0: the platform does not tell."""
+
     def start(self, task: Task) -> None:
         """Step the task from now on, until it ends; not called inside the baton."""
 

@@ -12,6 +12,7 @@ from typing import Generic
 
 from headgate.base.checkpoints import CheckpointOptions
 from headgate.base.errors import TaskCancelled
+from headgate.base.figures import OperatorFigures
 from headgate.base.messages import TaskFigures, TaskOrder, TaskState
 from headgate.core.checkpoint.restored import CheckpointReader, TaskRestored, read_restore
 from headgate.core.exchange.ends import Address
@@ -132,7 +133,10 @@ def _figures(deployed: AssembledTask[Thread]) -> TaskFigures:
         buffers_out=seen.buffers_out,
         busy_ms=seen.spent.busy_ms,
         backpressured_ms=seen.spent.backpressured_ms,
+        soft_backpressured_ms=seen.spent.soft_backpressured_ms,
+        hard_backpressured_ms=seen.spent.hard_backpressured_ms,
         idle_ms=seen.spent.idle_ms,
+        cpu_ms=deployed.thread.cpu_ms,
         queued_in=seen.queued_in,
         queued_out=seen.queued_out,
         buffer_size=seen.sizes.buffer_size,
@@ -143,4 +147,12 @@ def _figures(deployed: AssembledTask[Thread]) -> TaskFigures:
         output_watermark_ms=seen.watermark_out_ms,
         records_made=made,
         user=seen.user,
+        slot=deployed.order.slot,
+        gates=seen.gates,
+        outputs=seen.outputs,
+        operators=tuple(
+            OperatorFigures(operator.name, operator.records_in, operator.records_out)
+            for operator in seen.operators
+        ),
+        latency=seen.histogram,
     )

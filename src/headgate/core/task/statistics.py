@@ -4,6 +4,7 @@ Law: busy, back-pressured and idle time add up to the time since the start. Gaug
 functions run on the task's thread only; whoever asks gets what was read last.
 """
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,9 +12,15 @@ from enum import Enum
 from typing import Final
 
 from headgate.base.elements import MIN_WATERMARK_MS
+from headgate.base.figures import (
+    LATENCY_BOUNDS_MS,
+    GateFigures,
+    LatencyFigures,
+    OutputFigures,
+)
 from headgate.base.messages import TaskState, UserFigure
 from headgate.core.chain.chain import Chain, OperatorStatistics
-from headgate.core.egress.writer import RecordWriter
+from headgate.core.egress.writer import RecordWriter, WriterStatistics
 from headgate.core.ingress.gate import Gate
 from headgate.core.task.inputs import NetworkInput
 from headgate.functions.metrics import MetricGroup
@@ -23,8 +30,11 @@ class TaskActivity(Enum):
     """What a task's time is spent on."""
 
     BUSY = 0
-    BACKPRESSURED = 1
-    IDLE = 2
+    SOFT_BACKPRESSURED = 1
+    """No step begins: an output has no free buffer."""
+    HARD_BACKPRESSURED = 2
+    """A step is blocked: an output has no free buffer."""
+    IDLE = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +42,13 @@ class TimeSpent:
     """Milliseconds since the start."""
 
     busy_ms: float
-    backpressured_ms: float
+    soft_backpressured_ms: float
+    hard_backpressured_ms: float
     idle_ms: float
+
+    @property
+    def backpressured_ms(self) -> float:
+        return self.soft_backpressured_ms + self.hard_backpressured_ms
 
 
 class TaskTimes:
@@ -42,7 +57,7 @@ class TaskTimes:
     def __init__(self, now_ms: float) -> None:
         self.doing = TaskActivity.IDLE
         self._since_ms = now_ms
-        self._spent_ms = [0.0, 0.0, 0.0]
+        self._spent_ms = [0.0] * len(TaskActivity)
 
     def turn_to(self, doing: TaskActivity, now_ms: float) -> None:
         """From now on time is spent on this."""
@@ -74,12 +89,19 @@ class Latencies:
     """How long markers took from their source to here."""
 
     def __init__(self) -> None:
-        self._count = 0
+        self._counts = [0] * (len(LATENCY_BOUNDS_MS) + 1)
+        self._sum_ms = 0.0
         self._last: deque[float] = deque(maxlen=KEPT)
 
     def measured(self, latency_ms: float) -> None:
-        self._count += 1
-        self._last.append(max(0.0, latency_ms))
+        latency_ms = max(0.0, latency_ms)
+        self._counts[bisect_left(LATENCY_BOUNDS_MS, latency_ms)] += 1
+        self._sum_ms += latency_ms
+        self._last.append(latency_ms)
+
+    def histogram(self) -> LatencyFigures | None:
+        """Over all markers; None: none came."""
+        return LatencyFigures(tuple(self._counts), self._sum_ms) if self._last else None
 
     def statistics(self) -> LatencyStatistics:
         if not self._last:
@@ -87,7 +109,7 @@ class Latencies:
         ordered = sorted(self._last)
         last = len(ordered) - 1
         return LatencyStatistics(
-            self._count, ordered[last // 2], ordered[round(last * 0.99)], ordered[-1]
+            sum(self._counts), ordered[last // 2], ordered[round(last * 0.99)], ordered[-1]
         )
 
 
@@ -156,6 +178,9 @@ class TaskStatistics:
     latency: LatencyStatistics | None
     user: tuple[UserFigure, ...] = ()
     sizes: SizeStatistics = NO_SIZES
+    gates: tuple[GateFigures, ...] = ()
+    outputs: tuple[OutputFigures, ...] = ()
+    histogram: LatencyFigures | None = None
 
 
 def statistics_of(
@@ -173,6 +198,7 @@ def statistics_of(
     """Asked inside the baton."""
     read = [gate.statistics() for gate in gates]
     written = [writer.statistics() for writer in writers]
+    outputs = tuple(map(_output, writers, written))
     return TaskStatistics(
         state=state,
         spent=spent,
@@ -182,12 +208,28 @@ def statistics_of(
         bytes_out=sum(writer.bytes_out for writer in written),
         buffers_in=sum(gate.buffers_in for gate in read),
         buffers_out=sum(writer.buffers_out for writer in written),
-        queued_in=sum(gate.queued for gate in read),
-        queued_out=sum(writer.partition.queued for writer in writers),
+        queued_in=sum(gate.figures.queued_buffers for gate in read),
+        queued_out=sum(output.queued_buffers for output in outputs),
         watermark_in_ms=min((source.watermark_ms for source in inputs), default=MIN_WATERMARK_MS),
         watermark_out_ms=min((writer.watermark_ms for writer in written), default=MIN_WATERMARK_MS),
         operators=tuple(chain.statistics()),
         latency=None if latencies is None else latencies.statistics(),
         user=user,
         sizes=sizes,
+        gates=tuple(gate.figures for gate in read),
+        outputs=outputs,
+        histogram=None if latencies is None else latencies.histogram(),
+    )
+
+
+def _output(writer: RecordWriter, written: WriterStatistics) -> OutputFigures:
+    partition = writer.partition
+    return OutputFigures(
+        written.records_out,
+        written.bytes_out,
+        written.buffers_out,
+        partition.queued,
+        partition.queued_bytes,
+        partition.pool.size,
+        partition.pool.lent,
     )

@@ -223,7 +223,8 @@ class Task:
             self._waits_since_ms = now_ms
         else:
             self._processor.waited_ms += now_ms - self._waits_since_ms
-        self._times.turn_to(TaskActivity.BACKPRESSURED if waits else TaskActivity.BUSY, now_ms)
+        doing = TaskActivity.HARD_BACKPRESSURED if waits else TaskActivity.BUSY
+        self._times.turn_to(doing, now_ms)
 
     def close(self, error: BaseException | None) -> None:
         """Close operators, then gates and writers; tell the last state. Always called, once."""
@@ -338,7 +339,9 @@ class Task:
         if self._processor.available():
             self._loop.resume()
             self._times.turn_to(TaskActivity.BUSY, self._clock.now_ms())
-        elif self._times.doing is TaskActivity.BACKPRESSURED:  # a buffer has come, but no input
+        elif (
+            self._times.doing is TaskActivity.SOFT_BACKPRESSURED
+        ):  # a buffer has come, but no input
             self._times.turn_to(TaskActivity.IDLE, self._clock.now_ms())
 
     def _can_write(self) -> bool:
@@ -351,7 +354,7 @@ class Task:
                 self._end_outputs()
             return False
         if not self._can_write():
-            self._times.turn_to(TaskActivity.BACKPRESSURED, self._clock.now_ms())
+            self._times.turn_to(TaskActivity.SOFT_BACKPRESSURED, self._clock.now_ms())
             return False
         flow = self._processor.process()
         if flow is InputStatus.ENDED:

@@ -6,16 +6,19 @@ machines that share it.
 """
 
 import logging
+import operator
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
+import msgspec
 from msgspec import structs
 
 from headgate.base.errors import CheckpointError, JobTakenOver, StorageUnusable
+from headgate.base.figures import LatencyFigures, OutputFigures
 from headgate.base.messages import TaskFigures, TaskState, UserFigure
 from headgate.control.checkpoint_history import CheckpointStatistics, retains_checkpoints
 from headgate.control.effects import StoreCheckpoint
@@ -38,9 +41,13 @@ COUNTS: Final = (
     "buffers_out",
     "busy_ms",
     "backpressured_ms",
+    "soft_backpressured_ms",
+    "hard_backpressured_ms",
     "idle_ms",
+    "cpu_ms",
     "records_made",
 )
+_Part = TypeVar("_Part", bound=msgspec.Struct)
 _COUNTED: Final = ("count", "sum")
 """Parts of a user's metrics that only grow, unless the user counts down."""
 _COUNTERS: Final = ("counter", "distribution", "meter")
@@ -194,14 +201,55 @@ def _added(before: TaskFigures | None, now: TaskFigures) -> TaskFigures:
     if before is None:
         return now
     counts = {name: getattr(before, name) + getattr(now, name) for name in COUNTS}
-    return structs.replace(now, **counts, user=_added_users(before.user, now.user))
+    return structs.replace(
+        now,
+        **counts,
+        user=_added_users(before.user, now.user),
+        outputs=_added_parts(before.outputs, now.outputs, ("records", "bytes", "buffers")),
+        operators=_added_parts(before.operators, now.operators, ("records_in", "records_out")),
+        async_calls=_added_parts(before.async_calls, now.async_calls, ("full_ms",)),
+        latency=_added_latency(before.latency, now.latency),
+    )
 
 
 def _waiting(before: TaskFigures) -> TaskFigures:
     """Of a task that has not reported since the restart."""
     counts = {name: getattr(before, name) for name in COUNTS}
-    fresh = TaskFigures(before.task, before.vertex, before.subtask, TaskState.DEPLOYING)
-    return structs.replace(fresh, **counts, user=before.user)
+    return TaskFigures(
+        before.task,
+        before.vertex,
+        before.subtask,
+        TaskState.DEPLOYING,
+        **counts,
+        user=before.user,
+        slot=before.slot,
+        outputs=tuple(
+            OutputFigures(output.records, output.bytes, output.buffers) for output in before.outputs
+        ),
+        operators=before.operators,
+        async_calls=tuple(structs.replace(calls, in_flight=0) for calls in before.async_calls),
+        latency=before.latency,
+    )
+
+
+def _added_parts(
+    before: tuple[_Part, ...], now: tuple[_Part, ...], counts: Sequence[str]
+) -> tuple[_Part, ...]:
+    """Parts of a task are those of the same place; one that has not reported keeps its counts."""
+    added = [
+        structs.replace(new, **{name: getattr(old, name) + getattr(new, name) for name in counts})
+        for old, new in zip(before, now, strict=False)
+    ]
+    return (*added, *now[len(added) :], *before[len(added) :])
+
+
+def _added_latency(
+    before: LatencyFigures | None, now: LatencyFigures | None
+) -> LatencyFigures | None:
+    if before is None or now is None:
+        return before or now
+    counts = tuple(map(operator.add, before.counts, now.counts))
+    return LatencyFigures(counts, before.sum_ms + now.sum_ms)
 
 
 def _added_users(

@@ -46,6 +46,10 @@ class RunnerThread:
     def is_alive(self) -> bool:
         return self.runner is not None and self.runner.is_alive
 
+    @property
+    def cpu_ms(self) -> float:
+        return 0.0 if self.runner is None else self.runner.cpu_ms
+
     def start(self, task: Task) -> None:
         self.runner = self._exchange.run(task, self.seat)
 

@@ -12,12 +12,17 @@ import os
 import queue
 import socket
 import threading
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 from typing import Final, TypeAlias
 
+from msgspec import structs
+
 from headgate.base.errors import CommitOverdue, DriverLost, HeadgateError, RunRefused, TaskStuck
+from headgate.base.figures import UNKNOWN, TaskManagerFigures
 from headgate.base.messages import (
     Cancel,
     Deploy,
@@ -32,6 +37,7 @@ from headgate.base.messages import (
     ToTaskManager,
 )
 from headgate.base.settings import ExchangeSettings
+from headgate.core.buffers.global_pool import GlobalPool
 from headgate.core.task.assembly import JobInfo, TaskAssembly
 from headgate.core.task.runs import TaskReported, TaskRuns
 from headgate.core.task.task import TaskListener
@@ -95,7 +101,8 @@ def run_task_manager(
         address = (line.local_host if host in _WILDCARDS else host, port)
         line.send(Register(contact.stage, slot, address, os.getpid(), socket.gethostname()))
         worker = ExchangeWorker(exchange, backends)
-        manager = TaskManager(contact, line, worker, inbox, may_exit, threads)
+        process = ProcessFigures(slot)
+        manager = TaskManager(contact, line, worker, inbox, may_exit, threads, process)
         with rare_collections():
             manager.serve()
     if running := threads_of(SOURCE_THREADS):
@@ -114,6 +121,7 @@ class TaskManager:
         inbox: "queue.SimpleQueue[Mail]",
         may_exit: bool,
         threads: WriterPool,
+        process: "ProcessFigures",
     ) -> None:
         self.send = line.send
         self.post = inbox.put
@@ -127,6 +135,7 @@ class TaskManager:
         self._inbox = inbox
         self._may_exit = may_exit
         self._threads = threads
+        self._process = process
         self._code = b""
         self._error: HeadgateError | None = None
         self._measure_at_ms = now_ms() + self._times.metrics_ms
@@ -234,7 +243,8 @@ class TaskManager:
         if self._runs.stuck_at_ms is None:
             self._look_at_commits(tasks)
         if not self._line.has_backlog:
-            self._line.send(Metrics(self._runs.run, tasks.statistics()))
+            process = self._process.figures(self._worker.environment.pool)
+            self._line.send(Metrics(self._runs.run, tasks.statistics(), process))
 
     def _look_at_commits(self, tasks: Deployment) -> None:
         """One that does not end fails the job; its thread is left to the cancellation."""
@@ -250,6 +260,38 @@ class TaskManager:
         threads = threads_of(TASK_THREADS)
         abandon(f"the user's code of task {tasks}", threads, self._may_exit)
         self._error = self._error or TaskStuck(tasks)
+
+
+class ProcessFigures:
+    """What the driver is told about this process."""
+
+    def __init__(self, slot: int) -> None:
+        self._constant = TaskManagerFigures(slot, socket.gethostname(), os.getpid(), _cores())
+
+    def figures(self, pool: GlobalPool) -> TaskManagerFigures:
+        """As they are now; ``pool`` holds the memory for exchanged data."""
+        return structs.replace(
+            self._constant,
+            cpu_ms=time.process_time() * 1000,
+            memory_bytes=_memory_bytes(),
+            buffers=pool.total,
+            buffers_free=len(pool.free),
+        )
+
+
+def _cores() -> int:
+    """Those that the process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _memory_bytes() -> int:
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except (OSError, ValueError, IndexError):  # not on this platform
+        return UNKNOWN
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def _data_host(settings: ExchangeSettings, line: ControlConnection) -> str:

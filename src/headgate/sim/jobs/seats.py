@@ -65,6 +65,11 @@ class Seat:
         return self.task is not None and not self.is_over
 
     @property
+    def cpu_ms(self) -> float:
+        """No thread of its own, so none."""
+        return 0.0
+
+    @property
     def is_runnable(self) -> bool:
         return self._ready and not self.is_over and not self.worker.frozen
 
