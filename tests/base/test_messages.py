@@ -14,6 +14,21 @@ from headgate.base.checkpoints import (
     TaskRestore,
 )
 from headgate.base.checkpoints import SubtaskState as WrittenState
+from headgate.base.inspections import (
+    ChannelFigures,
+    ChannelTable,
+    CountKeys,
+    KeyCount,
+    KeyCounts,
+    PeekRecords,
+    ReadChannels,
+    SampledActivity,
+    SampledStack,
+    SampleStacks,
+    StackSamples,
+    WaitingEntry,
+    WaitingRecords,
+)
 from headgate.base.messages import (
     Cancel,
     CancelAsked,
@@ -31,6 +46,8 @@ from headgate.base.messages import (
     Failure,
     Heartbeat,
     Hello,
+    Inspect,
+    Inspected,
     JobAnswer,
     JobQuestion,
     Metrics,
@@ -66,6 +83,11 @@ WRITTEN = WrittenState(
     "1.0", 1, 0, 2, 128, (OperatorState("uid", "map", {7: Piece("f", 1, 2, 3)}),)
 )
 FAILURE = Failure("ValueError", "boom", "map", "Traceback …", b"\x80", True)
+STACKS = StackSamples(
+    3, 100.0, 20.0, (SampledStack(("run (a.py:1)", "map (b.py:2)"), 3, 20.0, 1),), 0, True
+)
+WAITING = WaitingEntry(1, "record", "('a', 1)", "'a'", 17, "producer")
+CHANNEL = ChannelFigures(0, 1, "0.1", False, 1, 2, 3, 4, 5, 6, True, 7, 8)
 ALL: list[ControlMessage] = [
     Hello(1, "job", bytes(32)),
     Challenge(bytes(32), bytes(32)),
@@ -93,6 +115,15 @@ ALL: list[ControlMessage] = [
     CancelAsked("enough"),
     JobAnswer("job", "orders", "RUNNING", 17, "busy"),
     SavepointAnswer("s3://bucket/savepoint-job-1", "FINISHED"),
+    Inspect("job/7/0", 1, "1.0", SampleStacks(2.5, 50)),
+    Inspect("job/7/0", 2, "1.0", PeekRecords(1, None, 5)),
+    Inspect("job/7/0", 3, "1.0", CountKeys(7)),
+    Inspect("job/7/0", 4, "1.0", ReadChannels(None, 8)),
+    Inspected("job/7/0", 1, "1.0", STACKS),
+    Inspected("job/7/0", 2, "1.0", WaitingRecords(0, 2, (WAITING,), 1, 3, True)),
+    Inspected("job/7/0", 3, "1.0", KeyCounts(9, 2, (KeyCount("'a'", 8),))),
+    Inspected("job/7/0", 4, "1.0", ChannelTable(2, (CHANNEL,))),
+    Inspected("job/7/0", 5, "1.0", None, "it has ended"),
     Cancel("job/7/0", "enough"),
     Shutdown("job/7/0"),
     Refused("no"),
@@ -119,3 +150,11 @@ def test_every_message_has_its_test() -> None:
 
 def test_a_task_names_each_producer_once() -> None:
     assert TASK.producers == ["0.0", "0.1"]
+
+
+def test_samples_are_counted_by_activity() -> None:
+    idle = SampledStack(("wait (c.py:3)",), 4, activity=SampledActivity.IDLE)
+    samples = StackSamples(7, 100.0, 20.0, (*STACKS.stacks, idle))
+    assert samples.count(SampledActivity.IDLE) == 4
+    assert samples.count(SampledActivity.BUSY) == 3
+    assert samples.count(SampledActivity.BACKPRESSURED) == 0

@@ -470,3 +470,15 @@ def test_tasks_that_follow_others_are_waited_for_until_they_have_started() -> No
     changed(run, TaskState.FINISHED, "0.0", "0.1")
     changed(run, TaskState.RUNNING, "1.0", "1.1")
     assert run.next_deadline_ms is None
+
+
+def test_who_wants_to_look_at_a_task_learns_its_slot_or_why_it_cannot() -> None:
+    run = JobRun(plan(), TIMES)
+    assert run.slot_of("0.0") == (-1, "it is not deployed yet")
+    assert run.slot_of("9.0") == (-1, "the job has no such task")
+    run = running()
+    assert run.slot_of("1.1") == (1, "")
+    changed(run, TaskState.FINISHED, "0.0")
+    assert run.slot_of("0.0") == (-1, "it is finished")
+    run.given_up("the driver closes", 0)
+    assert run.slot_of("1.1") == (-1, "the run is cancelled")

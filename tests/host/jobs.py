@@ -77,6 +77,11 @@ def double(number: int) -> int:
     return 2 * number
 
 
+def slow_double(number: int) -> int:
+    time.sleep(0.002)
+    return 2 * number
+
+
 class FailLater:
     """Raises as soon as data has reached both tasks of the sink, so that all are there."""
 

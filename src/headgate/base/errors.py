@@ -20,6 +20,7 @@ HeadgateError
 ├── CheckpointError            a stored checkpoint cannot be read or written
 │   └── CheckpointCorrupt, CheckpointMissing, CheckpointsDamaged, StorageUnusable
 ├── CheckpointAbandoned, CheckpointsFailed, SavepointFailed, CommitOverdue
+├── InspectionFailed           a task that runs could not be looked at
 ├── RestoreRefused             a checkpoint does not fit the program
 │   ├── ProgramDiffers, StateUnclaimed, PlacesMoved, StateChanged
 │   └── KeyGroupsDiffer, ChannelsDiffer, FinishedAlready, CheckpointUnsound
@@ -462,6 +463,15 @@ class SavepointFailed(HeadgateError):
     def __init__(self, directory: str, problem: str) -> None:
         super().__init__(f"savepoint {directory}: {problem}")
         self.directory = directory
+        self.problem = problem
+
+
+class InspectionFailed(HeadgateError):
+    """Somebody wanted to look at a task while it runs; the job is none the worse for it."""
+
+    def __init__(self, task: str, problem: str) -> None:
+        super().__init__(f"task {task} cannot be inspected: {problem}")
+        self.task = task
         self.problem = problem
 
 

@@ -28,6 +28,7 @@ from headgate.base.figures import (
     OutputFigures,
     TaskManagerFigures,
 )
+from headgate.base.inspections import Found, Inspection
 
 CONTROL_VERSION: Final = 4
 NONCE_BYTES: Final = 32
@@ -321,6 +322,17 @@ class CheckpointWanted(msgspec.Struct, frozen=True, tag=True):
     task: str
 
 
+class Inspected(msgspec.Struct, frozen=True, tag=True):
+    """What was found at a task; exactly one for each ``Inspect``."""
+
+    run: str
+    id: int
+    task: str
+    found: Found | None = None
+    problem: str = ""
+    """Why nothing was found."""
+
+
 # Driver → task manager.
 
 
@@ -377,6 +389,16 @@ class CheckpointAborted(msgspec.Struct, frozen=True, tag=True):
     run: str
     checkpoint: int
     reason: str
+
+
+class Inspect(msgspec.Struct, frozen=True, tag=True):
+    """Look at a task while it runs."""
+
+    run: str
+    id: int
+    """Of this question; the answer names it."""
+    task: str
+    what: Inspection
 
 
 class Cancel(msgspec.Struct, frozen=True, tag=True):
@@ -458,6 +480,7 @@ ToDriver: TypeAlias = (
     | CheckpointAcked
     | CheckpointDeclined
     | CheckpointWanted
+    | Inspected
     | Heartbeat
     | Question
 )
@@ -471,7 +494,7 @@ OfRun: TypeAlias = (
     | Cancel
 )
 """Orders to the tasks of one run."""
-ToTaskManager: TypeAlias = OfRun | Shutdown | Refused | Heartbeat
+ToTaskManager: TypeAlias = OfRun | Inspect | Shutdown | Refused | Heartbeat
 ToVisitor: TypeAlias = Answer | Refused | Heartbeat
 """To somebody who has only a question."""
 ControlMessage: TypeAlias = Greeting | ToDriver | ToTaskManager | ToVisitor

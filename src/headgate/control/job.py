@@ -118,6 +118,18 @@ class JobRun:
         is_over = self.state.has_ended or self.state.is_ending
         return f"the run is {self.state.value}" if is_over else self._managers.refusal(slot)
 
+    def slot_of(self, task: str) -> tuple[int, str]:
+        """Where a task runs, for who wants to look at it; or why nobody can now."""
+        placed = self._attempt.tasks.get(task)
+        if placed is None:
+            return -1, "the job has no such task"
+        state = self.states[task]
+        if self.state.has_ended or self.state is JobState.RESTARTING:
+            return -1, f"the run is {self.state.value}"
+        if state is TaskState.CREATED or placed.slot not in self._managers.here:
+            return -1, "it is not deployed yet"
+        return (-1, f"it is {state.value}") if state.has_ended else (placed.slot, "")
+
     # Reports of task managers and tasks.
 
     def begun(self, now_ms: float) -> list[Effect]:

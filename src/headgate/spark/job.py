@@ -31,6 +31,7 @@ from headgate.base.errors import (
     SessionFailed,
     SlotsShort,
 )
+from headgate.base.inspections import Found, Inspection
 from headgate.base.messages import Failure, TaskFigures
 from headgate.base.settings import StateSettings
 from headgate.control.checkpoint_history import CheckpointStatistics
@@ -241,6 +242,13 @@ class SparkJob:
         is answered when it has.
         """
         return self._prepared.savepoint(self.run, directory, stop)
+
+    def inspect(self, task: str, what: Inspection, timeout_s: float = 10.0) -> "Future[Found]":
+        """Look at a task of the present run: its stacks, its channels, the records before it.
+
+        See ``DriverRun.inspect``; between two runs the future fails at once.
+        """
+        return self.run.inspect(task, what, timeout_s)
 
     def cancel(self, reason: str = "the user asked for it", *, suspend: bool = False) -> None:
         """Ask all tasks to end; returns when they have.

@@ -256,6 +256,11 @@ class Task:
             self._figures.read()
             self._chain.close()
 
+    @property
+    def activity(self) -> TaskActivity:
+        """What it is at; may be asked from any thread, at any moment."""
+        return self._times.doing
+
     def statistics(self) -> TaskStatistics:
         """Asked inside the baton."""
         processor = self._processor

@@ -1,7 +1,7 @@
 """One run of a job in the driver: its state machine, its lock and its task managers.
 
 Law: events reach the machine under the lock, and its effects are carried out in order; callbacks
-are called without the lock. Everybody who asks for a savepoint is answered once.
+are called without the lock. Everybody who asks for a savepoint or an inspection is answered once.
 """
 
 import logging
@@ -16,6 +16,7 @@ from msgspec import structs
 
 from headgate.base.checkpoints import Stop
 from headgate.base.errors import JobTakenOver, SavepointFailed, StorageUnusable
+from headgate.base.inspections import Found, Inspection
 from headgate.base.messages import (
     Address,
     CheckpointAcked,
@@ -23,6 +24,8 @@ from headgate.base.messages import (
     CheckpointWanted,
     ControlTimes,
     Failure,
+    Inspect,
+    Inspected,
     Metrics,
     TaskChanged,
     TaskFigures,
@@ -46,10 +49,13 @@ from headgate.control.job import JobRun
 from headgate.control.life_cycle import JobState
 from headgate.host.driver.checkpoint_keeper import CheckpointKeeper, JobFigures
 from headgate.host.driver.control_peer import ControlPeer
+from headgate.host.driver.inspections import InspectionFutures, refused
 from headgate.host.net.loop import now_ms
 from headgate.host.shipping.failures import describe
 
 log = logging.getLogger(__name__)
+
+_GOES_ON = "it failed, and goes on from there"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +116,7 @@ class DriverRun:
             self._machine.begun(now_ms())
         self._peers: dict[int, ControlPeer] = {}
         self._savepoints = SavepointFutures()
+        self._inspections = InspectionFutures()
         self._ended = threading.Event()
         self._listeners: list[Callable[[], None]] = []
         self._linger_until_ms: float | None = None
@@ -158,6 +165,24 @@ class DriverRun:
         self._tell(asked)
         return wanted[0]
 
+    def inspect(self, task: str, what: Inspection, timeout_s: float) -> "Future[Found]":
+        """Look at a task while it runs; raises nothing, and never harms the job.
+
+        The future gets what was found, or ``InspectionFailed``; it is answered in any case, at the
+        latest this long after the time that the inspection itself takes.
+        """
+        with self._lock:
+            slot, problem = self._machine.slot_of(task)
+            peer = self._peers.get(slot)
+            if peer is None or problem:
+                return refused(task, problem or "its task manager is gone")
+            if self._inspections.is_full:
+                return refused(task, "too many inspections of this job are under way")
+            number, future = self._inspections.asked(task, slot, what, timeout_s, now_ms())
+            peer.post(Inspect(self._machine.plan.run, number, task, what))
+        self._host.nudge()
+        return future
+
     # For the server.
 
     @property
@@ -199,6 +224,11 @@ class DriverRun:
             case CheckpointAcked() | CheckpointDeclined() | CheckpointWanted():
                 log.debug("run %s: %s", message.run, type(message).__name__)
                 self._tell(lambda: self._machine.checkpoint_reported(message, now_ms()))
+            case Inspected():
+                with self._lock:
+                    calls = self._inspections.answered(message)
+                for call in calls:
+                    _call(call)
             case Metrics(run, figures) if run == str(self.key):
                 with self._lock:
                     self._figures.measured(figures)
@@ -209,9 +239,13 @@ class DriverRun:
             if self._peers.get(slot) is not peer:
                 return []
             del self._peers[slot]
+            unanswered.extend(self._inspections.slot_lost(slot, problem))
             return self._machine.manager_lost(slot, problem, now_ms())
 
+        unanswered: list[Callable[[], None]] = []
         self._tell(gone)
+        for call in unanswered:
+            _call(call)
 
     def supersede(self, slot: int) -> None:
         self._tell(lambda: self._machine.superseded(slot, now_ms()))
@@ -227,12 +261,18 @@ class DriverRun:
     @property
     def next_deadline_ms(self) -> float | None:
         with self._lock:
-            return self._machine.next_deadline_ms or self._linger_until_ms
+            deadline = self._machine.next_deadline_ms or self._linger_until_ms
+            asked = self._inspections.next_deadline_ms
+        return deadline if asked is None else min(asked, deadline or asked)
 
     def tick(self) -> None:
         """Time has passed."""
         now = now_ms()
-        deadline = self.next_deadline_ms
+        with self._lock:
+            late = self._inspections.tick(now)
+            deadline = self._machine.next_deadline_ms or self._linger_until_ms
+        for call in late:
+            _call(call)
         if deadline is None or deadline > now:
             return
         if self._linger_until_ms is not None:
@@ -273,11 +313,13 @@ class DriverRun:
                 return [partial(log.warning, "run %s: %s", self.key, text)]
             case Replan():
                 self._put(self._replan)
-                return self._savepoints.attempt_ended("it failed, and goes on from there")
+                unanswered = self._inspections.run_ended("the run restarts")
+                return [*unanswered, *self._savepoints.attempt_ended(_GOES_ON)]
             case RunEnded(outcome):
                 self._linger_until_ms = now_ms() + 2 * self._times.cancel_ms
                 self.outcome = outcome
                 waiting = self._savepoints.attempt_ended(outcome.problem)
+                waiting += self._inspections.run_ended(f"the run is {outcome.state.value}")
                 return [*waiting, partial(self._end, outcome)]
         return []
 

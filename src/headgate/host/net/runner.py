@@ -101,27 +101,27 @@ class Runner:
         self._loop = loop
         self._cpu_clock: int | None = None  # of the thread, while it runs
         self._cpu_ms = 0.0  # of a thread that has ended
-        self._thread = threading.Thread(target=self._run, name=f"headgate-{task.name}", daemon=True)
+        self.thread = threading.Thread(target=self._run, name=f"headgate-{task.name}", daemon=True)
 
     def start(self) -> None:
-        self._thread.start()
+        self.thread.start()
 
     def join(self, timeout_s: float | None = None) -> None:
         """Wait for the end; raises what the task raised."""
-        self._thread.join(timeout_s)
-        if self._thread.is_alive():
+        self.thread.join(timeout_s)
+        if self.thread.is_alive():
             raise TimeoutError(f"task {self.task.name} did not end within {timeout_s} s")
         if self.error is not None:
             raise self.error
 
     def ends_within(self, timeout_s: float) -> bool:
         """Wait for the end, however it comes; returns whether it came."""
-        self._thread.join(timeout_s)
-        return not self._thread.is_alive()
+        self.thread.join(timeout_s)
+        return not self.thread.is_alive()
 
     @property
     def is_alive(self) -> bool:
-        return self._thread.is_alive()
+        return self.thread.is_alive()
 
     @property
     def cpu_ms(self) -> float:

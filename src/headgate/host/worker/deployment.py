@@ -3,18 +3,22 @@
 ``DeployedTasks`` is the machine; here are the baton it is used in, the threads and the storage.
 """
 
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Final
 
 from headgate.base.checkpoints import CheckpointOptions
+from headgate.base.inspections import SampledActivity
 from headgate.base.messages import TaskFigures, TaskOrder
 from headgate.core.chain.context import Clock
 from headgate.core.checkpoint.restored import TaskRestored
 from headgate.core.exchange.ends import Address
 from headgate.core.state.backend import Backends
-from headgate.core.task.assembly import TaskAssembly
+from headgate.core.task.assembly import AssembledTask, TaskAssembly
 from headgate.core.task.deployment import DeployedTasks
+from headgate.core.task.statistics import TaskActivity
 from headgate.core.task.task import Task, TaskServices
 from headgate.functions.context import TaskInfo
 from headgate.host.checkpoints.restoring import open_checkpoint
@@ -23,12 +27,21 @@ from headgate.host.net.exchange import Exchange
 from headgate.host.net.loop import now_ms
 from headgate.host.net.runner import BatonLoan, Runner
 from headgate.host.worker.async_calls import LoopCalls
+from headgate.host.worker.stack_sampler import SampledTask
+
+_ACTIVITIES: Final = {
+    TaskActivity.BUSY: SampledActivity.BUSY,
+    TaskActivity.SOFT_BACKPRESSURED: SampledActivity.BACKPRESSURED,
+    TaskActivity.HARD_BACKPRESSURED: SampledActivity.BACKPRESSURED,
+    TaskActivity.IDLE: SampledActivity.IDLE,
+}
 
 
 class RunnerThread:
     """See ``ExecutionThread``; the thread of a task on an exchange."""
 
     def __init__(self, exchange: Exchange, name: str, backends: Backends) -> None:
+        self.name = name
         self.seat = exchange.seat(name)
         self.runner: Runner | None = None
         self.services = TaskServices(
@@ -129,6 +142,25 @@ class Deployment:
     def statistics(self) -> list[TaskFigures]:
         with self._exchange.inside():
             return self._deployed.statistics()
+
+    def sampled_task(self, task: str) -> SampledTask | str:
+        """A task that runs, as the stack sampler sees it; or why it cannot be sampled."""
+        found = self._find(task)
+        if isinstance(found, str):
+            return found
+        runner = found.thread.runner
+        if runner is None or not runner.is_alive:
+            return f"it is {found.state.value}"
+        names = f"headgate-source of {found.task.name}", f"headgate-async-{found.thread.name}"
+        helpers = [thread for thread in threading.enumerate() if thread.name in names]
+        return SampledTask(runner.thread, helpers, lambda: _ACTIVITIES[found.task.activity])
+
+    def _find(self, task: str) -> AssembledTask[RunnerThread] | str:
+        """The task, or why it is not here."""
+        for deployed in self._deployed.tasks:
+            if deployed.name == task:
+                return deployed
+        return "it is not deployed in this task manager"
 
     def overdue_commits(self) -> list[tuple[str, int, int]]:
         """Tasks that commit a checkpoint for longer than they may: its number, and how long."""

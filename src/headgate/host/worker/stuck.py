@@ -10,6 +10,7 @@ from typing import Final
 
 from headgate.host.checkpoints.snapshot_writer import WRITER_NAMES
 from headgate.host.shipping.failures import where_is
+from headgate.host.worker.stack_sampler import SAMPLER_THREAD
 
 log = logging.getLogger(__name__)
 
@@ -20,7 +21,13 @@ TASK_THREADS: Final = "headgate-"
 SOURCE_THREADS: Final = "headgate-source "
 """How the name of a thread begins in which a user's source function runs."""
 
-_SERVANTS: Final = ("headgate-control", "headgate-standby", "headgate-watchdog", *WRITER_NAMES)
+_SERVANTS: Final = (
+    "headgate-control",
+    "headgate-standby",
+    "headgate-watchdog",
+    SAMPLER_THREAD,
+    *WRITER_NAMES,
+)
 
 
 def threads_of(prefix: str) -> list[threading.Thread]:

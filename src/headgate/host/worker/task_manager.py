@@ -27,6 +27,7 @@ from headgate.base.messages import (
     Cancel,
     Deploy,
     Heartbeat,
+    Inspect,
     Metrics,
     Refused,
     Register,
@@ -51,6 +52,7 @@ from headgate.host.shipping.code import unship
 from headgate.host.shipping.failures import describe
 from headgate.host.worker.backends import open_backends
 from headgate.host.worker.deployment import Deployment, ExchangeWorker
+from headgate.host.worker.inspections import Inspections
 from headgate.host.worker.stuck import SOURCE_THREADS, TASK_THREADS, abandon, threads_of
 
 log = logging.getLogger(__name__)
@@ -139,6 +141,7 @@ class TaskManager:
         self._code = b""
         self._error: HeadgateError | None = None
         self._measure_at_ms = now_ms() + self._times.metrics_ms
+        self._inspections = Inspections(line.send)
         self._runs: TaskRuns[Deployment] = TaskRuns(self, self._times.cancel_ms)
 
     def serve(self) -> None:
@@ -152,6 +155,7 @@ class TaskManager:
                 self._take_mail()
         finally:
             self._line.heard()
+            self._inspections.close()
             if runs.tasks is not None:
                 if runs.open:
                     runs.tasks.cancel()
@@ -184,6 +188,8 @@ class TaskManager:
             case ConnectionLost():
                 self._line.heard()
                 self._leave(DriverLost(self._contact.driver, mail.problem), self._times.lost_ms)
+            case Inspect():
+                self._inspections.asked(mail, self._runs.run, self._runs.tasks)
             case Heartbeat():
                 pass
             case _:

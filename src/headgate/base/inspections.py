@@ -1,0 +1,177 @@
+"""Questions about a task that runs, and their answers: stacks, waiting records, keys, channels.
+
+The driver puts one into ``Inspect``, the task manager answers with ``Inspected``. Law: a question
+changes nothing in the task; every answer is bounded, whatever was asked for: a task manager cuts
+what is beyond the limits below.
+"""
+
+from enum import Enum
+from typing import Final, TypeAlias
+
+import msgspec
+
+MAX_SECONDS: Final = 60.0
+MAX_HERTZ: Final = 500.0
+MAX_STACKS: Final = 1_000
+"""Distinct stacks of one answer; samples of rarer ones are only counted."""
+
+
+class SampleStacks(msgspec.Struct, frozen=True, tag=True):
+    """Where does the task's thread spend its time?"""
+
+    seconds: float = 2.0
+    hertz: float = 100.0
+
+
+class PeekRecords(msgspec.Struct, frozen=True, tag=True):
+    """What waits in front of the task, in one of its gates?"""
+
+    gate: int = 0
+    channel: int | None = None
+    """None: all channels of the gate, the longest queues first."""
+    limit: int = 20
+    """So many records at most."""
+
+
+class CountKeys(msgspec.Struct, frozen=True, tag=True):
+    """Which keys do the records have that wait in front of the task?"""
+
+    limit: int = 10
+    """So many keys at most, the most frequent first."""
+
+
+class ReadChannels(msgspec.Struct, frozen=True, tag=True):
+    """How are the channels of the task?"""
+
+    gate: int | None = None
+    limit: int = 100
+    """So many channels at most, those with the largest backlog first."""
+
+
+Inspection: TypeAlias = SampleStacks | PeekRecords | CountKeys | ReadChannels
+
+
+class SampledActivity(Enum):
+    """What a task was at when a sample was taken."""
+
+    BUSY = "busy"
+    BACKPRESSURED = "backpressured"
+    IDLE = "idle"
+
+
+class SampledStack(msgspec.Struct, frozen=True, array_like=True):
+    """A stack, and how often it was seen."""
+
+    frames: tuple[str, ...]
+    """Outermost first: ``function (file.py:line)``."""
+    count: int
+    cpu_ms: float = 0.0
+    """CPU time of the thread between these samples and those before them."""
+    user_at: int = -1
+    """The first frame of the user's code; -1: there is none."""
+    activity: SampledActivity = SampledActivity.BUSY
+
+
+class StackSamples(msgspec.Struct, frozen=True, tag=True):
+    """Answer to ``SampleStacks``; the most frequent stacks first."""
+
+    samples: int
+    """All of them; idle, back-pressured and dropped ones, too."""
+    wall_ms: float
+    cpu_ms: float
+    """CPU time of the task's thread within ``wall_ms``."""
+    stacks: tuple[SampledStack, ...]
+    dropped: int = 0
+    """Samples whose stacks were too many to be kept."""
+    ended: bool = False
+    """The task ended before the time was over."""
+
+    def count(self, activity: SampledActivity) -> int:
+        """Samples taken while the task was at this."""
+        return sum(stack.count for stack in self.stacks if stack.activity is activity)
+
+
+class WaitingEntry(msgspec.Struct, frozen=True, array_like=True):
+    """One thing that waits in a channel."""
+
+    channel: int
+    kind: str
+    """``record``, ``watermark``, ``status``, ``marker``, ``barrier``, ``event``, or ``unreadable``:
+    bytes that cannot be decoded."""
+    text: str
+    """The record as ``repr`` shows it, cut; or what the entry says."""
+    key: str | None = None
+    """Of a record in a keyed channel."""
+    timestamp_ms: int | None = None
+    place: str = "arrived"
+    """``begun``: in the buffer that is being read; ``arrived``: in the receiver's queue;
+    ``producer``: still in the subpartition of a producer in the same process."""
+
+
+class WaitingRecords(msgspec.Struct, frozen=True, tag=True):
+    """Answer to ``PeekRecords``, in the order in which each channel will be read."""
+
+    gate: int
+    channels: int
+    """Of the gate."""
+    entries: tuple[WaitingEntry, ...]
+    records: int
+    """Records that were decoded; entries show the first of them."""
+    buffers: int
+    """Data buffers that wait, as far as the receiver knows, also with remote producers."""
+    complete: bool
+    """All that waits in this process was decoded; False: there is more."""
+
+
+class KeyCount(msgspec.Struct, frozen=True, array_like=True):
+    """A key, and how many records have it."""
+
+    key: str
+    count: int
+
+
+class KeyCounts(msgspec.Struct, frozen=True, tag=True):
+    """Answer to ``CountKeys``; the most frequent first."""
+
+    sampled: int
+    """Records that were looked at."""
+    distinct: int
+    keys: tuple[KeyCount, ...]
+
+
+class ChannelFigures(msgspec.Struct, frozen=True, array_like=True):
+    """One channel at one moment."""
+
+    gate: int
+    channel: int
+    producer: str
+    """The task that writes it."""
+    is_local: bool
+    queued_buffers: int
+    """Arrived and not read; of a producer in the same process: written and not read."""
+    queued_bytes: int
+    backlog: int
+    """Data buffers that wait at the producer, as it has announced."""
+    credit: int
+    """Free buffers that the producer knows of; -1: the channel needs none."""
+    exclusive: int
+    """Free exclusive buffers, and below the floating ones."""
+    floating: int
+    blocked: bool
+    """Not read at the moment: a checkpoint is being aligned."""
+    bytes_in: int
+    buffers_in: int
+    is_placed: bool = True
+    """Its producer has been deployed."""
+    has_ended: bool = False
+
+
+class ChannelTable(msgspec.Struct, frozen=True, tag=True):
+    """Answer to ``ReadChannels``; those with the largest backlog first."""
+
+    channels: int
+    """All of them, also those that are not listed."""
+    rows: tuple[ChannelFigures, ...]
+
+
+Found: TypeAlias = StackSamples | WaitingRecords | KeyCounts | ChannelTable
