@@ -206,6 +206,10 @@ class TaskFigures(msgspec.Struct, frozen=True):
     idle_ms: float = 0.0
     cpu_ms: float = 0.0
     """CPU time of the task's thread; 0: the platform does not tell."""
+    runnable_ms: float = 0.0
+    """How long the thread could have run, had a core been free; 0: the platform does not tell."""
+    commit_ms: float = 0.0
+    """How long its operators have committed what checkpoints had prepared."""
     queued_in: int = 0
     """Buffers that have arrived and were not read yet."""
     queued_out: int = 0

@@ -500,3 +500,22 @@ def test_a_cancelled_task_leaves_no_writing_behind() -> None:
         assert desk.shelf.last.aborted
         desk.shelf.last.done()
         desk.reader.close()
+
+
+def test_the_time_of_commits_adds_up() -> None:
+    with Lab() as lab:
+        desk = Desk(lab)
+        seen_ms: list[float] = []
+
+        def commit(checkpoint: int) -> None:
+            lab.timers.pass_ms(40)
+            seen_ms.append(desk.task.commit_ms)
+
+        desk.operator.checkpoint_completed = commit  # type: ignore[method-assign]
+        for checkpoint in (1, 2):
+            desk.task.checkpoint_completed(checkpoint)
+            desk.go_on()
+            lab.timers.pass_ms(500)
+        assert seen_ms == [40, 80], "what is going on counts in"
+        assert desk.task.commit_ms == 80
+        desk.end()

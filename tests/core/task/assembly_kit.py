@@ -98,6 +98,7 @@ class SteppedThread:
     cancelled: bool = False
     is_alive: bool = False
     cpu_ms: float = 0.0
+    runnable_ms: float = 0.0
 
     def start(self, task: Task) -> None:
         self.task, self.is_alive = task, True

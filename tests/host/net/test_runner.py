@@ -1,8 +1,12 @@
 """A task runs on its own thread, rests when idle, shares fairly, and ends in every way it can."""
 
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -83,6 +87,28 @@ def test_the_cpu_time_is_that_of_the_task_s_thread(exchange: Exchange) -> None:
     last = runner.cpu_ms
     assert last > 20
     assert runner.cpu_ms == last, "it has ended"
+
+
+@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="the kernel does not tell")
+def test_a_thread_that_shares_a_core_has_waited_for_it(exchange: Exchange) -> None:
+    cores, burn = os.sched_getaffinity(0), threading.Event()
+
+    def step(task: Task) -> StepResult:
+        os.sched_setaffinity(0, {min(cores)})
+        sum(range(20_000))
+        return StepResult.DONE if burn.is_set() else StepResult.MORE
+
+    endless = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\nwhile True: pass"
+    rival = subprocess.Popen([sys.executable, "-c", endless])
+    try:
+        runner, _ = run(exchange, Task("shares", step))
+        eventually(lambda: runner.runnable_ms > 20, "it waits for the core")
+        burn.set()
+        runner.join(PATIENCE_S)
+        assert runner.runnable_ms > 20, "after its end as well"
+    finally:
+        rival.kill()
+        rival.wait()
 
 
 def test_an_idle_task_rests_until_it_is_woken(exchange: Exchange) -> None:

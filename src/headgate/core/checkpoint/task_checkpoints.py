@@ -109,6 +109,7 @@ class TaskCheckpoints:
         """They had before the run began, and have no state."""
         self.committing: tuple[int, float] | None = None
         """The checkpoint that the operators commit now, and since when."""
+        self._committed_ms = 0.0
         self._plan = plan
         self._chain = chain
         self._in = incoming
@@ -122,6 +123,13 @@ class TaskCheckpoints:
         self._timer_ms: float | None = None
         incoming.listener = self
         outgoing.on_sent = lambda checkpoint: self._mail("barrier sent", self._look_at, checkpoint)
+
+    @property
+    def committed_ms(self) -> float:
+        """How long the operators have committed, with what is going on now."""
+        if self.committing is None:
+            return self._committed_ms
+        return self._committed_ms + self._clock.now_ms() - self.committing[1]
 
     @property
     def is_writing(self) -> bool:
@@ -146,7 +154,7 @@ class TaskCheckpoints:
         if not self.is_blank:
             self.committing = checkpoint, self._clock.now_ms()
             self._lent(lambda: self._chain.completed(checkpoint))
-            self.committing = None
+            self._committed_ms, self.committing = self.committed_ms, None
         if self._stops_with is not None and self._stops_with.checkpoint == checkpoint:
             self._enter_phase(SavepointPhase.STOPPED)
 

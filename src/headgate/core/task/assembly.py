@@ -74,6 +74,10 @@ class ExecutionThread(Protocol):
     def cpu_ms(self) -> float:
         """CPU time that it has used; 0: the platform does not tell."""
 
+    @property
+    def runnable_ms(self) -> float:
+        """How long it has waited for a core; 0: the platform does not tell."""
+
     def start(self, task: Task) -> None:
         """Step the task from now on, until it ends; not called inside the baton."""
 

@@ -137,6 +137,8 @@ def _figures(deployed: AssembledTask[Thread]) -> TaskFigures:
         hard_backpressured_ms=seen.spent.hard_backpressured_ms,
         idle_ms=seen.spent.idle_ms,
         cpu_ms=deployed.thread.cpu_ms,
+        runnable_ms=deployed.thread.runnable_ms,
+        commit_ms=deployed.task.commit_ms,
         queued_in=seen.queued_in,
         queued_out=seen.queued_out,
         buffer_size=seen.sizes.buffer_size,

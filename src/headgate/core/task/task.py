@@ -196,6 +196,11 @@ class Task:
         if taking is not None:
             self.mailbox.put("complete", lambda: taking.completed(checkpoint), URGENT)
 
+    @property
+    def commit_ms(self) -> float:
+        """How long its operators have committed so far (asked inside the baton)."""
+        return 0.0 if self._checkpoints is None else self._checkpoints.committed_ms
+
     def commits_too_long(self, timeout_ms: float) -> int | None:
         """The checkpoint that its operators have been committing for longer than this."""
         taking = self._checkpoints

@@ -45,6 +45,8 @@ COUNTS: Final = (
     "hard_backpressured_ms",
     "idle_ms",
     "cpu_ms",
+    "runnable_ms",
+    "commit_ms",
     "records_made",
 )
 _Part = TypeVar("_Part", bound=msgspec.Struct)

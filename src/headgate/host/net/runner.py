@@ -101,6 +101,7 @@ class Runner:
         self._loop = loop
         self._cpu_clock: int | None = None  # of the thread, while it runs
         self._cpu_ms = 0.0  # of a thread that has ended
+        self._runnable_ms = 0.0  # as it was read last
         self.thread = threading.Thread(target=self._run, name=f"headgate-{task.name}", daemon=True)
 
     def start(self) -> None:
@@ -133,6 +134,17 @@ class Runner:
             return time.clock_gettime(clock) * 1000
         except OSError:  # it has ended just now
             return self._cpu_ms
+
+    @property
+    def runnable_ms(self) -> float:
+        """How long the thread has waited for a core; 0 where the platform does not tell."""
+        path = f"/proc/self/task/{self.thread.native_id}/schedstat"
+        try:
+            with open(path, encoding="ascii") as file:
+                self._runnable_ms = int(file.read().split()[1]) / 1e6
+        except (OSError, ValueError, IndexError):  # not Linux, or the thread has ended
+            pass
+        return self._runnable_ms
 
     def _run(self) -> None:
         if hasattr(time, "pthread_getcpuclockid"):

@@ -63,6 +63,10 @@ class RunnerThread:
     def cpu_ms(self) -> float:
         return 0.0 if self.runner is None else self.runner.cpu_ms
 
+    @property
+    def runnable_ms(self) -> float:
+        return 0.0 if self.runner is None else self.runner.runnable_ms
+
     def start(self, task: Task) -> None:
         self.runner = self._exchange.run(task, self.seat)
 

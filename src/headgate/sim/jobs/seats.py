@@ -70,6 +70,10 @@ class Seat:
         return 0.0
 
     @property
+    def runnable_ms(self) -> float:
+        return 0.0
+
+    @property
     def is_runnable(self) -> bool:
         return self._ready and not self.is_over and not self.worker.frozen
 
