@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from headgate.base.errors import SettingsInvalid
 from headgate.base.recovery_settings import CheckpointSettings, RecoverySettings, RestartSettings
+from headgate.base.setting_fields import HIDDEN, redacted
 from headgate.base.settings import (
     GIB,
     KIB,
@@ -215,3 +216,24 @@ def test_settings_of_a_job_are_parsed_beside_those_of_the_exchange() -> None:
 def test_a_parallelism_below_one_is_refused(key: str, text: str) -> None:
     with pytest.raises(SettingsInvalid, match=key):
         JobSettings.parse({key: text})
+
+
+def test_secrets_are_hidden_in_what_people_see_by_their_key_and_within_values() -> None:
+    open_settings = {
+        "pipeline.name": "words",
+        "execution.checkpointing.dir": "s3://bucket/checkpoints",
+        "parallelism.default": "4",
+        "state.backend.rocksdb.bloom-filter.bits-per-key": "10",
+    }
+    secrets = {
+        "rest.token": "t0p",
+        "execution.checkpointing.hmac.secret": "t0p",
+        "spark.hadoop.fs.s3a.access.key": "t0p",
+        "spark.hadoop.fs.azure.account.key.here": "t0p",
+        "spark.ssl.keyPassword": "t0p",
+        "spark.driver.extraJavaOptions": "-Xmx1g -Djavax.net.ssl.keyStorePassword=t0p",
+        "sink.url": "postgresql://me:t0p@database/orders",
+    }
+    shown = redacted({**open_settings, **secrets})
+    assert {key: shown[key] for key in open_settings} == open_settings
+    assert {shown[key] for key in secrets} == {HIDDEN}

@@ -4,6 +4,7 @@ Law: a field knows its key, meaning and lower bound; a text that is no such valu
 the key and what would be right. Bytes and milliseconds may have a unit behind the number.
 """
 
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import Field, dataclass, field, fields
@@ -12,8 +13,16 @@ from typing import Any, ClassVar, Final, TypeVar
 
 from headgate.base.errors import SettingsInvalid
 
-_SECRETS: Final = ("secret", "password", "token", "api-key", "apikey", "access.key", "access-key")
-"""Keys that have one of these in them are not shown; Flink and Spark hide the same."""
+_SECRETS: Final = (
+    *("secret", "password", "passwd", "passphrase", "credential", "token"),
+    *("api-key", "api.key", "apikey", "access-key", "access.key", "accesskey"),
+    *("account-key", "account.key", "accountkey", "private-key", "private.key", "jaas"),
+)
+"""Keys that have one of these in them are not shown; Flink and Spark hide the same, and less."""
+_IN_TEXT: Final = re.compile(
+    r"://[^/@\s]+:[^/@\s]+@|(?:secret|password|passphrase|token|key)\s*[=:]", re.IGNORECASE
+)
+"""A secret within a value: a URL with a password, an option of Java's like ``-Dpassword=…``."""
 HIDDEN: Final = "******"
 
 
@@ -29,8 +38,11 @@ def is_secret(key: str) -> bool:
 
 
 def redacted(texts: Mapping[str, str]) -> dict[str, str]:
-    """Settings as they may be shown."""
-    return {key: HIDDEN if is_secret(key) else text for key, text in texts.items()}
+    """Settings as they may be shown: without secrets, and values with a secret in them."""
+    return {
+        key: HIDDEN if is_secret(key) or _IN_TEXT.search(text) else text
+        for key, text in texts.items()
+    }
 
 
 @dataclass(frozen=True, slots=True)
