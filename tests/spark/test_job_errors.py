@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate.spark.job import spark_failure
+from headgate.spark.failures import spark_failure
 
 WORDS = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.runJob.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Could not recover from a \

@@ -10,31 +10,20 @@ checkpoints.
 """
 
 import logging
-import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from msgspec import structs
-
 from headgate.api.job import JobExecutionResult, JobStatus
 from headgate.base.checkpoints import Stop
-from headgate.base.errors import (
-    CodeUnloadable,
-    JobCancelled,
-    JobFailed,
-    RestoreRefused,
-    SessionFailed,
-    SlotsShort,
-)
+from headgate.base.errors import JobCancelled, RestoreRefused, SessionFailed, SlotsShort
 from headgate.base.inspections import Found, Inspection
 from headgate.base.messages import Failure, TaskFigures
 from headgate.base.settings import StateSettings
-from headgate.control.checkpoint_history import CheckpointStatistics
 from headgate.control.effects import Outcome
 from headgate.control.life_cycle import JobState
 from headgate.host.checkpoints.checkpoint_store import discard
@@ -46,10 +35,12 @@ from headgate.host.driver.job_endpoint import JobEndpoint
 from headgate.host.driver.results import ResultAddress
 from headgate.host.net.contact import DriverContact
 from headgate.host.net.loop import now_ms
-from headgate.host.shipping.failures import describe, revive
+from headgate.host.shipping.failures import describe
+from headgate.observe.observed import job_metrics, task_metrics
 from headgate.plan.exchange_memory import ExchangeMemory
 from headgate.plan.job_graph import JobGraph
 from headgate.spark.driver_services import DriverServices
+from headgate.spark.failures import failure_error, spark_failure
 from headgate.spark.job_files import JobFiles
 from headgate.spark.security import PublicContact, SecretDelivery
 from headgate.spark.session import is_stopped, slots
@@ -432,103 +423,3 @@ def description(graph: JobGraph) -> str:
     vertices = "; ".join(f"{vertex.name} ({vertex.parallelism})" for vertex in graph.vertices)
     short = vertices if len(vertices) <= DESCRIBED_CHARS else f"{vertices[:DESCRIBED_CHARS]}…"
     return f"Headgate: {graph.name} [{short}]"
-
-
-def failure_error(job: str, failure: Failure | None, reason: str = "") -> JobFailed:
-    """What to raise for a failed job: the cause's own traceback first, then where it was.
-
-    ``reason``: why it was not restarted once more.
-    """
-    if failure is None:
-        return JobFailed(job, "no cause was told")
-    message = f"{failure.message} (no other restart: {reason})" if reason else failure.message
-    trace = failure.traceback.rstrip()
-    if failure.record:
-        trace += f"\nthe record: {failure.record}"
-    error = JobFailed(job, message, failure.operator, trace)
-    error.__cause__ = revive(failure)
-    return error
-
-
-def spark_failure(error: BaseException) -> Failure:
-    """Spark's own words about the end of its job, without pages of Java.
-
-    What a worker has met before Headgate's code ran there is known from these words only.
-    """
-    try:
-        text = str(getattr(error, "java_exception", None) or error)
-    except Exception:  # Java itself has gone, and cannot be asked
-        text = f"{type(error).__name__}: Java has ended"
-    if (unfit := _unfit_worker(text)) is not None:
-        return structs.replace(describe(unfit), traceback="")  # it was raised nowhere
-    lines = [line for line in text.splitlines() if line.strip()]
-    telling = [line for word in _TELLING for line in lines if word in line]
-    short = telling[0] if telling else ""
-    message = f"Spark ended the job: {(short or text)[:2000].strip()}"
-    return Failure(
-        kind=f"{type(error).__module__}.{type(error).__qualname__}",
-        message=message,
-        traceback="",
-        is_consequence=True,
-    )
-
-
-_TELLING: Final = ("ExecutorLostFailure", "Exception", "Error")
-"""What a line of Spark's says the most about an end, the best first."""
-_MISSING: Final = re.compile(r"^ModuleNotFoundError: No module named '([^']+)'", re.MULTILINE)
-_OTHER_CODE: Final = re.compile(
-    r"^(?:ImportError: cannot import name|AttributeError: Can't get attribute) .*", re.MULTILINE
-)
-_OTHER_PYTHON: Final = re.compile(r"^.*\[PYTHON_VERSION_MISMATCH\] (.*)", re.MULTILINE)
-_WRONG_VERSION: Final = re.compile(r"^headgate\.base\.errors\.WrongVersion: (.*)", re.MULTILINE)
-
-
-def _unfit_worker(text: str) -> CodeUnloadable | None:
-    """Why no worker of this kind can ever run the job; None: Spark does not say so."""
-    if "PythonException" not in text and "Traceback (most recent call last)" not in text:
-        return None
-    if found := _MISSING.search(text):
-        return CodeUnloadable(found[0], found[1])
-    for pattern in (_OTHER_PYTHON, _WRONG_VERSION, _OTHER_CODE):
-        if found := pattern.search(text):
-            return CodeUnloadable(found[0].strip()[:500])
-    return None
-
-
-def task_metrics(graph: JobGraph, figures: Iterable[TaskFigures]) -> Mapping[str, object]:
-    """``<vertex>.<subtask>.<figure>``, also ``….gates.0.credit``, ``….outputs.0.records``.
-
-    Those of the user's functions: ``<vertex>.<subtask>.<operator>.<groups>.<name>.<part>``.
-    """
-    names = {vertex.id: vertex.name for vertex in graph.vertices}
-    found: dict[str, object] = {}
-    for task_figures in figures:
-        task = f"{names[task_figures.vertex]}.{task_figures.subtask}"
-        for key in task_figures.__struct_fields__:
-            if key not in ("task", "vertex", "subtask", "user", *_PARTS, "latency"):
-                found[f"{task}.{key}"] = getattr(task_figures, key)
-        for parts in _PARTS:
-            for number, part in enumerate(getattr(task_figures, parts)):
-                values = structs.asdict(part).items()
-                found.update({f"{task}.{parts}.{number}.{key}": value for key, value in values})
-        for figure in task_figures.user:
-            name = ".".join((task, figure.operator, *figure.scope, figure.name))
-            found.update({f"{name}.{part}": value for part, value in figure.values.items()})
-    return found
-
-
-_PARTS: Final = ("gates", "outputs", "operators", "async_calls")
-"""Figures that a task has several of."""
-
-
-def job_metrics(restarts: int, statistics: CheckpointStatistics) -> Mapping[str, object]:
-    """``job.restarts``, ``job.checkpoints.<figure>``, ``job.checkpoints.last.<figure>``."""
-    found: dict[str, object] = {"job.restarts": restarts}
-    for key in ("triggered", "completed", "failed", "pending"):
-        found[f"job.checkpoints.{key}"] = getattr(statistics, key)
-    last = statistics.last
-    if last is not None:
-        for key in last.__slots__:
-            value = last.kind.value if key == "kind" else getattr(last, key)
-            found[f"job.checkpoints.last.{key}"] = value
-    return found

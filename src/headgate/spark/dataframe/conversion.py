@@ -30,7 +30,8 @@ from headgate.plan.placement import place
 from headgate.spark.dataframe.plan import FrameInput, input_plan, is_orderable, output_plan
 from headgate.spark.dataframe.schema import TypeUnknown, check_types, read_schema, row_shape
 from headgate.spark.dataframe.worker import FrameProcess
-from headgate.spark.job import PreparedJob, failure_error
+from headgate.spark.failures import failure_error
+from headgate.spark.job import PreparedJob
 from headgate.spark.session import find_session
 from headgate.spark.submission import prepare
 
