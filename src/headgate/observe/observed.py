@@ -1,16 +1,77 @@
-"""The metrics of a job by name, as ``JobClient.get_metrics`` and the REST API give them.
+"""A job as observers see it: the page, the terminal, the analysis; and its metrics by name.
 
-Law: a name says whose figure it is: ``<vertex>.<subtask>.…`` of a task, ``job.…`` of the job.
+Law: looking at a job never blocks, raises or harms it, from any thread and also after its end. The
+name of a metric says whose it is: ``<vertex>.<subtask>.…`` of a task, ``job.…`` of the job.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from concurrent.futures import Future
+from typing import Final, Protocol
 
 from msgspec import structs
 
+from headgate.api.job import JobStatus
+from headgate.base.checkpoints import Stop
+from headgate.base.figures import TaskManagerFigures
+from headgate.base.inspections import Found, Inspection
+from headgate.base.job_records import CheckpointsRecord, FailureRecord, LogLine
 from headgate.base.messages import TaskFigures
 from headgate.control.checkpoint_history import CheckpointStatistics
 from headgate.plan.job_graph import JobGraph
+
+
+class ObservedJob(Protocol):
+    """What observers need of a job. Times are milliseconds since 1970."""
+
+    @property
+    def job_id(self) -> str: ...
+
+    @property
+    def graph(self) -> JobGraph: ...
+
+    @property
+    def started_at_ms(self) -> int: ...
+
+    @property
+    def ended_at_ms(self) -> int | None:
+        """None: it has not ended."""
+
+    @property
+    def configuration(self) -> Mapping[str, str]:
+        """As the program and its surroundings have set it; the values of secrets are hidden."""
+
+    def status(self) -> JobStatus: ...
+
+    def state_times(self) -> Mapping[str, int]:
+        """When each state was last reached, by the name of its ``JobStatus``."""
+
+    def has_ended(self) -> bool: ...
+
+    def figures(self) -> list[TaskFigures]:
+        """The latest of each task; counts cover all attempts."""
+
+    def task_managers(self) -> list[TaskManagerFigures]:
+        """The processes of the present attempt; those that have not reported yet are missing."""
+
+    def restarts(self) -> int: ...
+
+    def failures(self) -> list[FailureRecord]:
+        """The root cause of each attempt that has failed, the newest first; 32 at most."""
+
+    def checkpoints(self) -> CheckpointsRecord:
+        """Counts, and the newest 20 checkpoints and savepoints."""
+
+    def log_lines(self, after: int = 0, limit: int = 1000) -> list[LogLine]:
+        """Lines with a number above ``after``, the oldest first."""
+
+    def inspect(self, task: str, what: Inspection, timeout_s: float = 10.0) -> "Future[Found]":
+        """Look at a running task; the future fails with ``InspectionFailed`` if nobody can."""
+
+    def savepoint(self, directory: str | None, stop: Stop) -> "Future[str]":
+        """Take a savepoint; raises SettingsInvalid or StorageUnusable if it cannot be written."""
+
+    def cancel_soon(self, reason: str) -> None:
+        """Ask all tasks to end, without waiting for it."""
 
 
 def task_metrics(graph: JobGraph, figures: Iterable[TaskFigures]) -> Mapping[str, object]:

@@ -14,14 +14,16 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate.api.job import JobExecutionResult, JobStatus
 from headgate.base.checkpoints import Stop
 from headgate.base.errors import JobCancelled, RestoreRefused, SessionFailed, SlotsShort
+from headgate.base.figures import TaskManagerFigures
 from headgate.base.inspections import Found, Inspection
+from headgate.base.job_records import CheckpointsRecord, FailureRecord, LogLine
 from headgate.base.messages import Failure, TaskFigures
 from headgate.base.settings import StateSettings
 from headgate.control.effects import Outcome
@@ -100,6 +102,8 @@ class PreparedJob:
     """Of its checkpoints and restarts; None: the job is a part of a DataFrame, it has none."""
     is_known: bool = False
     """It has an id of its user's: a later driver finds its checkpoints."""
+    configuration: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """As people may see it."""
 
     @property
     def contact(self) -> DriverContact:
@@ -177,7 +181,7 @@ class PreparedJob:
 
 
 class SparkJob:
-    """A running job, as the API sees it."""
+    """A job, as the API and its observers see it; see ``RunningJob`` and ``ObservedJob``."""
 
     def __init__(self, prepared: PreparedJob, submit: Callable[[str], Any]) -> None:
         """``submit`` runs the Spark job of a stage and returns at its end."""
@@ -185,6 +189,9 @@ class SparkJob:
 
         self.job_id = prepared.job_id
         self.graph = prepared.graph
+        self.configuration = prepared.configuration
+        self.started_at_ms = wall_ms()
+        self.ended_at_ms: int | None = None
         self.run = prepared.begin()
         """The present one; a job may have several, one after the other."""
         self._prepared = prepared
@@ -225,6 +232,34 @@ class SparkJob:
         keeper = self._prepared.keeper
         whole = {} if keeper is None else job_metrics(keeper.restarts, keeper.statistics())
         return {**task_metrics(self.graph, self.figures()), **whole}
+
+    def state_times(self) -> Mapping[str, int]:
+        """When each state was last reached, by the name of its ``JobStatus``."""
+        times = {JobStatus.CREATED.name: self.started_at_ms}
+        if self.ended_at_ms is not None:
+            times[self.status().name] = self.ended_at_ms
+        return times
+
+    def task_managers(self) -> list[TaskManagerFigures]:
+        """The processes of the present attempt."""
+        return []
+
+    def restarts(self) -> int:
+        """So many attempts came after the first one."""
+        keeper = self._prepared.keeper
+        return 0 if keeper is None else keeper.restarts
+
+    def failures(self) -> list[FailureRecord]:
+        """The root cause of each attempt that has failed, the newest first."""
+        return []
+
+    def checkpoints(self) -> CheckpointsRecord:
+        """Counts, and the newest checkpoints and savepoints."""
+        return CheckpointsRecord()
+
+    def log_lines(self, after: int = 0, limit: int = 1000) -> list[LogLine]:
+        """Lines with a number above ``after``, the oldest first."""
+        return []
 
     def savepoint(self, directory: str | None = None, stop: Stop = Stop.NO) -> "Future[str]":
         """Take a savepoint in a folder of its own; the answer is its path.
@@ -385,6 +420,7 @@ class SparkJob:
         with self._lock:
             if self._outcome is not None:
                 return
+            self.ended_at_ms = wall_ms()
             self._elapsed_ms = int((time.monotonic() - self._began) * 1000)
             self._outcome = outcome
             listeners, self._listeners = self._listeners, []
@@ -416,6 +452,11 @@ def end_jobs(reason: str) -> None:
     deadline = time.monotonic() + EXIT_S
     for job in jobs:
         job._done.wait(max(0.0, deadline - time.monotonic()))
+
+
+def wall_ms() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
 
 
 def description(graph: JobGraph) -> str:

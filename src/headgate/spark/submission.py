@@ -14,6 +14,7 @@ from headgate.api.program import Program
 from headgate.base.errors import SessionFailed, SettingsInvalid, SlotsShort
 from headgate.base.messages import ControlTimes
 from headgate.base.recovery_settings import JOB_ID, CheckpointSettings
+from headgate.base.setting_fields import redacted
 from headgate.base.settings import ExchangeSettings, JobSettings, ProgressShown, StateSettings
 from headgate.control.deployment import RunPlan
 from headgate.host.driver.checkpoint_keeper import CheckpointKeeper
@@ -111,6 +112,7 @@ def prepare(
         secret=delivery,
         keeper=keeper,
         is_known=setup is not None and setup.is_known,
+        configuration=redacted(program.configuration),
     )
     if not lazy:
         reserve_slots(prepared)
