@@ -14,6 +14,9 @@ MAX_SECONDS: Final = 60.0
 MAX_HERTZ: Final = 500.0
 MAX_STACKS: Final = 1_000
 """Distinct stacks of one answer; samples of rarer ones are only counted."""
+MAX_ENTRIES: Final = 1_000
+"""Waiting records, or keys, of one answer."""
+MAX_CHANNELS: Final = 10_000
 
 
 class SampleStacks(msgspec.Struct, frozen=True, tag=True):

@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 from headgate.base.errors import InspectionFailed
-from headgate.base.inspections import SampledActivity, SampleStacks, StackSamples
+from headgate.base.inspections import (
+    ChannelTable,
+    PeekRecords,
+    ReadChannels,
+    SampledActivity,
+    SampleStacks,
+    StackSamples,
+    WaitingRecords,
+)
 from headgate.control.life_cycle import JobState
 from headgate.host.driver.control_server import ControlServer
 from tests.host.control_rig import TIMES, Launcher, ended, workers
@@ -28,7 +36,7 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
-def test_stacks_of_a_task_are_sampled_and_name_the_line_of_the_users_code(
+def test_stacks_channels_and_waiting_records_of_a_task_in_another_process_are_seen(
     launcher: Launcher, folder: Path
 ) -> None:
     run, contact = launcher.begin(job_of(folder, slow_double, count=None))
@@ -53,6 +61,21 @@ def test_stacks_of_a_task_are_sampled_and_name_the_line_of_the_users_code(
         assert {stack.frames[stack.user_at] for stack in waits} == {here}
         assert mapped.cpu_ms < mapped.wall_ms
         assert mapped.count(SampledActivity.BUSY) > 0
+
+        def waiting() -> WaitingRecords:
+            found = run.inspect("1.0", PeekRecords(), 20).result(30)
+            assert isinstance(found, WaitingRecords)
+            return found
+
+        eventually(lambda: waiting().records > 5, "records wait in front of the map")
+        numbers = [entry.text for entry in waiting().entries if entry.kind == "record"]
+        assert all(number.isdecimal() for number in numbers)
+        table = run.inspect("1.0", ReadChannels(), 20).result(30)
+        assert isinstance(table, ChannelTable)
+        assert sorted((row.producer, row.is_local) for row in table.rows) == [
+            ("0.0", True),
+            ("0.1", False),
+        ]
         assert run.state is JobState.RUNNING
         run.cancel("enough")
         ended(run)

@@ -190,6 +190,14 @@ class BufferConsumer(msgspec.Struct, eq=False):
         memory = builder.lease.segment.memory
         return Buffer(memory if end - start == len(memory) else memory[start:end], lease)
 
+    def peek(self) -> Buffer | None:
+        """What ``build`` would return; it stays here, and so does the count of its lease."""
+        builder = self.builder
+        if builder is None:
+            return self.ready
+        start, end = self.position, builder.committed
+        return None if start == end else Buffer(builder.memory[start:end])
+
     def copy(self) -> "BufferConsumer":
         """An independent reader that starts where this one stands."""
         twin = BufferConsumer(self.builder, self.lease and self.lease.retain(), self.position)

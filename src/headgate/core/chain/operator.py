@@ -5,11 +5,11 @@ input, ``finish`` (the last records), ``close``. ``close`` is always called, als
 and when ``open`` was never reached. All of it happens on the task's own thread.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from enum import Enum
 from typing import Protocol
 
-from headgate.base.elements import Bundle, LatencyMarker, StreamStatus, Watermark
+from headgate.base.elements import Bundle, Key, LatencyMarker, Record, StreamStatus, Watermark
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.snapshots import OperatorSnapshot
 from headgate.functions.context import SnapshotMoment
@@ -71,6 +71,10 @@ class Operator:
 
     def selection(self) -> Collection[int] | None:
         """Which inputs to read next; None: any. Asked before every element."""
+        return None
+
+    def key_selector(self, number: int) -> Callable[[Record], Key] | None:
+        """What takes the keys of the records of an input; None: they have none."""
         return None
 
     def watermark_advanced(self, watermark: Watermark) -> None:

@@ -28,6 +28,7 @@ from headgate.core.buffers.buffer import Buffer, buffer_bytes
 from headgate.core.chain.snapshots import OperatorRestored
 from headgate.core.chain.spec import OperatorSpec
 from headgate.core.ingress.deserializer import DeserializationResult, Deserializer
+from headgate.core.ingress.waiting import Place, WaitingCopier
 from headgate.core.state.backend import StoredDatabase
 
 ChannelParts: TypeAlias = tuple[int, int, Sequence[bytes]]
@@ -169,6 +170,18 @@ class RestoredInput:
                     waiting[at] = whose, iter(kept)
                     unread += b"".join(buffer_bytes(buffer, serializer) for buffer in kept)
         return unread
+
+    def copy_waiting(self, channel: int, copier: WaitingCopier) -> None:
+        """Copy what is still to come of a channel; reassigned records are not made before they are
+        read, so that they are left out."""
+        copier.complete &= all(whose != channel for whose, _ in self._reassigned)
+        for at, (whose, buffers) in enumerate(self._channels):
+            if whose == channel:
+                kept = list(buffers)
+                self._channels[at] = whose, iter(kept)
+                for buffer in kept:
+                    if not copier.copy(buffer, Place.ARRIVED):
+                        return
 
     def _add(
         self, waiting: deque[tuple[int, Iterator[Buffer]]], channel: int, buffers: Iterator[Buffer]

@@ -4,7 +4,7 @@ Law: no reader before the end; every reader sees the same buffers in the same or
 deleted when the subpartition is released and its last reader has gone. The store is the driver's.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from headgate.base.elements import ByteLike
@@ -181,6 +181,12 @@ class BlockingView:
         next_is_event = self._ahead is not None and self._ahead[1]
         buffer = Buffer(data, None, is_event)
         return PolledBuffer(buffer, self._ahead is not None, self._data_left, next_is_event)
+
+    def peek(self) -> Iterator[Buffer]:
+        """The next entry; the others are on disk."""
+        if self._ahead is not None and not self.is_released:
+            data, is_event = self._ahead
+            yield Buffer(data, None, is_event)
 
     def available(self, has_credit: bool) -> bool:
         return self._ahead is not None and (has_credit or self._ahead[1])

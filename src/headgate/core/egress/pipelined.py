@@ -145,6 +145,13 @@ class PipelinedSubpartition:
             return PolledBuffer(buffer, True, self._data_queued, queue[0].is_event)
         return PolledBuffer(buffer, len(queue) > 1, self._data_queued - 1, queue[0].is_event)
 
+    def peek(self) -> Iterator[Buffer]:
+        """What waits, also what was not flushed; nothing of it leaves."""
+        for consumer in self._queue:
+            buffer = consumer.peek()
+            if buffer is not None:
+                yield buffer
+
     def resize(self, size: int) -> None:
         """What is written from now on comes in buffers of this size; what waits stays as it is."""
         if size != self.buffer_size and not self.released:
@@ -264,6 +271,9 @@ class PipelinedView:
         self.poll = parent.poll
         self._parent = parent
         self._released = False
+
+    def peek(self) -> Iterator[Buffer]:
+        return iter(()) if self._released else self._parent.peek()
 
     def available(self, has_credit: bool) -> bool:
         parent = self._parent

@@ -1,6 +1,6 @@
 """The seam between a subpartition and whoever reads it: a local channel or a network reader."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
 import msgspec
@@ -27,6 +27,9 @@ class View(Protocol):
 
     def poll(self) -> PolledBuffer | None:
         """The next buffer, or None: not now."""
+
+    def peek(self) -> Iterator[Buffer]:
+        """What waits and is in memory, in order; it stays there, and is not the caller's."""
 
     def available(self, has_credit: bool) -> bool:
         """Whether ``poll`` would give something that may be sent: events need no credit."""

@@ -4,7 +4,7 @@ Life of a channel: request → next … next → release. An error that arrives 
 raised at the next access. The remote channel has a file of its own.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Protocol
 
 import msgspec
@@ -46,6 +46,7 @@ class ChannelStatistics(msgspec.Struct, frozen=True):
     exclusive: int = 0
     exclusive_free: int = 0
     floating_free: int = 0
+    uses_credit: bool = False
 
 
 class Channel(Protocol):
@@ -64,6 +65,9 @@ class Channel(Protocol):
 
     def queued(self) -> Sequence[Buffer]:
         """What has arrived and was not read; it stays where it is."""
+
+    def peek(self) -> Iterator[Buffer]:
+        """What waits in this process, also with the producer; it stays, and is not the caller's."""
 
     def failure(self) -> Exception | None:
         """What the channel has met and will raise, behind what has arrived before."""
@@ -212,6 +216,10 @@ class LocalChannel:
         """Nothing: what was not read is the producer's."""
         return ()
 
+    def peek(self) -> Iterator[Buffer]:
+        """What waits with the producer."""
+        return iter(()) if self._view is None else self._view.peek()
+
     def failure(self) -> Exception | None:
         """The channel's own error, or that of a producer which has left before its end."""
         view = self._view
@@ -320,6 +328,9 @@ class UnknownChannel:
 
     def queued(self) -> Sequence[Buffer]:
         return ()
+
+    def peek(self) -> Iterator[Buffer]:
+        return iter(())
 
     def failure(self) -> Exception | None:
         return None

@@ -20,6 +20,7 @@ from headgate.base.errors import ElementBroken, ElementTooLarge
 from headgate.base.settings import GIB, MIB
 from headgate.base.spilling import SpillFile, SpillRoom
 from headgate.core.buffers.buffer import Buffer, begun_bytes, bundle_bytes
+from headgate.core.ingress.waiting import LARGEST_ELEMENT_BYTES, Place, WaitingCopier
 
 
 class DeserializationResult(Enum):
@@ -49,6 +50,7 @@ class Deserializer:
         self._at = 0
         self._length = bytearray()  # of an element whose length is not complete
         self._missing = 0  # bytes of a begun element that are still to come
+        self._begun_bytes = 0  # and those that have come
         self._gathered: bytearray | None = None
         self._spill: SpillFile | None = None
         self.records_in = 0
@@ -106,6 +108,19 @@ class Deserializer:
             return begun + bundle_bytes(self._buffer.bundle, self.serializer)
         return begun + bytes(self._view[self._at :])
 
+    def copy_begun(self, copier: WaitingCopier) -> None:
+        """Copy what came in and has not gone out; unlike ``unread`` it runs no code of the user."""
+        if self._missing or self._length:
+            whole = self._begun_bytes + self._missing
+            if self._spill is not None or whole > LARGEST_ELEMENT_BYTES:
+                copier.skip(whole, self._missing)
+            else:
+                begun = begun_bytes(self._length, self._gathered, self._missing)
+                copier.copy(Buffer(begun), Place.BEGUN)
+        if self._buffer is not None:
+            rest = Buffer(self._view[self._at :], bundle=self._buffer.bundle)
+            copier.copy(rest, Place.BEGUN)
+
     def close(self) -> None:
         """Drop what is begun; idempotent. At the end of a partition nothing should be."""
         buffer, self._buffer = self._buffer, None
@@ -131,12 +146,14 @@ class Deserializer:
         if taken:
             self._gather(view[at : at + taken])
             self._missing -= taken
+            self._begun_bytes += taken
         complete = not self._missing and (self._gathered is not None or self._spill is not None)
         element = self._complete() if complete else None
         result = self._advance(at + taken)
         return (result, element) if complete else (DeserializationResult.PART, None)
 
     def _begin_gathering(self) -> None:
+        self._begun_bytes = 0
         if self._missing > self._spill_bytes and self._spill_room is not None:
             self._spill = self._spill_room.open()
         else:

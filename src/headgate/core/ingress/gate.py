@@ -24,11 +24,13 @@ from headgate.base.events import (
     decode_event,
 )
 from headgate.base.figures import GateFigures
+from headgate.base.inspections import ChannelFigures
 from headgate.core.buffers.buffer import Buffer
 from headgate.core.buffers.local_pool import LocalPool
 from headgate.core.exchange.compression import CompressionCodec, decompress
 from headgate.core.exchange.view import NO_LIMIT
-from headgate.core.ingress.channel import Channel, UnknownChannel
+from headgate.core.ingress.channel import Channel, LocalChannel, UnknownChannel
+from headgate.core.ingress.waiting import Place, WaitingCopier
 
 
 class BufferOrEvent(msgspec.Struct):
@@ -72,6 +74,9 @@ class InputGate(Protocol):
 
     def expand(self, data: ByteLike) -> ByteLike:
         """The payload of a compressed buffer as it was."""
+
+    def copy_waiting(self, channel: int, copier: WaitingCopier) -> None:
+        """Copy what waits in a channel in this process; it stays there."""
 
     def waiting(self) -> int:
         """Data buffers that were not read, of all channels, at both ends."""
@@ -255,6 +260,16 @@ class Gate:
         """What has arrived in a channel and was not read."""
         return self._channels[channel].queued()
 
+    def copy_waiting(self, channel: int, copier: WaitingCopier) -> None:
+        """Copy what waits in a channel, here or with a producer in this process."""
+        if self._ended[channel] or self.closed:
+            return
+        found = self._channels[channel]
+        place = Place.PRODUCER if isinstance(found, LocalChannel) else Place.ARRIVED
+        for buffer in found.peek():
+            if not copier.copy(buffer, place):
+                break
+
     def waiting(self) -> int:
         """Data buffers that have arrived and were not read, or wait at the producers."""
         return sum(
@@ -349,12 +364,41 @@ class Gate:
         bytes_in = sum(channel.bytes_in for channel in channels)
         return GateStatistics(bytes_in, sum(channel.buffers_in for channel in channels), figures)
 
+    def channel_figures(
+        self, number: int, producers: Sequence[str], indices: range
+    ) -> list[ChannelFigures]:
+        """Of some channels; the gate has this ``number``, its channels these ``producers``."""
+        return [self._figures_of(number, producers[index], index) for index in indices]
+
     def check(self) -> None:
         """Assert the law."""
         assert sorted(self._queue) == [i for i, queued in enumerate(self._queued) if queued]
         assert self.finished == (self._left == 0 and bool(self._channels))
         for index in self._queue:
             assert not self._blocked[index] or self._channels[index].failure() is not None
+
+    def _figures_of(self, number: int, producer: str, index: int) -> ChannelFigures:
+        channel = self._channels[index]
+        is_local = isinstance(channel, LocalChannel)
+        seen = channel.statistics()
+        sizes = [buffer.weight or buffer.size for buffer in channel.peek()] if is_local else []
+        return ChannelFigures(
+            number,
+            index,
+            producer,
+            is_local,
+            len(sizes) or seen.queued,
+            sum(sizes) or seen.queued_bytes,
+            seen.backlog,
+            seen.credit if seen.uses_credit else -1,
+            seen.exclusive_free,
+            seen.floating_free,
+            self._blocked[index],
+            seen.bytes_in,
+            seen.buffers_in,
+            not isinstance(channel, UnknownChannel),
+            self._ended[index],
+        )
 
     def _event_arrived(self, index: int, buffer: Buffer) -> BufferOrEvent:
         try:

@@ -7,7 +7,7 @@ While it is blocked it announces nothing and keeps no floating buffer that was n
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -192,6 +192,10 @@ class RemoteChannel:
         """What has arrived and was not read."""
         return tuple(self._received)
 
+    def peek(self) -> Iterator[Buffer]:
+        """What has arrived; what is still with the producer is in another process."""
+        return iter(self._received)
+
     def failure(self) -> Exception | None:
         """What it will raise."""
         return self._error
@@ -262,6 +266,7 @@ class RemoteChannel:
             0 if self._released else self.initial_credit,
             exclusive_free,
             floating_free,
+            uses_credit,
         )
 
     def credit_statistics(self) -> CreditStatistics:

@@ -15,6 +15,7 @@ from headgate.base.errors import TaskCancelled
 from headgate.base.events import CheckpointBarrier, TaskEvent
 from headgate.core.buffers.buffer import Buffer
 from headgate.core.ingress.gate import BufferOrEvent, InputGate, send_to_all, unannounced
+from headgate.core.ingress.waiting import WaitingCopier
 
 
 class UnionGate:
@@ -91,6 +92,11 @@ class UnionGate:
         """What has arrived in a channel and was not read."""
         gate, index = self._find(channel)
         return gate.queued(index)
+
+    def copy_waiting(self, channel: int, copier: WaitingCopier) -> None:
+        """Copy what waits in a channel in this process; it stays there."""
+        gate, index = self._find(channel)
+        gate.copy_waiting(index, copier)
 
     def expand(self, data: ByteLike) -> ByteLike:
         """The payload of a compressed buffer as it was; all gates compress alike."""

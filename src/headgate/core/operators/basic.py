@@ -45,6 +45,9 @@ class FunctionOperator(StatefulOperator):
         self._call = self._function.call
         self._emission = Emission(self._call, self.reuses_objects)
 
+    def key_selector(self, number: int) -> Callable[[Record], Key] | None:
+        return self._key_of
+
     def keyed_context(self, context: OperatorContext) -> KeyedContext:
         """State for the function on a keyed stream; timers are for those that override this."""
         return KeyedContext(context)

@@ -101,6 +101,9 @@ class IntervalJoinOperator(StatefulOperator):
         self._function.open(context, keyed.opener)
         self._call = self._function.call
 
+    def key_selector(self, number: int) -> Callable[[Record], Key] | None:
+        return self._keys_of[number]
+
     def process(self, bundle: Bundle, number: int) -> None:
         keys = self._selections[number].keys(bundle.records)
         times = self._times_of(bundle, number)

@@ -50,6 +50,9 @@ class ReduceOperator(StatefulOperator):
         self._function.open(context, self._keyed.opener)
         self._call = self._function.call
 
+    def key_selector(self, number: int) -> Callable[[Record], Key] | None:
+        return self._key_of
+
     def process(self, bundle: Bundle, number: int) -> None:
         for sweep in self._sweeps:
             sweep(len(bundle.records))

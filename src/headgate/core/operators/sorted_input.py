@@ -65,6 +65,9 @@ class SortedInput(Operator):
         ]
         self._inner.open(replace(context, backends=MemoryBackends()))
 
+    def key_selector(self, number: int) -> Callable[[Record], Key] | None:
+        return self._keys_of[number]
+
     def process(self, bundle: Bundle, number: int) -> None:
         assert self._sorter is not None
         selection = self._selections[number]

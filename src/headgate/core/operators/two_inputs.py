@@ -59,6 +59,9 @@ class TwoInputOperator(StatefulOperator):
     def process(self, bundle: Bundle, number: int) -> None:
         self._collector.sweep(self.called(bundle, number), bundle.timestamps, self.methods[number])
 
+    def key_selector(self, number: int) -> Callable[[Record], Key] | None:
+        return None if self._keys_of is None else self._keys_of[number]
+
     def called(self, bundle: Bundle, number: int) -> Iterator[Record]:
         """What the function returns for each record, one call at a time."""
         raise NotImplementedError

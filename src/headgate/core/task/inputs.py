@@ -15,11 +15,12 @@ from typing import Final, TypeAlias
 from headgate.base.elements import Bundle, LatencyMarker, Serializer, StreamStatus, Watermark
 from headgate.base.errors import ElementBroken
 from headgate.base.events import CancelMarker, CheckpointBarrier, EndOfPartition, Event
-from headgate.core.buffers.buffer import bundle_bytes
+from headgate.core.buffers.buffer import Buffer, bundle_bytes
 from headgate.core.checkpoint.restored import RestoredInput
 from headgate.core.ingress.deserializer import DeserializationResult, Deserializer
 from headgate.core.ingress.gate import InputGate
 from headgate.core.ingress.valve import Outcome, WatermarkValve
+from headgate.core.ingress.waiting import Place, WaitingCopier
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,16 @@ class NetworkInput:
             rest = bundle_bytes(self._rest, deserializer.serializer)
         restored = self._restored.unread(channel, deserializer.serializer)
         return b"".join((rest, deserializer.unread(), restored))
+
+    # For people who look at the task, inside the baton.
+
+    def copy_waiting(self, channel: int, copier: WaitingCopier) -> None:
+        """Copy what the chain was not given yet of a channel, in the order in which it will be."""
+        if self._rest is not None and self._channel == channel:
+            copier.copy(Buffer(b"", bundle=self._rest), Place.BEGUN)
+        self._deserializers[channel].copy_begun(copier)
+        self._restored.copy_waiting(channel, copier)
+        self.gate.copy_waiting(channel, copier)
 
     def serializer_of(self, channel: int) -> Serializer:
         """How the records of a channel become bytes."""

@@ -52,6 +52,7 @@ from headgate.core.task.statistics import (
     UserFigures,
     statistics_of,
 )
+from headgate.core.task.waiting import WaitingInputs
 from headgate.functions.context import TaskInfo
 
 
@@ -265,6 +266,10 @@ class Task:
     def activity(self) -> TaskActivity:
         """What it is at; may be asked from any thread, at any moment."""
         return self._times.doing
+
+    def waiting_inputs(self) -> WaitingInputs:
+        """What waits in front of it, to be looked at (inside the baton)."""
+        return WaitingInputs(self._chain.head, self._inputs, self._gates)
 
     def statistics(self) -> TaskStatistics:
         """Asked inside the baton."""

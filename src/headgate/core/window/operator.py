@@ -4,10 +4,17 @@ Which keeper depends on the plan and on the backend: whole bundles at a time whe
 record by record otherwise. Law: all of them give the same results.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 
-from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS, Bundle, Watermark
+from headgate.base.elements import (
+    MAX_WATERMARK_MS,
+    MIN_WATERMARK_MS,
+    Bundle,
+    Key,
+    Record,
+    Watermark,
+)
 from headgate.core.chain.collector import Collector, LateRecords
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeyedContext, KeySelection
@@ -57,6 +64,9 @@ class WindowOperator(StatefulOperator):
         tools = WindowTools(keyed, context)
         parts = Parts(plan, context, keyed, tools, self._answers, self._late, self.reuses_objects)
         self._keeper = self._choose(parts)
+
+    def key_selector(self, number: int) -> Callable[[Record], Key] | None:
+        return self._plan.key_of
 
     def process(self, bundle: Bundle, number: int) -> None:
         assert self._keeper is not None

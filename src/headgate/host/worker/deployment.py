@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final
 
 from headgate.base.checkpoints import CheckpointOptions
-from headgate.base.inspections import SampledActivity
+from headgate.base.inspections import ChannelFigures, SampledActivity
 from headgate.base.messages import TaskFigures, TaskOrder
 from headgate.core.chain.context import Clock
 from headgate.core.checkpoint.restored import TaskRestored
@@ -20,6 +20,7 @@ from headgate.core.task.assembly import AssembledTask, TaskAssembly
 from headgate.core.task.deployment import DeployedTasks
 from headgate.core.task.statistics import TaskActivity
 from headgate.core.task.task import Task, TaskServices
+from headgate.core.task.waiting import CopiedGate, CopyLimits
 from headgate.functions.context import TaskInfo
 from headgate.host.checkpoints.restoring import open_checkpoint
 from headgate.host.checkpoints.snapshot_writer import SnapshotWriters
@@ -35,6 +36,13 @@ _ACTIVITIES: Final = {
     TaskActivity.HARD_BACKPRESSURED: SampledActivity.BACKPRESSURED,
     TaskActivity.IDLE: SampledActivity.IDLE,
 }
+
+_SLICE: Final = 1_000
+"""So many channels are looked at before other threads get the baton."""
+
+
+class InspectionRefused(Exception):
+    """Why a task cannot be looked at."""
 
 
 class RunnerThread:
@@ -159,6 +167,49 @@ class Deployment:
         helpers = [thread for thread in threading.enumerate() if thread.name in names]
         return SampledTask(runner.thread, helpers, lambda: _ACTIVITIES[found.task.activity])
 
+    # Looking at what waits, from any thread but those of tasks; InspectionRefused says why not.
+
+    def copy_waiting(
+        self, task: str, gate: int, channel: int | None, limits: CopyLimits
+    ) -> CopiedGate:
+        """What waits in a gate of a task, or in a channel of it."""
+        found = self._running(task)
+        _check_gate(found, gate)
+        if channel is not None and not 0 <= channel < len(found.order.gates[gate]):
+            count = len(found.order.gates[gate])
+            raise InspectionRefused(f"gate {gate} has {count} channels, but no channel {channel}")
+        with self._exchange.inside():
+            return found.task.waiting_inputs().copy(gate, channel, limits)
+
+    def copy_keyed(self, task: str, limits: CopyLimits) -> list[CopiedGate]:
+        """What waits in those gates of a task whose records have keys."""
+        found = self._running(task)
+        _check_gate(found, 0)
+        with self._exchange.inside():
+            inputs = found.task.waiting_inputs()
+            return [inputs.copy(gate, None, limits) for gate in inputs.keyed_gates()]
+
+    def channel_figures(self, task: str, gate: int | None) -> list[ChannelFigures]:
+        """The channels of a task; a long list is not of a single moment."""
+        found = self._running(task)
+        _check_gate(found, gate or 0)
+        figures: list[ChannelFigures] = []
+        for number in range(len(found.gates)) if gate is None else [gate]:
+            producers = [channel.producer for channel in found.order.gates[number]]
+            for start in range(0, len(producers), _SLICE):
+                indices = range(start, min(start + _SLICE, len(producers)))
+                with self._exchange.inside():
+                    figures += found.gates[number].channel_figures(number, producers, indices)
+        return figures
+
+    def _running(self, task: str) -> AssembledTask[RunnerThread]:
+        found = self._find(task)
+        if isinstance(found, str):
+            raise InspectionRefused(found)
+        if found.state.has_ended:
+            raise InspectionRefused(f"it is {found.state.value}")
+        return found
+
     def _find(self, task: str) -> AssembledTask[RunnerThread] | str:
         """The task, or why it is not here."""
         for deployed in self._deployed.tasks:
@@ -209,6 +260,15 @@ class Deployment:
         assert writing is not None, "what is restored was written somewhere"
         with open_checkpoint(writing.order, writing.shared_uri) as reader:
             return self._deployed.read(orders, reader)
+
+
+def _check_gate(task: AssembledTask[RunnerThread], gate: int) -> None:
+    count = len(task.gates)
+    if not count:
+        raise InspectionRefused("it is a source: nothing waits in front of it")
+    if not 0 <= gate < count:
+        gates = "gate 0 only" if count == 1 else f"gates 0 to {count - 1}"
+        raise InspectionRefused(f"it has {gates}, but no gate {gate}")
 
 
 def _wall_ms() -> int:
