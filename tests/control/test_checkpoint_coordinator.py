@@ -141,14 +141,15 @@ def test_a_complete_checkpoint_has_every_task_in_the_order_of_the_job() -> None:
 
 
 def test_a_task_that_went_unaligned_marks_the_whole() -> None:
-    checkpoints = coordinator(row(1, 1))
+    history = CheckpointHistory()
+    checkpoints = coordinator(row(1, 1), history)
     checkpoints.tick(1_000)
     checkpoints.acked(1, state("0.0", 1), FIGURES, 1_000)
     unaligned = CheckpointFigures(3.0, 1.0, 9.0, 10, 5, unaligned=True)
     [store] = only(StoreCheckpoint, checkpoints.acked(1, state("1.0", 1), unaligned, 1_000))
     assert store.metadata.unaligned
     checkpoints.stored(1, 1_250)
-    last = checkpoints.statistics().last
+    last = history.log.statistics().last
     assert last is not None and last.unaligned
     assert (last.took_ms, last.align_ms, last.async_ms, last.in_flight_bytes) == (250, 3, 9, 5)
     assert last.state_bytes == 20
@@ -178,7 +179,8 @@ def test_older_ones_are_dropped_and_savepoints_are_not() -> None:
 
 
 def test_a_task_that_declines_ends_the_checkpoint_and_too_many_end_the_run() -> None:
-    checkpoints = coordinator(tolerable_failures=1)
+    history = CheckpointHistory()
+    checkpoints = coordinator(history=history, tolerable_failures=1)
     checkpoints.tick(1_000)
     ack(checkpoints, 1, "0.0")
     effects = checkpoints.declined(1, "1.0", "disk full", 1_100)
@@ -193,7 +195,7 @@ def test_a_task_that_declines_ends_the_checkpoint_and_too_many_end_the_run() -> 
     assert checkpoints.savepoint_wanted("sp", Stop.NO, 9_000) == [
         SavepointDone("sp", None, "the run fails")
     ]
-    assert checkpoints.statistics().failed == 2
+    assert history.log.statistics().failed == 2
 
 
 def test_a_complete_checkpoint_forgives_the_failures_before_it() -> None:
@@ -255,7 +257,8 @@ def test_only_so_many_given_up_ones_are_remembered() -> None:
 
 
 def test_a_newer_one_that_is_complete_ends_the_older_without_a_failure() -> None:
-    checkpoints = coordinator(max_concurrent=2)
+    history = CheckpointHistory()
+    checkpoints = coordinator(history=history, max_concurrent=2)
     checkpoints.tick(1_000)
     ack(checkpoints, 1, "0.0")
     checkpoints.tick(2_000)
@@ -266,7 +269,7 @@ def test_a_newer_one_that_is_complete_ends_the_older_without_a_failure() -> None
         AbortCheckpoint(1, "checkpoint 2 was complete first"),
         DiscardStates(1, (state("0.0", 1),)),
     ]
-    assert checkpoints.statistics().failed == 0
+    assert history.log.statistics().failed == 0
 
 
 def test_an_older_one_that_is_stored_too_late_is_dropped() -> None:
@@ -454,12 +457,12 @@ def test_a_run_that_ends_leaves_nothing_open_but_what_is_being_stored() -> None:
     checkpoints.savepoint_wanted("sp", Stop.DRAIN, 1_500)
     checkpoints.savepoint_wanted("other", Stop.NO, 1_500)
     ack(checkpoints, 2, "0.0")
-    effects = checkpoints.run_ending("boom")
+    effects = checkpoints.run_ending("boom", 1_500)
     assert effects == [
         DiscardStates(2, (state("0.0", 2),), "sp"),
         SavepointDone("sp", None, "the run has ended: boom"),
     ]
-    assert checkpoints.run_ending("again") == []
+    assert checkpoints.run_ending("again", 1_500) == []
     assert checkpoints.is_storing
     assert checkpoints.next_deadline_ms is None
     assert checkpoints.stored(1, 1_600) == [], "there is nobody to tell"
@@ -473,14 +476,14 @@ def test_storage_that_fails_after_the_end_of_the_run_is_only_cleaned_up() -> Non
     checkpoints = coordinator()
     checkpoints.tick(1_000)
     [store] = only(StoreCheckpoint, ack(checkpoints, 1, *ALL))
-    checkpoints.run_ending("boom")
+    checkpoints.run_ending("boom", 1_500)
     assert checkpoints.store_failed(1, "full", 1_100) == [DropCheckpoint(store.metadata)]
 
 
 def test_a_run_that_never_started_refuses_savepoints_when_it_ends() -> None:
     checkpoints = CheckpointCoordinator(row(1), CheckpointSettings(), CheckpointHistory(), wall)
     checkpoints.savepoint_wanted("sp", Stop.NO, 0)
-    [done] = checkpoints.run_ending("no slots")
+    [done] = checkpoints.run_ending("no slots", 0)
     assert done == SavepointDone("sp", None, "the run has ended: no slots")
     assert kinds(checkpoints.savepoint_wanted("sp", Stop.NO, 0)) == ["SavepointDone"]
 

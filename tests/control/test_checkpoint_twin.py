@@ -8,6 +8,7 @@ from headgate.base.checkpoints import CheckpointKind, CheckpointOptions, Metadat
 from headgate.base.recovery_settings import CheckpointSettings
 from headgate.control.checkpoint_coordinator import CheckpointCoordinator
 from headgate.control.checkpoint_history import CheckpointHistory
+from headgate.control.checkpoint_log import KEPT
 from headgate.control.effects import (
     AbortCheckpoint,
     CheckpointEffect,
@@ -120,6 +121,7 @@ class CheckpointTwin(RuleBasedStateMachine):
         self.completed: list[int] = []  # told to tasks, of all runs
         self.wanted: list[str] = []
         self.answered: list[str] = []
+        self.stored_once: set[int] = set()
         self.counter = 0
         self.begin()
 
@@ -299,6 +301,7 @@ class CheckpointTwin(RuleBasedStateMachine):
         machine, store = self.stores.pop(index)
         checkpoint = store.metadata.checkpoint
         self.disk[checkpoint] = store.metadata
+        self.stored_once.add(checkpoint)
         if machine is not self.machine:
             effects = machine.stored(checkpoint, self.now)
             assert not any(
@@ -350,7 +353,7 @@ class CheckpointTwin(RuleBasedStateMachine):
             self.begin()
 
     def end_run(self) -> None:
-        effects = self.machine.run_ending("a task manager is lost")
+        effects = self.machine.run_ending("a task manager is lost", self.now)
         assert not any(
             isinstance(effect, AbortCheckpoint | TriggerCheckpoint) for effect in effects
         )
@@ -394,7 +397,11 @@ class CheckpointTwin(RuleBasedStateMachine):
         self.machine.check()
         by_clock = [pending for pending in self.open if not self.is_savepoint(pending)]
         assert len(by_clock) <= self.limit
-        assert self.machine.statistics().pending == len(by_clock)
+        late = [
+            store.metadata.kind for machine, store in self.stores if machine is not self.machine
+        ]
+        storing = late.count(CheckpointKind.CHECKPOINT)
+        assert self.history.log.statistics().pending == len(by_clock) + storing
         assert len(set(self.answered)) == len(self.answered), "somebody was told twice"
 
     @invariant()
@@ -412,6 +419,25 @@ class CheckpointTwin(RuleBasedStateMachine):
         if latest is not None:
             assert self.disk[latest.metadata.checkpoint] == latest.metadata
             assert latest.metadata.checkpoint >= max(kept, default=0)
+
+    @invariant()
+    def people_see_every_checkpoint_with_its_end(self) -> None:
+        records = self.history.log.records(self.now)
+        numbers = [record.checkpoint for record in records]
+        assert numbers == sorted(self.options, reverse=True)[: len(numbers)]
+        assert len(numbers) == min(KEPT, len(self.options))
+        late = [store.metadata.checkpoint for _, store in self.stores]
+        for record in records:
+            number = record.checkpoint
+            is_open = number in self.open or number in late
+            assert (record.status == "in_progress") == is_open
+            assert (record.status == "failed") == bool(record.problem)
+            assert record.kind == self.options[number].kind.value
+            assert len(record.parts) <= record.tasks <= len(self.names)
+            if record.status == "completed":
+                assert number in self.stored_once
+                assert len(record.parts) == record.tasks
+            assert record.took_ms >= max((part.took_ms for part in record.parts), default=0)
 
     def teardown(self) -> None:
         if hasattr(self, "machine"):

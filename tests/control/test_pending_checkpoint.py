@@ -31,8 +31,8 @@ def test_each_head_is_told_once_and_not_if_it_has_answered() -> None:
     pending = PendingCheckpoint(1, OPTIONS, 0, tasks)
     assert [member.task for member in pending.untriggered_heads()] == ["0.0"]
     assert pending.untriggered_heads() == []
-    pending.acked(state("0.0", 1), FIGURES)
-    pending.acked(state("1.0", 1), FIGURES)
+    pending.acked(state("0.0", 1), FIGURES, 0)
+    pending.acked(state("1.0", 1), FIGURES, 0)
     tasks.task_finished("0.0")
     pending.finished("0.0")
     assert pending.untriggered_heads() == [], "it has taken it from the barrier"
@@ -40,14 +40,14 @@ def test_each_head_is_told_once_and_not_if_it_has_answered() -> None:
 
 def test_the_first_answer_of_a_task_counts() -> None:
     pending = PendingCheckpoint(4, OPTIONS, 0, CheckpointedTasks(row(1, 1).members))
-    pending.acked(state("0.0", 4), FIGURES)
-    pending.acked(state("0.0", 5), CheckpointFigures(unaligned=True))
+    pending.acked(state("0.0", 4), FIGURES, 0)
+    pending.acked(state("0.0", 5), CheckpointFigures(unaligned=True), 0)
     pending.finished("0.0")
     assert pending.missing == ["1.0"]
     assert not pending.is_whole
     with pytest.raises(AssertionError, match="waits for"):
         pending.complete(row(1, 1), WALL_MS)
-    pending.acked(state("1.0", 4), FIGURES)
+    pending.acked(state("1.0", 4), FIGURES, 0)
     metadata = pending.complete(row(1, 1), WALL_MS + 9)
     assert metadata.tasks == (state("0.0", 4), state("1.0", 4))
     assert (metadata.checkpoint, metadata.completed_ms) == (4, WALL_MS + 9)
@@ -68,11 +68,11 @@ def test_nobody_finishes_before_its_producers() -> None:
     tasks = CheckpointedTasks(row(1, 1, 1).members)
     pending = PendingCheckpoint(1, OPTIONS, 0, tasks)
     pending.finished("0.0")
-    pending.acked(state("1.0", 1), FIGURES)
-    pending.acked(state("2.0", 1), FIGURES)
+    pending.acked(state("1.0", 1), FIGURES, 0)
+    pending.acked(state("2.0", 1), FIGURES, 0)
     assert pending.contradiction() == ""
     wrong = PendingCheckpoint(2, OPTIONS, 0, tasks)
     wrong.finished("0.0")
-    wrong.acked(state("1.0", 2), FIGURES)
+    wrong.acked(state("1.0", 2), FIGURES, 0)
     wrong.finished("2.0")
     assert wrong.contradiction() == "task 2.0 had finished before it and its producer 1.0 not"

@@ -129,7 +129,7 @@ def test_counts_are_those_of_all_attempts() -> None:
         assert triggered(attempt.tick(1_000))[0][1] == checkpoint
         (store,) = only(StoreCheckpoint, ack(attempt, checkpoint, *ALL, now_ms=1_000))
         attempt.stored(store.metadata.checkpoint, 1_001)
-        attempt.run_ending("boom")
+        attempt.run_ending("boom", 1_002)
     counts = job.statistics()
     assert (counts.triggered, counts.completed, counts.failed, counts.pending) == (2, 2, 0, 0)
     assert counts.last is not None and counts.last.checkpoint == 2

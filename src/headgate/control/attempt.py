@@ -139,9 +139,9 @@ class Attempt:
             return [SavepointDone(directory, None, "a job of this kind has no savepoints")]
         return self.checkpoints.savepoint_wanted(directory, stop, now_ms)
 
-    def ending(self, reason: str) -> list[CheckpointEffect]:
+    def ending(self, reason: str, now_ms: float) -> list[CheckpointEffect]:
         """The attempt is over, or about to be."""
-        return [] if self.checkpoints is None else self.checkpoints.run_ending(reason)
+        return [] if self.checkpoints is None else self.checkpoints.run_ending(reason, now_ms)
 
     def messages_for(self, effect: _PassedOn, here: Mapping[int, Address]) -> list[Effect]:
         """What the checkpoint coordinator wants, as messages to the task managers that are here."""

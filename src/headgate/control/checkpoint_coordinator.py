@@ -19,12 +19,7 @@ from headgate.base.checkpoints import (
     pieces_of,
 )
 from headgate.base.recovery_settings import CheckpointSettings, Consistency
-from headgate.control.checkpoint_history import (
-    CheckpointHistory,
-    CheckpointStatistics,
-    CheckpointSummary,
-    summary_of,
-)
+from headgate.control.checkpoint_history import CheckpointHistory
 from headgate.control.effects import (
     AbortCheckpoint,
     CheckpointEffect,
@@ -60,6 +55,7 @@ class CheckpointCoordinator:
         self._job = job
         self._settings = settings
         self._history = history
+        self._log = history.log
         self._wall_ms = wall_ms
         self._tasks = CheckpointedTasks(job.members)
         self._pending: dict[int, PendingCheckpoint] = {}  # in the order of their numbers
@@ -71,8 +67,6 @@ class CheckpointCoordinator:
         self._due_ms: float | None = None
         self._paused_until_ms = 0.0
         self._failures = 0  # in a row
-        self._triggered = self._completed = self._failed = 0
-        self._last: CheckpointSummary | None = None
 
     @property
     def next_deadline_ms(self) -> float | None:
@@ -90,15 +84,6 @@ class CheckpointCoordinator:
     def is_storing(self) -> bool:
         """Whether the storage still owes an answer; a new run waits for it."""
         return any(pending.is_storing for pending in self._pending.values())
-
-    def statistics(self) -> CheckpointStatistics:
-        return CheckpointStatistics(
-            self._triggered,
-            self._completed,
-            self._failed,
-            sum(not pending.is_savepoint for pending in self._pending.values()),
-            self._last,
-        )
 
     # Reports.
 
@@ -130,7 +115,7 @@ class CheckpointCoordinator:
             return []
         if pending is None:  # what is of earlier runs is left to the storage's own cleaning
             return self._discard(checkpoint, (state,)) if checkpoint in self._given_up else []
-        pending.acked(state, figures)
+        pending.acked(state, figures, now_ms)
         return self._store_if_whole(pending, now_ms) + self._go_on(now_ms)
 
     def declined(
@@ -172,8 +157,9 @@ class CheckpointCoordinator:
         assert metadata is not None, f"checkpoint {checkpoint} was not to be stored"
         self._paused_until_ms = now_ms + self._settings.min_pause_ms
         if pending.subsumed:
+            self._log.aborted(pending, "a newer one was complete first", now_ms, counts=False)
             return [DropCheckpoint(metadata), *self._go_on(now_ms)]
-        self._last = summary_of(pending, now_ms)
+        self._log.stored(pending, now_ms)
         effects: list[CheckpointEffect] = []
         if not self._ended_because and (not pending.is_savepoint or pending.options.stop.ends):
             effects.append(CompleteCheckpoint(checkpoint))
@@ -184,7 +170,6 @@ class CheckpointCoordinator:
                 effects += self._subsume(checkpoint, now_ms)
             return [*effects, SavepointDone(directory, checkpoint), *self._go_on(now_ms)]
         self._failures = 0
-        self._completed += 1
         effects += self._history.completed(metadata)
         return effects + self._subsume(checkpoint, now_ms) + self._go_on(now_ms)
 
@@ -200,7 +185,7 @@ class CheckpointCoordinator:
         effects += self._give_up(pending, why, now_ms, counts=counts)
         return effects + self._go_on(now_ms)
 
-    def run_ending(self, reason: str) -> list[CheckpointEffect]:
+    def run_ending(self, reason: str, now_ms: float) -> list[CheckpointEffect]:
         """The run fails, is cancelled, or has finished; only what is being stored goes on."""
         if self._ended_because:
             return []
@@ -209,7 +194,8 @@ class CheckpointCoordinator:
         effects: list[CheckpointEffect] = []
         for pending in list(self._pending.values()):
             if not pending.is_storing:
-                effects += self._forget(pending, f"the run has ended: {reason}")
+                why = f"the run has ended: {reason}"
+                effects += self._forget(pending, why, now_ms, counts=False)
         return effects + self._refuse_wanted(f"the run has ended: {reason}")
 
     def check(self) -> None:
@@ -220,6 +206,7 @@ class CheckpointCoordinator:
         assert list(self._pending) == sorted(self._pending)
         assert not any(pending.is_whole for pending in kept)
         assert not (kept and self._ended_because)
+        self._log.check()
 
     # Reactions.
 
@@ -268,7 +255,6 @@ class CheckpointCoordinator:
         due_ms = self._due_ms
         if due_ms is None or not self._may_begin or max(due_ms, self._paused_until_ms) > now_ms:
             return []
-        self._triggered += 1
         self._due_ms = now_ms + self._settings.interval_ms
         options = CheckpointOptions(
             self._wall_ms(),
@@ -281,6 +267,7 @@ class CheckpointCoordinator:
         checkpoint = self._history.new_id()
         pending = PendingCheckpoint(checkpoint, options, now_ms, self._tasks)
         self._pending[checkpoint] = pending
+        self._log.begun(pending)
         if options.stop.ends:
             self._stops_with = checkpoint
         return self._trigger_heads(pending)
@@ -318,7 +305,7 @@ class CheckpointCoordinator:
         effects: list[CheckpointEffect] = []
         if not self._ended_because:
             effects.append(AbortCheckpoint(pending.checkpoint, reason))
-        effects += self._forget(pending, reason)
+        effects += self._forget(pending, reason, now_ms, counts=counts)
         self._paused_until_ms = now_ms + self._settings.min_pause_ms
         if pending.is_savepoint:
             if pending.options.stop is Stop.DRAIN and not self._ended_because:
@@ -329,8 +316,11 @@ class CheckpointCoordinator:
             effects += self._count_failure(pending.checkpoint, reason)
         return effects
 
-    def _forget(self, pending: PendingCheckpoint, reason: str) -> list[CheckpointEffect]:
+    def _forget(
+        self, pending: PendingCheckpoint, reason: str, now_ms: float, *, counts: bool
+    ) -> list[CheckpointEffect]:
         del self._pending[pending.checkpoint]
+        self._log.aborted(pending, reason, now_ms, counts=counts)
         directory = pending.options.directory
         self._given_up[pending.checkpoint] = directory
         if len(self._given_up) > REMEMBERED:
@@ -347,7 +337,6 @@ class CheckpointCoordinator:
         return [DiscardStates(checkpoint, written, self._given_up[checkpoint])] if written else []
 
     def _count_failure(self, checkpoint: int, reason: str) -> list[CheckpointEffect]:
-        self._failed += 1
         self._failures += 1
         tolerable = self._settings.tolerable_failures
         if self._failures <= tolerable:

@@ -1,4 +1,4 @@
-"""The checkpoints that a job has, over all its attempts, which of them are retained, and figures.
+"""The checkpoints that a job has, over all its attempts, and which of them are retained.
 
 Law: numbers only grow; of complete checkpoints the newest are retained, savepoints are their
 owner's and never dropped. ``latest`` is where a failed job goes on: the newest complete checkpoint,
@@ -6,13 +6,12 @@ or the savepoint that it was started from or stopped with, if that is newer.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-from headgate.base.checkpoints import CheckpointKind, Metadata
+from headgate.base.checkpoints import Metadata
 from headgate.base.recovery_settings import Retention
+from headgate.control.checkpoint_log import CheckpointLog
 from headgate.control.effects import DropCheckpoint, StoreCheckpoint
 from headgate.control.life_cycle import JobState
-from headgate.control.pending_checkpoint import PendingCheckpoint
 
 
 class CheckpointHistory:
@@ -29,6 +28,7 @@ class CheckpointHistory:
         that the job is told to start from; ``next_id``: above those that were aborted, too.
         """
         assert retained >= 1, f"{retained} checkpoints are to be kept"
+        self.log = CheckpointLog()
         self._retained = retained
         self._origin = origin
         self.complete = sorted(found, key=lambda metadata: metadata.checkpoint)
@@ -86,47 +86,3 @@ def retains_checkpoints(state: JobState, retention: Retention) -> bool:
     assert state.has_ended, f"the job is {state.value}"
     keeps_cancelled = retention is Retention.RETAIN_ON_CANCELLATION
     return state is JobState.FAILED or (state is JobState.CANCELLED and keeps_cancelled)
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointSummary:
-    """Figures of a checkpoint that is stored."""
-
-    checkpoint: int
-    kind: CheckpointKind
-    took_ms: float
-    state_bytes: int
-    in_flight_bytes: int
-    align_ms: float
-    """Of the slowest task; so are the next two."""
-    sync_ms: float
-    async_ms: float
-    unaligned: bool
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointStatistics:
-    """Counts of one run, without savepoints, and the last one that was stored."""
-
-    triggered: int
-    completed: int
-    failed: int
-    pending: int
-    last: CheckpointSummary | None
-
-
-def summary_of(pending: PendingCheckpoint, now_ms: float) -> CheckpointSummary:
-    """Of a checkpoint that was stored now."""
-    metadata, figures = pending.metadata, pending.figures
-    assert metadata is not None, f"checkpoint {pending.checkpoint} was not stored"
-    return CheckpointSummary(
-        checkpoint=pending.checkpoint,
-        kind=metadata.kind,
-        took_ms=now_ms - pending.began_ms,
-        state_bytes=metadata.state_bytes,
-        in_flight_bytes=sum(task.in_flight_bytes for task in figures),
-        align_ms=max((task.align_ms for task in figures), default=0.0),
-        sync_ms=max((task.sync_ms for task in figures), default=0.0),
-        async_ms=max((task.async_ms for task in figures), default=0.0),
-        unaligned=metadata.unaligned,
-    )

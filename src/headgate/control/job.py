@@ -269,7 +269,7 @@ class JobRun:
         self._managers.register_by_ms = self._restart_at_ms = None
         self._start.ended()
         self._outcome = Outcome(JobState.CANCELLED, reason=reason)
-        effects = self._carry_out(self._attempt.ending(reason), now_ms)
+        effects = self._carry_out(self._attempt.ending(reason, now_ms), now_ms)
         return effects + self._cancel_all(reason, now_ms) + self._advance(now_ms)
 
     def superseded(self, slot: int, now_ms: float) -> list[Effect]:
@@ -351,7 +351,7 @@ class JobRun:
         effects: list[Effect] = []
         if not was_ending:
             self._failed_ms = now_ms
-            effects = self._carry_out(self._attempt.ending(failure.message), now_ms)
+            effects = self._carry_out(self._attempt.ending(failure.message, now_ms), now_ms)
         if was_restarting:
             pass  # no task is left to cancel, and none that could report a better cause
         elif rank is FailureRank.OWN and (was_settling or not was_ending):
@@ -484,7 +484,8 @@ class JobRun:
         self._clean_by_ms = self._restart_at_ms = None
         self._start.ended()
         problem = self._outcome.problem
-        effects = self._carry_out(self._attempt.ending(problem or "it has finished"), now_ms)
+        why = problem or "it has finished"
+        effects = self._carry_out(self._attempt.ending(why, now_ms), now_ms)
         message = Shutdown(self.plan.run, problem)
         shutdown = [Send(slot, message) for slot in self._managers.here]
         self._awaits_storage.clear()

@@ -16,6 +16,7 @@ from headgate.base.checkpoints import (
     Metadata,
     SubtaskState,
 )
+from headgate.base.job_records import CheckpointPart
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,8 @@ class PendingCheckpoint:
     began_ms: float
     tasks: CheckpointedTasks
     states: dict[str, SubtaskState] = field(default_factory=dict)
-    figures: list[CheckpointFigures] = field(default_factory=list)
+    parts: dict[str, CheckpointPart] = field(default_factory=dict)
+    """Figures of the tasks that have answered, in this order."""
     triggered: dict[str, None] = field(default_factory=dict)
     metadata: Metadata | None = None
     """It is whole, and being stored."""
@@ -113,6 +115,12 @@ class PendingCheckpoint:
         """Tasks that have not answered."""
         return [task for task in self.tasks.members if task not in self.states]
 
+    @property
+    def asked(self) -> int:
+        """How many tasks have to answer, or have; the others had finished before."""
+        unasked = sum(task not in self.parts for task in self.tasks.finished)
+        return len(self.tasks.members) - unasked
+
     def untriggered_heads(self) -> list[CheckpointedTask]:
         """Tasks at which it has yet to be triggered; from now on they count as triggered."""
         untriggered = [
@@ -123,11 +131,22 @@ class PendingCheckpoint:
         self.triggered.update((member.task, None) for member in untriggered)
         return untriggered
 
-    def acked(self, state: SubtaskState, figures: CheckpointFigures) -> None:
+    def acked(self, state: SubtaskState, figures: CheckpointFigures, now_ms: float) -> None:
         """A task has left its state; only its first answer counts."""
         if state.task not in self.states:
             self.states[state.task] = state
-            self.figures.append(figures)
+            self.parts[state.task] = CheckpointPart(
+                task=state.task,
+                vertex=state.vertex,
+                subtask=state.subtask,
+                took_ms=now_ms - self.began_ms,
+                align_ms=figures.align_ms,
+                sync_ms=figures.sync_ms,
+                async_ms=figures.async_ms,
+                state_bytes=figures.state_bytes,
+                in_flight_bytes=figures.in_flight_bytes,
+                unaligned=figures.unaligned,
+            )
 
     def finished(self, task: str) -> None:
         """A task has finished, before this checkpoint if it has not answered yet."""
@@ -154,7 +173,7 @@ class PendingCheckpoint:
             triggered_ms=self.options.triggered_ms,
             completed_ms=completed_ms,
             tasks=tuple(self.states[task] for task in self.tasks.members),
-            unaligned=any(figures.unaligned for figures in self.figures),
+            unaligned=any(part.unaligned for part in self.parts.values()),
             edges=job.edges,
         )
         return self.metadata

@@ -12,7 +12,8 @@ from typing import Final
 from headgate.base.messages import Failure
 from headgate.base.recovery_settings import CheckpointSettings
 from headgate.control.checkpoint_coordinator import CheckpointCoordinator
-from headgate.control.checkpoint_history import CheckpointHistory, CheckpointStatistics
+from headgate.control.checkpoint_history import CheckpointHistory
+from headgate.control.checkpoint_log import CheckpointStatistics
 from headgate.control.pending_checkpoint import CheckpointedJob
 from headgate.control.restarts import NoRestart, RepeatedFailures, RestartStrategy
 
@@ -49,14 +50,10 @@ class Recovery:
         self._wall_ms = wall_ms
         self._chance = chance
         self._ignores_damaged = ignores_damaged
-        self._now: CheckpointCoordinator | None = None
-        self._before = CheckpointStatistics(0, 0, 0, 0, None)
 
     def checkpoints(self, job: CheckpointedJob) -> CheckpointCoordinator:
         """The coordinator of the checkpoints of a new attempt."""
-        self._before = self.statistics()
-        self._now = CheckpointCoordinator(job, self.settings, self.history, self._wall_ms)
-        return self._now
+        return CheckpointCoordinator(job, self.settings, self.history, self._wall_ms)
 
     def failed(self, failure: Failure, restored: int | None, now_ms: float) -> float | None:
         """A run has failed that had begun with the checkpoint ``restored``, or with none."""
@@ -104,17 +101,7 @@ class Recovery:
 
     def statistics(self) -> CheckpointStatistics:
         """Counts over all attempts."""
-        before = self._before
-        if self._now is None:
-            return before
-        now = self._now.statistics()
-        return CheckpointStatistics(
-            before.triggered + now.triggered,
-            before.completed + now.completed,
-            before.failed + now.failed,
-            now.pending,
-            now.last or before.last,
-        )
+        return self.history.log.statistics()
 
 
 _FRAMES_CHARS: Final = 4_000

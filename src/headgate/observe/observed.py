@@ -16,7 +16,7 @@ from headgate.base.figures import TaskManagerFigures
 from headgate.base.inspections import Found, Inspection
 from headgate.base.job_records import CheckpointsRecord, FailureRecord, LogLine
 from headgate.base.messages import TaskFigures
-from headgate.control.checkpoint_history import CheckpointStatistics
+from headgate.control.checkpoint_log import CheckpointStatistics
 from headgate.plan.job_graph import JobGraph
 
 
