@@ -126,3 +126,18 @@ def test_of_very_many_tasks_the_newest_checkpoints_keep_their_parts(
             assert [len(record.parts) for record in log.records(10)] == [4, 4, 0]
     assert [len(record.parts) for record in log.records(10)] == [12, 0, 0, 0]
     assert [record.tasks for record in log.records(10)] == [12, 4, 4, 4]
+
+
+def test_one_that_is_stored_after_a_newer_one_is_listed_as_overtaken() -> None:
+    history = CheckpointHistory()
+    checkpoints = coordinator(history=history, max_concurrent=2)
+    for number, now_ms in ((1, 1_000), (2, 2_000)):
+        checkpoints.tick(now_ms)
+        ack(checkpoints, number, *ALL, now_ms=now_ms)
+    checkpoints.stored(2, 2_100)
+    checkpoints.stored(1, 2_200)
+    newer, older = history.log.records(2_200)
+    assert (newer.status, older.status) == ("completed", "failed")
+    assert older.problem == "a newer one was complete first"
+    counts = history.log.statistics()
+    assert (counts.completed, counts.failed, counts.pending) == (1, 0, 0)

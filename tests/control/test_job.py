@@ -251,7 +251,7 @@ def test_a_task_manager_that_cannot_start_fails_the_run_with_its_reason() -> Non
     run.manager_registered(0, address(0), 0)
     assert sent(run.manager_failed(1, BOOM, 0)) == [(0, "Cancel")]
     last = changed(run, TaskState.CANCELLED, "0.0", "1.0")
-    assert ending(last) == Outcome(JobState.FAILED, BOOM)
+    assert ending(last) == Outcome(JobState.FAILED, BOOM, slot=1)
 
 
 def test_the_launcher_may_report_a_failure_that_a_task_explains_better() -> None:

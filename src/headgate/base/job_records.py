@@ -11,7 +11,7 @@ class FailureRecord(msgspec.Struct, frozen=True):
 
     at_ms: int
     attempt: int
-    """That it ended; the first is 0."""
+    """That it ended, or after which none could begin; the first is 0."""
     kind: str
     """The class of the exception, with its module."""
     message: str
@@ -27,7 +27,7 @@ class FailureRecord(msgspec.Struct, frozen=True):
     """The record that the function was at, in short."""
     traceback: str = ""
     restarted: bool = False
-    """The job has gone on after it, or is about to."""
+    """Another attempt has begun after it."""
 
 
 class CheckpointPart(msgspec.Struct, frozen=True, array_like=True):

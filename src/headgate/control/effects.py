@@ -102,6 +102,8 @@ class Outcome:
     failure: Failure | None = None
     task: str = ""
     """The task that failed, if it was one."""
+    slot: int | None = None
+    """Whose task manager was lost or could not start; None: it was a task, or all of them."""
     reason: str = ""
     """Why it was cancelled; of a failure after restarts, why there is no other one."""
     restart_in_ms: float | None = None
@@ -145,6 +147,14 @@ class Warn:
 
 
 @dataclass(frozen=True, slots=True)
+class AttemptFailed:
+    """An attempt has ended, and the run goes on with another one."""
+
+    outcome: Outcome
+    """With the root cause."""
+
+
+@dataclass(frozen=True, slots=True)
 class RunEnded:
     """The run is over; only answers of the storage and to those who wait for it may follow."""
 
@@ -155,6 +165,7 @@ Effect: TypeAlias = (
     Send
     | Replan
     | Warn
+    | AttemptFailed
     | RunEnded
     | StoreCheckpoint
     | DropCheckpoint

@@ -36,6 +36,7 @@ from headgate.control.attempt import Attempt, CheckpointReport, StartWatch
 from headgate.control.checkpoint_coordinator import CheckpointCoordinator
 from headgate.control.deployment import RunPlan, TaskManagers
 from headgate.control.effects import (
+    AttemptFailed,
     CheckpointEffect,
     Effect,
     FailRun,
@@ -160,7 +161,7 @@ class JobRun:
         if self.state.has_ended or slot in self._managers.here:
             return []
         self._managers.is_broken = True
-        return self._fail(failure, "", rank_of(failure), now_ms)
+        return self._fail(failure, "", rank_of(failure), now_ms, slot=slot)
 
     def manager_lost(self, slot: int, problem: str, now_ms: float) -> list[Effect]:
         """The connection to a task manager has ended, or it is silent; its tasks are gone."""
@@ -168,7 +169,8 @@ class JobRun:
             return []
         self._attempt.lost(slot)
         error = TaskManagerLost(f"the task manager of slot {slot}", problem)
-        return self._fail(failure_of(error), "", FailureRank.LOSS, now_ms, self._times.loss_ms)
+        failure, settle_ms = failure_of(error), self._times.loss_ms
+        return self._fail(failure, "", FailureRank.LOSS, now_ms, settle_ms, slot)
 
     def task_changed(
         self, run: str, task: str, state: TaskState, failure: Failure | None, now_ms: float
@@ -337,6 +339,7 @@ class JobRun:
         rank: FailureRank,
         now_ms: float,
         settle_ms: int | None = None,
+        slot: int | None = None,
     ) -> list[Effect]:
         was_ending, was_settling = self.state.is_ending, self._settled_at_ms is not None
         was_restarting = self.state is JobState.RESTARTING
@@ -347,7 +350,7 @@ class JobRun:
             return self._advance(now_ms)
         if not was_ending or rank < self._rank:
             self._rank = rank
-            self._outcome = Outcome(JobState.FAILED, failure, task)
+            self._outcome = Outcome(JobState.FAILED, failure, task, slot)
         effects: list[Effect] = []
         if not was_ending:
             self._failed_ms = now_ms
@@ -407,6 +410,7 @@ class JobRun:
         if not is_whole or not recovery.in_place or not self._attempt.is_clean:
             self._outcome = replace(self._outcome, restart_in_ms=in_ms)
             return effects + self._end(RunTransition.CLEANED_UP, now_ms)
+        effects.append(AttemptFailed(self._outcome))
         self._move(RunTransition.RESTART)
         self._clean_by_ms = now_ms + self._times.cancel_ms if self._storing else None
         effects += self.cancel(self._cancel_wanted, now_ms) if self._cancel_wanted else []

@@ -34,6 +34,7 @@ from headgate.host.checkpoints.location import prepare_savepoint, savepoint_loca
 from headgate.host.driver.checkpoint_keeper import CheckpointKeeper
 from headgate.host.driver.driver_run import DriverRun
 from headgate.host.driver.job_endpoint import JobEndpoint
+from headgate.host.driver.job_records import wall_ms
 from headgate.host.driver.results import ResultAddress
 from headgate.host.net.contact import DriverContact
 from headgate.host.net.loop import now_ms
@@ -235,14 +236,12 @@ class SparkJob:
 
     def state_times(self) -> Mapping[str, int]:
         """When each state was last reached, by the name of its ``JobStatus``."""
-        times = {JobStatus.CREATED.name: self.started_at_ms}
-        if self.ended_at_ms is not None:
-            times[self.status().name] = self.ended_at_ms
-        return times
+        times = self.run.records.state_times()
+        return {STATUS[state].name: at_ms for state, at_ms in times.items()}
 
     def task_managers(self) -> list[TaskManagerFigures]:
         """The processes of the present attempt."""
-        return []
+        return self.run.task_managers
 
     def restarts(self) -> int:
         """So many attempts came after the first one."""
@@ -251,11 +250,14 @@ class SparkJob:
 
     def failures(self) -> list[FailureRecord]:
         """The root cause of each attempt that has failed, the newest first."""
-        return []
+        return self.run.records.failures()
 
     def checkpoints(self) -> CheckpointsRecord:
         """Counts, and the newest checkpoints and savepoints."""
-        return CheckpointsRecord()
+        keeper = self._prepared.keeper
+        if keeper is None:
+            return CheckpointsRecord()
+        return keeper.checkpoints(self.run.restored_from)
 
     def log_lines(self, after: int = 0, limit: int = 1000) -> list[LogLine]:
         """Lines with a number above ``after``, the oldest first."""
@@ -339,7 +341,9 @@ class SparkJob:
                     break
         except BaseException as error:  # nobody may wait for ever
             log.exception("job %s is given up", self.name)
-            self._settle(Outcome(JobState.FAILED, describe(error)))
+            failure = describe(error)
+            self.run.records.failed(failure, self.run.attempt)
+            self._settle(Outcome(JobState.FAILED, failure))
         finally:
             self._free()
 
@@ -375,6 +379,7 @@ class SparkJob:
             except Exception as error:
                 log.warning("job %s cannot begin anew: %s", self.name, error)
                 failure = describe(error)
+                self.run.records.failed(failure, self.run.attempt)
                 pause_ms = self._prepared.retry_in_ms(failure)
                 outcome = Outcome(JobState.FAILED, failure, restart_in_ms=pause_ms)
                 continue
@@ -423,6 +428,7 @@ class SparkJob:
             self.ended_at_ms = wall_ms()
             self._elapsed_ms = int((time.monotonic() - self._began) * 1000)
             self._outcome = outcome
+            self.run.records.reached(outcome.state)
             listeners, self._listeners = self._listeners, []
         for call in listeners:
             try:
@@ -452,11 +458,6 @@ def end_jobs(reason: str) -> None:
     deadline = time.monotonic() + EXIT_S
     for job in jobs:
         job._done.wait(max(0.0, deadline - time.monotonic()))
-
-
-def wall_ms() -> int:
-    """Milliseconds since 1970."""
-    return time.time_ns() // 1_000_000
 
 
 def description(graph: JobGraph) -> str:

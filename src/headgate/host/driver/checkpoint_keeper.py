@@ -1,4 +1,4 @@
-"""What the runs of a job share in the driver: its recovery, its metrics, a thread for its storage.
+"""What the runs of a job share in the driver: recovery, records, a thread for the storage.
 
 Law: one thread does what was asked for, in that order, and holds no lock meanwhile; a slow storage
 delays nothing but checkpoints, and a plan that waits for them. The lock guards the recovery and all
@@ -17,15 +17,20 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec import structs
 
+from headgate.base.checkpoints import CheckpointKind
 from headgate.base.errors import CheckpointError, JobTakenOver, StorageUnusable
 from headgate.base.figures import LatencyFigures, OutputFigures
+from headgate.base.job_records import CheckpointRecord, CheckpointsRecord
 from headgate.base.messages import TaskFigures, TaskState, UserFigure
 from headgate.control.checkpoint_history import retains_checkpoints
 from headgate.control.checkpoint_log import CheckpointStatistics
 from headgate.control.effects import StoreCheckpoint
 from headgate.control.life_cycle import JobState
 from headgate.control.recovery import Recovery
+from headgate.host.checkpoints.folder import shown_uri
 from headgate.host.checkpoints.job_checkpoints import JobCheckpoints
+from headgate.host.driver.job_records import JobRecords
+from headgate.host.net.loop import now_ms
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +70,9 @@ class CheckpointKeeper:
         self.lock = threading.Lock()
         self.figures = JobFigures()
         """Of the job's tasks, over all its runs; under the lock."""
+        self.records = JobRecords()
+        """Of the job, over all its runs."""
+        self._is_dropped = False  # whether its checkpoints went with the job
         self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._closing = self._closed = False
@@ -88,6 +96,31 @@ class CheckpointKeeper:
     def statistics(self) -> CheckpointStatistics:
         with self.lock:
             return self.recovery.statistics()
+
+    def checkpoints(self, restored_from: str) -> CheckpointsRecord:
+        """As people look at them; ``restored_from``: what the present attempt goes on from."""
+        with self.lock:
+            counts, history = self.recovery.statistics(), self.recovery.history
+            records = history.log.records(now_ms())
+            kept = {metadata.checkpoint for metadata in history.complete}
+        return CheckpointsRecord(
+            triggered=counts.triggered,
+            completed=counts.completed,
+            failed=counts.failed,
+            pending=counts.pending,
+            restored_from=shown_uri(restored_from),
+            records=tuple(
+                structs.replace(record, path=self._path_of(record, kept)) for record in records
+            ),
+        )
+
+    def _path_of(self, record: CheckpointRecord, kept: set[int]) -> str:
+        """Where it is; nothing if it is not stored, or not any more."""
+        if record.kind == CheckpointKind.SAVEPOINT.value:
+            return "" if record.status == "failed" else shown_uri(record.path)
+        if self._is_dropped or record.checkpoint not in kept or not self.storage.uri:
+            return ""
+        return self.storage.location(record.checkpoint, "").shown
 
     def put(self, act: Callable[[], None]) -> None:
         """Run this on the storage thread, after all that was put before; never waits."""
@@ -146,7 +179,8 @@ class CheckpointKeeper:
         self._queue.put(None)
         stays, latest = retains_checkpoints(state, self.recovery.settings.retention), self.latest
         is_closed = self._do(partial(self.storage.close, stays))
-        if latest is not None and stays and is_closed and self.storage.is_lasting:
+        self._is_dropped = not (stays and self.storage.is_lasting)
+        if latest is not None and is_closed and not self._is_dropped:
             where = self.storage.location(latest.metadata.checkpoint, latest.directory).shown
             log.info("job %s is over; it can go on from %s", self.storage.job, where)
 

@@ -283,7 +283,7 @@ class ControlServer:
             if isinstance(first, TaskManagerFailed):
                 run.unfit(first.slot, first.failure)
                 return run
-            problem = run.register(first.slot, first.data_address, peer)
+            problem = run.register(first, peer)
         if problem is not None:
             raise RunRefused(problem)
         who = f"{first.host}, process {first.pid}, {peer.name}"

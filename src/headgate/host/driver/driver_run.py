@@ -16,9 +16,9 @@ from msgspec import structs
 
 from headgate.base.checkpoints import Stop
 from headgate.base.errors import JobTakenOver, SavepointFailed, StorageUnusable
+from headgate.base.figures import TaskManagerFigures
 from headgate.base.inspections import Found, Inspection
 from headgate.base.messages import (
-    Address,
     CheckpointAcked,
     CheckpointDeclined,
     CheckpointWanted,
@@ -27,6 +27,7 @@ from headgate.base.messages import (
     Inspect,
     Inspected,
     Metrics,
+    Register,
     TaskChanged,
     TaskFigures,
     TimeReported,
@@ -34,6 +35,7 @@ from headgate.base.messages import (
 )
 from headgate.control.deployment import RunPlan
 from headgate.control.effects import (
+    AttemptFailed,
     DiscardStates,
     DropCheckpoint,
     Effect,
@@ -50,6 +52,7 @@ from headgate.control.life_cycle import JobState
 from headgate.host.driver.checkpoint_keeper import CheckpointKeeper, JobFigures
 from headgate.host.driver.control_peer import ControlPeer
 from headgate.host.driver.inspections import InspectionFutures, refused
+from headgate.host.driver.job_records import JobRecords
 from headgate.host.net.loop import now_ms
 from headgate.host.shipping.failures import describe
 
@@ -110,11 +113,17 @@ class DriverRun:
         # Guards machine, peers, figures and futures, and what the runs of a job share.
         self._lock = threading.Lock() if keeper is None else keeper.lock
         self._figures = JobFigures() if keeper is None else keeper.figures
+        self.records = JobRecords() if keeper is None else keeper.records
+        """Of the job, as far as its runs share them."""
         with self._lock:
             self._machine = JobRun(plan, times, None if keeper is None else keeper.recovery)
             self._figures.attempt_ended()  # the last of an earlier run
             self._machine.begun(now_ms())
+        self.records.attempt_begun()
+        self.records.reached(self._machine.state)
         self._peers: dict[int, ControlPeer] = {}
+        self._processes: dict[int, TaskManagerFigures] = {}  # of the peers
+        self._hosts: dict[int, str] = {}  # of all that have registered
         self._savepoints = SavepointFutures()
         self._inspections = InspectionFutures()
         self._ended = threading.Event()
@@ -130,6 +139,23 @@ class DriverRun:
         """The latest of each task, in the order of the plan; counts cover all attempts."""
         with self._lock:
             return self._figures.latest(task.id for task in self._machine.plan.tasks)
+
+    @property
+    def task_managers(self) -> list[TaskManagerFigures]:
+        """Those that are here, by slot; until the first report only who they are."""
+        with self._lock:
+            return [self._processes[slot] for slot in sorted(self._processes)]
+
+    @property
+    def restored_from(self) -> str:
+        """The checkpoint or savepoint that the present attempt goes on from; empty: none."""
+        order = self._machine.plan.checkpoints
+        return "" if order is None else order.restored_from
+
+    @property
+    def attempt(self) -> int:
+        """The number of the present one."""
+        return self._machine.plan.attempt
 
     def wait(self, timeout_s: float | None = None) -> Outcome | None:
         """Until the run has ended; None: the time has passed."""
@@ -194,9 +220,10 @@ class DriverRun:
         with self._lock:
             return self._machine.knows(slot)
 
-    def register(self, slot: int, address: Address, peer: ControlPeer) -> str | None:
+    def register(self, message: Register, peer: ControlPeer) -> str | None:
         """Register a task manager; returns why it is refused, if it is."""
         problem: str | None = None
+        slot = message.slot
 
         def registered() -> list[Effect]:
             nonlocal problem
@@ -204,7 +231,9 @@ class DriverRun:
             if problem is not None:
                 return []
             self._peers[slot] = peer
-            return self._machine.manager_registered(slot, address, now_ms())
+            self._processes[slot] = TaskManagerFigures(slot, message.host, message.pid)
+            self._hosts[slot] = f"{message.host}:{message.pid}"
+            return self._machine.manager_registered(slot, message.data_address, now_ms())
 
         self._tell(registered)
         return problem
@@ -229,16 +258,18 @@ class DriverRun:
                     calls = self._inspections.answered(message)
                 for call in calls:
                     _call(call)
-            case Metrics(run, figures) if run == str(self.key):
+            case Metrics(run, figures, process) if run == str(self.key):
                 with self._lock:
                     self._figures.measured(figures)
+                    if process.slot in self._processes:
+                        self._processes[process.slot] = process
                 _call(self._host.measured, self.key, figures)
 
     def lost(self, slot: int, peer: ControlPeer, problem: str) -> None:
         def gone() -> list[Effect]:
             if self._peers.get(slot) is not peer:
                 return []
-            del self._peers[slot]
+            del self._peers[slot], self._processes[slot]
             unanswered.extend(self._inspections.slot_lost(slot, problem))
             return self._machine.manager_lost(slot, problem, now_ms())
 
@@ -292,6 +323,8 @@ class DriverRun:
         with self._lock:
             for effect in event():
                 calls += self._carry_out(effect)
+            if not (state := self._machine.state).has_ended:
+                self.records.reached(state)
         self._host.nudge()
         for call in calls:
             _call(call)
@@ -315,13 +348,28 @@ class DriverRun:
                 self._put(self._replan)
                 unanswered = self._inspections.run_ended("the run restarts")
                 return [*unanswered, *self._savepoints.attempt_ended(_GOES_ON)]
+            case AttemptFailed(outcome):
+                self._note_failure(outcome)
             case RunEnded(outcome):
                 self._linger_until_ms = now_ms() + 2 * self._times.cancel_ms
                 self.outcome = outcome
+                self._note_failure(outcome)
+                goes_on = outcome.restart_in_ms is not None
+                self.records.reached(JobState.RESTARTING if goes_on else outcome.state)
                 waiting = self._savepoints.attempt_ended(outcome.problem)
                 waiting += self._inspections.run_ended(f"the run is {outcome.state.value}")
                 return [*waiting, partial(self._end, outcome)]
         return []
+
+    def _note_failure(self, outcome: Outcome) -> None:
+        """Under the lock."""
+        if outcome.failure is None:
+            return
+        plan = self._machine.plan
+        task = next((task for task in plan.tasks if task.id == outcome.task), None)
+        slot = outcome.slot if task is None else task.slot
+        host = "" if slot is None else self._hosts.get(slot, "")
+        self.records.failed(outcome.failure, plan.attempt, task, host)
 
     def _end(self, outcome: Outcome) -> None:
         log.info("run %s is %s", self.key, outcome.state.value)
@@ -368,6 +416,7 @@ class DriverRun:
             if effects:
                 self.key = key
                 self._figures.attempt_ended()
+                self.records.attempt_begun()
             return effects
 
         self._tell(planned)

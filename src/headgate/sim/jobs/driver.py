@@ -21,6 +21,7 @@ from headgate.base.messages import (
     TimeReported,
 )
 from headgate.control.effects import (
+    AttemptFailed,
     DiscardStates,
     DropCheckpoint,
     Effect,
@@ -264,7 +265,7 @@ class SimDriver:
                 clock.later(self._delay_ms, "planning", self._replan)
             case RunEnded(outcome):
                 self.outcome = outcome
-            case Warn():
+            case Warn() | AttemptFailed():
                 pass
 
     def _look_at(self, send: Send) -> None:
