@@ -41,6 +41,7 @@ ALLOWED_UNUSED = {
     "task_managers": "what observers of a job are given; the page reads it",
     "log_lines": "what observers of a job are given; the page reads it",
     "broadcast_state_descriptors": "PyFlink's BroadcastStream has it",
+    "content_type": "the page server is to send it with the metrics",
     "find_class": "pickle calls it",
     "get_delay_between_attempts_interval": "of a strategy that RestartStrategies makes",
     "get_failure_interval": "of a strategy that RestartStrategies makes",

@@ -3,6 +3,7 @@
 import re
 import runpy
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -242,6 +243,38 @@ def test_settings_table_is_current() -> None:
     page = text_of("docs/configuration.md")
     assert generator["page"](page) == page, "run python docs/generate_configuration.py"
     assert all(f"| `{key}` |" in page for key, _, _ in describe_settings())
+
+
+# The metrics.
+
+
+def test_tables_of_metrics_are_current() -> None:
+    generator = runpy.run_path(str(ROOT / "docs/generate_metrics.py"))
+    page = text_of("docs/metrics.md")
+    assert generator["page"](page) == page, "run python docs/generate_metrics.py"
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
+@pytest.mark.parametrize(("what", "first"), [("config", "scrape_configs:"), ("rules", "groups:")])
+def test_prometheus_takes_the_example(what: str, first: str, tmp_path: Path) -> None:
+    (block,) = re.findall(rf"^```yaml\n({first}.*?)^```", text_of("docs/metrics.md"), re.M | re.S)
+    (tmp_path / "example.yml").write_text(block, encoding="utf-8")
+    checked = subprocess.run(
+        ["promtool", "check", what, str(tmp_path / "example.yml")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_questions_and_alerts_ask_for_metrics_that_exist() -> None:
+    before, _, tables = text_of("docs/metrics.md").partition("## All metrics")
+    asked = set(re.findall(r"\bheadgate_(?!user)\w+", before))
+    known = set(re.findall(r"^\| `(headgate_\w+)`", tables, flags=re.MULTILINE))
+    assert len(asked) > 10
+    assert {re.sub(r"_bucket$", "", name) for name in asked} <= known
 
 
 # The wire.

@@ -1,0 +1,285 @@
+"""The metrics of jobs in the formats that Prometheus scrapes; the page server's ``/metrics``.
+
+Figures of subtasks are merged unless they are asked for one by one. Law: a scrape reads what the
+driver has and asks no task; it never fails because of a job; a job that has ended is shown for
+some minutes, so that its last figures are scraped, and then no more.
+"""
+
+import platform
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Final, Generic, TypeAlias
+
+from prometheus_client.exposition import generate_latest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.openmetrics import exposition as openmetrics
+from prometheus_client.registry import Collector, CollectorRegistry
+
+from headgate import __version__
+from headgate.api.job import JobStatus
+from headgate.base.figures import LATENCY_BOUNDS_MS, LatencyFigures, TaskManagerFigures
+from headgate.base.job_records import CheckpointPart, CheckpointRecord
+from headgate.base.messages import TaskFigures
+from headgate.observe.metric_families import (
+    ASYNC_FAMILIES,
+    BUILD,
+    GATE_FAMILIES,
+    JOB_FAMILIES,
+    JOB_STATUS,
+    LAST_CHECKPOINT_FAMILIES,
+    LATENCY,
+    OPERATOR_FAMILIES,
+    OUTPUT_FAMILIES,
+    PART_FAMILIES,
+    PROCESS_FAMILIES,
+    SUBTASKS,
+    TASK_FAMILIES,
+    JobRecord,
+)
+from headgate.observe.metric_family import (
+    GATE_LABELS,
+    JOB_LABELS,
+    OPERATOR_LABELS,
+    OUTPUT_LABELS,
+    PROCESS_LABELS,
+    TASK_LABELS,
+    MetricFamily,
+    MetricKind,
+    SpecialMetric,
+    Subject,
+)
+from headgate.observe.observed import ObservedJob
+from headgate.observe.user_metrics import Labels, UserMetrics
+
+TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
+ENDED_MS: Final = 5 * 60_000
+"""How long a job is shown after its end."""
+ENDED_JOBS: Final = 20
+"""So many jobs that have ended are shown, the latest."""
+BOUNDS: Final = (*(f"{bound_ms / 1000:g}" for bound_ms in LATENCY_BOUNDS_MS), "+Inf")
+
+
+def exposition(jobs: Iterable[ObservedJob], *, subtasks: bool = False, accept: str = "") -> bytes:
+    """All metrics of these jobs; ``accept``: the header by which Prometheus chooses the format."""
+    collector = JobsCollector(jobs, time.time() * 1000, subtasks=subtasks)
+    registry = CollectorRegistry()
+    registry.register(collector)
+    encode = openmetrics.generate_latest if _wants_openmetrics(accept) else generate_latest
+    return encode(registry)
+
+
+def content_type(accept: str = "") -> str:
+    """Of what ``exposition`` returns for the same header."""
+    return openmetrics.CONTENT_TYPE_LATEST if _wants_openmetrics(accept) else TEXT
+
+
+def _wants_openmetrics(accept: str) -> bool:
+    """The library's own choice also takes versions and escapings, and fails if they are none."""
+    return "application/openmetrics-text" in accept
+
+
+def shown_jobs(jobs: Iterable[ObservedJob], now_ms: float) -> list[ObservedJob]:
+    """Those that run and those that have ended lately, the oldest first; of an id the newest."""
+    latest = {job.job_id: job for job in sorted(jobs, key=lambda job: job.started_at_ms)}
+    ended = sorted(
+        (ended_at_ms, job.job_id)
+        for job in latest.values()
+        if (ended_at_ms := job.ended_at_ms) is not None
+    )
+    gone = {job_id for at_ms, job_id in ended if at_ms < now_ms - ENDED_MS}
+    gone.update(job_id for _, job_id in ended[:-ENDED_JOBS])
+    return [job for job_id, job in latest.items() if job_id not in gone]
+
+
+class JobSnapshot:
+    """Everything about a job that a scrape shows, asked for once."""
+
+    def __init__(self, job: ObservedJob) -> None:
+        self.name = job.graph.name
+        self.labels = (_label(self.name), _label(job.job_id))
+        self.tasks = job.figures()
+        self.processes = job.task_managers()
+        self.record = JobRecord(
+            job.status(), job.started_at_ms, job.ended_at_ms, job.restarts(), job.checkpoints()
+        )
+        self._vertices = {
+            vertex.id: (*self.labels, _label(vertex.name), str(vertex.id))
+            for vertex in job.graph.vertices
+        }
+
+    def labels_of(self, part: TaskFigures | CheckpointPart) -> Labels:
+        """Of the vertex that a subtask belongs to."""
+        return self._vertices[part.vertex]
+
+
+@dataclass(slots=True)
+class LabelledSubjects(Generic[Subject]):
+    """Subjects with the same labels."""
+
+    all: list[Subject] = field(default_factory=list)
+    running: list[Subject] = field(default_factory=list)
+    """Without those of tasks that have ended: nothing waits there any more."""
+
+
+Row: TypeAlias = tuple[Labels, Subject, bool]
+"""Labels, whose figures, and whether it runs."""
+
+
+class JobsCollector(Collector):
+    """What the jobs have to show at one moment, metric by metric."""
+
+    def __init__(self, jobs: Iterable[ObservedJob], now_ms: float, *, subtasks: bool) -> None:
+        self._jobs = [JobSnapshot(job) for job in shown_jobs(jobs, now_ms)]
+        self._now_ms = now_ms
+        self._subtasks = subtasks
+
+    def collect(self) -> Iterator[Metric]:
+        yield _special(BUILD, [((__version__, platform.python_version()), 1)])
+        yield _special(JOB_STATUS, self._statuses())
+        yield from self._filled(JOB_FAMILIES, JOB_LABELS, self._records())
+        yield from self._filled(LAST_CHECKPOINT_FAMILIES, JOB_LABELS, self._last_checkpoints())
+        yield from self._filled(PROCESS_FAMILIES, PROCESS_LABELS, self._processes())
+        yield _special(SUBTASKS, self._states())
+        tasks = self._parts(lambda task: [((), task)])
+        yield from self._filled(TASK_FAMILIES, self._names(TASK_LABELS), tasks)
+        yield self._latency()
+        gates = self._parts(lambda task: _numbered(task.gates))
+        yield from self._filled(GATE_FAMILIES, self._names(GATE_LABELS), gates)
+        outputs = self._parts(lambda task: _numbered(task.outputs))
+        yield from self._filled(OUTPUT_FAMILIES, self._names(OUTPUT_LABELS), outputs)
+        operators = self._parts(lambda task: _named((it.name, it) for it in task.operators))
+        yield from self._filled(OPERATOR_FAMILIES, self._names(OPERATOR_LABELS), operators)
+        calls = self._parts(lambda task: _named((it.operator, it) for it in task.async_calls))
+        yield from self._filled(ASYNC_FAMILIES, self._names(OPERATOR_LABELS), calls)
+        parts = self._checkpoint_parts()
+        yield from self._filled(PART_FAMILIES, self._names(TASK_LABELS), parts)
+        yield from self._user_metrics()
+
+    def _filled(
+        self,
+        families: Iterable[MetricFamily[Subject]],
+        names: Labels,
+        rows: Iterable[Row[Subject]],
+    ) -> Iterator[Metric]:
+        """The metrics of one table; those without a value are missing."""
+        groups: defaultdict[Labels, LabelledSubjects[Subject]] = defaultdict(LabelledSubjects)
+        for labels, subject, is_running in rows:
+            group = groups[labels]
+            group.all.append(subject)
+            if is_running:
+                group.running.append(subject)
+        for family in families:
+            is_counter = family.kind is MetricKind.COUNTER
+            name = family.name.removesuffix("_total")
+            metric = Metric(name, family.meaning, family.kind.value)
+            for labels, group in groups.items():
+                subjects = group.all if is_counter else group.running
+                value = family.value_of(subjects, self._now_ms)
+                if value is not None:
+                    metric.add_sample(family.name, dict(zip(names, labels, strict=True)), value)
+            if metric.samples:
+                yield metric
+
+    def _names(self, names: Labels) -> Labels:
+        return (*names, "subtask") if self._subtasks else names
+
+    def _subtask(self, part: TaskFigures | CheckpointPart) -> Labels:
+        return (str(part.subtask),) if self._subtasks else ()
+
+    def _statuses(self) -> Iterator[tuple[Labels, float]]:
+        for job in self._jobs:
+            for status in JobStatus:
+                yield (*job.labels, status.name), int(status is job.record.status)
+
+    def _records(self) -> Iterator[Row[JobRecord]]:
+        for job in self._jobs:
+            yield job.labels, job.record, True
+
+    def _last_checkpoints(self) -> Iterator[Row[CheckpointRecord]]:
+        for job in self._jobs:
+            if (last := job.record.last_checkpoint) is not None:
+                yield job.labels, last, True
+
+    def _processes(self) -> Iterator[Row[TaskManagerFigures]]:
+        for job in self._jobs:
+            for process in job.processes:
+                place = (str(process.slot), _label(process.host), str(process.pid))
+                yield (*job.labels, *place), process, job.record.ended_at_ms is None
+
+    def _states(self) -> Iterator[tuple[Labels, float]]:
+        for job in self._jobs:
+            states = Counter((*job.labels_of(task), task.state.value) for task in job.tasks)
+            yield from states.items()
+
+    def _parts(
+        self, parts_of: Callable[[TaskFigures], Iterable[tuple[Labels, Subject]]]
+    ) -> Iterator[Row[Subject]]:
+        """Something that each task has several of, with labels that say which it is."""
+        for job in self._jobs:
+            for task in job.tasks:
+                labels, subtask = job.labels_of(task), self._subtask(task)
+                is_running = not task.state.has_ended
+                for place, part in parts_of(task):
+                    yield (*labels, *place, *subtask), part, is_running
+
+    def _checkpoint_parts(self) -> Iterator[Row[CheckpointPart]]:
+        for job in self._jobs:
+            last = job.record.last_checkpoint
+            for part in () if last is None else last.parts:
+                yield (*job.labels_of(part), *self._subtask(part)), part, True
+
+    def _latency(self) -> Metric:
+        names = self._names(LATENCY.labels)
+        metric = Metric(LATENCY.name, LATENCY.meaning, LATENCY.kind.value)
+        groups: defaultdict[Labels, list[LatencyFigures]] = defaultdict(list)
+        for labels, latency, _ in self._parts(lambda task: [((), task.latency)]):
+            if latency is not None:
+                groups[labels].append(latency)
+        for values, found in groups.items():
+            labels_of = dict(zip(names, values, strict=True))
+            counts = map(sum, zip(*(latency.counts for latency in found), strict=True))
+            for bound, count in zip(BOUNDS, accumulate(counts), strict=True):
+                metric.add_sample(f"{metric.name}_bucket", {**labels_of, "le": bound}, count)
+            total = sum(latency.count for latency in found)
+            metric.add_sample(f"{metric.name}_count", labels_of, total)
+            total_s = sum(latency.sum_ms for latency in found) / 1000
+            metric.add_sample(f"{metric.name}_sum", labels_of, total_s)
+        return metric
+
+    def _user_metrics(self) -> Iterator[Metric]:
+        metrics = UserMetrics(self._names(OPERATOR_LABELS), merged=not self._subtasks)
+        for job in self._jobs:
+            metrics.begin_job(job.name)
+            for task in job.tasks:
+                labels, subtask = job.labels_of(task), self._subtask(task)
+                for figure in task.user:
+                    metrics.add((*labels, _label(figure.operator)), subtask, figure)
+        return metrics.collect()
+
+
+def _special(metric: SpecialMetric, samples: Iterable[tuple[Labels, float]]) -> Metric:
+    family = Metric(metric.name, metric.meaning, metric.kind.value)
+    for values, value in samples:
+        family.add_sample(metric.name, dict(zip(metric.labels, values, strict=True)), value)
+    return family
+
+
+def _numbered(parts: Sequence[Subject]) -> Iterator[tuple[Labels, Subject]]:
+    for number, part in enumerate(parts):
+        yield (str(number),), part
+
+
+def _named(parts: Iterable[tuple[str, Subject]]) -> Iterator[tuple[Labels, Subject]]:
+    """By name; the second and later ones of a name are numbered, so that they stay apart."""
+    seen: Counter[str] = Counter()
+    for name, part in parts:
+        seen[name] += 1
+        yield (_label(name if seen[name] == 1 else f"{name} ({seen[name]})"),), part
+
+
+def _label(text: str) -> str:
+    """Half of a surrogate pair, which Python's texts may hold, cannot be encoded."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
