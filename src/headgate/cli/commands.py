@@ -18,6 +18,7 @@ from headgate.cli.exit_codes import INTERRUPTED, show_signal
 from headgate.cli.jobs import cancel, list_jobs, savepoint, stop
 from headgate.cli.plan import plan
 from headgate.cli.run import run
+from headgate.cli.status import status, ui
 from headgate.cli.user_program import exit_code_of
 
 
@@ -27,7 +28,10 @@ def command() -> None:
     """Stream processing in Python on the Spark cluster you already have."""
 
 
-for subcommand in (run, list_jobs, savepoint, stop, cancel, checkpoints, plan, demo, doctor, bench):
+RUNNING = (list_jobs, status, ui, savepoint, stop, cancel)
+"""About jobs that run."""
+
+for subcommand in (run, *RUNNING, checkpoints, plan, demo, doctor, bench):
     command.add_command(subcommand)
 
 

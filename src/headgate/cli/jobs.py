@@ -10,7 +10,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +18,9 @@ import click
 
 from headgate.api.job import JobStatus
 from headgate.base.checkpoints import Stop
+from headgate.base.errors import HeadgateError
 from headgate.cli.exit_codes import FAILED
+from headgate.plan.table import aligned, clean
 
 if TYPE_CHECKING:
     from headgate.host.driver.job_client import JobOverview
@@ -28,7 +30,9 @@ JOB = click.argument("job")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 LOOK_S: Final = 0.1
 """Between two looks at whether a job that was cancelled has ended."""
-_HEADS: Final = ("id", "name", "state", "since", "process")
+WHY_S: Final = 2.0
+"""How long a driver may take to say what limits its job before the list goes without it."""
+_HEADS: Final = {"job": "id", "name": "name", "state": "state", "since": "since", "pid": "process"}
 
 
 DIRECTORY = click.argument("directory", required=False, metavar="[FOLDER]")
@@ -47,12 +51,12 @@ _IS_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 @click.command("list")
 @JSON
 def list_jobs(as_json: bool) -> int:
-    """List the jobs that run: their ids, names, states, and since when."""
+    """List the jobs that run: ids, names, states, since when, pages, and what limits each."""
     from headgate.host.driver.job_client import running_jobs
 
-    jobs = running_jobs()
+    jobs = [_fields(job) for job in running_jobs()]
     if as_json:
-        click.echo(json.dumps({"jobs": [_fields(job) for job in jobs]}))
+        click.echo(json.dumps({"jobs": jobs}))
     elif not jobs:
         click.echo("no job of yours runs on this machine", err=True)
     else:
@@ -103,18 +107,16 @@ def cancel_by_control(entry: "JobEntry") -> str:
     return answer.state
 
 
-def show(jobs: "Sequence[JobOverview]") -> None:
-    """A table for people."""
-    rows = [_HEADS, *map(_cells, jobs)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADS))]
-    for row in rows:
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-        click.echo("  ".join(cells).rstrip())
-
-
-def _cells(seen: "JobOverview") -> tuple[str, ...]:
-    fields = _fields(seen)
-    return tuple(str(fields[key]) for key in ("job", "name", "state", "since", "pid"))
+def show(jobs: Sequence[Mapping[str, object]]) -> None:
+    """A table for people; below each job what limits it."""
+    heads = {**_HEADS, **({"page": "page"} if any(job["page"] for job in jobs) else {})}
+    rows = [[clean(str(job[key])) for key in heads] for job in jobs]
+    head, *lines = aligned(list(heads.values()), rows).splitlines()
+    click.echo(head)
+    for job, line in zip(jobs, lines, strict=True):
+        click.echo(line)
+        if job["why"]:
+            click.echo(f"    {clean(str(job['why']))}")
 
 
 def _fields(seen: "JobOverview") -> dict[str, object]:
@@ -127,7 +129,23 @@ def _fields(seen: "JobOverview") -> dict[str, object]:
         "since": since.strftime("%Y-%m-%d %H:%M:%SZ"),
         "since_ms": entry.since_ms,
         "pid": entry.pid,
+        "page": entry.web,
+        "why": quick_why(entry),
     }
+
+
+def quick_why(entry: "JobEntry") -> str:
+    """What limits the job, as its page says at once; nothing if it has none or does not answer."""
+    from headgate.cli.rest_client import RestClient
+    from headgate.cli.seen_jobs import SeenJob
+
+    if not entry.web:
+        return ""
+    try:
+        why = RestClient(entry).get("", SeenJob, deadline_s=WHY_S).why
+    except HeadgateError:
+        return ""
+    return why.summary if why else ""
 
 
 @click.command()

@@ -31,6 +31,7 @@ from headgate.base.errors import (
 )
 from headgate.cli.exit_codes import CONFIGURATION, FAILED, NO_SPARK
 from headgate.cli.rest_client import PageOff
+from headgate.cli.seen_jobs import VertexNotFound
 from headgate.host.driver.job_client import JobNotFound
 from headgate.spark.job import SparkJob
 
@@ -98,6 +99,7 @@ def exit_code_of(error: BaseException) -> int:
             | RestoreRefused()
             | JobNotFound()
             | PageOff()
+            | VertexNotFound()
         ):
             return CONFIGURATION
         case SparkUnready() | SlotsShort():

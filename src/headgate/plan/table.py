@@ -27,3 +27,8 @@ def width_of(text: str) -> int:
         else 1
         for letter in text
     )
+
+
+def clean(text: str) -> str:
+    """In one line, without letters that would move a terminal's cursor."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)
