@@ -21,6 +21,7 @@ from headgate.cli.peek import peek
 from headgate.cli.plan import plan
 from headgate.cli.run import run
 from headgate.cli.status import status, ui
+from headgate.cli.top import top
 from headgate.cli.user_program import exit_code_of
 
 
@@ -30,7 +31,7 @@ def command() -> None:
     """Stream processing in Python on the Spark cluster you already have."""
 
 
-RUNNING = (list_jobs, status, ui, flame, peek, savepoint, stop, cancel)
+RUNNING = (list_jobs, status, top, ui, flame, peek, savepoint, stop, cancel)
 """About jobs that run."""
 
 for subcommand in (run, *RUNNING, checkpoints, plan, demo, doctor, bench):

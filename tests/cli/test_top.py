@@ -1,0 +1,211 @@
+"""`headgate top` in a real pseudo terminal, which it leaves as it was."""
+
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from headgate.host.driver.job_directory import entries
+from tests.cli.kit import Done, in_process
+from tests.cli.page_kit import Page, job_with_page
+
+Headgate = Callable[..., Done]
+PATIENCE_S = 60
+LAUNCH = """
+import fcntl, os, sys, termios
+os.setsid()
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.executable, [sys.executable, "-m", "headgate", *sys.argv[1:]])
+"""
+BEGINS, ENDS = "\x1b[?1049h", "\x1b[?1049l"
+"""Another screen, and back to the one before."""
+
+
+@pytest.fixture
+def headgate(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Headgate:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "100")
+    return partial(in_process, monkeypatch, capsys)
+
+
+@pytest.fixture
+def page(headgate: Headgate) -> Iterator[Page]:
+    with job_with_page() as page:
+        yield page
+
+
+class Terminal:
+    """A command on a pseudo terminal, and a person in front of it."""
+
+    def __init__(self, *words: str) -> None:
+        self.screen, self._line = pty.openpty()
+        self.written = ""
+        self.resize(100, 30)
+        self.modes = termios.tcgetattr(self._line)
+        environment = {**os.environ, "TERM": "xterm-256color", "PYTHONUNBUFFERED": "1"}
+        for name in ("NO_COLOR", "COLUMNS", "LINES"):
+            environment.pop(name, None)
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", LAUNCH, *words],
+            stdin=self._line,
+            stdout=self._line,
+            stderr=self._line,
+            env=environment,
+        )
+
+    def __enter__(self) -> "Terminal":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        os.close(self.screen)
+        os.close(self._line)
+
+    def resize(self, columns: int, lines: int) -> None:
+        size = struct.pack("HHHH", lines, columns, 0, 0)
+        fcntl.ioctl(self._line, termios.TIOCSWINSZ, size)
+
+    def press(self, keys: bytes) -> None:
+        self.written = ""
+        os.write(self.screen, keys)
+
+    def await_text(self, text: str) -> None:
+        """Until the command has written it since the last key."""
+        deadline = time.monotonic() + PATIENCE_S
+        while text not in self.written:
+            ready, _, _ = select.select([self.screen], [], [], 0.1)
+            if ready:
+                self.written += os.read(self.screen, 65536).decode(errors="replace")
+            assert time.monotonic() < deadline, f"{text!r} is not in {self.written!r}"
+
+    def await_modes(self) -> None:
+        """Until the terminal has the modes that it began with."""
+        deadline = time.monotonic() + PATIENCE_S
+        while termios.tcgetattr(self._line) != self.modes:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+    def await_end(self) -> int:
+        deadline = time.monotonic() + PATIENCE_S
+        while self.process.poll() is None:
+            ready, _, _ = select.select([self.screen], [], [], 0.02)
+            if ready:
+                self.written += os.read(self.screen, 65536).decode(errors="replace")
+            assert time.monotonic() < deadline
+        while select.select([self.screen], [], [], 0)[0]:
+            self.written += os.read(self.screen, 65536).decode(errors="replace")
+        return self.process.returncode
+
+
+def test_keys_lead_through_a_job_and_out_again(page: Page) -> None:
+    with Terminal("top", "--interval", "600") as terminal:
+        terminal.await_text("slow -> Sink: end")
+        assert BEGINS in terminal.written
+        terminal.press(b"\x1b[B\x1b[B\r")
+        terminal.await_text("here:78")
+        terminal.press(b"\x1b")
+        terminal.await_text("enter opens")
+        terminal.press(b"s")
+        terminal.await_text("s sorts (busy)")
+        terminal.press(b"")
+        terminal.resize(60, 12)
+        terminal.await_text("q quits ")
+        terminal.press(b"q")
+        assert terminal.await_end() == 0
+        assert terminal.written.rstrip().endswith(ENDS)
+        terminal.await_modes()
+
+
+def test_a_stopped_top_gives_the_terminal_back_until_it_goes_on(page: Page) -> None:
+    with Terminal("top") as terminal:
+        terminal.await_text("slow")
+        terminal.press(b"\x1a")  # Ctrl-Z
+        terminal.await_text(ENDS)
+        _, how = os.waitpid(terminal.process.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(how)
+        terminal.await_modes()
+        terminal.press(b"")
+        os.kill(terminal.process.pid, signal.SIGCONT)
+        terminal.await_text("slow")
+        assert BEGINS in terminal.written
+        terminal.press(b"\x03")  # Ctrl-C
+        assert terminal.await_end() == 130
+        assert ENDS in terminal.written
+        terminal.await_modes()
+
+
+def test_sigterm_leaves_the_terminal_as_it_was(page: Page) -> None:
+    with Terminal("top") as terminal:
+        terminal.await_text("slow")
+        terminal.press(b"")
+        os.kill(terminal.process.pid, signal.SIGTERM)
+        assert terminal.await_end() == 143
+        assert ENDS in terminal.written
+        terminal.await_modes()
+
+
+def test_the_end_of_a_job_and_of_its_driver_are_told(page: Page) -> None:
+    with Terminal("top", "--interval", "0.1") as terminal:
+        terminal.await_text("slow")
+        (entry,) = [entry for entry, _ in entries()]
+        page.job["state"] = "RESTARTING"
+        terminal.await_text("restarting")
+        page.job["state"] = "FAILED"
+        terminal.await_text("(count orders) is failed; this is how it has ended")
+        assert "slow" in terminal.written
+        terminal.press(b"q")
+        assert terminal.await_end() == 0
+        assert f"job {entry.job} (count orders) is failed" in terminal.written.split(ENDS)[-1]
+
+
+def test_a_driver_that_is_gone_leaves_what_was_seen_of_its_job(headgate: Headgate) -> None:
+    with ExitStack() as driver:
+        driver.enter_context(job_with_page())
+        with Terminal("top", "--interval", "0.1") as terminal:
+            terminal.await_text("slow")
+            driver.close()
+            terminal.await_text("and its driver is gone; this is what was seen of it")
+            assert "slow" in terminal.written
+            terminal.press(b"q")
+            assert terminal.await_end() == 0
+
+
+def test_one_frame_is_printed_for_scripts(headgate: Headgate, page: Page) -> None:
+    done = headgate("top", "--once")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "why: 'slow' limits the job" in done.stdout
+    assert "q quits" not in done.stdout and "\x1b" not in done.stdout
+    assert headgate("top").stdout == done.stdout, "there is no terminal"
+    page.status[""] = 503
+    page.answers[""] = {"errors": ["it has just begun"]}
+    done = headgate("top", "--once", "ab12")
+    assert done == Done(1, "", "headgate: job ab12cd (count orders): it has just begun\n")
+
+
+def test_several_jobs_are_listed_for_scripts(headgate: Headgate, page: Page) -> None:
+    with job_with_page("cd34", "clicks"):
+        done = headgate("top", "--once")
+        assert "2 jobs" in done.stdout and "clicks" in done.stdout and "ab12cd" in done.stdout
+        assert "why" in headgate("top", "--once", "clicks").stdout
+
+
+def test_an_interval_that_cannot_be_is_wrong_usage(headgate: Headgate) -> None:
+    done = headgate("top", "--interval", "0")
+    assert done.returncode == 2
+    assert "--interval" in done.stderr
