@@ -98,7 +98,7 @@ def test_what_waits_is_counted_at_both_ends() -> None:
             write(partition, b"data", 0)
         write(partition, b"data", 1)
         pair.settle()
-        queued = gate.statistics().queued
+        queued = gate.statistics().figures.queued_buffers
         assert queued < 8, "some wait for credit"
         assert gate.waiting() == union.waiting() == 8
         for _ in range(3):
