@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.errors import SettingsInvalid
+from headgate.base.log_settings import LogSettings
 from headgate.base.recovery_settings import CheckpointSettings, RecoverySettings, RestartSettings
 from headgate.base.setting_fields import HIDDEN, redacted
 from headgate.base.settings import (
@@ -186,7 +187,7 @@ def test_every_setting_has_a_key_of_its_own_and_a_meaning() -> None:
     keys = [key for key, _, _ in rows]
     assert len(set(keys)) == len(keys)
     recovery = (CheckpointSettings, RecoverySettings, RestartSettings)
-    groups = (JobSettings, StateSettings, ExchangeSettings, *recovery)
+    groups = (JobSettings, LogSettings, StateSettings, ExchangeSettings, *recovery)
     assert len(keys) == sum(len(fields(group)) for group in groups)
     assert all(meaning.endswith(".") for _, _, meaning in rows)
 

@@ -9,10 +9,18 @@ from collections.abc import Iterator
 import pytest
 
 from headgate.base.elements import Bundle
+from headgate.base.errors import SettingsInvalid
+from headgate.base.log_settings import LogFormat, LogLevel, LogSettings
 from headgate.core.chain.context import OperatorContext
 from headgate.core.operators.basic import FlatMapOperator, MapOperator
 from headgate.functions.context import TaskInfo
-from headgate.observe.logs import StderrHandler, set_up_logs, set_up_worker_logs
+from headgate.observe.logs import (
+    StderrHandler,
+    log_settings,
+    set_up_driver_logs,
+    set_up_logs,
+    set_up_worker_logs,
+)
 from tests.api.kit import Kept
 
 
@@ -122,6 +130,51 @@ def test_workers_log_as_the_driver_says(
     run_in_a_task(FlatMapOperator(lambda record: [look_up(record)]))
     fields = json.loads(capsys.readouterr().err)
     assert (fields["job"], fields["operator"], fields["subtask"]) == ("word count", "look up", 1)
+
+
+def test_settings_come_before_the_environment(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    monkeypatch.setenv("HEADGATE_LOG_LEVEL", "error")
+    monkeypatch.setenv("HEADGATE_LOG_FORMAT", "json")
+    settings = log_settings({"headgate.log.level": "info"})
+    assert (settings.level, settings.format) == (LogLevel.INFO, LogFormat.JSON)
+    with pytest.raises(SettingsInvalid, match=r"headgate\.log\.level: 'loud' is none of"):
+        log_settings({"headgate.log.level": "loud"})
+    set_up_worker_logs(settings)
+    OWN.info("of the first job")
+    set_up_worker_logs(LogSettings())  # Spark reuses its workers
+    OWN.info("quiet")
+    OWN.warning("of the second job")
+    first, second = capsys.readouterr().err.splitlines()
+    assert json.loads(first)["message"] == "of the first job"
+    assert second.endswith("WARNING shop.prices of the second job")
+
+
+def test_a_driver_logs_as_its_settings_ask_unless_the_program_has_its_own_logs(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "handlers", [])
+    set_up_driver_logs({})
+    assert root.handlers == []
+    set_up_driver_logs({"headgate.log.format": "json"})
+    OWN.warning("so be it")
+    assert json.loads(capsys.readouterr().err)["message"] == "so be it"
+    own = logging.NullHandler()
+    monkeypatch.setattr(root, "handlers", [own])
+    set_up_driver_logs({"headgate.log.format": "json"})
+    assert root.handlers == [own]
+
+
+def test_a_message_that_cannot_be_formatted_is_a_line_all_the_same(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    set_up_logs("info", "json")
+    OWN.warning("%d tasks", "many")
+    assert "'%d tasks' (its arguments do not fit" in json.loads(capsys.readouterr().err)["message"]
 
 
 def test_a_worker_where_somebody_has_set_up_logs_is_left_alone(

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import ClassVar, Final
 
 from headgate.base.errors import SettingsInvalid
+from headgate.base.log_settings import LogSettings
 from headgate.base.recovery_settings import CheckpointSettings, RecoverySettings, RestartSettings
 from headgate.base.setting_fields import SettingsGroup, setting
 
@@ -479,5 +480,5 @@ class StateSettings(SettingsGroup):
 def describe_settings() -> list[tuple[str, str, str]]:
     """Key, default and meaning of every setting, for the documentation."""
     recovery = (CheckpointSettings, RecoverySettings, RestartSettings)
-    groups = (JobSettings, *recovery, StateSettings, ExchangeSettings)
+    groups = (JobSettings, LogSettings, *recovery, StateSettings, ExchangeSettings)
     return [row for group in groups for row in group.describe()]

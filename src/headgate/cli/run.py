@@ -14,6 +14,7 @@ from typing import Final
 import click
 
 from headgate.api.draft import unexecuted
+from headgate.base.log_settings import LogSettings
 from headgate.base.recovery_settings import (
     IGNORE_DAMAGED,
     IGNORE_UNCLAIMED,
@@ -99,11 +100,12 @@ DEFINE = click.option(
 @click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
-    default="warning",
-    show_default=True,
+    help="Of driver and workers; warning, unless the settings say otherwise.",
 )
 @click.option(
-    "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    help="json: one object a line, with job, task, subtask and attempt.",
 )
 def run(
     script: str,
@@ -118,19 +120,17 @@ def run(
     job_id: str | None,
     strict: bool,
     no_progress: bool,
-    log_level: str,
-    log_format: str,
+    log_level: str | None,
+    log_format: str | None,
 ) -> int:
     """Run a program: headgate run job.py -- arguments of its own.
 
     Its environments begin with the settings of the flags; what it sets itself comes first. The
     command ends when the program and all jobs that it has started have ended.
     """
-    from headgate.observe.logs import FORMAT_VARIABLE, LEVEL_VARIABLE, set_up_logs
-
-    set_up_logs(log_level, log_format)
-    environ.update({LEVEL_VARIABLE: log_level, FORMAT_VARIABLE: log_format})  # for the workers
     flags = flags_of(defines, parallelism)
+    flags.update(log_flags(log_level, log_format))
+    log_as_asked(flags)
     goes_on = (restore_path, allow_non_restored_state, job_id, ignore_damaged_checkpoints)
     flags.update(recovery_flags(*goes_on))
     if master:
@@ -164,6 +164,22 @@ def flags_of(defines: Sequence[str], parallelism: int | None) -> dict[str, str]:
     return flags
 
 
+def log_flags(level: str | None, form: str | None) -> dict[str, str]:
+    """Settings out of the flags that say how to log."""
+    flags = {"headgate.log.level": level, "headgate.log.format": form}
+    return {key: text for key, text in flags.items() if text is not None}
+
+
+def log_as_asked(flags: dict[str, str]) -> None:
+    """From the first line on, also of what is wrong with the settings."""
+    from headgate.observe.logs import log_settings, set_up_logs
+    from headgate.spark.configuration import given_settings, set_flags
+
+    set_flags(flags)
+    settings = log_settings(given_settings())
+    set_up_logs(settings.level.value, settings.format.value)
+
+
 def recovery_flags(
     restore_path: str | None,
     allow_non_restored_state: bool,
@@ -190,7 +206,8 @@ def recovery_flags(
 
 def check_flags(flags: Mapping[str, str]) -> None:
     """Refuse a value that cannot be before anything is started."""
-    for group in (JobSettings, CheckpointSettings, RecoverySettings, RestartSettings):
+    groups = (JobSettings, LogSettings, CheckpointSettings, RecoverySettings, RestartSettings)
+    for group in groups:
         group.parse(flags)
 
 

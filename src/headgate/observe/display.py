@@ -118,7 +118,9 @@ class Display:
                 self._nudge.clear()
 
     def _tell(self) -> None:
-        if not log.hasHandlers() or not log.isEnabledFor(logging.INFO):
+        # What is between the two hands lines to the logs of jobs, and shows none.
+        has_handlers = log.handlers or logging.getLogger().handlers
+        if not has_handlers or not log.isEnabledFor(logging.INFO):
             set_up_logs()
         logged_at = time.monotonic()
         while watches := self._look():

@@ -1,37 +1,59 @@
 """Log lines of driver and workers: UTC time, level, logger, message, or one JSON object each.
 
 Facts (job, operator, task, subtask, attempt) stand behind the message. Lines that are logged in a
-task get them without anybody's help, those of user functions too: whoever calls them is on the
-stack. That costs nothing where nothing is logged.
+task get them without anybody's help, those of user functions too; see ``core/chain/log_facts``.
+Law: a line is never lost because its message cannot be formatted.
 """
 
 import json
 import logging
 import os
 import sys
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
-from types import FrameType
 from typing import Final
 
-from headgate.core.chain.context import OperatorContext
+from headgate.base.log_settings import LogFormat, LogLevel, LogSettings
+from headgate.core.chain.log_facts import FACTS, SHOWN_FACTS, facts_here, message_of
 
-FACTS: Final = ("job", "operator", "task", "subtask", "attempt")
 PROGRESS_LOGGER: Final = "headgate.progress"
 LEVEL_VARIABLE: Final = "HEADGATE_LOG_LEVEL"
 FORMAT_VARIABLE: Final = "HEADGATE_LOG_FORMAT"
-"""What the driver says, for the workers that come from it."""
-MOST_FRAMES: Final = 100
+"""Two environment variables that stand for settings which nobody has given."""
 
 
-def set_up_worker_logs() -> None:
-    """The same in a worker, unless somebody has said how to log there."""
-    if not logging.getLogger().handlers:
-        level = os.environ.get(LEVEL_VARIABLE, "").lower()
-        set_up_logs(level if level in LEVELS else LEVELS[0], os.environ.get(FORMAT_VARIABLE, ""))
+def log_settings(given: Mapping[str, str]) -> LogSettings:
+    """What the settings say, or else the environment variables; raises SettingsInvalid."""
+    found = {}
+    for name, key, kind in (
+        (LEVEL_VARIABLE, "headgate.log.level", LogLevel),
+        (FORMAT_VARIABLE, "headgate.log.format", LogFormat),
+    ):
+        text = os.environ.get(name, "").lower()
+        if text in [choice.value for choice in kind]:
+            found[key] = text
+    return LogSettings.parse({**found, **given})
 
 
-LEVELS: Final = ("warning", "debug", "info", "error")
+def set_up_driver_logs(given: Mapping[str, str]) -> None:
+    """Log as the settings ask, unless they say nothing or the program has set up its own logs."""
+    settings = log_settings(given)
+    is_asked = (settings.level, settings.format) != (LogSettings().level, LogSettings().format)
+    if is_asked and _is_ours(logging.getLogger()):
+        set_up_logs(settings.level.value, settings.format.value)
+
+
+def set_up_worker_logs(settings: LogSettings | None = None) -> None:
+    """The same in a worker, unless somebody else has said how to log there."""
+    if _is_ours(logging.getLogger()):
+        chosen = log_settings({}) if settings is None else settings
+        set_up_logs(chosen.level.value, chosen.format.value)
+
+
+def _is_ours(root: logging.Logger) -> bool:
+    """Whether nobody else has said how this process logs."""
+    return all(isinstance(handler, StderrHandler) for handler in root.handlers)
 
 
 def set_up_logs(level: str = "warning", form: str = "text") -> None:
@@ -68,50 +90,19 @@ def is_not_py4j(record: logging.LogRecord) -> bool:
 
 def add_facts(record: logging.LogRecord) -> bool:
     """A filter that lets everything pass, and adds what is known about the task that logs."""
-    context = _context_of(sys._getframe(1))
-    if context is not None:
-        task = context.task
-        for key, value in (
-            ("job", task.job),
-            ("operator", context.operator),
-            ("task", task.vertex),
-            ("subtask", task.subtask),
-            ("attempt", task.attempt),
-        ):
-            record.__dict__.setdefault(key, value)
+    for key, value in facts_here(sys._getframe(1), record.name).items():
+        record.__dict__.setdefault(key, value)
     return True
-
-
-def _context_of(frame: FrameType | None) -> OperatorContext | None:
-    """Of the innermost operator that is at work on this thread."""
-    for _ in range(MOST_FRAMES):
-        if frame is None:
-            break
-        owner = frame.f_locals.get("self")
-        for context in (_part(owner, "context"), _part(owner, "_context")):
-            if isinstance(context, OperatorContext):
-                return context
-        frame = frame.f_back
-    return None
-
-
-def _part(owner: object, name: str) -> object:
-    try:
-        return getattr(owner, name, None)
-    except Exception:  # a property of a user's own object
-        return None
 
 
 class TextLines(logging.Formatter):
     """``2025-01-31T12:00:00.000Z INFO headgate.spark.job message job=…``."""
 
     def format(self, record: logging.LogRecord) -> str:
-        facts = "".join(f" {key}={_word(value)}" for key, value in _facts(record).items())
-        head = f"{_time(record)} {record.levelname} {record.name} {record.getMessage()}{facts}"
-        return head + "".join(f"\n{text}" for text in self._trouble(record))
-
-    def _trouble(self, record: logging.LogRecord) -> list[str]:
-        return [self.formatException(record.exc_info)] if record.exc_info else []
+        facts = "".join(f" {key}={_word(value)}" for key, value in _facts(record, SHOWN_FACTS))
+        head = f"{_time(record)} {record.levelname} {record.name} {message_of(record)}{facts}"
+        trace = _traceback(record)
+        return f"{head}\n{trace}" if trace else head
 
 
 class JsonLines(logging.Formatter):
@@ -122,12 +113,19 @@ class JsonLines(logging.Formatter):
             "time": _time(record),
             "level": record.levelname,
             "logger": record.name,
-            "message": record.getMessage(),
-            **_facts(record),
+            "message": message_of(record),
+            **dict(_facts(record, FACTS)),
         }
-        if record.exc_info:
-            fields["traceback"] = self.formatException(record.exc_info)
+        if trace := _traceback(record):
+            fields["traceback"] = trace
         return json.dumps(fields, default=str)
+
+
+def _traceback(record: logging.LogRecord) -> str:
+    """Its own, or that of a line which came from a worker."""
+    if record.exc_info:
+        return logging.Formatter().formatException(record.exc_info)
+    return record.exc_text or ""
 
 
 def _word(value: object) -> str:
@@ -136,8 +134,8 @@ def _word(value: object) -> str:
     return text if text and text.isprintable() and not set(text) & set(' "=') else json.dumps(text)
 
 
-def _facts(record: logging.LogRecord) -> dict[str, object]:
-    return {key: record.__dict__[key] for key in FACTS if key in record.__dict__}
+def _facts(record: logging.LogRecord, keys: Sequence[str]) -> list[tuple[str, object]]:
+    return [(key, record.__dict__[key]) for key in keys if key in record.__dict__]
 
 
 def _time(record: logging.LogRecord) -> str:

@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate.base.errors import SessionFailed, SparkMissing
-from headgate.observe.logs import FORMAT_VARIABLE, LEVEL_VARIABLE
 from headgate.spark.exit_daemon import exit_daemon_options
 from headgate.spark.java import ensure_java, java_start
 from headgate.spark.job_files import scratch_folder
@@ -199,7 +198,7 @@ def _start(settings: Mapping[str, str], cores: int | None, needed: int) -> "Spar
     if master and not master.startswith("local"):
         _check_master(master)
         with _environment(**({"PYSPARK_PYTHON": settings[PYTHON]} if PYTHON in settings else {})):
-            quiet = {**_quiet_options(), **_log_options()}
+            quiet = _quiet_options()
             return _build({**quiet, **files, **options, "spark.master": master})
     sizes = {} if master or cores else _size_options()
     master = master or f"local[{cores or _local_slots(needed)}]"
@@ -249,12 +248,6 @@ def _quiet_options() -> dict[str, str]:
         quiet = Path(__file__).with_name(LOG_FILE).resolve().as_uri()
         options["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={quiet}"
     return options
-
-
-def _log_options() -> dict[str, str]:
-    """How the driver logs, for workers that do not share its environment."""
-    names = [name for name in (LEVEL_VARIABLE, FORMAT_VARIABLE) if name in os.environ]
-    return {f"spark.executorEnv.{name}": os.environ[name] for name in names}
 
 
 def _local_options(master: str) -> dict[str, str]:

@@ -21,19 +21,19 @@ class TaskManagerProcess:
     job_files: JobFiles = JobFiles()
 
     def __call__(self, rows: Iterable[Any]) -> Iterator[Any]:
-        slot, _ = spark_place()
+        slot, _ = spark_place(self.contact)
         # A job that is over wants no task manager: the driver knows why, Spark need not complain.
         with suppress(RunRefused), self.job_files.unpacked():
             run_task_manager(self.contact.complete(), slot, may_exit=True)
         return iter(())
 
 
-def spark_place() -> tuple[int, str]:
-    """The slot and the stage of the Spark task that runs here."""
+def spark_place(contact: PublicContact) -> tuple[int, str]:
+    """The slot and the stage of the Spark task that runs here, which logs from now on."""
     from pyspark import BarrierTaskContext
 
     context = BarrierTaskContext.get()
-    set_up_worker_logs()  # Spark's workers have no handler
+    set_up_worker_logs(contact.contact.logs)  # Spark's workers have no handler
     return context.partitionId(), str(context.stageId())
 
 

@@ -14,6 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, TypeAlias
@@ -259,7 +260,10 @@ class FunctionReader(SplitReader):
         if self._thread is None and not self._before.has_ended:
             # A daemon: a function that does not end must not keep the process alive.
             self._thread = threading.Thread(
-                target=self._run, name=f"headgate-source of {self._context.task.name}", daemon=True
+                target=copy_context().run,
+                name=f"headgate-source of {self._context.task.name}",
+                args=(self._run,),
+                daemon=True,
             )
             self._thread.start()
         return self._handover.take(limit)

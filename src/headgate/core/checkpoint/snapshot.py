@@ -6,7 +6,7 @@ writing ended; its operators' snapshots are closed on the task's thread, then or
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from headgate.base.checkpoints import ChannelState, OperatorState, Piece, SubtaskState
@@ -75,6 +75,8 @@ class SnapshotTask:
     subtask: int
     parallelism: int
     max_parallelism: int
+    name: str = field(default="", compare=False)
+    """Of its vertex, for log lines."""
 
     def state(
         self,

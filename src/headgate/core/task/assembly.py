@@ -244,7 +244,12 @@ class TaskAssembly(Generic[Thread]):
         if checkpoints is None:
             return None
         snapshot_task = SnapshotTask(
-            order.id, order.vertex, order.subtask, vertex.parallelism, vertex.max_parallelism
+            order.id,
+            order.vertex,
+            order.subtask,
+            vertex.parallelism,
+            vertex.max_parallelism,
+            vertex.name,
         )
         how = checkpoints.order
         return CheckpointPlan(

@@ -20,6 +20,7 @@ from headgate.base.checkpoints import ChannelState, CheckpointFigures, OperatorS
 from headgate.base.errors import CheckpointAbandoned, CheckpointError, HeadgateError
 from headgate.base.events import CheckpointBarrier
 from headgate.base.messages import CheckpointAcked, CheckpointDeclined, CheckpointOrder
+from headgate.core.chain.log_facts import logged_with
 from headgate.core.checkpoint.snapshot import (
     ChannelData,
     NamedSnapshot,
@@ -330,14 +331,16 @@ class SnapshotWriter:
     @contextmanager
     def _guarded(self) -> Iterator[None]:
         """On any error remove all files, and decline unless the snapshot was aborted."""
-        try:
-            yield
-        except BaseException as error:  # also exit() in a user's class that is being pickled
-            with self._lock:
-                was_aborted, self._aborted = self._aborted, True
-            if not was_aborted:
-                self._decline(error)
-            self._remove_files()
+        task, run = self._task, self._run
+        with logged_with({"task": task.name, "subtask": task.subtask, "attempt": run.attempt}):
+            try:
+                yield
+            except BaseException as error:  # also exit() in a user's class that is being pickled
+                with self._lock:
+                    was_aborted, self._aborted = self._aborted, True
+                if not was_aborted:
+                    self._decline(error)
+                self._remove_files()
 
     def _decline(self, error: BaseException) -> None:
         task, checkpoint = self._task.task, self._barrier.checkpoint

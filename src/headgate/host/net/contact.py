@@ -15,6 +15,7 @@ from typing import Final
 
 from headgate.base.errors import PeerUnproven
 from headgate.base.ids import PeerName
+from headgate.base.log_settings import LogSettings
 from headgate.base.messages import Address, ControlTimes
 from headgate.base.settings import ExchangeSettings, StateSettings
 
@@ -37,6 +38,7 @@ class DriverContact:
     python_path: tuple[str, ...] = ()
     """Where the driver finds modules, if the worker is on the same machine."""
     state: StateSettings = field(default_factory=StateSettings)
+    logs: LogSettings = field(default_factory=LogSettings)
 
     @property
     def driver(self) -> str:

@@ -9,6 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextvars import copy_context
 from typing import Final, Protocol
 
 from headgate.base.errors import TaskCancelled
@@ -90,7 +91,10 @@ class TaskThread:
 
 
 class Runner:
-    """Runs one task on a thread of its own until it is done, fails or is cancelled."""
+    """Runs one task on a thread of its own until it is done, fails or is cancelled.
+
+    The thread has the context variables of whoever made the runner.
+    """
 
     def __init__(self, seat: TaskThread, baton: Baton, loop: Loop, task: Stepper) -> None:
         self.task = task
@@ -102,7 +106,12 @@ class Runner:
         self._cpu_clock: int | None = None  # of the thread, while it runs
         self._cpu_ms = 0.0  # of a thread that has ended
         self._runnable_ms = 0.0  # as it was read last
-        self.thread = threading.Thread(target=self._run, name=f"headgate-{task.name}", daemon=True)
+        self.thread = threading.Thread(
+            target=copy_context().run,
+            name=f"headgate-{task.name}",
+            args=(self._run,),
+            daemon=True,
+        )
 
     def start(self) -> None:
         self.thread.start()

@@ -9,16 +9,19 @@ and the thread have ended.
 import asyncio
 import inspect
 import logging
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from contextvars import copy_context
 from typing import Final
 
 from headgate.base.elements import Record
 from headgate.core.chain.async_calls import AsyncWork
 from headgate.core.chain.async_queue import PendingCall
+from headgate.core.chain.log_facts import facts_here, log_always_with
 
 log = logging.getLogger(__name__)
 
@@ -54,9 +57,15 @@ class LoopCalls:
         self._failure: BaseException | None = None
         self._stopping = False
         self._opened = threading.Event()
+        self._log_facts = facts_here(sys._getframe(1))  # the operator is on the stack
+        self._context = copy_context()
+        self._context.run(log_always_with, self._log_facts)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(
-            target=self._live, name=f"headgate-async-{name}", daemon=True
+            target=self._context.copy().run,
+            name=f"headgate-async-{name}",
+            args=(self._live,),
+            daemon=True,
         )
         try:
             self._thread.start()
@@ -73,7 +82,7 @@ class LoopCalls:
         self._given.append(slots)
         if not self._given_told:
             self._given_told = True
-            self._loop.call_soon_threadsafe(self._begin_calls)
+            self._loop.call_soon_threadsafe(self._begin_calls, context=self._context)
 
     def has_completed(self) -> bool:
         return bool(self._ended)
@@ -99,7 +108,7 @@ class LoopCalls:
             finally:
                 done.set()
 
-        self._loop.call_soon_threadsafe(act)
+        self._loop.call_soon_threadsafe(act, context=self._context)
         done.wait()
         if errors:
             raise errors[0]
@@ -120,7 +129,11 @@ class LoopCalls:
 
     def _live(self) -> None:
         loop = self._loop
-        executor = ThreadPoolExecutor(thread_name_prefix="headgate-async-blocking")
+        executor = ThreadPoolExecutor(
+            thread_name_prefix="headgate-async-blocking",
+            initializer=log_always_with,
+            initargs=(self._log_facts,),
+        )
         loop.set_default_executor(executor)
         with ExitStack() as last:
             last.callback(self._opened.set)

@@ -13,6 +13,7 @@ from headgate.base.checkpoints import CheckpointOptions
 from headgate.base.inspections import ChannelFigures, SampledActivity
 from headgate.base.messages import TaskFigures, TaskOrder
 from headgate.core.chain.context import Clock
+from headgate.core.chain.log_facts import facts_of_task, logged_with
 from headgate.core.checkpoint.restored import TaskRestored
 from headgate.core.exchange.ends import Address
 from headgate.core.state.backend import Backends
@@ -48,8 +49,8 @@ class InspectionRefused(Exception):
 class RunnerThread:
     """See ``ExecutionThread``; the thread of a task on an exchange."""
 
-    def __init__(self, exchange: Exchange, name: str, backends: Backends) -> None:
-        self.name = name
+    def __init__(self, exchange: Exchange, info: TaskInfo, backends: Backends) -> None:
+        self.name = name = f"{info.vertex[:80]} ({info.subtask + 1}/{info.parallelism})"
         self.seat = exchange.seat(name)
         self.runner: Runner | None = None
         self.services = TaskServices(
@@ -62,6 +63,7 @@ class RunnerThread:
             exchange.files,
         )
         self._exchange = exchange
+        self._info = info
 
     @property
     def is_alive(self) -> bool:
@@ -76,7 +78,8 @@ class RunnerThread:
         return 0.0 if self.runner is None else self.runner.runnable_ms
 
     def start(self, task: Task) -> None:
-        self.runner = self._exchange.run(task, self.seat)
+        with logged_with(facts_of_task(self._info)):
+            self.runner = self._exchange.run(task, self.seat)
 
     def cancel(self) -> None:
         self.seat.cancel()
@@ -100,8 +103,7 @@ class ExchangeWorker:
         return self.exchange.address
 
     def create_thread(self, order: TaskOrder, info: TaskInfo) -> RunnerThread:
-        name = f"{info.vertex[:80]} ({info.subtask + 1}/{info.parallelism})"
-        return RunnerThread(self.exchange, name, self._backends)
+        return RunnerThread(self.exchange, info, self._backends)
 
 
 class Deployment:

@@ -40,7 +40,7 @@ class FrameProcess:
     job_files: JobFiles = JobFiles()
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        slot, stage = spark_place()
+        slot, stage = spark_place(self.contact)
         contact = self.contact.complete()
         if self.outlet is not None:
             contact = at_stage(contact, stage)
