@@ -29,6 +29,7 @@ from headgate.base.inspections import (
     WaitingEntry,
     WaitingRecords,
 )
+from headgate.base.job_records import LogLine
 from headgate.base.messages import (
     Cancel,
     CancelAsked,
@@ -50,6 +51,7 @@ from headgate.base.messages import (
     Inspected,
     JobAnswer,
     JobQuestion,
+    Logged,
     Metrics,
     OutputOrder,
     Placed,
@@ -124,6 +126,9 @@ ALL: list[ControlMessage] = [
     Inspected("job/7/0", 3, "1.0", KeyCounts(9, 2, (KeyCount("'a'", 8),))),
     Inspected("job/7/0", 4, "1.0", ChannelTable(2, (CHANNEL,))),
     Inspected("job/7/0", 5, "1.0", None, "it has ended"),
+    Logged(
+        "job/7/0", [LogLine(0, 17, "WARNING", "shop", "no price", "map", 1, 2, "map", "a:7", "x")]
+    ),
     Cancel("job/7/0", "enough"),
     Shutdown("job/7/0"),
     Refused("no"),

@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
+from headgate.base.job_records import LogLine
 from headgate.base.messages import (
     ControlTimes,
     TaskFigures,
@@ -51,6 +52,7 @@ class Launcher:
         self.server = server
         self.ended: list[tuple[RunKey, Outcome]] = []
         self.measured: list[TaskFigures] = []
+        self.logged: list[LogLine] = []
 
     def open(self, graph: JobGraph, job: str = "job", *, lazy: bool = False) -> DriverContact:
         code = ship(vertices_of(graph))
@@ -60,6 +62,7 @@ class Launcher:
             lambda key: plan_run(str(key), graph, code, key.generation),
             on_ended=lambda key, outcome: self.ended.append((key, outcome)),
             on_metrics=lambda key, figures: self.measured.extend(figures),
+            on_logged=self.logged.extend,
             lazy=lazy,
         )
         return self.server.contact(job, SETTINGS)

@@ -29,6 +29,7 @@ from headgate.base.figures import (
     TaskManagerFigures,
 )
 from headgate.base.inspections import Found, Inspection
+from headgate.base.job_records import LogLine
 
 CONTROL_VERSION: Final = 4
 NONCE_BYTES: Final = 32
@@ -337,6 +338,15 @@ class Inspected(msgspec.Struct, frozen=True, tag=True):
     """Why nothing was found."""
 
 
+class Logged(msgspec.Struct, frozen=True, tag=True):
+    """Lines of the log of this process, warnings and worse unless the settings say otherwise."""
+
+    run: str
+    """Empty before the first run, and after the last."""
+    lines: list[LogLine]
+    """Their numbers are the driver's."""
+
+
 # Driver → task manager.
 
 
@@ -485,6 +495,7 @@ ToDriver: TypeAlias = (
     | CheckpointDeclined
     | CheckpointWanted
     | Inspected
+    | Logged
     | Heartbeat
     | Question
 )

@@ -24,16 +24,19 @@ from headgate.base.errors import JobCancelled, RestoreRefused, SessionFailed, Sl
 from headgate.base.figures import TaskManagerFigures
 from headgate.base.inspections import Found, Inspection
 from headgate.base.job_records import CheckpointsRecord, FailureRecord, LogLine
+from headgate.base.log_settings import LogSettings
 from headgate.base.messages import Failure, TaskFigures
 from headgate.base.settings import StateSettings
 from headgate.control.effects import Outcome
 from headgate.control.life_cycle import JobState
+from headgate.core.chain.log_facts import log_always_with
 from headgate.host.checkpoints.checkpoint_store import discard
 from headgate.host.checkpoints.folder import open_folder
 from headgate.host.checkpoints.location import prepare_savepoint, savepoint_location
 from headgate.host.driver.checkpoint_keeper import CheckpointKeeper
 from headgate.host.driver.driver_run import DriverRun
 from headgate.host.driver.job_endpoint import JobEndpoint
+from headgate.host.driver.job_log import JobLog
 from headgate.host.driver.job_records import wall_ms
 from headgate.host.driver.results import ResultAddress
 from headgate.host.net.contact import DriverContact
@@ -98,11 +101,14 @@ class PreparedJob:
     state: StateSettings
     job_files: JobFiles
     endpoint: JobEndpoint
+    log: JobLog
+    """Its lines, and those of its workers."""
     secret: SecretDelivery
     keeper: CheckpointKeeper | None = None
     """Of its checkpoints and restarts; None: the job is a part of a DataFrame, it has none."""
     is_known: bool = False
     """It has an id of its user's: a later driver finds its checkpoints."""
+    logs: LogSettings = field(default_factory=LogSettings)
     configuration: Mapping[str, str] = field(default_factory=dict, repr=False)
     """As people may see it."""
 
@@ -114,7 +120,7 @@ class PreparedJob:
     def contact_of(self, stage: str) -> DriverContact:
         """What the workers of a run need; each Spark job is a stage of its own."""
         made = self.driver.control.contact(self.job_id, self.memory.settings, stage, self.state)
-        return replace(made, segments=self.memory.segments)
+        return replace(made, segments=self.memory.segments, logs=self.logs)
 
     def public_contact(self, stage: str) -> PublicContact:
         """The same for the function that Spark sends; it need not hold the secret."""
@@ -174,6 +180,7 @@ class PreparedJob:
         self.driver.control.close_job(self.job_id)
         self.secret.close()
         self.endpoint.close()
+        self.log.close()
         for result_address in self.result_addresses:
             self.driver.results.close_stream(result_address)
         if self.keeper is not None:
@@ -261,7 +268,7 @@ class SparkJob:
 
     def log_lines(self, after: int = 0, limit: int = 1000) -> list[LogLine]:
         """Lines with a number above ``after``, the oldest first."""
-        return []
+        return self._prepared.log.lines(after, limit)
 
     def savepoint(self, directory: str | None = None, stop: Stop = Stop.NO) -> "Future[str]":
         """Take a savepoint in a folder of its own; the answer is its path.
@@ -333,6 +340,7 @@ class SparkJob:
     # On the thread that watches.
 
     def _watch(self) -> None:
+        log_always_with({"job": self.name, "job_id": self.job_id})
         try:
             number = 0
             while self._watch_run(str(number or "")):
@@ -393,6 +401,7 @@ class SparkJob:
         return False
 
     def _run_spark(self, run: DriverRun, stage: str) -> None:
+        log_always_with({"job": self.name, "job_id": self.job_id})
         context = self._prepared.session.sparkContext
         context.setJobGroup(self._group, description(self.graph), interruptOnCancel=True)
         try:

@@ -12,20 +12,24 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headgate.api.program import Program
 from headgate.base.errors import SessionFailed, SettingsInvalid, SlotsShort
+from headgate.base.log_settings import LogSettings
 from headgate.base.messages import ControlTimes
 from headgate.base.recovery_settings import JOB_ID, CheckpointSettings
 from headgate.base.setting_fields import redacted
 from headgate.base.settings import ExchangeSettings, JobSettings, ProgressShown, StateSettings
 from headgate.control.deployment import RunPlan
+from headgate.core.chain.log_facts import logged_with
 from headgate.host.driver.checkpoint_keeper import CheckpointKeeper
 from headgate.host.driver.checkpoint_setup import CheckpointSetup
 from headgate.host.driver.control_server import MakePlan
 from headgate.host.driver.driver_run import OnEnded, RunKey
 from headgate.host.driver.job_endpoint import JobEndpoint
+from headgate.host.driver.job_log import JobLog
 from headgate.host.driver.results import ResultAddress
 from headgate.host.shipping.code import ship
 from headgate.host.shipping.orders import plan_run
 from headgate.host.worker.backends import check_backend
+from headgate.observe.logs import log_settings, set_up_driver_logs
 from headgate.plan.exchange_memory import ExchangeMemory, size_exchange
 from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.placement import place
@@ -62,6 +66,7 @@ class CheckedProgram:
     exchange: ExchangeSettings
     state: StateSettings
     job: JobSettings
+    logs: LogSettings
     setup: CheckpointSetup | None
     slots: int
     memory: ExchangeMemory
@@ -77,6 +82,12 @@ def prepare(
 
     A ``lazy`` job is a part of a DataFrame: it takes no checkpoints, and Spark restarts it.
     """
+    set_up_driver_logs(program.configuration)
+    with logged_with({"job": program.graph.job_name}):
+        return _prepare(program, lazy, on_ended)
+
+
+def _prepare(program: Program, lazy: bool, on_ended: OnEnded) -> PreparedJob:
     checked = check_program(program, lazy)
     graph, settings, job, setup = checked.graph, checked.exchange, checked.job, checked.setup
     session = open_session(program, checked)
@@ -88,12 +99,14 @@ def prepare(
     keeper = None if setup is None else open_keeper(program, setup, session, driver)
     result_addresses = connect_sinks(program, driver, job_id, secret)
     endpoint = JobEndpoint()
+    log_of_job = JobLog(graph.name, job_id, forwards=not _is_local(session))
     driver.control.open_job(
         job_id,
         secret,
         planner(program, graph, setup, keeper),
         on_ended=on_ended,
         on_question=endpoint.answer,
+        on_logged=log_of_job.received,
         lazy=lazy,
         times=control_times(job, settings),
         keeper=keeper,
@@ -112,8 +125,11 @@ def prepare(
         secret=delivery,
         keeper=keeper,
         is_known=setup is not None and setup.is_known,
+        logs=checked.logs,
+        log=log_of_job,
         configuration=redacted(program.configuration),
     )
+    log_of_job.open()
     if not lazy:
         reserve_slots(prepared)
     return prepared
@@ -131,7 +147,8 @@ def check_program(program: Program, lazy: bool) -> CheckedProgram:
     slots, memory = place(graph).slots, size_exchange(graph, exchange)
     ship_code(program, graph)  # report a function that cannot be pickled before Spark starts
     job = JobSettings.parse(program.configuration)
-    return CheckedProgram(graph, exchange, state, job, setup, slots, memory)
+    logs = log_settings(program.configuration)
+    return CheckedProgram(graph, exchange, state, job, logs, setup, slots, memory)
 
 
 def open_session(program: Program, checked: CheckedProgram) -> "SparkSession":

@@ -27,6 +27,7 @@ from headgate.control.checkpoint_log import CheckpointStatistics
 from headgate.control.effects import StoreCheckpoint
 from headgate.control.life_cycle import JobState
 from headgate.control.recovery import Recovery
+from headgate.core.chain.log_facts import log_always_with
 from headgate.host.checkpoints.folder import shown_uri
 from headgate.host.checkpoints.job_checkpoints import JobCheckpoints
 from headgate.host.driver.job_records import JobRecords
@@ -64,7 +65,8 @@ _COUNTERS: Final = ("counter", "distribution", "meter")
 class CheckpointKeeper:
     """Any thread may call any method; whoever opens it closes it."""
 
-    def __init__(self, recovery: Recovery, storage: JobCheckpoints) -> None:
+    def __init__(self, recovery: Recovery, storage: JobCheckpoints, job: str = "") -> None:
+        """``job``: its name, for lines of the log."""
         self.recovery = recovery
         self.storage = storage
         self.lock = threading.Lock()
@@ -73,6 +75,7 @@ class CheckpointKeeper:
         self.records = JobRecords()
         """Of the job, over all its runs."""
         self._is_dropped = False  # whether its checkpoints went with the job
+        self._log_facts = {"job": job or storage.job, "job_id": storage.job}
         self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._closing = self._closed = False
@@ -172,6 +175,7 @@ class CheckpointKeeper:
                 log.warning(
                     "the storage of job %s is slow; checkpoints that nobody needs may stay there",
                     self.storage.job,
+                    extra=self._log_facts,
                 )
 
     def _finish(self, state: JobState) -> None:
@@ -185,6 +189,7 @@ class CheckpointKeeper:
             log.info("job %s is over; it can go on from %s", self.storage.job, where)
 
     def _work(self) -> None:
+        log_always_with(self._log_facts)
         while (act := self._queue.get()) is not None:
             self._do(act)
 

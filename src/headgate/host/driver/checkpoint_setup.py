@@ -151,7 +151,7 @@ class CheckpointSetup:
             chance=lambda: random.uniform(-1, 1),
             ignores_damaged=self.recovery.ignores_damaged,
         )
-        return CheckpointKeeper(recovery, storage)
+        return CheckpointKeeper(recovery, storage, self.graph.name)
 
     def plan(
         self, keeper: CheckpointKeeper, run: str, code: bytes, parameters: Mapping[str, str]

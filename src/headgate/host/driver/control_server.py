@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from headgate.base.errors import HeadgateError, RunRefused, SettingsInvalid
+from headgate.base.job_records import LogLine
 from headgate.base.messages import (
     Address,
     ControlTimes,
@@ -26,6 +27,7 @@ from headgate.base.messages import (
 from headgate.base.settings import ExchangeSettings, StateSettings
 from headgate.control.deployment import RunPlan
 from headgate.control.effects import Outcome
+from headgate.core.chain.log_facts import log_always_with
 from headgate.host.driver.checkpoint_keeper import CheckpointKeeper
 from headgate.host.driver.control_peer import ControlPeer
 from headgate.host.driver.driver_run import DriverRun, OnEnded, OnMetrics, RunKey
@@ -44,6 +46,7 @@ FAREWELL_S: Final = 2.0
 
 MakePlan = Callable[[RunKey], RunPlan]
 """Plans a run; ``RunPlan.run`` is ``str(key)``."""
+OnLogged = Callable[[Sequence[LogLine]], None]
 
 
 @dataclass(slots=True)
@@ -53,6 +56,7 @@ class _Job:
     on_ended: OnEnded
     on_metrics: OnMetrics
     on_question: OnQuestion
+    on_logged: OnLogged
     lazy: bool
     times: ControlTimes
     keeper: CheckpointKeeper | None
@@ -87,6 +91,9 @@ class _RunHost:
 
     def measured(self, key: RunKey, figures: Sequence[TaskFigures]) -> None:
         self.entry.on_metrics(key, figures)
+
+    def logged(self, lines: Sequence[LogLine]) -> None:
+        self.entry.on_logged(lines)
 
 
 class ControlServer:
@@ -131,6 +138,7 @@ class ControlServer:
         on_ended: OnEnded = lambda key, outcome: None,
         on_metrics: OnMetrics = lambda key, figures: None,
         on_question: OnQuestion | None = None,
+        on_logged: OnLogged = lambda lines: None,
         lazy: bool = False,
         times: ControlTimes | None = None,
         keeper: CheckpointKeeper | None = None,
@@ -148,7 +156,7 @@ class ControlServer:
             own = times or self._times
             answer = on_question or JobEndpoint().answer
             self._jobs[job] = _Job(
-                secret, make_plan, on_ended, on_metrics, answer, lazy, own, keeper
+                secret, make_plan, on_ended, on_metrics, answer, on_logged, lazy, own, keeper
             )
 
     def knows(self, job: str) -> bool:
@@ -254,6 +262,7 @@ class ControlServer:
         self, peer: ControlPeer, job: str, first: Register | TaskManagerFailed
     ) -> None:
         run = self._register(peer, job, first)
+        log_always_with(run.log_facts)
         problem = "it closed the connection"
         try:
             for message in peer.messages():
@@ -287,7 +296,8 @@ class ControlServer:
         if problem is not None:
             raise RunRefused(problem)
         who = f"{first.host}, process {first.pid}, {peer.name}"
-        log.info("run %s: slot %d is served by %s", run.key, first.slot, who)
+        facts = run.log_facts
+        log.info("run %s: slot %d is served by %s", run.key, first.slot, who, extra=facts)
         return run
 
     def _run_for(self, entry: _Job, job: str, first: Register | TaskManagerFailed) -> DriverRun:
@@ -303,7 +313,7 @@ class ControlServer:
         try:
             return self._begin(entry, job, first.stage)
         except Exception as error:
-            log.exception("job %s cannot begin a run", job)
+            log.exception("job %s cannot begin a run", job, extra={"job": job, "job_id": job})
             raise RunRefused(f"no run can begin: {type(error).__name__}: {error}") from error
 
     def _begin(self, entry: _Job, job: str, stage: str) -> DriverRun:

@@ -18,6 +18,7 @@ from headgate.base.checkpoints import Stop
 from headgate.base.errors import JobTakenOver, SavepointFailed, StorageUnusable
 from headgate.base.figures import TaskManagerFigures
 from headgate.base.inspections import Found, Inspection
+from headgate.base.job_records import LogLine
 from headgate.base.messages import (
     CheckpointAcked,
     CheckpointDeclined,
@@ -26,6 +27,7 @@ from headgate.base.messages import (
     Failure,
     Inspect,
     Inspected,
+    Logged,
     Metrics,
     Register,
     TaskChanged,
@@ -92,6 +94,9 @@ class RunHost(Protocol):
     def measured(self, key: RunKey, figures: Sequence[TaskFigures]) -> None:
         """Tasks of the run have sent metrics."""
 
+    def logged(self, lines: Sequence[LogLine]) -> None:
+        """A task manager has sent lines of its log."""
+
 
 class DriverRun:
     """A run, or what is known of it after its end. Any thread may call any method."""
@@ -129,6 +134,7 @@ class DriverRun:
         self._ended = threading.Event()
         self._listeners: list[Callable[[], None]] = []
         self._linger_until_ms: float | None = None
+        self._log = self._job_log()
 
     @property
     def state(self) -> JobState:
@@ -209,7 +215,18 @@ class DriverRun:
         self._host.nudge()
         return future
 
+    def _job_log(self) -> "logging.LoggerAdapter[logging.Logger]":
+        """What writes the lines of the present attempt."""
+        plan = self._machine.plan
+        facts = {"job": plan.job, "job_id": self.key.job, "attempt": plan.attempt}
+        return logging.LoggerAdapter(log, facts)
+
     # For the server.
+
+    @property
+    def log_facts(self) -> dict[str, object]:
+        """What lines about the run say, whichever attempt they are about."""
+        return {"job": self._machine.plan.job, "job_id": self.key.job}
 
     @property
     def is_dead(self) -> bool:
@@ -246,18 +263,20 @@ class DriverRun:
         """Handle a message of a task manager; those of another run are ignored."""
         match message:
             case TaskChanged(run, task, state, failure):
-                log.debug("run %s: task %s is %s", run, task, state.value)
+                self._log.debug("run %s: task %s is %s", run, task, state.value)
                 self._tell(lambda: self._machine.task_changed(run, task, state, failure, now_ms()))
             case TimeReported(run, task, group, watermark_ms):
                 self._tell(lambda: self._machine.time_reported(run, task, group, watermark_ms))
             case CheckpointAcked() | CheckpointDeclined() | CheckpointWanted():
-                log.debug("run %s: %s", message.run, type(message).__name__)
+                self._log.debug("run %s: %s", message.run, type(message).__name__)
                 self._tell(lambda: self._machine.checkpoint_reported(message, now_ms()))
             case Inspected():
                 with self._lock:
                     calls = self._inspections.answered(message)
                 for call in calls:
                     _call(call)
+            case Logged(_, lines):  # of any run: what was logged is true
+                _call(self._host.logged, lines)
             case Metrics(run, figures, process) if run == str(self.key):
                 with self._lock:
                     self._figures.measured(figures)
@@ -343,7 +362,7 @@ class DriverRun:
             case SavepointDone():
                 return self._savepoints.done(effect)
             case Warn(text):
-                return [partial(log.warning, "run %s: %s", self.key, text)]
+                return [partial(self._log.warning, "run %s: %s", self.key, text)]
             case Replan():
                 self._put(self._replan)
                 unanswered = self._inspections.run_ended("the run restarts")
@@ -372,7 +391,7 @@ class DriverRun:
         self.records.failed(outcome.failure, plan.attempt, task, host)
 
     def _end(self, outcome: Outcome) -> None:
-        log.info("run %s is %s", self.key, outcome.state.value)
+        self._log.info("run %s is %s", self.key, outcome.state.value)
         with self._lock:
             self._ended.set()
             listeners, self._listeners = self._listeners, []
@@ -388,9 +407,11 @@ class DriverRun:
             self._as_owner(partial(self._keep().storage.store, store))
         except Exception as error:  # the machine needs an answer in any case
             problem = str(error) or type(error).__name__
-            log.warning("run %s: checkpoint %d cannot be stored: %s", self.key, checkpoint, problem)
+            self._log.warning(
+                "run %s: checkpoint %d cannot be stored: %s", self.key, checkpoint, problem
+            )
         else:
-            log.info("run %s: checkpoint %d is complete", self.key, checkpoint)
+            self._log.info("run %s: checkpoint %d is complete", self.key, checkpoint)
         self._tell(lambda: self._machine.stored(checkpoint, problem, now_ms()))
 
     def _as_owner(self, act: Callable[[], None]) -> None:
@@ -415,6 +436,7 @@ class DriverRun:
             effects = self._machine.planned(plan, now_ms())
             if effects:
                 self.key = key
+                self._log = self._job_log()
                 self._figures.attempt_ended()
                 self.records.attempt_begun()
             return effects

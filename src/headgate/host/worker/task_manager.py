@@ -28,6 +28,7 @@ from headgate.base.messages import (
     Deploy,
     Heartbeat,
     Inspect,
+    Logged,
     Metrics,
     Refused,
     Register,
@@ -54,6 +55,7 @@ from headgate.host.worker.backends import open_backends
 from headgate.host.worker.deployment import Deployment, ExchangeWorker
 from headgate.host.worker.inspections import Inspections
 from headgate.host.worker.stuck import SOURCE_THREADS, TASK_THREADS, abandon, threads_of
+from headgate.host.worker.worker_log import WorkerLog
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +86,12 @@ def run_task_manager(
         loading = threading.main_thread()
         abandon("the job's code, which is being loaded,", [loading], may_exit)
 
-    with ControlConnection(contact, inbox.put, unheard) as line, ExitStack() as end:
+    with (
+        WorkerLog(contact, slot, is_alone=may_exit) as lines,
+        ControlConnection(contact, inbox.put, unheard) as line,
+        ExitStack() as end,
+    ):
+        end.callback(lambda: send_lines(lines, line))  # the last ones
         end.enter_context(contact.in_use())
         try:
             sweep()
@@ -103,13 +110,18 @@ def run_task_manager(
         address = (line.local_host if host in _WILDCARDS else host, port)
         line.send(Register(contact.stage, slot, address, os.getpid(), socket.gethostname()))
         worker = ExchangeWorker(exchange, backends)
-        process = ProcessFigures(slot)
-        manager = TaskManager(contact, line, worker, inbox, may_exit, threads, process)
+        manager = TaskManager(contact, line, worker, inbox, may_exit, threads, slot, lines)
         with rare_collections():
             manager.serve()
     if running := threads_of(SOURCE_THREADS):
         abandon("a user's source function", running, may_exit)
     return manager.problem
+
+
+def send_lines(lines: WorkerLog, line: ControlConnection, run: str = "") -> None:
+    """Send what was logged since the last time, if anything was."""
+    if taken := lines.take():
+        line.send(Logged(run, taken))
 
 
 class TaskManager:
@@ -123,7 +135,8 @@ class TaskManager:
         inbox: "queue.SimpleQueue[Mail]",
         may_exit: bool,
         threads: WriterPool,
-        process: "ProcessFigures",
+        slot: int,
+        lines: WorkerLog,
     ) -> None:
         self.send = line.send
         self.post = inbox.put
@@ -137,7 +150,8 @@ class TaskManager:
         self._inbox = inbox
         self._may_exit = may_exit
         self._threads = threads
-        self._process = process
+        self._process = ProcessFigures(slot)
+        self._lines = lines
         self._code = b""
         self._error: HeadgateError | None = None
         self._measure_at_ms = now_ms() + self._times.metrics_ms
@@ -205,6 +219,7 @@ class TaskManager:
     # Runs.
 
     def begin_run(self, order: Deploy, listener: TaskListener) -> Deployment:
+        self._lines.run_began(order.job, order.attempt)
         self._code = code = order.code or self._code
         assert code, "the first tasks come with the job's code"
         exchange, writing = self._worker.exchange, None
@@ -243,6 +258,8 @@ class TaskManager:
 
     def _measure(self) -> None:
         self._measure_at_ms = now_ms() + self._times.metrics_ms
+        if not self._line.has_backlog:
+            send_lines(self._lines, self._line, self._runs.run)
         tasks = self._runs.tasks
         if tasks is None:
             return

@@ -1,0 +1,98 @@
+"""The log of a job in the driver: its own lines, those of workers, how many are kept."""
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from headgate.base.job_records import LogLine
+from headgate.core.chain.log_facts import logged_with
+from headgate.host.driver import job_log
+from headgate.host.driver.job_log import JobLog
+
+LOG = logging.getLogger("headgate.host.driver.driver_run")
+OF_WORKER = LogLine(
+    0, 1_700_000_000_123, "WARNING", "shop.prices", "no price", "Map", 1, 2, "up", "a:7"
+)
+
+
+@pytest.fixture
+def kept() -> Iterator[JobLog]:
+    log = JobLog("orders", "7f00")
+    log.open()
+    yield log
+    log.close()
+
+
+def test_lines_about_the_job_are_kept_and_no_others(kept: JobLog) -> None:
+    LOG.warning("it restarts", extra={"job_id": "7f00", "attempt": 3})
+    LOG.warning("of another one", extra={"job_id": "8e11"})
+    LOG.warning("of nobody")
+    logging.getLogger("shop").warning("of the user's", extra={"job_id": "7f00"})
+    with logged_with({"job_id": "7f00"}):
+        LOG.warning("within")
+    first, second = kept.lines()
+    assert (first.number, first.message, first.attempt, first.host) == (
+        1,
+        "it restarts",
+        3,
+        "driver",
+    )
+    assert (second.number, second.message) == (2, "within")
+
+
+def test_one_can_ask_for_what_is_new(kept: JobLog) -> None:
+    kept.received([OF_WORKER] * 5)
+    assert [line.number for line in kept.lines(after=2)] == [3, 4, 5]
+    assert [line.number for line in kept.lines(after=2, limit=2)] == [3, 4]
+    assert kept.lines(after=5) == []
+    assert kept.lines(limit=0) == []
+
+
+def test_old_lines_make_room(kept: JobLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_log, "MOST_LINES", 10)
+    kept.received([OF_WORKER] * 25)
+    assert [line.number for line in kept.lines()] == list(range(16, 26))
+    monkeypatch.setattr(job_log, "MOST_BYTES", 1000)
+    kept.received([OF_WORKER])
+    assert [line.number for line in kept.lines()] == [23, 24, 25, 26]
+
+
+def test_lines_stay_after_the_end_and_none_are_added(kept: JobLog) -> None:
+    LOG.warning("before", extra={"job_id": "7f00"})
+    kept.close()
+    LOG.warning("after", extra={"job_id": "7f00"})
+    assert [line.message for line in kept.lines()] == ["before"]
+    assert not any(
+        isinstance(handler, job_log.DriverLines)
+        for handler in logging.getLogger("headgate").handlers
+    )
+
+
+def test_on_a_cluster_lines_of_workers_are_in_the_log_of_the_driver(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log = JobLog("orders", "7f00", forwards=True)
+    log.open()
+    own = LogLine(0, 5, "ERROR", "headgate.host.worker.x", "broken", traceback="ValueError: gone")
+    log.received([OF_WORKER, own, LogLine(0, 5, "strange", "x", "of no level")])
+    log.close()
+    first, second = caplog.records
+    assert (first.name, first.levelname, first.getMessage()) == (
+        "shop.prices",
+        "WARNING",
+        "no price",
+    )
+    facts = {key: first.__dict__[key] for key in ("job", "task", "subtask", "attempt", "host")}
+    assert facts == {"job": "orders", "task": "Map", "subtask": 1, "attempt": 2, "host": "a:7"}
+    assert first.created == OF_WORKER.at_ms / 1000
+    assert second.exc_text == "ValueError: gone"
+    assert len(log.lines()) == 3  # once each
+
+
+def test_a_program_without_logging_sees_what_it_would_have_seen(
+    kept: JobLog, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    LOG.warning("seen", extra={"job_id": "7f00"})
+    assert capsys.readouterr().err == "seen\n"
