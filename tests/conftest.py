@@ -3,6 +3,7 @@
 `pytest --hypothesis-profile thorough` looks harder; `--sim-seeds n` simulates more.
 """
 
+import os
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,8 @@ from tests.arena import assert_all_home, plain_pool
 if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.scheduler import Scheduling
+
+os.environ.setdefault("HEADGATE__REST__ENABLED", "false")  # tests of the page turn it on
 
 settings.register_profile(
     "ci",

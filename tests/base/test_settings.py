@@ -23,6 +23,7 @@ from headgate.base.settings import (
     ExchangeSettings,
     FlowControl,
     JobSettings,
+    RestSettings,
     RuntimeMode,
     StateSettings,
     Storage,
@@ -187,7 +188,7 @@ def test_every_setting_has_a_key_of_its_own_and_a_meaning() -> None:
     keys = [key for key, _, _ in rows]
     assert len(set(keys)) == len(keys)
     recovery = (CheckpointSettings, RecoverySettings, RestartSettings)
-    groups = (JobSettings, LogSettings, StateSettings, ExchangeSettings, *recovery)
+    groups = (JobSettings, LogSettings, StateSettings, ExchangeSettings, RestSettings, *recovery)
     assert len(keys) == sum(len(fields(group)) for group in groups)
     assert all(meaning.endswith(".") for _, _, meaning in rows)
 

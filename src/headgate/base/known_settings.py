@@ -58,7 +58,7 @@ def _own_keys() -> tuple[str, ...]:
 
 SECTIONS: Final = tuple(
     """
-spark. table. sql-client. sql-gateway. kubernetes. yarn. rest. high-availability. pekko. akka. env.
+spark. table. sql-client. sql-gateway. kubernetes. yarn. high-availability. pekko. akka. env.
 web. historyserver. dstl. cluster. slotmanager. slot. blob. resourcemanager. queryable-state. query.
 classloader. fs. s3. s3a. oss. gs. azure. hadoop. presto. flink. containerized. mesos. zookeeper.
 recovery. user. process. client. jobstore. job-result-store. job-event. slow-task-detector.
@@ -66,6 +66,7 @@ completed-application-store. application-result-store. plugin. library-cache-man
 local. minicluster. events. traces. jmx. log. io. timerservice. shuffle-service-factory.
 jobmanager.adaptive-scheduler. jobmanager.adaptive-batch-scheduler. jobmanager.memory.
 jobmanager.partition. jobmanager.web. metrics.internal. metrics.reporter. metrics.scope.
+rest.cache. rest.client. rest.flamegraph. rest.profiling. rest.retry. rest.server.
 security.delegation. security.kerberos. security.ssl.rest. state.backend.changelog.
 state.backend.forst. state.backend.latency-track. state.backend.rocksdb.compaction.
 state.backend.rocksdb.log. state.backend.rocksdb.manual-compaction. state.backend.rocksdb.metrics.
@@ -124,6 +125,8 @@ python.fn-execution.streaming.enabled python.job-options
 python.map-state.iterate-response-batch-size python.map-state.read-cache-size
 python.map-state.write-cache-size python.metric.enabled python.operator-chaining.enabled
 python.profile.enabled python.pythonpath python.state.cache-size python.systemenv.enabled
+rest.address rest.async.store-duration rest.await-leader-timeout rest.connection-timeout
+rest.idleness-timeout rest.url-prefix
 restart-strategy security.context.factory.classes security.keytab
 security.module.factory.classes security.principal security.ssl.algorithms
 security.ssl.close-notify-flush-timeout security.ssl.handshake-timeout
@@ -182,6 +185,7 @@ state.changelog.periodic-materialize.interval state.changelog.storage
 FORMER: Final = {
     "execution.buffer-timeout": "execution.buffer-timeout.interval",
     "pipeline.operator-chaining": "pipeline.operator-chaining.enabled",
+    "rest.bind-port": "rest.port",
     "state.backend": "state.backend.type",
     "taskmanager.net.request-backoff.initial": "taskmanager.network.request-backoff.initial",
     "taskmanager.net.request-backoff.max": "taskmanager.network.request-backoff.max",

@@ -1,4 +1,4 @@
-"""Settings of a job, of the data exchange and of state: names, defaults, bounds.
+"""Settings of a job, of the data exchange, of state and of the page: names, defaults, bounds.
 
 Keys are Flink's where the meaning is the same. ``parse`` of a group takes texts as they stand in a
 file or on a command line; a wrong value is refused with its key and what would be right.
@@ -191,6 +191,45 @@ class JobSettings(SettingsGroup):
         ):
             if value == 0:
                 raise SettingsInvalid(key, "0 is below 1; -1 leaves the choice to Headgate")
+
+
+@dataclass(frozen=True, slots=True)
+class RestSettings(SettingsGroup):
+    """The driver's web page and REST API; the first job of a process opens it for all."""
+
+    enabled: bool = setting(
+        "rest.enabled",
+        True,
+        "The driver serves a web page and a REST API; it needs `headgate[ui]`.",
+    )
+    bind_address: str = setting(
+        "rest.bind-address",
+        "127.0.0.1",
+        "Where the page is served; from another address than the loopback one it asks for a token.",
+    )
+    port: int = setting(
+        "rest.port",
+        0,
+        "Its port; 0 takes 8081, or the next free one up to 8100. The first job opens it.",
+        0,
+    )
+    token: str = setting(
+        "rest.token",
+        "",
+        "What the page and the API ask for; none: nothing on the loopback address, elsewhere the "
+        "driver makes a token and prints it.",
+    )
+    subtask_metrics: bool = setting(
+        "rest.subtask-metrics", False, "Metrics at `/metrics` have a label for each subtask."
+    )
+
+    def _check(self) -> None:
+        if self.port > MAX_PORT:
+            raise SettingsInvalid("rest.port", f"{self.port} is above {MAX_PORT}")
+        if self.token and not (self.token.isascii() and self.token.isprintable()):
+            raise SettingsInvalid("rest.token", "it has characters other than printable ASCII")
+        if any(letter.isspace() for letter in self.token):
+            raise SettingsInvalid("rest.token", "it has a space in it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -480,5 +519,5 @@ class StateSettings(SettingsGroup):
 def describe_settings() -> list[tuple[str, str, str]]:
     """Key, default and meaning of every setting, for the documentation."""
     recovery = (CheckpointSettings, RecoverySettings, RestartSettings)
-    groups = (JobSettings, LogSettings, *recovery, StateSettings, ExchangeSettings)
+    groups = (JobSettings, LogSettings, *recovery, StateSettings, ExchangeSettings, RestSettings)
     return [row for group in groups for row in group.describe()]

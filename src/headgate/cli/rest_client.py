@@ -109,7 +109,7 @@ class RestClient:
 
     def _exchange(self, method: str, target: str, deadline: float) -> tuple[int, bytes]:
         page = urlsplit(self.entry.web)
-        headers = {"Accept": "application/json"}
+        headers = {"Accept": "application/json", "X-Requested-With": "headgate"}
         if self.entry.token:
             headers["Authorization"] = f"Bearer {self.entry.token}"
         connection = http.client.HTTPConnection(

@@ -24,7 +24,7 @@ from headgate.base.recovery_settings import (
     RecoverySettings,
     RestartSettings,
 )
-from headgate.base.settings import JobSettings, ProgressShown
+from headgate.base.settings import JobSettings, ProgressShown, RestSettings
 from headgate.cli.exit_codes import (
     CONFIGURATION,
     INTERRUPTED,
@@ -206,8 +206,8 @@ def recovery_flags(
 
 def check_flags(flags: Mapping[str, str]) -> None:
     """Refuse a value that cannot be before anything is started."""
-    groups = (JobSettings, LogSettings, CheckpointSettings, RecoverySettings, RestartSettings)
-    for group in groups:
+    recovery = (CheckpointSettings, RecoverySettings, RestartSettings)
+    for group in (JobSettings, LogSettings, *recovery, RestSettings):
         group.parse(flags)
 
 

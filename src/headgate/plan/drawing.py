@@ -94,6 +94,16 @@ def draw_svg(job_graph: JobGraph) -> str:
     return "\n".join([*lines, "</svg>", ""])
 
 
+def columns_and_rows(graph: JobGraph) -> list[tuple[int, int]]:
+    """For each vertex where it stands: columns from left to right, in each of them rows."""
+    edges = [(edge.source, edge.target) for edge in graph.edges]
+    boxes = layered([(1.0, 1.0)] * len(graph.vertices), edges, {}, 0.0).boxes
+    columns: dict[int, list[float]] = {}
+    for box in boxes:
+        columns.setdefault(box.column, []).append(box.y)
+    return [(box.column, sorted(columns[box.column]).index(box.y)) for box in boxes]
+
+
 def _size(graph: JobGraph, vertex: JobVertex) -> tuple[float, float]:
     """Wide enough for its words, high enough for its operators and for the ends of its edges."""
     widths = [_width(_head(vertex)) + _width(_tasks(vertex)) + 24]

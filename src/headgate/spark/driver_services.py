@@ -21,6 +21,7 @@ from headgate.host.driver.control_server import ControlServer
 from headgate.host.driver.results import ResultServer
 from headgate.host.files.owned_folder import sweep
 from headgate.host.net.transport import Tls
+from headgate.observe.web.server import close_page_server
 from headgate.spark.session import slots
 
 if TYPE_CHECKING:
@@ -129,7 +130,8 @@ def _tls_files(exchange: ExchangeSettings | None) -> _TlsFiles:
 
 
 def close_driver_services() -> None:
-    """Close all ports; the next job opens new ones."""
+    """Close all ports, that of the web page too; the next job opens new ones."""
+    close_page_server()
     with _lock:
         services = list(_services.values())
         _services.clear()

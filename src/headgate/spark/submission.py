@@ -6,6 +6,7 @@ Law: ``prepare`` raises before Spark runs anything of the job; what it returns m
 import atexit
 import logging
 import secrets
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -16,7 +17,13 @@ from headgate.base.log_settings import LogSettings
 from headgate.base.messages import ControlTimes
 from headgate.base.recovery_settings import JOB_ID, CheckpointSettings
 from headgate.base.setting_fields import redacted
-from headgate.base.settings import ExchangeSettings, JobSettings, ProgressShown, StateSettings
+from headgate.base.settings import (
+    ExchangeSettings,
+    JobSettings,
+    ProgressShown,
+    RestSettings,
+    StateSettings,
+)
 from headgate.control.deployment import RunPlan
 from headgate.core.chain.log_facts import logged_with
 from headgate.host.driver.checkpoint_keeper import CheckpointKeeper
@@ -30,6 +37,7 @@ from headgate.host.shipping.code import ship
 from headgate.host.shipping.orders import plan_run
 from headgate.host.worker.backends import check_backend
 from headgate.observe.logs import log_settings, set_up_driver_logs
+from headgate.observe.web.server import page_server
 from headgate.plan.exchange_memory import ExchangeMemory, size_exchange
 from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.placement import place
@@ -251,6 +259,7 @@ atexit.register(end_jobs, "the program has ended")
 
 def launch(program: Program) -> SparkJob:
     """Submit a program; its records may come from DataFrames."""
+    rest = RestSettings.parse(program.configuration)
     prepared = prepare(program)
     try:
         submit = _submission(program, prepared)
@@ -261,7 +270,10 @@ def launch(program: Program) -> SparkJob:
     except BaseException:
         prepared.close()
         raise
-    prepared.endpoint.open(job, contact)
+    page = page_server(rest)
+    prepared.endpoint.open(job, contact, None if page is None else (page.url, page.token))
+    if page is not None:
+        print(f"headgate: job {job.name}: {page.show(job)}", file=sys.stderr, flush=True)
     for notify in on_launched:
         notify(job)
     if JobSettings.parse(program.configuration).progress is ProgressShown.ON:

@@ -66,10 +66,16 @@ class JobEndpoint:
         self._announcement: Announcement | None = None
         self._closed = threading.Event()
 
-    def open(self, job: ControlledJob, contact: DriverContact) -> None:
-        """Announce the job and answer its clients; ``contact`` is that of its workers."""
+    def open(
+        self, job: ControlledJob, contact: DriverContact, page: tuple[str, str] | None = None
+    ) -> None:
+        """Announce the job and answer its clients; ``contact`` is that of its workers.
+
+        ``page``: the URL of the driver's web page, and the token that it asks for.
+        """
         settings = contact.settings
         files = settings.tls_certificate, settings.tls_key, settings.tls_authority
+        web, token = page or ("", "")
         self._since_ms = time.time_ns() // 1_000_000
         self._job = job
         entry = JobEntry(
@@ -82,6 +88,8 @@ class JobEndpoint:
             secret=contact.secret,
             version=CONTROL_VERSION,
             tls=files if settings.tls_enabled else None,
+            web=web,
+            token=token,
         )
         self._announcement = announce(entry)
         if self._closed.is_set():  # the job has ended meanwhile

@@ -1,0 +1,146 @@
+"""Who may ask the server what: Host, Origin, token, and headers that keep browsers in bounds.
+
+A page of somebody else's that a user visits can send requests to the loopback address too. Law: a
+request is answered only if its Host is one of ours (else a foreign name may have been pointed
+here), a foreign Origin never is, whatever changes something must come from our own page or from a
+program, and where a token is needed, all but the page's static files need it. No header of a proxy
+is believed, and no other origin is let in.
+"""
+
+import hmac
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from headgate.observe.web.addresses import is_loopback
+from headgate.observe.web.answers import Problems
+from headgate.observe.web.json_objects import encode
+
+SAFE: Final = ("GET", "HEAD")
+LONGEST_BODY: Final = 64 * 1024
+LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "::1")
+SECURITY_HEADERS: Final = {
+    "content-security-policy": "default-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+    "cache-control": "no-store",
+}
+
+
+class Access:
+    """Wraps the application; lets through what may pass."""
+
+    def __init__(self, app: ASGIApp, *, bind_address: str, token: str, open_paths: tuple[str, ...]):
+        """``open_paths``: what needs no token; one that ends with ``/`` is open with all below."""
+        self._app = app
+        self._token = token.encode()
+        self._open_paths = open_paths
+        self._hosts = {*LOOPBACK_NAMES, bind_address} if is_loopback(bind_address) else None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        assert scope["type"] == "http", "websockets and lifespan are off"
+        headers = Headers(scope=scope)
+        refusal = self._refusal(scope["method"], scope["path"], headers)
+        if refusal is None:
+            await self._app(scope, receive, _with_headers(send))
+        else:
+            await refusal(scope, receive, _with_headers(send))
+
+    def _refusal(self, method: str, path: str, headers: Headers) -> Response | None:
+        host = headers.get("host", "")
+        if not self._is_ours(host):
+            return problem(
+                403,
+                "this server is not known by the name in the request's Host header; open the "
+                "address that the job has printed",
+            )
+        origin = headers.get("origin")
+        if origin is not None and not _is_same(origin, host):
+            return problem(403, "a page of another origin may not ask this server")
+        if headers.get("sec-fetch-site") in ("cross-site", "same-site") and path != "/":
+            return problem(403, "a page of another site may not ask this server")
+        if method not in SAFE and not _is_deliberate(headers):
+            return problem(
+                403,
+                "a request that changes something needs the header X-Requested-With, or a body "
+                "of type application/json",
+            )
+        if not _has_short_body(headers):
+            return problem(413, f"the body of a request may have {LONGEST_BODY} bytes at most")
+        if self._needs_token(path) and not self._has_token(headers):
+            refusal = problem(
+                401,
+                "the token is missing or wrong; open the address that the job has printed, or "
+                "send the header Authorization: Bearer and the token",
+            )
+            refusal.headers["www-authenticate"] = 'Bearer realm="headgate"'
+            return refusal
+        return None
+
+    def _is_ours(self, host: str) -> bool:
+        """On the loopback address a foreign name means that somebody has pointed it here."""
+        name = _name_of(host)
+        return bool(name) and (self._hosts is None or name in self._hosts)
+
+    def _needs_token(self, path: str) -> bool:
+        return bool(self._token) and not any(
+            path.startswith(opened) if opened.endswith("/") and opened != "/" else path == opened
+            for opened in self._open_paths
+        )
+
+    def _has_token(self, headers: Headers) -> bool:
+        kind, _, given = headers.get("authorization", "").partition(" ")
+        same = hmac.compare_digest(given.strip().encode(), self._token)
+        return same and kind.lower() == "bearer"
+
+
+def problem(status: int, sentence: str, headers: Mapping[str, str] | None = None) -> Response:
+    """An answer that says what is wrong."""
+    body = encode(Problems([sentence]))
+    return Response(body, status, dict(headers or {}), media_type="application/json")
+
+
+def _name_of(host: str) -> str:
+    """Without its port; empty: it is not a host at all."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _is_same(origin: str, host: str) -> bool:
+    """Whether the page that asks was served by whom it asks."""
+    return origin.lower() in (f"http://{host.lower()}", f"https://{host.lower()}")
+
+
+def _is_deliberate(headers: Headers) -> bool:
+    """A form or an image of a foreign page can send none of these without being asked first."""
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    return "x-requested-with" in headers or kind == "application/json"
+
+
+def _has_short_body(headers: Headers) -> bool:
+    try:
+        return int(headers.get("content-length", "0")) <= LONGEST_BODY
+    except ValueError:
+        return False
+
+
+def _with_headers(send: Send) -> Send:
+    async def send_protected(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in SECURITY_HEADERS.items():
+                headers.setdefault(name, value)
+        await send(message)
+
+    return send_protected

@@ -1,0 +1,288 @@
+"""What the REST API answers about jobs and their vertices, as structs.
+
+Names and shapes are Flink's where they fit; ``json_objects`` puts dashes into the names. Times are
+milliseconds since 1970, durations milliseconds, and shares of time lie between 0 and 1. Law: an
+answer says the same whether a driver gives it of a job that runs, or a history server from an
+archive.
+"""
+
+import msgspec
+
+from headgate.base.figures import AsyncFigures, GateFigures, OperatorFigures, OutputFigures
+from headgate.base.job_records import FailureRecord
+from headgate.base.messages import UserFigure
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """Base of all answers."""
+
+
+class Problems(Answer, frozen=True):
+    """Instead of an answer: what is wrong with the request, and what to do about it."""
+
+    errors: list[str]
+
+
+class Features(Answer, frozen=True):
+    """What this server can do beyond showing."""
+
+    web_cancel: bool
+    web_savepoint: bool
+    peek: bool
+
+
+class PageConfig(Answer, frozen=True):
+    """What the page needs to know before it has a token."""
+
+    version: str
+    refresh_interval: int
+    features: Features
+    needs_token: bool
+
+
+class ClusterOverview(Answer, frozen=True):
+    """How many jobs there are, by what has become of them."""
+
+    version: str
+    jobs_running: int
+    jobs_finished: int
+    jobs_cancelled: int
+    jobs_failed: int
+
+
+class JobId(Answer, frozen=True):
+    """A job, and the name of its JobStatus."""
+
+    id: str
+    status: str
+
+
+class JobIds(Answer, frozen=True):
+    """All jobs that the server knows, the newest first."""
+
+    jobs: list[JobId]
+
+
+class TaskCounts(Answer, frozen=True):
+    """Tasks by state."""
+
+    total: int
+    created: int = 0
+    deploying: int = 0
+    running: int = 0
+    finished: int = 0
+    canceling: int = 0
+    canceled: int = 0
+    failed: int = 0
+
+
+class JobSummary(Answer, frozen=True):
+    """One job in a list."""
+
+    jid: str
+    name: str
+    state: str
+    start_time: int
+    end_time: int
+    """-1: it has not ended."""
+    duration: int
+    last_modification: int
+    """When its state changed last."""
+    tasks: TaskCounts
+    why: str = ""
+    """What limits it, in a few words; nothing: that is not known."""
+
+
+class JobSummaries(Answer, frozen=True):
+    """All jobs that the server knows, the newest first."""
+
+    jobs: list[JobSummary]
+
+
+class Rates(Answer, frozen=True):
+    """Over the last ten seconds; of a job that has ended, over its life."""
+
+    in_per_s: float = 0.0
+    """Records; of a source, those that it has made."""
+    out_per_s: float = 0.0
+    bytes_in_per_s: float = 0.0
+    bytes_out_per_s: float = 0.0
+
+
+class Totals(Answer, frozen=True):
+    """Counts and times since the job began, over all attempts."""
+
+    read_records: int = 0
+    """Of a source, those that it has made."""
+    read_bytes: int = 0
+    write_records: int = 0
+    write_bytes: int = 0
+    accumulated_busy_time: float = 0.0
+    accumulated_backpressured_time: float = 0.0
+    accumulated_idle_time: float = 0.0
+
+
+class OperatorDetails(Answer, frozen=True):
+    """One operator of a chain, all its subtasks together."""
+
+    name: str
+    records_in: int
+    records_out: int
+
+
+class VertexDetails(Answer, frozen=True):
+    """One vertex of the job graph: all its subtasks together."""
+
+    id: str
+    name: str
+    operators: list[OperatorDetails]
+    parallelism: int
+    max_parallelism: int
+    slot_sharing_group: str
+    status: str
+    is_source: bool
+    tasks: dict[str, int]
+    """How many subtasks are in which state."""
+    column: int
+    """Where it stands in a layered drawing, from left to right, and below from top to bottom."""
+    row: int
+    metrics: Totals
+    rates: Rates
+    busy: float
+    backpressured: float
+    soft_backpressured: float
+    hard_backpressured: float
+    idle: float
+    max_busy: float
+    """Of the subtask that is busiest."""
+    max_backpressured: float
+    cpu: float
+    watermark: int | None
+    """The lowest of its subtasks; null: there is none yet."""
+    watermark_lag_ms: float | None
+    latency_p50_ms: float | None
+    """From the sources to here, as latency markers have measured it; null: there were none."""
+    latency_p99_ms: float | None
+    state_bytes: int | None
+    """Null: unknown."""
+    lag_records: int | None = None
+    """Of a source: what waits outside and was not read; null: unknown."""
+    lag_bytes: int | None = None
+    lag_ms: float | None = None
+
+
+class EdgeDetails(Answer, frozen=True):
+    """One edge of the job graph: all its channels together."""
+
+    source: str
+    target: str
+    ship: str
+    output: int
+    gate: int
+    records_per_s: float
+    bytes_per_s: float
+    backlog: int
+    """Buffers that wait at both ends."""
+
+
+class JobDetails(Answer, frozen=True):
+    """A job with its graph, as the page draws it every second."""
+
+    jid: str
+    name: str
+    state: str
+    start_time: int
+    end_time: int
+    """-1: it has not ended."""
+    duration: int
+    now: int
+    timestamps: dict[str, int]
+    """When each JobStatus was last reached."""
+    restarts: int
+    batch: bool
+    vertices: list[VertexDetails]
+    edges: list[EdgeDetails]
+    latest_failure: FailureRecord | None = None
+
+
+class SubtaskDetails(Answer, frozen=True):
+    """One task."""
+
+    subtask: int
+    status: str
+    slot: int
+    host: str
+    """``host:pid`` of its task manager; nothing: unknown."""
+    metrics: Totals
+    rates: Rates
+    busy: float
+    backpressured: float
+    soft_backpressured: float
+    hard_backpressured: float
+    idle: float
+    cpu: float
+    input_watermarks: list[int | None]
+    watermark: int | None
+    watermark_lag_ms: float | None
+    latency_p50_ms: float | None
+    latency_p99_ms: float | None
+    queued_in: int
+    queued_out: int
+    buffer_size: int
+    in_flight_ms: float
+    state_bytes: int | None
+    lag_records: int | None
+    lag_bytes: int | None
+    lag_ms: float | None
+    gates: list[GateFigures]
+    outputs: list[OutputFigures]
+    operators: list[OperatorFigures]
+    async_calls: list[AsyncFigures]
+    user: list[UserFigure]
+
+
+class VertexSubtasks(VertexDetails, frozen=True, kw_only=True):
+    """A vertex with its subtasks, those that have reported."""
+
+    subtasks: list[SubtaskDetails]
+    now: int
+
+
+class SubtaskBackpressure(Answer, frozen=True):
+    """How much of its time a subtask waits for buffers; ratios are over the last ten seconds."""
+
+    subtask: int
+    backpressure_level: str
+    """``ok`` up to a tenth of the time, ``low`` up to a half, ``high`` above."""
+    ratio: float
+    idle_ratio: float
+    busy_ratio: float
+    soft_ratio: float
+    hard_ratio: float
+
+
+class VertexBackpressure(Answer, frozen=True):
+    """As Flink's path of that name answers it."""
+
+    status: str
+    backpressure_level: str
+    """That of the subtask that waits most."""
+    end_timestamp: int
+    subtasks: list[SubtaskBackpressure]
+
+
+class MetricValue(Answer, frozen=True):
+    """A metric; without a value if only names were asked for."""
+
+    id: str
+    value: str | None = None
+
+
+class MetricSummary(Answer, frozen=True):
+    """A metric of all subtasks of a vertex together; only its name if that was asked for."""
+
+    id: str
+    min: float | None = None
+    max: float | None = None
+    avg: float | None = None
+    sum: float | None = None

@@ -1,0 +1,98 @@
+"""The application: all paths of the API, the files of the page, and who may ask for them.
+
+Law: a request can name a file of the page and nothing else; names are looked up in a fixed list,
+never joined to a path. The files hold no data, so that they need no token.
+"""
+
+from importlib.resources import files
+from mimetypes import guess_type
+from typing import TYPE_CHECKING, Final
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from headgate.observe.web.access import Access, problem
+from headgate.observe.web.endpoints import Endpoint, routes
+from headgate.observe.web.event_streams import EventStreams
+from headgate.observe.web.job_endpoints import job_endpoints
+from headgate.observe.web.shown_jobs import ShownJobs
+from headgate.observe.web.vertex_endpoints import vertex_endpoints
+
+if TYPE_CHECKING:
+    from importlib.abc import Traversable
+
+PACKAGE: Final = "headgate.observe.web"
+INDEX: Final = "index.html"
+KINDS: Final = {".js": "text/javascript", ".mjs": "text/javascript", ".svg": "image/svg+xml"}
+
+
+def make_app(jobs: ShownJobs, streams: EventStreams, *, bind_address: str, token: str) -> ASGIApp:
+    """Answers about these jobs; an empty token: nobody needs one."""
+    endpoints = all_endpoints(streams, needs_token=bool(token))
+    static = PageFiles()
+    app = Starlette(
+        routes=[
+            Route("/", static.index),
+            Route("/static/{name:path}", static.file),
+            *routes(endpoints, jobs),
+        ],
+        exception_handlers={HTTPException: _http_problem},
+    )
+    app.router.redirect_slashes = False
+    opened = [endpoint.path for endpoint in endpoints if not endpoint.needs_token]
+    open_paths = ("/", "/static/", *opened)
+    return Access(app, bind_address=bind_address, token=token, open_paths=open_paths)
+
+
+def all_endpoints(streams: EventStreams, *, needs_token: bool) -> list[Endpoint]:
+    """Those of the OpenAPI document."""
+    return [*job_endpoints(streams, needs_token=needs_token), *vertex_endpoints()]
+
+
+async def _http_problem(request: Request, error: Exception) -> Response:
+    """What Starlette itself refuses."""
+    assert isinstance(error, HTTPException)
+    if error.status_code == 405:
+        allowed = (error.headers or {}).get("Allow", "")
+        sentence = f"this path does not know the method {request.method}; it has {allowed}"
+    else:
+        sentence = "there is no such path; GET /openapi.json lists all of them"
+    return problem(error.status_code, sentence, error.headers)
+
+
+class PageFiles:
+    """Answers ``/`` and ``/static/…``."""
+
+    def __init__(self) -> None:
+        self._files = dict(_listed(files(PACKAGE) / "static", ""))
+
+    async def index(self, request: Request) -> Response:
+        return self._answer(INDEX)
+
+    async def file(self, request: Request) -> Response:
+        return self._answer(str(request.path_params["name"]))
+
+    def _answer(self, name: str) -> Response:
+        found = self._files.get(name)
+        if found is None:
+            return problem(404, "the page has no such file")
+        return Response(found.read_bytes(), media_type=_kind(name))
+
+
+def _listed(folder: "Traversable", prefix: str) -> "list[tuple[str, Traversable]]":
+    found: list[tuple[str, Traversable]] = []
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            found += _listed(entry, f"{prefix}{entry.name}/")
+        else:
+            found.append((prefix + entry.name, entry))
+    return found
+
+
+def _kind(name: str) -> str:
+    ending = name[name.rfind(".") :] if "." in name else ""
+    return KINDS.get(ending) or guess_type(name)[0] or "application/octet-stream"

@@ -1,0 +1,63 @@
+"""Connections of browsers and programs to the server, each of them bounded in time.
+
+Uvicorn's protocol closes a connection that stays idle after an answer, but waits for ever for the
+first request, for the rest of one, and for a peer that does not take its answer. Law: there are at
+most ``MAX_CONNECTIONS``; one without a complete request for ``STALL_S``, or that cannot be closed
+for as long, is cut off.
+"""
+
+import asyncio
+import logging
+from typing import Any, Final
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+MAX_CONNECTIONS: Final = 256
+STALL_S: Final = 10.0
+
+_quiet = logging.getLogger("headgate.observe.web.http")
+_quiet.setLevel(logging.CRITICAL + 1)
+"""What Uvicorn says about bad requests is nothing for the log of a job."""
+
+
+class BoundedHttp(H11Protocol):
+    """One connection."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.logger = _quiet
+        self.access_log = False  # paths and addresses of requests are nobody's business
+        self._requests = 0
+        self._requests_checked = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as in the base
+        super().connection_made(transport)
+        if len(self.connections) > MAX_CONNECTIONS:
+            transport.abort()
+        else:
+            self._timer = self.loop.call_later(STALL_S, self._check)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
+            self._requests += 1
+
+    def on_response_complete(self) -> None:
+        self._requests += 1
+        super().on_response_complete()
+
+    def _check(self) -> None:
+        is_waiting = self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
+        is_stalled = is_waiting and self._requests == self._requests_checked
+        if is_stalled or self.transport.is_closing():
+            self.transport.abort()
+            return
+        self._requests_checked = self._requests
+        self._timer = self.loop.call_later(STALL_S, self._check)

@@ -1,0 +1,195 @@
+"""The server of the page and the REST API: one for each driver process, on a thread of its own.
+
+The port is bound at once, so that its address can be printed; the web libraries are loaded on the
+thread, off the path of a job that starts. Law: no trouble here fails a job: without its libraries
+or its port there is no page, and the log says in one sentence what to do about it. ``close`` ends
+all threads; a forked child keeps neither the port nor the page.
+"""
+
+import asyncio
+import logging
+import os
+import threading
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
+
+from headgate.base.settings import RestSettings
+from headgate.observe.observed import ObservedJob
+from headgate.observe.web.addresses import bind, public_name, reachable, token_of
+from headgate.observe.web.shown_jobs import ShownJobs
+
+if TYPE_CHECKING:
+    import uvicorn
+
+    from headgate.observe.web.event_streams import EventStreams
+
+log = logging.getLogger(__name__)
+
+CLOSE_S: Final = 5.0
+LONGEST_HEAD: Final = 16 * 1024
+KEEP_ALIVE_S: Final = 5
+LIBRARIES: Final = ("prometheus_client", "starlette", "uvicorn")
+
+
+class PageServer:
+    """Serves until ``close``. Methods are thread-safe."""
+
+    def __init__(self, settings: RestSettings) -> None:
+        """Raises OSError if the address or the port cannot be had."""
+        self.token = token_of(settings)
+        self.jobs = ShownJobs()
+        self._is_own_token = not settings.token
+        self._settings = settings
+        self._socket = bind(settings)
+        self._address = reachable(settings.bind_address)
+        self.port: int = self._socket.getsockname()[1]
+        self._lock = threading.Lock()
+        self._uvicorn: uvicorn.Server | None = None
+        self._streams: EventStreams | None = None
+        self._is_closed = False
+        self._thread = threading.Thread(target=self._run, name="headgate-web", daemon=True)
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        """For programs on this machine."""
+        return f"http://{self._address}:{self.port}"
+
+    def show(self, job: ObservedJob) -> str:
+        """Show a job from now on; answers the address of its page, for people."""
+        self.jobs.watch(job)
+        name = public_name(self._settings.bind_address, self._address)
+        path = f"/jobs/{quote(job.job_id, safe='')}"
+        if self.token and self._is_own_token:
+            path = f"token={quote(self.token, safe='')}&path={path}"
+        return f"http://{name}:{self.port}/#{path}"
+
+    def close(self) -> None:
+        """Idempotent."""
+        self.jobs.close()
+        with self._lock:
+            self._is_closed = True
+            server, streams = self._uvicorn, self._streams
+        if streams is not None:
+            streams.close()
+        if server is not None:
+            server.should_exit = True
+        self._thread.join(CLOSE_S)
+        self._socket.close()
+
+    def forget(self) -> None:
+        """In a forked child: the page is the parent's."""
+        self._socket.close()
+
+    # On the server's thread.
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except Exception:
+            log.exception("the web page has failed; the jobs go on without it")
+        finally:
+            self._socket.close()
+
+    async def _serve(self) -> None:
+        import uvicorn
+
+        from headgate.observe.web.app import make_app
+        from headgate.observe.web.connections import MAX_CONNECTIONS, BoundedHttp
+        from headgate.observe.web.event_streams import EventStreams
+
+        streams = EventStreams()
+        streams.opened(asyncio.get_running_loop())
+        self.jobs.on_look, self.jobs.on_gone = streams.looked, streams.gone
+        app = make_app(
+            self.jobs, streams, bind_address=self._settings.bind_address, token=self.token
+        )
+        logging.getLogger("uvicorn.error").addFilter(_NotOurs(threading.get_ident()))
+        config = uvicorn.Config(
+            app,
+            http=BoundedHttp,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            proxy_headers=False,
+            server_header=False,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_graceful_shutdown=1,
+            limit_concurrency=2 * MAX_CONNECTIONS,
+            h11_max_incomplete_event_size=LONGEST_HEAD,
+        )
+        with self._lock:
+            self._uvicorn, self._streams = uvicorn.Server(config), streams
+            self._uvicorn.should_exit = self._is_closed
+            server = self._uvicorn
+        await server.serve(sockets=[self._socket])
+
+
+class _NotOurs(logging.Filter):
+    """Uvicorn tells its life in the log; the user's own servers may, this one need not."""
+
+    def __init__(self, thread: int) -> None:
+        super().__init__()
+        self._thread = thread
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.thread != self._thread or record.levelno >= logging.ERROR
+
+
+_lock = threading.Lock()
+_server: list[PageServer] = []
+_reported: set[str] = set()
+
+
+def page_server(settings: RestSettings) -> PageServer | None:
+    """That of this process; the first caller's settings count. None: there is none."""
+    with _lock:
+        if _server:
+            return _server[0]
+        if not settings.enabled:
+            return None
+        if missing := [name for name in LIBRARIES if find_spec(name) is None]:
+            _report(
+                logging.INFO,
+                f"there is no web page, for {missing[0]} is not installed; pip install "
+                f"'headgate[ui]' adds it",
+            )
+            return None
+        try:
+            _server.append(PageServer(settings))
+        except OSError as error:
+            where = settings.port or "any port"
+            _report(
+                logging.WARNING,
+                f"there is no web page: rest.port {where} of rest.bind-address "
+                f"{settings.bind_address} cannot be opened ({error.strerror or error}); the job "
+                f"runs without it",
+            )
+            return None
+        return _server[0]
+
+
+def close_page_server() -> None:
+    """That of this process; the next job opens another. Idempotent."""
+    with _lock:
+        servers = list(_server)
+        _server.clear()
+    for server in servers:
+        server.close()
+
+
+def _report(level: int, sentence: str) -> None:
+    """Once for each sentence: there may be hundreds of jobs."""
+    if sentence not in _reported:
+        _reported.add(sentence)
+        log.log(level, sentence)
+
+
+def _forget_in_child() -> None:
+    for server in _server:
+        server.forget()
+    _server.clear()
+
+
+os.register_at_fork(after_in_child=_forget_in_child)

@@ -1,0 +1,146 @@
+"""The jobs that the server shows: those that run, and the last ones that have ended.
+
+A thread looks at every running job once a second, for the rates and for those who follow it. Law:
+there are at most ``ENDED`` jobs that have ended, the newest; an answer is made and encoded once,
+however many ask for it; nothing that goes wrong here disturbs a job.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from headgate.observe.observed import ObservedJob
+from headgate.observe.web.job_answers import Sight, job_details
+from headgate.observe.web.json_objects import encode
+from headgate.observe.web.windows import FiguresWindow
+from headgate.plan.drawing import columns_and_rows
+
+log = logging.getLogger(__name__)
+
+LOOK_S: Final = 1.0
+ENDED: Final = 20
+FRESH_S: Final = 0.25
+"""An answer that is not older is given again."""
+CLOSE_S: Final = 5.0
+
+
+class ShownJob:
+    """One job, and what was seen of it. Methods are thread-safe."""
+
+    def __init__(self, job: ObservedJob) -> None:
+        self.job = job
+        self._window = FiguresWindow()
+        self._places = columns_and_rows(job.graph)
+        self._lock = threading.Lock()
+        self._details = b""
+        self._made_at = 0.0
+        self._is_last = False
+
+    def look(self) -> bool:
+        """Take its figures; whether it has ended."""
+        has_ended = self.job.has_ended()
+        figures = self.job.figures()
+        with self._lock:
+            self._window.reported(figures, time.monotonic() * 1000)
+        return has_ended
+
+    def sight(self) -> Sight:
+        """As it is now; the window of a job that has ended is its whole life."""
+        has_ended = self.job.has_ended()  # before the figures, which are then the last ones
+        with self._lock:
+            before = {} if has_ended else self._window.before
+        return Sight(self.job, _now_ms(), self.job.figures(), before, self._places)
+
+    def details(self) -> bytes:
+        """The answer of ``GET /jobs/{id}``, made not more often than needed."""
+        has_ended = self.job.has_ended()
+        with self._lock:
+            is_fresh = self._is_last or time.monotonic() - self._made_at < FRESH_S
+            if self._details and is_fresh and self._is_last == has_ended:
+                return self._details
+        made = encode(job_details(self.sight()))
+        with self._lock:
+            self._details, self._made_at = made, time.monotonic()
+            self._is_last = has_ended
+        return made
+
+
+class ShownJobs:
+    """Every method may be called from any thread."""
+
+    def __init__(self, look_s: float = LOOK_S) -> None:
+        self._look_s = look_s
+        self._lock = threading.Lock()
+        self._jobs: dict[str, ShownJob] = {}
+        self._running: dict[str, ShownJob] = {}
+        self._thread: threading.Thread | None = None
+        self._closed = threading.Event()
+        self.on_look: Callable[[ShownJob], None] = lambda shown: None
+        """Called after each look at a job, on the thread that looks."""
+        self.on_gone: Callable[[ShownJob], None] = lambda shown: None
+        """Called when a job is forgotten, on any thread."""
+
+    def watch(self, job: ObservedJob) -> ShownJob:
+        """Show it from now on; a job of the same id that ran before is forgotten."""
+        shown = ShownJob(job)
+        with self._lock:
+            former = self._jobs.pop(job.job_id, None)
+            self._jobs[job.job_id] = self._running[job.job_id] = shown
+            if self._thread is None and not self._closed.is_set():
+                self._thread = threading.Thread(target=self._run, name="headgate-web-look")
+                self._thread.daemon = True
+                self._thread.start()
+        if former is not None:
+            self.on_gone(former)
+        return shown
+
+    def find(self, job_id: str) -> ShownJob | None:
+        return self._jobs.get(job_id)
+
+    def all(self) -> list[ShownJob]:
+        """The newest first."""
+        with self._lock:
+            return list(reversed(self._jobs.values()))
+
+    def close(self) -> None:
+        """Look no more. Idempotent."""
+        self._closed.set()
+        with self._lock:
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(CLOSE_S)
+
+    def _run(self) -> None:
+        while not self._closed.is_set():
+            for shown in list(self._running.values()):
+                self._look(shown)
+            with self._lock:
+                if not self._running:  # the next job starts another thread
+                    self._thread = None
+                    return
+            self._closed.wait(self._look_s)
+
+    def _look(self, shown: ShownJob) -> None:
+        try:
+            has_ended = shown.look()
+            self.on_look(shown)
+        except Exception:
+            log.exception("job %s cannot be looked at any more; it runs on", shown.job.job_id)
+            has_ended = True
+        if has_ended:
+            self._ended(shown)
+
+    def _ended(self, shown: ShownJob) -> None:
+        with self._lock:
+            if self._running.get(shown.job.job_id) is shown:
+                del self._running[shown.job.job_id]
+            ended = [job_id for job_id in self._jobs if job_id not in self._running]
+            gone = [self._jobs.pop(job_id) for job_id in ended[:-ENDED]]
+        for forgotten in gone:
+            self.on_gone(forgotten)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,176 @@
+"""From a job to the answers about one of its vertices: subtasks, back pressure, metrics.
+
+Functions of what was seen, as in ``job_answers``. Levels of back pressure are Flink's: up to a
+tenth of the time is fine, more than a half is high.
+"""
+
+from collections.abc import Collection, Mapping
+from enum import Enum
+from typing import Final
+
+from msgspec import structs
+
+from headgate.base.messages import TaskFigures
+from headgate.observe.observed import task_metrics
+from headgate.observe.web.answers import (
+    MetricSummary,
+    MetricValue,
+    SubtaskBackpressure,
+    SubtaskDetails,
+    VertexBackpressure,
+    VertexSubtasks,
+)
+from headgate.observe.web.job_answers import (
+    STATES,
+    Sight,
+    known_watermark,
+    lag_of,
+    latency,
+    rates,
+    totals,
+    vertex_details,
+)
+from headgate.plan.job_graph import JobVertex
+
+LOW: Final = 0.1
+HIGH: Final = 0.5
+
+
+def vertex_subtasks(sight: Sight, vertex: JobVertex) -> VertexSubtasks:
+    """The vertex, and each of its tasks."""
+    tasks = sight.tasks_of(vertex.id)
+    hosts = {process.slot: f"{process.host}:{process.pid}" for process in sight.job.task_managers()}
+    return VertexSubtasks(
+        **structs.asdict(vertex_details(sight, vertex, tasks)),
+        subtasks=[subtask_details(sight, task, hosts.get(task.slot, "")) for task in tasks],
+        now=sight.now_ms,
+    )
+
+
+def subtask_details(sight: Sight, task: TaskFigures, host: str) -> SubtaskDetails:
+    """One task; ``host`` is that of its task manager."""
+    gain = sight.gain_of(task)
+    watermark = known_watermark(task.output_watermark_ms)
+    return SubtaskDetails(
+        subtask=task.subtask,
+        status=STATES[task.state],
+        slot=task.slot,
+        host=host,
+        metrics=totals([task]),
+        rates=rates(gain),
+        busy=gain.share(gain.busy_ms),
+        backpressured=gain.share(gain.backpressured_ms),
+        soft_backpressured=gain.share(gain.soft_ms),
+        hard_backpressured=gain.share(gain.hard_ms),
+        idle=gain.share(gain.idle_ms),
+        cpu=gain.share(gain.cpu_ms),
+        input_watermarks=[known_watermark(mark) for mark in task.input_watermarks_ms],
+        watermark=watermark,
+        watermark_lag_ms=lag_of(watermark, sight.now_ms),
+        latency_p50_ms=latency([task.latency_p50_ms]),
+        latency_p99_ms=latency([task.latency_p99_ms]),
+        queued_in=task.queued_in,
+        queued_out=task.queued_out,
+        buffer_size=task.buffer_size,
+        in_flight_ms=task.in_flight_ms,
+        state_bytes=None if task.state_bytes < 0 else task.state_bytes,
+        lag_records=None if task.lag_records < 0 else task.lag_records,
+        lag_bytes=None if task.lag_bytes < 0 else task.lag_bytes,
+        lag_ms=None if task.lag_ms < 0 else task.lag_ms,
+        gates=list(task.gates),
+        outputs=list(task.outputs),
+        operators=list(task.operators),
+        async_calls=list(task.async_calls),
+        user=list(task.user),
+    )
+
+
+def vertex_backpressure(sight: Sight, vertex: JobVertex) -> VertexBackpressure:
+    """How much each subtask waits for buffers."""
+    subtasks = []
+    for task in sight.tasks_of(vertex.id):
+        gain = sight.gain_of(task)
+        ratio = gain.share(gain.backpressured_ms)
+        subtasks.append(
+            SubtaskBackpressure(
+                subtask=task.subtask,
+                backpressure_level=backpressure_level(ratio),
+                ratio=ratio,
+                idle_ratio=gain.share(gain.idle_ms),
+                busy_ratio=gain.share(gain.busy_ms),
+                soft_ratio=gain.share(gain.soft_ms),
+                hard_ratio=gain.share(gain.hard_ms),
+            )
+        )
+    worst = max((subtask.ratio for subtask in subtasks), default=0.0)
+    return VertexBackpressure("ok", backpressure_level(worst), sight.now_ms, subtasks)
+
+
+def backpressure_level(ratio: float) -> str:
+    if ratio <= LOW:
+        return "ok"
+    return "low" if ratio <= HIGH else "high"
+
+
+def vertex_watermarks(sight: Sight, vertex: JobVertex) -> list[MetricValue]:
+    """``<subtask>.currentInputWatermark``, the lowest of its inputs, as Flink names it."""
+    found = []
+    for task in sight.tasks_of(vertex.id):
+        lowest = min(task.input_watermarks_ms, default=task.output_watermark_ms)
+        found.append(MetricValue(f"{task.subtask}.currentInputWatermark", str(lowest)))
+    return found
+
+
+def job_metric_values(sight: Sight, wanted: Collection[str]) -> list[MetricValue]:
+    """Those of ``JobClient.get_metrics``; nothing is wanted: only the names."""
+    job, checkpoints = sight.job, sight.job.checkpoints()
+    metrics: dict[str, object] = {**task_metrics(job.graph, sight.tasks)}
+    metrics["job.restarts"] = job.restarts()
+    for key in ("triggered", "completed", "failed", "pending"):
+        metrics[f"job.checkpoints.{key}"] = getattr(checkpoints, key)
+    return _chosen(metrics, wanted)
+
+
+def subtask_metric_values(
+    sight: Sight, vertex: JobVertex, subtask: int, wanted: Collection[str]
+) -> list[MetricValue]:
+    """The same of one task, named without vertex and subtask."""
+    return _chosen(_metrics_of(sight, vertex).get(subtask, {}), wanted)
+
+
+def vertex_metric_summaries(
+    sight: Sight, vertex: JobVertex, wanted: Collection[str]
+) -> list[MetricSummary]:
+    """Numbers of all subtasks together."""
+    values: dict[str, list[float]] = {}
+    for metrics in _metrics_of(sight, vertex).values():
+        for name, value in metrics.items():
+            if isinstance(value, int | float):
+                values.setdefault(name, []).append(float(value))
+    if not wanted:
+        return [MetricSummary(name) for name in values]
+    return [
+        MetricSummary(name, min(found), max(found), sum(found) / len(found), sum(found))
+        for name, found in values.items()
+        if name in wanted
+    ]
+
+
+def _metrics_of(sight: Sight, vertex: JobVertex) -> dict[int, dict[str, object]]:
+    """By subtask."""
+    found = {}
+    for task in sight.tasks_of(vertex.id):
+        prefix = len(f"{vertex.name}.{task.subtask}.")
+        metrics = task_metrics(sight.job.graph, [task])
+        found[task.subtask] = {name[prefix:]: value for name, value in metrics.items()}
+    return found
+
+
+def _chosen(metrics: Mapping[str, object], wanted: Collection[str]) -> list[MetricValue]:
+    if not wanted:
+        return [MetricValue(name) for name in metrics]
+    return [MetricValue(name, _text(metrics[name])) for name in wanted if name in metrics]
+
+
+def _text(value: object) -> str:
+    return str(value.value if isinstance(value, Enum) else value)
