@@ -1,0 +1,115 @@
+// @ts-check
+/**
+ * What the REST API answers, for editors and `tsc --checkJs`; nothing here runs or is loaded.
+ *
+ * @typedef {{"in-per-s": number, "out-per-s": number, "bytes-in-per-s": number, "bytes-out-per-s": number}} Rates
+ *
+ * @typedef {{
+ *   "read-records": number, "read-bytes": number, "write-records": number, "write-bytes": number,
+ * }} Totals
+ *
+ * @typedef {{
+ *   id: string, name: string, parallelism: number, "max-parallelism": number,
+ *   "slot-sharing-group": string, status: string, "is-source": boolean,
+ *   operators: {name: string, "records-in": number, "records-out": number}[],
+ *   tasks: Record<string, number>, column: number, row: number, metrics: Totals, rates: Rates,
+ *   busy: number, backpressured: number, idle: number, "soft-backpressured": number,
+ *   "hard-backpressured": number, "max-busy": number, "max-backpressured": number, cpu: number,
+ *   watermark: number | null, "watermark-lag-ms": number | null,
+ *   "latency-p50-ms": number | null, "latency-p99-ms": number | null,
+ *   "state-bytes": number | null, "lag-records": number | null, "lag-bytes": number | null,
+ *   "lag-ms": number | null,
+ * }} Vertex
+ *
+ * @typedef {{
+ *   source: string, target: string, ship: string, output: number, gate: number,
+ *   "records-per-s": number, "bytes-per-s": number, backlog: number,
+ * }} Edge
+ *
+ * @typedef {{
+ *   vertex: number, name: string, parallelism: number, suggested: number, rate: number,
+ *   "true-rate": number, "target-rate": number, busy: number, backpressured: number,
+ *   "limited-by": string,
+ * }} Advice
+ *
+ * @typedef {{
+ *   cause: string, summary: string, vertex: number, subtask: number, keys: [string, number][],
+ *   line: string, evidence: string[], rate: number, "possible-rate": number,
+ *   "next-vertex": number, advice: Advice[], "window-s": number, complete: boolean,
+ * }} Diagnosis
+ *
+ * @typedef {{
+ *   "at-ms": number, attempt: number, kind: string, message: string, task: string, vertex: number,
+ *   subtask: number, host: string, operator: string, record: string, traceback: string,
+ *   restarted: boolean,
+ * }} Failure
+ *
+ * @typedef {{
+ *   jid: string, name: string, state: string, "start-time": number, "end-time": number,
+ *   duration: number, now: number, timestamps: Record<string, number>, restarts: number,
+ *   batch: boolean, vertices: Vertex[], edges: Edge[], "latest-failure": Failure | null,
+ *   why: Diagnosis | null,
+ * }} Job
+ *
+ * @typedef {{
+ *   channels: number, "queued-buffers": number, "queued-bytes": number, backlog: number,
+ *   credit: number, "exclusive-in-use": number, "exclusive-total": number,
+ *   "floating-in-use": number, "pool-size": number,
+ * }} Gate
+ *
+ * @typedef {{
+ *   subtask: number, status: string, slot: number, host: string, metrics: Totals, rates: Rates,
+ *   busy: number, backpressured: number, idle: number, "soft-backpressured": number,
+ *   "hard-backpressured": number, cpu: number, "input-watermarks": (number | null)[],
+ *   watermark: number | null, "watermark-lag-ms": number | null, "latency-p50-ms": number | null,
+ *   "latency-p99-ms": number | null, "queued-in": number, "queued-out": number,
+ *   "state-bytes": number | null, gates: Gate[], user: UserFigure[],
+ * }} Subtask
+ *
+ * @typedef {{
+ *   operator: string, scope: string[], name: string, kind: string, values: Record<string, number>,
+ * }} UserFigure
+ *
+ * @typedef {{
+ *   gate: number, channel: number, producer: string, "is-local": boolean,
+ *   "queued-buffers": number, "queued-bytes": number, backlog: number, credit: number,
+ *   exclusive: number, floating: number, blocked: boolean, "bytes-in": number,
+ *   "buffers-in": number, "is-placed": boolean, "has-ended": boolean,
+ * }} Channel
+ *
+ * @typedef {{
+ *   channel: number, kind: string, text: string, key: string | null,
+ *   "timestamp-ms": number | null, place: string,
+ * }} WaitingEntry
+ *
+ * @typedef {{
+ *   checkpoint: number, kind: string, status: string, "triggered-at-ms": number,
+ *   "took-ms": number, "state-bytes": number, "in-flight-bytes": number, unaligned: boolean,
+ *   path: string, problem: string, tasks: number, parts: CheckpointPart[],
+ * }} Checkpoint
+ *
+ * @typedef {{
+ *   task: string, vertex: number, subtask: number, "took-ms": number, "align-ms": number,
+ *   "sync-ms": number, "async-ms": number, "state-bytes": number, "in-flight-bytes": number,
+ *   unaligned: boolean,
+ * }} CheckpointPart
+ *
+ * @typedef {{
+ *   number: number, "at-ms": number, level: string, logger: string, message: string,
+ *   task: string, subtask: number, attempt: number, operator: string, host: string,
+ *   traceback: string,
+ * }} LogLine
+ *
+ * @typedef {{name: string, value: number, children?: Frame[]}} Frame
+ *
+ * @typedef {{
+ *   version: string, "refresh-interval": number, "needs-token": boolean,
+ *   features: {"web-cancel": boolean, "web-savepoint": boolean, peek: boolean},
+ * }} Config
+ *
+ * @typedef {{
+ *   api: import("./api.js").Api, connection: import("./connection.js").Connection,
+ *   config: Config, signal: AbortSignal,
+ * }} Context what every view gets; `signal` tells it that it is gone
+ */
+export {};
