@@ -2,35 +2,19 @@
 
 import io
 import logging
-import threading
 
 import pytest
 from rich.console import Console
 
-from headgate.api.job import JobStatus
 from headgate.base.messages import TaskFigures
 from headgate.observe.display import Display
-from headgate.plan.job_graph import JobGraph
-from tests.observe.kit import END, SOURCE, figures, three_vertices
+from tests.observe.kit import END, SOURCE, ScriptedJob, figures, three_vertices
 
 
-class AJob:
-    """Ends when it is told to; says when it was looked at."""
-
-    def __init__(self) -> None:
-        self.graph: JobGraph = three_vertices()
-        self.looked_at = threading.Event()
-        self.ended = threading.Event()
-
-    def status(self) -> JobStatus:
-        return JobStatus.FINISHED if self.ended.is_set() else JobStatus.RUNNING
-
-    def has_ended(self) -> bool:
-        return self.ended.is_set()
-
-    def figures(self) -> list[TaskFigures]:
-        self.looked_at.set()
-        return [figures(SOURCE, made=7, busy=10), figures(END, records=7, busy=10)]
+def a_job() -> ScriptedJob:
+    """Ends when it is told to."""
+    tasks = [figures(SOURCE, made=7, busy=10), figures(END, records=7, busy=10)]
+    return ScriptedJob(three_vertices(), tasks)
 
 
 def terminal() -> Console:
@@ -45,7 +29,7 @@ def text_of(console: Console) -> str:
 def test_a_terminal_shows_the_table_and_then_one_line_for_each_job() -> None:
     console = terminal()
     display = Display(console)
-    jobs = [AJob(), AJob()]
+    jobs = [a_job(), a_job()]
     for job in jobs:
         display.watch(job)
     for job in jobs:
@@ -60,7 +44,7 @@ def test_a_second_job_is_shown_after_the_first_has_ended() -> None:
     console = terminal()
     display = Display(console)
     for _ in range(3):
-        job = AJob()
+        job = a_job()
         job.ended.set()
         display.watch(job)
         display.close()
@@ -70,7 +54,7 @@ def test_a_second_job_is_shown_after_the_first_has_ended() -> None:
 def test_without_a_terminal_the_log_has_lines(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "headgate.progress")
     display = Display(Console(file=io.StringIO()), tell_s=0.01)
-    job = AJob()
+    job = a_job()
     display.watch(job)
     while not any("7 in" in message for message in caplog.messages):
         assert job.looked_at.wait(30)
@@ -83,18 +67,18 @@ def test_without_a_terminal_the_log_has_lines(caplog: pytest.LogCaptureFixture) 
 def test_a_job_that_still_runs_is_told_when_the_display_closes() -> None:
     console = terminal()
     display = Display(console)
-    display.watch(AJob())
+    display.watch(a_job())
     display.close()
     assert "orders" not in text_of(console)
     assert "running after" in text_of(console)
 
 
 def test_trouble_of_the_display_is_logged_and_ends_it(caplog: pytest.LogCaptureFixture) -> None:
-    class Broken(AJob):
+    class Broken(ScriptedJob):
         def figures(self) -> list[TaskFigures]:
             raise RuntimeError("no figures")
 
     display = Display(terminal())
-    display.watch(Broken())
+    display.watch(Broken(three_vertices()))
     display.close()
     assert "the jobs go on" in caplog.text

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from headgate.base.messages import TaskFigures, TaskState
+from headgate.observe.analysis.explain import diagnose
 from headgate.observe.display import (
     BAR,
     JobView,
@@ -17,8 +18,8 @@ from headgate.observe.display import (
     draw_job,
     short_number,
 )
-from headgate.observe.progress import JobProgress, VertexRow, bottlenecks
-from tests.observe.kit import END, MIDDLE, SOURCE, figures, three_vertices
+from headgate.observe.progress import VertexRow, rows_of
+from tests.observe.kit import END, MIDDLE, SOURCE, figures, three_vertices, window_of
 
 SLOW_END = [
     figures(SOURCE, made=5_000, out=5_000, busy=50, held_up=900, idle=50),
@@ -28,11 +29,8 @@ SLOW_END = [
 
 
 def view(tasks: list[TaskFigures], status: str = "running") -> JobView:
-    graph = three_vertices()
-    progress = JobProgress(graph)
-    progress.reported(tasks, 0)
-    rows = progress.rows()
-    return JobView("orders", status, 12.4, rows, bottlenecks(graph, rows))
+    window = window_of(three_vertices(), tasks)
+    return JobView("orders", status, 12.4, rows_of(window), diagnose(window, complete=False))
 
 
 def drawn(shown: JobView) -> list[str]:
@@ -48,7 +46,7 @@ def test_a_table_fits_into_80_columns_and_shows_every_vertex() -> None:
     assert lines[0].startswith("orders  running  12 s")
     assert "12.3M" in lines[3] and "▒▒▒▒▒▒▒▒" in lines[3]
     assert "█" * BAR in lines[4]
-    assert "bottleneck 'slow -> Sink: end'" in lines[5]
+    assert "bottleneck: 'slow -> Sink: end' limits the job" in lines[5]
 
 
 def test_vertices_that_have_not_begun_or_have_ended_have_no_bar() -> None:

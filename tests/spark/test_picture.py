@@ -21,6 +21,6 @@ def test_a_real_job_is_drawn(tmp_path: Path) -> None:
     shown = "".join(ElementTree.fromstring(svg).itertext()).replace("\N{NO-BREAK SPACE}", " ")
     assert "10,000 orders → price" in shown
     assert "orders  running" in shown
-    assert "bottleneck 'slow look-up -> Sink: files': busy" in shown
+    assert "bottleneck: 'slow look-up -> Sink: files' limits the job" in shown
     assert "█" in shown
     assert "WARN" not in shown

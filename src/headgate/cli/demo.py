@@ -17,8 +17,9 @@ from headgate.base.settings import ProgressShown
 from headgate.cli.demo_pipeline import Size, build_orders
 from headgate.cli.exit_codes import INTERRUPTED, Terminated, signals_raise
 from headgate.cli.user_program import StartedJobs
-from headgate.observe.progress import JobProgress, VertexRow, bottlenecks
-from headgate.plan.job_graph import JobGraph
+from headgate.observe.analysis.diagnosis import Diagnosis
+from headgate.observe.observer import JobObserver
+from headgate.observe.progress import VertexRow
 
 TASKS: Final = 2
 SHOWN_LINES: Final = 3
@@ -71,10 +72,10 @@ def demo(orders: int, rate: float | None, seconds: float, folder: str | None) ->
         on_launched.remove(jobs.launched)
         display().close()
     (job,) = jobs.started
-    progress = JobProgress(job.graph)
-    progress.reported(job.figures(), 0.0)
-    rows = progress.whole()
-    for line in summary(job.graph, rows, result.net_runtime_ms / 1000, Path(folder)):
+    observer = JobObserver(job)
+    observer.look()
+    rows, found = observer.rows(), observer.quick_diagnosis()
+    for line in summary(rows, found, result.net_runtime_ms / 1000, Path(folder)):
         console.print(line, markup=False, soft_wrap=True)
     return 0
 
@@ -99,7 +100,7 @@ def introduction(size: Size) -> str:
     )
 
 
-def summary(graph: JobGraph, rows: list[VertexRow], seconds: float, folder: Path) -> list[str]:
+def summary(rows: list[VertexRow], found: Diagnosis, seconds: float, folder: Path) -> list[str]:
     """What was done, what was slow and how it showed, and where the result is."""
     orders = sum(row.records_in for row in rows if row.is_source)
     width = max(len(row.name) for row in rows)
@@ -108,7 +109,8 @@ def summary(graph: JobGraph, rows: list[VertexRow], seconds: float, folder: Path
         f"{orders:,} orders in {seconds:.1f} s: {orders / seconds:,.0f} a second",
         *(f"  {row.name:<{width}}  {row.shares.describe()}" for row in rows),
     ]
-    lines += [bottleneck.describe() for bottleneck in bottlenecks(graph, rows)[:1]]
+    if found.vertex >= 0:
+        lines.append(f"bottleneck: {found.headline}")
     parts = sorted(folder.glob("totals*"))
     size = sum(part.stat().st_size for part in parts)
     lines += ["", f"{len(parts)} files, {size:,} bytes, in {folder}; the last lines of one:"]

@@ -11,18 +11,17 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from headgate.api.job import JobStatus
-from headgate.base.messages import TaskFigures
+from headgate.observe.analysis.diagnosis import Diagnosis
 from headgate.observe.logs import PROGRESS_LOGGER, set_up_logs
-from headgate.observe.progress import Bottleneck, JobProgress, Shares, VertexRow, bottlenecks
-from headgate.plan.job_graph import JobGraph
+from headgate.observe.observer import DiagnosedJob, JobObserver
+from headgate.observe.progress import Shares, VertexRow
 
 BAR: Final = 20
 NAME: Final = 33
@@ -38,7 +37,12 @@ class JobView:
     status: str
     seconds: float
     rows: Sequence[VertexRow]
-    bottlenecks: Sequence[Bottleneck]
+    diagnosis: Diagnosis
+
+    @property
+    def blamed(self) -> int:
+        """The vertex that limits the job; -1: none does."""
+        return self.diagnosis.vertex
 
 
 log = logging.getLogger(PROGRESS_LOGGER)
@@ -46,18 +50,9 @@ log = logging.getLogger(PROGRESS_LOGGER)
 DRAW_S: Final = 0.25
 TELL_S: Final = 5.0
 CLOSE_S: Final = 5.0
-
-
-class WatchedJob(Protocol):
-    """What is needed of a running job."""
-
-    graph: JobGraph
-
-    def status(self) -> JobStatus: ...
-
-    def figures(self) -> list[TaskFigures]: ...
-
-    def has_ended(self) -> bool: ...
+WINDOW_S: Final = 5.0
+LEAST_S: Final = 2.0
+"""Who watches is shown a first cause soon; it may be another one later."""
 
 
 class Display:
@@ -72,7 +67,7 @@ class Display:
         self._thread: threading.Thread | None = None
         self._nudge = threading.Event()
 
-    def watch(self, job: WatchedJob) -> None:
+    def watch(self, job: DiagnosedJob) -> None:
         """Show it until it ends."""
         with self._lock:
             self._watches.append(_Watch(job))
@@ -139,7 +134,7 @@ class Display:
             watch.look()
         ended = [watch for watch in watches if watch.has_ended or watch.is_last]
         for watch in ended:
-            self._say(describe_end(watch.last_view()))
+            self._say(describe_end(watch.view()))
         with self._lock:
             self._watches = [watch for watch in self._watches if watch not in ended]
             if not self._watches:
@@ -156,28 +151,22 @@ class Display:
 class _Watch:
     """One job and what was seen of it."""
 
-    def __init__(self, job: WatchedJob) -> None:
+    def __init__(self, job: DiagnosedJob) -> None:
         self.is_last = False
         self.has_ended = False
         self._job = job
-        self._progress = JobProgress(job.graph)
+        self._observer = JobObserver(job, WINDOW_S, LEAST_S)
         self._began = time.monotonic()
 
     def look(self) -> None:
-        self.has_ended = self._job.has_ended()  # before the figures, which are then the last ones
-        self._progress.reported(self._job.figures(), time.monotonic() * 1000)
+        self.has_ended = self._job.has_ended()  # before the look, which is then the last one
+        self._observer.look()
 
     def view(self) -> JobView:
-        rows = self._progress.rows()
-        return self._view(rows, bottlenecks(self._job.graph, rows))
-
-    def last_view(self) -> JobView:
-        rows = self._progress.whole()
-        return self._view(rows, bottlenecks(self._job.graph, rows))
-
-    def _view(self, rows: Sequence[VertexRow], found: Sequence[Bottleneck]) -> JobView:
         status = self._job.status().name.lower()
-        return JobView(self._job.graph.name, status, time.monotonic() - self._began, rows, found)
+        seconds = time.monotonic() - self._began
+        name, rows = self._job.graph.name, self._observer.rows()
+        return JobView(name, status, seconds, rows, self._observer.quick_diagnosis())
 
 
 _display: list[Display] = []
@@ -207,17 +196,16 @@ def draw_job(view: JobView) -> RenderableType:
     for head in ("in", "out", "in/s"):
         table.add_column(head, justify="right", width=6, no_wrap=True)
     table.add_column("", width=BAR, no_wrap=True)
-    blamed = {bottleneck.row.vertex for bottleneck in view.bottlenecks[:1]}
     for row in view.rows:
         table.add_row(
-            Text(_title(row), "bold" if row.vertex in blamed else ""),
+            Text(_title(row), "bold" if row.vertex == view.blamed else ""),
             short_number(row.records_in),
             short_number(row.records_out),
             short_number(row.in_per_s),
-            draw_bar(row, row.vertex in blamed),
+            draw_bar(row, row.vertex == view.blamed),
         )
-    for bottleneck in view.bottlenecks[:1]:
-        table.caption = Text(bottleneck.describe())
+    if view.blamed >= 0:
+        table.caption = Text(f"bottleneck: {view.diagnosis.headline}")
         table.caption_style = ""
         table.caption_justify = "left"
     return table
@@ -243,16 +231,15 @@ def describe_job(view: JobView) -> list[str]:
         for row in view.rows
         if row.running
     ]
-    return [
-        *lines,
-        *(f"{view.name}: {bottleneck.describe()}" for bottleneck in view.bottlenecks[:1]),
-    ]
+    if view.blamed >= 0:
+        lines.append(f"{view.name}: bottleneck: {view.diagnosis.headline}")
+    return lines
 
 
 def describe_end(view: JobView) -> str:
     """One line when the job has ended; the rows are those of its whole life."""
     source = sum(row.records_in for row in view.rows if row.is_source)
-    blamed = f"; {view.bottlenecks[0].describe()}" if view.bottlenecks else ""
+    blamed = f"; bottleneck: {view.diagnosis.headline}" if view.blamed >= 0 else ""
     return f"{view.name}: {view.status} after {view.seconds:.1f} s, {source:,} records{blamed}"
 
 

@@ -1,0 +1,420 @@
+"""Turns a verdict into a diagnosis: one paragraph that a tired operator understands.
+
+It says in this order what limits the job, the evidence, the cure, what the job could do without
+it and what would limit it then, and the suggested parallelism. ``diagnose`` is the entry for a
+window of a running job; ``cannot_say`` and ``has_ended`` answer where there is none.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from msgspec.structs import replace
+
+from headgate.observe.analysis.diagnosis import Diagnosis, VertexAdvice
+from headgate.observe.analysis.probes import Probes
+from headgate.observe.analysis.rates import (
+    Possible,
+    advise,
+    core_share,
+    lag_growth,
+    possible,
+)
+from headgate.observe.analysis.rules import NO_PROBES, Cause, Verdict, find, find_in_life
+from headgate.observe.analysis.windows import JobWindow, TaskWindow, VertexWindow
+
+NAME: Final = 60
+"""Longer names of vertices are cut."""
+
+
+def diagnose(window: JobWindow, probes: Probes = NO_PROBES, *, complete: bool = True) -> Diagnosis:
+    """What limits a job that runs; without probes the answer comes from counters alone."""
+    return explain(window, find(window, probes), probes, complete=complete)
+
+
+def cannot_say(reason: str, headline: str = "") -> Diagnosis:
+    """There is no window to judge by."""
+    text = f"Cannot say yet: {reason}."
+    return Diagnosis(Cause.UNKNOWN.value, text, headline=headline or text, complete=False)
+
+
+def has_ended(window: JobWindow, status: str) -> Diagnosis:
+    """The same for a job that has ended, from a window over its whole life."""
+    seconds = window.seconds
+    records = round(sum(source.gain.records_in for source in window.sources))
+    diagnosis = explain(window, find_in_life(window), complete=False)
+    rate = f", {_rate(records / seconds)}" if seconds > 0 else ""
+    ending = f"The job has ended ({status}) after {seconds:,.1f} s and {records:,} records{rate}."
+    if diagnosis.cause == Cause.NONE.value:
+        return replace(diagnosis, summary=ending, headline=ending.rstrip("."), advice=())
+    return replace(diagnosis, summary=f"{ending} Over its whole life: {diagnosis.summary}")
+
+
+def explain(
+    window: JobWindow, verdict: Verdict, probes: Probes = NO_PROBES, *, complete: bool = True
+) -> Diagnosis:
+    """All that the diagnosis says, from what was found."""
+    advice = advise(window, _held(verdict))
+    without = _without(window, verdict)
+    telling = _Telling(window, verdict, probes, advice)
+    evidence = telling.evidence()
+    vertex, task = verdict.vertex, verdict.task
+    line = probes.line if verdict.cause in _WITH_LINE else ""
+    headline = telling.headline()
+    sentences = [
+        headline + ".",
+        *(text + "." for text in evidence),
+        *telling.cure(),
+        *telling.outlook(without),
+        *telling.suggestions(),
+    ]
+    return Diagnosis(
+        cause=verdict.cause.value,
+        summary=" ".join(sentences),
+        vertex=-1 if vertex is None else vertex.id,
+        subtask=task.subtask if task is not None and telling.is_single else -1,
+        keys=verdict.keys,
+        line=line,
+        evidence=tuple(evidence),
+        rate=window.source_rate,
+        possible_rate=-1.0 if without is None else without.rate,
+        next_vertex=-1 if without is None else without.limit,
+        advice=tuple(advice),
+        window_s=window.seconds,
+        complete=complete,
+        advised_rate=_advised(window, verdict, advice),
+        headline=headline,
+    )
+
+
+_WITH_LINE: Final = (Cause.WAITS, Cause.CPU, Cause.STATE, Cause.BUSY, Cause.SOURCE, Cause.SKEW)
+_BLAMES: Final = (
+    *(Cause.SKEW, Cause.WAITS, Cause.ASYNC_CAPACITY, Cause.STATE, Cause.BUSY),
+    *(Cause.CPU, Cause.COMMIT, Cause.ALTERNATING, Cause.LINK),
+)
+"""Causes for which the job would be faster without the vertex."""
+
+
+def _held(verdict: Verdict) -> dict[int, tuple[int, str]]:
+    """Vertices for which more tasks do not help, or only so many."""
+    vertex = verdict.vertex
+    if vertex is None:
+        return {}
+    present = vertex.vertex.parallelism
+    match verdict.cause:
+        case Cause.SKEW if verdict.keys:
+            share = verdict.keys[0][1]
+            if share > 1 / present:
+                return {vertex.id: (present, "hot key")}
+            return {vertex.id: (max(present, math.floor(1 / share)), "hot key")}
+        case Cause.SKEW:
+            return {vertex.id: (present, "skew")}
+        case Cause.ASYNC_CAPACITY:
+            return {vertex.id: (present, "capacity")}
+        case Cause.CPU:
+            return {vertex.id: (present, "cores")}
+        case _:
+            return {}
+
+
+def _without(window: JobWindow, verdict: Verdict) -> Possible | None:
+    """What the job could do without its bottleneck; None: there is none, or nobody knows."""
+    vertex, task = verdict.vertex, verdict.task
+    if vertex is None or verdict.cause not in _BLAMES or not window.source_rate:
+        return None
+    factor, cores = math.inf, core_share(window)
+    if verdict.cause is Cause.SKEW and task is not None and vertex.rate:
+        # Without the skew all subtasks take as many records as the hot one does.
+        even = vertex.vertex.parallelism * task.gain.rate / task.gain.busy
+        factor = max(1.0, even / vertex.rate * vertex.max_busy)
+    if verdict.cause is Cause.CPU and window.cpu > 0:
+        own = vertex.gain.cpu_ms / max(1.0, window.seconds * 1000)
+        left = max(0.0, window.cpu - own)
+        cores = window.cores / left if left > 0.01 and window.cores else math.inf
+    return possible(window, {vertex.id: factor}, cores)
+
+
+def _advised(window: JobWindow, verdict: Verdict, advice: Sequence[VertexAdvice]) -> float:
+    """What all sources would give with every suggestion applied."""
+    if not window.source_rate:
+        return -1.0
+    factors = {each.vertex: each.suggested / each.parallelism for each in advice}
+    return possible(window, factors, core_share(window)).rate
+
+
+@dataclass(frozen=True, slots=True)
+class _Telling:
+    """Makes the sentences about one verdict."""
+
+    window: JobWindow
+    verdict: Verdict
+    probes: Probes
+    advice: Sequence[VertexAdvice]
+
+    @property
+    def is_single(self) -> bool:
+        """Whether it is one subtask, rather than all of them."""
+        vertex, task = self.verdict.vertex, self.verdict.task
+        if vertex is None or task is None or len(vertex.tasks) < 2:
+            return False
+        return self.verdict.cause is Cause.SKEW or vertex.typical_busy(task) < 0.5 * task.gain.busy
+
+    def headline(self) -> str:
+        vertex, window = self.verdict.vertex, self.window
+        rate = _rate(window.source_rate)
+        if vertex is None:
+            return self._no_limit(rate)
+        name, limits = _named(vertex), f"limits the job to {rate}"
+        if not window.source_rate:
+            limits = "limits the job"
+        match self.verdict.cause:
+            case Cause.SKEW:
+                return f"{name} {limits}: its subtask {self._subtask} gets too many of its records"
+            case Cause.WAITS:
+                return f"{name} {limits}: it waits for something outside of the job"
+            case Cause.ASYNC_CAPACITY:
+                return f"{name} {limits}: its queue of asynchronous calls is full"
+            case Cause.CPU:
+                return f"The cores limit the job to {rate}; {name} uses most of their time"
+            case Cause.STATE:
+                return f"{name} {limits}: it is busy with its state"
+            case Cause.LINK:
+                return f"The link to {name} {limits}"
+            case Cause.COMMIT:
+                return f"{name} {limits}: it commits, and takes no records meanwhile"
+            case Cause.ALTERNATING:
+                return f"{name} {limits}: its load alternates, and its tasks wait for each other"
+            case Cause.SOURCE:
+                return f"The source {name} {limits}"
+            case _:
+                return f"{name} {limits}: it is busy all the time"
+
+    def _no_limit(self, rate: str) -> str:
+        window = self.window
+        if not any(vertex.running for vertex in window.vertices):
+            return "No task runs"
+        if window.graph.batch:
+            return f"Nothing holds up the job; its sources give {rate}"
+        if not any(source.running for source in window.sources):
+            return "The job keeps up; its sources have ended"
+        if window.source_rate:
+            return f"The job keeps up: it takes the {rate} that its sources give"
+        return "The job keeps up: its sources give nothing at present"
+
+    def evidence(self) -> list[str]:
+        verdict, found = self.verdict, []
+        vertex, task, held_up = verdict.vertex, verdict.task, verdict.held_up
+        if vertex is None or task is None:
+            return self._idle()
+        gain = task.gain
+        busy = f"it is busy {gain.busy:.0%} of the time"
+        if self.is_single:
+            busy = f"subtask {task.subtask} is busy {gain.busy:.0%} of the time"
+        if verdict.cause in (Cause.LINK, Cause.COMMIT, Cause.ALTERNATING):
+            busy = f"its busiest subtask, {task.subtask}, is busy only {gain.busy:.0%} of the time"
+        if held_up is not None:
+            busy += f", while {_named(held_up)} is back-pressured {held_up.max_backpressured:.0%}"
+        found.append(_sentence(busy))
+        found += [_sentence(text) for text in self._details(vertex, task)]
+        if self.probes.line and verdict.cause in _WITH_LINE:
+            found.append(_sentence(self._line()))
+        return found
+
+    def _details(self, vertex: VertexWindow, task: TaskWindow) -> list[str]:
+        gain, window = task.gain, self.window
+        match self.verdict.cause:
+            case Cause.SKEW:
+                return self._skew(vertex, task)
+            case Cause.WAITS:
+                return [f"its thread used a core for only {_part(gain.cpu_ms, gain.busy_ms)} of it"]
+            case Cause.ASYNC_CAPACITY:
+                queues = ", ".join(
+                    f"{queue.operator!r} with capacity {queue.capacity}"
+                    for queue in task.figures.async_calls
+                )
+                return [
+                    f"for {gain.share(gain.full_ms):.0%} of the time records wait for a place in "
+                    f"the queue of {queues}"
+                ]
+            case Cause.CPU:
+                return self._cores(vertex, task)
+            case Cause.STATE:
+                return [f"{self.probes.state_share:.0%} of that goes to reading and writing state"]
+            case Cause.LINK:
+                return self._link(vertex)
+            case Cause.COMMIT:
+                return [f"it commits for {gain.share(gain.commit_ms):.0%} of the time"]
+            case Cause.ALTERNATING:
+                peak = max(window.peak([vertex]), window.peak(window.vertices))
+                together = sum(each.gain.busy for each in vertex.tasks)
+                return [
+                    f"yet in single seconds some task is busy {peak:.0%}, and the tasks of "
+                    f"{_named(vertex)} together are busy {together:.0%}"
+                ]
+            case Cause.SOURCE:
+                return self._source(vertex, task)
+            case _:
+                return self._work(vertex, task)
+
+    def _skew(self, vertex: VertexWindow, task: TaskWindow) -> list[str]:
+        typical = vertex.typical_records(task)
+        share = task.gain.records_in / vertex.gain.records_in if vertex.gain.records_in else 0.0
+        others = "the others hardly any"
+        if typical:
+            others = f"{task.gain.records_in / typical:,.1f} times the median of the others"
+        found = [f"it took {share:.0%} of the records of {len(vertex.tasks)} subtasks, {others}"]
+        if self.verdict.keys:
+            keys = ", ".join(f"{key} ({part:.0%})" for key, part in self.verdict.keys[:3])
+            found.append(f"hot keys, with their shares of all records: {keys}")
+        return found
+
+    def _cores(self, vertex: VertexWindow, task: TaskWindow) -> list[str]:
+        window = self.window
+        whole = sum(each.gain.cpu_ms for each in window.vertices)
+        share = _part(vertex.gain.cpu_ms, whole)
+        found = [
+            f"the job uses {window.cpu:.1f} of {window.cores} cores, {_named(vertex)} {share} of it"
+        ]
+        if task.gain.busy_ms and task.gain.runnable_ms >= 0.2 * task.gain.busy_ms:
+            waited = _part(task.gain.runnable_ms, task.gain.busy_ms)
+            found.append(f"its thread was ready to run and had no core for {waited} of that time")
+        return found
+
+    def _link(self, vertex: VertexWindow) -> list[str]:
+        gates = [gate for task in vertex.tasks for gate in task.figures.gates]
+        backlog, credit = sum(gate.backlog for gate in gates), sum(gate.credit for gate in gates)
+        idle = vertex.gain.idle
+        return [
+            f"it is idle {idle:.0%} of the time and waits for what is on its way: at present "
+            f"{backlog:,} buffers wait at the producers for {credit:,} credits"
+        ]
+
+    def _source(self, vertex: VertexWindow, task: TaskWindow) -> list[str]:
+        growth = lag_growth(self.window, vertex)
+        found = ["nobody behind it is back-pressured"]
+        if growth > 0 and math.isfinite(growth):
+            found.append(f"its lag grows by {_rate(growth)}")
+        return found + self._work(vertex, task)
+
+    def _work(self, vertex: VertexWindow, task: TaskWindow) -> list[str]:
+        gain = task.gain
+        if not gain.cpu_ms or gain.busy < 0.1:
+            return []
+        return [f"its thread used a core for {_part(gain.cpu_ms, gain.busy_ms)} of it"]
+
+    def _idle(self) -> list[str]:
+        """Of a job that nothing limits."""
+        running = [each for each in self.window.vertices if each.running]
+        if not running:
+            return []
+        busiest = max(running, key=lambda each: each.max_busy)
+        held_up = max(running, key=lambda each: each.max_backpressured)
+        return [
+            f"No vertex is back-pressured more than {held_up.max_backpressured:.0%} of the time",
+            f"The busiest, {_named(busiest)}, is busy {busiest.max_busy:.0%}",
+        ]
+
+    def _line(self) -> str:
+        line, inner = self.probes.line, self.probes.innermost
+        does = "waits" if self.verdict.cause is Cause.WAITS else "spends its time"
+        deeper = f", mostly within {inner}" if inner else ""
+        return f"it {does} in {line}, {self.probes.line_share:.0%} of its busy samples{deeper}"
+
+    def cure(self) -> list[str]:
+        vertex = self.verdict.vertex
+        match self.verdict.cause:
+            case Cause.SKEW if self.verdict.keys and vertex is not None:
+                key, share = self.verdict.keys[0]
+                if share > 1 / vertex.vertex.parallelism:
+                    return [
+                        f"More parallelism will not help, because all records of key {key} go to "
+                        f"one subtask: aggregate before the shuffle, or add a salt to that key."
+                    ]
+                return ["Spread its keys: aggregate before the shuffle, or add a salt to them."]
+            case Cause.SKEW:
+                return ["Spread its records: another key, a salt, or rebalance() if it has no key."]
+            case Cause.WAITS:
+                return [
+                    "Make the calls asynchronous (AsyncDataStream), or many records with one call; "
+                    "more tasks help as well, since each of them only waits."
+                ]
+            case Cause.ASYNC_CAPACITY:
+                return ["Raise the capacity of the queue before the parallelism."]
+            case Cause.CPU:
+                return ["More tasks will not help: make it cheaper, or give the job more cores."]
+            case Cause.STATE:
+                return [
+                    "Touch the state less often for each record, give RocksDB more memory "
+                    "(state.backend.rocksdb.memory), or keep the state in memory (hashmap)."
+                ]
+            case Cause.LINK:
+                return [
+                    "Send less: smaller records, a filter or an aggregation before the shuffle; or "
+                    "allow more in flight with more or larger network buffers."
+                ]
+            case Cause.COMMIT:
+                return ["Take checkpoints less often, or make the commit of the sink cheaper."]
+            case Cause.ALTERNATING:
+                return [
+                    "Larger network buffers smooth short bursts; keys that are spread better, or a "
+                    "finer time span of windows, spread the work."
+                ]
+            case _:
+                return []
+
+    def outlook(self, without: Possible | None) -> list[str]:
+        window = self.window
+        if without is None:
+            return []
+        if without.rate <= window.source_rate * 1.02:
+            return ["Without it the job would hardly be faster" + self._next(without) + "."]
+        return [
+            f"Without it the job could do about {_rate(without.rate)}" + self._next(without) + "."
+        ]
+
+    def _next(self, without: Possible) -> str:
+        if without.by_cores:
+            return "; then the cores would be the limit"
+        if without.limit < 0:
+            return ""
+        vertex = self.window.vertices[without.limit]
+        if self.verdict.vertex is not None and vertex.id == self.verdict.vertex.id:
+            return "; then all its subtasks would be busy"
+        role = "source " if vertex.vertex.is_source else ""
+        return f"; then the {role}{_named(vertex)} would be the limit".replace("the '", "'")
+
+    def suggestions(self) -> list[str]:
+        changes = [each for each in self.advice if each.suggested != each.parallelism]
+        if not changes:
+            return []
+        texts = [
+            f"{_cut(each.name)!r} {each.parallelism} → {each.suggested}"
+            + (f" (limited by {each.limited_by})" if each.limited_by else "")
+            for each in changes
+        ]
+        return [f"Suggested parallelism: {', '.join(texts)}."]
+
+    @property
+    def _subtask(self) -> int:
+        return -1 if self.verdict.task is None else self.verdict.task.subtask
+
+
+def _named(vertex: VertexWindow) -> str:
+    return repr(_cut(vertex.name))
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= NAME else name[: NAME - 1] + "…"
+
+
+def _rate(rate: float) -> str:
+    return f"{rate:,.0f} records/s" if rate >= 10 else f"{rate:.2g} records/s"
+
+
+def _part(part: float, whole: float) -> str:
+    return f"{part / whole:.0%}" if whole > 0 else "nothing"
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]

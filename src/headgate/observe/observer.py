@@ -1,0 +1,304 @@
+"""Watches a job: snapshots of its counters, and from them rows, charts and the diagnosis.
+
+Somebody calls ``look`` about once a second. Law: no window crosses a restart, nor a moment in which
+some task had not begun; the memory does not depend on how long the job runs; nothing that is asked
+here raises or harms the job. Every method may be called from any thread.
+"""
+
+import math
+import threading
+import time
+from collections import deque
+from concurrent.futures import Future
+from typing import Final, Protocol
+
+from headgate.api.job import JobStatus
+from headgate.base.errors import InspectionFailed
+from headgate.base.figures import TaskManagerFigures
+from headgate.base.inspections import (
+    CountKeys,
+    Found,
+    Inspection,
+    KeyCounts,
+    SampleStacks,
+    StackSamples,
+)
+from headgate.base.messages import TaskFigures, TaskState
+from headgate.observe.analysis.diagnosis import Diagnosis
+from headgate.observe.analysis.explain import cannot_say, diagnose, has_ended
+from headgate.observe.analysis.probes import Probes
+from headgate.observe.analysis.rules import Cause, Verdict, find
+from headgate.observe.analysis.windows import (
+    EMPTY,
+    CounterSnapshot,
+    JobWindow,
+    snapshot_of,
+    window_between,
+)
+from headgate.observe.progress import VertexRow, rows_of
+from headgate.observe.series import JobSeries, SeriesRecorder, point_between
+from headgate.plan.job_graph import JobGraph
+
+LEAST_S: Final = 10.0
+"""A diagnosis needs a window of this length."""
+SPACING_MS: Final = 900.0
+"""Snapshots that are closer than this replace each other."""
+FRESH: Final = 0.5
+"""A task whose reports cover less than this part of the window is missing."""
+WINDOW_S: Final = 10.0
+PROBE_S: Final = 2.0
+PROBE_HERTZ: Final = 100.0
+ANSWER_S: Final = 5.0
+_PROBED: Final = (Cause.SKEW, Cause.WAITS, Cause.CPU, Cause.STATE, Cause.BUSY, Cause.SOURCE)
+_STARTING: Final = (TaskState.CREATED, TaskState.DEPLOYING)
+
+
+class DiagnosedJob(Protocol):
+    """What is needed of a job; ``ObservedJob`` has it."""
+
+    @property
+    def graph(self) -> JobGraph: ...
+
+    def status(self) -> JobStatus: ...
+
+    def has_ended(self) -> bool: ...
+
+    def figures(self) -> list[TaskFigures]: ...
+
+    def task_managers(self) -> list[TaskManagerFigures]: ...
+
+    def restarts(self) -> int: ...
+
+    def inspect(self, task: str, what: Inspection, timeout_s: float = 10.0) -> "Future[Found]": ...
+
+
+class JobObserver:
+    """Of one job."""
+
+    def __init__(
+        self, job: DiagnosedJob, window_s: float = WINDOW_S, least_s: float = LEAST_S
+    ) -> None:
+        """``least_s``: a window below this is too short for a diagnosis."""
+        self._job = job
+        self._window_s = window_s
+        self._least_s = least_s
+        self._graph = job.graph
+        self._tasks = sum(vertex.parallelism for vertex in job.graph.vertices)
+        self._kept_ms = (window_s + 2) * 1000
+        self._lock = threading.Lock()  # guards all of the following
+        self._snapshots: deque[CounterSnapshot] = deque()
+        self._figures: list[TaskFigures] = []
+        self._processes: list[TaskManagerFigures] = []
+        self._status = JobStatus.INITIALIZING
+        self._restarts = 0
+        self._began_ms = 0.0  # when the present attempt was first seen
+        self._first_ms: float | None = None
+        self._last_ms = 0.0
+        self._has_ended = False
+        self._series = SeriesRecorder()
+        self._recorded: CounterSnapshot | None = None
+        self._windows: dict[float, JobWindow] = {}  # until the next look, by their length
+        self._quick: Diagnosis | None = None
+
+    def look(self, now_ms: float | None = None) -> None:
+        """Take a snapshot; ``now_ms`` is by the wall clock, since 1970."""
+        job = self._job
+        ended = job.has_ended()  # before the figures, which are then the last ones
+        status, restarts = job.status(), job.restarts()
+        figures, processes = job.figures(), job.task_managers()
+        at_ms = time.time() * 1000 if now_ms is None else now_ms
+        snapshot = snapshot_of(figures, processes, at_ms)
+        with self._lock:
+            if self._has_ended or at_ms < self._last_ms:
+                return
+            self._windows.clear()
+            self._quick = None
+            if self._first_ms is None:
+                self._first_ms = self._began_ms = at_ms
+            if self._begins_anew(snapshot, restarts):
+                self._snapshots.clear()
+                self._began_ms = at_ms
+            self._figures, self._processes = figures, processes
+            self._status, self._restarts = status, restarts
+            self._has_ended, self._last_ms = ended, at_ms
+            self._record(snapshot)
+            self._keep(snapshot)
+
+    def rows(self, window_s: float | None = None) -> list[VertexRow]:
+        """A row for each vertex, over the last window; after the end, over the job's whole life."""
+        return rows_of(self.window(window_s))
+
+    def window(self, window_s: float | None = None) -> JobWindow:
+        """What the job did in the last seconds of its present attempt, as far as is known.
+
+        None: in the observer's own window, which is also the longest that there is. With less than
+        two snapshots, and after the end, in its whole life.
+        """
+        with self._lock:
+            return self._window(self._window_s if window_s is None else window_s)
+
+    def series(self) -> JobSeries:
+        """The job's course so far."""
+        with self._lock:
+            points = self._series.points()
+        return JobSeries(tuple(vertex.name for vertex in self._graph.vertices), points)
+
+    def quick_diagnosis(self) -> Diagnosis:
+        """From counters alone; computed once for each look."""
+        with self._lock:
+            if self._quick is None:
+                self._quick = self._diagnosed()
+            return self._quick
+
+    def diagnose(self, ask: bool = True, seconds: float = PROBE_S) -> Diagnosis:
+        """The same with what a look at the limiting task finds, which takes these seconds.
+
+        Without ``ask`` no task is looked at. An answer that fails leaves the quick diagnosis.
+        """
+        quick = self.quick_diagnosis()
+        with self._lock:
+            if not ask or self._has_ended or quick.cause == Cause.UNKNOWN.value:
+                return quick
+            window = self._window(self._window_s)
+        verdict = find(window)
+        probes = self._probe(verdict, seconds)
+        complete = probes is not None
+        return diagnose(window, probes or Probes(), complete=complete)
+
+    def _probe(self, verdict: Verdict, seconds: float) -> Probes | None:
+        """Look at the task that limits the job; None: nobody answered."""
+        vertex, task = verdict.vertex, verdict.task
+        if vertex is None or task is None or verdict.cause not in _PROBED:
+            return Probes()
+        inspect = self._job.inspect
+        asked = [inspect(task.figures.task, SampleStacks(seconds, PROBE_HERTZ), ANSWER_S)]
+        if verdict.cause is Cause.SKEW:
+            asked.append(inspect(task.figures.task, CountKeys(), ANSWER_S))
+        answers = [_answer(future, seconds + 2 * ANSWER_S) for future in asked]
+        stacks = next((found for found in answers if isinstance(found, StackSamples)), None)
+        keys = next((found for found in answers if isinstance(found, KeyCounts)), None)
+        return None if stacks is None and keys is None else Probes(stacks, keys)
+
+    # Below: under the lock.
+
+    def _begins_anew(self, now: CounterSnapshot, restarts: int) -> bool:
+        """Whether this snapshot belongs to another attempt than the last."""
+        if restarts != self._restarts or not self._snapshots:
+            return True
+        before = self._snapshots[-1]
+        if any(
+            slot in before.processes and before.processes[slot][0] != pid
+            for slot, (pid, _) in now.processes.items()
+        ):
+            return True
+        return any(
+            counts.elapsed_ms > now.totals.get(vertex, (0, counts))[1].elapsed_ms + 1
+            for vertex, (_, counts) in before.totals.items()
+        )
+
+    def _keep(self, snapshot: CounterSnapshot) -> None:
+        if not self._is_whole():
+            self._snapshots.clear()
+            self._began_ms = snapshot.at_ms
+            return
+        kept = self._snapshots
+        if len(kept) >= 2 and snapshot.at_ms - kept[-2].at_ms < SPACING_MS:
+            kept[-1] = snapshot
+        else:
+            kept.append(snapshot)
+        while len(kept) > 2 and kept[1].at_ms <= snapshot.at_ms - self._kept_ms:
+            kept.popleft()
+
+    def _is_whole(self) -> bool:
+        """Whether all tasks run, or have run; in a batch job those whose turn it is."""
+        if self._has_ended:
+            return True
+        if self._status is not JobStatus.RUNNING:
+            return False
+        starting = any(task.state in _STARTING for task in self._figures)
+        if self._graph.batch:
+            return bool(self._figures)
+        return len(self._figures) >= self._tasks and not starting
+
+    def _window(self, window_s: float) -> JobWindow:
+        """Computed once for each look."""
+        found = self._windows.get(window_s)
+        if found is None:
+            found = self._windows[window_s] = self._new_window(window_s)
+        return found
+
+    def _new_window(self, window_s: float) -> JobWindow:
+        if self._has_ended or len(self._snapshots) < 2:
+            return self._whole()
+        snapshots = self._snapshots
+        since_ms = snapshots[-1].at_ms - window_s * 1000
+        first = max(
+            (at for at, snapshot in enumerate(snapshots) if snapshot.at_ms <= since_ms), default=0
+        )
+        first = min(first, len(snapshots) - 2)
+        chosen = list(snapshots)[first:]
+        return window_between(self._graph, chosen, self._figures, self._processes)
+
+    def _whole(self) -> JobWindow:
+        """Over the life of the job."""
+        last = snapshot_of(self._figures, self._processes, self._last_ms)
+        return window_between(self._graph, [EMPTY, last], self._figures, self._processes)
+
+    def _diagnosed(self) -> Diagnosis:
+        if self._has_ended:
+            return has_ended(self._whole(), self._status.name.lower())
+        reason = self._cannot_say()
+        if reason:
+            return cannot_say(reason)
+        return diagnose(self._window(self._window_s), complete=False)
+
+    def _cannot_say(self) -> str:
+        """Why there is no window to judge by; nothing: there is one."""
+        if self._first_ms is None:
+            return "nobody has looked at the job before"
+        if self._status is not JobStatus.RUNNING:
+            return f"the job is {self._status.name.lower()}"
+        if not self._is_whole():
+            return self._missing()
+        lasted_s = (self._last_ms - self._began_ms) / 1000
+        if lasted_s < self._least_s:
+            began = "it has restarted, and since then" if self._restarts else "it"
+            return (
+                f"{began} was watched for {lasted_s:.0f} s only, and an answer needs "
+                f"{self._least_s:.0f} s; ask again in {math.ceil(self._least_s - lasted_s)} s"
+            )
+        return self._stale()
+
+    def _missing(self) -> str:
+        reported = {task.task for task in self._figures if task.state not in _STARTING}
+        return (
+            f"{self._tasks - len(reported)} of {self._tasks} tasks have not reported yet, or are "
+            f"still starting"
+        )
+
+    def _stale(self) -> str:
+        window = self._window(self._window_s)
+        least_ms = FRESH * self._least_s * 1000
+        if self._graph.batch:
+            return ""
+        for vertex in window.vertices:
+            for task in vertex.tasks:
+                if task.gain.elapsed_ms < least_ms and not task.figures.state.has_ended:
+                    return (
+                        f"subtask {task.subtask} of {vertex.name!r} has sent no figures for "
+                        f"seconds; its process may be busy in a call that never lets others run"
+                    )
+        return ""
+
+    def _record(self, snapshot: CounterSnapshot) -> None:
+        before, self._recorded = self._recorded, snapshot
+        if before is not None and snapshot.at_ms > before.at_ms:
+            last = self._series.last
+            self._series.add(point_between(self._graph, before, snapshot, self._figures, last))
+
+
+def _answer(future: "Future[Found]", timeout_s: float) -> Found | None:
+    try:
+        return future.result(timeout_s)
+    except (InspectionFailed, TimeoutError):  # the task has ended, or its process is too busy
+        return None
