@@ -2,7 +2,11 @@
 
 import pytest
 
-from headgate.spark.failures import spark_failure
+from headgate.base.errors import RestoreRefused, SlotsShort
+from headgate.control.effects import Outcome
+from headgate.control.life_cycle import JobState
+from headgate.host.shipping.failures import describe
+from headgate.spark.failures import cannot_restart, failure_error, spark_failure
 
 WORDS = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.runJob.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Could not recover from a \
@@ -79,3 +83,22 @@ def test_a_lost_executor_is_told_with_its_reason() -> None:
     )
     failure = spark_failure(RuntimeError(WORDS.format(last=lost)))
     assert failure.message == f"Spark ended the job: {lost}"
+
+
+def test_a_job_that_cannot_begin_anew_has_failed_for_what_ended_it() -> None:
+    lost = describe(ConnectionError("the executor was killed"))
+    ended = Outcome(JobState.FAILED, lost, slot=1, restart_in_ms=10)
+    waiting = cannot_restart(ended, describe(SlotsShort(4, 2, 0)), 20)
+    assert (waiting.failure, waiting.slot, waiting.restart_in_ms) == (lost, 1, 20)
+    over = cannot_restart(waiting, describe(SlotsShort(4, 1, 0)), None)
+    assert over.restart_in_ms is None
+    text = str(failure_error("orders", over.failure, over.reason))
+    assert text.index("the executor was killed") < text.index("it cannot begin anew")
+    assert "2 found" not in text  # the last try tells
+
+
+def test_a_checkpoint_that_does_not_fit_is_the_cause_itself() -> None:
+    ended = Outcome(JobState.FAILED, describe(ConnectionError("lost")), restart_in_ms=10)
+    refused = describe(RestoreRefused.__new__(RestoreRefused))
+    over = cannot_restart(ended, refused, None)
+    assert over.failure is refused

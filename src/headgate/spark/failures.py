@@ -4,12 +4,15 @@ Law: the cause comes first, with its own traceback and without pages of Java.
 """
 
 import re
+from dataclasses import replace
 from typing import Final
 
 from msgspec import structs
 
-from headgate.base.errors import CodeUnloadable, JobFailed
+from headgate.base.errors import CodeUnloadable, JobFailed, RestoreRefused
 from headgate.base.messages import Failure
+from headgate.control.effects import Outcome
+from headgate.control.life_cycle import JobState
 from headgate.host.shipping.failures import describe, revive
 
 
@@ -27,6 +30,20 @@ def failure_error(job: str, failure: Failure | None, reason: str = "") -> JobFai
     error = JobFailed(job, message, failure.operator, trace)
     error.__cause__ = revive(failure)
     return error
+
+
+def cannot_restart(ended: Outcome, failure: Failure, restart_in_ms: float | None) -> Outcome:
+    """A run that was to follow another one could not begin: what ended that one is the cause.
+
+    ``restart_in_ms``: when it is tried again; None: it is not, and the job has failed.
+    """
+    if ended.failure is None or failure.kind == _REFUSED:
+        return Outcome(JobState.FAILED, failure, restart_in_ms=restart_in_ms)
+    reason = f"it cannot begin anew: {failure.message}"
+    return replace(ended, state=JobState.FAILED, reason=reason, restart_in_ms=restart_in_ms)
+
+
+_REFUSED: Final = f"{RestoreRefused.__module__}.{RestoreRefused.__qualname__}"
 
 
 def spark_failure(error: BaseException) -> Failure:

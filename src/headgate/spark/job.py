@@ -46,7 +46,7 @@ from headgate.observe.observed import job_metrics, task_metrics
 from headgate.plan.exchange_memory import ExchangeMemory
 from headgate.plan.job_graph import JobGraph
 from headgate.spark.driver_services import DriverServices
-from headgate.spark.failures import failure_error, spark_failure
+from headgate.spark.failures import cannot_restart, failure_error, spark_failure
 from headgate.spark.job_files import JobFiles
 from headgate.spark.security import PublicContact, SecretDelivery
 from headgate.spark.session import is_stopped, slots
@@ -389,7 +389,7 @@ class SparkJob:
                 failure = describe(error)
                 self.run.records.failed(failure, self.run.attempt)
                 pause_ms = self._prepared.retry_in_ms(failure)
-                outcome = Outcome(JobState.FAILED, failure, restart_in_ms=pause_ms)
+                outcome = cannot_restart(outcome, failure, pause_ms)
                 continue
             with self._lock:
                 self.run = run
