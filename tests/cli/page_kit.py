@@ -34,6 +34,7 @@ class Page:
             "/vertices/2": {**SLOW, "subtasks": SUBTASKS},
         }
         self.status: dict[str, int] = {}
+        self.hangs_up = False
         self.asked: list[tuple[str, str, dict[str, str]]] = []
 
     def answer(self, method: str, target: str, token: str | None) -> tuple[int, bytes]:
@@ -75,6 +76,8 @@ def served(page: Page) -> Iterator[Page]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             status, body = page.answer(self.command, self.path, self.headers["Authorization"])
+            if page.hangs_up:
+                return
             self.send_response(status)
             self.end_headers()
             with suppress(ConnectionError):

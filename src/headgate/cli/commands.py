@@ -17,6 +17,7 @@ from headgate.cli.doctor import doctor
 from headgate.cli.exit_codes import INTERRUPTED, show_signal
 from headgate.cli.flame import flame
 from headgate.cli.jobs import cancel, list_jobs, savepoint, stop
+from headgate.cli.logs import logs
 from headgate.cli.peek import peek
 from headgate.cli.plan import plan
 from headgate.cli.run import run
@@ -31,7 +32,7 @@ def command() -> None:
     """Stream processing in Python on the Spark cluster you already have."""
 
 
-RUNNING = (list_jobs, status, top, ui, flame, peek, savepoint, stop, cancel)
+RUNNING = (list_jobs, status, top, logs, ui, flame, peek, savepoint, stop, cancel)
 """About jobs that run."""
 
 for subcommand in (run, *RUNNING, checkpoints, plan, demo, doctor, bench):

@@ -1,0 +1,147 @@
+"""``headgate logs``: the lines of a job's log, of its driver and of all its workers.
+
+They look as in the log itself. With ``--follow`` the command ends when the job does, or when its
+driver is gone.
+"""
+
+import logging
+import time
+from collections.abc import Iterator
+from itertools import count
+from typing import TYPE_CHECKING, Final
+
+import click
+import msgspec
+
+from headgate.cli.jobs import JSON
+from headgate.cli.status import ANY_JOB
+
+if TYPE_CHECKING:
+    from headgate.cli.rest_client import RestClient
+
+LOOK_S: Final = 1.0
+"""Between two looks at what is new."""
+PAGE_LINES: Final = 1_000
+"""Asked for at a time."""
+LEVELS: Final = ("debug", "info", "warning", "error")
+
+
+class SeenLine(msgspec.Struct, frozen=True, rename="kebab"):
+    """One line; what is not known about who logged it is left out."""
+
+    number: int
+    at_ms: int
+    level: str = ""
+    logger: str = ""
+    message: str = ""
+    task: str = ""
+    subtask: int = -1
+    attempt: int = -1
+    operator: str = ""
+    host: str = ""
+    traceback: str = ""
+
+
+class SeenLines(msgspec.Struct, frozen=True):
+    """``GET /jobs/{id}/logs``; the oldest first."""
+
+    lines: list[SeenLine] = []
+
+
+@click.command()
+@ANY_JOB
+@click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until the job ends.")
+@click.option(
+    "--level", type=click.Choice(LEVELS), help="Only lines of this level and above; else all."
+)
+@click.option(
+    "--tail", type=click.IntRange(0), metavar="N", help="Of what there is, only the last N lines."
+)
+@JSON
+def logs(job: str | None, follow: bool, level: str | None, tail: int | None, as_json: bool) -> int:
+    """Show the log of JOB: what its driver says about it, and the warnings of its workers.
+
+    Without JOB the only one that runs. The driver keeps the newest 2,000 lines;
+    headgate.log.ship-level says which lines workers send.
+    """
+    from headgate.cli.rest_client import RestClient
+    from headgate.host.driver.job_client import JobGone, find_job
+
+    page = RestClient(find_job(job))
+    least = logging.getLevelName((level or LEVELS[0]).upper())
+    kept = new_lines(page, 0)
+    lines = [line for line in kept if weight(line) >= least]
+    show(lines if tail is None else lines[len(lines) - min(tail, len(lines)) :], page, as_json)
+    if not follow:
+        return 0
+    try:
+        for some in followed(page, kept[-1].number if kept else 0):
+            show([line for line in some if weight(line) >= least], page, as_json)
+    except JobGone:
+        entry = page.entry
+        click.echo(f"the driver of job {entry.job} ({entry.name}) has ended", err=True)
+    return 0
+
+
+def new_lines(page: "RestClient", after: int) -> list[SeenLine]:
+    """All with a number above this one."""
+    found: list[SeenLine] = []
+    for _ in count():
+        query = {"after": after, "limit": PAGE_LINES}
+        lines = [line for line in page.get("/logs", SeenLines, query).lines if line.number > after]
+        found += lines
+        if len(lines) < PAGE_LINES:
+            break
+        after = lines[-1].number
+    return found
+
+
+def followed(page: "RestClient", after: int) -> Iterator[list[SeenLine]]:
+    """What is new, again and again, until the job has ended and all of it was given."""
+    from headgate.cli.rest_client import StateAnswer
+    from headgate.host.driver.job_client import ENDED
+
+    has_ended = False
+    while not has_ended:
+        time.sleep(LOOK_S)
+        has_ended = page.get("", StateAnswer).state in ENDED  # before the lines: those are all
+        lines = new_lines(page, after)
+        after = lines[-1].number if lines else after
+        yield lines
+
+
+def weight(line: SeenLine) -> int:
+    """Of its level; a level of the user's own passes every filter."""
+    found = logging.getLevelName(line.level)
+    return found if isinstance(found, int) else logging.CRITICAL
+
+
+def show(lines: list[SeenLine], page: "RestClient", as_json: bool) -> None:
+    """As the log has them, without letters that would move a terminal's cursor."""
+    from headgate.observe.logs import JsonLines, TextLines
+
+    formatter = JsonLines() if as_json else TextLines()
+    for line in lines:
+        text = formatter.format(record_of(line, page.entry.job, page.entry.name))
+        click.echo(text if as_json else _clean(text))
+
+
+def record_of(line: SeenLine, job_id: str, job: str) -> logging.LogRecord:
+    """A record of the standard library's, for its formatters."""
+    fields: dict[str, object] = {
+        "name": line.logger,
+        "levelname": line.level,
+        "msg": line.message,
+        "created": line.at_ms / 1000,
+        "exc_text": line.traceback or None,
+        "job": job,
+        "job_id": job_id,
+    }
+    for key, empty in (("operator", ""), ("task", ""), ("subtask", -1), ("attempt", -1)):
+        if (value := getattr(line, key)) != empty:
+            fields[key] = value
+    return logging.makeLogRecord({**fields, "host": line.host} if line.host else fields)
+
+
+def _clean(text: str) -> str:
+    return "".join(letter if letter.isprintable() or letter == "\n" else " " for letter in text)
