@@ -51,11 +51,14 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from headgate.observe.prometheus import (  # noqa: E402
     ENDED_JOBS,
     ENDED_MS,
+    MAX_PROCESSES,
+    MAX_SUBTASKS,
     JobsCollector,
     content_type,
     exposition,
     shown_jobs,
 )
+from headgate.observe.user_metrics import tell_once  # noqa: E402
 
 NOW_MS = STARTED_AT_MS + 60_000
 OPENMETRICS = "application/openmetrics-text;version=1.0.0,text/plain;q=0.5"
@@ -319,9 +322,24 @@ def test_operators_of_one_name_stay_apart() -> None:
 
 def test_a_thousand_subtasks_and_many_channels_have_as_many_series_as_two() -> None:
     few, many = rich_job(2), rich_job(1_000, channels=10_000)
-    processes = len(PROCESS_FAMILIES) * (1_000 - 2)
-    assert len(Scrape(many).samples) == len(Scrape(few).samples) + processes
+    assert len(few.processes) < MAX_PROCESSES < len(many.processes)
+    processes = len(PROCESS_FAMILIES) * len(few.processes)
+    assert len(Scrape(many).samples) == len(Scrape(few).samples) - processes
     assert Scrape(many).value("headgate_task_records_in_total", vertex="1") == 10_000
+
+
+def test_more_subtasks_than_can_be_shown_are_merged(caplog: pytest.LogCaptureFixture) -> None:
+    tell_once.cache_clear()
+    tasks = [figures(MIDDLE, subtask, records=1) for subtask in range(MAX_SUBTASKS + 1)]
+    for _ in range(2):
+        scrape = Scrape(StillJob(tasks), subtasks=True)
+    assert scrape.value("headgate_task_records_in_total") == MAX_SUBTASKS + 1
+    assert [record.getMessage() for record in caplog.records] == [
+        "Prometheus asks for figures of 2,001 subtasks and gets sums, because there are more "
+        "than 2,000; scrape /metrics without subtasks=true"
+    ]
+    all_of_them = Scrape(StillJob(tasks[:MAX_SUBTASKS]), subtasks=True)
+    assert len(all_of_them.values("headgate_task_records_in_total")) == MAX_SUBTASKS
 
 
 def test_jobs_that_have_ended_are_shown_for_some_minutes() -> None:

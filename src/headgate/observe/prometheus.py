@@ -52,13 +52,17 @@ from headgate.observe.metric_family import (
     Subject,
 )
 from headgate.observe.observed import ObservedJob
-from headgate.observe.user_metrics import Labels, UserMetrics
+from headgate.observe.user_metrics import Labels, UserMetrics, tell_once
 
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 ENDED_MS: Final = 5 * 60_000
 """How long a job is shown after its end."""
 ENDED_JOBS: Final = 20
 """So many jobs that have ended are shown, the latest."""
+MAX_SUBTASKS: Final = 2_000
+"""So many are shown one by one; each has some sixty samples of 10 µs or more."""
+MAX_PROCESSES: Final = 200
+"""Of one job, that are shown beside sums over subtasks."""
 BOUNDS: Final = (*(f"{bound_ms / 1000:g}" for bound_ms in LATENCY_BOUNDS_MS), "+Inf")
 
 
@@ -134,7 +138,12 @@ class JobsCollector(Collector):
     def __init__(self, jobs: Iterable[ObservedJob], now_ms: float, *, subtasks: bool) -> None:
         self._jobs = [JobSnapshot(job) for job in shown_jobs(jobs, now_ms)]
         self._now_ms = now_ms
-        self._subtasks = subtasks
+        self._subtasks = subtasks and self._are_few()
+        self._tasks = [
+            (job.labels_of(task), self._subtask(task), not task.state.has_ended, task)
+            for job in self._jobs
+            for task in job.tasks
+        ]
 
     def collect(self) -> Iterator[Metric]:
         yield _special(BUILD, [((__version__, platform.python_version()), 1)])
@@ -143,7 +152,7 @@ class JobsCollector(Collector):
         yield from self._filled(LAST_CHECKPOINT_FAMILIES, JOB_LABELS, self._last_checkpoints())
         yield from self._filled(PROCESS_FAMILIES, PROCESS_LABELS, self._processes())
         yield _special(SUBTASKS, self._states())
-        tasks = self._parts(lambda task: [((), task)])
+        tasks = self._parts(lambda task: (((), task),))
         yield from self._filled(TASK_FAMILIES, self._names(TASK_LABELS), tasks)
         yield self._latency()
         gates = self._parts(lambda task: _numbered(task.gates))
@@ -183,6 +192,16 @@ class JobsCollector(Collector):
             if metric.samples:
                 yield metric
 
+    def _are_few(self) -> bool:
+        """Whether there is room for all subtasks; if not, they are merged all the same."""
+        subtasks = sum(len(job.tasks) for job in self._jobs)
+        if subtasks > MAX_SUBTASKS:
+            tell_once(
+                f"Prometheus asks for figures of {subtasks:,} subtasks and gets sums, because "
+                f"there are more than {MAX_SUBTASKS:,}; scrape /metrics without subtasks=true"
+            )
+        return subtasks <= MAX_SUBTASKS
+
     def _names(self, names: Labels) -> Labels:
         return (*names, "subtask") if self._subtasks else names
 
@@ -205,6 +224,12 @@ class JobsCollector(Collector):
 
     def _processes(self) -> Iterator[Row[TaskManagerFigures]]:
         for job in self._jobs:
+            if len(job.processes) > MAX_PROCESSES and not self._subtasks:
+                tell_once(
+                    f"job {job.name!r} has {len(job.processes):,} task managers; Prometheus gets "
+                    f"figures of so many only from /metrics?subtasks=true"
+                )
+                continue
             for process in job.processes:
                 place = (str(process.slot), _label(process.host), str(process.pid))
                 yield (*job.labels, *place), process, job.record.ended_at_ms is None
@@ -218,12 +243,9 @@ class JobsCollector(Collector):
         self, parts_of: Callable[[TaskFigures], Iterable[tuple[Labels, Subject]]]
     ) -> Iterator[Row[Subject]]:
         """Something that each task has several of, with labels that say which it is."""
-        for job in self._jobs:
-            for task in job.tasks:
-                labels, subtask = job.labels_of(task), self._subtask(task)
-                is_running = not task.state.has_ended
-                for place, part in parts_of(task):
-                    yield (*labels, *place, *subtask), part, is_running
+        for labels, subtask, is_running, task in self._tasks:
+            for place, part in parts_of(task):
+                yield (*labels, *place, *subtask), part, is_running
 
     def _checkpoint_parts(self) -> Iterator[Row[CheckpointPart]]:
         for job in self._jobs:
@@ -267,17 +289,20 @@ def _special(metric: SpecialMetric, samples: Iterable[tuple[Labels, float]]) -> 
     return family
 
 
-def _numbered(parts: Sequence[Subject]) -> Iterator[tuple[Labels, Subject]]:
-    for number, part in enumerate(parts):
-        yield (str(number),), part
+def _numbered(parts: Sequence[Subject]) -> list[tuple[Labels, Subject]]:
+    return [((str(number),), part) for number, part in enumerate(parts)]
 
 
-def _named(parts: Iterable[tuple[str, Subject]]) -> Iterator[tuple[Labels, Subject]]:
+def _named(parts: Iterable[tuple[str, Subject]]) -> list[tuple[Labels, Subject]]:
     """By name; the second and later ones of a name are numbered, so that they stay apart."""
-    seen: Counter[str] = Counter()
+    found: dict[str, Subject] = {}
     for name, part in parts:
-        seen[name] += 1
-        yield (_label(name if seen[name] == 1 else f"{name} ({seen[name]})"),), part
+        unique, number = name, 1
+        while unique in found:
+            number += 1
+            unique = f"{name} ({number})"
+        found[unique] = part
+    return [((_label(name),), part) for name, part in found.items()]
 
 
 def _label(text: str) -> str:
