@@ -317,7 +317,7 @@ def test_labels_may_hold_anything() -> None:
 def test_operators_of_one_name_stay_apart() -> None:
     scrape = Scrape(StillJob([rich_figures(MIDDLE, 0)]))
     assert scrape.value("headgate_operator_records_in_total", operator="map") == 10
-    assert scrape.value("headgate_operator_records_in_total", operator="map (2)") == 9
+    assert scrape.value("headgate_operator_records_in_total", operator="map #2") == 9
 
 
 def test_a_thousand_subtasks_and_many_channels_have_as_many_series_as_two() -> None:

@@ -300,7 +300,7 @@ def _named(parts: Iterable[tuple[str, Subject]]) -> list[tuple[Labels, Subject]]
         unique, number = name, 1
         while unique in found:
             number += 1
-            unique = f"{name} ({number})"
+            unique = f"{name} #{number}"  # as metrics of users say it
         found[unique] = part
     return [((_label(name),), part) for name, part in found.items()]
 
