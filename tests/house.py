@@ -42,7 +42,6 @@ ALLOWED_UNUSED = {
     "task_managers": "what observers of a job are given; the page reads it",
     "log_lines": "what observers of a job are given; the page reads it",
     "broadcast_state_descriptors": "PyFlink's BroadcastStream has it",
-    "content_type": "the page server is to send it with the metrics",
     "connection_lost": "asyncio calls it",
     "connection_made": "asyncio calls it",
     "data_received": "asyncio calls it",

@@ -15,6 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from headgate.base.settings import RestSettings
 from headgate.observe.web.access import Access, problem
 from headgate.observe.web.endpoints import Endpoint, routes
 from headgate.observe.web.event_streams import EventStreams
@@ -30,9 +31,13 @@ INDEX: Final = "index.html"
 KINDS: Final = {".js": "text/javascript", ".mjs": "text/javascript", ".svg": "image/svg+xml"}
 
 
-def make_app(jobs: ShownJobs, streams: EventStreams, *, bind_address: str, token: str) -> ASGIApp:
+def make_app(
+    jobs: ShownJobs, streams: EventStreams, settings: RestSettings, *, token: str
+) -> ASGIApp:
     """Answers about these jobs; an empty token: nobody needs one."""
-    endpoints = all_endpoints(streams, needs_token=bool(token))
+    endpoints = all_endpoints(
+        streams, needs_token=bool(token), subtask_metrics=settings.subtask_metrics
+    )
     static = PageFiles()
     app = Starlette(
         routes=[
@@ -45,12 +50,15 @@ def make_app(jobs: ShownJobs, streams: EventStreams, *, bind_address: str, token
     app.router.redirect_slashes = False
     opened = [endpoint.path for endpoint in endpoints if not endpoint.needs_token]
     open_paths = ("/", "/static/", *opened)
-    return Access(app, bind_address=bind_address, token=token, open_paths=open_paths)
+    return Access(app, bind_address=settings.bind_address, token=token, open_paths=open_paths)
 
 
-def all_endpoints(streams: EventStreams, *, needs_token: bool) -> list[Endpoint]:
+def all_endpoints(
+    streams: EventStreams, *, needs_token: bool, subtask_metrics: bool
+) -> list[Endpoint]:
     """Those of the OpenAPI document."""
-    return [*job_endpoints(streams, needs_token=needs_token), *vertex_endpoints()]
+    of_jobs = job_endpoints(streams, needs_token=needs_token, subtask_metrics=subtask_metrics)
+    return [*of_jobs, *vertex_endpoints()]
 
 
 async def _http_problem(request: Request, error: Exception) -> Response:

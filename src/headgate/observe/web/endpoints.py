@@ -35,6 +35,8 @@ class Request:
     path: Mapping[str, str]
     query: Mapping[str, Any]
     body: bytes
+    accept: str = ""
+    """The header: formats that the reader understands."""
 
     @property
     def shown(self) -> ShownJob:
@@ -124,7 +126,8 @@ async def _answer(endpoint: Endpoint, request: requests.Request, jobs: ShownJobs
         query = parse_query(endpoint.parameters, request.query_params.multi_items())
         body = await _body(request) if endpoint.method not in ("GET", "HEAD") else b""
         path = {name: str(value) for name, value in request.path_params.items()}
-        answer = endpoint.handle(Request(jobs, path, query, body))
+        accept = request.headers.get("accept", "")
+        answer = endpoint.handle(Request(jobs, path, query, body, accept))
         if not isinstance(answer, msgspec.Struct | list | Response):
             answer = await answer
         if isinstance(answer, Response):

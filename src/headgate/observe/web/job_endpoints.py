@@ -1,5 +1,6 @@
 """Paths about whole jobs: the lists of them, one with its graph, its events, its cancellation."""
 
+import asyncio
 import time
 from collections import Counter
 from typing import Final
@@ -7,6 +8,7 @@ from typing import Final
 from starlette.responses import Response
 
 from headgate import __version__
+from headgate.observe.prometheus import content_type, exposition
 from headgate.observe.web.answers import (
     ClusterOverview,
     Features,
@@ -24,7 +26,9 @@ from headgate.observe.web.parameters import Parameter
 REFRESH_MS: Final = 1_000
 
 
-def job_endpoints(streams: EventStreams, *, needs_token: bool) -> list[Endpoint]:
+def job_endpoints(
+    streams: EventStreams, *, needs_token: bool, subtask_metrics: bool
+) -> list[Endpoint]:
     """``needs_token``: what the page is to ask its reader for."""
 
     def config(request: Request) -> PageConfig:
@@ -34,6 +38,9 @@ def job_endpoints(streams: EventStreams, *, needs_token: bool) -> list[Endpoint]
     def events(request: Request) -> Response:
         return streams.follow(request.shown)
 
+    subtasks = Parameter(
+        "subtasks", subtask_metrics, "Whether each subtask is shown, or sums over all of them."
+    )
     mode = Parameter("mode", "cancel", "What to do with the job.", choices=("cancel",))
     return [
         Endpoint("GET", "/config", "About this server", PageConfig, config, needs_token=False),
@@ -54,6 +61,13 @@ def job_endpoints(streams: EventStreams, *, needs_token: bool) -> list[Endpoint]
             handle=events,
             statuses=(503,),
             media="text/event-stream",
+        ),
+        Endpoint(
+            *("GET", "/metrics", "Metrics of all jobs for Prometheus"),
+            answer=None,
+            handle=metrics,
+            parameters=(subtasks,),
+            media="text/plain",
         ),
     ]
 
@@ -80,6 +94,14 @@ def summaries(request: Request) -> JobSummaries:
 def details(request: Request) -> Response:
     """As it was last encoded, if that is not long ago."""
     return Response(request.shown.details(), media_type=JSON)
+
+
+async def metrics(request: Request) -> Response:
+    """Not on the loop: with many subtasks it takes a while."""
+    jobs = [shown.job for shown in request.jobs.all()]
+    subtasks, accept = request.query["subtasks"], request.accept
+    body = await asyncio.to_thread(exposition, jobs, subtasks=subtasks, accept=accept)
+    return Response(body, media_type=content_type(accept))
 
 
 def cancel(request: Request) -> Response:

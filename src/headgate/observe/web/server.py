@@ -102,9 +102,7 @@ class PageServer:
         streams = EventStreams()
         streams.opened(asyncio.get_running_loop())
         self.jobs.on_look, self.jobs.on_gone = streams.looked, streams.gone
-        app = make_app(
-            self.jobs, streams, bind_address=self._settings.bind_address, token=self.token
-        )
+        app = make_app(self.jobs, streams, self._settings, token=self.token)
         logging.getLogger("uvicorn.error").addFilter(_NotOurs(threading.get_ident()))
         config = uvicorn.Config(
             app,
