@@ -12,6 +12,7 @@ from headgate.base.errors import PlanInvalid
 from headgate.core.chain.spec import ToNetwork, ToOperator
 from headgate.core.egress.partition import PartitionKind
 from headgate.plan import ship_strategies as ships
+from headgate.plan.drawing import draw_svg
 from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.stream_graph import Chaining, StreamGraph
 from tests.plan.programs import Program, key_of, programs, reads
@@ -30,6 +31,21 @@ def pair(source: dict[str, Any], target: dict[str, Any], **settings: Any) -> Str
 
 
 # Every program.
+
+
+@given(programs())
+def test_an_outline_looks_the_same_and_holds_no_function(graph: StreamGraph) -> None:
+    job = build_job_graph(graph)
+    outline = job.outline()
+    assert draw_svg(outline) == draw_svg(job)
+    assert outline.describe() == job.describe()
+    assert outline.edges == job.edges
+    for vertex in outline.vertices:
+        assert not vertex.chain.partitions and not any(vertex.gate_serializers)
+        for operator in vertex.chain.operators:
+            assert not operator.selectors and operator.types is None
+            with pytest.raises(AssertionError, match="cannot be run"):
+                operator.make()
 
 
 @given(programs())

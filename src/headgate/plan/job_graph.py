@@ -5,10 +5,11 @@ chain or one job edge with a partition and a gate of its own.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headgate.base.elements import Serializer
 from headgate.base.errors import PlanInvalid
+from headgate.core.chain.operator import Operator
 from headgate.core.chain.spec import (
     ChainSpec,
     OperatorSpec,
@@ -67,6 +68,15 @@ class JobVertex:
     gate_serializers: tuple[Serializer | None, ...] = ()
     """For each gate the serializer that its producers write with."""
 
+    def outline(self) -> "JobVertex":
+        """The same vertex to look at; it cannot be run."""
+        operators = tuple(
+            OperatorSpec(op.id, op.name, op.uid, _unrunnable, op.outputs)
+            for op in self.chain.operators
+        )
+        chain = ChainSpec(operators, object_reuse=self.chain.object_reuse)
+        return replace(self, chain=chain, gate_serializers=())
+
 
 @dataclass(frozen=True, slots=True)
 class JobGraph:
@@ -84,6 +94,10 @@ class JobGraph:
     def outputs_of(self, vertex: int) -> list[JobEdge]:
         """Its edges by partition."""
         return sorted((e for e in self.edges if e.source == vertex), key=lambda edge: edge.output)
+
+    def outline(self) -> "JobGraph":
+        """The same graph to look at: without functions, and so without what these hold."""
+        return replace(self, vertices=tuple(vertex.outline() for vertex in self.vertices))
 
     def describe(self) -> str:
         """A line for each vertex, with what it reads."""
@@ -103,6 +117,10 @@ class JobGraph:
             + describe_filter(edge.tag, edge.selected)
             for edge in self.inputs_of(vertex)
         )
+
+
+def _unrunnable() -> Operator:
+    raise AssertionError("an outline of a job graph cannot be run")
 
 
 def build_job_graph(graph: StreamGraph) -> JobGraph:

@@ -58,7 +58,7 @@ class CollectedResults:
         """Called on the thread of a sink's connection; waits while the iterator is slow."""
         with self._changed:
             while len(self._lists) >= QUEUED_LISTS and not self._closed:
-                if self._job is not None and self._job.run.is_dead:
+                if self._job is not None and self._job.is_dying:
                     raise StreamClosed("the job is ending")  # its sink must not wait for a reader
                 self._changed.wait(LOOK_S)
             if self._closed:

@@ -20,7 +20,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headgate.api.job import JobExecutionResult, JobStatus
 from headgate.base.checkpoints import Stop
-from headgate.base.errors import JobCancelled, RestoreRefused, SessionFailed, SlotsShort
+from headgate.base.errors import (
+    JobCancelled,
+    RestoreRefused,
+    SavepointFailed,
+    SessionFailed,
+    SlotsShort,
+)
 from headgate.base.figures import TaskManagerFigures
 from headgate.base.inspections import Found, Inspection
 from headgate.base.job_records import CheckpointsRecord, FailureRecord, LogLine
@@ -35,6 +41,7 @@ from headgate.host.checkpoints.folder import open_folder
 from headgate.host.checkpoints.location import prepare_savepoint, savepoint_location
 from headgate.host.driver.checkpoint_keeper import CheckpointKeeper
 from headgate.host.driver.driver_run import DriverRun
+from headgate.host.driver.inspections import refused
 from headgate.host.driver.job_endpoint import JobEndpoint
 from headgate.host.driver.job_log import JobLog
 from headgate.host.driver.job_records import wall_ms
@@ -188,6 +195,17 @@ class PreparedJob:
             self.keeper.close(JobState.FAILED if keeps else state)
 
 
+@dataclass(frozen=True, slots=True)
+class JobRemains:
+    """What is still known of a job that has ended: figures, but no code, session or socket."""
+
+    figures: tuple[TaskFigures, ...] = ()
+    restarts: int = 0
+    checkpoints: CheckpointsRecord = field(default_factory=CheckpointsRecord)
+    metrics: Mapping[str, object] = field(default_factory=dict)
+    """Of the job as a whole."""
+
+
 class SparkJob:
     """A job, as the API and its observers see it; see ``RunningJob`` and ``ObservedJob``."""
 
@@ -196,14 +214,17 @@ class SparkJob:
         from pyspark import InheritableThread
 
         self.job_id = prepared.job_id
-        self.graph = prepared.graph
+        self.graph = prepared.graph.outline()
         self.configuration = prepared.configuration
         self.started_at_ms = wall_ms()
         self.ended_at_ms: int | None = None
-        self.run = prepared.begin()
-        """The present one; a job may have several, one after the other."""
-        self._prepared = prepared
-        self._submit = submit
+        run = prepared.begin()
+        self._records, self._log = run.records, prepared.log
+        self._run: DriverRun | None = run
+        """The present one; a job may have several, one after the other. None: it has ended."""
+        self._prepared: PreparedJob | None = prepared
+        self._submit: Callable[[str], Any] | None = submit
+        self._remains = JobRemains()
         self._began = time.monotonic()
         self._elapsed_ms = 0
         self._lock = threading.Lock()  # of what follows
@@ -225,50 +246,54 @@ class SparkJob:
 
     def status(self) -> JobStatus:
         """Of the job, not of its present run."""
-        outcome, state = self._outcome, self.run.state
-        if outcome is not None:
+        run = self._run
+        state = JobState.CREATED if run is None else run.state
+        if (outcome := self._outcome) is not None:
             return STATUS[outcome.state]
-        ended = self.run.outcome
+        ended = None if run is None else run.outcome
         return JobStatus.RESTARTING if ended and self._goes_on(ended) else STATUS[state]
+
+    @property
+    def is_dying(self) -> bool:
+        """Whether its present run has ended or is about to."""
+        return (run := self._run) is None or run.is_dead
 
     def figures(self) -> list[TaskFigures]:
         """The latest figures of each task."""
-        return self.run.figures
+        return list(self._remains.figures) if (run := self._run) is None else run.figures
 
     def metrics(self) -> Mapping[str, object]:
         """Figures by name: of tasks, of the user's functions, of the job."""
-        keeper = self._prepared.keeper
-        whole = {} if keeper is None else job_metrics(keeper.restarts, keeper.statistics())
+        whole = self._remains.metrics if (keeper := self._keeper) is None else _metrics(keeper)
         return {**task_metrics(self.graph, self.figures()), **whole}
 
     def state_times(self) -> Mapping[str, int]:
         """When each state was last reached, by the name of its ``JobStatus``."""
-        times = self.run.records.state_times()
+        times = self._records.state_times()
         return {STATUS[state].name: at_ms for state, at_ms in times.items()}
 
     def task_managers(self) -> list[TaskManagerFigures]:
         """The processes of the present attempt."""
-        return self.run.task_managers
+        return [] if (run := self._run) is None else run.task_managers
 
     def restarts(self) -> int:
         """So many attempts came after the first one."""
-        keeper = self._prepared.keeper
-        return 0 if keeper is None else keeper.restarts
+        return self._remains.restarts if (keeper := self._keeper) is None else keeper.restarts
 
     def failures(self) -> list[FailureRecord]:
         """The root cause of each attempt that has failed, the newest first."""
-        return self.run.records.failures()
+        return self._records.failures()
 
     def checkpoints(self) -> CheckpointsRecord:
         """Counts, and the newest checkpoints and savepoints."""
-        keeper = self._prepared.keeper
-        if keeper is None:
-            return CheckpointsRecord()
-        return keeper.checkpoints(self.run.restored_from)
+        run, keeper = self._run, self._keeper
+        if run is None or keeper is None:
+            return self._remains.checkpoints
+        return keeper.checkpoints(run.restored_from)
 
     def log_lines(self, after: int = 0, limit: int = 1000) -> list[LogLine]:
         """Lines with a number above ``after``, the oldest first."""
-        return self._prepared.log.lines(after, limit)
+        return self._log.lines(after, limit)
 
     def savepoint(self, directory: str | None = None, stop: Stop = Stop.NO) -> "Future[str]":
         """Take a savepoint in a folder of its own; the answer is its path.
@@ -276,14 +301,22 @@ class SparkJob:
         It stands below the directory, or below that of the settings. Whoever wants the job to end
         is answered when it has.
         """
-        return self._prepared.savepoint(self.run, directory, stop)
+        run, prepared = self._run, self._prepared
+        if run is None or prepared is None:
+            failed: Future[str] = Future()
+            problem = f"the job is {self.status().name.lower()}"
+            failed.set_exception(SavepointFailed(directory or "", problem))
+            return failed
+        return prepared.savepoint(run, directory, stop)
 
     def inspect(self, task: str, what: Inspection, timeout_s: float = 10.0) -> "Future[Found]":
         """Look at a task of the present run: its stacks, its channels, the records before it.
 
         See ``DriverRun.inspect``; between two runs the future fails at once.
         """
-        return self.run.inspect(task, what, timeout_s)
+        if (run := self._run) is None:
+            return refused(task, f"the job is {self.status().name.lower()}")
+        return run.inspect(task, what, timeout_s)
 
     def cancel(self, reason: str = "the user asked for it", *, suspend: bool = False) -> None:
         """Ask all tasks to end; returns when they have.
@@ -299,9 +332,10 @@ class SparkJob:
         with self._lock:
             if not self._cancel_reason:
                 self._cancel_reason, self._suspended = reason, suspend
-            run = self.run
+            run = self._run
         self._cancelled.set()
-        run.cancel(reason)
+        if run is not None:
+            run.cancel(reason)
 
     def wait(self, timeout_s: float | None = None) -> JobExecutionResult:
         """Until the job ends; raises what made it fail. Ctrl-C cancels the job."""
@@ -350,7 +384,7 @@ class SparkJob:
         except BaseException as error:  # nobody may wait for ever
             log.exception("job %s is given up", self.name)
             failure = describe(error)
-            self.run.records.failed(failure, self.run.attempt)
+            self._records.failed(failure, self._open[1].attempt)
             self._settle(Outcome(JobState.FAILED, failure))
         finally:
             self._free()
@@ -359,7 +393,7 @@ class SparkJob:
         """One run with its Spark job, to the end of both; whether another one is to follow."""
         from pyspark import InheritableThread
 
-        run = self.run
+        _, run = self._open
         name = f"headgate-spark-{self.job_id}"
         spark = InheritableThread(target=self._run_spark, name=name, args=(run, stage))
         spark.daemon = True
@@ -377,22 +411,23 @@ class SparkJob:
 
     def _begin_again(self, stage: str) -> bool:
         """After its pause; False: the job is over, as ``_outcome`` says."""
-        outcome = self.run.outcome
+        prepared, ended = self._open
+        outcome = ended.outcome
         assert outcome is not None
         pause_ms = outcome.restart_in_ms
         while pause_ms is not None and not self._cancelled.wait(pause_ms / 1000):
             try:
-                self._prepared.await_restart(self._cancelled)
-                run = self._prepared.begin(stage)
+                prepared.await_restart(self._cancelled)
+                run = prepared.begin(stage)
             except Exception as error:
                 log.warning("job %s cannot begin anew: %s", self.name, error)
                 failure = describe(error)
-                self.run.records.failed(failure, self.run.attempt)
-                pause_ms = self._prepared.retry_in_ms(failure)
+                self._records.failed(failure, ended.attempt)
+                pause_ms = prepared.retry_in_ms(failure)
                 outcome = cannot_restart(outcome, failure, pause_ms)
                 continue
             with self._lock:
-                self.run = run
+                self._run = run
                 reason = self._cancel_reason
             if reason:
                 run.cancel(reason)
@@ -402,10 +437,12 @@ class SparkJob:
 
     def _run_spark(self, run: DriverRun, stage: str) -> None:
         log_always_with({"job": self.name, "job_id": self.job_id})
-        context = self._prepared.session.sparkContext
+        prepared, submit = self._open[0], self._submit
+        assert submit is not None, "the job has ended"
+        context = prepared.session.sparkContext
         context.setJobGroup(self._group, description(self.graph), interruptOnCancel=True)
         try:
-            self._submit(stage)
+            submit(stage)
         except Exception as error:
             log.debug("Spark's job of %s has ended: %s", self.name, error)
             run.fail(spark_failure(error))
@@ -422,7 +459,7 @@ class SparkJob:
             spark.join(0.1 if run.is_gone else SPARK_FAILED_S)
         if spark.is_alive():
             try:
-                self._prepared.session.sparkContext.cancelJobGroup(self._group)
+                self._open[0].session.sparkContext.cancelJobGroup(self._group)
             except Exception as error:  # Spark is stopping, or Java is gone: its jobs end, too
                 log.debug("Spark's job of %s cannot be cancelled: %s", self.name, error)
             spark.join(SPARK_CANCEL_S)
@@ -437,7 +474,7 @@ class SparkJob:
             self.ended_at_ms = wall_ms()
             self._elapsed_ms = int((time.monotonic() - self._began) * 1000)
             self._outcome = outcome
-            self.run.records.reached(outcome.state)
+            self._records.reached(outcome.state)
             listeners, self._listeners = self._listeners, []
         for call in listeners:
             try:
@@ -450,9 +487,30 @@ class SparkJob:
         try:
             outcome = self._outcome
             state = JobState.FAILED if outcome is None else outcome.state
-            self._prepared.close(state, suspended=self._suspended)
+            self._open[0].close(state, suspended=self._suspended)
         finally:
-            self._done.set()
+            try:
+                self._forget()
+            finally:
+                self._done.set()
+
+    def _forget(self) -> None:
+        """Keep what people look at; let go of the program, its code, the session and sockets."""
+        metrics = {} if (keeper := self._keeper) is None else _metrics(keeper)
+        figures = tuple(self.figures())
+        self._remains = JobRemains(figures, self.restarts(), self.checkpoints(), metrics)
+        self._run = self._prepared = self._submit = None
+
+    @property
+    def _open(self) -> tuple[PreparedJob, DriverRun]:
+        """On the threads of the job, which end before it lets go of them."""
+        prepared, run = self._prepared, self._run
+        assert prepared is not None and run is not None, f"job {self.job_id} has ended"
+        return prepared, run
+
+    @property
+    def _keeper(self) -> CheckpointKeeper | None:
+        return None if (prepared := self._prepared) is None else prepared.keeper
 
     @property
     def _group(self) -> str:
@@ -467,6 +525,10 @@ def end_jobs(reason: str) -> None:
     deadline = time.monotonic() + EXIT_S
     for job in jobs:
         job._done.wait(max(0.0, deadline - time.monotonic()))
+
+
+def _metrics(keeper: CheckpointKeeper) -> Mapping[str, object]:
+    return job_metrics(keeper.restarts, keeper.statistics())
 
 
 def description(graph: JobGraph) -> str:

@@ -338,14 +338,18 @@ class ControlServer:
     def _tick(self) -> None:
         while not self._closed:
             self._forget_gone_runs()
-            deadlines = []
-            for run in list(self._runs):
-                run.tick()
-                deadlines.append(run.next_deadline_ms)
-            soonest = min((d for d in deadlines if d is not None), default=None)
+            soonest = self._tick_runs()
             wait_s = None if soonest is None else max(0.0, soonest - now_ms()) / 1000
             self._nudged.wait(wait_s)
             self._nudged.clear()
+
+    def _tick_runs(self) -> float | None:
+        """Returns when to do it again. While the clock waits, it holds no run that is over."""
+        deadlines = []
+        for run in list(self._runs):
+            run.tick()
+            deadlines.append(run.next_deadline_ms)
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def _forget_gone_runs(self) -> None:
         """A DataFrame may be executed many times; its ended runs are forgotten."""
