@@ -127,9 +127,9 @@ def test_ui_prints_the_address_with_the_token_if_there_is_one(
     assert headgate("ui").stdout == f"{page.url}#/jobs/ab12cd\n"
     page.token = "a/b c"
     announce_page(page)
-    assert headgate("ui").stdout == f"{page.url}#token=a%2Fb%20c\n"
+    assert headgate("ui").stdout == f"{page.url}#token=a%2Fb%20c&path=/jobs/ab12cd\n"
     report = json.loads(headgate("ui", "--json").stdout)
-    assert report["page"] == f"{page.url}#token=a%2Fb%20c"
+    assert report["page"] == f"{page.url}#token=a%2Fb%20c&path=/jobs/ab12cd"
 
 
 def test_a_browser_gets_the_token_through_a_file_that_is_the_users_alone(
@@ -149,7 +149,7 @@ def test_a_browser_gets_the_token_through_a_file_that_is_the_users_alone(
     assert headgate("ui", "--open").returncode == 0
     ((address, path, text, mode),) = opened
     assert "cret" not in address, "all users can read command lines"
-    assert f"url={page.url}#token=se%22cret" in text
+    assert f"url={page.url}#token=se%22cret&amp;path=/jobs/ab12cd" in text
     assert mode == 0o600
     assert not path.exists()
 

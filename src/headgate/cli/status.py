@@ -92,8 +92,10 @@ def ui(job: str | None, opens: bool, as_json: bool) -> int:
 
 def page_address(entry: "JobEntry") -> str:
     """Of the job's page; a token stands behind the #, which no browser sends to a server."""
-    job, token = quote(entry.job, safe=""), quote(entry.token, safe="")
-    return f"{entry.web.rstrip('/')}/" + (f"#token={token}" if token else f"#/jobs/{job}")
+    path = f"/jobs/{quote(entry.job, safe='')}"
+    if entry.token:
+        path = f"token={quote(entry.token, safe='')}&path={path}"
+    return f"{entry.web.rstrip('/')}/#{path}"
 
 
 def open_browser(entry: "JobEntry", address: str) -> None:

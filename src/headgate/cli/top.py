@@ -43,7 +43,7 @@ def top(job: str | None, interval: float, once: bool) -> int:
     opens a vertex, esc goes back, s sorts, q quits. Red (█) is busy, yellow (▒) back-pressured,
     blue (·) idle.
     """
-    jobs = WatchedJobs()
+    jobs = JobsOnScreen()
     view = jobs.look(jobs.begin(job))
     console = Console(highlight=False)
     if once or not console.is_terminal or not sys.stdin.isatty():
@@ -59,7 +59,7 @@ def top(job: str | None, interval: float, once: bool) -> int:
 
 
 def watch(
-    screen: FullScreen, console: Console, jobs: "WatchedJobs", view: TopView, interval_s: float
+    screen: FullScreen, console: Console, jobs: "JobsOnScreen", view: TopView, interval_s: float
 ) -> TopView:
     """Until somebody quits; answers what was shown last."""
     look_at = time.monotonic() + interval_s
@@ -78,7 +78,7 @@ def watch(
     return view
 
 
-class WatchedJobs:
+class JobsOnScreen:
     """Asks the drivers for what a view shows."""
 
     def __init__(self) -> None:
