@@ -41,6 +41,8 @@ ALLOWED_UNUSED = {
     "state_times": "what observers of a job are given; the page reads it",
     "task_managers": "what observers of a job are given; the page reads it",
     "log_lines": "what observers of a job are given; the page reads it",
+    "_repr_html_": "notebooks call it",
+    "_repr_svg_": "notebooks call it",
     "broadcast_state_descriptors": "PyFlink's BroadcastStream has it",
     "connection_lost": "asyncio calls it",
     "connection_made": "asyncio calls it",

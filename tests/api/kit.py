@@ -7,7 +7,7 @@ Records keep their timestamps; the only watermark is the last one, at the end of
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from headgate.api.job import JobExecutionResult, JobStatus, Promise
+from headgate.api.job import JobExecutionResult, JobStatus, Promise, RunningJob
 from headgate.api.program import Program
 from headgate.base.checkpoints import Stop
 from headgate.base.elements import (
@@ -78,6 +78,9 @@ class OneTaskRuntime:
         gathered = Gathered()
         function.run(gathered)
         return ListSource(gathered.records)
+
+    def job_html(self, job: RunningJob) -> str:
+        return f"<b>{job.job_id}</b>"
 
     def print_sink(self, sink_identifier: str | None) -> "ListSink":
         return ListSink(self.printed)

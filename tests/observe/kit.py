@@ -153,6 +153,11 @@ class ScriptedJob:
         self.asked: list[tuple[str, Inspection]] = []
         self.looked_at = threading.Event()
         self.ended = threading.Event()
+        self.started_at_ms = 1_000
+
+    @property
+    def ended_at_ms(self) -> int | None:
+        return 13_400 if self.ended.is_set() else None
 
     def status(self) -> JobStatus:
         return JobStatus.FINISHED if self.ended.is_set() else self.state

@@ -9,15 +9,8 @@ from rich.console import Console
 
 from headgate.base.messages import TaskFigures, TaskState
 from headgate.observe.analysis.explain import diagnose
-from headgate.observe.display import (
-    BAR,
-    JobView,
-    describe_end,
-    describe_job,
-    draw_bar,
-    draw_job,
-    short_number,
-)
+from headgate.observe.display import BAR, draw_bar, draw_job
+from headgate.observe.job_view import JobView, describe_end, describe_job, short_number
 from headgate.observe.progress import VertexRow, rows_of
 from tests.observe.kit import END, MIDDLE, SOURCE, figures, three_vertices, window_of
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.plan import ship_strategies as ships
-from headgate.plan.drawing import draw_svg
+from headgate.plan.drawing import MARK, draw_svg
 from headgate.plan.job_graph import build_job_graph
 from headgate.plan.stream_graph import StreamGraph
 from tests.plan.programs import Program, key_of, programs, reads
@@ -73,3 +73,15 @@ def test_labels_tell_input_side_output_and_selection() -> None:
     assert "REBALANCE · input 2 · late · a, b" in texts(svg)
     paths = ElementTree.fromstring(svg).iter(f"{SVG}path")
     assert sum("stroke-dasharray" in path.attrib for path in paths) == 1  # it is blocking
+
+
+def test_a_marked_operator_is_pointed_out() -> None:
+    program = Program("x")
+    source = program.source("numbers")
+    program.sink("end", reads(source), parallelism=1)
+    graph = build_job_graph(program.graph)
+    assert MARK not in draw_svg(graph)
+    picture = ElementTree.fromstring(draw_svg(graph, [source]))
+    assert sum(box.attrib.get("fill") == MARK for box in picture.iter(f"{SVG}rect")) == 1
+    (bold,) = [text for text in picture.iter(f"{SVG}text") if text.get("font-weight") == "700"]
+    assert "numbers" in "".join(bold.itertext())

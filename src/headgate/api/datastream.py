@@ -29,7 +29,7 @@ from headgate.api.draft import (
     unexecuted,
 )
 from headgate.api.operator_settings import OperatorSettings
-from headgate.api.program import build_program, refuse_endless
+from headgate.api.program import build_program, plan_picture, refuse_endless
 from headgate.api.runtime import runtime
 from headgate.api.settings.configuration import ExecutionConfig
 from headgate.api.sinks import CloseableIterator, DataStreamSink, sink_operator
@@ -469,6 +469,11 @@ class DataStream(OperatorSettings):
 
     def get_execution_config(self) -> ExecutionConfig:
         return self._draft.config
+
+    def _repr_svg_(self) -> str | None:
+        """The plan that leads to this stream, its operator marked, for notebooks."""
+        origins = [origin.transformation for origin in self._origins]
+        return plan_picture(self._draft, origins, marked=[origin.id for origin in origins])
 
     def _transform(
         self,

@@ -15,7 +15,7 @@ from headgate.api.datastream import DataStream
 from headgate.api.draft import Draft, Factory, JobFile, Origin, TranslationContext, unexecuted
 from headgate.api.job import JobClient, JobExecutionResult, RunningJob
 from headgate.api.operator_settings import SlotSharingGroup, check_timeout
-from headgate.api.program import build_graph, build_program
+from headgate.api.program import build_graph, build_program, plan_picture
 from headgate.api.runtime import default_parallelism, runtime, set_default_parallelism
 from headgate.api.settings.checkpointing import CheckpointConfig, CheckpointingMode
 from headgate.api.settings.configuration import (
@@ -390,6 +390,10 @@ class StreamExecutionEnvironment:
     def get_job_graph(self) -> JobGraph:
         """One vertex for each chain of operators; forgets nothing."""
         return build_job_graph(self.get_stream_graph())
+
+    def _repr_svg_(self) -> str | None:
+        """The plan so far as a picture, for notebooks; None: there is none."""
+        return plan_picture(self._draft, self._draft.pending)
 
     def close(self) -> None:
         """Forget what was written."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Generic, Protocol, TypeVar
 
+from headgate.api.runtime import runtime
 from headgate.base.checkpoints import Stop
 from headgate.base.errors import FutureCancelled, PlanInvalid
 
@@ -184,6 +185,10 @@ class JobClient:
     def get_metrics(self) -> dict[str, object]:
         """Figures of the job by name, as they are now."""
         return dict(self._job.metrics())
+
+    def _repr_html_(self) -> str:
+        """The state and the vertices, as they are now, for notebooks."""
+        return runtime().job_html(self._job)
 
     def _savepoint(self, directory: str | None, stop: Stop) -> CompletableFuture[str]:
         promise = self._job.savepoint(directory, stop)

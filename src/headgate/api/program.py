@@ -4,16 +4,18 @@ Everything is decided here: parallelism, key groups, slot sharing groups, batch 
 splits of sources. Law: the graph holds the wanted transformations and all that they read, no more.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from headgate.api.draft import Draft, JobFile, Transformation, TranslationContext, upstream
 from headgate.api.runtime import default_parallelism
 from headgate.api.settings.checkpointing import check_recovery
 from headgate.api.types.types import Types
-from headgate.base.errors import PlanInvalid
+from headgate.base.errors import HeadgateError, PlanInvalid
 from headgate.base.settings import ExchangeSettings, JobSettings, RuntimeMode
 from headgate.core.chain.spec import OutputTypes
+from headgate.plan.drawing import draw_svg
+from headgate.plan.job_graph import build_job_graph
 from headgate.plan.stream_graph import (
     DEFAULT_GROUP,
     StreamEdge,
@@ -96,6 +98,21 @@ def build_graph(
             parallelism = default
         _add_node(graph, transformation, parallelism, settings, splits)
     return graph
+
+
+def plan_picture(
+    draft: Draft, transformations: Iterable[Transformation], marked: Collection[int] = ()
+) -> str | None:
+    """These transformations and all that they read, as SVG; None: nothing can be drawn of them.
+
+    ``marked``: ids of transformations that the picture points out. A notebook calls it for every
+    stream that ends a cell, so that a program that is wrong so far is no error here.
+    """
+    try:
+        graph = build_graph(draft, None, transformations, splits=False)
+        return draw_svg(build_job_graph(graph), marked)
+    except HeadgateError:
+        return None
 
 
 def refuse_endless(transformations: Iterable[Transformation], caller: str) -> None:

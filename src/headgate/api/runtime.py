@@ -61,6 +61,9 @@ class Runtime(Protocol):
     def function_source(self, function: "SourceFunction[object]") -> "Source":
         """Runs a user's source function."""
 
+    def job_html(self, job: "RunningJob") -> str:
+        """A job that was launched here as it is now, for a notebook."""
+
     def print_sink(self, sink_identifier: str | None) -> "Sink":
         """Prints records where the user can see them."""
 

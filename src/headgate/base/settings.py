@@ -175,7 +175,8 @@ class JobSettings(SettingsGroup):
     progress: ProgressShown = setting(
         "headgate.progress",
         ProgressShown.AUTO,
-        "How a job gets on, on standard error: `on`, `off`, or `auto`: `headgate run` shows it.",
+        "How a job gets on, on standard error or in the cell of a notebook: `on`, `off`, or "
+        "`auto`: `headgate run` and notebooks show it.",
     )
     strict: bool = setting(
         "headgate.strict",

@@ -21,7 +21,8 @@ from headgate.cli.seen_jobs import (
     SeenVertex,
     known,
 )
-from headgate.observe.display import DOTTED, EMPTY, FULL, LEGEND, short_number
+from headgate.observe.display import DOTTED, EMPTY, FULL, LEGEND
+from headgate.observe.job_view import short_number
 from headgate.plan.table import clean
 
 WIDE: Final = 100

@@ -1,7 +1,8 @@
-"""Shows all running jobs of this process on standard error: live in a terminal, else as log lines.
+"""Shows all running jobs of this process: live in a terminal or a notebook, else as log lines.
 
-A thread looks at the jobs while there are any. Law: every job that was watched has its closing
-line, told before ``close`` returns; nothing that goes wrong here disturbs a job.
+In a terminal they are on standard error, in a notebook below the cell that started them. A thread
+looks at the jobs while there are any. Law: every job that was watched has its closing line, told
+before ``close`` returns; nothing that goes wrong here disturbs a job.
 """
 
 import atexit
@@ -9,17 +10,23 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from headgate.observe.analysis.diagnosis import Diagnosis
+from headgate.observe.job_view import (
+    JobView,
+    describe_end,
+    describe_job,
+    short_number,
+    title_of,
+)
 from headgate.observe.logs import PROGRESS_LOGGER, set_up_logs
+from headgate.observe.notebook import CellOutput, NotebookShell, draw_html, kernel_shell
 from headgate.observe.observer import DiagnosedJob, JobObserver
 from headgate.observe.progress import Shares, VertexRow
 
@@ -29,25 +36,12 @@ FULL, DOTTED, EMPTY = "█", "▒", "·"
 LEGEND: Final = f"{FULL} busy  {DOTTED} back-pressured  {EMPTY} idle"
 
 
-@dataclass(frozen=True, slots=True)
-class JobView:
-    """One job at one moment, ready to be drawn."""
-
-    name: str
-    status: str
-    seconds: float
-    rows: Sequence[VertexRow]
-    diagnosis: Diagnosis
-
-    @property
-    def blamed(self) -> int:
-        """The vertex that limits the job; -1: none does."""
-        return self.diagnosis.vertex
-
-
 log = logging.getLogger(PROGRESS_LOGGER)
 
 DRAW_S: Final = 0.25
+CELL_S: Final = 0.5
+"""Between two pictures in a notebook, whose front end may be far away."""
+LOOK_S: Final = 0.01
 TELL_S: Final = 5.0
 CLOSE_S: Final = 5.0
 WINDOW_S: Final = 5.0
@@ -55,26 +49,67 @@ LEAST_S: Final = 2.0
 """Who watches is shown a first cause soon; it may be another one later."""
 
 
+class WatchedJob(DiagnosedJob, Protocol):
+    """What is needed of a job; ``ObservedJob`` has it."""
+
+    @property
+    def started_at_ms(self) -> int: ...
+
+    @property
+    def ended_at_ms(self) -> int | None: ...
+
+
 class Display:
     """Every method may be called from any thread."""
 
-    def __init__(self, console: Console | None = None, tell_s: float = TELL_S) -> None:
+    def __init__(
+        self,
+        console: Console | None = None,
+        tell_s: float = TELL_S,
+        shell: NotebookShell | None = None,
+    ) -> None:
         self._console = console or Console(stderr=True)
         self._tell_s = tell_s
+        self._shell = shell
         self._lock = threading.Lock()
         self._turn = threading.Lock()  # one picture at a time: the last may just be going
         self._watches: list[_Watch] = []
         self._thread: threading.Thread | None = None
         self._nudge = threading.Event()
+        if shell is not None:
+            shell.events.register("post_run_cell", self.cell_ended)
 
-    def watch(self, job: DiagnosedJob) -> None:
-        """Show it until it ends."""
+    def watch(self, job: WatchedJob, page: str = "") -> None:
+        """Show it until it ends; ``page``: the address of its web page."""
+        watch = _Watch(job, page)
+        if self._shell is not None:
+            watch.begin_output(self._shell)
         with self._lock:
-            self._watches.append(_Watch(job))
+            self._watches.append(watch)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="headgate-progress")
                 self._thread.daemon = True
                 self._thread.start()
+
+    def html(self, job: WatchedJob, page: str = "") -> str:
+        """The job as it is now, for a notebook; one that nobody watches, over its whole life."""
+        with self._lock:
+            found = [watch for watch in self._watches if watch.job is job]
+        if found and not job.has_ended():
+            return draw_html(found[0].view())
+        watch = _Watch(job, page)
+        watch.look()
+        return draw_html(watch.view())
+
+    def cell_ended(self, *result: object) -> None:
+        """A cell of the notebook has run: what it waited for is to be shown in it."""
+        deadline = time.monotonic() + CLOSE_S
+        self._nudge.set()
+        while time.monotonic() < deadline:
+            with self._lock:
+                if not any(watch.job.has_ended() for watch in self._watches):
+                    return
+            time.sleep(LOOK_S)
 
     def close(self) -> None:
         """Tell the ends of jobs that have ended, then be silent."""
@@ -89,7 +124,9 @@ class Display:
     def _run(self) -> None:
         try:
             with self._turn:
-                if self._console.is_terminal:
+                if self._shell is not None:
+                    self._draw_cells()
+                elif self._console.is_terminal:
                     self._draw()
                 else:
                     self._tell()
@@ -111,6 +148,13 @@ class Display:
                 live.update(Group(*(draw_job(watch.view()) for watch in watches)), refresh=True)
                 self._nudge.wait(DRAW_S)
                 self._nudge.clear()
+
+    def _draw_cells(self) -> None:
+        while watches := self._look():
+            for watch in watches:
+                watch.output(watch.view())
+            self._nudge.wait(CELL_S)
+            self._nudge.clear()
 
     def _tell(self) -> None:
         # What is between the two hands lines to the logs of jobs, and shows none.
@@ -134,39 +178,59 @@ class Display:
             watch.look()
         ended = [watch for watch in watches if watch.has_ended or watch.is_last]
         for watch in ended:
-            self._say(describe_end(watch.view()))
+            self._say(watch)
         with self._lock:
             self._watches = [watch for watch in self._watches if watch not in ended]
             if not self._watches:
                 self._thread = None
             return list(self._watches)
 
-    def _say(self, line: str) -> None:
-        if self._console.is_terminal:
-            self._console.print(line, highlight=False, markup=False)
+    def _say(self, watch: "_Watch") -> None:
+        view = watch.view()
+        if self._shell is not None:
+            watch.output(view)
+        elif self._console.is_terminal:
+            self._console.print(describe_end(view), highlight=False, markup=False)
         else:
-            log.info(line)
+            log.info(describe_end(view))
 
 
 class _Watch:
     """One job and what was seen of it."""
 
-    def __init__(self, job: DiagnosedJob) -> None:
+    def __init__(self, job: WatchedJob, page: str = "") -> None:
         self.is_last = False
         self.has_ended = False
-        self._job = job
+        self.job = job
+        self.output: Callable[[JobView], None] = lambda view: None
+        self._page = page
         self._observer = JobObserver(job, WINDOW_S, LEAST_S)
-        self._began = time.monotonic()
+
+    def begin_output(self, shell: NotebookShell) -> None:
+        """Below the cell that runs; on its thread, which the first output has to come from."""
+        try:
+            output = CellOutput(shell).show
+            output(self.view())
+            self.output = output
+        except Exception:
+            log.exception("the notebook cannot show the job, which goes on")
 
     def look(self) -> None:
-        self.has_ended = self._job.has_ended()  # before the look, which is then the last one
+        self.has_ended = self.job.has_ended()  # before the look, which is then the last one
         self._observer.look()
 
     def view(self) -> JobView:
-        status = self._job.status().name.lower()
-        seconds = time.monotonic() - self._began
-        name, rows = self._job.graph.name, self._observer.rows()
-        return JobView(name, status, seconds, rows, self._observer.quick_diagnosis())
+        job, ended_at_ms = self.job, self.job.ended_at_ms
+        until_ms = time.time() * 1000 if ended_at_ms is None else ended_at_ms
+        return JobView(
+            job.graph.name,
+            job.status().name.lower(),
+            max(0.0, until_ms - job.started_at_ms) / 1000,
+            self._observer.rows(),
+            self._observer.quick_diagnosis(),
+            self.has_ended,
+            self._page,
+        )
 
 
 _display: list[Display] = []
@@ -175,7 +239,7 @@ _display: list[Display] = []
 def display() -> Display:
     """The one of this process."""
     if not _display:
-        _display.append(Display())
+        _display.append(Display(shell=kernel_shell()))
         atexit.register(_display[0].close)  # the last closing line is not to be lost
     return _display[0]
 
@@ -198,7 +262,7 @@ def draw_job(view: JobView) -> RenderableType:
     table.add_column("", width=BAR, no_wrap=True)
     for row in view.rows:
         table.add_row(
-            Text(_title(row), "bold" if row.vertex == view.blamed else ""),
+            Text(title_of(row), "bold" if row.vertex == view.blamed else ""),
             short_number(row.records_in),
             short_number(row.records_out),
             short_number(row.in_per_s),
@@ -221,45 +285,6 @@ def draw_bar(row: VertexRow, blamed: bool) -> Text:
     return Text.assemble(
         (FULL * busy, "red" if blamed else "green"), (DOTTED * held_up, "yellow"), EMPTY * idle
     )
-
-
-def describe_job(view: JobView) -> list[str]:
-    """The same for a log: a line for each vertex."""
-    lines = [
-        f"{view.name}: {_title(row)}: {row.records_in:,} in, {row.records_out:,} out, "
-        f"{row.in_per_s:,.0f} in/s, {row.shares.describe()}"
-        for row in view.rows
-        if row.running
-    ]
-    if view.blamed >= 0:
-        lines.append(f"{view.name}: bottleneck: {view.diagnosis.headline}")
-    return lines
-
-
-def describe_end(view: JobView) -> str:
-    """One line when the job has ended; the rows are those of its whole life."""
-    source = sum(row.records_in for row in view.rows if row.is_source)
-    blamed = f"; bottleneck: {view.diagnosis.headline}" if view.blamed >= 0 else ""
-    return f"{view.name}: {view.status} after {view.seconds:.1f} s, {source:,} records{blamed}"
-
-
-def short_number(number: float) -> str:
-    """At most six characters: 999, 9,999, 99.9k, 1.23M."""
-    if number < 10_000:
-        return f"{number:,.0f}"
-    for unit in "kMGT":
-        number /= 1000
-        if number < 9.995:
-            return f"{number:.2f}{unit}"
-        if number < 99.95:
-            return f"{number:.1f}{unit}"
-        if number < 999.5:
-            return f"{number:.0f}{unit}"
-    return f"{number:.0f}T"
-
-
-def _title(row: VertexRow) -> str:
-    return row.name if row.tasks == 1 else f"{row.tasks} x {row.name}"
 
 
 def _cells(shares: Shares) -> tuple[int, int, int]:

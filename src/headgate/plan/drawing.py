@@ -10,7 +10,7 @@ Law: boxes of a column do not overlap.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from itertools import pairwise
@@ -35,6 +35,7 @@ INK: Final = "#1e293b"
 CARD: Final = "#ffffff"
 LABEL: Final = "#e2e8f0"
 LINE: Final = "#7c8899"
+MARK: Final = "#fde68a"
 ROW_GAP = 28.0
 LANE_HEIGHT = 14.0
 SWEEPS = 6
@@ -70,8 +71,11 @@ class Layout:
     height: float
 
 
-def draw_svg(job_graph: JobGraph) -> str:
-    """The whole drawing, ready to be a file or a part of a page."""
+def draw_svg(job_graph: JobGraph, marked: Collection[int] = ()) -> str:
+    """The whole drawing, ready to be a file or a part of a page.
+
+    ``marked``: ids of operators that it points out.
+    """
     edges = job_graph.edges
     labels = [_label(edge) for edge in edges]
     layout = layered(
@@ -90,7 +94,7 @@ def draw_svg(job_graph: JobGraph) -> str:
     for edge, label, route in zip(edges, labels, layout.routes, strict=True):
         lines += _draw_edge(edge, label, route)
     for vertex, box in zip(job_graph.vertices, layout.boxes, strict=True):
-        lines += _draw_vertex(job_graph, vertex, box)
+        lines += _draw_vertex(job_graph, vertex, box, marked)
     return "\n".join([*lines, "</svg>", ""])
 
 
@@ -116,7 +120,9 @@ def _size(graph: JobGraph, vertex: JobVertex) -> tuple[float, float]:
     return max(widths) + 2 * PADDING, max(words, PORT_GAP * (ends + 1))
 
 
-def _draw_vertex(graph: JobGraph, vertex: JobVertex, box: Box) -> list[str]:
+def _draw_vertex(
+    graph: JobGraph, vertex: JobVertex, box: Box, marked: Collection[int]
+) -> list[str]:
     if vertex.is_source:
         colour = SOURCE_COLOUR
     else:
@@ -139,10 +145,17 @@ def _draw_vertex(graph: JobGraph, vertex: JobVertex, box: Box) -> list[str]:
     y = HEAD_HEIGHT + PADDING / 2 + LINE_HEIGHT / 2
     for operator, depth in zip(vertex.chain.operators, _depths(vertex.chain), strict=True):
         x = PADDING + INDENT * depth
+        weight = ""
+        if operator.id in marked:
+            weight = ' font-weight="700"'
+            lines.append(
+                f'<rect x="4" y="{y - LINE_HEIGHT / 2:.1f}" width="{w - 8:.1f}" '
+                f'height="{LINE_HEIGHT:.0f}" rx="5" fill="{MARK}"/>'
+            )
         lines += [
             f'<circle cx="{x + 3:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>',
-            f'<text x="{x + INDENT:.1f}" y="{y + 4.5:.1f}"><title>{_text(operator.name)}</title>'
-            f"{_text(_short(operator.name))}</text>",
+            f'<text x="{x + INDENT:.1f}" y="{y + 4.5:.1f}"{weight}>'
+            f"<title>{_text(operator.name)}</title>{_text(_short(operator.name))}</text>",
         ]
         y += LINE_HEIGHT
     return [*lines, "</g>", "</g>"]

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from headgate.api.draft import unexecuted
+from headgate.api.job import RunningJob
 from headgate.api.program import Program
 from headgate.connectors.function.source import FunctionSource
 from headgate.functions.function import SourceFunction
@@ -92,6 +93,13 @@ class SparkRuntime:
 
     def function_source(self, function: SourceFunction[object]) -> Source:
         return FunctionSource(function, bounded=getattr(function, "bounded", False) is True)
+
+    def job_html(self, job: RunningJob) -> str:
+        from headgate.observe.display import display
+        from headgate.observe.web.server import page_link
+
+        assert isinstance(job, SparkJob), "launch() starts no others"
+        return display().html(job, page_link(job.job_id))
 
     def print_sink(self, sink_identifier: str | None) -> Sink:
         return DriverPrintSink(sink_identifier)

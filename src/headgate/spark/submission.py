@@ -17,13 +17,7 @@ from headgate.base.log_settings import LogSettings
 from headgate.base.messages import ControlTimes
 from headgate.base.recovery_settings import JOB_ID, CheckpointSettings
 from headgate.base.setting_fields import redacted
-from headgate.base.settings import (
-    ExchangeSettings,
-    JobSettings,
-    ProgressShown,
-    RestSettings,
-    StateSettings,
-)
+from headgate.base.settings import ExchangeSettings, JobSettings, RestSettings, StateSettings
 from headgate.control.deployment import RunPlan
 from headgate.core.chain.log_facts import logged_with
 from headgate.host.driver.checkpoint_keeper import CheckpointKeeper
@@ -37,7 +31,8 @@ from headgate.host.shipping.code import ship
 from headgate.host.shipping.orders import plan_run
 from headgate.host.worker.backends import check_backend
 from headgate.observe.logs import log_settings, set_up_driver_logs
-from headgate.observe.web.server import page_server
+from headgate.observe.notebook import shows_progress
+from headgate.observe.web.server import page_link, page_server
 from headgate.plan.exchange_memory import ExchangeMemory, size_exchange
 from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.placement import place
@@ -276,10 +271,10 @@ def launch(program: Program) -> SparkJob:
         print(f"headgate: job {job.name}: {page.show(job)}", file=sys.stderr, flush=True)
     for notify in on_launched:
         notify(job)
-    if JobSettings.parse(program.configuration).progress is ProgressShown.ON:
+    if shows_progress(JobSettings.parse(program.configuration).progress):
         from headgate.observe.display import display
 
-        display().watch(job)
+        display().watch(job, page_link(job.job_id))
     return job
 
 

@@ -59,11 +59,14 @@ class PageServer:
     def show(self, job: ObservedJob) -> str:
         """Show a job from now on; answers the address of its page, for people."""
         self.jobs.watch(job)
-        name = public_name(self._settings.bind_address, self._address)
-        path = f"/jobs/{quote(job.job_id, safe='')}"
         if self.token and self._is_own_token:
-            path = f"token={quote(self.token, safe='')}&path={path}"
-        return f"http://{name}:{self.port}/#{path}"
+            return self.link(job.job_id, f"token={quote(self.token, safe='')}&path=")
+        return self.link(job.job_id)
+
+    def link(self, job_id: str, before: str = "") -> str:
+        """The address of a job's page without the token, for what may be kept or sent on."""
+        name = public_name(self._settings.bind_address, self._address)
+        return f"http://{name}:{self.port}/#{before}/jobs/{quote(job_id, safe='')}"
 
     def close(self) -> None:
         """Idempotent."""
@@ -166,6 +169,12 @@ def page_server(settings: RestSettings) -> PageServer | None:
             )
             return None
         return _server[0]
+
+
+def page_link(job_id: str) -> str:
+    """The address of a job's page, without the token; empty: there is no page."""
+    with _lock:
+        return _server[0].link(job_id) if _server else ""
 
 
 def close_page_server() -> None:
