@@ -24,6 +24,7 @@ from headgate.cli.run import run
 from headgate.cli.status import status, ui
 from headgate.cli.top import top
 from headgate.cli.user_program import exit_code_of
+from headgate.cli.why import why
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -32,7 +33,7 @@ def command() -> None:
     """Stream processing in Python on the Spark cluster you already have."""
 
 
-RUNNING = (list_jobs, status, top, logs, ui, flame, peek, savepoint, stop, cancel)
+RUNNING = (list_jobs, status, why, top, logs, ui, flame, peek, savepoint, stop, cancel)
 """About jobs that run."""
 
 for subcommand in (run, *RUNNING, checkpoints, plan, demo, doctor, bench):

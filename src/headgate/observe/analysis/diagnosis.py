@@ -1,13 +1,13 @@
 """The answer to "is the job keeping up, and if not, why?", as it travels to pages and commands.
 
 Law: ``summary`` says everything that the other fields say, for people; the fields say it again for
-programs. Rates are records a second, shares are parts of one.
+programs. Rates are records a second, shares are parts of one; field names have dashes in JSON.
 """
 
 import msgspec
 
 
-class VertexAdvice(msgspec.Struct, frozen=True):
+class VertexAdvice(msgspec.Struct, frozen=True, rename="kebab"):
     """What the analysis says of one vertex."""
 
     vertex: int
@@ -28,7 +28,7 @@ class VertexAdvice(msgspec.Struct, frozen=True):
     ``cores``, ``hot key``, ``skew``, ``capacity``."""
 
 
-class Diagnosis(msgspec.Struct, frozen=True):
+class Diagnosis(msgspec.Struct, frozen=True, rename="kebab"):
     """Which vertex limits the job, why, and what to do about it."""
 
     cause: str

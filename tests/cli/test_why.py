@@ -1,0 +1,81 @@
+"""`headgate why`: a paragraph and a table for people, the whole diagnosis for programs."""
+
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from headgate.observe.analysis.diagnosis import Diagnosis
+from headgate.observe.analysis.explain import cannot_say, diagnose
+from tests.cli.kit import Done, in_process
+from tests.cli.page_kit import Page, job_with_page
+from tests.observe.kit import END, MIDDLE, SOURCE, figures, three_vertices, window_of
+
+Headgate = Callable[..., Done]
+
+FOUND = diagnose(
+    window_of(
+        three_vertices(1),
+        [
+            figures(SOURCE, made=1_000, busy=1_000, held_up=9_000, outputs=[1_000]),
+            figures(MIDDLE, records=1_000, busy=2_000, held_up=8_000, outputs=[1_000]),
+            figures(END, records=1_000, busy=10_000, cpu=9_000),
+        ],
+    )
+)
+
+
+@pytest.fixture
+def headgate(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Headgate:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "80")
+    return partial(in_process, monkeypatch, capsys)
+
+
+@pytest.fixture
+def page(headgate: Headgate) -> Iterator[Page]:
+    with job_with_page() as page:
+        page.answers["/why"] = msgspec.to_builtins(FOUND)
+        yield page
+
+
+def test_people_get_a_paragraph_that_fits_and_a_line_for_each_vertex(
+    headgate: Headgate, page: Page
+) -> None:
+    done = headgate("why")
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = [line.rstrip() for line in done.stdout.splitlines()]
+    assert max(map(len, lines)) <= 80
+    blank = lines.index("")
+    assert " ".join(lines[:blank]) == FOUND.summary
+    assert lines[blank + 1].split() == [
+        *("vertex", "rate/s", "possible/s", "target/s", "busy", "bp", "tasks", "suggested")
+    ]
+    assert lines[-1].split() == [
+        *("slow", "->", "Sink:", "end", "100", "100", "1,000", "100%", "0%", "1", "13")
+    ]
+    assert page.asked == [("GET", "/why", {"seconds": "2"})]
+
+
+def test_programs_get_the_whole_diagnosis(headgate: Headgate, page: Page) -> None:
+    done = headgate("why", "ab12", "--json", "--quick", "--seconds", "0.5")
+    assert json.loads(done.stdout)["possible-rate"] == FOUND.possible_rate
+    assert msgspec.json.decode(done.stdout, type=Diagnosis) == FOUND
+    assert page.asked == [("GET", "/why", {"seconds": "0.5", "quick": "true"})]
+
+
+def test_an_answer_without_advice_is_a_sentence(headgate: Headgate, page: Page) -> None:
+    page.answers["/why"] = msgspec.to_builtins(cannot_say("the job is\x1b[31m restarting"))
+    assert headgate("why").stdout.strip() == "Cannot say yet: the job is [31m restarting."
+
+
+def test_trouble_is_one_sentence(headgate: Headgate, page: Page) -> None:
+    page.answers["/why"] = {"cause": 7}
+    done = headgate("why")
+    assert done.returncode != 0 and "another version of Headgate" in done.stderr
+    assert headgate("why", "nosuch").returncode == 2
