@@ -8,7 +8,7 @@ narrower than half a pixel are left out.
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from html import escape
 from typing import Final
@@ -16,6 +16,9 @@ from zlib import crc32
 
 import msgspec
 
+from headgate.base.inspections import SampledStack, StackSamples
+
+DROPPED: Final = "stacks that were too many to be kept"
 WIDTH: Final = 1200.0
 ROW: Final = 18.0
 MARGIN: Final = 12.0
@@ -231,3 +234,46 @@ def _cut(text: str, room: int) -> str:
 
 def _text(text: str) -> str:
     return escape(_ILLEGAL.sub("\ufffd", text))
+
+
+@dataclass(slots=True)
+class _Frame:
+    value: float = 0.0
+    children: "dict[str, _Frame]" = field(default_factory=dict)
+
+
+def flame_tree(root: str, samples: Sequence[StackSamples], kind: str) -> FlameNode:
+    """The tree of these samples; ``kind``: ``full``, ``on_cpu`` or ``off_cpu``.
+
+    Values are samples: every one, or the parts of them that the thread was on a CPU, or was not.
+    """
+    tree = _Frame()
+    for found in samples:
+        each_ms = found.wall_ms / found.samples if found.samples else 0.0
+        for stack in found.stacks:
+            _add(tree, stack.frames, _weight(stack, each_ms, kind))
+        if found.dropped and kind == "full":
+            _add(tree, (DROPPED,), float(found.dropped))
+    return _node(root, tree)
+
+
+def _weight(stack: SampledStack, each_ms: float, kind: str) -> float:
+    """In samples."""
+    if kind == "full":
+        return float(stack.count)
+    on_cpu = min(float(stack.count), stack.cpu_ms / each_ms) if each_ms > 0 else 0.0
+    return on_cpu if kind == "on_cpu" else stack.count - on_cpu
+
+
+def _add(tree: _Frame, frames: Sequence[str], weight: float) -> None:
+    if weight <= 0:
+        return
+    tree.value += weight
+    for frame in frames:
+        tree = tree.children.setdefault(frame, _Frame())
+        tree.value += weight
+
+
+def _node(name: str, frame: _Frame) -> FlameNode:
+    children = sorted(frame.children.items(), key=lambda child: (-child[1].value, child[0]))
+    return FlameNode(name, frame.value, [_node(name, child) for name, child in children])

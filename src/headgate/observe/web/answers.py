@@ -8,9 +8,17 @@ archive.
 
 import msgspec
 
-from headgate.base.figures import AsyncFigures, GateFigures, OperatorFigures, OutputFigures
-from headgate.base.job_records import FailureRecord
+from headgate.base.figures import (
+    AsyncFigures,
+    GateFigures,
+    OperatorFigures,
+    OutputFigures,
+    TaskManagerFigures,
+)
+from headgate.base.inspections import ChannelTable, WaitingRecords
+from headgate.base.job_records import CheckpointRecord, FailureRecord, LogLine
 from headgate.base.messages import UserFigure
+from headgate.observe.flame import FlameNode
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -286,3 +294,141 @@ class MetricSummary(Answer, frozen=True):
     max: float | None = None
     avg: float | None = None
     sum: float | None = None
+
+
+class JobConfiguration(Answer, frozen=True):
+    """Settings of a job as they were given; secrets are hidden."""
+
+    jid: str
+    name: str
+    settings: dict[str, str]
+
+
+class PlanGraph(Answer, frozen=True):
+    """The job graph as Flink's JSON plan has it."""
+
+    jid: str
+    name: str
+    type: str
+    """``STREAMING`` or ``BATCH``."""
+    nodes: list[dict[str, object]]
+
+
+class JobPlan(Answer, frozen=True):
+    """The job graph, and a drawing of it."""
+
+    plan: PlanGraph
+    svg: str
+
+
+class JobExceptions(Answer, frozen=True):
+    """Why attempts of the job have failed, the newest first."""
+
+    exceptions: list[FailureRecord]
+    truncated: bool
+    """There were more."""
+
+
+class CheckpointCount(Answer, frozen=True):
+    """Over the life of the job, without savepoints."""
+
+    triggered: int
+    completed: int
+    failed: int
+    in_progress: int
+
+
+class CheckpointOverview(Answer, frozen=True):
+    """The newest first, without the parts of their tasks."""
+
+    counts: CheckpointCount
+    restored_from: str
+    history: list[CheckpointRecord]
+
+
+class TaskManagerDetails(TaskManagerFigures, frozen=True, kw_only=True):
+    """A process, and the tasks in it."""
+
+    tasks: list[str]
+
+
+class JobTaskManagers(Answer, frozen=True):
+    """The processes of the present attempt that have reported."""
+
+    taskmanagers: list[TaskManagerDetails]
+
+
+class JobLogLines(Answer, frozen=True):
+    """Lines of the log that belong to the job, the oldest first."""
+
+    lines: list[LogLine]
+    next: int
+    """``after`` of the next request."""
+
+
+class FlameGraph(Answer, frozen=True):
+    """Where the tasks of a vertex spend their time."""
+
+    samples: int
+    wall_ms: float
+    cpu_ms: float
+    subtasks: list[int]
+    """Those that were sampled."""
+    data: FlameNode
+
+
+class SubtaskWaiting(WaitingRecords, frozen=True, kw_only=True):
+    """What waits in front of a subtask."""
+
+    subtask: int
+
+
+class SubtaskChannels(ChannelTable, frozen=True, kw_only=True):
+    """Channels of a subtask."""
+
+    subtask: int
+
+
+class RequestId(Answer, frozen=True):
+    """What was asked for is under way; its result is asked for by this id."""
+
+    request_id: str
+
+
+class RequestStatus(Answer, frozen=True):
+    """Whether it is done."""
+
+    id: str
+    """``IN_PROGRESS`` or ``COMPLETED``."""
+
+
+class SavepointResult(Answer, frozen=True):
+    """Where the savepoint is, or why there is none."""
+
+    location: str | None = None
+    failure_cause: str | None = None
+
+
+class SavepointStatus(Answer, frozen=True):
+    """How far a savepoint has come."""
+
+    status: RequestStatus
+    operation: SavepointResult | None = None
+
+
+class SavepointOrder(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=True):
+    """Body of a request for a savepoint."""
+
+    target_directory: str | None = None
+    """Null: below that of the settings."""
+    cancel_job: bool = False
+    """The job ends with the savepoint."""
+    drain: bool = False
+    """It ends, and before that all windows and timers fire."""
+
+
+class StopOrder(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=True):
+    """Body of a request to end a job with a savepoint."""
+
+    target_directory: str | None = None
+    drain: bool = False

@@ -17,9 +17,13 @@ from starlette.types import ASGIApp
 
 from headgate.base.settings import RestSettings
 from headgate.observe.web.access import Access, problem
+from headgate.observe.web.background import Background
+from headgate.observe.web.change_endpoints import ChangeEndpoints
 from headgate.observe.web.endpoints import Endpoint, routes
 from headgate.observe.web.event_streams import EventStreams
+from headgate.observe.web.inspection_endpoints import InspectionEndpoints
 from headgate.observe.web.job_endpoints import job_endpoints
+from headgate.observe.web.record_endpoints import record_endpoints
 from headgate.observe.web.shown_jobs import ShownJobs
 from headgate.observe.web.vertex_endpoints import vertex_endpoints
 
@@ -57,8 +61,16 @@ def all_endpoints(
     streams: EventStreams, *, needs_token: bool, subtask_metrics: bool
 ) -> list[Endpoint]:
     """Those of the OpenAPI document."""
-    of_jobs = job_endpoints(streams, needs_token=needs_token, subtask_metrics=subtask_metrics)
-    return [*of_jobs, *vertex_endpoints()]
+    background = Background()
+    return [
+        *job_endpoints(
+            streams, background, needs_token=needs_token, subtask_metrics=subtask_metrics
+        ),
+        *ChangeEndpoints(background).all(),
+        *record_endpoints(),
+        *vertex_endpoints(),
+        *InspectionEndpoints().all(),
+    ]
 
 
 async def _http_problem(request: Request, error: Exception) -> Response:
@@ -76,7 +88,7 @@ class PageFiles:
     """Answers ``/`` and ``/static/…``."""
 
     def __init__(self) -> None:
-        self._files = dict(_listed(files(PACKAGE) / "static", ""))
+        self._files = dict(_listed(files(PACKAGE) / "page", ""))
 
     async def index(self, request: Request) -> Response:
         return self._answer(INDEX)

@@ -1,8 +1,8 @@
-"""Paths about whole jobs: the lists of them, one with its graph, its events, its cancellation."""
+"""Paths about whole jobs: the lists of them, one with its graph, its events."""
 
-import asyncio
 import time
 from collections import Counter
+from functools import partial
 from typing import Final
 
 from starlette.responses import Response
@@ -18,6 +18,7 @@ from headgate.observe.web.answers import (
     JobSummaries,
     PageConfig,
 )
+from headgate.observe.web.background import Background
 from headgate.observe.web.endpoints import JSON, Endpoint, Request
 from headgate.observe.web.event_streams import EventStreams
 from headgate.observe.web.job_answers import job_summary
@@ -27,7 +28,7 @@ REFRESH_MS: Final = 1_000
 
 
 def job_endpoints(
-    streams: EventStreams, *, needs_token: bool, subtask_metrics: bool
+    streams: EventStreams, background: Background, *, needs_token: bool, subtask_metrics: bool
 ) -> list[Endpoint]:
     """``needs_token``: what the page is to ask its reader for."""
 
@@ -38,23 +39,21 @@ def job_endpoints(
     def events(request: Request) -> Response:
         return streams.follow(request.shown)
 
+    async def metrics(request: Request) -> Response:
+        jobs = [shown.job for shown in request.jobs.all()]
+        subtasks, accept = request.query["subtasks"], request.accept
+        body = await background.run(partial(exposition, jobs, subtasks=subtasks, accept=accept))
+        return Response(body, media_type=content_type(accept))
+
     subtasks = Parameter(
         "subtasks", subtask_metrics, "Whether each subtask is shown, or sums over all of them."
     )
-    mode = Parameter("mode", "cancel", "What to do with the job.", choices=("cancel",))
     return [
         Endpoint("GET", "/config", "About this server", PageConfig, config, needs_token=False),
         Endpoint("GET", "/overview", "Jobs by state", ClusterOverview, overview),
         Endpoint("GET", "/jobs", "Ids of all jobs", JobIds, job_ids),
         Endpoint("GET", "/jobs/overview", "All jobs in short", JobSummaries, summaries),
         Endpoint("GET", "/jobs/{job}", "A job with its graph", JobDetails, details),
-        Endpoint(
-            *("PATCH", "/jobs/{job}", "Cancel a job"),
-            answer=None,
-            handle=cancel,
-            parameters=(mode,),
-            success=202,
-        ),
         Endpoint(
             *("GET", "/jobs/{job}/events", "The job every second, as server-sent events"),
             answer=None,
@@ -67,6 +66,7 @@ def job_endpoints(
             answer=None,
             handle=metrics,
             parameters=(subtasks,),
+            statuses=(503,),
             media="text/plain",
         ),
     ]
@@ -94,17 +94,3 @@ def summaries(request: Request) -> JobSummaries:
 def details(request: Request) -> Response:
     """As it was last encoded, if that is not long ago."""
     return Response(request.shown.details(), media_type=JSON)
-
-
-async def metrics(request: Request) -> Response:
-    """Not on the loop: with many subtasks it takes a while."""
-    jobs = [shown.job for shown in request.jobs.all()]
-    subtasks, accept = request.query["subtasks"], request.accept
-    body = await asyncio.to_thread(exposition, jobs, subtasks=subtasks, accept=accept)
-    return Response(body, media_type=content_type(accept))
-
-
-def cancel(request: Request) -> Response:
-    """Begins at once; the state of the job says when it is done."""
-    request.shown.job.cancel_soon("somebody cancelled it on its web page, or by the REST API")
-    return Response(b"{}", 202, media_type=JSON)

@@ -7,9 +7,14 @@ inside it. Law: ``decode(encode(answer), type(answer)) == answer``.
 
 import types
 from functools import cache
-from typing import Any, TypeVar, Union, get_args, get_origin
+from typing import Any, Final, TypeVar, Union, get_args, get_origin
 
 import msgspec
+
+from headgate.observe.flame import FlameNode
+
+AS_IS: Final = (FlameNode,)
+"""Structs whose own form is that of the API: their names have no underscores, and they are many."""
 
 _Struct = TypeVar("_Struct", bound=msgspec.Struct)
 
@@ -42,14 +47,14 @@ def json_type(kind: type[msgspec.Struct]) -> type[msgspec.Struct]:
         elif field.default_factory is not msgspec.NODEFAULT:
             declared += (msgspec.field(default_factory=field.default_factory),)
         fields.append(declared)
-    made = msgspec.defstruct(kind.__name__, fields, rename="kebab", frozen=True)
+    made = msgspec.defstruct(kind.__name__, fields, rename="kebab", frozen=True, kw_only=True)
     made.__doc__ = kind.__doc__
     return made
 
 
 def _json_type(kind: Any) -> Any:
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-        return json_type(kind)
+        return kind if kind in AS_IS else json_type(kind)
     origin, inner = get_origin(kind), tuple(map(_json_type, get_args(kind)))
     if origin is Union or origin is types.UnionType:
         return Union[inner]  # noqa: UP007 - of a tuple

@@ -1,0 +1,187 @@
+"""Paths that look into running tasks: flame graphs, waiting records, channels, what limits the job.
+
+Law: each has a deadline, few are answered at a time, and a task that cannot be looked at is a
+sentence, never a failed job.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final, TypeVar
+
+from msgspec import structs
+
+from headgate.base.errors import InspectionFailed
+from headgate.base.inspections import (
+    MAX_HERTZ,
+    MAX_SECONDS,
+    ChannelTable,
+    Found,
+    Inspection,
+    PeekRecords,
+    ReadChannels,
+    SampleStacks,
+    StackSamples,
+    WaitingRecords,
+)
+from headgate.observe.flame import flame_tree
+from headgate.observe.web.answers import FlameGraph, SubtaskChannels, SubtaskWaiting
+from headgate.observe.web.endpoints import Endpoint, Request, subtask_of
+from headgate.observe.web.job_answers import Sight
+from headgate.observe.web.parameters import BadRequest, Parameter, whole_number
+from headgate.plan.execution_graph import task_id
+from headgate.plan.job_graph import JobVertex
+
+MAX_SAMPLED: Final = 32
+"""Subtasks of one flame graph, the busiest."""
+MAX_UNDER_WAY: Final = 16
+ANSWER_S: Final = 10.0
+MAX_ENTRIES: Final = 1_000
+MAX_CHANNELS: Final = 10_000
+
+SUBTASK = Parameter("subtask", 0, "Which subtask.", 0)
+GATE = Parameter("gate", 0, "Which input gate.", 0)
+CHANNEL = Parameter("channel", None, "Which channel of the gate; none: all of them.", 0)
+
+_Kind = TypeVar("_Kind", bound=Found)
+
+
+class InspectionEndpoints:
+    """Counts those under way; used on the event loop."""
+
+    def __init__(self) -> None:
+        self._under_way = 0
+
+    def all(self) -> list[Endpoint]:
+        path = "/jobs/{job}/vertices/{vertex}"
+        return [
+            Endpoint(
+                *("GET", f"{path}/flamegraph", "Where the tasks spend their time"),
+                answer=FlameGraph,
+                handle=self.flamegraph,
+                parameters=(
+                    Parameter(
+                        *("subtask", "all", "Give the number of a subtask, or all"),
+                        pattern="all|[0-9]{1,9}",
+                    ),
+                    Parameter("seconds", 2.0, "How long to take samples.", 0.05, MAX_SECONDS),
+                    Parameter("hertz", 100.0, "Samples a second.", 1, MAX_HERTZ),
+                    Parameter(
+                        *("type", "full", "All time, or only that on a CPU or off it."),
+                        choices=("full", "on_cpu", "off_cpu"),
+                    ),
+                ),
+                statuses=(409, 503),
+            ),
+            Endpoint(
+                *("GET", f"{path}/peek", "Records that wait in front of a subtask"),
+                answer=SubtaskWaiting,
+                handle=self.peek,
+                parameters=(
+                    *(SUBTASK, GATE, CHANNEL),
+                    Parameter("limit", 20, "So many records at most.", 1, MAX_ENTRIES),
+                ),
+                statuses=(409, 503),
+            ),
+            Endpoint(
+                *("GET", f"{path}/channels", "Channels of a subtask, the fullest first"),
+                answer=SubtaskChannels,
+                handle=self.channels,
+                parameters=(
+                    SUBTASK,
+                    Parameter("gate", None, "Which input gate; none: all of them.", 0),
+                    Parameter("limit", 100, "So many channels at most.", 1, MAX_CHANNELS),
+                ),
+                statuses=(409, 503),
+            ),
+        ]
+
+    async def flamegraph(self, request: Request) -> FlameGraph:
+        """Of one subtask, or of the busiest together."""
+        vertex, query = request.vertex, request.query
+        what = SampleStacks(query["seconds"], query["hertz"])
+        if query["subtask"] == "all":
+            chosen = busiest(request.shown.sight(), vertex)
+        else:
+            chosen = [subtask_of(vertex, whole_number(query["subtask"]))]
+        tasks = [task_id(vertex.id, subtask) for subtask in chosen]
+        found = await self._inspect_all(request, tasks, what)
+        samples = {
+            subtask: answer
+            for subtask, answer in zip(chosen, found, strict=True)
+            if isinstance(answer, StackSamples)
+        }
+        if not samples:
+            raise next(error for error in found if isinstance(error, Exception))
+        return FlameGraph(
+            samples=sum(sample.samples for sample in samples.values()),
+            wall_ms=sum(sample.wall_ms for sample in samples.values()),
+            cpu_ms=sum(sample.cpu_ms for sample in samples.values()),
+            subtasks=list(samples),
+            data=flame_tree(vertex.name, list(samples.values()), query["type"]),
+        )
+
+    async def peek(self, request: Request) -> SubtaskWaiting:
+        """None of them is taken away."""
+        vertex, query = request.vertex, request.query
+        subtask = subtask_of(vertex, query["subtask"])
+        gate = gate_of(vertex, query["gate"])
+        what = PeekRecords(gate, query["channel"], query["limit"])
+        found = await self._inspect(request, subtask, what, WaitingRecords)
+        return SubtaskWaiting(**structs.asdict(found), subtask=subtask)
+
+    async def channels(self, request: Request) -> SubtaskChannels:
+        """Those with the largest backlog first."""
+        vertex, query = request.vertex, request.query
+        subtask = subtask_of(vertex, query["subtask"])
+        gate = None if query["gate"] is None else gate_of(vertex, query["gate"])
+        what = ReadChannels(gate, query["limit"])
+        found = await self._inspect(request, subtask, what, ChannelTable)
+        return SubtaskChannels(**structs.asdict(found), subtask=subtask)
+
+    async def _inspect(
+        self, request: Request, subtask: int, what: Inspection, kind: type[_Kind]
+    ) -> _Kind:
+        (found,) = await self._inspect_all(request, [task_id(request.vertex.id, subtask)], what)
+        if isinstance(found, BaseException):
+            raise found
+        assert isinstance(found, kind), f"{type(found)} is no answer to {what}"
+        return found
+
+    async def _inspect_all(
+        self, request: Request, tasks: Sequence[str], what: Inspection
+    ) -> "list[Found | BaseException]":
+        """For each task what was found, or why nothing was."""
+        if self._under_way >= MAX_UNDER_WAY:
+            raise BadRequest("the driver looks at many tasks already; ask again in a moment", 503)
+        job = request.shown.job
+        seconds = what.seconds if isinstance(what, SampleStacks) else 0.0
+        self._under_way += 1
+        try:
+            futures = [asyncio.wrap_future(job.inspect(task, what, ANSWER_S)) for task in tasks]
+            await asyncio.wait(futures, timeout=seconds + 2 * ANSWER_S)
+        finally:
+            self._under_way -= 1
+        return [_outcome(task, future) for task, future in zip(tasks, futures, strict=True)]
+
+
+def busiest(sight: Sight, vertex: JobVertex) -> list[int]:
+    """The subtasks to be sampled for the whole vertex, in their order."""
+    gains = [(task.subtask, sight.gain_of(task)) for task in sight.tasks_of(vertex.id)]
+    running = sorted(gains, key=lambda gain: -gain[1].busy_ms)[:MAX_SAMPLED]
+    return sorted(subtask for subtask, _ in running) or list(range(vertex.parallelism))[:1]
+
+
+def gate_of(vertex: JobVertex, gate: int) -> int:
+    """The number, if the vertex has that gate; raises BadRequest."""
+    gates = len(vertex.gate_inputs)
+    if gate >= gates:
+        may = f"give 0 to {gates - 1}" if gates else "it is a source, nothing waits before it"
+        raise BadRequest(f"the vertex has no gate {gate}; {may}")
+    return gate
+
+
+def _outcome(task: str, future: "asyncio.Future[Found]") -> Found | BaseException:
+    if not future.done():
+        future.cancel()
+        return InspectionFailed(task, f"it has not answered within {2 * ANSWER_S:g} s")
+    return future.exception() or future.result()
