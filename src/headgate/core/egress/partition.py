@@ -201,12 +201,12 @@ class Partition:
 
     @property
     def queued(self) -> int:
-        return sum(subpartition.queued for subpartition in self.subpartitions)
+        return sum([subpartition.queued for subpartition in self.subpartitions])
 
     @property
     def queued_bytes(self) -> int:
         """Of what waits in memory."""
-        return sum(subpartition.queued_bytes for subpartition in self.subpartitions)
+        return sum([each.queued_bytes for each in self.subpartitions if each.queued])
 
     def _try_lease(self) -> Lease | None:
         try:

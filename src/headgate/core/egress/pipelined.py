@@ -215,7 +215,12 @@ class PipelinedSubpartition:
 
     @property
     def queued_bytes(self) -> int:
-        return sum(consumer.size for consumer in self._queue)
+        return sum(
+            [
+                each.size if each.builder is None else each.builder.committed - each.position
+                for each in self._queue
+            ]
+        )
 
     def check(self) -> None:
         """Assert the law."""

@@ -30,6 +30,7 @@ from headgate.core.buffers.local_pool import LocalPool
 from headgate.core.exchange.compression import CompressionCodec, decompress
 from headgate.core.exchange.view import NO_LIMIT
 from headgate.core.ingress.channel import Channel, LocalChannel, UnknownChannel
+from headgate.core.ingress.remote import RemoteChannel, sum_statistics
 from headgate.core.ingress.waiting import Place, WaitingCopier
 
 
@@ -348,21 +349,28 @@ class Gate:
 
     def statistics(self) -> GateStatistics:
         """Sums over the channels."""
-        channels = [channel.statistics() for channel in self._channels]
-        floating_free = sum(channel.floating_free for channel in channels)
+        remote = [channel for channel in self._channels if isinstance(channel, RemoteChannel)]
+        parts = [sum_statistics(remote)]  # there may be thousands of them
+        if len(remote) < len(self._channels):
+            parts += [
+                channel.statistics()
+                for channel in self._channels
+                if not isinstance(channel, RemoteChannel)
+            ]
+        floating_free = sum(part.floating_free for part in parts)
         figures = GateFigures(
-            len(channels),
-            sum(channel.queued for channel in channels),
-            sum(channel.queued_bytes for channel in channels),
-            sum(channel.backlog for channel in channels),
-            sum(channel.credit for channel in channels),
-            sum(channel.exclusive - channel.exclusive_free for channel in channels),
-            sum(channel.exclusive for channel in channels),
+            len(self._channels),
+            sum(part.queued for part in parts),
+            sum(part.queued_bytes for part in parts),
+            sum(part.backlog for part in parts),
+            sum(part.credit for part in parts),
+            sum(part.exclusive - part.exclusive_free for part in parts),
+            sum(part.exclusive for part in parts),
             max(0, self.pool.lent - floating_free),
             self.pool.size,
         )
-        bytes_in = sum(channel.bytes_in for channel in channels)
-        return GateStatistics(bytes_in, sum(channel.buffers_in for channel in channels), figures)
+        bytes_in = sum(part.bytes_in for part in parts)
+        return GateStatistics(bytes_in, sum(part.buffers_in for part in parts), figures)
 
     def channel_figures(
         self, number: int, producers: Sequence[str], indices: range
