@@ -46,7 +46,7 @@ if TYPE_CHECKING:
         SourceFunction,
     )
     from headgate.functions.sink import Sink, SinkWriter
-    from headgate.functions.source import Source, SplitReader
+    from headgate.functions.source import Source, SplitLag, SplitReader
     from headgate.functions.state import (
         ListStateDescriptor,
         MapStateDescriptor,
@@ -99,6 +99,7 @@ __all__ = [
     "SlidingEventTimeWindows",
     "Source",
     "SourceFunction",
+    "SplitLag",
     "SplitReader",
     "StreamExecutionEnvironment",
     "Time",

@@ -1,8 +1,16 @@
 """Counters, gauges, meters and distributions of a user's own."""
 
+import math
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
 import pytest
 
-from headgate.base.messages import UserFigure
+from headgate.base.messages import Metrics, TaskFigures, TaskState, UserFigure
+from headgate.control.frames import TO_DRIVER, encode
+from headgate.control.seal import LENGTH
 from headgate.functions.metrics import MetricGroup
 
 
@@ -25,7 +33,13 @@ def group(clock: Clock) -> MetricGroup:
 
 
 def figures(group: MetricGroup) -> dict[str, dict[str, float]]:
-    return {".".join((*metric.scope, metric.name)): metric.values for metric in group.read()}
+    return {".".join((*metric.scope, metric.name)): metric.values for metric in read(group)}
+
+
+def read(group: MetricGroup, problems: list[tuple[str, str]] | None = None) -> list[UserFigure]:
+    found = [] if problems is None else problems
+    figures = group.read("op", lambda metric, problem: found.append((metric, problem)))
+    return [figure for figure in figures if figure is not None]
 
 
 def test_a_counter_counts_up_and_down(group: MetricGroup) -> None:
@@ -35,7 +49,7 @@ def test_a_counter_counts_up_and_down(group: MetricGroup) -> None:
     counter.dec()
     counter.dec(2)
     assert counter.get_count() == 3
-    assert group.read() == [UserFigure("", (), "lines", "counter", {"count": 3})]
+    assert read(group) == [UserFigure("op", (), "lines", "counter", {"count": 3})]
 
 
 def test_a_gauge_is_asked_when_figures_are_read(group: MetricGroup) -> None:
@@ -51,16 +65,77 @@ def test_a_gauge_may_be_replaced(group: MetricGroup) -> None:
     assert figures(group) == {"share": {"value": 0.5}}
 
 
-@pytest.mark.parametrize("answer", [lambda: 1 / 0, lambda: "many"])
-def test_a_gauge_that_fails_is_left_out_and_not_asked_again(
-    group: MetricGroup, answer: object
+class Unshown(Exception):
+    def __repr__(self) -> str:
+        raise RuntimeError("not even that")
+
+
+def fail(error: BaseException) -> Any:
+    raise error
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (lambda: 1 / 0, "ZeroDivisionError('division by zero')"),
+        (lambda: fail(SystemExit(1)), "SystemExit(1)"),
+        (lambda: fail(Unshown()), "Unshown"),
+        (lambda: "7", "TypeError('a str is no number')"),
+        (lambda: None, "TypeError('NoneType is no number')"),
+        (lambda: [1], "TypeError('list is no number')"),
+        (lambda: 10**400, "OverflowError('int too large to convert to float')"),
+    ],
+)
+def test_a_gauge_that_gives_no_number_is_left_out_and_reported(
+    group: MetricGroup, answer: Any, problem: str
 ) -> None:
-    calls = []
-    group.gauge("bad", lambda: calls.append(1) or answer())  # type: ignore[operator]
+    group.add_group("part").gauge("bad", answer)
     group.counter("good").inc()
-    assert figures(group) == {"good": {"count": 1}}
-    assert figures(group) == {"good": {"count": 1}}
-    assert calls == [1]
+    for _ in range(2):  # it is asked again: it may have needed a first record
+        problems: list[tuple[str, str]] = []
+        assert [figure.name for figure in read(group, problems)] == ["good"]
+        assert problems == [("part.bad", problem)]
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [
+        (True, 1),
+        (np.int64(4), 4),
+        (np.float32(0.5), 0.5),
+        (Decimal("1.5"), 1.5),
+        (Fraction(1, 4), 0.25),
+        (2**70, 2.0**70),
+        (math.inf, math.inf),
+        (-math.inf, -math.inf),
+    ],
+)
+def test_numbers_of_all_kinds_travel(group: MetricGroup, value: Any, number: float) -> None:
+    group.gauge("g", lambda: value)
+    group.counter("c").inc(value)
+    gauge, counter = sorted(carried(group), key=lambda figure: figure.kind, reverse=True)
+    assert gauge.values == {"value": number}
+    assert type(gauge.values["value"]) is type(number)
+    assert counter.values == {"count": number}
+
+
+def test_a_number_that_is_none_and_names_of_all_kinds_travel(group: MetricGroup) -> None:
+    group.gauge("g", lambda: math.nan)
+    (nan,) = carried(group)
+    assert math.isnan(nan.values["value"])
+    strange = MetricGroup(lambda: 0)
+    strange.add_group("a\ud800").counter("n" * 1000)
+    (figure,) = carried(strange)
+    assert figure.scope == ("a\\ud800",)
+    assert figure.name == "n" * 200
+
+
+def carried(group: MetricGroup) -> list[UserFigure]:
+    """Read here and decoded at the driver."""
+    task = TaskFigures("0.0", 0, 0, TaskState.RUNNING, user=tuple(read(group)))
+    found = TO_DRIVER.decode(encode(Metrics("run", [task]))[LENGTH.size :])
+    assert isinstance(found, Metrics)
+    return list(found.figures[0].user)
 
 
 def test_a_meter_tells_the_mean_rate_over_its_span(group: MetricGroup, clock: Clock) -> None:

@@ -8,6 +8,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -151,6 +152,20 @@ def test_state_may_be_much_larger_than_its_memory(backend: RocksBackend) -> None
         at(backend, key)
         assert value.value().startswith(f"{key}:")
         assert [len(element) for element in elements.get()] == [5000]
+
+
+def test_the_size_of_the_state_is_estimated_and_grows_with_it(backend: RocksBackend) -> None:
+    random = Random(7)  # so that it cannot be compressed
+    state, before = backend.list_state(LIST), backend.size_bytes()
+    assert before is not None
+    for number in range(300):
+        at(backend, number)
+        state.add(random.randbytes(10_000))
+    grown = backend.size_bytes()
+    assert grown is not None
+    assert grown - before > 1_000_000
+    backend.close()
+    assert backend.size_bytes() is None
 
 
 def test_a_long_list_keeps_its_order_and_can_be_cleared(backend: RocksBackend) -> None:

@@ -29,7 +29,7 @@ from headgate.core.operators.sinks import SinkOperator
 from headgate.core.operators.source import SourceOperator
 from headgate.functions.context import ConnectorContext
 from headgate.functions.function import ProcessFunction
-from headgate.functions.source import Source, SplitReader
+from headgate.functions.source import Source, SplitLag, SplitReader
 from headgate.plan.stream_graph import NodeKind
 
 Kept: TypeAlias = list[tuple[Record, int]]
@@ -124,6 +124,9 @@ class CachedReader(SplitReader):
 
     def position(self) -> int:
         return self._next
+
+    def lag(self) -> SplitLag:
+        return SplitLag(records=len(self._kept) - self._next)
 
 
 class WithTime(ProcessFunction[Record, tuple[Record, int]]):

@@ -7,7 +7,7 @@ from headgate.api.types.types import TypeInformation
 from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
 from headgate.functions.context import ConnectorContext
-from headgate.functions.source import Source, SplitReader
+from headgate.functions.source import Source, SplitLag, SplitReader
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,9 @@ class CollectionReader(SplitReader):
 
     def position(self) -> int:
         return self._next
+
+    def lag(self) -> SplitLag:
+        return SplitLag(records=len(self._records) - self._next)
 
 
 def collection_source(

@@ -185,7 +185,7 @@ def decode_element(tag: int, body: memoryview, serializer: Serializer) -> Elemen
             return LatencyMarker(*_LATENCY.unpack(body))
     except UNREADABLE as error:
         raise ElementBroken(
-            f"an element with tag {tag} and {len(body)} bytes cannot be read: {_shown(error)}"
+            f"an element with tag {tag} and {len(body)} bytes cannot be read: {error_text(error)}"
         ) from error
     raise ElementBroken(f"no element has tag {tag}")
 
@@ -196,7 +196,7 @@ def _list(records: Any) -> list[Any]:
     return records
 
 
-def _shown(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """As far as it can be shown: it may be of a class of the user's."""
     try:
         return repr(error)

@@ -6,10 +6,12 @@ asked for again, a counter, meter or distribution is the same object.
 """
 
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final, TypeAlias, TypeVar
+from collections.abc import Callable, Iterator
+from itertools import chain
+from operator import index
+from typing import Final, SupportsFloat, SupportsIndex, TypeAlias, TypeVar
 
+from headgate.base.elements import UNREADABLE, error_text
 from headgate.base.messages import UserFigure
 
 
@@ -89,11 +91,11 @@ _Figure: TypeAlias = Counter | Meter | Distribution
 _Kind = TypeVar("_Kind", Counter, Meter, Distribution)
 
 
-@dataclass(frozen=True, slots=True)
-class _Failed:
-    """A gauge that raised; it is not asked again."""
+ReportProblem: TypeAlias = Callable[[str, str], None]
+"""Called with the path of a metric that is left out, and why."""
 
-    problem: str
+_NAME_CHARS: Final = 200
+"""A longer name is cut when it is reported."""
 
 
 class MetricGroup:
@@ -104,7 +106,7 @@ class MetricGroup:
         self._scope = scope
         self._groups: dict[tuple[str, ...], MetricGroup] = {}
         self._figures: dict[str, _Figure] = {}
-        self._gauges: dict[str, Gauge | _Failed] = {}
+        self._gauges: dict[str, Gauge] = {}
 
     def add_group(self, name: str, extra: str | None = None) -> "MetricGroup":
         """A group below this one; with ``extra`` a name and its value."""
@@ -142,16 +144,22 @@ class MetricGroup:
             or any(group.has_figures for group in self._groups.values())
         )
 
-    def read(self) -> list[UserFigure]:
-        """All figures of this group and those below it, as they are now; runs gauges."""
-        found = [self._read_one(name, figure) for name, figure in self._figures.items()]
-        for name, gauge in self._gauges.items():
-            value = self._ask(name, gauge)
-            if value is not None:
-                found.append(self._figure_of(name, "gauge", {"value": value}))
-        for group in self._groups.values():
-            found += group.read()
-        return found
+    def read(self, operator: str, report: ReportProblem) -> Iterator[UserFigure | None]:
+        """All figures of this group and those below it, as they are now; runs gauges.
+
+        For one that raises, or is no number, there is None, and it is reported.
+        """
+        # Lists, because other threads of the task may register more.
+        for name, figure in chain(list(self._figures.items()), list(self._gauges.items())):
+            found: UserFigure | None
+            try:
+                found = self._read_figure(operator, name, figure)
+            except UNREADABLE as error:  # a figure must never end a job
+                found = None
+                report(".".join((*self._scope, name)), error_text(error))
+            yield found
+        for group in list(self._groups.values()):
+            yield from group.read(operator, report)
 
     def _figure(self, name: str, kind: type[_Kind], make: Callable[[], _Kind]) -> _Kind:
         figure = self._figures.get(_named(name))
@@ -167,30 +175,46 @@ class MetricGroup:
             what = "gauge" if taken is None else type(taken).__name__.lower()
             raise ValueError(f"the name {name!r} is that of a {what} already; choose another")
 
-    def _ask(self, name: str, gauge: Gauge | _Failed) -> float | None:
-        if isinstance(gauge, _Failed):
-            return None
-        try:
-            value = gauge()
-            return value if isinstance(value, int) else float(value)
-        except Exception as error:  # a figure must never end a job
-            self._gauges[name] = _Failed(repr(error))
-            return None
-
-    def _read_one(self, name: str, figure: _Figure) -> UserFigure:
+    def _read_figure(self, operator: str, name: str, figure: _Figure | Gauge) -> UserFigure:
         match figure:
             case Counter():
-                return self._figure_of(name, "counter", {"count": figure.get_count()})
+                return self._figure_of(operator, name, "counter", {"count": figure.get_count()})
             case Meter():
                 values = {"count": figure.get_count(), "rate": figure.get_rate()}
-                return self._figure_of(name, "meter", values)
+                return self._figure_of(operator, name, "meter", values)
             case Distribution():
                 values = {"count": figure.count, "sum": figure.sum}
                 values.update({"min": figure.min, "max": figure.max} if figure.count else {})
-                return self._figure_of(name, "distribution", values)
+                return self._figure_of(operator, name, "distribution", values)
+            case _:
+                return self._figure_of(operator, name, "gauge", {"value": figure()})
 
-    def _figure_of(self, name: str, kind: str, values: dict[str, int | float]) -> UserFigure:
-        return UserFigure("", self._scope, name, kind, values)
+    def _figure_of(
+        self, operator: str, name: str, kind: str, values: dict[str, int | float]
+    ) -> UserFigure:
+        scope = tuple(map(_text, self._scope))
+        numbers = {part: _number(value) for part, value in values.items()}
+        return UserFigure(operator, scope, _text(name), kind, numbers)
+
+
+def _number(value: object) -> int | float:
+    """A number that can travel, of whatever the user has given; raises if it is none."""
+    if isinstance(value, str | bytes | bytearray):
+        raise TypeError(f"a {type(value).__name__} is no number")
+    if isinstance(value, SupportsIndex):
+        whole = index(value)
+        return whole if -_BEYOND <= whole < _BEYOND else float(whole)
+    if not isinstance(value, SupportsFloat):
+        raise TypeError(f"{type(value).__name__} is no number")
+    return float(value)
+
+
+_BEYOND: Final = 2**63
+
+
+def _text(name: str) -> str:
+    """A name that can travel."""
+    return name.encode("utf-8", "backslashreplace").decode()[:_NAME_CHARS]
 
 
 def _named(name: str) -> str:

@@ -7,6 +7,7 @@ reads each split through a reader. Law: a source travels to the tasks and holds 
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from headgate.base.elements import Bundle, Record, StreamStatus, Watermark
@@ -14,6 +15,16 @@ from headgate.functions.context import ConnectorContext, SnapshotMoment
 
 Position: TypeAlias = object
 """Where a reader is in its split; picklable; None: at the beginning."""
+
+
+@dataclass(frozen=True, slots=True)
+class SplitLag:
+    """What a reader has not read yet; None: it does not know."""
+
+    records: int | None = None
+    bytes: int | None = None
+    age_ms: float | None = None
+    """How long ago the next record was written."""
 
 
 class SplitReader(ABC):
@@ -48,6 +59,13 @@ class SplitReader(ABC):
 
     def checkpoint_completed(self, checkpoint: int) -> None:  # noqa: B027 - few have whom to tell
         """It is stored: nothing from before its position will be asked for again."""
+
+    def lag(self) -> SplitLag | None:
+        """How much is left in the split, for people who watch the job; None: not known.
+
+        Asked about once a second, between two polls; it should return at once.
+        """
+        return None
 
     def close(self) -> None:  # noqa: B027 - most readers have nothing to give back
         """Give back everything; always called."""

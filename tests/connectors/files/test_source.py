@@ -19,6 +19,7 @@ from headgate.connectors.files.source import (
     TextFormat,
     TextLineReader,
 )
+from headgate.functions.source import SplitLag
 from tests.connectors.kit import open_files, read_some, read_to_end, task_context
 
 
@@ -238,3 +239,20 @@ def test_nothing_is_lost_or_repeated_from_any_position(
         assert reader.position() == len(data)
         reader.close()
     assert lines == [line.decode() for line in data.splitlines()]
+
+
+def test_the_lag_of_a_file_is_what_is_left_of_its_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "text"
+    path.write_text("line\n" * 100)
+    reader = TextLineReader(str(path), 100, TextFormat(), 50)
+    assert reader.lag() == SplitLag(bytes=400)
+    assert reader.poll(3) == ["line"] * 3
+    assert reader.lag() == SplitLag(bytes=385)
+    while reader.poll(100) is not None:
+        pass
+    assert reader.lag() == SplitLag(bytes=0)
+    packed = tmp_path / "text.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    assert TextLineReader(str(packed), None, TextFormat()).lag() is None
+    with pytest.raises(FileNotFoundError):
+        TextLineReader(str(tmp_path / "gone"), None, TextFormat()).lag()

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from headgate.base.errors import PlanInvalid
 from headgate.connectors.generator.source import NumberSequenceSource
+from headgate.functions.source import SplitLag
 from tests.connectors.kit import read_some, read_to_end, task_context
 
 
@@ -56,3 +57,11 @@ def test_nothing_is_lost_or_repeated(
             reader = source.open(split, reader.position(), task_context())
         numbers += read_to_end(reader)
     assert numbers == list(range(start, start + length))
+
+
+def test_the_lag_is_the_numbers_that_are_left() -> None:
+    source = NumberSequenceSource(3, 6)
+    reader = source.open(source.splits(1)[0], 4, task_context())
+    assert reader.lag() == SplitLag(records=3)
+    read_to_end(reader)
+    assert reader.lag() == SplitLag(records=0)

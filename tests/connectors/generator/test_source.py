@@ -14,6 +14,7 @@ from headgate.connectors.generator.source import (
     DataGeneratorSource,
 )
 from headgate.functions.context import RuntimeContext
+from headgate.functions.source import SplitLag
 from tests.connectors.kit import read_some, read_to_end, task_context
 
 
@@ -235,3 +236,14 @@ def test_nothing_is_lost_or_repeated(count: int, parallelism: int, limits: list[
             reader = source.open(split, reader.position(), task_context())
         made += read_to_end(reader)
     assert sorted(made) == list(range(count))
+
+
+def test_the_lag_is_what_is_left_up_to_the_count() -> None:
+    source = DataGeneratorSource(square, 7)
+    reader = source.open(source.splits(2)[1], None, task_context())
+    assert reader.lag() == SplitLag(records=3)
+    assert reader.poll(2) == [1, 9]
+    assert reader.lag() == SplitLag(records=1)
+    assert read_to_end(reader) == [25]
+    assert reader.lag() == SplitLag(records=0)
+    assert open_only(DataGeneratorSource(square)).lag() is None

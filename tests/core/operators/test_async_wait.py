@@ -1,6 +1,7 @@
 """The operator that waits: admits up to its capacity, waits for room, sends on what may go."""
 
 from collections import deque
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from headgate.base.elements import Bundle, LatencyMarker, StreamStatus, Watermark
 from headgate.base.errors import StateBroken, UserFunctionFailed
+from headgate.base.figures import AsyncFigures
 from headgate.core.chain.user_function import PIECE
 from headgate.core.operators.async_wait import AsyncWaitOperator, read_calls, write_calls
 from headgate.functions.context import RuntimeContext
@@ -41,6 +43,28 @@ def test_no_more_than_the_capacity_is_under_way(ordered: bool) -> None:
     assert bench.calls.most == 3
     assert bench.calls.waits == 7
     assert bench.output.row == [f"r{n}" for n in range(7)]
+
+
+def test_figures_tell_how_full_the_queue_is_and_how_long_records_have_waited() -> None:
+    clock = [100.0]
+    bench = AsyncBench(capacity=2)
+    bench.operator.context = replace(bench.operator.context, elapsed_ms=lambda: clock[0])
+    bench.operator.process(Bundle([1, 2]), 0)
+    assert bench.operator.async_calls() == AsyncFigures("op", 2, 2, 0.0)
+    seen: list[AsyncFigures | None] = []
+
+    def choose(count: int) -> int:
+        clock[0] += 30
+        seen.append(bench.operator.async_calls())
+        clock[0] += 10
+        return 0
+
+    bench.calls.choose = choose
+    bench.operator.process(Bundle([3, 4]), 0)
+    assert seen == [AsyncFigures("op", 2, 2, 30.0), AsyncFigures("op", 2, 2, 70.0)]
+    assert bench.operator.async_calls() == AsyncFigures("op", 2, 2, 80.0)
+    bench.operator.finish()
+    assert bench.operator.async_calls() == AsyncFigures("op", 2, 0, 80.0), "the end waits too"
 
 
 def test_what_is_done_but_held_back_counts_into_the_capacity() -> None:

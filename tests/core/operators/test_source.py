@@ -1,14 +1,23 @@
 """The source operator: splits are read in turn, nothing blocks. Row 17, 159."""
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS, Bundle, Watermark
+from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import PollResult
-from headgate.core.operators.source import SourceAlignment, SourceOperator, SplitWatermarks
+from headgate.core.operators.source import (
+    LAG_MS,
+    SourceAlignment,
+    SourceOperator,
+    SplitWatermarks,
+)
+from headgate.functions.source import SplitLag
 from headgate.functions.watermarks import AlignmentGroup
 from tests.core.chain.kit import KeptOutput, context, open_operator
 from tests.core.chain.time_kit import ACTIVE, IDLE, HandClock, Line
@@ -339,3 +348,70 @@ def test_event_time_is_the_least_of_who_counts(
         assert line.watermark_ms == latest
         if left:
             assert times.target.active == bool(counting)
+
+
+class LaggingReader(ScriptedReader):
+    answers: ClassVar[dict[int, Any]] = {}
+    asked: ClassVar[list[int]] = []
+
+    def lag(self) -> SplitLag | None:
+        self.asked.append(self._split[0])
+        answer: SplitLag | None = self.answers[self._split[0]]
+        return answer
+
+
+class LaggingSource(ScriptedSource):
+    def open(self, split: Any, position: object, context: OperatorContext) -> LaggingReader:
+        return LaggingReader(self, split)
+
+
+def lagging(*answers: Any) -> SourceOperator:
+    LaggingReader.answers = dict(enumerate(answers))
+    LaggingReader.asked = []
+    splits = tuple((number, [number]) for number in range(len(answers)))
+    operator = SourceOperator(LaggingSource(), splits)  # type: ignore[arg-type]
+    open_operator(operator)
+    return operator
+
+
+def test_the_lag_is_the_sum_over_the_splits_of_what_all_of_them_know() -> None:
+    assert lagging(SplitLag(3, 30, 5.0), SplitLag(4, None, 9.0)).lag() == SplitLag(7, None, 9.0)
+    assert lagging(SplitLag(3), None).lag() is None
+    assert lagging(SplitLag(np.int64(3), -7), SplitLag(10**30, 4)).lag() == (  # type: ignore[arg-type]
+        SplitLag(2**63 - 1, 4)
+    )
+    with pytest.raises(ValueError, match="many"):
+        lagging(SplitLag("many")).lag()  # type: ignore[arg-type]
+
+
+def test_a_source_whose_readers_do_not_tell_has_no_lag() -> None:
+    operator = SourceOperator(ScriptedSource(), (([1],),))  # type: ignore[arg-type]
+    open_operator(operator)
+    assert operator.lag() is None
+
+
+def test_when_all_splits_have_ended_nothing_is_left() -> None:
+    operator = lagging(SplitLag(3, 30))
+    assert operator.splits == 1
+    assert operator.lag() == SplitLag(3, 30)
+    operator._splits.clear()
+    assert operator.splits == 0
+    assert operator.lag() == SplitLag(0, 0)
+
+
+def test_of_many_splits_some_are_asked_at_a_time_and_all_in_the_end() -> None:
+    operator = lagging(*[SplitLag(records=1)] * 6)
+    clock = [0.0]
+
+    def elapsed_ms() -> float:
+        clock[0] += LAG_MS / 4
+        return clock[0]
+
+    operator.context = replace(operator.context, elapsed_ms=elapsed_ms)
+    assert operator.lag() is None
+    asked = len(LaggingReader.asked)
+    assert 1 < asked < 6
+    while operator.lag() is None:
+        assert len(LaggingReader.asked) < 40
+    assert operator.lag() == SplitLag(records=6)
+    assert LaggingReader.asked[asked] == 0, "the one that is being read comes first"

@@ -253,6 +253,7 @@ class StoredWriting:
     in_flight: list[ChannelData] | None = None
     given_up: bool = False
     over: bool = False
+    state_bytes: int | None = None
 
     def complete(self, in_flight: Any, align_ms: float) -> None:
         assert self.in_flight is None and not self.given_up, "a writing is ended once"

@@ -197,6 +197,7 @@ class Shelved:
         self.snapshot = snapshot
         self.done = done
         self.in_flight: list[ChannelData] | None = None
+        self.state_bytes: int | None = None
         self.align_ms = -1.0
         self.aborted = False
 

@@ -16,9 +16,14 @@ from headgate.base.checkpoints import (
 )
 from headgate.base.elements import Bundle, PickleSerializer
 from headgate.base.errors import PartitionError, TaskCancelled
-from headgate.base.messages import CheckpointOrder, TaskState
+from headgate.base.figures import UNKNOWN
+from headgate.base.messages import CheckpointOrder, TaskFigures, TaskState
 from headgate.core.buffers.buffer import bundle_bytes
-from tests.core.task.assembly_kit import Hall, Writings, double, order, reads, sink, source
+from headgate.core.chain.context import OperatorContext
+from headgate.core.operators.source import SourceOperator
+from headgate.functions.source import SplitLag
+from tests.core.operators.kit import ScriptedReader, ScriptedSource
+from tests.core.task.assembly_kit import Hall, Writings, double, order, reads, sink, source, vertex
 from tests.core.task.kit import Lab, Shelf, options
 
 LONG = "x" * 70_000
@@ -123,6 +128,58 @@ def test_figures_name_their_task_and_what_a_source_has_made() -> None:
         assert (made.task, made.vertex, made.subtask, made.records_made) == ("0.0", 0, 0, 3)
         assert (read.task, read.records_in, read.records_made) == ("1.0", 3, 0)
         assert {made.state, read.state} == {TaskState.FINISHED}
+        hall.end()
+
+
+def figures(hall: Hall) -> TaskFigures:
+    return next(hall.tasks.statistics())
+
+
+def test_the_size_of_state_is_that_of_the_last_checkpoint_if_the_backend_does_not_know() -> None:
+    shelf = Shelf()
+    writings = Writings(CheckpointOrder("folder", "job"), shelf)
+    with Lab() as lab:
+        hall = Hall(lab, source([1], [2], [3]), checkpoints=writings)
+        (task,) = hall.deploy(order("0.0", writes=1))
+        assert figures(hall).state_bytes == UNKNOWN
+        for checkpoint, size in [(1, 120), (2, None)]:
+            triggered(hall, "0.0", checkpoint)
+            task.task.step()
+            shelf.last.state_bytes = size
+            shelf.last.done()
+            task.task.step()
+            assert figures(hall).state_bytes == 120
+        hall.end()
+
+
+def test_lag_and_splits_of_a_source_are_reported_and_warnings_with_their_task() -> None:
+    class Reader(ScriptedReader):
+        def lag(self) -> SplitLag:
+            if not self._left:
+                raise OSError("no answer")
+            return SplitLag(len(self._left), 10 * len(self._left))
+
+    class Source(ScriptedSource):
+        def open(self, split: Any, position: object, context: OperatorContext) -> Reader:
+            return Reader(self, split)
+
+    with Lab() as lab:
+        make = lambda: SourceOperator(Source(), (([1], [2], [3]),))  # noqa: E731
+        hall = Hall(lab, vertex("numbers", make, is_source=True, outputs=1))  # type: ignore[arg-type]
+        (task,) = hall.deploy(order("0.0", writes=1))
+        first = figures(hall)
+        assert (first.lag_records, first.lag_bytes, first.lag_ms) == (UNKNOWN,) * 3
+        task.task.step()
+        seen = figures(hall)
+        assert (seen.splits, seen.lag_records, seen.lag_bytes) == (1, 3, 30)
+        assert seen.lag_ms == UNKNOWN
+        task.task.step()
+        task.task.step()
+        figures(hall)
+        task.task.step()
+        ((name, text),) = hall.tasks.take_warnings()
+        assert name == task.task.name
+        assert text == "lag() of source 'numbers' has failed: OSError('no answer')"
         hall.end()
 
 

@@ -4,6 +4,7 @@ from headgate.base.elements import MIN_WATERMARK_MS, Watermark
 from headgate.base.figures import LATENCY_BOUNDS_MS
 from headgate.base.messages import TaskState
 from headgate.core.operators.sinks import SinkFunctionOperator
+from headgate.core.task.own_figures import OwnFigures
 from headgate.core.task.statistics import NO_SIZES, Latencies, TimeSpent, statistics_of
 from tests.core.task.kit import Lab, take_all
 
@@ -32,7 +33,7 @@ def test_what_passes_several_inputs_and_outputs_is_added_up() -> None:
             gates,
             downs,
             latencies=None,
-            user=(),
+            own=OwnFigures(chain),
             sizes=NO_SIZES,
         )
         assert (seen.state, seen.spent) == (TaskState.RUNNING, SPENT)

@@ -22,7 +22,7 @@ from headgate.host.net.exchange import Exchange
 from headgate.plan import ship_strategies as ships
 from tests.host.conftest import MakeExchange
 from tests.host.local_job import Job, Run, reads
-from tests.host.rig import blobs, eventually, pool_of, quick
+from tests.host.rig import PATIENCE_S, blobs, eventually, pool_of, quick
 
 WORDS = ["to", "be", "or", "not", "to", "be", "that", "is"]
 
@@ -498,3 +498,73 @@ def test_two_jobs_share_an_exchange(make_exchange: MakeExchange) -> None:
     for run, (_, results) in zip(runs, jobs, strict=True):
         run.finish()
         assert Counter(word for word, _ in results) == Counter(expected_counts())
+
+
+# Metrics of the user's functions.
+
+
+class Metered:
+    """A map with a gauge."""
+
+    def __init__(self, gauge: Any) -> None:
+        self.gauge = gauge
+
+    def open(self, context: Any) -> None:
+        context.get_metrics_group().gauge("mine", self.gauge)
+
+    def map(self, value: Any) -> Any:
+        return value
+
+
+def test_a_gauge_that_raises_is_logged_once_with_its_operator_and_the_job_goes_on(
+    exchange: Exchange, caplog: pytest.LogCaptureFixture
+) -> None:
+    job = Job()
+    asked = threading.Semaphore(0)
+
+    def gauge() -> int:
+        asked.release()
+        raise SystemExit("nothing to tell")
+
+    numbers = job.source([1, 2, 3], endless=True)
+    results = job.collect(job.operator(mapped(Metered(gauge)), numbers, name="meter"))
+    run = Run(job, exchange)
+    run.deploy()
+    eventually(lambda: results == [1, 2, 3], "all records have come")
+    for _ in range(3):
+        run.figures()
+        assert asked.acquire(timeout=PATIENCE_S)
+    eventually(lambda: bool(run.figures() and caplog.records), "it is logged")
+    run.close()
+    run.figures()
+    (record,) = [record for record in caplog.records if "metric" in record.message]
+    assert "metric 'mine' of operator 'meter' is left out: SystemExit" in record.message
+    assert not run.errors
+
+
+def test_a_slow_gauge_costs_only_its_own_task(exchange: Exchange) -> None:
+    job, entered, go_on = Job(), threading.Event(), threading.Event()
+
+    def slow() -> int:
+        entered.set()
+        assert go_on.wait(PATIENCE_S)
+        return 7
+
+    held = job.collect(job.operator(mapped(Metered(slow)), job.source([1], endless=True)))
+    free = job.collect(job.source(range(50_000)))
+    run = Run(job, exchange)
+    run.deploy()
+    eventually(lambda: held == [1], "the first task runs")
+    run.figures()
+    assert entered.wait(PATIENCE_S)
+    eventually(lambda: len(free) == 50_000, "the other task reads to its end")
+    assert run.figures(), "figures of the others are there"
+    go_on.set()
+    eventually(
+        lambda: any(
+            figure.user and figure.user[0].values == {"value": 7}
+            for figure in run.figures().values()
+        ),
+        "the gauge is reported",
+    )
+    run.close()

@@ -19,7 +19,7 @@ from headgate.base.errors import LineTooLong, LineUndecodable, PathUnusable, Pla
 from headgate.connectors.formats.lines import MAX_LINE_BYTES, check_text, encoding_name
 from headgate.connectors.paths import AnyPath, local_path, short_places
 from headgate.functions.context import ConnectorContext
-from headgate.functions.source import Source, SplitReader
+from headgate.functions.source import Source, SplitLag, SplitReader
 
 BLOCK_BYTES: Final = 64 * 1024
 
@@ -69,6 +69,8 @@ class TextLineReader(SplitReader):
         self._taken = 0
         self._rest = bytearray()
         """The beginning of a line whose end was not read yet."""
+        self._size: int | None = None
+        """Of the file; None: nobody has asked."""
 
     def poll(self, limit: int) -> list[str] | None:
         if self._taken == len(self._lines) and not self._fill():
@@ -85,6 +87,15 @@ class TextLineReader(SplitReader):
             return self._offset + len(self._block)
         begun = self._block.splitlines(keepends=True)[: self._taken]
         return self._offset + sum(map(len, begun))
+
+    def lag(self) -> SplitLag | None:
+        """About the bytes behind the last line; how many a packed file has, nobody knows."""
+        if self._size is None and not self._path.endswith(".gz"):
+            self._size = os.stat(self._path).st_size
+        if self._size is None:
+            return None
+        read = len(self._block) * self._taken // max(1, len(self._lines))
+        return SplitLag(bytes=max(0, self._size - self._offset - read))
 
     def close(self) -> None:
         self._ended = True

@@ -18,7 +18,7 @@ from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.copies import Emission
 from headgate.core.chain.user_function import UserFunction
 from headgate.functions.context import ConnectorContext
-from headgate.functions.source import Source, SplitReader
+from headgate.functions.source import Source, SplitLag, SplitReader
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,9 @@ class NumberSequenceReader(SplitReader):
 
     def position(self) -> int:
         return self._next
+
+    def lag(self) -> SplitLag:
+        return SplitLag(records=self._stop - self._next)
 
     def close(self) -> None:
         pass
@@ -177,9 +180,8 @@ class DataGeneratorReader(SplitReader):
         self._pace = pace
 
     def poll(self, limit: int) -> list[Record] | None:
-        first, step = self._next, self._step
-        if self._count is not None:
-            left = -((first - self._count) // step)
+        first, step, left = self._next, self._step, self._left()
+        if left is not None:
             if left <= 0:
                 return None
             limit = min(limit, left)
@@ -196,8 +198,16 @@ class DataGeneratorReader(SplitReader):
     def position(self) -> int:
         return self._next
 
+    def lag(self) -> SplitLag | None:
+        left = self._left()
+        return None if left is None else SplitLag(records=max(0, left))
+
     def close(self) -> None:
         self._user_function.close()
+
+    def _left(self) -> int | None:
+        """Records that are still to be made; None: without end."""
+        return None if self._count is None else -((self._next - self._count) // self._step)
 
 
 class RateLimit:

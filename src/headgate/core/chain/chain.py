@@ -5,11 +5,12 @@ opened from the tail to the head (nobody sends to a closed one), finished from t
 and each is closed exactly once, whatever happened before. Snapshots are taken of all or of none.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from headgate.base.elements import Bundle, LatencyMarker, StreamStatus, Watermark
 from headgate.base.errors import raise_user_error
+from headgate.base.figures import UNKNOWN, AsyncFigures
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator, Output, PolledOperator, PollResult
 from headgate.core.chain.outputs import (
@@ -185,6 +186,19 @@ class Chain:
             )
             for index in sorted(self._operators)
         ]
+
+    def async_calls(self) -> Iterator[AsyncFigures]:
+        """Of the operators that make asynchronous calls, head first."""
+        for index in sorted(self._operators):
+            figures = self._operators[index].async_calls()
+            if figures is not None:
+                yield figures
+
+    def state_bytes(self) -> int:
+        """Of all operators that know about how much state they have; UNKNOWN: none does."""
+        sizes = [operator.state_bytes() for operator in self._operators.values()]
+        known = [size for size in sizes if size is not None]
+        return sum(known) if known else UNKNOWN
 
     def _each(self, action: Callable[[Operator], None], doing: str) -> None:
         for index in sorted(self._operators):

@@ -38,6 +38,8 @@ class OperatorContext:
     """Wait in the middle of a bundle; ``ready`` is asked inside the baton after every wake."""
     held_up_ms: Callable[[], float] = lambda: 0.0
     """How long those behind the task have kept it from working, all in all."""
+    elapsed_ms: Callable[[], float] = lambda: 0.0
+    """Time of which only differences count."""
     tell_time: Callable[[str, int | None], None] = lambda group, watermark_ms: None
     """A source reports its event time to its alignment group; None: it is idle."""
 

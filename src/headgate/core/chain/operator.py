@@ -10,9 +10,11 @@ from enum import Enum
 from typing import Protocol
 
 from headgate.base.elements import Bundle, Key, LatencyMarker, Record, StreamStatus, Watermark
+from headgate.base.figures import AsyncFigures
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.snapshots import OperatorSnapshot
 from headgate.functions.context import SnapshotMoment
+from headgate.functions.source import SplitLag
 
 
 class Output(Protocol):
@@ -128,6 +130,16 @@ class Operator:
         """After ``finish``: whether it must not be closed before one more is complete."""
         return False
 
+    # Figures, asked for now and then.
+
+    def async_calls(self) -> AsyncFigures | None:
+        """Its asynchronous calls, if it makes any; asked from any thread, at any moment."""
+        return None
+
+    def state_bytes(self) -> int | None:
+        """About the bytes of its state; None: not known. Asked between two elements."""
+        return None
+
     def close(self) -> None:
         """Give back everything; idempotent."""
 
@@ -136,6 +148,15 @@ class PolledOperator(Operator):
     """The head of a source task: it has no input and is polled for records."""
 
     inputs = 0
+
+    @property
+    def splits(self) -> int:
+        """Those that it still reads; asked from any thread, at any moment."""
+        return 0
+
+    def lag(self) -> SplitLag | None:
+        """What is left to be read, as far as it is known. Asked between two polls."""
+        return None
 
     def poll(self, limit: int) -> PollResult:
         """Send on at most about ``limit`` records; never blocks."""

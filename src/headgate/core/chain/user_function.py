@@ -153,6 +153,9 @@ class StatefulOperator(Operator):
         for function in self.user_functions():
             function.checkpoint_aborted(checkpoint)
 
+    def state_bytes(self) -> int | None:
+        return None if self._keyed is None else self._keyed.backend.size_bytes()
+
     def key_ended(self) -> None:
         assert self._keyed is not None
         self._keyed.key_ended()

@@ -55,6 +55,9 @@ class ChannelData:
 class SnapshotWriting(Protocol):
     """One snapshot on its way to the storage. Called on the task's thread, inside the baton."""
 
+    state_bytes: int | None
+    """Of the operators, when it is written; None: it is not."""
+
     def complete(self, in_flight: Sequence[ChannelData], align_ms: float) -> None:
         """All data in flight are known: write them behind the operators, and end."""
 

@@ -16,6 +16,7 @@ from typing import Final, TypeAlias
 from headgate.base.checkpoints import CheckpointOptions, Stop
 from headgate.base.errors import HeadgateError, TaskCancelled
 from headgate.base.events import CancelMarker, CheckpointBarrier
+from headgate.base.figures import UNKNOWN
 from headgate.base.settings import MIB
 from headgate.core.chain.chain import Chain
 from headgate.core.chain.context import Clock
@@ -109,6 +110,8 @@ class TaskCheckpoints:
         """They had before the run began, and have no state."""
         self.committing: tuple[int, float] | None = None
         """The checkpoint that the operators commit now, and since when."""
+        self.state_bytes = UNKNOWN
+        """Of the operators, in the last checkpoint that was written."""
         self._committed_ms = 0.0
         self._plan = plan
         self._chain = chain
@@ -220,6 +223,8 @@ class TaskCheckpoints:
         if taken is not None:
             for operator in taken.operators:
                 operator.close()
+            written = taken.writing.state_bytes
+            self.state_bytes = self.state_bytes if written is None else written
 
     def _tick(self) -> None:
         self._timer_ms = None

@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 
 from headgate.base.elements import Bundle, Record, StreamStatus, Watermark
 from headgate.base.errors import StateBroken, UserFunctionFailed
+from headgate.base.figures import AsyncFigures
 from headgate.base.moved import loads
 from headgate.core.chain.async_calls import AsyncCalls, AsyncWork, Retry
 from headgate.core.chain.async_queue import (
@@ -57,8 +58,20 @@ class AsyncWaitOperator(StatefulOperator):
         self._calls: AsyncCalls | None = None
         self._pending: PendingRecords = deque()
         """Of an earlier run, and not begun here for want of room; updates behind them too."""
+        self._name = ""
+        self._full_ms = 0.0
+        self._full_since_ms: float | None = None
+        """Records wait for a place since then."""
+
+    def async_calls(self) -> AsyncFigures | None:
+        full_ms, since_ms = self._full_ms, self._full_since_ms
+        if since_ms is not None:
+            full_ms += self.context.elapsed_ms() - since_ms
+        queue = self._queue
+        return AsyncFigures(self._name, queue.capacity, queue.size, full_ms)
 
     def open(self, context: OperatorContext) -> None:
+        self._name = context.operator
         super().open(context)
         states, task = restored_parts(context.restored, CALLS), context.task
         self._pending = read_calls(states, task.subtask, task.parallelism) if states else deque()
@@ -78,12 +91,12 @@ class AsyncWaitOperator(StatefulOperator):
         calls, queue = self._calls, self._queue
         assert calls is not None
         while self._pending:
-            self._await_some(calls)
+            self._await_place(calls)
         start, count = 0, len(records)
         while start < count:
             room = queue.capacity - queue.size
             if room == 0:
-                self._await_some(calls)
+                self._await_place(calls)
                 continue
             end = start + room
             calls.submit(queue.admit(records[start:end], times and times[start:end]))
@@ -129,6 +142,15 @@ class AsyncWaitOperator(StatefulOperator):
         """Calls have ended while the operator did not wait."""
         if self._calls is not None:
             self._collect(self._calls)
+
+    def _await_place(self, calls: AsyncCalls) -> None:
+        """The queue is full: records wait for a place."""
+        self._full_since_ms = began_ms = self.context.elapsed_ms()
+        try:
+            self._await_some(calls)
+        finally:
+            self._full_since_ms = None
+            self._full_ms += self.context.elapsed_ms() - began_ms
 
     def _await_some(self, calls: AsyncCalls) -> None:
         if not calls.has_completed():

@@ -9,7 +9,7 @@ positions and its event time.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
@@ -35,12 +35,15 @@ from headgate.core.operators.source_splits import (
     write_splits,
 )
 from headgate.functions.context import SnapshotMoment
-from headgate.functions.source import Position, Source, SplitReader
+from headgate.functions.source import Position, Source, SplitLag, SplitReader
 from headgate.functions.watermarks import AlignmentGroup
 
 POLL_RECORDS: Final = 1024
 
 _LONG_MS: Final = 1000.0
+
+LAG_MS: Final = 5.0
+"""For so long splits are asked what is left of them; the others have their turn the next time."""
 
 
 class SplitWatermarks:
@@ -176,6 +179,8 @@ class _Split:
     identity: IdentifiedSplit | None = None
     """None before the first checkpoint."""
     has_given: bool = False
+    lag: SplitLag | None = None
+    """As its reader has told; None: it does not know, or was not asked."""
 
     @property
     def reached_ms(self) -> int:
@@ -199,6 +204,8 @@ class SourceOperator(PolledOperator):
         self._known: bytes | None = None
         """The marks of all splits that any run has known; None: not computed yet."""
         self._is_restored = False
+        self._lag: SplitLag | None = None
+        self._asked = 0  # splits, for what is left of them
         self.wait_ms = 0.0
         """After NOTHING: when to poll again."""
 
@@ -251,6 +258,27 @@ class SourceOperator(PolledOperator):
         """The event time of the slowest task of a group; None: all are idle."""
         if self._alignment is not None:
             self._alignment.announced(group, watermark_ms)
+
+    @property
+    def splits(self) -> int:
+        return len(self._splits)
+
+    def lag(self) -> SplitLag | None:
+        """Over all splits. Of many some are asked at a time, always the one that is being read."""
+        splits = list(self._splits)
+        if not splits:
+            return None if self._lag is None else _nothing_left(self._lag)
+        elapsed_ms = self.context.elapsed_ms
+        until_ms = elapsed_ms() + LAG_MS
+        first = self._asked % len(splits)
+        for split in dict.fromkeys([splits[0], *splits[first:], *splits[:first]]):
+            ask = getattr(split.reader, "lag", None)
+            split.lag = None if ask is None else ask()
+            self._asked += 1
+            if elapsed_ms() > until_ms:
+                break
+        self._lag = sum_lags([split.lag for split in splits])
+        return self._lag
 
     def finish(self) -> None:
         self._over = True
@@ -391,3 +419,34 @@ class SourceOperator(PolledOperator):
     def _least_ms(self) -> int | None:
         """The event time of the slowest split; None: all are idle or have ended."""
         return min((split.reached_ms for split in self._splits if split.share.active), default=None)
+
+
+def sum_lags(lags: Sequence[SplitLag | None]) -> SplitLag | None:
+    """What all of them know, added up; the age is that of the oldest record.
+
+    Readers may be the user's: what they return becomes numbers here, or raises.
+    """
+    known = [lag for lag in lags if lag is not None]
+    if len(known) < len(lags):
+        return None
+    records = [lag.records for lag in known if lag.records is not None]
+    sizes = [lag.bytes for lag in known if lag.bytes is not None]
+    ages = [float(lag.age_ms) for lag in known if lag.age_ms is not None]
+    return SplitLag(
+        _total(records) if len(records) == len(known) else None,
+        _total(sizes) if len(sizes) == len(known) else None,
+        max(ages, default=None),
+    )
+
+
+def _total(counts: Sequence[int]) -> int:
+    return min(sum(max(0, int(count)) for count in counts), 2**63 - 1)
+
+
+def _nothing_left(known: SplitLag) -> SplitLag:
+    """All splits have ended."""
+    return SplitLag(
+        None if known.records is None else 0,
+        None if known.bytes is None else 0,
+        None if known.age_ms is None else 0.0,
+    )

@@ -196,6 +196,9 @@ class KeyedBackend(Protocol):
         Raises StateBroken or CheckpointError.
         """
 
+    def size_bytes(self) -> int | None:
+        """About the bytes that it holds; None: that would have to be counted. Short."""
+
     def close(self) -> None:
         """Give back everything. Idempotent."""
 

@@ -119,6 +119,9 @@ class MemoryBackend:
                 for entry in read_group(group, self._max_parallelism, data):
                     self._take(entry)
 
+    def size_bytes(self) -> None:
+        """Not known: the objects would have to be counted."""
+
     def close(self) -> None:
         for spaces in self._spaces.values():
             spaces.plain.entries.clear()

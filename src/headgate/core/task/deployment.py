@@ -5,14 +5,14 @@ tasks of an order are assembled before the first one starts, so that each finds 
 its neighbours; an order that fails takes nothing; nothing is assembled after a cancellation.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import Generic
 
 from headgate.base.checkpoints import CheckpointOptions
 from headgate.base.errors import TaskCancelled
-from headgate.base.figures import OperatorFigures
+from headgate.base.figures import UNKNOWN, OperatorFigures
 from headgate.base.messages import TaskFigures, TaskOrder, TaskState
 from headgate.core.checkpoint.restored import CheckpointReader, TaskRestored, read_restore
 from headgate.core.exchange.ends import Address
@@ -112,9 +112,14 @@ class DeployedTasks(Generic[Thread]):
                     for writer in deployed.writers:
                         every.callback(writer.partition.release)
 
-    def statistics(self) -> list[TaskFigures]:
-        """What each task has done so far."""
-        return [_figures(deployed) for deployed in self.tasks]
+    def statistics(self) -> Iterator[TaskFigures]:
+        """What each task has done so far; the baton may be given away between two of them."""
+        for deployed in list(self.tasks):
+            yield _figures(deployed)
+
+    def take_warnings(self) -> list[tuple[str, str]]:
+        """About figures that could not be read, with the names of the tasks; each once."""
+        return [(each.task.name, text) for each in self.tasks for text in each.task.take_warnings()]
 
 
 def _figures(deployed: AssembledTask[Thread]) -> TaskFigures:
@@ -157,4 +162,14 @@ def _figures(deployed: AssembledTask[Thread]) -> TaskFigures:
             for operator in seen.operators
         ),
         latency=seen.histogram,
+        async_calls=seen.async_calls,
+        state_bytes=_known(seen.state_bytes, deployed.task.checkpointed_bytes),
+        splits=seen.splits,
+        lag_records=UNKNOWN if seen.lag.records is None else seen.lag.records,
+        lag_bytes=UNKNOWN if seen.lag.bytes is None else seen.lag.bytes,
+        lag_ms=UNKNOWN if seen.lag.age_ms is None else seen.lag.age_ms,
     )
+
+
+def _known(first: int, second: int) -> int:
+    return second if first == UNKNOWN else first

@@ -1,12 +1,11 @@
-"""The figures of a task: where its time goes, latencies, the user's metrics, and all in one moment.
+"""The figures of a task: where its time goes, latencies, and all of them in one moment.
 
-Law: busy, back-pressured and idle time add up to the time since the start. Gauges of the user's
-functions run on the task's thread only; whoever asks gets what was read last.
+Law: busy, back-pressured and idle time add up to the time since the start.
 """
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -14,16 +13,20 @@ from typing import Final
 from headgate.base.elements import MIN_WATERMARK_MS
 from headgate.base.figures import (
     LATENCY_BOUNDS_MS,
+    UNKNOWN,
+    AsyncFigures,
     GateFigures,
     LatencyFigures,
     OutputFigures,
 )
 from headgate.base.messages import TaskState, UserFigure
 from headgate.core.chain.chain import Chain, OperatorStatistics
+from headgate.core.chain.operator import PolledOperator
 from headgate.core.egress.writer import RecordWriter, WriterStatistics
 from headgate.core.ingress.gate import Gate
 from headgate.core.task.inputs import NetworkInput
-from headgate.functions.metrics import MetricGroup
+from headgate.core.task.own_figures import NO_LAG, OwnFigures
+from headgate.functions.source import SplitLag
 
 
 class TaskActivity(Enum):
@@ -113,39 +116,6 @@ class Latencies:
         )
 
 
-class UserFigures:
-    """Of one task."""
-
-    def __init__(self) -> None:
-        self.last: tuple[UserFigure, ...] = ()
-        """What was read last."""
-        self._groups: list[tuple[str, MetricGroup]] = []
-        self._asked = False
-
-    def group_of(self, operator: str, now_ms: Callable[[], int]) -> MetricGroup:
-        """A new group for an operator; a second one of the same name is numbered."""
-        group = MetricGroup(now_ms)
-        taken = sum(name.partition(" #")[0] == operator for name, _ in self._groups)
-        self._groups.append((f"{operator} #{taken + 1}" if taken else operator, group))
-        return group
-
-    def ask(self) -> bool:
-        """Somebody wants new figures; says whether the task must be told to read them."""
-        if self._asked or not any(group.has_figures for _, group in self._groups):
-            return False
-        self._asked = True
-        return True
-
-    def read(self) -> None:
-        """Read all of them, on the task's thread."""
-        self._asked = False
-        self.last = tuple(
-            UserFigure(operator, figure.scope, figure.name, figure.kind, figure.values)
-            for operator, group in self._groups
-            for figure in group.read()
-        )
-
-
 @dataclass(frozen=True, slots=True)
 class SizeStatistics:
     """The present size of the buffers to a task, and in what time it consumes what waits."""
@@ -181,6 +151,11 @@ class TaskStatistics:
     gates: tuple[GateFigures, ...] = ()
     outputs: tuple[OutputFigures, ...] = ()
     histogram: LatencyFigures | None = None
+    lag: SplitLag = NO_LAG
+    state_bytes: int = UNKNOWN
+    """As the state backend estimates it."""
+    async_calls: tuple[AsyncFigures, ...] = ()
+    splits: int = 0
 
 
 def statistics_of(
@@ -192,7 +167,7 @@ def statistics_of(
     writers: Sequence[RecordWriter],
     *,
     latencies: Latencies | None,
-    user: tuple[UserFigure, ...],
+    own: OwnFigures,
     sizes: SizeStatistics,
 ) -> TaskStatistics:
     """Asked inside the baton."""
@@ -214,7 +189,11 @@ def statistics_of(
         watermark_out_ms=min((writer.watermark_ms for writer in written), default=MIN_WATERMARK_MS),
         operators=tuple(chain.statistics()),
         latency=None if latencies is None else latencies.statistics(),
-        user=user,
+        user=own.user,
+        lag=own.lag,
+        state_bytes=own.state_bytes,
+        async_calls=tuple(chain.async_calls()),
+        splits=chain.head.splits if isinstance(chain.head, PolledOperator) else 0,
         sizes=sizes,
         gates=tuple(gate.figures for gate in read),
         outputs=outputs,

@@ -16,7 +16,8 @@ from typing import Protocol
 from headgate.base.checkpoints import CheckpointOptions
 from headgate.base.elements import MAX_WATERMARK_MS, StreamStatus, Watermark
 from headgate.base.errors import TaskCancelled
-from headgate.base.messages import TaskState, UserFigure
+from headgate.base.figures import UNKNOWN
+from headgate.base.messages import TaskState
 from headgate.base.spilling import SpillRoom
 from headgate.core.chain.async_calls import ImmediateCalls, StartCalls
 from headgate.core.chain.chain import Chain
@@ -37,6 +38,7 @@ from headgate.core.task.ending import StopMode, TaskEnding, take_part
 from headgate.core.task.life_cycle import Lifecycle, TaskTransition
 from headgate.core.task.mailbox import NORMAL, URGENT, Lap, Mailbox, MailboxLoop
 from headgate.core.task.operator_mail import OperatorMail
+from headgate.core.task.own_figures import OwnFigures
 from headgate.core.task.processors import (
     FinishedProcessor,
     InputProcessor,
@@ -49,7 +51,6 @@ from headgate.core.task.statistics import (
     TaskActivity,
     TaskStatistics,
     TaskTimes,
-    UserFigures,
     statistics_of,
 )
 from headgate.core.task.waiting import WaitingInputs
@@ -151,7 +152,7 @@ class Task:
         self._loop = MailboxLoop(self.mailbox, self._process)
         self._cancelled = False
         self._waits_since_ms = 0.0
-        self._figures = UserFigures()
+        self._figures = OwnFigures(chain)
         self._plan = checkpoints
         self._restored = restored or FRESH
         self._checkpoints = None if checkpoints is None else self._take_part(checkpoints)
@@ -272,8 +273,10 @@ class Task:
         return WaitingInputs(self._chain.head, self._inputs, self._gates)
 
     def statistics(self) -> TaskStatistics:
-        """Asked inside the baton."""
+        """Asked inside the baton; what only its own thread can read is read anew, soon."""
         processor = self._processor
+        if self._figures.ask():
+            self.mailbox.put("figures", self._read_figures, NORMAL)
         return statistics_of(
             self.lifecycle.state,
             self._times.spent(self._clock.now_ms()),
@@ -282,15 +285,18 @@ class Task:
             self._gates,
             self._writers,
             latencies=processor.latencies if isinstance(processor, InputProcessor) else None,
-            user=self._user_figures(),
+            own=self._figures,
             sizes=NO_SIZES if self._sizes is None else self._sizes.statistics(),
         )
 
-    def _user_figures(self) -> tuple[UserFigure, ...]:
-        """As they were read last; they are read anew on the task's own thread, soon."""
-        if self._figures.ask():
-            self.mailbox.put("figures", self._read_figures, NORMAL)
-        return self._figures.last
+    def take_warnings(self) -> list[str]:
+        """About figures that could not be read; each is returned once (asked inside the baton)."""
+        return self._figures.take_warnings()
+
+    @property
+    def checkpointed_bytes(self) -> int:
+        """State of its operators in the last checkpoint (asked inside the baton)."""
+        return UNKNOWN if self._checkpoints is None else self._checkpoints.state_bytes
 
     def _read_figures(self) -> None:
         with self._loan:
@@ -307,6 +313,7 @@ class Task:
                 writer.emit_element(StreamStatus(active=True))
         with self._loan:
             self._chain.open(self._context_of, restored.opens)
+            self._figures.opened()
         give_back(restored, self._inputs, self._gates)
         for gate in self._gates:
             gate.request_partitions()
@@ -327,6 +334,7 @@ class Task:
             partial(mail.calls, spec.name),
             mail.wait_until,
             held_up_ms=self._held_up_ms,
+            elapsed_ms=self._clock.now_ms,
             tell_time=partial(self._listener.time_reported, self.id),
             spills=self._services.spills,
             restored=self._restored.operators.get(spec.uid),

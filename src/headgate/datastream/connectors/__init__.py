@@ -21,7 +21,7 @@ from headgate.functions.sink import (
     SinkWriter,
     TwoPhaseCommittingSink,
 )
-from headgate.functions.source import Source, SplitReader
+from headgate.functions.source import Source, SplitLag, SplitReader
 
 if TYPE_CHECKING:
     from headgate.connectors.files.parquet import ParquetSink
@@ -44,6 +44,7 @@ __all__ = [
     "SinkWriter",
     "SocketTextSource",
     "Source",
+    "SplitLag",
     "SplitReader",
     "SqliteSink",
     "StreamFormat",

@@ -221,6 +221,7 @@ class SnapshotWriter:
         snapshot: TaskSnapshot,
         done: Callable[[], None],
     ) -> None:
+        self.state_bytes: int | None = None
         self._run = run
         self._task = task
         self._barrier = snapshot.barrier
@@ -310,6 +311,7 @@ class SnapshotWriter:
             with self._lock:  # from here on only the driver aborts it
                 self._check_wanted()
                 self._stage = _Stage.ENDED
+                self.state_bytes = ack.figures.state_bytes
                 self._run.send(ack)
             self._end()
 

@@ -124,6 +124,9 @@ class RocksBackend:
         """See ``KeyedBackend``."""
         return self._whole() if increment is None else self._files(increment)
 
+    def size_bytes(self) -> int | None:
+        return self._database.size_bytes()
+
     def checkpoint_completed(self, checkpoint: int) -> None:
         self._increments.completed(checkpoint)
 

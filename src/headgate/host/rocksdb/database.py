@@ -44,6 +44,9 @@ _COMPRESSIONS: Final = {
 }
 
 
+_SIZES: Final = ("rocksdb.estimate-live-data-size", "rocksdb.cur-size-all-mem-tables")
+
+
 WriteEntry: TypeAlias = tuple[bytes, bytes | None]
 """A database key and what is put there; None: it is deleted."""
 
@@ -198,6 +201,13 @@ class Database:
         iterating over one shows the present state.)
         """
         return self._checked(self._open.items())
+
+    def size_bytes(self) -> int | None:
+        """As RocksDB estimates it: live data in files, and the write buffers; None: closed."""
+        if self._db is None:
+            return None
+        sizes = [self._db.property_int_value(name) for name in _SIZES]
+        return sum(size for size in sizes if size is not None)
 
     def link(self) -> Path:
         """A folder with hard links to all files as they are now; the caller removes it.

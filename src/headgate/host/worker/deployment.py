@@ -3,6 +3,7 @@
 ``DeployedTasks`` is the machine; here are the baton it is used in, the threads and the storage.
 """
 
+import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -31,12 +32,17 @@ from headgate.host.net.runner import BatonLoan, Runner
 from headgate.host.worker.async_calls import LoopCalls
 from headgate.host.worker.stack_sampler import SampledTask
 
+log = logging.getLogger(__name__)
+
 _ACTIVITIES: Final = {
     TaskActivity.BUSY: SampledActivity.BUSY,
     TaskActivity.SOFT_BACKPRESSURED: SampledActivity.BACKPRESSURED,
     TaskActivity.HARD_BACKPRESSURED: SampledActivity.BACKPRESSURED,
     TaskActivity.IDLE: SampledActivity.IDLE,
 }
+
+_REPORT_MS: Final = 5.0
+"""For so long the figures of tasks are read before other threads get the baton."""
 
 _SLICE: Final = 1_000
 """So many channels are looked at before other threads get the baton."""
@@ -154,8 +160,24 @@ class Deployment:
             self._deployed.cancel()
 
     def statistics(self) -> list[TaskFigures]:
-        with self._exchange.inside():
-            return self._deployed.statistics()
+        """Tasks wait for the baton no longer than a step takes, however many channels there are."""
+        figures: list[TaskFigures] = []
+        warnings: list[tuple[str, str]] = []
+        unread = self._deployed.statistics()
+        is_through = False
+        while not is_through:
+            with self._exchange.inside():
+                until_ms = now_ms() + _REPORT_MS
+                for task_figures in unread:
+                    figures.append(task_figures)
+                    if now_ms() > until_ms:
+                        break
+                else:
+                    is_through = True
+                    warnings = self._deployed.take_warnings()
+        for task, text in warnings:
+            log.warning("task %s: %s", task, text)
+        return figures
 
     def sampled_task(self, task: str) -> SampledTask | str:
         """A task that runs, as the stack sampler sees it; or why it cannot be sampled."""

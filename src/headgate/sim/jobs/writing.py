@@ -60,6 +60,7 @@ class SimWriting:
     def __init__(
         self, desk: Desk, task: SnapshotTask, snapshot: TaskSnapshot, done: Callable[[], None]
     ) -> None:
+        self.state_bytes: int | None = None
         self._desk = desk
         self._task = task
         self._snapshot = snapshot
