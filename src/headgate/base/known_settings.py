@@ -104,7 +104,7 @@ execution.state-recovery.claim-mode execution.state-recovery.from-local
 execution.state-recovery.without-channel-state.checkpoint-id
 execution.submit-failed-job-on-application-error execution.target
 execution.terminate-application-on-any-job-terminated-exceptionally
-heartbeat.rpc-failure-threshold jobmanager.archive.fs.dir jobmanager.bind-host
+heartbeat.rpc-failure-threshold jobmanager.bind-host
 jobmanager.execution.attempts-history-size jobmanager.execution.failover-strategy
 jobmanager.failure-enrichers jobmanager.future-pool.size jobmanager.io-pool.size jobmanager.job
 jobmanager.resource-id jobmanager.retrieve-taskmanager-hostname jobmanager.rpc.address

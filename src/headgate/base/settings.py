@@ -172,6 +172,12 @@ class JobSettings(SettingsGroup):
         "Refuse a Spark session whose own connections are not authenticated and encrypted; "
         "`false` only warns.",
     )
+    archive_folder: str = setting(
+        "jobmanager.archive.fs.dir",
+        "",
+        "Folder, or URI of one, for archives of jobs that have ended, which `headgate history` "
+        "shows; none: there are none.",
+    )
     progress: ProgressShown = setting(
         "headgate.progress",
         ProgressShown.AUTO,

@@ -16,6 +16,7 @@ from headgate.cli.demo import demo
 from headgate.cli.doctor import doctor
 from headgate.cli.exit_codes import INTERRUPTED, show_signal
 from headgate.cli.flame import flame
+from headgate.cli.history import history
 from headgate.cli.jobs import cancel, list_jobs, savepoint, stop
 from headgate.cli.logs import logs
 from headgate.cli.peek import peek
@@ -36,7 +37,7 @@ def command() -> None:
 RUNNING = (list_jobs, status, why, top, logs, ui, flame, peek, savepoint, stop, cancel)
 """About jobs that run."""
 
-for subcommand in (run, *RUNNING, checkpoints, plan, demo, doctor, bench):
+for subcommand in (run, *RUNNING, history, checkpoints, plan, demo, doctor, bench):
     command.add_command(subcommand)
 
 

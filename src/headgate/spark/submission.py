@@ -36,6 +36,7 @@ from headgate.observe.web.server import page_link, page_server
 from headgate.plan.exchange_memory import ExchangeMemory, size_exchange
 from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.placement import place
+from headgate.spark.archives import archive_at_end
 from headgate.spark.configuration import check_known
 from headgate.spark.driver_services import DriverServices, driver_services
 from headgate.spark.driver_sinks import DriverStream
@@ -271,7 +272,10 @@ def launch(program: Program) -> SparkJob:
         print(f"headgate: job {job.name}: {page.show(job)}", file=sys.stderr, flush=True)
     for notify in on_launched:
         notify(job)
-    if shows_progress(JobSettings.parse(program.configuration).progress):
+    settings = JobSettings.parse(program.configuration)
+    if settings.archive_folder:
+        archive_at_end(job, settings.archive_folder, None if page is None else page.jobs)
+    if shows_progress(settings.progress):
         from headgate.observe.display import display
 
         display().watch(job, page_link(job.job_id))

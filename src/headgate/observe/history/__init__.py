@@ -1,0 +1,1 @@
+"""Jobs that have ended: their archives, and the server that shows them."""

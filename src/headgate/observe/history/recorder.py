@@ -1,0 +1,155 @@
+"""Asks the REST API about a job that has ended, as the page would, and keeps the answers.
+
+The application is asked in this process, without a socket. Law: a path that has no answer is left
+out; nothing here takes longer than the answers themselves.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+import msgspec
+from starlette.types import ASGIApp, Message
+
+from headgate.base.settings import RestSettings
+from headgate.observe.web.app import make_app
+from headgate.observe.web.event_streams import EventStreams
+from headgate.observe.web.shown_jobs import ShownJobs
+
+HOST: Final = RestSettings().bind_address
+MOST_SUBTASKS: Final = 200
+"""Of a job whose subtasks' metrics are kept one by one."""
+MOST_LINES: Final = 10_000
+
+
+class _Vertex(msgspec.Struct):
+    id: str
+    parallelism: int = 1
+
+
+class _Details(msgspec.Struct):
+    vertices: list[_Vertex] = []
+
+
+class _Checkpoint(msgspec.Struct):
+    checkpoint: int
+
+
+class _Checkpoints(msgspec.Struct):
+    history: list[_Checkpoint] = []
+
+
+class _Named(msgspec.Struct):
+    id: str
+
+
+class _Lines(msgspec.Struct):
+    lines: list[msgspec.Raw]
+    next: int = 0
+
+
+class _Overview(msgspec.Struct):
+    jobs: list[dict[str, Any]]
+
+
+def record_job(jobs: ShownJobs, job_id: str) -> tuple[dict[str, object], dict[str, bytes]]:
+    """The job as lists of jobs show it, and the answers about it by path, the best first."""
+    app = make_app(jobs, EventStreams(), RestSettings(), token="")
+    return asyncio.run(_Recorder(app, job_id).record())
+
+
+class _Recorder:
+    def __init__(self, app: ASGIApp, job_id: str) -> None:
+        self._app = app
+        self._job_id = job_id
+        self._answers: dict[str, bytes] = {}
+
+    async def record(self) -> tuple[dict[str, object], dict[str, bytes]]:
+        details = await self._keep("")
+        vertices = msgspec.json.decode(details or b"{}", type=_Details).vertices
+        for path in ("/exceptions", "/config", "/plan", "/taskmanagers", "/series"):
+            await self._keep(path)
+        await self._keep("/why", quick="true")
+        await self._keep_lines()
+        checkpoints = await self._keep("/checkpoints")
+        for found in msgspec.json.decode(checkpoints or b"{}", type=_Checkpoints).history:
+            await self._keep(f"/checkpoints/details/{found.checkpoint}")
+        for vertex in vertices:
+            for path in ("", "/backpressure", "/watermarks"):
+                await self._keep(f"/vertices/{vertex.id}{path}")
+        await self._keep_metrics("/metrics")
+        for path in _metric_paths(vertices):
+            await self._keep_metrics(path)
+        return await self._summary(), self._answers
+
+    async def _summary(self) -> dict[str, object]:
+        overview = await self._get("/jobs/overview")
+        jobs = msgspec.json.decode(overview or b'{"jobs":[]}', type=_Overview).jobs
+        return next((job for job in jobs if job.get("jid") == self._job_id), {"jid": self._job_id})
+
+    async def _keep_lines(self) -> None:
+        """All of them, however many are answered at a time."""
+        lines: list[msgspec.Raw] = []
+        after = 0
+        while (answer := await self._get(self._below("/logs"), after=after)) is not None:
+            found = msgspec.json.decode(answer, type=_Lines)
+            if found.next <= after or len(lines) >= MOST_LINES:
+                break
+            lines += found.lines
+            after = found.next
+        self._answers["/logs"] = msgspec.json.encode(_Lines(lines, after))
+
+    async def _keep_metrics(self, path: str) -> None:
+        """By default only names are answered; the values are kept as those of ``?get``."""
+        names = await self._keep(path)
+        if names is not None:
+            wanted = ",".join(found.id for found in msgspec.json.decode(names, type=list[_Named]))
+            values = await self._get(self._below(path), get=wanted)
+            if values is not None:
+                self._answers[f"{path}?get"] = values
+
+    async def _keep(self, path: str, **query: object) -> bytes | None:
+        answer = await self._get(self._below(path), **query)
+        if answer is not None:
+            self._answers[path] = answer
+        return answer
+
+    def _below(self, path: str) -> str:
+        return f"/jobs/{self._job_id}{path}"
+
+    async def _get(self, path: str, **query: object) -> bytes | None:
+        """What is answered, if the answer is a good one."""
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "path": path,
+            "raw_path": quote(path).encode(),
+            "query_string": urlencode(query).encode(),
+            "headers": [(b"host", HOST.encode())],
+            "http_version": "1.1",
+            "scheme": "http",
+        }
+        parts: list[bytes] = []
+        statuses: list[int] = []
+
+        async def receive() -> Message:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def send(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                statuses.append(message["status"])
+            else:
+                parts.append(message.get("body", b""))
+
+        await self._app(scope, receive, send)
+        return b"".join(parts) if statuses == [200] else None
+
+
+def _metric_paths(vertices: list[_Vertex]) -> Iterator[str]:
+    for vertex in vertices:
+        yield f"/vertices/{vertex.id}/subtasks/metrics"
+    if sum(vertex.parallelism for vertex in vertices) <= MOST_SUBTASKS:
+        for vertex in vertices:
+            for subtask in range(vertex.parallelism):
+                yield f"/vertices/{vertex.id}/subtasks/{subtask}/metrics"

@@ -1,0 +1,81 @@
+"""The file of an archive: what is in it, what does not fit, what is no archive."""
+
+import gzip
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from headgate.base.errors import HeadgateError
+from headgate.host.checkpoints.folder import open_folder
+from headgate.observe.history import archive as archives
+from headgate.observe.history.archive import (
+    ArchiveDamaged,
+    decode_archive,
+    decode_header,
+    encode_archive,
+)
+from headgate.observe.history.archive_folder import write_archive
+from tests.observe.history.kit import archive, ended_job
+
+JOB = {"jid": "ab12", "state": "FINISHED"}
+
+
+def test_what_was_written_is_read_again() -> None:
+    answers = {"": b'{"jid":"ab12"}', "/logs": b'{"lines":[]}', "/x?get": b"[1,2]"}
+    data = encode_archive(dict(JOB), 17, answers)
+    header = decode_header("a", data[:1000])
+    assert (header.job, header.written_at_ms, header.left_out) == (JOB, 17, 0)
+    assert decode_archive("a", data) == answers
+
+
+def test_anybody_can_read_it_with_gzip() -> None:
+    data = encode_archive(dict(JOB), 17, {"/config": b'{"settings":{}}'})
+    first, second = gzip.decompress(data).splitlines()
+    assert json.loads(first)["job"] == JOB
+    assert json.loads(second) == {"path": "/config", "json": {"settings": {}}}
+
+
+def test_what_does_not_fit_is_left_out_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archives, "MOST_BYTES", 100)
+    answers = {"": b'"' + b"a" * 50 + b'"', "/plan": b'"' + b"b" * 90 + b'"', "/logs": b"[1]"}
+    data = encode_archive(dict(JOB), 17, answers)
+    assert decode_header("a", data).left_out == 1
+    assert list(decode_archive("a", data)) == ["", "/logs"]
+
+
+def test_a_file_that_would_fill_the_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = encode_archive(dict(JOB), 17, {"/plan": b'"' + b"b" * 100_000 + b'"'})
+    monkeypatch.setattr(archives, "LARGEST", 50_000)
+    with pytest.raises(ArchiveDamaged, match="it holds more than 50,000 bytes"):
+        decode_archive("a", data)
+
+
+def test_another_format_is_refused_by_its_number() -> None:
+    header = {"headgate-archive": 99, "version": "9", "written-at-ms": 1, "job": {}}
+    data = gzip.compress(json.dumps(header).encode() + b"\n")
+    with pytest.raises(ArchiveDamaged, match="it has format 99, and this Headgate reads 1"):
+        decode_header("a", data)
+
+
+@pytest.mark.parametrize("line", [b"{}", b"[1", b'{"path": 7, "json": 1}', b"\xff"])
+def test_lines_that_are_no_answers_are_damage(line: bytes) -> None:
+    data = encode_archive(dict(JOB), 17, {}) + gzip.compress(line + b"\n")
+    with pytest.raises(ArchiveDamaged):
+        decode_archive("a", data)
+
+
+def test_it_is_for_its_user_alone_and_replaces_no_other(tmp_path: Path) -> None:
+    path = archive(ended_job(), tmp_path / "made" / "for it")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+    with pytest.raises(HeadgateError, match="there is one of that name already"):
+        write_archive(open_folder(str(path.parent)), "ab12", 1_000, b"other")
+
+
+def test_names_of_jobs_lead_out_of_no_folder(tmp_path: Path) -> None:
+    folder = open_folder(str(tmp_path / "archives"))
+    name = write_archive(folder, "../../etc/passwd", 5, b"x")
+    assert "/" not in name
+    assert [path.name for path in (tmp_path / "archives").iterdir()] == [name]
