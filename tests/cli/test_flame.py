@@ -18,6 +18,7 @@ TREE = {
     "samples": 200,
     "wall-ms": 2000.0,
     "cpu-ms": 500.0,
+    "subtasks": [0, 1],
     "data": {
         "name": "slow",
         "value": 200,
@@ -71,7 +72,10 @@ def test_a_flame_graph_in_a_terminal_is_a_table_with_the_users_lines_first(
     done = headgate("flame", "ab", "slow", "--seconds", "2", "--cpu")
     assert (done.returncode, done.stderr) == (0, "")
     head, columns, first, second = [line.strip() for line in done.stdout.splitlines()]
-    assert head == ("slow -> Sink: end  200 samples of CPU time within 2.0 s, 25% of it on a CPU")
+    assert head == (
+        "slow -> Sink: end  200 samples of 2 tasks within 1.0 s, on a CPU for 25% of it; "
+        "shown is CPU time"
+    )
     assert columns.split() == ["self", "total", "frame"]
     assert first.split() == ["75.0%", "75.0%", *PARSE.split(), "your", "code"]
     assert second.startswith("25.0%  100.0%  Task.step")

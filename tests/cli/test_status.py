@@ -84,7 +84,9 @@ def test_a_job_that_has_only_begun_is_shown(headgate: Headgate, page: Page) -> N
     done = headgate("status")
     assert done.returncode == 0
     assert "new [red]  initializing for 0 s" in done.stdout
-    assert "no checkpoints" in done.stdout
+    assert "checkpoints" not in done.stdout, "nothing is known about them"
+    page.answers["/checkpoints"] = {}
+    assert "no checkpoints" in headgate("status").stdout
 
 
 def test_a_wrong_token_is_told_in_one_sentence(headgate: Headgate, page: Page) -> None:

@@ -50,9 +50,9 @@ def test_the_users_frames_come_first_then_what_they_called() -> None:
         (PARSE, FrameOwner.USER),
         (SPLIT, FrameOwner.USER),
         (LOADS, FrameOwner.LIBRARY),
+        (EMIT, FrameOwner.HEADGATE),
         (RUN, FrameOwner.HEADGATE),
         (STEP, FrameOwner.HEADGATE),
-        (EMIT, FrameOwner.HEADGATE),
     ]
     parse = frames[0]
     assert (parse.own, parse.total) == (0.15, 0.60), "a frame that calls itself counts once"

@@ -40,7 +40,9 @@ class SampledTree(msgspec.Struct, frozen=True, rename="kebab"):
 
     samples: int = 0
     wall_ms: float = 0.0
+    """Of all subtasks together, and below their CPU time."""
     cpu_ms: float = 0.0
+    subtasks: list[int] = []
     data: FlameNode = FlameNode("")
 
 
@@ -118,16 +120,19 @@ def flame(
 
 def describe(tree: SampledTree, on_cpu: bool) -> str:
     """How much was seen."""
-    cpu = f", {tree.cpu_ms / tree.wall_ms:.0%} of it on a CPU" if tree.wall_ms > 0 else ""
-    kind = "CPU time" if on_cpu else "all time"
-    return f"{tree.samples:,} samples of {kind} within {tree.wall_ms / 1000:.1f} s{cpu}"
+    cpu = f", on a CPU for {tree.cpu_ms / tree.wall_ms:.0%} of it" if tree.wall_ms > 0 else ""
+    tasks = len(tree.subtasks)
+    whose = f" of {tasks} tasks" if tasks > 1 else ""
+    shown = "; shown is CPU time" if on_cpu else ""
+    seconds = tree.wall_ms / 1000 / max(1, tasks)
+    return f"{tree.samples:,} samples{whose} within {seconds:.1f} s{cpu}{shown}"
 
 
 def show(tree: SampledTree, vertex: "SeenVertex", facts: str) -> None:
     """The frames that cost most, as a table."""
     console = Console(highlight=False)
     console.print(Text.assemble((clean(vertex.name), "bold"), f"  {facts}"))
-    frames = [frame for frame in hottest_frames(tree.data) if frame.total >= LEAST]
+    frames = [frame for frame in hottest_frames(tree.data) if frame.weight >= LEAST]
     if not frames:
         console.print("no stack was seen: the tasks wait for records, or have ended")
         return

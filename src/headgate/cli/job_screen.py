@@ -47,7 +47,8 @@ class Facts:
 
     job: SeenJob
     page: str
-    checkpoints: SeenCheckpoints = SeenCheckpoints()
+    checkpoints: SeenCheckpoints | None = None
+    """None: the driver says nothing about them."""
 
 
 def draw_status(facts: Facts, width: int) -> RenderableType:
@@ -75,7 +76,8 @@ def draw_head(facts: Facts) -> list[Text]:
     ]
     if job.why is not None and job.why.summary:
         lines.append(Text.assemble((WHY, "bold"), clean(job.why.summary)))
-    lines.append(describe_checkpoints(facts.checkpoints, job.now))
+    if facts.checkpoints is not None:
+        lines.append(describe_checkpoints(facts.checkpoints, job.now))
     if job.latest_failure is not None:
         lines.append(describe_failure(job.latest_failure, job.now))
     for line in lines:
@@ -168,7 +170,8 @@ def describe_failure(failure: SeenFailure, now_ms: int) -> Text:
 def fields_of(facts: Facts) -> dict[str, object]:
     """The same for a program."""
     job = facts.job
-    last = facts.checkpoints.history[0] if facts.checkpoints.history else None
+    history = facts.checkpoints.history if facts.checkpoints else []
+    last = history[0] if history else None
     failure = job.latest_failure
     return {
         "job": job.jid,

@@ -145,7 +145,7 @@ def quick_why(entry: "JobEntry") -> str:
         why = RestClient(entry).get("", SeenJob, deadline_s=WHY_S).why
     except HeadgateError:
         return ""
-    return why.summary if why else ""
+    return (why.headline or why.summary) if why else ""
 
 
 @click.command()

@@ -17,11 +17,10 @@ _Number = TypeVar("_Number", int, float)
 
 
 class SeenWhy(msgspec.Struct, frozen=True):
-    """Of a Diagnosis: what limits the job."""
+    """Of a Diagnosis: what limits the job, in a paragraph and in a line."""
 
     summary: str = ""
-    cause: str = ""
-    vertex: int = -1
+    headline: str = ""
 
 
 class SeenFailure(msgspec.Struct, frozen=True, rename="kebab"):

@@ -57,10 +57,11 @@ def facts_of(page: "RestClient") -> "Facts":
     from headgate.cli.seen_jobs import SeenCheckpoints, SeenJob
 
     job = page.get("", SeenJob)
+    checkpoints: SeenCheckpoints | None
     try:
         checkpoints = page.get("/checkpoints", SeenCheckpoints)
-    except RequestRefused:  # a driver without checkpoints can still show the rest
-        checkpoints = SeenCheckpoints()
+    except RequestRefused:  # the job was just forgotten, or the driver is of another version
+        checkpoints = None
     return Facts(job, page.entry.web, checkpoints)
 
 

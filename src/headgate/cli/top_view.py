@@ -167,7 +167,7 @@ def draw_frame(
         if used > most:
             head, used = _shortened(head, console, most)
         room = max(1, height - used - 3)  # a heading, the keys, an empty line
-    body = _body(view, width, room)
+    body = _body(view, width, room, with_keys)
     foot = _foot(view) if with_keys else LEGEND
     return Group(*head, Text(), body, Text(foot, "dim", no_wrap=True, overflow="ellipsis"))
 
@@ -186,22 +186,23 @@ def _head(view: TopView) -> list[Text]:
     return lines
 
 
-def _body(view: TopView, width: int, room: int | None) -> RenderableType:
+def _body(view: TopView, width: int, room: int | None, selects: bool) -> RenderableType:
     match view.level:
         case ShownLevel.JOBS:
             keys = [job.job for job in view.jobs]
-            return _draw_jobs(_window(view.jobs, keys, view.job, room), view.job)
+            shown_jobs = _window(view.jobs, keys, view.job, room)
+            return _draw_jobs(shown_jobs, view.job if selects else None)
         case ShownLevel.VERTICES:
             ids = [vertex.id for vertex in view.vertices]
             shown = _window(view.vertices, ids, view.vertex, room)
-            return draw_vertices(shown, width, view.vertex)
+            return draw_vertices(shown, width, view.vertex if selects else None)
         case ShownLevel.SUBTASKS:
             numbers = [task.subtask for task in view.tasks]
             shown_tasks = _window(view.tasks, numbers, view.subtask, room)
-            return draw_subtasks(shown_tasks, width, view.subtask)
+            return draw_subtasks(shown_tasks, width, view.subtask if selects else None)
 
 
-def _draw_jobs(jobs: Sequence[ListedJob], selected: str) -> Table:
+def _draw_jobs(jobs: Sequence[ListedJob], selected: str | None) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim", expand=True)
     for head in ("id", "name", "state"):
         table.add_column(head, no_wrap=True)

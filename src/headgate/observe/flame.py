@@ -70,9 +70,14 @@ class FrameShare:
     total: float
     """Share of the samples in which it was anywhere in the stack."""
 
+    @property
+    def weight(self) -> float:
+        """What counts of it: a user's line has to answer for what it calls, others do not."""
+        return self.total if self.owner is FrameOwner.USER else self.own
+
 
 def hottest_frames(root: FlameNode) -> list[FrameShare]:
-    """Every frame below the root: the user's first, then by total, then by their own share."""
+    """Every frame below the root: the user's by their total first, then others by their own."""
     own: dict[str, float] = {}
     total: dict[str, float] = {}
     owners: dict[str, FrameOwner] = {}
@@ -89,7 +94,7 @@ def hottest_frames(root: FlameNode) -> list[FrameShare]:
     order = list(FrameOwner)
     return sorted(
         (FrameShare(name, owners[name], own[name] / whole, total[name] / whole) for name in own),
-        key=lambda frame: (order.index(frame.owner), -frame.total, -frame.own, frame.name),
+        key=lambda frame: (order.index(frame.owner), -frame.weight, -frame.total, frame.name),
     )
 
 
