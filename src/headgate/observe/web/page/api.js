@@ -81,8 +81,7 @@ export class Api {
     }
     if (response.ok) return response;
     const complaint = await readComplaint(response);
-    if (response.status === 401)
-      throw new Unauthorized(complaint ?? "The token is missing or wrong.");
+    if (response.status === 401) throw new Unauthorized("The token is missing or wrong.");
     if (complaint) throw new Refused(response.status, complaint);
     throw new Unreachable(`Somebody in between answered ${response.status}.`);
   }

@@ -15,7 +15,7 @@ export class App {
   constructor(main) {
     this.main = main;
     this.api = new Api();
-    this.connection = new Connection(this.api, (sentence) => this.#askToken(sentence));
+    this.connection = new Connection(this.api, () => this.#askToken());
     this.view = new AbortController();
     /** @type {JobView | null} */
     this.job = null;
@@ -34,7 +34,8 @@ export class App {
       () => this.api.get("config"),
       (sentence) => replace(this.main, h("p", { class: "notice bad" }, sentence)),
     );
-    if (this.config) this.#route();
+    if (this.config?.["needs-token"] && !this.api.token) this.#askToken();
+    else if (this.config) this.#route();
   }
 
   #route() {
@@ -65,9 +66,8 @@ export class App {
     return { api, connection, config, signal: this.view.signal };
   }
 
-  /** @param {string} sentence */
-  #askToken(sentence) {
+  #askToken() {
     const context = this.#leave();
-    showTokenForm(context, this.main, sentence, () => this.#route());
+    showTokenForm(context, this.main, () => this.#route());
   }
 }

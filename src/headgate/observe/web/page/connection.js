@@ -15,7 +15,7 @@ const WAITS_MS = [300, 1000, 2000, 4000, 8000, 15000];
 export class Connection {
   /**
    * @param {import("./api.js").Api} api
-   * @param {(sentence: string) => void} onUnauthorized
+   * @param {() => void} onUnauthorized
    */
   constructor(api, onUnauthorized) {
     this.api = api;
@@ -83,7 +83,7 @@ export class Connection {
         return answer;
       } catch (error) {
         if (signal.aborted) return undefined;
-        if (error instanceof Unauthorized) return void this.onUnauthorized(error.message);
+        if (error instanceof Unauthorized) return void this.onUnauthorized();
         if (error instanceof Refused) {
           this.answered();
           return void onRefused(error.message, error.status);
@@ -136,7 +136,7 @@ export function pause(ms, signal) {
 }
 
 /** @param {AbortSignal} signal @returns {Promise<void>} */
-async function untilVisible(signal) {
+export async function untilVisible(signal) {
   while (document.hidden && !signal.aborted) {
     await new Promise((resolve) => {
       document.addEventListener("visibilitychange", resolve, { once: true, signal });

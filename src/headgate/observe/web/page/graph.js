@@ -15,7 +15,6 @@ import { Viewport } from "./viewport.js";
 const NARROW_PX = 720;
 const THINNEST = 1.5;
 const THICKEST = 13;
-const LABEL = { width: 86, height: 34 };
 
 /** @typedef {import("./api_types.js").Job} Job */
 /** @typedef {import("./api_types.js").Edge} Edge */
@@ -25,7 +24,8 @@ export class GraphPicture {
   constructor(signal) {
     this.svg = s("svg", { class: "graph", role: "group", "aria-label": "Job graph" });
     this.viewport = new Viewport(this.svg);
-    this.element = h("div", { class: "picture" }, this.svg, this.#makeTools());
+    this.tools = this.#makeTools();
+    this.element = h("div", { class: "picture" }, this.svg);
     /** @type {Map<string, GraphCard>} */
     this.cards = new Map();
     /** @type {{path: SVGPathElement, rate: SVGTextElement, note: SVGTextElement, group: SVGGElement}[]} */
@@ -79,7 +79,7 @@ export class GraphPicture {
     if (shape === this.shape) return;
     this.shape = shape;
     this.layout = layOut(places, links, isDown);
-    this.edges = this.layout.edges.map(({ path, label }) => makeEdge(path, label));
+    this.edges = this.layout.edges.map(({ path, label }) => makeEdge(path, label, isDown));
     this.cards = new Map(
       job.vertices.map((vertex) => {
         const card = new GraphCard(vertex, href("jobs", job.jid, "graph", vertex.id));
@@ -176,23 +176,22 @@ export class GraphPicture {
   }
 }
 
-/** @param {string} path @param {{x: number, y: number}} label */
-function makeEdge(path, label) {
-  const middle = { x: LABEL.width / 2, "text-anchor": "middle" };
-  const perSecond = s("text", { class: "rate", y: 14, ...middle });
-  const note = s("text", { class: "note", y: 28, ...middle });
-  const corner = `translate(${label.x - LABEL.width / 2} ${label.y - LABEL.height / 2})`;
+/**
+ * The rate above the line and a note below it; of a line that runs down, both to its right.
+ *
+ * @param {string} path
+ * @param {{x: number, y: number}} middle
+ * @param {boolean} isDown
+ */
+function makeEdge(path, { x, y }, isDown) {
+  const at = isDown ? { x: x + 13, "text-anchor": "start" } : { x, "text-anchor": "middle" };
+  const above = s("text", { class: "rate", y: isDown ? y - 3 : y - 12, ...at });
+  const note = s("text", { class: "note", y: isDown ? y + 12 : y + 21, ...at });
   return {
     path: s("path", { class: "edge", d: path }),
-    rate: perSecond,
+    rate: above,
     note,
-    group: s(
-      "g",
-      { class: "edge-label", transform: corner },
-      s("rect", { ...LABEL, rx: 6 }),
-      perSecond,
-      note,
-    ),
+    group: s("g", { class: "edge-label" }, above, note),
   };
 }
 

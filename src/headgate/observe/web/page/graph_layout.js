@@ -7,11 +7,11 @@
  * stands.
  */
 
-export const CARD = { width: 248, height: 122 };
-const GAP = { along: 116, across: 26 };
+export const CARD = { width: 228, height: 122 };
+const GAP = { along: 98, across: 26 };
 const DOWN_GAP = { along: 54, across: 18 };
-const LANE = { width: 92, height: 36 };
-const MARGIN = 22;
+const LANE = { width: 104, height: 52 };
+const MARGIN = 20;
 
 /** @typedef {{id: string, column: number, row: number}} Place */
 /** @typedef {{source: string, target: string}} Link */
@@ -61,7 +61,7 @@ export function layOut(places, links, isDown) {
       cards,
       link,
       isDown,
-      MARGIN + rows * step.across - gap.across + lane * (lanes - 0.4),
+      MARGIN + rows * step.across - gap.across + lane * (lanes - (isDown ? 0.8 : 0.5)),
     );
   });
   const size = point(

@@ -2,8 +2,12 @@
 /**
  * A stream of server-sent events. By fetch, because an EventSource cannot send a token; so it also
  * knows why a stream was refused.
+ *
+ * Law: a page that nobody sees holds no stream, because a browser opens six connections to a server
+ * at most, for all its tabs together.
  */
-import { Unreachable } from "./api.js";
+import { Refused, Unauthorized, Unreachable } from "./api.js";
+import { untilVisible } from "./connection.js";
 
 const SILENCE_MS = 20_000;
 
@@ -23,24 +27,31 @@ const SILENCE_MS = 20_000;
  */
 export async function follow(connection, path, { signal, onEvent, onRefused, goesOn }) {
   const attempt = async () => {
-    const silence = new AbortController();
-    const response = await connection.api.open(path, {
-      signal: AbortSignal.any([signal, silence.signal]),
-      headers: { Accept: "text/event-stream" },
-    });
+    await untilVisible(signal);
+    const leaving = new AbortController();
+    const left = AbortSignal.any([signal, leaving.signal]);
+    const leaveIfHidden = () => document.hidden && leaving.abort();
+    document.addEventListener("visibilitychange", leaveIfHidden, { signal: left });
     try {
-      for await (const event of readEvents(response, () => silence.abort())) {
+      const headers = { Accept: "text/event-stream" };
+      const response = await connection.api.open(path, { signal: left, headers });
+      for await (const event of readEvents(response, () => leaving.abort())) {
         connection.answered();
         onEvent(event);
       }
     } catch (error) {
-      if (signal.aborted) throw error;
+      if (signal.aborted || !isBrokenOff(error)) throw error;
       throw new Unreachable("The connection to the driver broke off.");
+    } finally {
+      leaving.abort();
     }
     if (goesOn()) throw new Unreachable("The driver has closed the connection.");
   };
   await connection.persist(signal, attempt, onRefused);
 }
+
+/** A refusal is an answer; all else is a stream that failed. @param {unknown} error */
+const isBrokenOff = (error) => !(error instanceof Refused || error instanceof Unauthorized);
 
 /**
  * @param {Response} response

@@ -40,13 +40,14 @@ function decode(part) {
 export const href = (...parts) => `#/${parts.map((part) => encodeURIComponent(part)).join("/")}`;
 
 /**
- * Takes `#token=…` out of the address, so that it is neither shown nor kept in the history.
+ * Takes the token out of `#token=…&path=/jobs/JOB`, so that it is neither shown nor kept in the
+ * history of the browser.
  *
  * @returns {string} the token, or nothing
  */
 export function takeToken() {
-  const token = new URLSearchParams(location.hash.replace(/^#\/?/, "")).get("token");
-  if (!token) return "";
-  history.replaceState(null, "", "#/");
-  return token;
+  const found = /^#token=([^&]*)(?:&path=(\/.*))?$/.exec(location.hash);
+  if (!found) return "";
+  history.replaceState(null, "", `#${found[2] ?? "/"}`);
+  return decode(found[1]);
 }

@@ -3,6 +3,7 @@
 import { DataTable } from "../data_table.js";
 import { h, replace, setText } from "../dom.js";
 import { bytes, exact, plural } from "../format.js";
+import { nameTask } from "../task_names.js";
 import { makeSubtaskField } from "./vertex.js";
 
 const LIMIT = 500;
@@ -15,7 +16,7 @@ const EVERY_MS = 2000;
  * @param {HTMLElement} outlet
  */
 export function show(context, outlet) {
-  const table = makeTable();
+  const table = makeTable((task) => nameTask(context.job.value, task));
   const summary = h("p", { class: "quiet" });
   let following = new AbortController();
   const follow = () => {
@@ -27,6 +28,7 @@ export function show(context, outlet) {
       signal: AbortSignal.any([context.signal, following.signal]),
       goesOn: runs,
       onAnswer: ({ channels, rows }) => {
+        problem("");
         const listed =
           rows.length < channels ? `; the ${rows.length} with the largest backlog are listed` : "";
         setText(summary, `${plural(channels, "channel")}${listed}.`);
@@ -44,8 +46,8 @@ export function show(context, outlet) {
   follow();
 }
 
-/** @returns {DataTable<Channel>} */
-function makeTable() {
+/** @param {(task: string) => string} nameOf @returns {DataTable<Channel>} */
+function makeTable(nameOf) {
   return new DataTable({
     label: "Channels",
     keyOf: (row) => `${row.gate}.${row.channel}`,
@@ -56,7 +58,7 @@ function makeTable() {
         sort: (row) => `${row.gate}.${row.channel}`,
         text: (row) => `gate ${row.gate}, channel ${row.channel}`,
       },
-      { title: "From", sort: (row) => row.producer, text: (row) => row.producer },
+      { title: "From", sort: (row) => row.producer, text: (row) => nameOf(row.producer) },
       { title: "Link", text: (row) => (row["is-local"] ? "same process" : "network") },
       {
         title: "Backlog",

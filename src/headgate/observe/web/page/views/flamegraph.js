@@ -48,6 +48,7 @@ export function show(context, outlet) {
     button.disabled = false;
     setText(button, "Sample again");
     if (!answer) return;
+    problem("");
     setText(
       about,
       `${exact(answer.samples)} samples in ${duration(answer["wall-ms"])}; ` +

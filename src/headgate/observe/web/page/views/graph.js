@@ -35,6 +35,7 @@ export class GraphView {
           { class: "section-head" },
           h("h2", { id: "graph-title" }, "Job graph"),
           makeLegend(),
+          this.picture.tools,
         ),
         this.picture.element,
       ),

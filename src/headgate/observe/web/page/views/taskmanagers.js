@@ -3,13 +3,14 @@
 import { DataTable } from "../data_table.js";
 import { h, replace, setAttribute, setText } from "../dom.js";
 import { bytes, duration, exact, percent } from "../format.js";
+import { nameTask } from "../task_names.js";
 
 const EVERY_MS = 2000;
 
 /**
  * @typedef {{
  *   slot: number, host: string, pid: number, cores: number, "cpu-ms": number,
- *   "memory-bytes": number, buffers: number, "buffers-free": number, tasks: unknown,
+ *   "memory-bytes": number, buffers: number, "buffers-free": number, tasks: string[],
  * }} TaskManager
  */
 
@@ -17,8 +18,8 @@ const EVERY_MS = 2000;
  * @param {import("./job.js").JobContext} context
  * @param {HTMLElement} outlet
  */
-export function show({ connection, id, signal, runs }, outlet) {
-  const table = makeTable();
+export function show({ connection, id, signal, runs, job }, outlet) {
+  const table = makeTable((task) => nameTask(job.value, task));
   const problem = h("p", { class: "notice bad", hidden: true });
   replace(
     outlet,
@@ -42,8 +43,8 @@ export function show({ connection, id, signal, runs }, outlet) {
   });
 }
 
-/** @returns {DataTable<TaskManager>} */
-function makeTable() {
+/** @param {(task: string) => string} nameOf @returns {DataTable<TaskManager>} */
+function makeTable(nameOf) {
   return new DataTable({
     label: "Task managers",
     keyOf: (row) => String(row.slot),
@@ -66,7 +67,7 @@ function makeTable() {
         text: (row) => bytes(row["memory-bytes"]),
       },
       { title: "Buffers in use", make: makeMeter, fill: fillMeter },
-      { title: "Tasks", wide: true, text: (row) => tasksOf(row.tasks) },
+      { title: "Tasks", wide: true, text: (row) => row.tasks.map(nameOf).join(", ") || "–" },
     ],
   });
 }
@@ -83,6 +84,3 @@ function fillMeter(meter, row) {
   setAttribute(meter, "aria-label", text);
   setAttribute(meter, "title", text);
 }
-
-/** @param {unknown} tasks */
-const tasksOf = (tasks) => (Array.isArray(tasks) ? tasks.join(", ") : String(tasks ?? "–"));

@@ -6,10 +6,9 @@ import { h, replace, setText } from "../dom.js";
 /**
  * @param {import("../api_types.js").Context} context
  * @param {HTMLElement} main
- * @param {string} sentence what the driver said
  * @param {() => void} onAccepted
  */
-export function showTokenForm({ api, connection, signal }, main, sentence, onAccepted) {
+export function showTokenForm({ api, connection, signal }, main, onAccepted) {
   const input = h("input", {
     id: "token",
     type: "password",
@@ -52,7 +51,6 @@ export function showTokenForm({ api, connection, signal }, main, sentence, onAcc
       h("label", { for: "token" }, "Token"),
       h("div", { class: "row" }, input, h("button", { class: "primary" }, "Open")),
       problem,
-      h("p", { class: "quiet" }, `The driver says: ${sentence}`),
     ),
   );
   input.focus();

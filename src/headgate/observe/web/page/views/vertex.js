@@ -125,10 +125,10 @@ export class VertexView {
     chain.forEach((text, index) => setText(this.operators.children[index], text));
   }
 
-  /** @param {string} sentence */
+  /** @param {string} sentence nothing: all is well again */
   #complain(sentence) {
     setText(this.problem, sentence);
-    this.problem.hidden = false;
+    this.problem.hidden = !sentence;
   }
 }
 
@@ -143,7 +143,10 @@ export function followVertex({ connection, config, signal, path, problem, runs }
     everyMs: config["refresh-interval"],
     signal,
     goesOn: runs,
-    onAnswer: onDetails,
+    onAnswer: (details) => {
+      problem("");
+      onDetails(details);
+    },
     onRefused: problem,
   });
 }

@@ -48,6 +48,7 @@ export function show(context, outlet) {
     button.disabled = false;
     setText(button, "Look again");
     if (!answer) return;
+    problem("");
     const more = answer.complete ? "" : "; there are more than these";
     setText(
       about,
