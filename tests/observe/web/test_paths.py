@@ -1,5 +1,6 @@
 """Every path of the API over a scripted job: what it answers, and what it refuses."""
 
+import threading
 from concurrent.futures import Future
 
 import pytest
@@ -15,6 +16,7 @@ from tests.observe.web.kit import (
     serving,
     some_checkpoints,
     some_lines,
+    until,
     usual_answers,
 )
 
@@ -212,12 +214,23 @@ def test_a_savepoint_that_fails_says_why_now_or_later() -> None:
         assert ask(f"{JOB}/savepoints/nothing").status == 404
 
 
+def test_why_names_the_limit_when_it_has_been_watched_long_enough() -> None:
+    with serving(ScriptedJob(five_vertices())) as ask:
+        early = ask(f"{JOB}/why?quick=true").json
+        assert (early["cause"], early["complete"]) == ("unknown", False)
+        until(lambda: ask(f"{JOB}/why?quick=true").json["cause"] != "unknown")
+        found = ask(f"{JOB}/why?seconds=0.1").json
+        assert (found["cause"], found["vertex"]) == ("waits", 2)
+        assert found["line"] == "enrich (shop.py:31)"
+        assert ask(JOB).json["why"]["vertex"] == 2
+        assert "enrich" in ask("/jobs/overview").json["jobs"][0]["why"]
+        series = ask(f"{JOB}/series").json
+    assert series["vertices"][2] == "enrich"
+    assert len(series["points"][-1][6]) == 5
+
+
 def test_few_tasks_are_looked_at_at_a_time() -> None:
     """The seventeenth is refused at once, and room is made when the others are answered."""
-    import threading
-
-    from tests.observe.web.kit import until
-
     gate = threading.Event()
 
     def answers(task: str, what: Inspection) -> Found:

@@ -18,6 +18,7 @@ from headgate.base.figures import (
 from headgate.base.inspections import ChannelTable, WaitingRecords
 from headgate.base.job_records import CheckpointRecord, FailureRecord, LogLine
 from headgate.base.messages import UserFigure
+from headgate.observe.analysis.diagnosis import Diagnosis
 from headgate.observe.flame import FlameNode
 
 
@@ -210,7 +211,9 @@ class JobDetails(Answer, frozen=True):
     batch: bool
     vertices: list[VertexDetails]
     edges: list[EdgeDetails]
-    latest_failure: FailureRecord | None = None
+    latest_failure: FailureRecord | None
+    why: Diagnosis | None
+    """What limits it, from counters alone; null: nobody has looked at it yet."""
 
 
 class SubtaskDetails(Answer, frozen=True):

@@ -69,7 +69,7 @@ def all_endpoints(
         *ChangeEndpoints(background).all(),
         *record_endpoints(),
         *vertex_endpoints(),
-        *InspectionEndpoints().all(),
+        *InspectionEndpoints(background).all(),
     ]
 
 

@@ -23,10 +23,12 @@ from headgate.base.inspections import (
     StackSamples,
     WaitingRecords,
 )
+from headgate.observe.analysis.diagnosis import Diagnosis
+from headgate.observe.analysis.windows import VertexWindow
 from headgate.observe.flame import flame_tree
 from headgate.observe.web.answers import FlameGraph, SubtaskChannels, SubtaskWaiting
+from headgate.observe.web.background import Background
 from headgate.observe.web.endpoints import Endpoint, Request, subtask_of
-from headgate.observe.web.job_answers import Sight
 from headgate.observe.web.parameters import BadRequest, Parameter, whole_number
 from headgate.plan.execution_graph import task_id
 from headgate.plan.job_graph import JobVertex
@@ -39,8 +41,30 @@ MAX_ENTRIES: Final = 1_000
 MAX_CHANNELS: Final = 10_000
 
 SUBTASK = Parameter("subtask", 0, "Which subtask.", 0)
-GATE = Parameter("gate", 0, "Which input gate.", 0)
-CHANNEL = Parameter("channel", None, "Which channel of the gate; none: all of them.", 0)
+WHY = (
+    Parameter("seconds", 2.0, "How long to sample the limiting task.", 0.1, 30),
+    Parameter("quick", False, "From counters alone, at once."),
+)
+FLAMEGRAPH = (
+    Parameter("subtask", "all", "Give the number of a subtask, or all", pattern="all|[0-9]{1,9}"),
+    Parameter("seconds", 2.0, "How long to take samples.", 0.05, MAX_SECONDS),
+    Parameter("hertz", 100.0, "Samples a second.", 1, MAX_HERTZ),
+    Parameter(
+        *("type", "full", "All time, or only that on a CPU or off it."),
+        choices=("full", "on_cpu", "off_cpu"),
+    ),
+)
+PEEK = (
+    SUBTASK,
+    Parameter("gate", 0, "Which input gate.", 0),
+    Parameter("channel", None, "Which channel of the gate; none: all of them.", 0),
+    Parameter("limit", 20, "So many records at most.", 1, MAX_ENTRIES),
+)
+CHANNELS = (
+    SUBTASK,
+    Parameter("gate", None, "Which input gate; none: all of them.", 0),
+    Parameter("limit", 100, "So many channels at most.", 1, MAX_CHANNELS),
+)
 
 _Kind = TypeVar("_Kind", bound=Found)
 
@@ -48,59 +72,58 @@ _Kind = TypeVar("_Kind", bound=Found)
 class InspectionEndpoints:
     """Counts those under way; used on the event loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, background: Background) -> None:
+        self._background = background
         self._under_way = 0
 
     def all(self) -> list[Endpoint]:
         path = "/jobs/{job}/vertices/{vertex}"
         return [
             Endpoint(
+                *("GET", "/jobs/{job}/why", "What limits the job, and what to do about it"),
+                answer=Diagnosis,
+                handle=self.why,
+                parameters=WHY,
+                statuses=(503,),
+            ),
+            Endpoint(
                 *("GET", f"{path}/flamegraph", "Where the tasks spend their time"),
                 answer=FlameGraph,
                 handle=self.flamegraph,
-                parameters=(
-                    Parameter(
-                        *("subtask", "all", "Give the number of a subtask, or all"),
-                        pattern="all|[0-9]{1,9}",
-                    ),
-                    Parameter("seconds", 2.0, "How long to take samples.", 0.05, MAX_SECONDS),
-                    Parameter("hertz", 100.0, "Samples a second.", 1, MAX_HERTZ),
-                    Parameter(
-                        *("type", "full", "All time, or only that on a CPU or off it."),
-                        choices=("full", "on_cpu", "off_cpu"),
-                    ),
-                ),
+                parameters=FLAMEGRAPH,
                 statuses=(409, 503),
             ),
             Endpoint(
                 *("GET", f"{path}/peek", "Records that wait in front of a subtask"),
                 answer=SubtaskWaiting,
                 handle=self.peek,
-                parameters=(
-                    *(SUBTASK, GATE, CHANNEL),
-                    Parameter("limit", 20, "So many records at most.", 1, MAX_ENTRIES),
-                ),
+                parameters=PEEK,
                 statuses=(409, 503),
             ),
             Endpoint(
                 *("GET", f"{path}/channels", "Channels of a subtask, the fullest first"),
                 answer=SubtaskChannels,
                 handle=self.channels,
-                parameters=(
-                    SUBTASK,
-                    Parameter("gate", None, "Which input gate; none: all of them.", 0),
-                    Parameter("limit", 100, "So many channels at most.", 1, MAX_CHANNELS),
-                ),
+                parameters=CHANNELS,
                 statuses=(409, 503),
             ),
         ]
+
+    async def why(self, request: Request) -> Diagnosis:
+        """Looks at the limiting task for some seconds, unless a quick answer is wanted."""
+        observer = request.shown.observer
+        request.shown.sight()  # it has been looked at, then
+        if request.query["quick"]:
+            return observer.quick_diagnosis()
+        seconds = request.query["seconds"]
+        return await self._background.run(lambda: observer.diagnose(seconds=seconds))
 
     async def flamegraph(self, request: Request) -> FlameGraph:
         """Of one subtask, or of the busiest together."""
         vertex, query = request.vertex, request.query
         what = SampleStacks(query["seconds"], query["hertz"])
         if query["subtask"] == "all":
-            chosen = busiest(request.shown.sight(), vertex)
+            chosen = busiest(request.shown.sight().window.vertices[vertex.id])
         else:
             chosen = [subtask_of(vertex, whole_number(query["subtask"]))]
         tasks = [task_id(vertex.id, subtask) for subtask in chosen]
@@ -164,11 +187,10 @@ class InspectionEndpoints:
         return [_outcome(task, future) for task, future in zip(tasks, futures, strict=True)]
 
 
-def busiest(sight: Sight, vertex: JobVertex) -> list[int]:
+def busiest(window: VertexWindow) -> list[int]:
     """The subtasks to be sampled for the whole vertex, in their order."""
-    gains = [(task.subtask, sight.gain_of(task)) for task in sight.tasks_of(vertex.id)]
-    running = sorted(gains, key=lambda gain: -gain[1].busy_ms)[:MAX_SAMPLED]
-    return sorted(subtask for subtask, _ in running) or list(range(vertex.parallelism))[:1]
+    running = sorted(window.running, key=lambda task: -task.gain.busy_ms)[:MAX_SAMPLED]
+    return sorted(task.subtask for task in running) or [0]
 
 
 def gate_of(vertex: JobVertex, gate: int) -> int:

@@ -13,6 +13,8 @@ from typing import Final
 from headgate.api.job import JobStatus
 from headgate.base.elements import MAX_WATERMARK_MS, MIN_WATERMARK_MS
 from headgate.base.messages import TaskFigures, TaskState
+from headgate.observe.analysis.diagnosis import Diagnosis
+from headgate.observe.analysis.windows import JobWindow, TaskCounters, VertexWindow
 from headgate.observe.observed import ObservedJob
 from headgate.observe.web.answers import (
     EdgeDetails,
@@ -23,13 +25,6 @@ from headgate.observe.web.answers import (
     TaskCounts,
     Totals,
     VertexDetails,
-)
-from headgate.observe.web.windows import (
-    Snapshot,
-    TaskGain,
-    gain_between,
-    output_gain,
-    summed,
 )
 from headgate.plan.job_graph import JobEdge, JobVertex
 
@@ -47,25 +42,18 @@ STATES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """A job at one moment, beside what its tasks had counted when the window began."""
+    """A job at one moment, and what it did in the window before it."""
 
     job: ObservedJob
     now_ms: int
-    tasks: Sequence[TaskFigures]
-    before: Snapshot
+    window: JobWindow
+    """Of a job that has ended: its life."""
     places: Sequence[tuple[int, int]]
     """For each vertex its column and row in a drawing."""
-
-    def tasks_of(self, vertex: int) -> list[TaskFigures]:
-        """Those that have reported, by subtask."""
-        found = [task for task in self.tasks if task.vertex == vertex]
-        return sorted(found, key=lambda task: task.subtask)
-
-    def gain_of(self, task: TaskFigures) -> TaskGain:
-        return gain_between(self.before.get(task.task), task)
+    why: Diagnosis | None = None
 
 
-def job_summary(job: ObservedJob, now_ms: int, why: str = "") -> JobSummary:
+def job_summary(job: ObservedJob, now_ms: int, why: Diagnosis | None) -> JobSummary:
     """A line of the list of jobs."""
     ended_ms = job.ended_at_ms
     states = Counter(STATES[task.state] for task in job.figures())
@@ -81,7 +69,7 @@ def job_summary(job: ObservedJob, now_ms: int, why: str = "") -> JobSummary:
         duration=(ended_ms or now_ms) - job.started_at_ms,
         last_modification=max(job.state_times().values(), default=job.started_at_ms),
         tasks=TaskCounts(total=total, **counts),
-        why=why,
+        why="" if why is None else why.headline,
     )
 
 
@@ -89,9 +77,7 @@ def job_details(sight: Sight) -> JobDetails:
     """The job with its vertices and edges."""
     job, ended_ms = sight.job, sight.job.ended_at_ms
     failures = job.failures()
-    tasks: dict[int, list[TaskFigures]] = {vertex.id: [] for vertex in job.graph.vertices}
-    for task in sight.tasks:
-        tasks[task.vertex].append(task)
+    vertices = sight.window.vertices
     return JobDetails(
         jid=job.job_id,
         name=job.graph.name,
@@ -103,19 +89,20 @@ def job_details(sight: Sight) -> JobDetails:
         timestamps=dict(job.state_times()),
         restarts=job.restarts(),
         batch=job.graph.batch,
-        vertices=[vertex_details(sight, vertex, tasks[vertex.id]) for vertex in job.graph.vertices],
+        vertices=[vertex_details(sight, vertex) for vertex in vertices],
         edges=[
-            edge_details(sight, edge, tasks[edge.source], tasks[edge.target])
+            edge_details(edge, vertices[edge.source], vertices[edge.target])
             for edge in job.graph.edges
         ],
         latest_failure=failures[0] if failures else None,
+        why=sight.why,
     )
 
 
-def vertex_details(sight: Sight, vertex: JobVertex, tasks: Sequence[TaskFigures]) -> VertexDetails:
+def vertex_details(sight: Sight, window: VertexWindow) -> VertexDetails:
     """All subtasks together."""
-    gains = [sight.gain_of(task) for task in tasks]
-    gain = summed(gains)
+    vertex, gain = window.vertex, window.gain
+    tasks = [task.figures for task in window.tasks]
     states = Counter(STATES[task.state] for task in tasks)
     states["CREATED"] += max(0, vertex.parallelism - len(tasks))
     watermark = lowest_watermark(tasks)
@@ -132,14 +119,14 @@ def vertex_details(sight: Sight, vertex: JobVertex, tasks: Sequence[TaskFigures]
         column=sight.places[vertex.id][0],
         row=sight.places[vertex.id][1],
         metrics=totals(tasks),
-        rates=rates(gain),
-        busy=gain.share(gain.busy_ms),
-        backpressured=gain.share(gain.backpressured_ms),
+        rates=rates([task.gain for task in window.tasks]),
+        busy=window.busy,
+        backpressured=window.backpressured,
         soft_backpressured=gain.share(gain.soft_ms),
         hard_backpressured=gain.share(gain.hard_ms),
-        idle=gain.share(gain.idle_ms),
-        max_busy=max((task.share(task.busy_ms) for task in gains), default=0.0),
-        max_backpressured=max((task.share(task.backpressured_ms) for task in gains), default=0.0),
+        idle=gain.idle,
+        max_busy=window.max_busy,
+        max_backpressured=window.max_backpressured,
         cpu=gain.share(gain.cpu_ms),
         watermark=watermark,
         watermark_lag_ms=lag_of(watermark, sight.now_ms),
@@ -152,30 +139,26 @@ def vertex_details(sight: Sight, vertex: JobVertex, tasks: Sequence[TaskFigures]
     )
 
 
-def edge_details(
-    sight: Sight, edge: JobEdge, producers: Sequence[TaskFigures], readers: Sequence[TaskFigures]
-) -> EdgeDetails:
+def edge_details(edge: JobEdge, producer: VertexWindow, reader: VertexWindow) -> EdgeDetails:
     """All channels together, as both ends have counted them."""
-    records_per_s = bytes_per_s = 0.0
-    backlog = 0
-    for task in producers:
-        before = sight.before.get(task.task)
-        records, size = output_gain(before, task, edge.output)
-        gain = sight.gain_of(task)
-        records_per_s += gain.per_s(records)
-        bytes_per_s += gain.per_s(size)
-    for task in readers:
-        if edge.gate < len(task.gates):
-            gate = task.gates[edge.gate]
-            backlog += gate.backlog + gate.queued_buffers
+    records, size = 0.0, 0.0
+    if edge.output < len(producer.outputs) and producer.gain.elapsed_ms > 0:
+        ran_s = producer.gain.elapsed_ms / len(producer.tasks) / 1000
+        records, size = (count / ran_s for count in producer.outputs[edge.output])
+    gates = [task.figures.gates for task in reader.tasks]
+    backlog = sum(
+        found[edge.gate].backlog + found[edge.gate].queued_buffers
+        for found in gates
+        if edge.gate < len(found)
+    )
     return EdgeDetails(
         source=str(edge.source),
         target=str(edge.target),
         ship=edge.ship,
         output=edge.output,
         gate=edge.gate,
-        records_per_s=records_per_s,
-        bytes_per_s=bytes_per_s,
+        records_per_s=records,
+        bytes_per_s=size,
         backlog=backlog,
     )
 
@@ -214,13 +197,14 @@ def totals(tasks: Sequence[TaskFigures]) -> Totals:
     )
 
 
-def rates(gain: TaskGain) -> Rates:
-    """Per second."""
+def rates(gains: Sequence[TaskCounters]) -> Rates:
+    """Per second, of all these tasks together."""
+    ran = [gain for gain in gains if gain.elapsed_ms > 0]
     return Rates(
-        in_per_s=gain.per_s(gain.records_in),
-        out_per_s=gain.per_s(gain.records_out),
-        bytes_in_per_s=gain.per_s(gain.bytes_in),
-        bytes_out_per_s=gain.per_s(gain.bytes_out),
+        in_per_s=1000 * sum(gain.records_in / gain.elapsed_ms for gain in ran),
+        out_per_s=1000 * sum(gain.records_out / gain.elapsed_ms for gain in ran),
+        bytes_in_per_s=1000 * sum(gain.bytes_in / gain.elapsed_ms for gain in ran),
+        bytes_out_per_s=1000 * sum(gain.bytes_out / gain.elapsed_ms for gain in ran),
     )
 
 

@@ -1,6 +1,5 @@
 """Paths about whole jobs: the lists of them, one with its graph, its events."""
 
-import time
 from collections import Counter
 from functools import partial
 from typing import Final
@@ -21,7 +20,6 @@ from headgate.observe.web.answers import (
 from headgate.observe.web.background import Background
 from headgate.observe.web.endpoints import JSON, Endpoint, Request
 from headgate.observe.web.event_streams import EventStreams
-from headgate.observe.web.job_answers import job_summary
 from headgate.observe.web.parameters import Parameter
 
 REFRESH_MS: Final = 1_000
@@ -87,8 +85,7 @@ def job_ids(request: Request) -> JobIds:
 
 def summaries(request: Request) -> JobSummaries:
     """The newest first."""
-    now_ms = time.time_ns() // 1_000_000
-    return JobSummaries([job_summary(shown.job, now_ms) for shown in request.jobs.all()])
+    return JobSummaries([shown.summary() for shown in request.jobs.all()])
 
 
 def details(request: Request) -> Response:

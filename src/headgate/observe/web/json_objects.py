@@ -12,9 +12,10 @@ from typing import Any, Final, TypeVar, Union, get_args, get_origin
 import msgspec
 
 from headgate.observe.flame import FlameNode
+from headgate.observe.series import SeriesPoint
 
-AS_IS: Final = (FlameNode,)
-"""Structs whose own form is that of the API: their names have no underscores, and they are many."""
+AS_IS: Final = (FlameNode, SeriesPoint)
+"""Structs that there are many of, whose own form is that of the API."""
 
 _Struct = TypeVar("_Struct", bound=msgspec.Struct)
 

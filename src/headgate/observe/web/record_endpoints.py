@@ -8,6 +8,7 @@ from msgspec import structs
 from headgate.base.job_records import CheckpointRecord
 from headgate.base.setting_fields import redacted
 from headgate.observe.observed import ObservedJob
+from headgate.observe.series import JobSeries
 from headgate.observe.web.answers import (
     CheckpointCount,
     CheckpointOverview,
@@ -44,6 +45,7 @@ def record_endpoints() -> list[Endpoint]:
             answer=CheckpointRecord,
             handle=checkpoint_details,
         ),
+        Endpoint("GET", f"{path}/series", "Rates and latency over time", JobSeries, series),
         Endpoint(
             *("GET", f"{path}/taskmanagers", "Processes of a job"),
             answer=JobTaskManagers,
@@ -118,6 +120,11 @@ def checkpoint_details(request: Request) -> CheckpointRecord:
             return record
     known = ", ".join(str(record.checkpoint) for record in records) or "there are none"
     raise BadRequest(f"this checkpoint is not known any more, or not yet; known are: {known}", 404)
+
+
+def series(request: Request) -> JobSeries:
+    """Since the driver shows the job; as the job grows old, points stand for more time."""
+    return request.shown.observer.series()
 
 
 def task_managers(request: Request) -> JobTaskManagers:

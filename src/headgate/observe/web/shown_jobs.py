@@ -12,9 +12,10 @@ from collections.abc import Callable
 from typing import Final
 
 from headgate.observe.observed import ObservedJob
-from headgate.observe.web.job_answers import Sight, job_details
+from headgate.observe.observer import JobObserver
+from headgate.observe.web.answers import JobSummary
+from headgate.observe.web.job_answers import Sight, job_details, job_summary
 from headgate.observe.web.json_objects import encode
-from headgate.observe.web.windows import FiguresWindow
 from headgate.plan.drawing import columns_and_rows
 
 log = logging.getLogger(__name__)
@@ -31,39 +32,48 @@ class ShownJob:
 
     def __init__(self, job: ObservedJob) -> None:
         self.job = job
-        self._window = FiguresWindow()
+        self.observer = JobObserver(job)
         self._places = columns_and_rows(job.graph)
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # of what follows
+        self._looks = 0
+        self._saw_end = False
         self._details = b""
         self._made_at = 0.0
-        self._is_last = False
+        self._is_final = False
 
     def look(self) -> bool:
         """Take its figures; whether it has ended."""
         has_ended = self.job.has_ended()
-        figures = self.job.figures()
+        self.observer.look()
         with self._lock:
-            self._window.reported(figures, time.monotonic() * 1000)
+            self._looks += 1
+            self._saw_end = self._saw_end or has_ended
         return has_ended
 
     def sight(self) -> Sight:
-        """As it is now; the window of a job that has ended is its whole life."""
-        has_ended = self.job.has_ended()  # before the figures, which are then the last ones
-        with self._lock:
-            before = {} if has_ended else self._window.before
-        return Sight(self.job, _now_ms(), self.job.figures(), before, self._places)
+        """As it was seen last; the window of a job that has ended is its whole life."""
+        if not self._looks or (self.job.has_ended() and not self._saw_end):
+            self.look()
+        observer = self.observer
+        why = observer.quick_diagnosis()
+        return Sight(self.job, now_ms(), observer.window(), self._places, why)
+
+    def summary(self) -> JobSummary:
+        """A line of the list of jobs."""
+        return job_summary(self.job, now_ms(), self.sight().why)
 
     def details(self) -> bytes:
         """The answer of ``GET /jobs/{id}``, made not more often than needed."""
-        has_ended = self.job.has_ended()
         with self._lock:
-            is_fresh = self._is_last or time.monotonic() - self._made_at < FRESH_S
-            if self._details and is_fresh and self._is_last == has_ended:
+            is_fresh = time.monotonic() - self._made_at < FRESH_S and not self.job.has_ended()
+            if self._details and (is_fresh or self._is_final):
                 return self._details
-        made = encode(job_details(self.sight()))
+        sight = self.sight()
+        is_final = self._saw_end  # before the answer is made, which then has all of the end
+        made = encode(job_details(sight))
         with self._lock:
             self._details, self._made_at = made, time.monotonic()
-            self._is_last = has_ended
+            self._is_final = is_final
         return made
 
 
@@ -142,5 +152,5 @@ class ShownJobs:
             self.on_gone(forgotten)
 
 
-def _now_ms() -> int:
+def now_ms() -> int:
     return time.time_ns() // 1_000_000

@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import structs
 
-from headgate.base.messages import TaskFigures
+from headgate.observe.analysis.windows import TaskWindow, VertexWindow
 from headgate.observe.observed import task_metrics
 from headgate.observe.web.answers import (
     MetricSummary,
@@ -38,18 +38,26 @@ HIGH: Final = 0.5
 
 def vertex_subtasks(sight: Sight, vertex: JobVertex) -> VertexSubtasks:
     """The vertex, and each of its tasks."""
-    tasks = sight.tasks_of(vertex.id)
+    window = sight.window.vertices[vertex.id]
     hosts = {process.slot: f"{process.host}:{process.pid}" for process in sight.job.task_managers()}
     return VertexSubtasks(
-        **structs.asdict(vertex_details(sight, vertex, tasks)),
-        subtasks=[subtask_details(sight, task, hosts.get(task.slot, "")) for task in tasks],
+        **structs.asdict(vertex_details(sight, window)),
+        subtasks=[
+            subtask_details(task, hosts.get(task.figures.slot, ""), sight.now_ms)
+            for task in by_subtask(window)
+        ],
         now=sight.now_ms,
     )
 
 
-def subtask_details(sight: Sight, task: TaskFigures, host: str) -> SubtaskDetails:
+def by_subtask(window: VertexWindow) -> list[TaskWindow]:
+    """The tasks that have reported, in their order."""
+    return sorted(window.tasks, key=lambda task: task.subtask)
+
+
+def subtask_details(window: TaskWindow, host: str, now_ms: int) -> SubtaskDetails:
     """One task; ``host`` is that of its task manager."""
-    gain = sight.gain_of(task)
+    task, gain = window
     watermark = known_watermark(task.output_watermark_ms)
     return SubtaskDetails(
         subtask=task.subtask,
@@ -57,16 +65,16 @@ def subtask_details(sight: Sight, task: TaskFigures, host: str) -> SubtaskDetail
         slot=task.slot,
         host=host,
         metrics=totals([task]),
-        rates=rates(gain),
-        busy=gain.share(gain.busy_ms),
-        backpressured=gain.share(gain.backpressured_ms),
+        rates=rates([gain]),
+        busy=gain.busy,
+        backpressured=gain.backpressured,
         soft_backpressured=gain.share(gain.soft_ms),
         hard_backpressured=gain.share(gain.hard_ms),
-        idle=gain.share(gain.idle_ms),
+        idle=gain.idle,
         cpu=gain.share(gain.cpu_ms),
         input_watermarks=[known_watermark(mark) for mark in task.input_watermarks_ms],
         watermark=watermark,
-        watermark_lag_ms=lag_of(watermark, sight.now_ms),
+        watermark_lag_ms=lag_of(watermark, now_ms),
         latency_p50_ms=latency([task.latency_p50_ms]),
         latency_p99_ms=latency([task.latency_p99_ms]),
         queued_in=task.queued_in,
@@ -88,16 +96,15 @@ def subtask_details(sight: Sight, task: TaskFigures, host: str) -> SubtaskDetail
 def vertex_backpressure(sight: Sight, vertex: JobVertex) -> VertexBackpressure:
     """How much each subtask waits for buffers."""
     subtasks = []
-    for task in sight.tasks_of(vertex.id):
-        gain = sight.gain_of(task)
-        ratio = gain.share(gain.backpressured_ms)
+    for task, gain in by_subtask(sight.window.vertices[vertex.id]):
+        ratio = gain.backpressured
         subtasks.append(
             SubtaskBackpressure(
                 subtask=task.subtask,
                 backpressure_level=backpressure_level(ratio),
                 ratio=ratio,
-                idle_ratio=gain.share(gain.idle_ms),
-                busy_ratio=gain.share(gain.busy_ms),
+                idle_ratio=gain.idle,
+                busy_ratio=gain.busy,
                 soft_ratio=gain.share(gain.soft_ms),
                 hard_ratio=gain.share(gain.hard_ms),
             )
@@ -115,7 +122,7 @@ def backpressure_level(ratio: float) -> str:
 def vertex_watermarks(sight: Sight, vertex: JobVertex) -> list[MetricValue]:
     """``<subtask>.currentInputWatermark``, the lowest of its inputs, as Flink names it."""
     found = []
-    for task in sight.tasks_of(vertex.id):
+    for task, _ in by_subtask(sight.window.vertices[vertex.id]):
         lowest = min(task.input_watermarks_ms, default=task.output_watermark_ms)
         found.append(MetricValue(f"{task.subtask}.currentInputWatermark", str(lowest)))
     return found
@@ -124,7 +131,8 @@ def vertex_watermarks(sight: Sight, vertex: JobVertex) -> list[MetricValue]:
 def job_metric_values(sight: Sight, wanted: Collection[str]) -> list[MetricValue]:
     """Those of ``JobClient.get_metrics``; nothing is wanted: only the names."""
     job, checkpoints = sight.job, sight.job.checkpoints()
-    metrics: dict[str, object] = {**task_metrics(job.graph, sight.tasks)}
+    tasks = [task.figures for vertex in sight.window.vertices for task in by_subtask(vertex)]
+    metrics: dict[str, object] = {**task_metrics(job.graph, tasks)}
     metrics["job.restarts"] = job.restarts()
     for key in ("triggered", "completed", "failed", "pending"):
         metrics[f"job.checkpoints.{key}"] = getattr(checkpoints, key)
@@ -159,7 +167,7 @@ def vertex_metric_summaries(
 def _metrics_of(sight: Sight, vertex: JobVertex) -> dict[int, dict[str, object]]:
     """By subtask."""
     found = {}
-    for task in sight.tasks_of(vertex.id):
+    for task, _ in by_subtask(sight.window.vertices[vertex.id]):
         prefix = len(f"{vertex.name}.{task.subtask}.")
         metrics = task_metrics(sight.job.graph, [task])
         found[task.subtask] = {name[prefix:]: value for name, value in metrics.items()}
