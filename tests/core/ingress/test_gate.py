@@ -579,3 +579,21 @@ class GateTwin(RuleBasedStateMachine):
 
 
 TestGateTwin = GateTwin.TestCase
+
+
+def test_figures_of_channels_tell_which_are_blocked_ended_or_without_a_place() -> None:
+    gate = Gate("g", plain_pool(4).create_pool("gate", 0, 4), 64)
+    channels = [ScriptedChannel(index, gate) for index in range(3)]
+    gate.set_channels([*channels, UnknownChannel(3, PartitionId("later"), 0)])
+    channels[0].put(END_OF_PARTITION)
+    gate.poll()
+    gate.block(1)
+    rows = gate.channel_figures(2, ["0.0", "0.1", "0.2", "0.3"], range(4))
+    assert [(row.gate, row.channel, row.producer) for row in rows] == [
+        (2, index, f"0.{index}") for index in range(4)
+    ]
+    assert [row.has_ended for row in rows] == [True, False, False, False]
+    assert [row.blocked for row in rows] == [False, True, False, False]
+    assert [row.is_placed for row in rows] == [True, True, True, False]
+    assert {row.credit for row in rows} == {-1}
+    assert gate.channel_figures(2, ["", "", "x"], range(2, 3))[0].producer == "x"

@@ -6,9 +6,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.base.elements import Bundle, Watermark
+from headgate.base.elements import Bundle, PickleSerializer, Watermark
 from headgate.base.events import CheckpointBarrier
 from headgate.base.ids import PartitionId
+from headgate.core.buffers.buffer import bundle_bytes
 from headgate.core.chain.operator import Operator
 from headgate.core.egress.router import RoundRobin
 from headgate.core.egress.writer import RecordWriter
@@ -18,7 +19,7 @@ from headgate.core.operators.two_inputs import CoMapOperator
 from headgate.core.task.environment import Input, RemoteProducer
 from headgate.core.task.inputs import ENDED, NOTHING, NetworkInput
 from headgate.core.task.waiting import CopiedGate, CopyLimits, WaitingInputs
-from tests.core.pair import ADDRESS, Pair
+from tests.core.pair import ADDRESS, Pair, write
 from tests.core.task.kit import Lab
 
 ALL = CopyLimits(1 << 20)
@@ -221,4 +222,57 @@ def test_a_channel_that_has_ended_or_has_no_producer_yet_is_empty() -> None:
         source = lab.open_input("missing")
         inputs = WaitingInputs(Operator(), [source], [source.gate])  # type: ignore[list-item]
         assert inputs.copy(0, None, ALL).copied == []
+        source.close()
+
+
+def test_a_barrier_that_has_overtaken_is_shown_in_the_middle_of_an_element() -> None:
+    barrier = CheckpointBarrier(7, 1234, unaligned=True)
+    first, second = Bundle(["an element that is cut"]), Bundle(["behind it"])
+    data = bundle_bytes(first, PickleSerializer()) + bundle_bytes(second, PickleSerializer())
+    with Lab(400) as lab:
+        partition = lab.partition("p")
+        source = lab.open_input("p")
+        barriers: list[Any] = []
+        source.on_barrier = lambda channel, event: barriers.append(event)
+        write(partition, data[:20])
+        assert source.take(9) is NOTHING
+        write(partition, data[20:])
+        assert partition.overtake(barrier, 0, PickleSerializer()) == [data[20:]]
+        inputs = WaitingInputs(Operator(), [source], [source.gate])  # type: ignore[list-item]
+        copied = inputs.copy(0, 0, ALL)
+        assert list(copied.things(copied.copied[0])) == [
+            (Place.PRODUCER, barrier),
+            (Place.BEGUN, first),
+            (Place.PRODUCER, second),
+        ]
+        assert [taken for taken in drain(source) if isinstance(taken, Bundle)] == [first, second]
+        assert barriers == [barrier]
+        source.close()
+        partition.release()
+
+
+def test_what_was_restored_is_shown_before_what_comes_and_reassigned_records_are_not_made() -> None:
+    def make() -> Any:
+        made.append(1)
+        yield Bundle(["reassigned"])
+
+    made: list[int] = []
+    with Lab(400) as lab:
+        writer = lab.writer("p")
+        source = lab.open_input("p")
+        restored = bundle_bytes(Bundle(["restored"]), PickleSerializer())
+        source.restore(0, [restored[:10], restored[10:]])
+        writer.emit_all(["new"])
+        inputs = WaitingInputs(Operator(), [source], [source.gate])  # type: ignore[list-item]
+        copied = inputs.copy(0, 0, ALL)
+        assert list(copied.things(copied.copied[0])) == [
+            (Place.ARRIVED, Bundle(["restored"])),
+            (Place.PRODUCER, Bundle(["new"])),
+        ]
+        assert copied.complete
+        source.restore_reassigned(0, make())
+        assert not inputs.copy(0, 0, ALL).complete
+        assert made == []
+        records = [taken.records for taken in drain(source) if isinstance(taken, Bundle)]
+        assert records == [["reassigned"], ["restored"], ["new"]]
         source.close()

@@ -217,7 +217,7 @@ def test_what_cannot_be_looked_at_is_refused_with_a_sentence(make_exchange: Make
     assert held.reached.acquire(timeout=PATIENCE_S)
     asker = Asker(run)
     for task, what, problem in [
-        ("1.0", CountKeys(), "its input is not keyed: its first operator is not behind key_by()"),
+        ("1.0", CountKeys(), "its records have no keys: its first operator does not work by key"),
         ("0.0", PeekRecords(), "it is a source: nothing waits in front of it"),
         ("0.0", CountKeys(), "it is a source: nothing waits in front of it"),
         ("1.0", PeekRecords(gate=3), "it has gate 0 only, but no gate 3"),

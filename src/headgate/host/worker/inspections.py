@@ -139,7 +139,7 @@ def _peek(tasks: Deployment, task: str, how: PeekRecords) -> WaitingRecords:
 def _count_keys(tasks: Deployment, task: str, how: CountKeys) -> KeyCounts:
     gates = tasks.copy_keyed(task, COUNTED)
     if not gates:
-        raise InspectionRefused("its input is not keyed: its first operator is not behind key_by()")
+        raise InspectionRefused("its records have no keys: its first operator does not work by key")
     return count_keys(gates, _within(how.limit, MAX_ENTRIES))
 
 
