@@ -48,6 +48,14 @@ def test_a_line_has_time_level_logger_and_facts(capsys: pytest.CaptureFixture[st
     )
 
 
+def test_facts_stand_in_the_first_line_of_a_message(capsys: pytest.CaptureFixture[str]) -> None:
+    set_up_logs("info")
+    logging.getLogger("headgate.x").info("it failed\nTraceback: …", extra={"job": "orders"})
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.endswith("headgate.x it failed job=orders")
+    assert second == "Traceback: …"
+
+
 def test_json_has_a_line_for_each_record(capsys: pytest.CaptureFixture[str]) -> None:
     set_up_logs("info", "json")
     try:

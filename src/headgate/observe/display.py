@@ -165,8 +165,9 @@ class Display:
         while watches := self._look():
             if time.monotonic() - logged_at >= self._tell_s:
                 logged_at = time.monotonic()
-                for line in (line for watch in watches for line in describe_job(watch.view())):
-                    log.info(line)
+                for watch in watches:
+                    for line in describe_job(watch.view()):
+                        log.info(line, extra=watch.log_facts)
             self._nudge.wait(min(DRAW_S, self._tell_s))
             self._nudge.clear()
 
@@ -192,7 +193,7 @@ class Display:
         elif self._console.is_terminal:
             self._console.print(describe_end(view), highlight=False, markup=False)
         else:
-            log.info(describe_end(view))
+            log.info(describe_end(view), extra=watch.log_facts)
 
 
 class _Watch:
@@ -203,6 +204,7 @@ class _Watch:
         self.has_ended = False
         self.job = job
         self.output: Callable[[JobView], None] = lambda view: None
+        self.log_facts = {"job": job.graph.name}
         self._page = page
         self._observer = JobObserver(job, WINDOW_S, LEAST_S)
 

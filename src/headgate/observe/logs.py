@@ -96,11 +96,16 @@ def add_facts(record: logging.LogRecord) -> bool:
 
 
 class TextLines(logging.Formatter):
-    """``2025-01-31T12:00:00.000Z INFO headgate.spark.job message job=…``."""
+    """``2025-01-31T12:00:00.000Z INFO headgate.spark.job message job=…``.
+
+    Further lines of a message, and its traceback, come below.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         facts = "".join(f" {key}={_word(value)}" for key, value in _facts(record, SHOWN_FACTS))
-        head = f"{_time(record)} {record.levelname} {record.name} {message_of(record)}{facts}"
+        first, *more = message_of(record).split("\n")
+        head = f"{_time(record)} {record.levelname} {record.name} {first}{facts}"
+        head += "".join(f"\n{line}" for line in more)
         trace = _traceback(record)
         return f"{head}\n{trace}" if trace else head
 

@@ -267,7 +267,8 @@ def launch(program: Program) -> SparkJob:
         prepared.close()
         raise
     page = page_server(rest)
-    prepared.endpoint.open(job, contact, None if page is None else (page.url, page.token))
+    with logged_with({"job": job.name, "job_id": job.job_id}):
+        prepared.endpoint.open(job, contact, None if page is None else (page.url, page.token))
     if page is not None:
         print(f"headgate: job {job.name}: {page.show(job)}", file=sys.stderr, flush=True)
     for notify in on_launched:

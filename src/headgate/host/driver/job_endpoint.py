@@ -24,6 +24,7 @@ from headgate.base.messages import (
     SavepointAnswer,
     SavepointAsked,
 )
+from headgate.core.chain.log_facts import logged_with
 from headgate.host.driver.job_directory import Announcement, JobEntry, announce, here
 from headgate.host.net.contact import DriverContact
 
@@ -106,13 +107,14 @@ class JobEndpoint:
         job = self._job
         if job is None:
             return _refusal(question, "the job has not been started yet, or cannot be asked")
-        try:
-            return self._answer(job, question)
-        except HeadgateError as error:
-            return _refusal(question, str(error), job.status().name)
-        except Exception as error:
-            log.exception("job %s cannot answer", job.job_id)
-            return _refusal(question, f"{type(error).__name__}: {error}", job.status().name)
+        with logged_with({"job": job.name, "job_id": job.job_id}):
+            try:
+                return self._answer(job, question)
+            except HeadgateError as error:
+                return _refusal(question, str(error), job.status().name)
+            except Exception as error:
+                log.exception("job %s cannot answer", job.job_id)
+                return _refusal(question, f"{type(error).__name__}: {error}", job.status().name)
 
     def _answer(self, job: ControlledJob, question: Question) -> Answer:
         match question:
