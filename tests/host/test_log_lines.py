@@ -10,42 +10,24 @@ from pathlib import Path
 
 import pytest
 
-from headgate.base.job_records import LogLine
 from headgate.control.life_cycle import JobState
 from headgate.core.operators.async_wait import AsyncWaitOperator
 from headgate.core.operators.basic import MapOperator
 from headgate.host.driver.control_server import ControlServer
-from headgate.host.shipping.log_lines import line_of
 from tests.host.conftest import MakeExchange
 from tests.host.control_rig import TIMES, Launcher, ended, workers
 from tests.host.jobs import job_of
 from tests.host.local_job import Job, Run
+from tests.host.log_kit import KeptLines, kept_lines
 from tests.host.rig import eventually
 
 LOG = logging.getLogger("shop.prices")
 
 
-class Kept(logging.Handler):
-    """Lines as they would be sent."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lines: list[LogLine] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append(line_of(record, "here"))
-
-    def of(self, message: str) -> LogLine:
-        (line,) = [line for line in self.lines if line.message == message]
-        return line
-
-
 @pytest.fixture
-def kept() -> Iterator[Kept]:
-    handler = Kept()
-    LOG.addHandler(handler)
-    yield handler
-    LOG.removeHandler(handler)
+def kept() -> Iterator[KeptLines]:
+    with kept_lines(LOG.name) as lines:
+        yield lines
 
 
 def carry_on(number: int) -> int:
@@ -77,7 +59,7 @@ class Asks:
 
 
 def test_lines_of_a_task_and_of_its_coroutines_name_it(
-    make_exchange: MakeExchange, kept: Kept
+    make_exchange: MakeExchange, kept: KeptLines
 ) -> None:
     job = Job()
     mapped = job.operator(functools.partial(MapOperator, carry_on), job.source([1]), name="prices")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from headgate.observe.history.archive import decode_archive
 from headgate.spark.job import SparkJob
 from headgate.spark.submission import on_launched
 from tests.host.processes import ROOT
@@ -28,6 +29,7 @@ configuration = Configuration()
 configuration.set_string("headgate.log.format", "json")
 configuration.set_string("headgate.log.level", "info")
 configuration.set_string("rest.enabled", "false")
+configuration.set_string("jobmanager.archive.fs.dir", "archives")
 env = StreamExecutionEnvironment.get_execution_environment(configuration).set_parallelism(1)
 env.from_collection(["tea"]).map(price).name("prices").add_sink(lambda item: None)
 env.execute("orders")
@@ -75,7 +77,7 @@ def _of(job: SparkJob, message: str) -> list:  # type: ignore[type-arg]
     return [line for line in job.log_lines() if line.message == message]
 
 
-def test_a_plain_program_has_json_lines_by_setting(tmp_path: Path) -> None:
+def test_a_plain_program_has_json_lines_and_an_archive_by_setting(tmp_path: Path) -> None:
     program = tmp_path / "orders.py"
     program.write_text(PROGRAM)
     done = subprocess.run(
@@ -100,3 +102,8 @@ def test_a_plain_program_has_json_lines_by_setting(tmp_path: Path) -> None:
     assert driver and {line["job"] for line in driver} == {"orders"}
     assert {line["attempt"] for line in driver} == {0}
     assert looked["job_id"] == driver[0]["job_id"]
+    (archive,) = (tmp_path / "archives").iterdir()  # the program has waited for it
+    answers = decode_archive(archive.name, archive.read_bytes())
+    assert json.loads(answers[""])["state"] == "FINISHED"
+    assert {"/why", "/logs", "/plan", "/metrics?get"} <= set(answers)
+    assert [line for line in lines if line["level"] not in ("INFO", "WARNING")] == []

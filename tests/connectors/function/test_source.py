@@ -15,6 +15,7 @@ from headgate.connectors.function.source import FunctionReader, FunctionSource, 
 from headgate.functions.context import RuntimeContext
 from headgate.functions.function import SourceFunction
 from tests.connectors.kit import read_to_end, read_until, task_context
+from tests.host.log_kit import kept_lines
 
 
 class Running(SourceFunction[Record]):
@@ -101,6 +102,17 @@ def test_the_function_has_one_thread_of_its_own(open_reader: Open) -> None:
     read_to_end(open_reader(function))
     assert len(function.threads) == 1
     assert threading.get_ident() not in function.threads
+
+
+def test_lines_of_its_thread_name_the_task(open_reader: Open) -> None:
+    def body(ctx: SourceContext, function: Running) -> None:
+        logging.getLogger("shop").warning("the sensor is slow")
+
+    with kept_lines("shop") as lines:
+        read_to_end(open_reader(Running(body)))
+    line, info = lines.of("the sensor is slow"), task_context().task
+    assert (line.task, line.subtask, line.attempt) == (info.vertex, info.subtask, info.attempt)
+    assert line.operator == task_context().operator
 
 
 def test_a_list_that_the_function_changes_was_sent_as_it_was(open_reader: Open) -> None:

@@ -27,10 +27,11 @@ from headgate.host.checkpoints.location import CheckpointLocation, savepoint_loc
 from headgate.host.checkpoints.piece_reader import PieceReader
 from headgate.host.checkpoints.snapshot_writer import WRITERS, SnapshotWriters, WriterPool
 from tests.host.checkpoint_kit import LARGE, names
+from tests.host.log_kit import kept_lines
 from tests.host.rig import eventually
 
 SOON_S = 20.0
-AUTHOR = SnapshotTask("3.1", 3, 1, 2, 128)
+AUTHOR = SnapshotTask("3.1", 3, 1, 2, 128, "count -> Sink")
 
 
 class Groups:
@@ -292,8 +293,11 @@ def test_state_that_cannot_be_written_declines_and_names_the_operator(
 ) -> None:
     taken, held = keyed((1, LARGE))
     held.error = TypeError("cannot pickle '_thread.lock' object")
-    writing = desk.start(("counts", taken))
-    declined, done = desk.await_said(2)
+    with kept_lines("headgate.host.checkpoints") as lines:
+        writing = desk.start(("counts", taken))
+        declined, done = desk.await_said(2)
+    line = lines.of("does not write its part of checkpoint 5")
+    assert (line.task, line.subtask, line.attempt) == ("count -> Sink", 1, 7)
     assert (declined.run, declined.checkpoint, declined.task) == ("r/1", 5, "3.1")
     assert "operator 'Counts' cannot be written: TypeError: cannot pickle" in declined.reason
     assert done == "done 5" and not declined.subsumed
