@@ -34,13 +34,6 @@ FACADES = ("src/headgate/common/__init__.py",)  # named after the PyFlink packag
 # Names that are used, though no line of src, of the examples or the documents mentions them.
 ALLOWED_UNUSED = {
     "access_log": "Uvicorn reads it",
-    "ObservedJob": "what observers of a job are given; the page reads it",
-    "LogLine": "what observers of a job are given; the page reads it",
-    "started_at_ms": "what observers of a job are given; the page reads it",
-    "ended_at_ms": "what observers of a job are given; the page reads it",
-    "state_times": "what observers of a job are given; the page reads it",
-    "task_managers": "what observers of a job are given; the page reads it",
-    "log_lines": "what observers of a job are given; the page reads it",
     "_repr_html_": "notebooks call it",
     "_repr_svg_": "notebooks call it",
     "broadcast_state_descriptors": "PyFlink's BroadcastStream has it",

@@ -50,6 +50,7 @@ class Launcher:
 
     def __init__(self, server: ControlServer) -> None:
         self.server = server
+        self.begun: list[str] = []
         self.ended: list[tuple[RunKey, Outcome]] = []
         self.measured: list[TaskFigures] = []
         self.logged: list[LogLine] = []
@@ -60,12 +61,17 @@ class Launcher:
             job,
             SECRET,
             lambda key: plan_run(str(key), graph, code, key.generation),
+            on_begun=self.run_begun,
             on_ended=lambda key, outcome: self.ended.append((key, outcome)),
             on_metrics=lambda key, figures: self.measured.extend(figures),
             on_logged=self.logged.extend,
             lazy=lazy,
         )
         return self.server.contact(job, SETTINGS)
+
+    def run_begun(self, run: DriverRun) -> None:
+        self.begun.append(str(run.key))
+        raise RuntimeError("an observer fails, and the run does not")
 
     def begin(self, graph: JobGraph, job: str = "job") -> tuple[DriverRun, DriverContact]:
         contact = self.open(graph, job)

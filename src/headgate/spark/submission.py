@@ -22,7 +22,7 @@ from headgate.control.deployment import RunPlan
 from headgate.core.chain.log_facts import logged_with
 from headgate.host.driver.checkpoint_keeper import CheckpointKeeper
 from headgate.host.driver.checkpoint_setup import CheckpointSetup
-from headgate.host.driver.control_server import MakePlan
+from headgate.host.driver.control_server import MakePlan, OnBegun
 from headgate.host.driver.driver_run import OnEnded, RunKey
 from headgate.host.driver.job_endpoint import JobEndpoint
 from headgate.host.driver.job_log import JobLog
@@ -80,6 +80,7 @@ def prepare(
     program: Program,
     *,
     lazy: bool = False,
+    on_begun: OnBegun = lambda run: None,
     on_ended: OnEnded = lambda key, outcome: None,
 ) -> PreparedJob:
     """Do and check all that needs no Spark job.
@@ -88,10 +89,10 @@ def prepare(
     """
     set_up_driver_logs(program.configuration)
     with logged_with({"job": program.graph.job_name}):
-        return _prepare(program, lazy, on_ended)
+        return _prepare(program, lazy, on_begun, on_ended)
 
 
-def _prepare(program: Program, lazy: bool, on_ended: OnEnded) -> PreparedJob:
+def _prepare(program: Program, lazy: bool, on_begun: OnBegun, on_ended: OnEnded) -> PreparedJob:
     checked = check_program(program, lazy)
     graph, settings, job, setup = checked.graph, checked.exchange, checked.job, checked.setup
     session = open_session(program, checked)
@@ -108,6 +109,7 @@ def _prepare(program: Program, lazy: bool, on_ended: OnEnded) -> PreparedJob:
         job_id,
         secret,
         planner(program, graph, setup, keeper),
+        on_begun=on_begun,
         on_ended=on_ended,
         on_question=endpoint.answer,
         on_logged=log_of_job.received,

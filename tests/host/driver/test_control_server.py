@@ -256,6 +256,7 @@ def test_nobody_joins_a_lazy_run_that_is_failing(
     late.register(1, stage="7")  # of the next attempt: nobody has served this slot before
     late.expect("Deploy")
     assert [str(run.key) for run in launcher.server.runs("job")] == ["job/7/1"]
+    assert launcher.begun == ["job/7/0", "job/7/1"], "each run is told when it begins"
 
 
 def test_a_plan_that_cannot_be_made_is_told_to_the_task_manager(

@@ -30,7 +30,13 @@ from headgate.control.effects import Outcome
 from headgate.core.chain.log_facts import log_always_with
 from headgate.host.driver.checkpoint_keeper import CheckpointKeeper
 from headgate.host.driver.control_peer import ControlPeer
-from headgate.host.driver.driver_run import DriverRun, OnEnded, OnMetrics, RunKey
+from headgate.host.driver.driver_run import (
+    DriverRun,
+    OnEnded,
+    OnMetrics,
+    RunKey,
+    call_safely,
+)
 from headgate.host.driver.job_endpoint import JobEndpoint, OnQuestion
 from headgate.host.net.contact import DriverContact, local_path
 from headgate.host.net.exchange import MIN_SECRET_BYTES
@@ -46,6 +52,8 @@ FAREWELL_S: Final = 2.0
 
 MakePlan = Callable[[RunKey], RunPlan]
 """Plans a run; ``RunPlan.run`` is ``str(key)``."""
+OnBegun = Callable[[DriverRun], None]
+"""A task manager has begun a run; on the thread of its connection."""
 OnLogged = Callable[[Sequence[LogLine]], None]
 
 
@@ -53,6 +61,7 @@ OnLogged = Callable[[Sequence[LogLine]], None]
 class _Job:
     secret: bytes = field(repr=False)
     make_plan: MakePlan
+    on_begun: OnBegun
     on_ended: OnEnded
     on_metrics: OnMetrics
     on_question: OnQuestion
@@ -135,6 +144,7 @@ class ControlServer:
         secret: bytes,
         make_plan: MakePlan,
         *,
+        on_begun: OnBegun = lambda run: None,
         on_ended: OnEnded = lambda key, outcome: None,
         on_metrics: OnMetrics = lambda key, figures: None,
         on_question: OnQuestion | None = None,
@@ -144,6 +154,8 @@ class ControlServer:
         keeper: CheckpointKeeper | None = None,
     ) -> None:
         """Let task managers of the job register.
+
+        ``lazy``: the first of a stage that registers begins a run, which ``on_begun`` is told.
 
         ``times`` replace those of the server; ``keeper`` holds the job's checkpoints for all its
         runs, and whoever opens the job closes it.
@@ -156,7 +168,16 @@ class ControlServer:
             own = times or self._times
             answer = on_question or JobEndpoint().answer
             self._jobs[job] = _Job(
-                secret, make_plan, on_ended, on_metrics, answer, on_logged, lazy, own, keeper
+                secret,
+                make_plan,
+                on_begun,
+                on_ended,
+                on_metrics,
+                answer,
+                on_logged,
+                lazy,
+                own,
+                keeper,
             )
 
     def knows(self, job: str) -> bool:
@@ -288,13 +309,19 @@ class ControlServer:
     ) -> DriverRun:
         entry = self._entry(job)
         with entry.lock:
+            before = entry.runs.get(first.stage)
             run = self._run_for(entry, job, first)
+            problem = None
             if isinstance(first, TaskManagerFailed):
                 run.unfit(first.slot, first.failure)
-                return run
-            problem = run.register(first, peer)
+            else:
+                problem = run.register(first, peer)
+        if run is not before:
+            call_safely(entry.on_begun, run)
         if problem is not None:
             raise RunRefused(problem)
+        if isinstance(first, TaskManagerFailed):
+            return run
         who = f"{first.host}, process {first.pid}, {peer.name}"
         facts = run.log_facts
         log.info("run %s: slot %d is served by %s", run.key, first.slot, who, extra=facts)

@@ -274,15 +274,15 @@ class DriverRun:
                 with self._lock:
                     calls = self._inspections.answered(message)
                 for call in calls:
-                    _call(call)
+                    call_safely(call)
             case Logged(_, lines):  # of any run: what was logged is true
-                _call(self._host.logged, lines)
+                call_safely(self._host.logged, lines)
             case Metrics(run, figures, process) if run == str(self.key):
                 with self._lock:
                     self._figures.measured(figures)
                     if process.slot in self._processes:
                         self._processes[process.slot] = process
-                _call(self._host.measured, self.key, figures)
+                call_safely(self._host.measured, self.key, figures)
 
     def lost(self, slot: int, peer: ControlPeer, problem: str) -> None:
         def gone() -> list[Effect]:
@@ -295,7 +295,7 @@ class DriverRun:
         unanswered: list[Callable[[], None]] = []
         self._tell(gone)
         for call in unanswered:
-            _call(call)
+            call_safely(call)
 
     def supersede(self, slot: int) -> None:
         self._tell(lambda: self._machine.superseded(slot, now_ms()))
@@ -322,7 +322,7 @@ class DriverRun:
             late = self._inspections.tick(now)
             deadline = self._machine.next_deadline_ms or self._linger_until_ms
         for call in late:
-            _call(call)
+            call_safely(call)
         if deadline is None or deadline > now:
             return
         if self._linger_until_ms is not None:
@@ -346,7 +346,7 @@ class DriverRun:
                 self.records.reached(state)
         self._host.nudge()
         for call in calls:
-            _call(call)
+            call_safely(call)
 
     def _carry_out(self, effect: Effect) -> list[Callable[[], None]]:
         """Under the lock, so that effects stay in order; returns what to call without it."""
@@ -396,8 +396,8 @@ class DriverRun:
             self._ended.set()
             listeners, self._listeners = self._listeners, []
         for call in listeners:
-            _call(call)
-        _call(self._host.ended, self.key, outcome)
+            call_safely(call)
+        call_safely(self._host.ended, self.key, outcome)
 
     # On the keeper's thread.
 
@@ -451,7 +451,8 @@ class DriverRun:
         self._keep().put(act)
 
 
-def _call(callback: Callable[..., None], *arguments: object) -> None:
+def call_safely(callback: Callable[..., None], *arguments: object) -> None:
+    """Whatever an observer does wrong harms no run."""
     try:
         callback(*arguments)
     except Exception:

@@ -14,19 +14,24 @@ that names no stage of ours goes PySpark's way, untouched.
 
 import logging
 import re
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate.api.program import Program
-from headgate.base.errors import FrameInvalid, JobFailed
+from headgate.base.errors import FrameInvalid, JobCancelled, JobFailed
+from headgate.base.settings import RestSettings
 from headgate.connectors.dataframe.sink import DataFrameSink
 from headgate.connectors.dataframe.source import DataFrameSource
 from headgate.control.effects import Outcome
+from headgate.control.life_cycle import JobState
 from headgate.host.driver.driver_run import RunKey
+from headgate.observe.web.server import page_server
 from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.placement import place
+from headgate.spark.dataframe.frame_job import FrameJob
 from headgate.spark.dataframe.plan import FrameInput, input_plan, is_orderable, output_plan
 from headgate.spark.dataframe.schema import TypeUnknown, check_types, read_schema, row_shape
 from headgate.spark.dataframe.worker import FrameProcess
@@ -109,7 +114,13 @@ def to_dataframe(program: Program, node: int) -> "DataFrame":
     schema = read_schema(sink.schema)
     sink.shape = row_shape(session, schema)
     install_error_conversion()
-    prepared = prepare(program, lazy=True, on_ended=_end_action(session, program.name))
+    show = _shown_actions(program)
+    prepared = prepare(
+        program,
+        lazy=True,
+        on_begun=lambda run: show(FrameJob(prepared, run)),
+        on_ended=_end_action(session, program.name),
+    )
     with _lock:
         _open_jobs[:] = [job for job in _open_jobs if _lives(job)]
         _open_jobs.append(prepared)
@@ -147,13 +158,33 @@ def _inputs(program: Program, graph: JobGraph) -> Iterator[tuple[DataFrameSource
                 yield source, FrameInput(source.dataframe, slots, *order)
 
 
+def _shown_actions(program: Program) -> Callable[[FrameJob], None]:
+    """What shows the actions on a DataFrame on the page, and says once where it is."""
+    rest = RestSettings.parse(program.configuration)
+    announced: list[str] = []
+
+    def show(job: FrameJob) -> None:
+        page = page_server(rest)
+        if page is None:
+            return
+        address = page.show(job)
+        if not announced:
+            print(f"headgate: job {job.name}: {address}", file=sys.stderr, flush=True)
+            announced.append(address)
+
+    return show
+
+
 def _end_action(session: "SparkSession", name: str) -> Callable[[RunKey, Outcome], None]:
-    """Spark would repeat the stage three times, although a task's own fault is there again."""
+    """Spark would repeat the stage three times, although a task's own fault is there again.
+
+    It would do the same with one that was cancelled.
+    """
     application = str(session.sparkContext.applicationId)
 
     def ended(key: RunKey, outcome: Outcome) -> None:
         note_failure(application, int(key.stage), name, outcome)
-        if outcome.is_own_failure:
+        if outcome.is_own_failure or outcome.state is JobState.CANCELLED:
             try:
                 spark: Any = session.sparkContext._jsc
                 # error_of looks for the stage.
@@ -174,8 +205,8 @@ def _lives(job: PreparedJob) -> bool:
 
 
 def note_failure(application: str, stage: int, job: str, outcome: Outcome) -> None:
-    """A run of a lazy job has failed; the action on the DataFrame is about to."""
-    if outcome.failure is None:
+    """A run of a lazy job has failed or was cancelled; the action on the DataFrame is about to."""
+    if outcome.state is JobState.FINISHED:
         return
     with _failures_lock:
         _failures[application, stage] = (job, outcome)
@@ -183,12 +214,14 @@ def note_failure(application: str, stage: int, job: str, outcome: Outcome) -> No
             _failures.popitem(last=False)
 
 
-def error_of(application: str, text: str) -> JobFailed | None:
+def error_of(application: str, text: str) -> JobFailed | JobCancelled | None:
     """What to raise for an error of Spark's with this text; None: it is not about a job of ours."""
     with _failures_lock:
         for stage in _STAGE.findall(text):
             if (application, int(stage)) in _failures:
                 job, outcome = _failures[application, int(stage)]
+                if outcome.state is JobState.CANCELLED:
+                    return JobCancelled(job, outcome.reason)
                 return failure_error(job, outcome.failure)
     return None
 
@@ -213,7 +246,7 @@ def install_error_conversion() -> None:
     module.convert_exception = convert_exception
 
 
-def _error_of_java(error: Any) -> JobFailed | None:
+def _error_of_java(error: Any) -> JobFailed | JobCancelled | None:
     from pyspark import SparkContext
 
     context = SparkContext._active_spark_context
