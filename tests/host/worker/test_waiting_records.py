@@ -66,6 +66,21 @@ class Failing:
         raise SystemExit("no")
 
 
+class Unloadable:
+    """A record that cannot be unpickled, for a reason that is long and strange."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return fail_to_load, ()
+
+
+def fail_to_load() -> Any:
+    class Strange(Exception):
+        def __repr__(self) -> str:
+            return "\ud800" * 5000
+
+    raise Strange
+
+
 class Hanging:
     """A record whose ``repr`` returns when the test says so."""
 
@@ -300,9 +315,10 @@ def test_what_stands_between_records_has_a_kind_of_its_own() -> None:
     ]
     pieces = [WaitingPiece(Place.ARRIVED, *piece_of(thing)) for thing in things]
     pieces.append(WaitingPiece(Place.ARRIVED, b"\xff", is_event=True))
+    pieces.append(WaitingPiece(Place.ARRIVED, *piece_of(Bundle([Unloadable()]))))
     channel = CopiedChannel(3, pieces, True, PickleSerializer())
     found = waiting_records(CopiedGate(1, 8, 9, [channel], True, first, bytes), 10)
-    assert [(entry.kind, entry.text, entry.timestamp_ms) for entry in found.entries[:-1]] == [
+    assert [(entry.kind, entry.text, entry.timestamp_ms) for entry in found.entries[:-2]] == [
         ("record", "('a', 1)", 70),
         ("watermark", "77", 77),
         ("status", "idle", None),
@@ -312,7 +328,9 @@ def test_what_stands_between_records_has_a_kind_of_its_own() -> None:
         ("event", "checkpoint 4 is aborted", None),
         ("event", "EndOfPartition", None),
     ]
-    assert found.entries[-1].kind == "unreadable"
+    assert [entry.kind for entry in found.entries[-2:]] == ["unreadable"] * 2
+    assert len(found.entries[-1].text) == 300
+    found.entries[-1].text.encode()
     assert found.entries[0].key == "'a'"
     assert (found.gate, found.channels, found.buffers, found.complete) == (1, 8, 9, True)
     none = waiting_records(CopiedGate(1, 8, 9, [channel], True, None, bytes), 0)

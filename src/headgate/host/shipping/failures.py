@@ -105,7 +105,12 @@ def shown(record: object) -> str:
         text = _ShortRepr().repr(record)
     except BaseException as error:  # a user's __repr__ may do anything
         text = f"<{type(record).__qualname__} whose repr() raises {type(error).__name__}>"
-    text = _ADDRESS.sub("", text.encode(errors="backslashreplace").decode())
+    return cut_text(_ADDRESS.sub("", text))
+
+
+def cut_text(text: str) -> str:
+    """At most ``SHOWN_CHARS`` of a text, which can travel: lone surrogates are escaped."""
+    text = text.encode(errors="backslashreplace").decode()
     return text if len(text) <= SHOWN_CHARS else f"{text[: SHOWN_CHARS - 1]}…"
 
 

@@ -31,7 +31,7 @@ from headgate.base.inspections import (
 from headgate.core.ingress.waiting import Place, Undecoded, WaitingThing
 from headgate.core.state.keys import Frozen, freeze
 from headgate.core.task.waiting import CopiedChannel, CopiedGate
-from headgate.host.shipping.failures import shown
+from headgate.host.shipping.failures import cut_text, shown
 
 SHOW_S: Final = 2.0
 """For the user's code, all records of an answer together; one record may take longer."""
@@ -139,7 +139,7 @@ def _other_entry(channel: int, thing: WaitingThing, place: Place) -> WaitingEntr
         case CancelMarker():
             kind, text = "event", f"checkpoint {thing.checkpoint} is aborted"
         case Undecoded():
-            kind, text = "unreadable", thing.problem
+            kind, text = "unreadable", cut_text(thing.problem)
         case _:
             kind, text = "event", type(thing).__name__
     return WaitingEntry(channel, kind, text, None, timestamp_ms, place.value)
