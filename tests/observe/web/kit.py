@@ -3,6 +3,7 @@
 import http.client
 import json
 import math
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -10,6 +11,8 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+import pytest
 
 from headgate.api.job import JobStatus
 from headgate.base.checkpoints import Stop
@@ -52,6 +55,8 @@ from headgate.datastream import StreamExecutionEnvironment
 from headgate.observe.web.server import PageServer
 from headgate.plan.execution_graph import task_id
 from headgate.plan.job_graph import JobGraph, JobVertex
+
+pytest.importorskip("uvicorn", reason="the web libraries need Python 3.11")
 
 DEADLINE_S = 30.0
 
@@ -115,6 +120,9 @@ class ScriptedJob:
     checkpoint_records: CheckpointsRecord = field(default_factory=CheckpointsRecord)
     lines: list[LogLine] = field(default_factory=list)
     silent: bool = False
+    """Its tasks have not reported yet."""
+    immortal: bool = False
+    """Cancelling it is noted, and has no effect."""
 
     def __post_init__(self) -> None:
         self._began = self.clock()
@@ -261,7 +269,8 @@ class ScriptedJob:
 
     def cancel_soon(self, reason: str) -> None:
         self.reasons.append(reason)
-        self.end(JobStatus.CANCELED)
+        if not self.immortal:
+            self.end(JobStatus.CANCELED)
 
 
 def usual_answers(task: str, what: Inspection) -> Found:
@@ -385,8 +394,6 @@ class Caller:
 
 def free_port_settings(**changed: Any) -> RestSettings:
     """Any free port: tests run side by side."""
-    import socket
-
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

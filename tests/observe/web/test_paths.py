@@ -117,7 +117,7 @@ def test_a_flame_graph_is_a_tree_of_all_subtasks_or_of_one() -> None:
         path = f"{JOB}/vertices/2/flamegraph?seconds=0.05"
         both = ask(path).json
         single = ask(f"{path}&subtask=1&type=on_cpu").json
-        assert ask(f"{path}&subtask=2").status == 400
+        assert ask(f"{path}&subtask=2").status == 404
         assert ask(f"{path}&subtask=some").status == 400
         assert ask(f"{JOB}/vertices/2/flamegraph?seconds=3600").status == 400
     assert (both["samples"], both["subtasks"]) == (400, [0, 1])
@@ -149,7 +149,7 @@ def test_a_flame_graph_does_without_the_subtasks_that_cannot_be_sampled() -> Non
 def test_waiting_records_are_shown_of_one_gate() -> None:
     with serving(ScriptedJob(five_vertices())) as ask:
         found = ask(f"{JOB}/vertices/2/peek?subtask=1&limit=3").json
-        assert ask(f"{JOB}/vertices/2/peek?gate=1").status == 400
+        assert ask(f"{JOB}/vertices/2/peek?gate=1").status == 404
         source = ask(f"{JOB}/vertices/0/peek")
         channels = ask(f"{JOB}/vertices/2/channels?limit=1").json
     assert (found["subtask"], found["buffers"], len(found["entries"])) == (1, 42, 3)

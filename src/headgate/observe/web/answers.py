@@ -6,6 +6,8 @@ answer says the same whether a driver gives it of a job that runs, or a history 
 archive.
 """
 
+from typing import Any
+
 import msgspec
 
 from headgate.base.figures import (
@@ -314,7 +316,7 @@ class PlanGraph(Answer, frozen=True):
     name: str
     type: str
     """``STREAMING`` or ``BATCH``."""
-    nodes: list[dict[str, object]]
+    nodes: list[dict[str, Any]]
 
 
 class JobPlan(Answer, frozen=True):

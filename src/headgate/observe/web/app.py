@@ -8,6 +8,7 @@ from importlib.resources import files
 from mimetypes import guess_type
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -19,10 +20,12 @@ from headgate.base.settings import RestSettings
 from headgate.observe.web.access import Access, problem
 from headgate.observe.web.background import Background
 from headgate.observe.web.change_endpoints import ChangeEndpoints
-from headgate.observe.web.endpoints import Endpoint, routes
+from headgate.observe.web.endpoints import JSON, Endpoint, routes
+from headgate.observe.web.endpoints import Request as Asked
 from headgate.observe.web.event_streams import EventStreams
 from headgate.observe.web.inspection_endpoints import InspectionEndpoints
 from headgate.observe.web.job_endpoints import job_endpoints
+from headgate.observe.web.openapi import openapi_document
 from headgate.observe.web.record_endpoints import record_endpoints
 from headgate.observe.web.shown_jobs import ShownJobs
 from headgate.observe.web.vertex_endpoints import vertex_endpoints
@@ -60,9 +63,9 @@ def make_app(
 def all_endpoints(
     streams: EventStreams, *, needs_token: bool, subtask_metrics: bool
 ) -> list[Endpoint]:
-    """Those of the OpenAPI document."""
+    """Those of the OpenAPI document, and the one that answers it."""
     background = Background()
-    return [
+    endpoints = [
         *job_endpoints(
             streams, background, needs_token=needs_token, subtask_metrics=subtask_metrics
         ),
@@ -71,6 +74,13 @@ def all_endpoints(
         *vertex_endpoints(),
         *InspectionEndpoints(background).all(),
     ]
+
+    def document(request: Asked) -> Response:
+        found = openapi_document(endpoints, needs_token=needs_token)
+        return Response(msgspec.json.encode(found), media_type=JSON)
+
+    endpoints.append(Endpoint("GET", "/openapi.json", "This API", None, document))
+    return endpoints
 
 
 async def _http_problem(request: Request, error: Exception) -> Response:

@@ -64,14 +64,14 @@ class Request:
     @property
     def subtask(self) -> int:
         """The subtask of the path."""
-        return subtask_of(self.vertex, whole_number(self.path["subtask"]), 404)
+        return subtask_of(self.vertex, whole_number(self.path["subtask"]))
 
 
-def subtask_of(vertex: JobVertex, number: int | None, status: int = 400) -> int:
+def subtask_of(vertex: JobVertex, number: int | None) -> int:
     """The number, if the vertex has that subtask; raises BadRequest."""
     if number is None or not 0 <= number < vertex.parallelism:
         last = vertex.parallelism - 1
-        raise BadRequest(f"the vertex has no such subtask; give 0 to {last}", status)
+        raise BadRequest(f"the vertex has no such subtask; give 0 to {last}", 404)
     return number
 
 
@@ -97,6 +97,7 @@ class Endpoint:
     """It answers a list of such structs."""
     success: int = 200
     media: str = JSON
+    """Of what it answers; several with a space between them."""
     needs_token: bool = field(default=True)
 
 

@@ -198,7 +198,7 @@ def gate_of(vertex: JobVertex, gate: int) -> int:
     gates = len(vertex.gate_inputs)
     if gate >= gates:
         may = f"give 0 to {gates - 1}" if gates else "it is a source, nothing waits before it"
-        raise BadRequest(f"the vertex has no gate {gate}; {may}")
+        raise BadRequest(f"the vertex has no gate {gate}; {may}", 404)
     return gate
 
 

@@ -65,7 +65,7 @@ def job_endpoints(
             handle=metrics,
             parameters=(subtasks,),
             statuses=(503,),
-            media="text/plain",
+            media="text/plain application/openmetrics-text",
         ),
     ]
 

@@ -13,6 +13,8 @@ from typing import Any, Final
 
 from headgate.base.errors import HeadgateError
 
+LARGEST: Final = 2**53 - 1
+"""A whole number that JSON and its readers keep exactly."""
 _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,18}")
 
 
@@ -44,7 +46,7 @@ class Parameter:
         if isinstance(default, bool):
             return self._boolean(text)
         if default is None or isinstance(default, int):
-            return int(self._within(self._whole(text), "whole number"))
+            return int(self._within(self._whole(text), "whole number", LARGEST))
         if isinstance(default, float):
             return self._within(self._number(text), "number")
         if self.choices and text not in self.choices:
@@ -67,7 +69,7 @@ class Parameter:
         optional = {
             "default": default,
             "minimum": self.low,
-            "maximum": self.high,
+            "maximum": LARGEST if kind == "integer" and self.high is None else self.high,
             "enum": list(self.choices) or None,
             "pattern": f"^(?:{self.pattern})$" if self.pattern else None,
         }
@@ -88,9 +90,9 @@ class Parameter:
         except ValueError:
             return math.nan
 
-    def _within(self, value: float, kind: str) -> float:
+    def _within(self, value: float, kind: str, largest: float = math.inf) -> float:
         low = -math.inf if self.low is None else self.low
-        high = math.inf if self.high is None else self.high
+        high = largest if self.high is None else self.high
         if not low <= value <= high or math.isinf(value):
             raise BadRequest(f"{self.name} must be a {kind}{self._bounds()}")
         return value
