@@ -133,7 +133,7 @@ def test_an_activity_that_is_not_busy_is_kept_apart(sampler: StackSampler) -> No
     turns = iter([SampledActivity.IDLE, SampledActivity.BACKPRESSURED])
     with running(doze) as task:
         task = SampledTask(task.thread, (), lambda: next(turns, SampledActivity.BUSY))
-        found = taken(take(sampler, task, SampleStacks(0.3)))
+        found = taken(take(sampler, task, SampleStacks(1.0)))
     assert found.count(SampledActivity.IDLE) == found.count(SampledActivity.BACKPRESSURED) == 1
     assert found.count(SampledActivity.BUSY) == found.samples - 2 > 0
 
@@ -196,3 +196,23 @@ def test_user_code_begins_at_the_first_frame_that_is_not_headgates() -> None:
     assert user_begin([*python, *own]) == -1
     assert user_begin([*python, *own, "/usr/lib/python3.11/selectors.py"]) == -1
     assert user_begin(["/jobs/job.py"]) == -1, "a thread that is not Headgate's"
+
+
+def test_samples_that_cost_much_are_taken_less_often(sampler: StackSampler) -> None:
+    seen: list[tuple[float, float]] = []
+
+    def activity() -> SampledActivity:
+        """Runs on the sampler's thread, and takes 2 ms of its time."""
+        until = time.thread_time() + 0.002
+        while time.thread_time() < until:
+            pass
+        seen.append((time.perf_counter(), time.thread_time()))
+        return SampledActivity.BUSY
+
+    with running(doze) as task:
+        costly = SampledTask(task.thread, (), activity)
+        taken(take(sampler, costly, SampleStacks(seconds=2, hertz=500)))
+    (began, began_cpu_s), (ended, ended_cpu_s) = seen[0], seen[-1]
+    spent_s = ended_cpu_s - began_cpu_s
+    free_s, sample_s = stack_sampler.FREE_S, 2 * 0.002
+    assert spent_s <= stack_sampler.SHARE * (ended - began) + free_s + sample_s

@@ -2,8 +2,9 @@
 
 It needs neither root nor another process: ``sys._current_frames()`` shows where each thread is. A
 sample costs the task the moment in which the sampler holds the interpreter's lock, about 30 µs; the
-text of frames is made when all samples are there. Law: the number of distinct stacks that are kept
-is bounded; when the last question is answered, the thread ends and all is as it was before.
+text of frames is made when all samples are there. Law: samples take at most 1 % of a core, or there
+are fewer of them; the number of distinct stacks that are kept is bounded; when the last question is
+answered, the thread ends and all is as it was before.
 """
 
 import sys
@@ -37,6 +38,13 @@ A thread that wants the lock waits this long before the other one is made to giv
 gives it up by itself before, in a system call, is seen there. With Python's 5 ms, which is as long
 as a whole step of a task, nearly all samples would show the system call after the step.
 """
+
+SHARE: Final = 0.01
+"""Of a core, that the sampler takes at most; what it takes, the tasks lose once more by waiting for
+the interpreter's lock. If a sample costs more, because the stacks are deep, the tasks many or the
+machine is busy, there are fewer of them than were asked for."""
+FREE_S: Final = 0.01
+"""CPU time that counts for nothing: the first samples are the dearest."""
 
 _PACKAGE: Final = str(Path(__file__).parents[2])
 _MACHINERY: Final = ("threading.py", "selectors.py", "contextlib.py")
@@ -108,11 +116,14 @@ class StackSampler:
         before_s = sys.getswitchinterval()
         sys.setswitchinterval(min(before_s, SWITCH_S))
         try:
+            began, began_cpu_s = time.perf_counter(), time.thread_time()
             while (samplings := self._pending()) is not None:
                 now = time.perf_counter()
                 self._look(samplings, now)
                 soonest = min(sampling.next_at for sampling in samplings)
-                self._bell.acquire(timeout=max(0.0, soonest - time.perf_counter()))
+                spent_s = time.thread_time() - began_cpu_s
+                affordable = began + (spent_s - FREE_S) / SHARE
+                self._bell.acquire(timeout=max(0.0, max(soonest, affordable) - time.perf_counter()))
         finally:
             sys.setswitchinterval(before_s)
 
