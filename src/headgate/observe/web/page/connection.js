@@ -110,10 +110,11 @@ export class Connection {
   async poll(path, { everyMs, signal, onAnswer, onRefused, goesOn = () => true }) {
     do {
       await untilVisible(signal);
+      const due = performance.now() + everyMs; // the answer and its drawing take a part of the time
       const answer = await this.persist(signal, () => this.api.get(path, signal), onRefused);
       if (signal.aborted) return;
       if (answer !== undefined) onAnswer(answer);
-      await pause(everyMs, signal);
+      await pause(Math.max(due - performance.now(), everyMs / 10), signal);
     } while (goesOn() && !signal.aborted);
   }
 }
