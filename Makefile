@@ -6,7 +6,8 @@ SEEDS ?= 300
 SEED ?=
 JOBS ?=
 RECOVERY ?=
-BENCHES := exchange isolation records keyed-count windows latency startup state checkpoint recovery
+BENCHES := exchange isolation records keyed-count windows latency startup state checkpoint recovery \
+	observe
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -73,7 +74,7 @@ faults: $(READY) ## every fault on Spark in every mode, SEEDS=n times (1), or on
 	$(if $(SEED),HEADGATE_FAULT_SEED=$(SEED)) $(BIN)/pytest -q tests/faults \
 		--fault-seeds $(if $(SEED),1,$(SEEDS))
 
-bench: $(READY) ## run every benchmark (about six minutes)
+bench: $(READY) ## run every benchmark (about eight minutes)
 	set -e; for name in $(BENCHES); do $(BIN)/python -m headgate bench $$name; done
 
 picture: $(READY) ## draw docs/running-job.svg, the README's picture, from a real run

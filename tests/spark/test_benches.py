@@ -14,6 +14,7 @@ from headgate.cli.bench.keyed_count import (
     run_keyed_count_bench,
 )
 from headgate.cli.bench.latency import LatencyMeter, StampReader, run_latency_bench
+from headgate.cli.bench.observe import observed_round
 from headgate.cli.bench.startup import first_record_at
 from headgate.cli.bench.state import AmountReader, run_state_bench
 from headgate.cli.bench.windows import (
@@ -124,7 +125,15 @@ def test_amounts_visit_every_user_before_any_comes_again() -> None:
         assert users[keys : 2 * keys] == users[:keys] or keys > 30_000
 
 
-@pytest.mark.parametrize("name", ["keyed-count", "latency", "startup", "state", "windows"])
+def test_a_job_is_looked_at_while_it_is_measured(spark: SparkSession) -> None:
+    result = observed_round("flames", records=1_500_000)
+    assert result.seen.updates > 0 and result.seen.scrapes > 0 and result.seen.flame_graphs > 0
+    assert result.records_per_s > 0 and result.cpu_ns > result.worker_ns > 0
+
+
+@pytest.mark.parametrize(
+    "name", ["keyed-count", "latency", "observe", "startup", "state", "windows"]
+)
 def test_benchmarks_tell_their_options(name: str) -> None:
     result = CliRunner().invoke(bench, [name, "--help"])
     assert result.exit_code == 0

@@ -242,6 +242,36 @@ RECOVERY_MEANINGS = {
 }
 
 
+@bench.command()
+@_JSON
+@_ROUNDS
+@click.option("--records", default=10_000_000, show_default=True, type=click.IntRange(1))
+def observe(as_json: bool, rounds: int, records: int) -> None:
+    """What metrics, page, Prometheus and flame graphs cost a job, and how quick the page is."""
+    from headgate.cli.bench.observe import run_observe_bench
+
+    result = run_observe_bench(records, rounds)
+    meanings = {key: meaning for key, meaning in OBSERVE_MEANINGS.items() if key in result}
+    show("Looking at a job", result, meanings, as_json)
+
+
+OBSERVE_MEANINGS = {
+    "throughput_share": "records a second with everything on against off; aim 0.99 or more",
+    "cpu_share": "CPU of workers and driver for a record, on against off; aim 1.01 or less",
+    "worker_cpu_share": "the same of the workers alone",
+    "driver_cpu": "cores that the driver's Python takes with everything on",
+    "flame_share": "records a second while flame graphs are taken against on; aim 0.98 or more",
+    "flame_cpu_share": "the same in CPU for a record; aim 1.02 or less",
+    "first_paint_ms": "from the address to something on the page, in Chromium; aim 1,000 or less",
+    "wide_updates_hz": "a page with 1,000 subtasks shows new figures so often; aim 1 or more",
+    "wide_update_ms": "of the page's thread, for one of these",
+    "page": "why the page was not measured",
+    "report_ms": "CPU of a task with 10,000 channels for its figures, once a second",
+    "report_bytes": "of the message with them",
+    "on": "what everything is",
+}
+
+
 def show(title: str, result: dict[str, Any], meanings: dict[str, str], as_json: bool) -> None:
     """Print a result; the table shows the figures that ``meanings`` explains, in its order."""
     if as_json:

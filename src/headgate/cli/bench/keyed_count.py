@@ -8,13 +8,15 @@ exchange.
 import random
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import accumulate
 from statistics import median
 from types import MappingProxyType
 from typing import Any, Final
 
+from headgate.api.job import JobClient
 from headgate.cli.bench.measured_job import (
     PICKED,
     ReportingSink,
@@ -58,15 +60,19 @@ class CountResult:
 
 
 def keyed_count_round(
-    records: int, parallelism: int, settings: Mapping[str, str] = MappingProxyType({})
+    records: int,
+    parallelism: int,
+    settings: Mapping[str, str] = MappingProxyType({}),
+    beside: Callable[[JobClient], AbstractContextManager[object]] = nullcontext,
 ) -> CountResult:
-    """One job with these settings."""
+    """One job with these settings; ``beside`` gives a block that lasts as long as it."""
     env = bench_environment(parallelism, settings)
     sink = ReportingSink(CountMeter)
     words = env.from_source(WordSource(records), None, "words")
     words.map(as_pair).key_by(word_of).reduce(add_counts).sink_to(sink)
     client = env.execute_async("bench keyed-count")
-    client.get_job_execution_result().result()
+    with beside(client):
+        client.get_job_execution_result().result()
     found: Counter[str] = Counter()
     for report in sink.results():
         found.update(report["counts"])
