@@ -10,6 +10,7 @@ from headgate.common import Configuration
 from headgate.datastream import StreamExecutionEnvironment
 from headgate.observe.history.archive import decode_archive, decode_header
 from headgate.spark.archives import await_archives
+from tests.spark.cluster import until
 from tests.spark.programs import fail_at
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -40,6 +41,14 @@ def test_a_job_that_has_ended_can_still_be_looked_at(
     assert answers["/config"]["settings"]["jobmanager.archive.fs.dir"] == str(folder)
     vertices = [vertex["id"] for vertex in answers[""]["vertices"]]
     assert all(answers[f"/vertices/{number}"]["subtasks"] for number in vertices)
+
+    env = archiving(tmp_path / "of frames")
+    rows = env.from_collection([(1,), (2,)]).to_dataframe("n long")
+    assert rows.count() == 2
+    until(lambda: any((tmp_path / "of frames").glob("*.archive.gz")), 60)
+    await_archives(60)
+    (path,) = (tmp_path / "of frames").iterdir()
+    assert decode_header(path.name, path.read_bytes()).job["state"] == "FINISHED"
 
     blocked = tmp_path / "blocked"
     blocked.write_text("a file")

@@ -33,6 +33,7 @@ CONF = {
 
 PROGRAM = '''
 import json
+import logging
 import os
 import signal
 import sys
@@ -52,6 +53,8 @@ class Where(MapFunction):
     def map(self, order):
         import prices
         import shop
+        if order.key == 7:
+            logging.getLogger("shop").warning("order 7 is late")
         place = os.environ["SPARK_EXECUTOR_DIRS"], shop.__file__, prices.__file__
         return order.key, total(order, prices.of(order.key)), os.getpid(), *place
 
@@ -111,7 +114,7 @@ def drive(cluster: Cluster, folder: Path, *words: str) -> dict[str, Any]:
     )
     assert done.returncode == 0, done.stderr
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("REPORT ")]
-    return dict(json.loads(line.removeprefix("REPORT ")))
+    return {**json.loads(line.removeprefix("REPORT ")), "log": done.stdout + done.stderr}
 
 
 def check(report: dict[str, Any], project: Path) -> None:
@@ -129,6 +132,7 @@ def check(report: dict[str, Any], project: Path) -> None:
     assert failure.startswith("Traceback (most recent call last):\n  File ")
     assert failure.endswith("failed in operator 'divide': ZeroDivisionError: division by zero")
     assert "is lost: it closed the connection (process " in report["killed"]
+    assert "order 7 is late" in report["log"], "a worker's warning, in the driver's log"
     assert report["sums"] == [sum(range(key, 1000, 10)) for key in range(10)]
 
 

@@ -8,36 +8,48 @@ import atexit
 import logging
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
+from typing import Final, Protocol
 
 from headgate.base.errors import HeadgateError
 from headgate.core.chain.log_facts import log_always_with
 from headgate.host.checkpoints.folder import open_folder
 from headgate.observe.history.archive import encode_archive
 from headgate.observe.history.archive_folder import write_archive
+from headgate.observe.observed import ObservedJob
 from headgate.observe.web.shown_jobs import ShownJobs
-from headgate.spark.job import SparkJob
 
 log = logging.getLogger(__name__)
 
-ENDING_S: Final = 5.0
-"""How long a job that has ended may take until its workers, with their last lines, are gone."""
 EXIT_S: Final = 5.0
 """How long a program that ends waits for its archives."""
 
 _writing: Final[dict[threading.Thread, None]] = {}
 
 
-def archive_at_end(job: SparkJob, where: str, page: ShownJobs | None) -> None:
+class EndingJob(ObservedJob, Protocol):
+    """A job that can be archived."""
+
+    def when_ended(self, call: Callable[[], None]) -> None:
+        """Call back at its end, at once if it has ended; on any thread."""
+
+
+def archive_at_end(
+    job: EndingJob,
+    where: str,
+    page: ShownJobs | None,
+    settle: Callable[[], object] = lambda: None,
+) -> None:
     """Write an archive of the job into this folder when it has ended.
 
     ``page``: the jobs of the web page, whose figures over time are kept; None: there is no page.
+    ``settle``: returns, or raises HeadgateError or TimeoutError, when its last lines have come.
     """
 
     def start() -> None:
         thread = threading.Thread(
-            target=_archive, name=f"headgate-archive-{job.job_id}", args=(job, where, page)
+            target=_archive, name=f"headgate-archive-{job.job_id}", args=(job, where, page, settle)
         )
         thread.daemon = True  # a storage that does not answer keeps no process alive
         _writing[thread] = None
@@ -58,13 +70,14 @@ def await_archives(timeout_s: float = EXIT_S) -> None:
 atexit.register(await_archives)  # before the jobs' own: it is called after they have ended
 
 
-def _archive(job: SparkJob, where: str, page: ShownJobs | None) -> None:
-    log_always_with({"job": job.name, "job_id": job.job_id})
+def _archive(
+    job: ObservedJob, where: str, page: ShownJobs | None, settle: Callable[[], object]
+) -> None:
+    log_always_with({"job": job.graph.name, "job_id": job.job_id})
     try:
         with suppress(HeadgateError, TimeoutError):  # why it has failed is in its records
-            job.wait(ENDING_S)
-        name = write(job, where, page)
-        log.info("the archive of job %s is %s", job.name, name)
+            settle()
+        log.info("the archive of job %s is %s", job.graph.name, write(job, where, page))
     except ImportError as error:
         _warn(job, f"{error.name} is not installed; pip install 'headgate[ui]' adds it")
     except Exception as error:
@@ -73,7 +86,7 @@ def _archive(job: SparkJob, where: str, page: ShownJobs | None) -> None:
         _writing.pop(threading.current_thread(), None)
 
 
-def write(job: SparkJob, where: str, page: ShownJobs | None) -> str:
+def write(job: ObservedJob, where: str, page: ShownJobs | None) -> str:
     """Write it now; returns its path. Raises whatever stands against it."""
     from headgate.observe.history.recorder import record_job
 
@@ -92,5 +105,5 @@ def write(job: SparkJob, where: str, page: ShownJobs | None) -> str:
     return folder.at(write_archive(folder, job.job_id, written_at_ms, data))
 
 
-def _warn(job: SparkJob, problem: str) -> None:
-    log.warning("job %s has no archive: %s", job.name, problem)
+def _warn(job: ObservedJob, problem: str) -> None:
+    log.warning("job %s has no archive: %s", job.graph.name, problem)

@@ -60,6 +60,8 @@ DYNAMIC: Final = "spark.dynamicAllocation.enabled"
 
 on_launched: Final[list[Callable[[SparkJob], None]]] = []
 """Called with every job that this process starts, on the starting thread."""
+LAST_LINES_S: Final = 5.0
+"""After the end of a job, for its workers to go; they send the last lines of their logs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +279,8 @@ def launch(program: Program) -> SparkJob:
         notify(job)
     settings = JobSettings.parse(program.configuration)
     if settings.archive_folder:
-        archive_at_end(job, settings.archive_folder, None if page is None else page.jobs)
+        jobs = None if page is None else page.jobs
+        archive_at_end(job, settings.archive_folder, jobs, lambda: job.wait(LAST_LINES_S))
     if shows_progress(settings.progress):
         from headgate.observe.display import display
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headgate.api.program import Program
 from headgate.base.errors import FrameInvalid, JobCancelled, JobFailed
-from headgate.base.settings import RestSettings
+from headgate.base.settings import JobSettings, RestSettings
 from headgate.connectors.dataframe.sink import DataFrameSink
 from headgate.connectors.dataframe.source import DataFrameSource
 from headgate.control.effects import Outcome
@@ -31,6 +31,7 @@ from headgate.host.driver.driver_run import RunKey
 from headgate.observe.web.server import page_server
 from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.placement import place
+from headgate.spark.archives import archive_at_end
 from headgate.spark.dataframe.frame_job import FrameJob
 from headgate.spark.dataframe.plan import FrameInput, input_plan, is_orderable, output_plan
 from headgate.spark.dataframe.schema import TypeUnknown, check_types, read_schema, row_shape
@@ -159,12 +160,15 @@ def _inputs(program: Program, graph: JobGraph) -> Iterator[tuple[DataFrameSource
 
 
 def _shown_actions(program: Program) -> Callable[[FrameJob], None]:
-    """What shows the actions on a DataFrame on the page, and says once where it is."""
+    """What shows the actions on a DataFrame on the page, says once where it is, and keeps them."""
     rest = RestSettings.parse(program.configuration)
+    archives = JobSettings.parse(program.configuration).archive_folder
     announced: list[str] = []
 
     def show(job: FrameJob) -> None:
         page = page_server(rest)
+        if archives:
+            archive_at_end(job, archives, None if page is None else page.jobs)
         if page is None:
             return
         address = page.show(job)

@@ -5,7 +5,7 @@ Spark tries a stage again, that is another job as well. Law: a job that has ende
 run nor its DataFrame. It takes no checkpoints, and whoever cancels it ends Spark's stage.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 
 from headgate.api.job import JobStatus
@@ -61,6 +61,13 @@ class FrameJob:
 
     def has_ended(self) -> bool:
         return self._run is None
+
+    def when_ended(self, call: Callable[[], None]) -> None:
+        """Call back at its end, at once if it has ended; on any thread."""
+        if (run := self._run) is None:
+            call()
+        else:
+            run.when_ended(call)
 
     def figures(self) -> list[TaskFigures]:
         """The latest figures of each task."""
