@@ -430,7 +430,7 @@ class Run:
 
     def fail(self) -> None:
         """Everything ends where it stands."""
-        self.follow(self.coordinator.run_ending("a test wants it"))
+        self.follow(self.coordinator.run_ending("a test wants it", self.now_ms))
         for seat in self.seats.values():
             if not seat.ended:
                 assert seat.task is not None
