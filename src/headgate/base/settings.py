@@ -150,8 +150,9 @@ class JobSettings(SettingsGroup):
     )
     marker_interval_ms: int = setting(
         "metrics.latency.interval",
-        0,
-        "Milliseconds between two latency markers of a source; 0 sends none.",
+        1_000,
+        "Milliseconds between two latency markers of a source, each of which goes one way through "
+        "the job; 0 sends none.",
         0,
     )
     control_port: int = setting(

@@ -295,6 +295,17 @@ def test_the_bundle_of_the_operator_is_not_changed(make_pool: Callable[..., Glob
     net.close()
 
 
+def test_a_marker_goes_to_one_channel_and_the_next_one_to_the_next(
+    make_pool: Callable[..., GlobalPool],
+) -> None:
+    net = Network(make_pool(16), channels=3)
+    markers = [LatencyMarker(at_ms, 2, 1) for at_ms in range(4)]
+    for marker in markers:
+        net.output.emit_marker(marker)
+    assert net.elements() == [[markers[2]], [markers[0], markers[3]], [markers[1]]]
+    net.close()
+
+
 def explode(key: Any, channels: int) -> int:
     raise StopIteration("no channel")
 

@@ -123,6 +123,7 @@ class NetworkOutput:
         self._name = name
         self._loan = loan
         self._tag = tag
+        self._markers = 0
         self._records: list[Record] = []
         self._timestamps: list[int | None] | None = None
 
@@ -142,7 +143,10 @@ class NetworkOutput:
         self._inside(lambda: self._writer.emit_element(status))
 
     def emit_marker(self, marker: LatencyMarker) -> None:
-        self._inside(lambda: self._writer.emit_element(marker))
+        """To one channel, each in turn: sent to all, markers would multiply at each stage."""
+        channel = (marker.subtask + self._markers) % self._writer.channels
+        self._markers += 1
+        self._inside(lambda: self._writer.emit_element(marker, channel))
 
     def seal(self) -> None:
         """Write what waits (called inside, at the end of a step)."""
