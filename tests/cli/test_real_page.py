@@ -93,7 +93,9 @@ def test_flame_shows_the_users_lines(scene: Scene, tmp_path: Path) -> None:
     done = scene.headgate("flame", "ab12", "enrich", "--seconds", "0.2")
     assert (done.returncode, done.stderr) == (0, "")
     assert "400 samples of 2 tasks" in done.stdout
-    assert "lookup (shop.py:17)" in done.stdout
+    lines = done.stdout.splitlines()
+    assert "enrich (shop.py:31)" in lines[2] and "lookup (shop.py:17)" in lines[3]
+    assert "recv (socket.py:706)" in lines[5] and "called by your code" in lines[5]
     file = tmp_path / "stacks"
     scene.headgate("flame", "ab12", "enrich", "--subtask", "1", "--folded", file)
     assert "enrich (shop.py:31);lookup (shop.py:17);recv (socket.py:706) 150\n" in file.read_text()

@@ -51,12 +51,12 @@ def page(headgate: Headgate) -> Iterator[Page]:
 class Terminal:
     """A command on a pseudo terminal, and a person in front of it."""
 
-    def __init__(self, *words: str) -> None:
+    def __init__(self, *words: str, kind: str = "xterm-256color") -> None:
         self.screen, self._line = pty.openpty()
         self.written = ""
         self.resize(100, 30)
         self.modes = termios.tcgetattr(self._line)
-        environment = {**os.environ, "TERM": "xterm-256color", "PYTHONUNBUFFERED": "1"}
+        environment = {**os.environ, "TERM": kind, "PYTHONUNBUFFERED": "1"}
         for name in ("NO_COLOR", "COLUMNS", "LINES"):
             environment.pop(name, None)
         self.process = subprocess.Popen(
@@ -158,6 +158,12 @@ def test_sigterm_leaves_the_terminal_as_it_was(page: Page) -> None:
         assert terminal.await_end() == 143
         assert ENDS in terminal.written
         terminal.await_modes()
+
+
+def test_a_terminal_without_a_screen_gets_one_frame(page: Page) -> None:
+    with Terminal("top", kind="dumb") as terminal:
+        assert terminal.await_end() == 0
+        assert "slow" in terminal.written and "\x1b" not in terminal.written
 
 
 def test_the_end_of_a_job_and_of_its_driver_are_told(page: Page) -> None:

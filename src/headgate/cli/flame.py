@@ -87,11 +87,12 @@ def flame(
     folded_file: str | None,
     on_cpu: bool,
 ) -> int:
-    """Show in which lines the tasks of VERTEX spend their time.
+    """Show where the tasks of VERTEX spend their time.
 
     VERTEX is its number, its name, or a part of its name. The table has the frames of your own code
     first: "self" is the share of samples that were in this line, "total" of those that were in it
-    or in what it called. Sampling costs the tasks at most 2 % while it runs, nothing otherwise.
+    or in what it called. 100 samples a second cost a task at most 2 % while they are taken, and
+    nothing otherwise.
     """
     from headgate.cli.rest_client import RestClient
     from headgate.cli.seen_jobs import find_vertex

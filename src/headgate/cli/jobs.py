@@ -51,7 +51,10 @@ _IS_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 @click.command("list")
 @JSON
 def list_jobs(as_json: bool) -> int:
-    """List the jobs that run: ids, names, states, since when, pages, and what limits each."""
+    """List the jobs that run, and what limits each.
+
+    Their ids, names, states, since when they run, the processes of their drivers, their pages.
+    """
     from headgate.host.driver.job_client import running_jobs
 
     jobs = [_fields(job) for job in running_jobs()]

@@ -48,7 +48,13 @@ class SeenWaiting(msgspec.Struct, frozen=True, rename="kebab"):
 @click.command()
 @JOB
 @VERTEX
-@click.option("--subtask", type=click.IntRange(0), default=0, show_default=True)
+@click.option(
+    "--subtask",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="In front of which of its tasks.",
+)
 @click.option(
     "--gate",
     type=click.IntRange(0),
@@ -78,9 +84,10 @@ def peek(
     limit: int,
     as_json: bool,
 ) -> int:
-    """Show the records that wait in front of VERTEX, decoded; none of them is taken away.
+    """Show the records that wait in front of VERTEX.
 
-    VERTEX is its number, its name, or a part of its name. Records wait if the vertex, or what
+    They are decoded, and none is taken away. VERTEX is its number, its name, or a part of its
+    name. Records wait if the vertex, or what
     comes behind it, is slower than what it reads from.
     """
     from headgate.cli.rest_client import RestClient

@@ -32,9 +32,10 @@ BROWSER_S: Final = 15.0
 @ANY_JOB
 @JSON
 def status(job: str | None, as_json: bool) -> int:
-    """Show how JOB gets on: its state, what limits it, its vertices, its last checkpoint.
+    """Show how JOB gets on, on one screen.
 
-    Without JOB the only one that runs. Rates and shares are those of the last ten seconds; lag is
+    Its state, what limits it, its vertices, its last checkpoint, its latest failure. Without JOB
+    the only one that runs. Rates and shares are those of the last ten seconds; lag is
     how far the watermark is behind the clock, p99 the latency from the sources.
     """
     from headgate.cli.job_screen import draw_status, fields_of
@@ -70,10 +71,10 @@ def facts_of(page: "RestClient") -> "Facts":
 @click.option("--open", "opens", is_flag=True, help="Open it in a browser.")
 @JSON
 def ui(job: str | None, opens: bool, as_json: bool) -> int:
-    """Print the address of the web page of JOB, with its token if it asks for one.
+    """Print the address of JOB's web page.
 
-    Without JOB the only one that runs. The address is for you alone: whoever has the token may
-    look at the job and cancel it.
+    Without JOB the only one that runs. If the page asks for a token, the address has it, and is
+    for you alone: whoever has the token may look at the job and cancel it.
     """
     from headgate.cli.rest_client import PageOff
     from headgate.host.driver.job_client import find_job

@@ -37,16 +37,18 @@ LEAST_S: Final = 0.1
 )
 @click.option("--once", is_flag=True, help="Print one frame and end, as without a terminal.")
 def top(job: str | None, interval: float, once: bool) -> int:
-    """Watch JOB on the whole screen: what limits it, its vertices, the subtasks of each.
+    """Watch JOB live, on the whole screen.
 
-    Without JOB the only one that runs, or a list of those that do. Keys: up and down select, enter
+    What limits it, its vertices, and the subtasks of each. Without JOB the only one that runs, or
+    a list of those that do. Keys: up and down select, enter
     opens a vertex, esc goes back, s sorts, q quits. Red (█) is busy, yellow (▒) back-pressured,
     blue (·) idle.
     """
     jobs = JobsOnScreen()
     view = jobs.look(jobs.begin(job))
     console = Console(highlight=False)
-    if once or not console.is_terminal or not sys.stdin.isatty():
+    is_screen = console.is_terminal and not console.is_dumb_terminal and sys.stdin.isatty()
+    if once or not is_screen:
         if jobs.problem is not None:
             raise jobs.problem
         console.print(draw_frame(view, console.width, None, with_keys=False))

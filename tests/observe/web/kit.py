@@ -277,12 +277,14 @@ def usual_answers(task: str, what: Inspection) -> Found:
     """What the task called `enrich` would answer: it waits for somebody else's server."""
     match what:
         case SampleStacks():
-            run = ("run_task (task.py:210)", "process (chain.py:88)")
+            run = ("run (headgate/core/task.py:210)", "process (headgate/core/chain.py:88)")
             lookup = ("enrich (shop.py:31)", "lookup (shop.py:17)", "recv (socket.py:706)")
             stacks = (
                 SampledStack((*run, *lookup), 150, 9.0, user_at=2),
                 SampledStack((*run, "enrich (shop.py:33)"), 30, 21.0, user_at=2),
-                SampledStack((*run, "wait (mailbox.py:60)"), 20, 0.0, -1, SampledActivity.IDLE),
+                SampledStack(
+                    (*run, "wait (headgate/core/mailbox.py:60)"), 20, 0.0, -1, SampledActivity.IDLE
+                ),
             )
             return StackSamples(200, 2_000.0, 30.0, stacks)
         case PeekRecords():
