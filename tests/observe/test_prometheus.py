@@ -283,6 +283,10 @@ def test_watermarks_that_say_no_time_are_left_out() -> None:
     assert scrape.values("headgate_watermark_lag_seconds") == []
     some = Scrape(StillJob([none_yet, with_watermark(1, 5_000)]))
     assert some.value("headgate_task_input_watermark_timestamp_seconds") == 5
+    for other_input_ms, expected in ((MIN_WATERMARK_MS, []), (MAX_WATERMARK_MS, [5])):
+        both = structs.replace(none_yet, input_watermarks_ms=(5_000, other_input_ms))
+        scrape = Scrape(StillJob([both]))
+        assert scrape.values("headgate_task_input_watermark_timestamp_seconds") == expected
 
 
 def test_gauges_of_tasks_that_have_ended_are_left_out_and_their_counts_stay() -> None:

@@ -60,9 +60,9 @@ def _seconds(value_ms: float) -> float | None:
 
 
 def _watermark(*watermarks_ms: int) -> int | None:
-    """The smallest that says a time: neither "none yet" nor "the end"."""
-    known = [ms for ms in watermarks_ms if MIN_WATERMARK_MS < ms < MAX_WATERMARK_MS]
-    return min(known, default=None)
+    """The smallest, if it is a time: neither "none yet" nor "the end"."""
+    lowest_ms = min(watermarks_ms, default=MIN_WATERMARK_MS)
+    return lowest_ms if MIN_WATERMARK_MS < lowest_ms < MAX_WATERMARK_MS else None
 
 
 def _watermark_s(*watermarks_ms: int) -> float | None:

@@ -40,7 +40,7 @@ def test_what_passes_several_inputs_and_outputs_is_added_up() -> None:
         assert (seen.records_in, seen.records_out) == (3, 3)
         assert seen.buffers_in == sum(gate.statistics().buffers_in for gate in gates) > 0
         assert seen.queued_out == downs[1].partition.queued > 0
-        assert (seen.watermark_in_ms, seen.watermark_out_ms) == (5, MIN_WATERMARK_MS)
+        assert (seen.watermarks_in_ms, seen.watermark_out_ms) == ((5, 6), MIN_WATERMARK_MS)
         assert [operator.name for operator in seen.operators] == ["op0"]
         assert seen.latency is None and seen.histogram is None
         assert [gate.channels for gate in seen.gates] == [1, 1]

@@ -82,7 +82,7 @@ def test_figures_tell_what_has_passed() -> None:
         seen = task.statistics()
         assert seen.state is TaskState.RUNNING
         assert (seen.records_in, seen.records_out) == (3, 3)
-        assert (seen.watermark_in_ms, seen.watermark_out_ms) == (4, 4)
+        assert (seen.watermarks_in_ms, seen.watermark_out_ms) == ((4,), 4)
         assert [operator.records_in for operator in seen.operators] == [3, 3]
         assert seen.buffers_in > 0
         assert seen.queued_out > 0

@@ -150,7 +150,7 @@ def _figures(deployed: AssembledTask[Thread]) -> TaskFigures:
         in_flight_ms=seen.sizes.in_flight_ms,
         latency_p50_ms=seen.latency.p50_ms if seen.latency else 0.0,
         latency_p99_ms=seen.latency.p99_ms if seen.latency else 0.0,
-        input_watermarks_ms=(seen.watermark_in_ms,),
+        input_watermarks_ms=seen.watermarks_in_ms,
         output_watermark_ms=seen.watermark_out_ms,
         records_made=made,
         user=seen.user,

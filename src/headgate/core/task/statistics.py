@@ -142,7 +142,8 @@ class TaskStatistics:
     buffers_out: int
     queued_in: int
     queued_out: int
-    watermark_in_ms: int
+    watermarks_in_ms: tuple[int, ...]
+    """The last one of each input."""
     watermark_out_ms: int
     operators: tuple[OperatorStatistics, ...]
     latency: LatencyStatistics | None
@@ -185,7 +186,7 @@ def statistics_of(
         buffers_out=sum(writer.buffers_out for writer in written),
         queued_in=sum(gate.figures.queued_buffers for gate in read),
         queued_out=sum(output.queued_buffers for output in outputs),
-        watermark_in_ms=min((source.watermark_ms for source in inputs), default=MIN_WATERMARK_MS),
+        watermarks_in_ms=tuple(source.watermark_ms for source in inputs),
         watermark_out_ms=min((writer.watermark_ms for writer in written), default=MIN_WATERMARK_MS),
         operators=tuple(chain.statistics()),
         latency=None if latencies is None else latencies.statistics(),
