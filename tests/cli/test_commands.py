@@ -128,3 +128,43 @@ def test_ctrl_c_ends_a_benchmark_and_its_child_with_130() -> None:
 def child_pids(pid: int) -> list[int]:
     found = Path(f"/proc/{pid}/task/{pid}/children")
     return [int(child) for child in found.read_text().split()]
+
+
+LOGGING = """
+import logging
+
+logging.getLogger("shop").info("looks up %s", "tea")
+logging.getLogger("shop").warning("no price of %s", "tea")
+"""
+
+
+@pytest.mark.parametrize(
+    ("flags", "variables", "messages", "is_json"),
+    [
+        ((), {}, ["no price of tea"], False),
+        (("--log-format", "json"), {}, ["no price of tea"], True),
+        (("--log-level", "info"), {}, ["looks up tea", "no price of tea"], False),
+        (("-D", "headgate.log.format=json"), {}, ["no price of tea"], True),
+        ((), {"HEADGATE__HEADGATE__LOG__FORMAT": "json"}, ["no price of tea"], True),
+        ((), {"HEADGATE_LOG_LEVEL": "error"}, [], False),
+        (("--log-level", "warning"), {"HEADGATE_LOG_LEVEL": "error"}, ["no price of tea"], False),
+    ],
+)
+def test_a_program_logs_as_flags_settings_and_variables_say(
+    headgate: Headgate,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    flags: tuple[str, ...],
+    variables: dict[str, str],
+    messages: list[str],
+    is_json: bool,
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    script = tmp_path / "job.py"
+    script.write_text(LOGGING)
+    lines = [line for line in headgate("run", *flags, script).stderr.splitlines() if "tea" in line]
+    if is_json:
+        assert [json.loads(line)["message"] for line in lines] == messages
+    else:
+        assert [line.partition(" shop ")[2] for line in lines] == messages

@@ -6,12 +6,11 @@ import signal
 import subprocess
 import sys
 import urllib.request
-from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.cli.kit import in_process
+from tests.cli.kit import Headgate
 from tests.host.processes import ROOT
 from tests.observe.history.kit import archive, ended_job
 
@@ -52,12 +51,12 @@ def test_it_shows_a_folder_until_it_is_interrupted(tmp_path: Path) -> None:
 def test_what_cannot_be_is_a_sentence(
     words: tuple[str, ...],
     sentence: str,
+    headgate: Headgate,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    done = partial(in_process, monkeypatch, capsys)("history", *words)
+    done = headgate("history", *words)
     assert done.returncode in (1, 2)
     assert sentence in done.stderr
     assert "Traceback" not in done.stderr
