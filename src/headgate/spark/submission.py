@@ -36,6 +36,7 @@ from headgate.observe.web.server import page_link, page_server
 from headgate.plan.exchange_memory import ExchangeMemory, size_exchange
 from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.placement import place
+from headgate.plan.table import clean
 from headgate.spark.archives import archive_at_end
 from headgate.spark.configuration import check_known
 from headgate.spark.driver_services import DriverServices, driver_services
@@ -274,7 +275,7 @@ def launch(program: Program) -> SparkJob:
     with logged_with({"job": job.name, "job_id": job.job_id}):
         prepared.endpoint.open(job, contact, None if page is None else (page.url, page.token))
     if page is not None:
-        print(f"headgate: job {job.name}: {page.show(job)}", file=sys.stderr, flush=True)
+        print(f"headgate: job {clean(job.name)}: {page.show(job)}", file=sys.stderr, flush=True)
     for notify in on_launched:
         notify(job)
     settings = JobSettings.parse(program.configuration)

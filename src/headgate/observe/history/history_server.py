@@ -12,9 +12,10 @@ import uvicorn
 from headgate.base.settings import RestSettings
 from headgate.observe.history.archive_folder import ArchiveList, FilesFolder
 from headgate.observe.history.history_app import make_history_app
+from headgate.observe.web.access import LONGEST_HEAD
 from headgate.observe.web.addresses import bind, public_name, reachable, token_of
 from headgate.observe.web.connections import MAX_CONNECTIONS, BoundedHttp
-from headgate.observe.web.server import KEEP_ALIVE_S, LONGEST_HEAD
+from headgate.observe.web.server import KEEP_ALIVE_S
 
 
 class HistoryServer:

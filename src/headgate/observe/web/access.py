@@ -21,6 +21,7 @@ from headgate.observe.web.answers import Problems
 from headgate.observe.web.json_objects import encode
 
 SAFE: Final = ("GET", "HEAD")
+LONGEST_HEAD: Final = 16 * 1024
 LONGEST_BODY: Final = 64 * 1024
 LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "::1")
 SECURITY_HEADERS: Final = {
@@ -49,7 +50,7 @@ class Access:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         assert scope["type"] == "http", "websockets and lifespan are off"
         headers = Headers(scope=scope)
-        refusal = self._refusal(scope["method"], scope["path"], headers)
+        refusal = _too_long(scope) or self._refusal(scope["method"], scope["path"], headers)
         if refusal is None:
             await self._app(scope, receive, _with_headers(send))
         else:
@@ -107,6 +108,15 @@ def problem(status: int, sentence: str, headers: Mapping[str, str] | None = None
     """An answer that says what is wrong."""
     body = encode(Problems([sentence]))
     return Response(body, status, dict(headers or {}), media_type="application/json")
+
+
+def _too_long(scope: Scope) -> Response | None:
+    """Uvicorn bounds a head only if it comes in parts."""
+    size = len(scope["raw_path"]) + len(scope["query_string"])
+    size += sum(len(name) + len(value) for name, value in scope["headers"])
+    if size <= LONGEST_HEAD:
+        return None
+    return problem(431, f"the head of a request may have {LONGEST_HEAD} bytes at most")
 
 
 def _name_of(host: str) -> str:

@@ -8,7 +8,7 @@ import ipaddress
 import secrets
 import socket
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 from headgate.base.settings import RestSettings
 
@@ -36,18 +36,23 @@ def is_loopback(address: str) -> bool:
 
 def bind(settings: RestSettings) -> socket.socket:
     """The port of the settings, or a free one, those that people know first; raises OSError."""
+    address = settings.bind_address
     ports = [settings.port] if settings.port else [*USUAL_PORTS, 0]
+    try:
+        found = socket.getaddrinfo(
+            address, ports[0], type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+    except UnicodeError as error:
+        raise OSError(f"no host can be called {address!r}") from error
+    family, _, _, _, where = found[0]
     for port in ports[:-1]:
         with suppress(OSError):
-            return _listen(settings.bind_address, port)
-    return _listen(settings.bind_address, ports[-1])
+            return _listen(family, (where[0], port, *where[2:]))
+    return _listen(family, (where[0], ports[-1], *where[2:]))
 
 
-def _listen(address: str, port: int) -> socket.socket:
-    family, kind, protocol, _, where = socket.getaddrinfo(
-        address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )[0]
-    listener = socket.socket(family, kind, protocol)
+def _listen(family: int, where: tuple[Any, ...]) -> socket.socket:
+    listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(where)

@@ -28,6 +28,7 @@ REFUSALS: Final = {
     404: "There is no such job, vertex, subtask, checkpoint or request.",
     409: "That is not possible at the moment.",
     413: "The body is too long.",
+    431: "The path, the query and the headers are too long.",
     503: "The driver has too many such requests under way.",
 }
 _REF: Final = "#/components/schemas/{name}"
@@ -60,7 +61,7 @@ def openapi_document(endpoints: Sequence[Endpoint], *, needs_token: bool) -> dic
 
 
 def _operation(endpoint: Endpoint, needs_token: bool) -> dict[str, Any]:
-    statuses = {400, 403, *endpoint.statuses}
+    statuses = {400, 403, 431, *endpoint.statuses}
     if "{" in endpoint.path:
         statuses.add(404)
     if endpoint.method not in ("GET", "HEAD"):

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CLOSE_S: Final = 5.0
-LONGEST_HEAD: Final = 16 * 1024
 KEEP_ALIVE_S: Final = 5
 LIBRARIES: Final = ("prometheus_client", "starlette", "uvicorn")
 
@@ -57,8 +56,11 @@ class PageServer:
         return f"http://{self._address}:{self.port}"
 
     def show(self, job: ObservedJob) -> str:
-        """Show a job from now on; answers the address of its page, for people."""
-        self.jobs.watch(job)
+        """Show a job from now on; answers the address of its page, for people. Never raises."""
+        try:
+            self.jobs.watch(job)
+        except Exception:
+            log.exception("job %s is not shown on the web page; it runs on", job.job_id)
         if self.token and self._is_own_token:
             return self.link(job.job_id, f"token={quote(self.token, safe='')}&path=")
         return self.link(job.job_id)
@@ -98,6 +100,7 @@ class PageServer:
     async def _serve(self) -> None:
         import uvicorn
 
+        from headgate.observe.web.access import LONGEST_HEAD
         from headgate.observe.web.app import make_app
         from headgate.observe.web.connections import MAX_CONNECTIONS, BoundedHttp
         from headgate.observe.web.event_streams import EventStreams
@@ -159,12 +162,12 @@ def page_server(settings: RestSettings) -> PageServer | None:
             return None
         try:
             _server.append(PageServer(settings))
-        except OSError as error:
-            where = settings.port or "any port"
+        except (OSError, RuntimeError) as error:  # no port, or no thread
+            where, reason = settings.port or "any", getattr(error, "strerror", None) or error
             _report(
                 logging.WARNING,
                 f"there is no web page: rest.port {where} of rest.bind-address "
-                f"{settings.bind_address} cannot be opened ({error.strerror or error}); the job "
+                f"{settings.bind_address} cannot be opened ({reason}); the job "
                 f"runs without it",
             )
             return None

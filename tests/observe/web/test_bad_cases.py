@@ -1,0 +1,235 @@
+"""What may go wrong with the page: ports, libraries, forks, many jobs, followers."""
+
+import asyncio
+import logging
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from headgate.api.job import JobStatus
+from headgate.base.errors import SettingsInvalid
+from headgate.base.messages import TaskFigures
+from headgate.base.settings import RestSettings
+from headgate.observe.web import addresses, event_streams, server
+from headgate.observe.web.event_streams import EventStreams
+from headgate.observe.web.server import close_page_server, page_server
+from headgate.observe.web.shown_jobs import ENDED, ShownJob, ShownJobs
+from tests.observe.web.kit import (
+    Caller,
+    ScriptedJob,
+    five_vertices,
+    free_port_settings,
+    serving,
+    until,
+)
+
+
+@pytest.fixture(autouse=True)
+def fresh_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    close_page_server()
+    monkeypatch.setattr(server, "_reported", set())
+    yield
+    close_page_server()
+
+
+def test_a_process_has_one_server_and_the_first_settings_count() -> None:
+    settings = free_port_settings()
+    found = page_server(settings)
+    assert found is not None and found.port == settings.port
+    assert page_server(free_port_settings()) is found
+    close_page_server()
+    assert page_server(RestSettings(enabled=False)) is None
+
+
+def test_a_port_in_use_is_one_warning_with_the_port_and_the_setting(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        for _ in range(3):
+            assert page_server(RestSettings(port=port)) is None
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    assert f"rest.port {port} of rest.bind-address 127.0.0.1 cannot be opened" in record.message
+    assert "Address already in use" in record.message
+
+
+@pytest.mark.parametrize("address", ["192.0.2.1", "no.such.host.invalid", "a..b", "x" * 300])
+def test_an_address_that_is_not_ours_is_one_warning(
+    address: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert page_server(RestSettings(bind_address=address)) is None
+    (record,) = caplog.records
+    assert f"rest.bind-address {address} cannot be opened" in record.message
+
+
+def test_without_a_port_of_its_own_the_next_free_one_is_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with socket.socket() as taken, socket.socket() as probe:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        probe.bind(("127.0.0.1", 0))
+        busy, free = taken.getsockname()[1], probe.getsockname()[1]
+        probe.close()
+        monkeypatch.setattr(addresses, "USUAL_PORTS", (busy, free))
+        found = page_server(RestSettings())
+        assert found is not None and found.port == free
+        close_page_server()
+        monkeypatch.setattr(addresses, "USUAL_PORTS", (busy,))
+        found = page_server(RestSettings())
+        assert found is not None and found.port not in (0, busy)
+
+
+def test_without_the_libraries_a_sentence_says_how_to_get_them(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(server, "LIBRARIES", ("nowhere_to_be_found",))
+    assert page_server(RestSettings()) is None
+    (record,) = caplog.records
+    assert record.levelno == logging.INFO
+    assert "pip install 'headgate[ui]'" in record.message
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("rest.port", "65536"),
+        ("rest.port", "-1"),
+        ("rest.port", "8081-8090"),
+        ("rest.enabled", "maybe"),
+        ("rest.token", "with a space"),
+        ("rest.token", "käse"),
+        ("rest.token", "line\nbreak"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(key: str, text: str) -> None:
+    with pytest.raises(SettingsInvalid, match=key):
+        RestSettings.parse({key: text})
+
+
+def test_a_forked_child_has_neither_the_page_nor_its_port() -> None:
+    settings = free_port_settings()
+    found = page_server(settings)
+    assert found is not None
+    assert Caller(found)("/jobs").status == 200
+    child = os.fork()
+    if not child:
+        here = bool(server._server) or found._socket.fileno() != -1
+        os._exit(1 if here else 0)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert Caller(found)("/jobs").status == 200, "the parent's is as before"
+
+
+def test_jobs_that_have_ended_are_kept_but_not_all() -> None:
+    jobs = ShownJobs(look_s=0.01)
+    gone: list[ShownJob] = []
+    jobs.on_gone = gone.append
+    try:
+        graph = five_vertices(1)
+        runs = ScriptedJob(graph, job_id="runs")
+        jobs.watch(runs)
+        for number in range(ENDED + 5):
+            job = ScriptedJob(graph, job_id=f"job-{number}")
+            job.end(JobStatus.FINISHED)
+            jobs.watch(job)
+            until(lambda job=job: job.job_id not in jobs._running)  # type: ignore[misc]
+        names = [shown.job.job_id for shown in jobs.all()]
+        assert names == [*(f"job-{number}" for number in range(ENDED + 4, 4, -1)), "runs"]
+        assert [shown.job.job_id for shown in gone] == [f"job-{number}" for number in range(5)]
+    finally:
+        jobs.close()
+
+
+class BrokenJob(ScriptedJob):
+    """It cannot be looked at."""
+
+    def figures(self) -> list[TaskFigures]:
+        raise RuntimeError("nobody can")
+
+
+def test_a_job_that_cannot_be_looked_at_disturbs_no_other(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    broken, fine = BrokenJob(five_vertices(), job_id="broken"), ScriptedJob(five_vertices())
+    with serving(broken, fine) as ask:
+        reply = ask("/jobs/broken")
+        assert reply.status == 500
+        assert reply.json == {"errors": ["RuntimeError in the driver; its log has more"]}
+        assert ask("/jobs/ab12").status == 200
+    assert "job broken cannot be looked at" in caplog.text
+
+
+def test_a_job_without_reports_is_shown_as_created() -> None:
+    with serving(ScriptedJob(five_vertices(), silent=True, state=JobStatus.INITIALIZING)) as ask:
+        found = ask("/jobs/ab12").json
+        assert found["state"] == "INITIALIZING"
+        assert [vertex["status"] for vertex in found["vertices"]] == ["CREATED"] * 5
+        assert found["vertices"][0]["tasks"] == {"CREATED": 2}
+        assert found["vertices"][0]["watermark"] is None
+        assert ask("/jobs/ab12/vertices/0").json["subtasks"] == []
+        assert ask("/jobs/ab12/vertices/0/backpressure").json["backpressure-level"] == "ok"
+        assert ask("/jobs/ab12/vertices/0/subtasks/metrics").json == []
+
+
+def test_followers_are_bounded_in_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_streams, "MAX_FOLLOWERS", 2)
+    with serving(ScriptedJob(five_vertices())) as ask:
+        followers = [_follow(ask) for _ in range(2)]
+        refused = ask("/jobs/ab12/events")
+        assert refused.status == 503
+        assert "close some of them" in refused.json["errors"][0]
+        for follower in followers:
+            follower.close()
+
+        def is_free() -> bool:
+            with _follow(ask) as follower:
+                return follower.recv(12) == b"HTTP/1.1 200"
+
+        until(is_free)
+
+
+def _follow(ask: Caller) -> socket.socket:
+    follower = socket.create_connection(("127.0.0.1", ask.server.port), 30)
+    follower.sendall(b"GET /jobs/ab12/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    follower.recv(1, socket.MSG_PEEK)
+    return follower
+
+
+def test_a_follower_that_takes_nothing_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_streams, "SEND_S", 0.05)
+    streams, shown = EventStreams(), ShownJob(ScriptedJob(five_vertices()))
+
+    async def never(message: object) -> None:
+        await asyncio.sleep(60)
+
+    with pytest.raises(asyncio.TimeoutError):
+        asyncio.run(streams.feed(shown, never))
+    assert not streams._followers
+    assert not streams._latest
+
+
+def test_an_answer_is_made_once_for_all_who_follow(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    real = ShownJob.details
+
+    def details(self: ShownJob) -> bytes:
+        made.append(threading.get_ident())
+        return real(self)
+
+    with serving(ScriptedJob(five_vertices())) as ask, ExitStack() as stack:
+        for _ in range(8):
+            follower = stack.enter_context(_follow(ask))
+            while b"event: job" not in follower.recv(65_536):
+                pass  # the first one, which each gets by itself
+        monkeypatch.setattr(ShownJob, "details", details)
+        until(lambda: len(made) >= 2)
+        assert len(set(made)) == 1, "only the thread that looks makes them"
