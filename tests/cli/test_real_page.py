@@ -41,6 +41,7 @@ class Scene:
 def scene(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> Iterator[Scene]:
+    pytest.importorskip("uvicorn")
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     monkeypatch.setenv("COLUMNS", "120")
     job = ScriptedJob(

@@ -14,7 +14,7 @@ import pytest
 from headgate.cli import status
 from headgate.host.driver.control_server import ControlServer
 from tests.cli.kit import Done, in_process
-from tests.cli.page_kit import WHY, Page, announce_page, job_with_page
+from tests.cli.page_kit import WHY, Page, announce_page, job_with_page, served
 from tests.host.control_rig import TIMES
 from tests.host.endpoint_kit import RecordingJob, served_endpoint
 
@@ -167,6 +167,16 @@ def test_without_a_token_the_browser_opens_the_page_itself(
     done = headgate("ui", "--open")
     assert done.returncode == 1
     assert "no browser could be started; open the address yourself" in done.stderr
+
+
+def test_a_job_whose_page_is_gone_is_cancelled_all_the_same(headgate: Headgate) -> None:
+    job = RecordingJob("ab12cd", "count orders")
+    with ControlServer(times=TIMES) as server, served_endpoint(server, job):
+        with served(Page("ab12cd", "count orders")) as closed:
+            announce_page(closed)
+        done = headgate("cancel", "ab12cd")
+    assert done == Done(0, "job ab12cd (count orders) is canceled\n", "")
+    assert job.reasons == ["`headgate cancel` was called"]
 
 
 def test_a_job_is_cancelled_by_its_page(headgate: Headgate, page: Page) -> None:

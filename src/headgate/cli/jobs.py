@@ -75,7 +75,7 @@ def cancel(job: str, as_json: bool) -> int:
     from headgate.host.driver.job_client import find_job
 
     entry = find_job(job)
-    state = (cancel_by_page if entry.web else cancel_by_control)(entry).lower()
+    state = (cancel_by_page(entry) or cancel_by_control(entry)).lower()
     if as_json:
         click.echo(json.dumps({"job": entry.job, "name": entry.name, "state": state}))
     else:
@@ -84,12 +84,20 @@ def cancel(job: str, as_json: bool) -> int:
 
 
 def cancel_by_page(entry: "JobEntry") -> str:
-    """Ask its REST API, and wait; returns the state in which the job has ended."""
-    from headgate.cli.rest_client import RestClient, StateAnswer
-    from headgate.host.driver.job_client import ENDED, JobGone
+    """Ask its REST API, and wait; returns the state in which the job has ended.
 
+    Nothing: it has no page, or the page does not answer, so that it has to be asked otherwise.
+    """
+    from headgate.cli.rest_client import RestClient, StateAnswer
+    from headgate.host.driver.job_client import ENDED, JobGone, JobSilent
+
+    if not entry.web:
+        return ""
     page = RestClient(entry)
-    page.request("PATCH", "", {"mode": "cancel"})
+    try:
+        page.request("PATCH", "", {"mode": "cancel"})
+    except (JobGone, JobSilent):
+        return ""
     try:
         while (state := page.get("", StateAnswer).state) not in ENDED:
             time.sleep(LOOK_S)
@@ -99,7 +107,7 @@ def cancel_by_page(entry: "JobEntry") -> str:
 
 
 def cancel_by_control(entry: "JobEntry") -> str:
-    """The same over the control port, for a job without a page."""
+    """The same over the control port."""
     from headgate.base.messages import CancelAsked, JobAnswer
     from headgate.host.driver.job_client import ask
 
