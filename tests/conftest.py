@@ -61,7 +61,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "Sche
     """One at a time to whoever is free, but all tests of Spark to one process, and those first.
 
     Those that start a Spark of their own, in other processes, go to a second one; faults go to
-    whichever is ready first.
+    whichever is ready first. Tests of the page share a browser.
     """
     from xdist.scheduler import LoadScopeScheduling
 
@@ -72,6 +72,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "Sche
                 return "spark apart"
             if module == "tests/faults/test_faults.py":
                 return "faults"
+            if module == "tests/observe/web/test_page.py":
+                return "browser"
             return "spark" if module.startswith("tests/spark/") else nodeid
 
     return OneSession(config, log)

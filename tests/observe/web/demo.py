@@ -33,7 +33,6 @@ def scripted(scenario: str) -> ScriptedJob:
         graph,
         list(CALM if scenario == "calm" else HELD_UP),
         job_id=f"demo-{scenario}",
-        started_at_ms=now_ms() - 60_000,
         clock=lambda: time.monotonic(),
         checkpoint_records=some_checkpoints(),
         lines=some_lines(),
@@ -47,7 +46,7 @@ def main() -> None:
     parser.add_argument("--token", default="", help="asked for, if given")
     arguments = parser.parse_args()
     job = scripted(arguments.scenario)
-    job._began -= 60  # it has run for a minute
+    job.age(60.0)
     server = PageServer(RestSettings(port=arguments.port, token=arguments.token))
     print(server.show(job), flush=True)
     if arguments.scenario == "ended":

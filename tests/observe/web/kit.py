@@ -77,6 +77,15 @@ def five_vertices(parallelism: int = 2) -> JobGraph:
     return replace(env.get_job_graph(), name="orders by customer")
 
 
+def wide_vertex(parallelism: int) -> JobGraph:
+    """ticks -> work, with so many subtasks."""
+    env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+    env.disable_operator_chaining()
+    ticks = env.from_source(DataGeneratorSource(abs, 10), None, "ticks")
+    ticks.rebalance().add_sink(abs).name("work").set_parallelism(parallelism)
+    return replace(env.get_job_graph(), name="ticks")
+
+
 @dataclass(frozen=True)
 class Load:
     """How a vertex spends its time, and what it gets through."""
@@ -129,6 +138,11 @@ class ScriptedJob:
         self._frozen: list[TaskFigures] | None = None
         self._restarts = 0
         self.times = {"RUNNING": self.started_at_ms}
+
+    def age(self, seconds: float) -> None:
+        """Let it have run for so long already."""
+        self._began -= seconds
+        self.started_at_ms -= int(1000 * seconds)
 
     def status(self) -> JobStatus:
         return self.state

@@ -90,7 +90,7 @@ export class LineChart {
         "div",
         {
           class: "table",
-          role: "region",
+          role: "group",
           tabindex: "0",
           "aria-label": `${this.options.title} as a table`,
         },

@@ -63,7 +63,7 @@ export class DataTable {
     this.nothing = h("p", { class: "quiet", hidden: true }, options.empty);
     this.scroller = h(
       "div",
-      { class: "table", role: "region", "aria-label": options.label, tabindex: "0", hidden: true },
+      { class: "table", role: "group", "aria-label": options.label, tabindex: "0", hidden: true },
       this.table,
     );
     this.scroller.addEventListener("scroll", () => this.#isVirtual() && this.#draw(), {

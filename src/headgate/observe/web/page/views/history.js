@@ -7,7 +7,21 @@ import { clock, duration, percent, rate } from "../format.js";
 
 const EVERY_MS = 2000;
 
-/** @typedef {{"at-ms": number, vertices: [number, number, number, number][]}} Point */
+/** @typedef {ReturnType<typeof readPoint>} Point */
+/** @typedef {[number, number, number, number]} Moment of a vertex: records per second, busy, back-pressured, idle */
+
+/** There are hundreds, so they come as arrays. @param {any[]} point */
+function readPoint([at, incoming, outgoing, p50, p99, lag, vertices]) {
+  return {
+    "at-ms": /** @type {number} */ (at),
+    "in-per-s": /** @type {number} */ (incoming),
+    "out-per-s": /** @type {number} */ (outgoing),
+    "latency-p50-ms": /** @type {number} */ (p50),
+    "latency-p99-ms": /** @type {number} */ (p99),
+    "watermark-lag-ms": /** @type {number} */ (lag),
+    vertices: /** @type {Moment[]} */ (vertices),
+  };
+}
 
 /**
  * @param {import("./job.js").JobContext} context
@@ -58,9 +72,10 @@ export function show(context, outlet) {
     everyMs: EVERY_MS,
     signal,
     goesOn: runs,
-    onAnswer: ({ vertices, points }) => {
+    onAnswer: (answer) => {
+      const points = answer.points.map(readPoint);
       for (const chart of charts) chart.show(points);
-      strips.show(vertices, points);
+      strips.show(answer.vertices, points);
     },
     onRefused: (sentence) => {
       setText(problem, sentence);
@@ -114,7 +129,7 @@ class ActivityStrips {
   }
 }
 
-/** @param {HTMLCanvasElement} canvas @param {string} name @param {[number, number, number, number][]} moments */
+/** @param {HTMLCanvasElement} canvas @param {string} name @param {Moment[]} moments */
 function paint(canvas, name, moments) {
   const context = canvas.getContext("2d");
   if (!context) return;

@@ -11,7 +11,7 @@ export function show(context, outlet) {
   const drawing = h("div", {
     class: "drawing",
     tabindex: "0",
-    role: "region",
+    role: "group",
     "aria-label": "Drawing of the plan",
   });
   const json = h("pre", { tabindex: "0" });
