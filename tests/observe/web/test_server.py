@@ -7,7 +7,14 @@ import threading
 import pytest
 
 from headgate.api.job import JobStatus
-from tests.observe.web.kit import DEADLINE_S, ScriptedJob, five_vertices, serving, until
+from tests.observe.web.kit import (
+    DEADLINE_S,
+    ScriptedJob,
+    five_vertices,
+    serving,
+    some_checkpoints,
+    until,
+)
 
 
 def test_jobs_are_listed_the_newest_first_with_their_states() -> None:
@@ -115,7 +122,10 @@ def test_a_closed_server_leaves_no_thread_and_no_port() -> None:
 
 
 def test_metrics_are_listed_by_name_and_asked_for_by_name() -> None:
-    with serving(ScriptedJob(five_vertices())) as ask:
+    job = ScriptedJob(five_vertices(), checkpoint_records=some_checkpoints())
+    with serving(job) as ask:
+        last = ask("/jobs/ab12/metrics?get=job.checkpoints.last.sync_ms").json
+        assert last == [{"id": "job.checkpoints.last.sync_ms", "value": "3.0"}]
         names = {metric["id"] for metric in ask("/jobs/ab12/metrics").json}
         assert {"job.restarts", "Source: orders.1.records_made", "enrich.0.gates.0.credit"} <= names
         assert ask("/jobs/ab12/metrics?get=job.restarts,nothing").json == [

@@ -10,6 +10,7 @@ from typing import Final
 
 from msgspec import structs
 
+from headgate.base.job_records import CheckpointRecord
 from headgate.observe.analysis.windows import TaskWindow, VertexWindow
 from headgate.observe.observed import task_metrics
 from headgate.observe.web.answers import (
@@ -136,7 +137,19 @@ def job_metric_values(sight: Sight, wanted: Collection[str]) -> list[MetricValue
     metrics["job.restarts"] = job.restarts()
     for key in ("triggered", "completed", "failed", "pending"):
         metrics[f"job.checkpoints.{key}"] = getattr(checkpoints, key)
+    stored = [record for record in checkpoints.records if record.status == "completed"]
+    for record in stored[:1]:
+        metrics.update({f"job.checkpoints.last.{key}": v for key, v in _last(record).items()})
     return _chosen(metrics, wanted)
+
+
+def _last(record: CheckpointRecord) -> dict[str, object]:
+    """Of the newest checkpoint that is stored; times of its slowest task."""
+    keys = ("checkpoint", "kind", "took_ms", "state_bytes", "in_flight_bytes", "unaligned")
+    found: dict[str, object] = {key: getattr(record, key) for key in keys}
+    for key in ("align_ms", "sync_ms", "async_ms"):
+        found[key] = max((getattr(part, key) for part in record.parts), default=0.0)
+    return found
 
 
 def subtask_metric_values(
