@@ -1,8 +1,15 @@
 """Who may ask the server: hosts, origins, tokens, headers, bodies, and peers that misbehave."""
 
+import asyncio
 import logging
+import os
+import shutil
 import socket
+import stat
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -75,6 +82,62 @@ def test_a_form_cannot_change_anything() -> None:
             assert reply.status == 403
         assert not job.savepoints
         assert ask("/jobs/ab12/stop", "POST", body={}).status == 202
+
+
+ASK_AS_STRANGER = """
+import http.client, sys
+connection = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]), timeout=30)
+headers = {"X-Requested-With": "x", **({"Authorization": sys.argv[4]} if sys.argv[4:] else {})}
+connection.request(sys.argv[2], sys.argv[3], headers=headers)
+reply = connection.getresponse()
+print(reply.status, reply.read().decode())
+"""
+
+
+def ask_as_stranger(port: int, *arguments: str) -> str:
+    """As another user of this machine."""
+    command = [sys.executable, "-I", "-c", ASK_AS_STRANGER, str(port), *arguments]
+    if not is_public(Path(sys.executable).resolve()):
+        command[0] = shutil.which("python3", path="/usr/bin") or pytest.skip("no public Python")
+    asked = subprocess.run(command, user="nobody", cwd="/", capture_output=True, text=True)
+    assert not asked.returncode, asked.stderr
+    return asked.stdout
+
+
+def is_public(path: Path) -> bool:
+    return all(folder.stat().st_mode & stat.S_IXOTH for folder in path.parents)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can ask as another user")
+def test_another_user_of_the_machine_sees_and_changes_nothing_without_a_token() -> None:
+    job = ScriptedJob(five_vertices())
+    with serving(job) as ask:
+        port = ask.server.port
+        for path in DATA:
+            assert ask(path).status == 200
+            reply = ask_as_stranger(port, "GET", path)
+            assert reply.startswith("403 ") and "setting rest.token" in reply
+        assert ask_as_stranger(port, "PATCH", "/jobs/ab12").startswith("403 ")
+        assert ask_as_stranger(port, "GET", "/").startswith("200 "), "it holds no data"
+        assert not job.reasons
+    with serving(job, token="t0ken") as ask:
+        assert ask_as_stranger(ask.server.port, "GET", "/jobs", BEARER).startswith("200 ")
+
+
+def test_a_connection_that_its_process_has_closed_is_nobodys() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        client = socket.create_connection(listener.getsockname())
+        accepted, _ = listener.accept()
+        with accepted:
+            names = {"sockname": accepted.getsockname(), "peername": accepted.getpeername()}
+
+            class Transport(asyncio.Transport):
+                def get_extra_info(self, name: str, default: object = None) -> object:
+                    return names[name]
+
+            assert connections.peer_uid(Transport()) == os.geteuid()
+            client.close()
+            assert connections.peer_uid(Transport()) is None
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,13 @@
 A page of somebody else's that a user visits can send requests to the loopback address too. Law: a
 request is answered only if its Host is one of ours (else a foreign name may have been pointed
 here), a foreign Origin never is, whatever changes something must come from our own page or from a
-program, and where a token is needed, all but the page's static files need it. No header of a proxy
-is believed, and no other origin is let in.
+program. All but the page's static files need the token; without one, only processes of this
+process's user, and root's, are answered. No header of a proxy is believed, and no other origin is
+let in.
 """
 
 import hmac
+import os
 from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urlsplit
@@ -18,10 +20,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headgate.observe.web.addresses import is_loopback
 from headgate.observe.web.answers import Problems
+from headgate.observe.web.connections import PEER_UID
 from headgate.observe.web.json_objects import encode
 
 SAFE: Final = ("GET", "HEAD")
 LONGEST_HEAD: Final = 16 * 1024
+ROOT: Final = 0
 LONGEST_BODY: Final = 64 * 1024
 LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "::1")
 SECURITY_HEADERS: Final = {
@@ -45,12 +49,17 @@ class Access:
         self._app = app
         self._token = token.encode()
         self._open_paths = open_paths
+        self._users = (os.geteuid(), ROOT)
         self._hosts = {*LOOPBACK_NAMES, bind_address} if is_loopback(bind_address) else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         assert scope["type"] == "http", "websockets and lifespan are off"
         headers = Headers(scope=scope)
-        refusal = _too_long(scope) or self._refusal(scope["method"], scope["path"], headers)
+        refusal = (
+            _too_long(scope)
+            or self._refusal(scope["method"], scope["path"], headers)
+            or self._stranger(scope)
+        )
         if refusal is None:
             await self._app(scope, receive, _with_headers(send))
         else:
@@ -77,7 +86,7 @@ class Access:
             )
         if not _has_short_body(headers):
             return problem(413, f"the body of a request may have {LONGEST_BODY} bytes at most")
-        if self._needs_token(path) and not self._has_token(headers):
+        if self._token and not self._is_open(path) and not self._has_token(headers):
             refusal = problem(
                 401,
                 "the token is missing or wrong; open the address that the job has printed, or "
@@ -87,13 +96,25 @@ class Access:
             return refusal
         return None
 
+    def _stranger(self, scope: Scope) -> Response | None:
+        """Without a token, whoever is somebody else on this machine is refused."""
+        if self._token or self._is_open(scope["path"]):
+            return None
+        if scope.get("state", {}).get(PEER_UID) in self._users:
+            return None
+        return problem(
+            403,
+            "this server belongs to another user of this machine; that user can let others in by "
+            "setting rest.token and telling them the token",
+        )
+
     def _is_ours(self, host: str) -> bool:
         """On the loopback address a foreign name means that somebody has pointed it here."""
         name = _name_of(host)
         return bool(name) and (self._hosts is None or name in self._hosts)
 
-    def _needs_token(self, path: str) -> bool:
-        return bool(self._token) and not any(
+    def _is_open(self, path: str) -> bool:
+        return any(
             path.startswith(opened) if opened.endswith("/") and opened != "/" else path == opened
             for opened in self._open_paths
         )

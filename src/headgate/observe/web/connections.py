@@ -3,11 +3,15 @@
 Uvicorn's protocol closes a connection that stays idle after an answer, but waits for ever for the
 first request, for the rest of one, and for a peer that does not take its answer. Law: there are at
 most ``MAX_CONNECTIONS``; one without a complete request for ``STALL_S``, or that cannot be closed
-for as long, is cut off.
+for as long, is cut off. The state of each request says which user of this machine it comes from.
 """
 
 import asyncio
 import logging
+import socket
+import sys
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final
 
 import h11
@@ -15,6 +19,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 MAX_CONNECTIONS: Final = 256
 STALL_S: Final = 10.0
+
+PEER_UID: Final = "peer_uid"
+"""In the state of a request: the user at the other end; None: not known, or another machine's."""
 
 _quiet = logging.getLogger("headgate.observe.web.http")
 _quiet.setLevel(logging.CRITICAL + 1)
@@ -34,6 +41,7 @@ class BoundedHttp(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as in the base
         super().connection_made(transport)
+        self.app_state = {**self.app_state, PEER_UID: peer_uid(transport)}
         if len(self.connections) > MAX_CONNECTIONS:
             transport.abort()
         else:
@@ -61,3 +69,36 @@ class BoundedHttp(H11Protocol):
             return
         self._requests_checked = self._requests
         self._timer = self.loop.call_later(STALL_S, self._check)
+
+
+def peer_uid(transport: asyncio.Transport) -> int | None:
+    """The user whose process is at the other end of a connection within this machine.
+
+    Linux lists all sockets with their owners. One that its process has closed is listed as root's,
+    without an inode: it does not count.
+    """
+    ours, theirs = transport.get_extra_info("sockname"), transport.get_extra_info("peername")
+    if not isinstance(ours, tuple) or not isinstance(theirs, tuple):
+        return None
+    table = "tcp6" if ":" in theirs[0] else "tcp"
+    wanted = [_listed(theirs), _listed(ours), _ESTABLISHED]
+    with suppress(OSError, ValueError, IndexError):
+        for row in Path("/proc/net", table).read_text("ascii").splitlines():
+            fields = row.split()
+            if fields[1:4] == wanted and fields[9] != "0":
+                return int(fields[7])
+    return None
+
+
+_ESTABLISHED: Final = "01"
+
+
+def _listed(address: tuple[Any, ...]) -> str:
+    """As the kernel lists it: words of four bytes in the machine's order, in hexadecimal digits."""
+    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+    packed = socket.inet_pton(family, address[0])
+    words = (packed[at : at + 4] for at in range(0, len(packed), 4))
+    return (
+        "".join(f"{int.from_bytes(word, sys.byteorder):08X}" for word in words)
+        + f":{address[1]:04X}"
+    )
