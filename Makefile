@@ -20,7 +20,7 @@ OLDEST_INSTALL := $(OLDEST)/bin/python -m pip install --quiet --disable-pip-vers
 	--constraint $(OLDEST)/constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools test oldest run check format sim faults bench picture all clean
+.PHONY: help setup tools test oldest run check format sim faults why bench picture all clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -73,6 +73,10 @@ faults: SEEDS = 1
 faults: $(READY) ## every fault on Spark in every mode, SEEDS=n times (1), or one seed: SEED=41
 	$(if $(SEED),HEADGATE_FAULT_SEED=$(SEED)) $(BIN)/pytest -q tests/faults \
 		--fault-seeds $(if $(SEED),1,$(SEEDS))
+
+why: ROUNDS = 3
+why: $(READY) ## every job with a planted cause alone, ROUNDS=n times (3); suggestions applied
+	$(BIN)/pytest -q tests/spark/test_why.py --why-rounds $(ROUNDS)
 
 bench: $(READY) ## run every benchmark (about eight minutes)
 	set -e; for name in $(BENCHES); do $(BIN)/python -m headgate bench $$name; done

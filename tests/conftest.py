@@ -43,6 +43,7 @@ APART = {
     for name in (
         *("spark/test_cluster", "spark/test_dataframe_docs", "spark/test_demo"),
         *("spark/test_endings", "spark/test_on_cluster", "spark/test_picture", "spark/test_run"),
+        "spark/test_why",
         *("faults/test_lost_driver", "faults/test_lost_executor"),
     )
 }
@@ -53,6 +54,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--sim-seeds", type=int, default=300, help="simulated runs per test (300)")
     parser.addoption(
         "--fault-seeds", type=int, default=0, help="runs per fault, mode and backend; 0: some (0)"
+    )
+    parser.addoption(
+        "--why-rounds", type=int, default=0, help="runs of each planted job, alone; 0: together (0)"
     )
 
 

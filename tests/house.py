@@ -40,8 +40,6 @@ ALLOWED_UNUSED = {
     "connection_lost": "asyncio calls it",
     "connection_made": "asyncio calls it",
     "data_received": "asyncio calls it",
-    "JobSeries": "charts of the web page",
-    "edge_rate": "edges of the web page",
     "find_class": "pickle calls it",
     "get_delay_between_attempts_interval": "of a strategy that RestartStrategies makes",
     "get_failure_interval": "of a strategy that RestartStrategies makes",
@@ -58,7 +56,6 @@ ALLOWED_UNUSED = {
     "on_response_complete": "Uvicorn calls it",
     "reducer_override": "pickle calls it",
     "repr1": "reprlib calls it",
-    "series": "charts of the web page",
 }
 # Modules below the limit that one other imports, and why they stay apart.
 ALLOWED_BASES = {

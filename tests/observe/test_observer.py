@@ -1,6 +1,7 @@
 """The observer: windows that never cross a restart, bounded memory, and who is asked what."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -59,6 +60,7 @@ def test_a_restart_begins_anew() -> None:
     job = ScriptedJob(three_vertices())
     observer = watched(20, job)
     job.restarted = 1
+    assert "restarted just now" in observer.diagnose().summary  # nobody has looked since
     observer = watched(3, job, observer, 21)
     found = observer.quick_diagnosis()
     assert found.cause == "unknown"
@@ -192,3 +194,29 @@ def test_the_observer_takes_its_time_from_the_clock() -> None:
     observer.look()
     (point,) = observer.series().points
     assert abs(point.at_ms - time.time() * 1000) < 60_000
+
+
+def test_a_clock_that_is_set_back_begins_anew() -> None:
+    job = ScriptedJob(three_vertices())
+    observer = watched(20, job)
+    hour_ms = 3_600_000
+    for second in range(21, 33):
+        job.tasks = slow_end(second)
+        observer.look(START_MS - hour_ms + 1000 * second)
+        found = observer.quick_diagnosis()
+        assert found.cause == ("unknown" if second < 31 else "waits")
+    assert observer.window().seconds == pytest.approx(10)
+
+
+def test_many_threads_may_look_and_ask() -> None:
+    job = ScriptedJob(three_vertices())
+    observer = watched(12, job)
+
+    def use(_: int) -> str:
+        observer.look()
+        observer.rows(5.0)
+        observer.series()
+        return observer.diagnose(seconds=0.1).cause
+
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(use, range(200))) <= {"waits", "unknown"}

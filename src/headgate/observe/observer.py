@@ -43,6 +43,8 @@ LEAST_S: Final = 10.0
 """A diagnosis needs a window of this length."""
 SPACING_MS: Final = 900.0
 """Snapshots that are closer than this replace each other."""
+CLOCK_MS: Final = 1_000.0
+"""A clock that goes back further than this was set."""
 FRESH: Final = 0.5
 """A task whose reports cover less than this part of the window is missing."""
 WINDOW_S: Final = 10.0
@@ -109,8 +111,8 @@ class JobObserver:
         at_ms = time.time() * 1000 if now_ms is None else now_ms
         snapshot = snapshot_of(figures, processes, at_ms)
         with self._lock:
-            if self._has_ended or at_ms < self._last_ms:
-                return
+            if self._has_ended or self._last_ms - CLOCK_MS < at_ms < self._last_ms:
+                return  # another thread has looked since
             self._windows.clear()
             self._quick = None
             if self._first_ms is None:
@@ -155,8 +157,10 @@ class JobObserver:
 
         Without ``ask`` no task is looked at. An answer that fails leaves the quick diagnosis.
         """
-        quick = self.quick_diagnosis()
+        quick, restarts = self.quick_diagnosis(), self._job.restarts()
         with self._lock:
+            if restarts != self._restarts and not self._has_ended:
+                return cannot_say("it has restarted just now; ask again in some seconds")
             if not ask or self._has_ended or quick.cause == Cause.UNKNOWN.value:
                 return quick
             window = self._window(self._window_s)
@@ -186,6 +190,8 @@ class JobObserver:
         if restarts != self._restarts or not self._snapshots:
             return True
         before = self._snapshots[-1]
+        if now.at_ms < before.at_ms:  # somebody has set the clock
+            return True
         if any(
             slot in before.processes and before.processes[slot][0] != pid
             for slot, (pid, _) in now.processes.items()
@@ -257,7 +263,8 @@ class JobObserver:
         if self._first_ms is None:
             return "nobody has looked at the job before"
         if self._status is not JobStatus.RUNNING:
-            return f"the job is {self._status.name.lower()}"
+            restarted = "has restarted and " if self._restarts else ""
+            return f"the job {restarted}is {self._status.name.lower()}"
         if not self._is_whole():
             return self._missing()
         lasted_s = (self._last_ms - self._began_ms) / 1000
@@ -271,9 +278,10 @@ class JobObserver:
 
     def _missing(self) -> str:
         reported = {task.task for task in self._figures if task.state not in _STARTING}
+        restarted = "it has restarted, and " if self._restarts else ""
         return (
-            f"{self._tasks - len(reported)} of {self._tasks} tasks have not reported yet, or are "
-            f"still starting"
+            f"{restarted}{self._tasks - len(reported)} of {self._tasks} tasks have not reported "
+            f"yet, or are still starting"
         )
 
     def _stale(self) -> str:

@@ -119,7 +119,7 @@ def test_cores_are_the_limit() -> None:
     )
     found = diagnose(window)
     assert (found.cause, found.vertex) == ("cpu", END)
-    assert "uses 1.0 of 1 cores, 'slow -> Sink: end' 70% of it" in found.summary
+    assert "uses 1.0 of 1 cores; 'slow -> Sink: end' takes 70% of that" in found.summary
     assert "More tasks will not help" in found.summary
     assert "Suggested" not in found.summary
     # The rest costs 0.3 cores: the cores would allow 333.

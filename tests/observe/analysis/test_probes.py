@@ -53,6 +53,12 @@ def test_time_in_the_state_backend_counts_as_state(frame: str) -> None:
     assert probes.state_share == pytest.approx(0.75)
 
 
+def test_waiting_for_other_tasks_of_the_process_is_no_work() -> None:
+    waiting = SampledStack((RUN, "Turn.wait (headgate/host/net/baton.py:36)"), 90)
+    probes = samples(waiting, SampledStack((RUN, LOOK_UP), 10, user_at=1))
+    assert probes.line_share == 1.0
+
+
 def test_shares_of_keys_are_those_of_the_whole_vertex() -> None:
     counts = KeyCounts(200, 3, (KeyCount("'a'", 100), KeyCount("'b'", 20)))
     assert hot_keys(counts, 0.8) == (("'a'", 0.4), ("'b'", pytest.approx(0.08)))

@@ -72,8 +72,12 @@ def test_a_busy_vertex_behind_one_that_is_held_up_is_to_blame() -> None:
     ("share", "held_up", "cause"),
     [
         (0.9, 5_000, Cause.BUSY),
-        (0.899, 5_000, Cause.LINK),  # it is not busy, but the source is held up
-        (0.9, 4_999, Cause.NONE),
+        (0.75, 5_000, Cause.BUSY),  # mostly busy, and nothing else is the cause
+        (0.749, 5_000, Cause.LINK),  # it is not busy, but the source is held up
+        (0.9, 4_999, Cause.BUSY),  # it begins to hold up the source
+        (0.9, 1_000, Cause.BUSY),
+        (0.9, 999, Cause.SOURCE),  # nobody is held up, and the source is busy for the rest
+        (0.899, 4_999, Cause.NONE),
     ],
 )
 def test_the_boundaries_of_a_candidate(share: float, held_up: float, cause: Cause) -> None:
@@ -139,7 +143,15 @@ def test_a_thread_that_is_busy_and_hardly_runs_waits() -> None:
 
 def test_a_thread_that_waits_for_a_core_does_not_wait_for_others() -> None:
     found = find(job([busy(MIDDLE, cpu=0.2, runnable=7_000)], [IDLE_END]))
-    assert found.cause is Cause.CPU
+    assert found.cause is Cause.BUSY
+
+
+def test_cores_that_others_use_are_wanting_too() -> None:
+    tasks = [busy(MIDDLE, cpu=0.5, runnable=5_000)]
+    used = [process(cpu=6_000, cores=1)]
+    assert find(job(tasks, [IDLE_END], used)).cause is Cause.CPU
+    used = [process(cpu=6_000, cores=2)]  # it wants 1.1 of them
+    assert find(job(tasks, [IDLE_END], used)).cause is Cause.BUSY
 
 
 def test_a_thread_that_waits_for_the_interpreter_does_not_wait_for_others() -> None:
@@ -157,7 +169,7 @@ def test_a_full_queue_of_asynchronous_calls_comes_before_parallelism() -> None:
 
 
 def test_when_all_cores_are_used_the_costliest_vertex_is_named() -> None:
-    end = figures(END, records=1_000, busy=9_500, idle=500, cpu=2_000, runnable=1_000)
+    end = figures(END, records=1_000, busy=9_500, idle=500, cpu=2_000)
     middle = figures(MIDDLE, records=1_000, busy=9_000, held_up=1_000, cpu=8_000)
     used = [process(cpu=18_000, cores=2)]
     found = find(job([middle, figures(MIDDLE, 1, held_up=10_000)], [end], used))

@@ -25,7 +25,7 @@ class VertexAdvice(msgspec.Struct, frozen=True, rename="kebab"):
     backpressured: float
     limited_by: str = ""
     """Why more is not suggested: ``key groups``, ``max parallelism``, ``source splits``,
-    ``cores``, ``hot key``, ``skew``, ``capacity``."""
+    ``cores``, ``hot key``, ``skew``, ``capacity``, ``link``, ``commit``, ``alternating``."""
 
 
 class Diagnosis(msgspec.Struct, frozen=True, rename="kebab"):

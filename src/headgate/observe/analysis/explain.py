@@ -24,6 +24,8 @@ from headgate.observe.analysis.rates import (
 from headgate.observe.analysis.rules import NO_PROBES, Cause, Verdict, find, find_in_life
 from headgate.observe.analysis.windows import JobWindow, TaskWindow, VertexWindow
 
+READY: Final = 0.2
+"""A thread that waits for a core for this part of its busy time says so."""
 NAME: Final = 60
 """Longer names of vertices are cut."""
 
@@ -114,6 +116,8 @@ def _held(verdict: Verdict) -> dict[int, tuple[int, str]]:
             return {vertex.id: (present, "capacity")}
         case Cause.CPU:
             return {vertex.id: (present, "cores")}
+        case Cause.LINK | Cause.COMMIT | Cause.ALTERNATING:
+            return {vertex.id: (present, verdict.cause.value)}
         case _:
             return {}
 
@@ -188,7 +192,7 @@ class _Telling:
             case Cause.SOURCE:
                 return f"The source {name} {limits}"
             case _:
-                return f"{name} {limits}: it is busy all the time"
+                return f"{name} {limits}: it cannot work faster"
 
     def _no_limit(self, rate: str) -> str:
         window = self.window
@@ -273,21 +277,16 @@ class _Telling:
         window = self.window
         whole = sum(each.gain.cpu_ms for each in window.vertices)
         share = _part(vertex.gain.cpu_ms, whole)
-        found = [
-            f"the job uses {window.cpu:.1f} of {window.cores} cores, {_named(vertex)} {share} of it"
-        ]
-        if task.gain.busy_ms and task.gain.runnable_ms >= 0.2 * task.gain.busy_ms:
-            waited = _part(task.gain.runnable_ms, task.gain.busy_ms)
-            found.append(f"its thread was ready to run and had no core for {waited} of that time")
-        return found
+        more = sum(host.waiting for host in window.hosts)
+        wants = f" and wants {more:.1f} more" if more >= 0.1 else ""
+        used = f"the job uses {window.cpu:.1f} of {window.cores} cores{wants}"
+        return [f"{used}; {_named(vertex)} takes {share} of that", *self._ready(task)]
 
     def _link(self, vertex: VertexWindow) -> list[str]:
-        gates = [gate for task in vertex.tasks for gate in task.figures.gates]
-        backlog, credit = sum(gate.backlog for gate in gates), sum(gate.credit for gate in gates)
-        idle = vertex.gain.idle
+        megabytes = vertex.gain.bytes_in / 1e6 / max(self.window.seconds, 0.001)
         return [
-            f"it is idle {idle:.0%} of the time and waits for what is on its way: at present "
-            f"{backlog:,} buffers wait at the producers for {credit:,} credits"
+            f"it is idle {vertex.gain.idle:.0%} of the time and gets {megabytes:,.2g} MB/s, "
+            f"although more waits at its producers"
         ]
 
     def _source(self, vertex: VertexWindow, task: TaskWindow) -> list[str]:
@@ -301,7 +300,15 @@ class _Telling:
         gain = task.gain
         if not gain.cpu_ms or gain.busy < 0.1:
             return []
-        return [f"its thread used a core for {_part(gain.cpu_ms, gain.busy_ms)} of it"]
+        used = f"its thread used a core for {_part(gain.cpu_ms, gain.busy_ms)} of it"
+        return [used, *self._ready(task)]
+
+    def _ready(self, task: TaskWindow) -> list[str]:
+        gain = task.gain
+        if gain.runnable_ms < READY * gain.busy_ms or not gain.busy_ms:
+            return []
+        waited = _part(gain.runnable_ms, gain.busy_ms)
+        return [f"it was ready to run and had no core for {waited} of its busy time"]
 
     def _idle(self) -> list[str]:
         """Of a job that nothing limits."""
@@ -355,6 +362,12 @@ class _Telling:
                 ]
             case Cause.COMMIT:
                 return ["Take checkpoints less often, or make the commit of the sink cheaper."]
+            case Cause.SOURCE if vertex is not None and vertex.rate:
+                each = _rate(vertex.rate / max(1, len(vertex.tasks)))
+                return [
+                    f"Read with more tasks, each of which gives about {each} now, or do less for "
+                    f"each record before the first shuffle."
+                ]
             case Cause.ALTERNATING:
                 return [
                     "Larger network buffers smooth short bursts; keys that are spread better, or a "

@@ -17,6 +17,8 @@ from headgate.base.inspections import (
 
 STATE_CODE: Final = ("(headgate/core/state/", "(headgate/host/rocksdb/", "(rocksdict/")
 """Where the code of keyed state lives, as it stands in the text of a frame."""
+TURNS_CODE: Final = "(headgate/host/net/baton.py"
+"""Where a thread waits for its turn."""
 MOSTLY: Final = 0.5
 """A deeper frame is named as well if so many of the samples are in it."""
 SHOWN_KEYS: Final = 5
@@ -61,8 +63,13 @@ class Probes:
 
     @property
     def busy_stacks(self) -> list[SampledStack]:
+        """Without those that wait for other tasks of the process."""
         stacks = () if self.stacks is None else self.stacks.stacks
-        return [stack for stack in stacks if stack.activity is SampledActivity.BUSY]
+        return [
+            stack
+            for stack in stacks
+            if stack.activity is SampledActivity.BUSY and TURNS_CODE not in stack.frames[-1]
+        ]
 
 
 def costliest_line(stacks: Sequence[SampledStack]) -> str:

@@ -18,6 +18,9 @@ from headgate.observe.analysis.windows import JobWindow, TaskWindow, VertexWindo
 
 BUSY: Final = 0.9
 HELD_UP: Final = 0.5
+HARDLY_HELD_UP: Final = 0.1
+"""Below this nobody is back-pressured. In between, a busy consumer is at its limit, though it only
+begins to hold up others."""
 LIFE_BUSY, LIFE_HELD_UP = 0.5, 0.2
 """The same over the whole life of a job."""
 SKEW: Final = 2.0
@@ -29,14 +32,14 @@ EXPLAINED: Final = 0.5
 FULL: Final = 0.5
 """A queue of asynchronous calls that is full for this part of the time is too small."""
 CORES: Final = 0.9
-"""A host whose cores are used this much has none left."""
-NO_CORE: Final = 0.5
-"""A thread that waits for a core for this part of its busy time has none."""
+"""A host whose cores are wanted this much has none left."""
 STATE: Final = 0.5
 COMMITS: Final = 0.2
 """Tasks that commit for this part of the time hold up others."""
 TURNS: Final = 0.8
 """In this part of the short intervals some task is busy, if tasks take turns."""
+MOSTLY_BUSY: Final = 0.75
+"""A consumer that is busy this much while others wait for it is the cause, if nothing else is."""
 PEAK: Final = 1.25
 """A load alternates if it is so many times its mean while it lasts."""
 FALLS_BEHIND: Final = 0.05
@@ -99,7 +102,10 @@ def find(window: JobWindow, probes: Probes = NO_PROBES) -> Verdict:
         window, [each for each in window.vertices if each.max_backpressured >= HELD_UP]
     )
     if held_up is not None:
-        return _nobody_busy(window, held_up)
+        return _nobody_busy(window, held_up, probes)
+    candidate = candidate_of(window, BUSY, HARDLY_HELD_UP)
+    if candidate is not None:
+        return _explained(window, candidate, _held_up_before(window, candidate), probes)
     return _nobody_held_up(window)
 
 
@@ -148,11 +154,12 @@ def is_skewed(vertex: VertexWindow, task: TaskWindow) -> bool:
     return task.gain.records_in > SKEW * typical and vertex.typical_busy(task) < BUSY
 
 
-def lacks_cores(window: JobWindow, task: TaskWindow | None) -> bool:
-    """Whether more tasks would only share the same cores."""
-    if window.cores and any(host.cpu >= CORES * host.cores > 0 for host in window.hosts):
-        return True
-    return task is not None and task.gain.runnable_ms >= NO_CORE * task.gain.busy_ms > 0
+def lacks_cores(window: JobWindow) -> bool:
+    """Whether more tasks would only share the same cores: a host has no more of them to give.
+
+    What the threads would use counts, not only what they get: others may use the cores, too.
+    """
+    return any(host.cpu + host.waiting >= CORES * host.cores > 0 for host in window.hosts)
 
 
 def commits(vertex: VertexWindow) -> bool:
@@ -183,16 +190,16 @@ def _explained(
         return Verdict(Cause.WAITS, vertex, task, held_up)
     if task.gain.full_ms >= FULL * task.gain.busy_ms:
         return Verdict(Cause.ASYNC_CAPACITY, vertex, task, held_up)
-    if lacks_cores(window, task):
+    if lacks_cores(window):
         blamed = costliest(window)
         return Verdict(Cause.CPU, blamed, blamed.busiest, held_up)
     cause = Cause.STATE if probes.state_share > STATE else Cause.BUSY
     return Verdict(cause, vertex, task, held_up)
 
 
-def _nobody_busy(window: JobWindow, held_up: VertexWindow) -> Verdict:
+def _nobody_busy(window: JobWindow, held_up: VertexWindow, probes: Probes) -> Verdict:
     """Somebody waits for buffers, although no consumer is busy all the time."""
-    if lacks_cores(window, None):
+    if lacks_cores(window):
         blamed = costliest(window)
         return Verdict(Cause.CPU, blamed, blamed.busiest, held_up)
     behind = [each for each in window.vertices if each.id in _behind(window, held_up.id)]
@@ -207,18 +214,20 @@ def _nobody_busy(window: JobWindow, held_up: VertexWindow) -> Verdict:
     if not any(each.gain.elapsed_ms for each in consumers):
         return Verdict(Cause.NONE)
     blamed = max(consumers, key=lambda each: (window.peak([each]), each.max_busy))
-    cause = Cause.ALTERNATING if _takes_turns(window, behind, blamed) else Cause.LINK
+    if _takes_turns(window, behind):
+        return Verdict(Cause.ALTERNATING, blamed, blamed.busiest, held_up)
+    if blamed.max_busy >= MOSTLY_BUSY:  # what it takes is far more than what it waits for
+        return _explained(window, blamed, held_up, probes)
+    together = sum(task.gain.busy for task in blamed.tasks)  # turns may be shorter than intervals
+    takes_turns = len(blamed.tasks) > 1 and together >= BUSY
+    cause = Cause.ALTERNATING if takes_turns else Cause.LINK
     return Verdict(cause, blamed, blamed.busiest, held_up)
 
 
-def _takes_turns(window: JobWindow, behind: Sequence[VertexWindow], consumer: VertexWindow) -> bool:
+def _takes_turns(window: JobWindow, behind: Sequence[VertexWindow]) -> bool:
     """Whether some task is always busy, though none is busy all the time."""
-    steady = max(each.max_busy for each in behind)
-    peak = window.peak(behind)
-    if peak >= TURNS and peak >= PEAK * steady:
-        return True
-    together = sum(task.gain.busy for task in consumer.tasks)  # turns may be shorter than intervals
-    return len(consumer.tasks) > 1 and together >= BUSY
+    steady, peak = max(each.max_busy for each in behind), window.peak(behind)
+    return peak >= TURNS and peak >= PEAK * steady
 
 
 def _nobody_held_up(window: JobWindow) -> Verdict:
@@ -227,7 +236,7 @@ def _nobody_held_up(window: JobWindow) -> Verdict:
     busiest = max(sources, key=lambda source: source.max_busy, default=None)
     if busiest is not None and busiest.max_busy >= BUSY:
         task = busiest.busiest
-        if lacks_cores(window, task):
+        if lacks_cores(window):
             blamed = costliest(window)
             return Verdict(Cause.CPU, blamed, blamed.busiest)
         return Verdict(Cause.SOURCE, busiest, task)

@@ -16,10 +16,14 @@ from typing import Final, NamedTuple
 
 from headgate.base.figures import UNKNOWN, TaskManagerFigures
 from headgate.base.messages import TaskFigures
-from headgate.plan.job_graph import JobEdge, JobGraph, JobVertex
+from headgate.plan.job_graph import JobGraph, JobVertex
 
 SHORT_MS: Final = 200.0
 """A shorter interval says little about how busy a task is."""
+
+
+GROWTH_MS: Final = 3_000.0
+"""Over a shorter time nobody can say how fast a lag grows."""
 
 
 class TaskCounters(NamedTuple):
@@ -101,7 +105,7 @@ def gained(before: TaskCounters, now: TaskCounters) -> TaskCounters:
     return TaskCounters._make(map(sub, now, before))
 
 
-class SourceLag(NamedTuple):
+class LagSum(NamedTuple):
     """What the tasks of a source have not read yet, together; unknown if any does not know."""
 
     records: float = UNKNOWN
@@ -119,7 +123,7 @@ class CounterSnapshot:
     """Records and bytes that all tasks of a vertex have written, by vertex and output."""
     processes: Mapping[int, tuple[int, float]]
     """Process id and CPU milliseconds, by slot."""
-    lags: Mapping[int, SourceLag]
+    lags: Mapping[int, LagSum]
     """By vertex, of sources."""
     totals: Mapping[int, tuple[int, TaskCounters]]
     """By vertex: how many tasks have reported, and their counters together."""
@@ -162,9 +166,9 @@ def snapshot_of(
     )
 
 
-def _lag(tasks: Sequence[TaskFigures]) -> SourceLag:
+def _lag(tasks: Sequence[TaskFigures]) -> LagSum:
     records = [task.lag_records for task in tasks]
-    return SourceLag(
+    return LagSum(
         UNKNOWN if UNKNOWN in records else sum(records), max(task.lag_ms for task in tasks)
     )
 
@@ -260,6 +264,8 @@ class HostWindow:
     cores: int
     cpu: float
     """Cores that their processes have used."""
+    waiting: float = 0.0
+    """Cores that the threads of their tasks would have used as well, had there been more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,9 +279,9 @@ class JobWindow:
     hosts: Sequence[HostWindow]
     process_cpu: Mapping[int, float]
     """Cores that the process of a slot has used."""
-    lag_growth: Mapping[int, SourceLag]
+    lag_growth: Mapping[int, LagSum]
     """By vertex: how much the lag has grown in each second, in records and in milliseconds."""
-    lags: Mapping[int, SourceLag]
+    lags: Mapping[int, LagSum]
     """At its end."""
     snapshots: Sequence[CounterSnapshot] = ()
     """All of the window, the first and the last too."""
@@ -316,15 +322,6 @@ class JobWindow:
         ids = dict.fromkeys(edge.source for edge in self.graph.inputs_of(vertex))
         return [self.vertices[number] for number in ids]
 
-    def edge_rate(self, edge: JobEdge) -> tuple[float, float]:
-        """Records and bytes a second."""
-        source = self.vertices[edge.source]
-        elapsed_ms = max((task.gain.elapsed_ms for task in source.tasks), default=0.0)
-        if elapsed_ms <= 0 or edge.output >= len(source.outputs):
-            return 0.0, 0.0
-        records, size = source.outputs[edge.output]
-        return 1000 * records / elapsed_ms, 1000 * size / elapsed_ms
-
 
 def window_between(
     graph: JobGraph,
@@ -336,15 +333,17 @@ def window_between(
     before, now = snapshots[0], snapshots[-1]
     tasks: dict[int, list[TaskWindow]] = {vertex.id: [] for vertex in graph.vertices}
     elapsed: dict[int, float] = {}
+    waiting: dict[int, float] = {}
     for task in figures:
         gain = gained(before.tasks.get(task.task, NOTHING), now.tasks[task.task])
         tasks[task.vertex].append(TaskWindow(task, gain))
         elapsed_ms, slot = gain.elapsed_ms, task.slot
         if elapsed_ms > elapsed.get(slot, 0.0):
             elapsed[slot] = elapsed_ms
+        if elapsed_ms > 0:
+            waiting[slot] = waiting.get(slot, 0.0) + gain.runnable_ms / elapsed_ms
     outputs = {vertex.id: _outputs(vertex.id, before, now) for vertex in graph.vertices}
     cpu = _process_cpu(before, now, elapsed)
-    growth_ms = max(elapsed.values(), default=0.0) if before is EMPTY else now.at_ms - before.at_ms
     return JobWindow(
         graph,
         max(elapsed.values(), default=0.0) / 1000,
@@ -352,13 +351,9 @@ def window_between(
             VertexWindow(vertex, sorted(tasks[vertex.id], key=_subtask), outputs[vertex.id])
             for vertex in graph.vertices
         ],
-        _hosts(processes, cpu),
+        _hosts(processes, cpu, waiting),
         cpu,
-        {
-            vertex: _growth(before.lags[vertex], lag, growth_ms)
-            for vertex, lag in now.lags.items()
-            if vertex in before.lags
-        },
+        {vertex: _growth(vertex, snapshots) for vertex in now.lags},
         now.lags,
         snapshots,
     )
@@ -403,20 +398,38 @@ def _process_cpu(
     return found
 
 
-def _hosts(processes: Sequence[TaskManagerFigures], cpu: Mapping[int, float]) -> list[HostWindow]:
-    cores: dict[str, int] = {}
-    used: dict[str, float] = {}
+def _hosts(
+    processes: Sequence[TaskManagerFigures],
+    cpu: Mapping[int, float],
+    waiting: Mapping[int, float],
+) -> list[HostWindow]:
+    by_host: dict[str, list[TaskManagerFigures]] = {}
     for process in processes:
-        cores[process.host] = max(cores.get(process.host, 0), process.cores)
-        used[process.host] = used.get(process.host, 0.0) + cpu.get(process.slot, 0.0)
-    return [HostWindow(host, cores[host], used[host]) for host in cores]
+        by_host.setdefault(process.host, []).append(process)
+    return [
+        HostWindow(
+            host,
+            max(process.cores for process in found),
+            sum(cpu.get(process.slot, 0.0) for process in found),
+            sum(waiting.get(process.slot, 0.0) for process in found),
+        )
+        for host, found in by_host.items()
+    ]
 
 
-def _growth(before: SourceLag, now: SourceLag, elapsed_ms: float) -> SourceLag:
-    if elapsed_ms <= 0:
-        return SourceLag()
-    known = before.records != UNKNOWN and now.records != UNKNOWN
-    return SourceLag(
-        1000 * (now.records - before.records) / elapsed_ms if known else 0.0,
-        1000 * (now.ms - before.ms) / elapsed_ms if UNKNOWN not in (before.ms, now.ms) else 0.0,
-    )
+def _growth(vertex: int, snapshots: Sequence[CounterSnapshot]) -> LagSum:
+    """For each second, from the first snapshot that knows the lag; zero if that is too near."""
+    last = snapshots[-1]
+    now = last.lags[vertex]
+    found = []
+    for part, lag in enumerate(now):
+        first = next((each for each in snapshots if _knows(each, vertex, part)), last)
+        elapsed_ms = last.at_ms - first.at_ms
+        is_known = lag != UNKNOWN and elapsed_ms >= GROWTH_MS
+        found.append(1000 * (lag - first.lags[vertex][part]) / elapsed_ms if is_known else 0.0)
+    return LagSum(*found)
+
+
+def _knows(snapshot: CounterSnapshot, vertex: int, part: int) -> bool:
+    lag = snapshot.lags.get(vertex)
+    return lag is not None and lag[part] != UNKNOWN
