@@ -40,6 +40,8 @@ def test_former_keys_that_are_read_are_known() -> None:
         "execution.batch-shuffle-mode",
         "execution.target",
         "rest.port",
+        "rest.flamegraph.enabled",
+        "rest.address",
         "table.exec.mini-batch.enabled",
         "metrics.reporter.prom.port",
         "env.java.opts.all",
@@ -63,6 +65,8 @@ def test_keys_of_pyflink_and_spark_that_are_passed_over_on_purpose_are_known(key
         ("jobmanager.rpc.prot", "jobmanager.rpc.port"),
         ("python.file", "python.files"),
         ("pipeline.jar", "pipeline.jars"),
+        ("rest.bind-adress", "rest.bind-address"),
+        ("rest.bind-port", "rest.port"),
         # Flink's former names of what Headgate has under the new one only.
         ("state.backend", "state.backend.type"),
         ("taskmanager.network.memory.max", "taskmanager.memory.network.max"),

@@ -3,13 +3,17 @@
 import re
 from xml.etree import ElementTree
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headgate.base.inspections import SampledActivity, SampledStack, StackSamples
 from headgate.observe.flame import (
+    DROPPED,
     FlameNode,
     FrameOwner,
     draw_flame,
+    flame_tree,
     folded,
     hottest_frames,
     owner_of,
@@ -125,3 +129,40 @@ def test_every_tree_is_drawn_as_valid_xml(root: FlameNode, title: str, subtitle:
     hottest_frames(root)
     for line in folded(root).splitlines():
         assert line.rpartition(" ")[2].isdigit()
+
+
+SAMPLES = StackSamples(
+    samples=10,
+    wall_ms=100.0,
+    cpu_ms=45.0,
+    stacks=(
+        SampledStack(("run", "work", "sum"), 4, 40.0),
+        SampledStack(("run", "work"), 2, 5.0),
+        SampledStack(("run", "wait"), 3, 0.0, activity=SampledActivity.IDLE),
+    ),
+    dropped=1,
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "root", "work", "sums"),
+    [("full", 10.0, 6.0, 4.0), ("on_cpu", 4.5, 4.5, 4.0), ("off_cpu", 4.5, 1.5, 0.0)],
+)
+def test_stacks_become_a_tree_of_all_time_or_of_that_on_a_cpu_or_off_it(
+    kind: str, root: float, work: float, sums: float
+) -> None:
+    tree = flame_tree("task", [SAMPLES], kind)
+    assert (tree.name, tree.value) == ("task", root)
+    run = next(child for child in tree.children if child.name == "run")
+    found = {child.name: child for child in run.children}
+    assert found["work"].value == pytest.approx(work)
+    below = {child.name: child.value for child in found["work"].children}
+    assert below.get("sum", 0.0) == pytest.approx(sums)
+    assert ("wait" in found) == (kind != "on_cpu")
+
+
+def test_samples_of_several_tasks_are_added_up_the_heaviest_frames_first() -> None:
+    tree = flame_tree("task", [SAMPLES, SAMPLES], "full")
+    assert tree.value == 20.0
+    assert [child.name for child in tree.children] == ["run", DROPPED]
+    assert [child.name for child in tree.children[0].children] == ["work", "wait"]

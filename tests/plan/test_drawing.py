@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.plan import ship_strategies as ships
-from headgate.plan.drawing import MARK, draw_svg
+from headgate.plan.drawing import MARK, columns_and_rows, draw_svg
 from headgate.plan.job_graph import build_job_graph
 from headgate.plan.stream_graph import StreamGraph
 from tests.plan.programs import Program, key_of, programs, reads
@@ -85,3 +85,15 @@ def test_a_marked_operator_is_pointed_out() -> None:
     assert sum(box.attrib.get("fill") == MARK for box in picture.iter(f"{SVG}rect")) == 1
     (bold,) = [text for text in picture.iter(f"{SVG}text") if text.get("font-weight") == "700"]
     assert "numbers" in "".join(bold.itertext())
+
+
+@given(programs())
+def test_every_vertex_has_a_place_of_its_own_right_of_what_it_reads(graph: StreamGraph) -> None:
+    job = build_job_graph(graph)
+    places = columns_and_rows(job)
+    assert len(set(places)) == len(places) == len(job.vertices)
+    for edge in job.edges:
+        assert places[edge.source][0] < places[edge.target][0]
+    for column in {column for column, _ in places}:
+        rows = sorted(row for place, row in places if place == column)
+        assert rows == list(range(len(rows)))
