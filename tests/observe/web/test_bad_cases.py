@@ -14,10 +14,11 @@ from headgate.api.job import JobStatus
 from headgate.base.errors import SettingsInvalid
 from headgate.base.messages import TaskFigures
 from headgate.base.settings import RestSettings
-from headgate.observe.web import addresses, event_streams, server
+from headgate.observe.web import addresses, event_streams, server, shown_jobs
 from headgate.observe.web.event_streams import EventStreams
+from headgate.observe.web.job_answers import job_details
 from headgate.observe.web.server import close_page_server, page_server
-from headgate.observe.web.shown_jobs import ENDED, ShownJob, ShownJobs
+from headgate.observe.web.shown_jobs import ENDED, KEPT, ShownJob, ShownJobs
 from tests.observe.web.kit import (
     Caller,
     ScriptedJob,
@@ -233,3 +234,19 @@ def test_an_answer_is_made_once_for_all_who_follow(monkeypatch: pytest.MonkeyPat
         monkeypatch.setattr(ShownJob, "details", details)
         until(lambda: len(made) >= 2)
         assert len(set(made)) == 1, "only the thread that looks makes them"
+
+
+def test_an_answer_is_given_again_while_it_is_fresh_and_for_ever_after_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(shown_jobs, "FRESH_S", 60.0)
+    job = ScriptedJob(five_vertices())
+    shown = ShownJob(job)
+    assert shown.details() is shown.details()
+    job.end(JobStatus.FAILED)
+    assert b'"state":"FAILED"' in shown.details()
+    final = shown.details()
+    assert shown.details() is final
+    for vertex in range(20):
+        shown.answer(f"vertex {vertex}", job_details)
+    assert len(shown._made) == KEPT

@@ -9,7 +9,10 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from headgate.observe.observed import ObservedJob
 from headgate.observe.observer import JobObserver
@@ -24,6 +27,8 @@ LOOK_S: Final = 1.0
 ENDED: Final = 20
 FRESH_S: Final = 0.25
 """An answer that is not older is given again."""
+KEPT: Final = 8
+"""Answers of one job that may be given again; a wide vertex is some hundred kilobytes."""
 CLOSE_S: Final = 5.0
 
 
@@ -37,9 +42,7 @@ class ShownJob:
         self._lock = threading.Lock()  # of what follows
         self._looks = 0
         self._saw_end = False
-        self._details = b""
-        self._made_at = 0.0
-        self._is_final = False
+        self._made: dict[str, _Made] = {}
 
     def look(self) -> bool:
         """Take its figures; whether it has ended."""
@@ -63,18 +66,33 @@ class ShownJob:
         return job_summary(self.job, now_ms(), self.sight().why)
 
     def details(self) -> bytes:
-        """The answer of ``GET /jobs/{id}``, made not more often than needed."""
+        """The answer of ``GET /jobs/{id}``."""
+        return self.answer("job", job_details)
+
+    def answer(self, name: str, make: Callable[[Sight], msgspec.Struct]) -> bytes:
+        """An answer of this name, encoded; it is made not more often than needed."""
         with self._lock:
-            is_fresh = time.monotonic() - self._made_at < FRESH_S and not self.job.has_ended()
-            if self._details and (is_fresh or self._is_final):
-                return self._details
-        sight = self.sight()
-        is_final = self._saw_end  # before the answer is made, which then has all of the end
-        made = encode(job_details(sight))
+            found = self._made.get(name)
+            is_fresh = found is not None and time.monotonic() - found.at < FRESH_S
+            if found is not None and (found.is_final or (is_fresh and not self.job.has_ended())):
+                return found.text
+            is_final = self._saw_end  # before the answer is made, which then has all of the end
+        made = _Made(encode(make(self.sight())), time.monotonic(), is_final)
         with self._lock:
-            self._details, self._made_at = made, time.monotonic()
-            self._is_final = is_final
-        return made
+            self._made.pop(name, None)
+            self._made[name] = made
+            if len(self._made) > KEPT:
+                del self._made[next(iter(self._made))]
+        return made.text
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """An answer that was given, and may be given again."""
+
+    text: bytes
+    at: float
+    is_final: bool
 
 
 class ShownJobs:

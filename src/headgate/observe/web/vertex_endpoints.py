@@ -1,12 +1,16 @@
 """Paths about one vertex of a job, and metrics by name: all of it as the tasks have reported it."""
 
+from functools import partial
+
+from starlette.responses import Response
+
 from headgate.observe.web.answers import (
     MetricSummary,
     MetricValue,
     VertexBackpressure,
     VertexSubtasks,
 )
-from headgate.observe.web.endpoints import Endpoint, Request
+from headgate.observe.web.endpoints import JSON, Endpoint, Request
 from headgate.observe.web.parameters import Parameter
 from headgate.observe.web.vertex_answers import (
     job_metric_values,
@@ -60,9 +64,11 @@ def vertex_endpoints() -> list[Endpoint]:
     ]
 
 
-def subtasks(request: Request) -> VertexSubtasks:
+def subtasks(request: Request) -> Response:
     """Those that have reported."""
-    return vertex_subtasks(request.shown.sight(), request.vertex)
+    vertex = request.vertex
+    text = request.shown.answer(f"vertex {vertex.id}", partial(vertex_subtasks, vertex=vertex))
+    return Response(text, media_type=JSON)
 
 
 def backpressure(request: Request) -> VertexBackpressure:
