@@ -1,10 +1,11 @@
 """Asks the REST API about a job that has ended, as the page would, and keeps the answers.
 
 The application is asked in this process, without a socket. Law: a path that has no answer is left
-out; nothing here takes longer than the answers themselves.
+out, but for that of the job itself; nothing here takes longer than the answers themselves.
 """
 
 import asyncio
+import os
 from collections.abc import Iterator
 from typing import Any, Final
 from urllib.parse import quote, urlencode
@@ -14,6 +15,7 @@ from starlette.types import ASGIApp, Message
 
 from headgate.base.settings import RestSettings
 from headgate.observe.web.app import make_app
+from headgate.observe.web.connections import PEER_UID
 from headgate.observe.web.event_streams import EventStreams
 from headgate.observe.web.shown_jobs import ShownJobs
 
@@ -67,7 +69,9 @@ class _Recorder:
 
     async def record(self) -> tuple[dict[str, object], dict[str, bytes]]:
         details = await self._keep("")
-        vertices = msgspec.json.decode(details or b"{}", type=_Details).vertices
+        if details is None:
+            raise LookupError(f"the API has no answer about job {self._job_id}")
+        vertices = msgspec.json.decode(details, type=_Details).vertices
         for path in ("/exceptions", "/config", "/plan", "/taskmanagers", "/series"):
             await self._keep(path)
         await self._keep("/why", quick="true")
@@ -129,6 +133,7 @@ class _Recorder:
             "headers": [(b"host", HOST.encode())],
             "http_version": "1.1",
             "scheme": "http",
+            "state": {PEER_UID: os.geteuid()},
         }
         parts: list[bytes] = []
         statuses: list[int] = []
