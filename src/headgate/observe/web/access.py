@@ -132,9 +132,8 @@ def problem(status: int, sentence: str, headers: Mapping[str, str] | None = None
 
 
 def _too_long(scope: Scope) -> Response | None:
-    """Uvicorn bounds a head only if it comes in parts."""
-    size = len(scope["raw_path"]) + len(scope["query_string"])
-    size += sum(len(name) + len(value) for name, value in scope["headers"])
+    """Uvicorn bounds a head only if it comes in parts; a query may name all metrics of a job."""
+    size = len(scope["raw_path"]) + sum(len(name) + len(value) for name, value in scope["headers"])
     if size <= LONGEST_HEAD:
         return None
     return problem(431, f"the head of a request may have {LONGEST_HEAD} bytes at most")

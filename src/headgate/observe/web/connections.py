@@ -15,10 +15,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import h11
+import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 MAX_CONNECTIONS: Final = 256
 STALL_S: Final = 10.0
+TICK_S: Final = 1.0
+LAST_S: Final = 0.2
+"""How long answers may take that are under way when the server ends."""
 
 PEER_UID: Final = "peer_uid"
 """In the state of a request: the user at the other end; None: not known, or another machine's."""
@@ -102,3 +106,37 @@ def _listed(address: tuple[Any, ...]) -> str:
         "".join(f"{int.from_bytes(word, sys.byteorder):08X}" for word in words)
         + f":{address[1]:04X}"
     )
+
+
+class PromptServer(uvicorn.Server):
+    """Uvicorn's own wakes up ten times a second, and takes a third of a second to end."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._ending = asyncio.Event()
+
+    def end(self) -> None:
+        """On the server's event loop."""
+        self.should_exit = True
+        self._ending.set()
+
+    async def main_loop(self) -> None:
+        while not await self.on_tick(0):
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._ending.wait(), TICK_S)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for listener in self.servers:
+            listener.close()
+        for listening in sockets or ():
+            listening.close()
+        state = self.server_state
+        for connection in list(state.connections):
+            connection.shutdown()
+        if state.tasks:
+            _, late = await asyncio.wait(list(state.tasks), timeout=LAST_S)
+            for task in late:
+                task.cancel()
+        for connection in list(state.connections):
+            connection.transport.abort()
+        await asyncio.sleep(0)  # so that their sockets are closed

@@ -28,7 +28,7 @@ REFUSALS: Final = {
     404: "There is no such job, vertex, subtask, checkpoint or request.",
     409: "That is not possible at the moment.",
     413: "The body is too long.",
-    431: "The path, the query and the headers are too long.",
+    431: "The path and the headers are too long.",
     503: "The driver has too many such requests under way.",
 }
 _REF: Final = "#/components/schemas/{name}"

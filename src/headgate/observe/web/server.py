@@ -10,19 +10,16 @@ import asyncio
 import logging
 import os
 import threading
+from collections.abc import Callable
+from contextlib import suppress
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import quote
 
 from headgate.base.settings import RestSettings
 from headgate.observe.observed import ObservedJob
 from headgate.observe.web.addresses import bind, public_name, reachable, token_of
 from headgate.observe.web.shown_jobs import ShownJobs
-
-if TYPE_CHECKING:
-    import uvicorn
-
-    from headgate.observe.web.event_streams import EventStreams
 
 log = logging.getLogger(__name__)
 
@@ -44,11 +41,14 @@ class PageServer:
         self._address = reachable(settings.bind_address)
         self.port: int = self._socket.getsockname()[1]
         self._lock = threading.Lock()
-        self._uvicorn: uvicorn.Server | None = None
-        self._streams: EventStreams | None = None
+        self._end: Callable[[], None] | None = None
         self._is_closed = False
         self._thread = threading.Thread(target=self._run, name="headgate-web", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError:
+            self._socket.close()
+            raise
 
     @property
     def url(self) -> str:
@@ -75,11 +75,9 @@ class PageServer:
         self.jobs.close()
         with self._lock:
             self._is_closed = True
-            server, streams = self._uvicorn, self._streams
-        if streams is not None:
-            streams.close()
-        if server is not None:
-            server.should_exit = True
+            end = self._end
+        if end is not None:
+            end()
         self._thread.join(CLOSE_S)
         self._socket.close()
 
@@ -90,11 +88,14 @@ class PageServer:
     # On the server's thread.
 
     def _run(self) -> None:
+        uvicorns, quiet = logging.getLogger("uvicorn.error"), _NotOurs(threading.get_ident())
+        uvicorns.addFilter(quiet)
         try:
             asyncio.run(self._serve())
         except Exception:
             log.exception("the web page has failed; the jobs go on without it")
         finally:
+            uvicorns.removeFilter(quiet)
             self._socket.close()
 
     async def _serve(self) -> None:
@@ -102,14 +103,17 @@ class PageServer:
 
         from headgate.observe.web.access import LONGEST_HEAD
         from headgate.observe.web.app import make_app
-        from headgate.observe.web.connections import MAX_CONNECTIONS, BoundedHttp
+        from headgate.observe.web.connections import (
+            MAX_CONNECTIONS,
+            BoundedHttp,
+            PromptServer,
+        )
         from headgate.observe.web.event_streams import EventStreams
 
-        streams = EventStreams()
-        streams.opened(asyncio.get_running_loop())
+        loop, streams = asyncio.get_running_loop(), EventStreams()
+        streams.opened(loop)
         self.jobs.on_look, self.jobs.on_gone = streams.looked, streams.gone
         app = make_app(self.jobs, streams, self._settings, token=self.token)
-        logging.getLogger("uvicorn.error").addFilter(_NotOurs(threading.get_ident()))
         config = uvicorn.Config(
             app,
             http=BoundedHttp,
@@ -119,14 +123,18 @@ class PageServer:
             proxy_headers=False,
             server_header=False,
             timeout_keep_alive=KEEP_ALIVE_S,
-            timeout_graceful_shutdown=1,
             limit_concurrency=2 * MAX_CONNECTIONS,
             h11_max_incomplete_event_size=LONGEST_HEAD,
         )
+        server = PromptServer(config)
+
+        def end() -> None:
+            streams.close()
+            with suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(server.end)
+
         with self._lock:
-            self._uvicorn, self._streams = uvicorn.Server(config), streams
-            self._uvicorn.should_exit = self._is_closed
-            server = self._uvicorn
+            self._end, server.should_exit = end, self._is_closed
         await server.serve(sockets=[self._socket])
 
 
