@@ -82,6 +82,27 @@ def test_objects_that_refuse_to_be_looked_at_are_passed_over() -> None:
     assert Hostile().facts() == {}
 
 
+class Lazy:
+    """A user's object that finds its context when it is asked for it."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    @property
+    def context(self) -> object:
+        self.asked += 1
+        return self.facts()  # as if it logged
+
+    def facts(self) -> dict[str, object]:
+        return facts_here(sys._getframe())
+
+
+def test_no_code_of_the_user_runs_to_find_out_who_logs() -> None:
+    lazy = Lazy()
+    assert lazy.facts() == {}
+    assert lazy.asked == 0
+
+
 def test_every_fact_can_be_shown() -> None:
     assert {*OF_TASK, "operator", "slot", "job_id", "host"} == set(FACTS)
 

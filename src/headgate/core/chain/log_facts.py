@@ -109,7 +109,8 @@ def _context_of(frame: FrameType | None) -> OperatorContext | None:
 
 
 def _part(owner: object, name: str) -> object:
+    """An attribute that the object itself has: a property of a user's may log, too, or wait."""
     try:
-        return getattr(owner, name, None)
-    except Exception:  # a property of a user's own object
+        return dict.get(object.__getattribute__(owner, "__dict__"), name)
+    except Exception:  # it has slots, or hides what it has
         return None
