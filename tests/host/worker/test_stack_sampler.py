@@ -104,6 +104,29 @@ def test_several_tasks_share_one_sampler_which_ends_with_the_last(sampler: Stack
     eventually(lambda: sys.getswitchinterval() == before, "the switch interval is as it was")
 
 
+def test_who_asks_again_at_once_leaves_the_switch_interval_as_it_was(
+    sampler: StackSampler,
+) -> None:
+    before = sys.getswitchinterval()
+    done = threading.Event()
+
+    with running(doze) as task:
+
+        def ask_again(found: StackSamples) -> None:
+            """On the thread of the first sampling, which is about to end."""
+            how = SampleStacks(0.2, 100)
+            sampler.sample(task, how, lambda found: done.set(), lambda problem: None)
+            time.sleep(0.05)  # the next thread has begun
+
+        sampler.sample(task, SampleStacks(0.1, 100), ask_again, lambda problem: None)
+        assert done.wait(30)
+    eventually(
+        lambda: SAMPLER_THREAD not in [thread.name for thread in threading.enumerate()],
+        "the sampler's thread ends",
+    )
+    assert sys.getswitchinterval() == before
+
+
 def test_a_task_that_ends_is_answered_with_what_was_seen(sampler: StackSampler) -> None:
     with running(doze) as task:
         answers = take(sampler, task, SampleStacks(50, 100))

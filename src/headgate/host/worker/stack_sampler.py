@@ -7,6 +7,7 @@ are fewer of them; the number of distinct stacks that are kept is bounded; when 
 answered, the thread ends and all is as it was before.
 """
 
+import random
 import sys
 import threading
 import time
@@ -32,12 +33,16 @@ MAX_FRAMES: Final = 200
 """Of a deeper stack the innermost ones are shown."""
 
 SWITCH_S: Final = 0.0005
-"""How long a thread may keep the interpreter's lock while samples are taken.
+"""How long a thread may keep the interpreter's lock while the sampler waits for it.
 
 A thread that wants the lock waits this long before the other one is made to give it up; one that
 gives it up by itself before, in a system call, is seen there. With Python's 5 ms, which is as long
-as a whole step of a task, nearly all samples would show the system call after the step.
+as a whole step of a task, nearly all samples would show the system call after the step. All threads
+of the process are hurried, so it is only as short as this for the last moment before a sample.
 """
+APPROACH_S: Final = 0.002
+"""That moment lasts so long at most, by chance: the sampler comes to it when a thread has given
+up the lock, and samples must not always be taken the same time after that."""
 
 SHARE: Final = 0.01
 """Of a core, that the sampler takes at most; what it takes, the tasks lose once more by waiting for
@@ -113,19 +118,14 @@ class StackSampler:
             self._bell.release()
 
     def _run(self) -> None:
-        before_s = sys.getswitchinterval()
-        sys.setswitchinterval(min(before_s, SWITCH_S))
-        try:
-            began, began_cpu_s = time.perf_counter(), time.thread_time()
-            while (samplings := self._pending()) is not None:
-                now = time.perf_counter()
-                self._look(samplings, now)
-                soonest = min(sampling.next_at for sampling in samplings)
-                spent_s = time.thread_time() - began_cpu_s
-                affordable = began + (spent_s - FREE_S) / SHARE
-                self._bell.acquire(timeout=max(0.0, max(soonest, affordable) - time.perf_counter()))
-        finally:
-            sys.setswitchinterval(before_s)
+        began, began_cpu_s = time.perf_counter(), time.thread_time()
+        while (samplings := self._pending()) is not None:
+            self._look(samplings)
+            soonest = min(sampling.next_at for sampling in samplings)
+            spent_s = time.thread_time() - began_cpu_s
+            affordable = began + (spent_s - FREE_S) / SHARE
+            pause_s = max(soonest, affordable) - time.perf_counter() - APPROACH_S / 2
+            self._bell.acquire(timeout=max(0.0, pause_s))
 
     def _pending(self) -> "list[_Sampling] | None":
         """Those under way; None: the thread ends, and the next one who asks starts another."""
@@ -141,10 +141,17 @@ class StackSampler:
             sampling.finish()
         return pending
 
-    def _look(self, samplings: "Iterable[_Sampling]", now: float) -> None:
-        frames = sys._current_frames()
+    def _look(self, samplings: "Iterable[_Sampling]") -> None:
+        usual_s = sys.getswitchinterval()
+        sys.setswitchinterval(min(usual_s, SWITCH_S))
+        try:
+            time.sleep(random.uniform(0.0, APPROACH_S))
+            now = time.perf_counter()
+            frames = sys._current_frames()
+        finally:
+            sys.setswitchinterval(usual_s)
         for sampling in samplings:
-            if sampling.next_at <= now:
+            if sampling.next_at <= now + APPROACH_S / 2:
                 sampling.look(frames, now)
 
 
