@@ -39,7 +39,8 @@ tools: ## install Chromium and Prometheus, which tests use (quick when they are 
 	.ci/tools
 
 test: $(READY) tools ## run all tests; SEEDS=n simulated runs among them (300)
-	$(BIN)/pytest -q -n $(WORKERS) --dist load --sim-seeds $(SEEDS)
+	$(BIN)/pytest -q -n $(WORKERS) --dist load --sim-seeds $(SEEDS) -m 'not alone'
+	$(BIN)/pytest -q -m alone
 
 # A venv of its own, inside the other: no second folder to ignore and to clean. PySpark 4.0 leaves
 # sockets to the garbage collector, hence the -W.

@@ -20,6 +20,7 @@ from headgate.observe.analysis.rules import Cause
 from tests.spark.planted_jobs import JOBS, PlantedJob
 
 pytestmark = [
+    pytest.mark.alone,
     pytest.mark.skipif(find_spec("pyspark") is None, reason="PySpark is not installed"),
     pytest.mark.timeout(3600),
 ]
