@@ -82,8 +82,9 @@ why: $(READY) ## every job with a planted cause alone, ROUNDS=n times (3); sugge
 bench: $(READY) ## run every benchmark (about eight minutes)
 	set -e; for name in $(BENCHES); do $(BIN)/python -m headgate bench $$name; done
 
-picture: $(READY) ## draw docs/running-job.svg, the README's picture, from a real run
+picture: $(READY) tools ## draw the README's pictures, of terminal and page, from real runs
 	$(BIN)/python docs/make_picture.py
+	$(BIN)/python docs/make_screenshots.py
 
 all: check test oldest ## everything that CI runs
 

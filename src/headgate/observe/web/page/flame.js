@@ -3,11 +3,13 @@
  * A flame graph that hangs from its root: the whole above, its parts below it, as wide as their
  * share. A click or Enter zooms into a frame; Escape goes back.
  *
+ * Frames of the runtime are grey, so that the program's own stand out.
+ *
  * Law: frames narrower than a pixel are not drawn, so the number of elements is bounded by the
  * width of the page and the depth of the stacks.
  */
 import { h, s, setAttribute, setText } from "./dom.js";
-import { exact, percent } from "./format.js";
+import { exact, percent, plural } from "./format.js";
 
 const ROW_PX = 21;
 const LETTER_PX = 6.6;
@@ -40,10 +42,12 @@ export class FlameGraph {
 
   /** @param {Frame} root */
   show(root) {
-    this.root = root;
+    const { frame, left } = cutTrunk(root);
+    this.root = frame;
     this.zoomed = null;
     this.#draw();
-    setText(this.readout, `${exact(root.value)} samples. Click a frame to zoom; Escape goes back.`);
+    const cut = left ? ` ${plural(left, "frame")} of the runtime around all of them left out.` : "";
+    setText(this.readout, `Click a frame to zoom; Escape goes back.${cut}`);
   }
 
   /** Marks the frames whose name contains this. @param {string} pattern */
@@ -118,7 +122,7 @@ export class FlameGraph {
         width: Math.max(0.5, width - 1).toFixed(1),
         height: ROW_PX - 1,
         rx: 2,
-        class: `hue${hueOf(frame.name)}`,
+        class: hueOf(frame.name),
       }),
       letters >= 3 && s("text", { x: 4, y: 14.5, "aria-hidden": "true" }, name),
     );
@@ -199,10 +203,30 @@ function pathTo(root, wanted) {
   return [];
 }
 
+/**
+ * Every stack begins with the same frames of the runtime; what they share says nothing.
+ *
+ * @param {Frame} root
+ * @returns {{frame: Frame, left: number}} the root without them, and how many they were
+ */
+function cutTrunk(root) {
+  let children = root.children ?? [];
+  let left = 0;
+  while (children.length === 1 && isRuntime(children[0].name) && children[0].children?.length) {
+    children = children[0].children;
+    left += 1;
+  }
+  return { frame: { ...root, children }, left };
+}
+
+/** @param {string} name */
+const isRuntime = (name) => /\((headgate\/(?!cli\/)|threading\.py)/.test(name);
+
 /** Frames of one file have one hue. @param {string} name */
 function hueOf(name) {
+  if (isRuntime(name)) return "runtime";
   const file = /\(([^:)]*)/.exec(name)?.[1] ?? name;
   let sum = 0;
   for (const letter of file) sum = (31 * sum + letter.charCodeAt(0)) % 9973;
-  return sum % 6;
+  return `hue${sum % 6}`;
 }
