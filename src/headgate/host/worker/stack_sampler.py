@@ -142,17 +142,41 @@ class StackSampler:
         return pending
 
     def _look(self, samplings: "Iterable[_Sampling]") -> None:
-        usual_s = sys.getswitchinterval()
-        sys.setswitchinterval(min(usual_s, SWITCH_S))
-        try:
+        with _short_turns:
             time.sleep(random.uniform(0.0, APPROACH_S))
             now = time.perf_counter()
             frames = sys._current_frames()
-        finally:
-            sys.setswitchinterval(usual_s)
         for sampling in samplings:
             if sampling.next_at <= now + APPROACH_S / 2:
                 sampling.look(frames, now)
+
+
+class _ShortTurns:
+    """The switch interval while any sampler of this process is about to look; the last restores it.
+
+    A sampler may still answer its last question when the next one begins.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # guards what follows
+        self._samplers = 0
+        self._before_s = 0.0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._samplers += 1
+            if self._samplers == 1:
+                self._before_s = sys.getswitchinterval()
+                sys.setswitchinterval(min(self._before_s, SWITCH_S))
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._samplers -= 1
+            if not self._samplers:
+                sys.setswitchinterval(self._before_s)
+
+
+_short_turns: Final = _ShortTurns()
 
 
 class _Sampling:
