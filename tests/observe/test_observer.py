@@ -208,6 +208,25 @@ def test_a_clock_that_is_set_back_begins_anew() -> None:
     assert observer.window().seconds == pytest.approx(10)
 
 
+def test_a_job_with_very_many_tasks_is_judged_less_often_but_a_restart_is_seen_at_once() -> None:
+    graph = three_vertices(200)
+    job = ScriptedJob(graph)
+    observer = JobObserver(job)
+    answers = []
+    for second in range(20):
+        job.restarted = second // 18
+        job.tasks = [
+            figures(vertex.id, subtask, idle=1000 * second)
+            for vertex in graph.vertices
+            for subtask in range(200)
+        ]
+        observer.look(START_MS + 1000 * second)
+        answers.append(observer.quick_diagnosis())
+    changed = [at for at in range(1, 20) if answers[at] is not answers[at - 1]]
+    assert changed == [3, 6, 9, 12, 15, 18]
+    assert (answers[17].cause, answers[18].cause) == ("none", "unknown")
+
+
 def test_many_threads_may_look_and_ask() -> None:
     job = ScriptedJob(three_vertices())
     observer = watched(12, job)

@@ -45,6 +45,9 @@ SPACING_MS: Final = 900.0
 """Snapshots that are closer than this replace each other."""
 CLOCK_MS: Final = 1_000.0
 """A clock that goes back further than this was set."""
+MANY: Final = 500
+MANY_EVERY_MS: Final = 2_900.0
+"""So often a job with that many tasks is judged anew, which then takes some milliseconds."""
 FRESH: Final = 0.5
 """A task whose reports cover less than this part of the window is missing."""
 WINDOW_S: Final = 10.0
@@ -101,6 +104,7 @@ class JobObserver:
         self._recorded: CounterSnapshot | None = None
         self._windows: dict[float, JobWindow] = {}  # until the next look, by their length
         self._quick: Diagnosis | None = None
+        self._quick_ms = 0.0  # of the look that it was computed for
 
     def look(self, now_ms: float | None = None) -> None:
         """Take a snapshot; ``now_ms`` is by the wall clock, since 1970."""
@@ -114,12 +118,14 @@ class JobObserver:
             if self._has_ended or self._last_ms - CLOCK_MS < at_ms < self._last_ms:
                 return  # another thread has looked since
             self._windows.clear()
-            self._quick = None
             if self._first_ms is None:
                 self._first_ms = self._began_ms = at_ms
             if self._begins_anew(snapshot, restarts):
                 self._snapshots.clear()
                 self._began_ms = at_ms
+                self._quick = None
+            if status is not self._status or ended or self._quick_is_old(at_ms):
+                self._quick = None
             self._figures, self._processes = figures, processes
             self._status, self._restarts = status, restarts
             self._has_ended, self._last_ms = ended, at_ms
@@ -146,10 +152,10 @@ class JobObserver:
         return JobSeries(tuple(vertex.name for vertex in self._graph.vertices), points)
 
     def quick_diagnosis(self) -> Diagnosis:
-        """From counters alone; computed once for each look."""
+        """From counters alone; computed once for each look, or less often for very many tasks."""
         with self._lock:
             if self._quick is None:
-                self._quick = self._diagnosed()
+                self._quick, self._quick_ms = self._diagnosed(), self._last_ms
             return self._quick
 
     def diagnose(self, ask: bool = True, seconds: float = PROBE_S) -> Diagnosis:
@@ -184,6 +190,10 @@ class JobObserver:
         return None if stacks is None and keys is None else Probes(stacks, keys)
 
     # Below: under the lock.
+
+    def _quick_is_old(self, at_ms: float) -> bool:
+        age_ms = at_ms - self._quick_ms
+        return self._tasks < MANY or not 0 <= age_ms < MANY_EVERY_MS
 
     def _begins_anew(self, now: CounterSnapshot, restarts: int) -> bool:
         """Whether this snapshot belongs to another attempt than the last."""
