@@ -62,7 +62,7 @@ class Watched:
         answers = []
         for _ in range(ASKED):
             answers.append(self.observer.diagnose(seconds=SAMPLE_S))
-            time.sleep(0.5)
+            time.sleep(0.3)
         return answers
 
 
@@ -108,18 +108,19 @@ def answers_of(jobs: Sequence[PlantedJob]) -> dict[str, list[Diagnosis]]:
             if planted.cause != "unknown":
                 started[planted.name] = last.enter_context(running(planted, {}))
         # Each has run for ten seconds when all answer: no window holds the start of another job.
-        all_run = threading.Barrier(len(jobs))
+        all_run = threading.Barrier(max(1, len(started)))
         pool = last.enter_context(ThreadPoolExecutor(len(jobs)))
 
         def question(planted: PlantedJob) -> tuple[str, list[Diagnosis]]:
-            watched = started.get(planted.name)
-            if watched is not None:
+            if planted.cause == "unknown":
+                with running(planted, {}) as watched:
+                    watched.wait_for(cause_is_known=False)
+                    answers = watched.ask()
+            else:
+                watched = started[planted.name]
                 watched.wait_for(cause_is_known=True)
-            all_run.wait(READY_S)
-            if watched is None:
-                watched = last.enter_context(running(planted, {}))
-                watched.wait_for(cause_is_known=False)
-            answers = watched.ask()
+                all_run.wait(READY_S)
+                answers = watched.ask()
             tell(job=planted.name, answers=[msgspec.to_builtins(answer) for answer in answers])
             return planted.name, answers
 
