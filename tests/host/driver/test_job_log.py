@@ -1,9 +1,11 @@
 """The log of a job in the driver: its own lines, those of workers, how many are kept."""
 
 import logging
+import threading
 from collections.abc import Iterator
 
 import pytest
+from msgspec import structs
 
 from headgate.base.job_records import LogLine
 from headgate.core.chain.log_facts import logged_with
@@ -96,3 +98,22 @@ def test_a_program_without_logging_sees_what_it_would_have_seen(
     monkeypatch.setattr(logging.getLogger(), "handlers", [])
     LOG.warning("seen", extra={"job_id": "7f00"})
     assert capsys.readouterr().err == "seen\n"
+
+
+class Talkative(str):
+    """Logs while a line is being kept, as a destructor may that Python calls at any moment."""
+
+    __slots__ = ()
+
+    def __len__(self) -> int:
+        LOG.warning("in the middle", extra={"job_id": "7f00"})
+        return 0
+
+
+def test_a_line_in_the_middle_of_another_stops_nobody(kept: JobLog) -> None:
+    line = structs.replace(OF_WORKER, message=Talkative("no price"))
+    adding = threading.Thread(target=kept.add, args=(line,), daemon=True)
+    adding.start()
+    adding.join(30)
+    assert not adding.is_alive()
+    assert [line.number for line in kept.lines()] == [1, 2]

@@ -33,7 +33,7 @@ class JobLog:
         self.job_id = job_id
         self._job = job
         self._forwards = forwards
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a collection of garbage in the middle may log, too
         self._lines: deque[LogLine] = deque()
         self._bytes = 0
         self._next = 1
@@ -54,8 +54,8 @@ class JobLog:
     def add(self, line: LogLine) -> None:
         """Keep a line; the oldest ones make room for it."""
         with self._lock:
-            self._lines.append(structs.replace(line, number=self._next))
-            self._next += 1
+            number, self._next = self._next, self._next + 1
+            self._lines.append(structs.replace(line, number=number))
             self._bytes += line_bytes(line)
             while len(self._lines) > MOST_LINES or self._bytes > MOST_BYTES:
                 self._bytes -= line_bytes(self._lines.popleft())
@@ -88,7 +88,7 @@ class DriverLines(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.INFO)
         self._logs: dict[str, JobLog] = {}
-        self._changing = threading.Lock()
+        self._changing = threading.RLock()
 
     def add(self, log: JobLog) -> None:
         with self._changing:
