@@ -10,6 +10,7 @@ import threading
 import time
 from collections import deque
 from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout  # another one before Python 3.11
 from typing import Final, Protocol
 
 from headgate.api.job import JobStatus
@@ -318,5 +319,5 @@ class JobObserver:
 def _answer(future: "Future[Found]", timeout_s: float) -> Found | None:
     try:
         return future.result(timeout_s)
-    except (InspectionFailed, TimeoutError):  # the task has ended, or its process is too busy
+    except (InspectionFailed, FutureTimeout):  # the task has ended, or its process is too busy
         return None
