@@ -42,6 +42,7 @@ class ShownJob:
         self._lock = threading.Lock()  # of what follows
         self._looks = 0
         self._saw_end = False
+        self._told_failure = False
         self._made: dict[str, _Made] = {}
 
     def look(self) -> bool:
@@ -52,6 +53,16 @@ class ShownJob:
             self._looks += 1
             self._saw_end = self._saw_end or has_ended
         return has_ended
+
+    def look_failed(self, error: Exception) -> bool:
+        """Say so once: it is looked at again; whether it has ended."""
+        if not self._told_failure:
+            self._told_failure = True
+            log.error("job %s cannot be looked at; it runs on", self.job.job_id, exc_info=error)
+        try:
+            return self.job.has_ended()
+        except Exception:  # nothing more can be known of it
+            return True
 
     def sight(self) -> Sight:
         """As it was seen last; the window of a job that has ended is its whole life."""
@@ -154,9 +165,8 @@ class ShownJobs:
         try:
             has_ended = shown.look()
             self.on_look(shown)
-        except Exception:
-            log.exception("job %s cannot be looked at any more; it runs on", shown.job.job_id)
-            has_ended = True
+        except Exception as error:
+            has_ended = shown.look_failed(error)
         if has_ended:
             self._ended(shown)
 
