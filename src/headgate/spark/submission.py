@@ -6,7 +6,6 @@ Law: ``prepare`` raises before Spark runs anything of the job; what it returns m
 import atexit
 import logging
 import secrets
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -32,11 +31,10 @@ from headgate.host.shipping.orders import plan_run
 from headgate.host.worker.backends import check_backend
 from headgate.observe.logs import log_settings, set_up_driver_logs
 from headgate.observe.notebook import shows_progress
-from headgate.observe.web.server import page_link, page_server
+from headgate.observe.web.server import page_server, print_link
 from headgate.plan.exchange_memory import ExchangeMemory, size_exchange
 from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.placement import place
-from headgate.plan.table import clean
 from headgate.spark.archives import archive_at_end
 from headgate.spark.configuration import check_known
 from headgate.spark.driver_services import DriverServices, driver_services
@@ -275,7 +273,7 @@ def launch(program: Program) -> SparkJob:
     with logged_with({"job": job.name, "job_id": job.job_id}):
         prepared.endpoint.open(job, contact, None if page is None else (page.url, page.token))
     if page is not None:
-        print(f"headgate: job {clean(job.name)}: {page.show(job)}", file=sys.stderr, flush=True)
+        print_link(job.name, page.show(job))
     for notify in on_launched:
         notify(job)
     settings = JobSettings.parse(program.configuration)
@@ -285,7 +283,7 @@ def launch(program: Program) -> SparkJob:
     if shows_progress(settings.progress):
         from headgate.observe.display import display
 
-        display().watch(job, page_link(job.job_id))
+        display().watch(job, "" if page is None else page.link(job.job_id))
     return job
 
 

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -17,7 +18,12 @@ from headgate.base.settings import RestSettings
 from headgate.observe.web import addresses, event_streams, server, shown_jobs
 from headgate.observe.web.event_streams import EventStreams
 from headgate.observe.web.job_answers import job_details
-from headgate.observe.web.server import close_page_server, page_server
+from headgate.observe.web.server import (
+    close_page_server,
+    page_link,
+    page_server,
+    print_link,
+)
 from headgate.observe.web.shown_jobs import ENDED, KEPT, ShownJob, ShownJobs
 from tests.observe.web.kit import (
     Caller,
@@ -44,6 +50,51 @@ def test_a_process_has_one_server_and_the_first_settings_count() -> None:
     assert page_server(free_port_settings()) is found
     close_page_server()
     assert page_server(RestSettings(enabled=False)) is None
+
+
+def test_a_job_that_wants_no_page_is_not_shown_on_that_of_another() -> None:
+    found = page_server(free_port_settings())
+    assert found is not None
+    found.show(ScriptedJob(five_vertices(), job_id="shown"))
+    assert page_server(RestSettings(enabled=False)) is None
+    assert page_link("shown") and not page_link("hidden")
+
+
+def test_a_token_that_comes_too_late_is_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    found = page_server(free_port_settings())
+    assert found is not None
+    for _ in range(2):
+        assert page_server(RestSettings()) is found, "it asks for nothing"
+        assert page_server(RestSettings(token="s3cret")) is found
+    (record,) = caplog.records
+    assert f"at {found.url}" in record.message and "rest.token" in record.message
+    assert "s3cret" not in record.message
+
+
+def test_a_page_that_has_failed_is_not_shown_to_the_next_job(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(server, "LIBRARIES", ())
+        patched.setitem(sys.modules, "uvicorn", None)  # as if it could not be loaded
+        failed = page_server(free_port_settings())
+        until(lambda: not server._server)
+        assert failed is not None
+        failed.close()
+    assert "the web page has failed; the jobs go on without it" in caplog.text
+    found = page_server(free_port_settings())
+    assert found is not None and found is not failed
+
+
+def test_a_closed_standard_error_stops_no_job(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_link("orders\nof today", "http://127.0.0.1:8081/#/jobs/ab12")
+    said = capsys.readouterr().err
+    assert said == "headgate: job orders of today: http://127.0.0.1:8081/#/jobs/ab12\n"
+    with open(os.devnull, "w") as nobody:
+        monkeypatch.setattr(sys, "stderr", nobody)
+    print_link("orders", "http://127.0.0.1:8081/#/jobs/ab12")
 
 
 def test_a_port_in_use_is_one_warning_with_the_port_and_the_setting(
@@ -167,6 +218,26 @@ def test_a_job_that_cannot_be_looked_at_disturbs_no_other(
         assert reply.json == {"errors": ["RuntimeError in the driver; its log has more"]}
         assert ask("/jobs/ab12").status == 200
     assert "job broken cannot be looked at" in caplog.text
+
+
+class ShakyJob(ScriptedJob):
+    """Raises once, when it is looked at for the second time."""
+
+    looks = 0
+
+    def figures(self) -> list[TaskFigures]:
+        self.looks += 1
+        if self.looks == 2:
+            raise RuntimeError("not now")
+        return super().figures()
+
+
+def test_one_look_that_fails_is_not_the_last(caplog: pytest.LogCaptureFixture) -> None:
+    job = ShakyJob(five_vertices())
+    with serving(job) as ask:
+        until(lambda: job.looks > 4)
+        assert ask("/jobs/ab12").json["state"] == "RUNNING"
+    assert caplog.text.count("job ab12 cannot be looked at") == 1
 
 
 def test_a_job_without_reports_is_shown_as_created() -> None:

@@ -9,6 +9,7 @@ all threads; a forked child keeps neither the port nor the page.
 import asyncio
 import logging
 import os
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,6 +21,7 @@ from headgate.base.settings import RestSettings
 from headgate.observe.observed import ObservedJob
 from headgate.observe.web.addresses import bind, public_name, reachable, token_of
 from headgate.observe.web.shown_jobs import ShownJobs
+from headgate.plan.table import clean
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +72,15 @@ class PageServer:
         name = public_name(self._settings.bind_address, self._address)
         return f"http://{name}:{self.port}/#{before}/jobs/{quote(job_id, safe='')}"
 
+    def has_other(self, settings: RestSettings) -> bool:
+        """Whether somebody asks for what this server does not do."""
+        ours, wanted = self._settings, settings
+        return (
+            (wanted.port not in (0, self.port))
+            or wanted.bind_address != ours.bind_address
+            or (wanted.token not in ("", self.token))
+        )
+
     def close(self) -> None:
         """Idempotent."""
         self.jobs.close()
@@ -97,6 +108,8 @@ class PageServer:
         finally:
             uvicorns.removeFilter(quiet)
             self._socket.close()
+            with _lock:  # one that has failed is not shown to the next job
+                _server[:] = [server for server in _server if server is not self]
 
     async def _serve(self) -> None:
         import uvicorn
@@ -155,12 +168,18 @@ _reported: set[str] = set()
 
 
 def page_server(settings: RestSettings) -> PageServer | None:
-    """That of this process; the first caller's settings count. None: there is none."""
+    """That of this process; the first caller's settings count. None: the job is not shown."""
+    if not settings.enabled:
+        return None
     with _lock:
         if _server:
+            if _server[0].has_other(settings):
+                _report(
+                    logging.WARNING,
+                    f"an earlier job has opened the web page of this process at {_server[0].url}; "
+                    f"its rest.bind-address, rest.port and rest.token hold for all jobs here",
+                )
             return _server[0]
-        if not settings.enabled:
-            return None
         if missing := [name for name in LIBRARIES if find_spec(name) is None]:
             _report(
                 logging.INFO,
@@ -183,9 +202,17 @@ def page_server(settings: RestSettings) -> PageServer | None:
 
 
 def page_link(job_id: str) -> str:
-    """The address of a job's page, without the token; empty: there is no page."""
+    """The address of a job's page, without the token; empty: the job is not shown."""
     with _lock:
-        return _server[0].link(job_id) if _server else ""
+        shown = [server for server in _server if server.jobs.find(job_id) is not None]
+        return shown[0].link(job_id) if shown else ""
+
+
+def print_link(name: str, link: str) -> None:
+    """Say where a job is shown; if standard error is closed, the job runs on without a word."""
+    with suppress(OSError, ValueError, AttributeError):  # there may be none at all
+        sys.stderr.write(f"headgate: job {clean(name)}: {link}\n")
+        sys.stderr.flush()
 
 
 def close_page_server() -> None:

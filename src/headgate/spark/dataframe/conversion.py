@@ -14,7 +14,6 @@ that names no stage of ours goes PySpark's way, untouched.
 
 import logging
 import re
-import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,7 +27,7 @@ from headgate.connectors.dataframe.source import DataFrameSource
 from headgate.control.effects import Outcome
 from headgate.control.life_cycle import JobState
 from headgate.host.driver.driver_run import RunKey
-from headgate.observe.web.server import page_server
+from headgate.observe.web.server import page_server, print_link
 from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.placement import place
 from headgate.spark.archives import archive_at_end
@@ -173,7 +172,7 @@ def _shown_actions(program: Program) -> Callable[[FrameJob], None]:
             return
         address = page.show(job)
         if not announced:
-            print(f"headgate: job {job.name}: {address}", file=sys.stderr, flush=True)
+            print_link(job.name, address)
             announced.append(address)
 
     return show
