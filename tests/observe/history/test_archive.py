@@ -52,6 +52,23 @@ def test_a_file_that_would_fill_the_memory_is_refused(monkeypatch: pytest.Monkey
         decode_archive("a", data)
 
 
+def test_json_without_bottom_is_damage() -> None:
+    deep = b"[" * 5_000 + b"]" * 5_000
+    header = b'{"headgate-archive":1,"version":"","written-at-ms":1,"job":{"jid":' + deep + b"}}\n"
+    with pytest.raises(ArchiveDamaged):
+        decode_header("a", gzip.compress(header))
+    first = encode_archive(dict(JOB), 17, {})
+    body = gzip.compress(b'{"path":"","json":' + deep + b"}\n")
+    with pytest.raises(ArchiveDamaged):
+        decode_archive("a", gzip.compress(gzip.decompress(first)) + body)
+
+
+def test_thousands_of_parts_are_refused_at_once() -> None:
+    first = gzip.compress(gzip.decompress(encode_archive(dict(JOB), 17, {})))
+    with pytest.raises(ArchiveDamaged, match="more than 2 parts"):
+        decode_archive("a", first + gzip.compress(b"") * 100_000)
+
+
 def test_another_format_is_refused_by_its_number() -> None:
     header = {"headgate-archive": 99, "version": "9", "written-at-ms": 1, "job": {}}
     data = gzip.compress(json.dumps(header).encode() + b"\n")

@@ -24,6 +24,8 @@ HEADER_BYTES: Final = 64 * 1024
 """The header is within so many bytes of the file."""
 _LEVEL: Final = 6
 _GZIP: Final = 31  # zlib's window, with the header of gzip
+_PARTS: Final = 2
+_DAMAGE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class ArchiveDamaged(HeadgateError):
@@ -83,7 +85,7 @@ def decode_header(name: str, start: bytes) -> ArchiveHeader:
         raise ArchiveDamaged(name, "its header is not whole")
     try:
         found = msgspec.json.decode(text, type=ArchiveHeader)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except _DAMAGE as error:
         raise ArchiveDamaged(name, f"its header is none ({error})") from error
     if found.headgate_archive != FORMAT:
         problem = f"it has format {found.headgate_archive}, and this Headgate reads {FORMAT}"
@@ -98,7 +100,7 @@ def decode_archive(name: str, data: bytes) -> dict[str, bytes]:
         raise ArchiveDamaged(name, "its last line is not whole")
     try:
         paths = [msgspec.json.decode(line, type=ArchivedPath) for line in lines[1:]]
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except _DAMAGE as error:
         raise ArchiveDamaged(name, str(error)) from error
     return {found.path: bytes(found.json) for found in paths}
 
@@ -110,8 +112,11 @@ def _packed(lines: list[bytes]) -> bytes:
 
 def _unpacked(name: str, data: bytes) -> Iterator[bytes]:
     """The parts one after the other, as gzip does it, up to a bound."""
-    size = 0
+    size = parts = 0
     while data:
+        if parts == _PARTS:
+            raise ArchiveDamaged(name, f"it has more than {_PARTS} parts")
+        parts += 1
         unpacking = zlib.decompressobj(_GZIP)
         try:
             part = unpacking.decompress(data, LARGEST - size + 1)
