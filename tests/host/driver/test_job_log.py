@@ -100,6 +100,25 @@ def test_a_program_without_logging_sees_what_it_would_have_seen(
     assert capsys.readouterr().err == "seen\n"
 
 
+def test_a_flood_of_lines_of_all_workers_is_cut_and_counted(
+    kept: JobLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_log, "MOST_RECEIVED", 10)
+    kept._second_ends = float("inf")  # the second does not end during the test
+    for _ in range(3):
+        kept.received([OF_WORKER] * 8)
+    assert len(kept.lines()) == 10
+    kept._second_ends = 0.0
+    kept.received([OF_WORKER] * 2)
+    kept._second_ends = float("inf")
+    after = [(line.number, line.message) for line in kept.lines(after=10)]
+    assert after[0] == (11, "… 14 lines of workers were left out here")
+    assert len(after) == 3
+    kept.received([OF_WORKER] * 9)
+    kept.close()
+    assert kept.lines()[-1].message == "… 1 lines of workers were left out here"
+
+
 class Talkative(str):
     """Logs while a line is being kept, as a destructor may that Python calls at any moment."""
 

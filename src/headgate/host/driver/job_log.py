@@ -8,6 +8,7 @@ driver's log as well.
 
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Sequence
 from typing import Final
@@ -19,6 +20,8 @@ from headgate.host.shipping.log_lines import facts_of, line_bytes, line_of, show
 
 MOST_LINES: Final = 2_000
 MOST_BYTES: Final = 1024 * 1024
+MOST_RECEIVED: Final = 1_000
+"""Lines of all workers together that are taken in a second; the others are counted."""
 DRIVER: Final = "driver"
 OURS: Final = "headgate"
 """The logger above all of Headgate's own."""
@@ -37,6 +40,8 @@ class JobLog:
         self._lines: deque[LogLine] = deque()
         self._bytes = 0
         self._next = 1
+        self._second_ends = 0.0
+        self._received = self._left_out = 0
 
     def open(self) -> None:
         """From now on the driver's own lines about the job are kept."""
@@ -45,6 +50,7 @@ class JobLog:
     def close(self) -> None:
         """No more of them; those that there are stay. Idempotent."""
         _driver_lines.remove(self)
+        self._say_left_out()
 
     def lines(self, after: int = 0, limit: int = 1000) -> list[LogLine]:
         """Lines with a number above ``after``, the oldest first."""
@@ -61,11 +67,27 @@ class JobLog:
                 self._bytes -= line_bytes(self._lines.popleft())
 
     def received(self, lines: Sequence[LogLine]) -> None:
-        """Lines of a worker have come."""
-        for line in lines:
+        """Lines of a worker have come; a thousand workers that all complain cost a bounded time."""
+        with self._lock:
+            now = time.monotonic()
+            if now >= self._second_ends:
+                self._second_ends, self._received = now + 1.0, 0
+                self._say_left_out()
+            taken = lines[: max(0, MOST_RECEIVED - self._received)]
+            self._received += len(taken)
+            self._left_out += len(lines) - len(taken)
+        for line in taken:
             self.add(line)
             if self._forwards:
                 self._forward(line)
+
+    def _say_left_out(self) -> None:
+        with self._lock:
+            left_out, self._left_out = self._left_out, 0
+            if left_out:
+                text = f"… {left_out:,} lines of workers were left out here"
+                at_ms = time.time_ns() // 1_000_000
+                self.add(LogLine(0, at_ms, "WARNING", __name__, text, host=DRIVER))
 
     def _forward(self, line: LogLine) -> None:
         logger, level = logging.getLogger(line.logger), logging.getLevelName(line.level)
