@@ -108,9 +108,10 @@ export class Connection {
    * }} how
    */
   async poll(path, { everyMs, signal, onAnswer, onRefused, goesOn = () => true }) {
+    let due = performance.now(); // on a grid, so that slow answers and late timers do not add up
     do {
       await untilVisible(signal);
-      const due = performance.now() + everyMs; // the answer and its drawing take a part of the time
+      due = Math.max(due, performance.now() - everyMs) + everyMs;
       const answer = await this.persist(signal, () => this.api.get(path, signal), onRefused);
       if (signal.aborted) return;
       if (answer !== undefined) onAnswer(answer);
