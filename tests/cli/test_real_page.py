@@ -105,6 +105,16 @@ def test_flame_shows_the_users_lines(scene: Scene, tmp_path: Path) -> None:
     assert "subtask" in done.stderr
 
 
+def test_why_is_answered_by_the_server(scene: Scene) -> None:
+    done = scene.headgate("why", "--quick")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("Cannot say yet: ")
+    report = json.loads(scene.headgate("why", "ab12", "--json").stdout)
+    assert (report["cause"], report["advice"], report["possible-rate"]) == ("unknown", [], -1.0)
+    done = scene.headgate("why", "--seconds", "31")
+    assert done.returncode == 2 and "--seconds" in done.stderr
+
+
 def test_peek_shows_waiting_records(scene: Scene) -> None:
     done = scene.headgate("peek", "ab12", "enrich", "--limit", "3")
     assert (done.returncode, done.stderr) == (0, "")
