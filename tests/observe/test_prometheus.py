@@ -402,7 +402,7 @@ class ScrapeTwin(RuleBasedStateMachine):
     @invariant()
     def no_counter_falls_and_none_vanishes(self) -> None:
         tasks = [f"{vertex}.{subtask}" for vertex in (SOURCE, MIDDLE) for subtask in range(3)]
-        self.job.tasks = self.kept.latest(tasks)
+        self.job.tasks = self.kept.latest(self.kept.reported(tasks))
         for subtasks in (False, True):
             scrape = Scrape(self.job, subtasks=subtasks)
             for key, value in scrape.samples.items():

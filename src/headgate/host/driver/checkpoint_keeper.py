@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import structs
@@ -56,6 +56,8 @@ COUNTS: Final = (
     "commit_ms",
     "records_made",
 )
+TaskReports: TypeAlias = tuple[TaskFigures | None, TaskFigures | None]
+"""Of a task: the sum over earlier attempts, and the last report of the present one."""
 _Part = TypeVar("_Part", bound=msgspec.Struct)
 _COUNTED: Final = ("count", "sum")
 """Parts of a user's metrics that only grow, unless the user counts down."""
@@ -206,7 +208,10 @@ class CheckpointKeeper:
 
 
 class JobFigures:
-    """The metrics of a job's tasks, over all its attempts; used under the lock of its runs.
+    """The metrics of a job's tasks, over all its attempts.
+
+    Used under the lock of its runs, except for ``latest``, which takes its time: thousands of tasks
+    must not keep the job's messages waiting because somebody looks at it.
 
     In the workers, every attempt counts from zero. Law: a count never falls: those of earlier
     attempts are added, including what is repeated after a restart. What is not a count (queue
@@ -216,6 +221,8 @@ class JobFigures:
     def __init__(self) -> None:
         self._now: dict[str, TaskFigures] = {}
         self._before: dict[str, TaskFigures] = {}
+        self._sums: dict[str, tuple[TaskReports, TaskFigures]] = {}
+        """What was added up last of each task, for others who ask before its next report."""
 
     def measured(self, figures: Iterable[TaskFigures]) -> None:
         """Tasks of the current attempt have reported."""
@@ -227,15 +234,23 @@ class JobFigures:
             self._before[task] = _added(self._before.get(task), figures)
         self._now.clear()
 
-    def latest(self, tasks: Iterable[str]) -> list[TaskFigures]:
-        """Of these tasks, in their order; without those that have never reported."""
+    def reported(self, tasks: Iterable[str]) -> list[TaskReports]:
+        """Of these tasks, in their order: what to give to ``latest``, without the lock."""
+        return [(self._before.get(task), self._now.get(task)) for task in tasks]
+
+    def latest(self, reported: Iterable[TaskReports]) -> list[TaskFigures]:
+        """In the same order; without tasks that have never reported."""
         found: list[TaskFigures] = []
-        for task in tasks:
-            now, before = self._now.get(task), self._before.get(task)
-            if now is not None:
-                found.append(_added(before, now))
-            elif before is not None:
-                found.append(_waiting(before))
+        for reports in reported:
+            before, now = reports
+            if before is None:
+                found += () if now is None else (now,)
+                continue
+            last = self._sums.get(before.task)
+            if last is None or last[0][0] is not before or last[0][1] is not now:
+                added = _waiting(before) if now is None else _added(before, now)
+                last = self._sums[before.task] = reports, added
+            found.append(last[1])
         return found
 
 

@@ -144,7 +144,8 @@ class DriverRun:
     def figures(self) -> list[TaskFigures]:
         """The latest of each task, in the order of the plan; counts cover all attempts."""
         with self._lock:
-            return self._figures.latest(task.id for task in self._machine.plan.tasks)
+            reported = self._figures.reported(task.id for task in self._machine.plan.tasks)
+        return self._figures.latest(reported)
 
     @property
     def task_managers(self) -> list[TaskManagerFigures]:
