@@ -59,6 +59,7 @@ export class App {
     this.view.abort();
     this.view = new AbortController();
     this.job = null;
+    this.connection.turned();
     this.main.replaceChildren();
     crumb();
     const { api, connection } = this;

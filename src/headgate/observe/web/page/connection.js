@@ -31,7 +31,13 @@ export class Connection {
 
   answered() {
     this.failures = 0;
-    if (this.link.value.status !== "live") this.#become("live", Date.now());
+    const { status } = this.link.value;
+    if (status !== "live" && status !== "ended") this.#become("live", Date.now());
+  }
+
+  /** Something else is looked at from now on. */
+  turned() {
+    if (this.link.value.status === "ended") this.#become("connecting", Date.now());
   }
 
   /** What is shown changes no more; nobody has to answer. */

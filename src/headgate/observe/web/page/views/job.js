@@ -190,7 +190,7 @@ function makeTabs(id) {
 /** The figures that are looked at first. */
 class Facts {
   constructor() {
-    const names = ["In", "Out", "Latency p99", "Watermark lag", "Restarts", "Up for", "Started"];
+    const names = ["In", "Out", "Latency p99", "Watermark lag", "Restarts", "Run time", "Started"];
     this.values = names.map(() => h("dd", {}, "–"));
     this.element = h(
       "dl",

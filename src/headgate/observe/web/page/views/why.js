@@ -33,6 +33,7 @@ export class WhyPanel {
   /** @param {import("./job.js").JobContext} context */
   constructor(context) {
     this.context = context;
+    this.title = h("h2", { id: "why-title" }, "What limits this job");
     this.cause = h("span", { class: "badge" });
     this.summary = h("p", { class: "summary" }, "…");
     this.link = h("a", { class: "to-vertex", hidden: true }, "Show the vertex");
@@ -41,14 +42,7 @@ export class WhyPanel {
     this.element = h(
       "section",
       { class: "why card", "aria-labelledby": "why-title" },
-      h(
-        "div",
-        { class: "why-head" },
-        h("h2", { id: "why-title" }, "What limits this job"),
-        this.cause,
-        this.link,
-        this.button,
-      ),
+      h("div", { class: "why-head" }, this.title, this.cause, this.link, this.button),
       this.summary,
       this.full,
     );
@@ -66,14 +60,16 @@ export class WhyPanel {
     this.link.hidden = why.vertex < 0;
     if (why.vertex >= 0)
       setAttribute(this.link, "href", href("jobs", job.jid, "graph", why.vertex));
-    this.button.hidden = !this.context.runs();
+    setText(this.title, this.context.runs() ? "What limits this job" : "What limited this job");
   }
 
   async #ask() {
     const { connection, api, id, signal } = this.context;
     this.button.disabled = true;
-    setText(this.button, `Sampling for ${SECONDS} s…`);
-    const path = `jobs/${encodeURIComponent(id)}/why?seconds=${SECONDS}`;
+    const samples = this.context.runs();
+    setText(this.button, samples ? `Sampling for ${SECONDS} s…` : "Asking…");
+    const how = samples ? `seconds=${SECONDS}` : "quick=true";
+    const path = `jobs/${encodeURIComponent(id)}/why?${how}`;
     const answer = await connection.persist(
       signal,
       () => api.get(path, signal),
