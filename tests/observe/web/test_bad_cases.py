@@ -16,8 +16,10 @@ from headgate.base.errors import SettingsInvalid
 from headgate.base.messages import TaskFigures
 from headgate.base.settings import RestSettings
 from headgate.observe.web import addresses, event_streams, server, shown_jobs
+from headgate.observe.web.background import Background
 from headgate.observe.web.event_streams import EventStreams
 from headgate.observe.web.job_answers import job_details
+from headgate.observe.web.parameters import BadRequest
 from headgate.observe.web.server import (
     close_page_server,
     page_link,
@@ -179,6 +181,21 @@ def test_a_forked_child_has_neither_the_page_nor_its_port() -> None:
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 0
     assert Caller(found)("/jobs").status == 200, "the parent's is as before"
+
+
+def test_without_room_for_a_thread_a_request_is_refused_and_the_next_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    background = Background(most=1)
+
+    def no_room(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", no_room)
+        with pytest.raises(BadRequest, match="cannot start a thread"):
+            asyncio.run(background.run(lambda: 1))
+    assert asyncio.run(background.run(lambda: 1)) == 1
 
 
 def test_jobs_that_have_ended_are_kept_but_not_all() -> None:

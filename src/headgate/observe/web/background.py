@@ -50,5 +50,9 @@ class Background:
             with suppress(RuntimeError):  # the loop has ended
                 loop.call_soon_threadsafe(settle, result, error)
 
-        threading.Thread(target=work, name="headgate-web-call", daemon=True).start()
+        try:
+            threading.Thread(target=work, name="headgate-web-call", daemon=True).start()
+        except RuntimeError as error:  # the process has no room for another thread
+            self._running -= 1
+            raise BadRequest("the driver cannot start a thread; ask again later", 503) from error
         return await future
