@@ -119,6 +119,41 @@ def test_a_flood_of_lines_of_all_workers_is_cut_and_counted(
     assert kept.lines()[-1].message == "… 1 lines of workers were left out here"
 
 
+class SlowHandler(logging.Handler):
+    """Of a program whose log goes over the network, which is down."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entered, self.network_is_back = threading.Event(), threading.Event()
+        self.seen: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.entered.set()
+        assert self.network_is_back.wait(30)
+        self.seen.append(record.getMessage())
+
+
+def test_a_slow_handler_of_the_program_delays_no_message_of_the_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(job_log, "MOST_WAITING", 3)
+    slow, logger = SlowHandler(), logging.getLogger("shop.prices")
+    logger.addHandler(slow)
+    log = JobLog("orders", "7f00", forwards=True)
+    try:
+        log.received([OF_WORKER])
+        assert slow.entered.wait(30)
+        for _ in range(5):
+            log.received([OF_WORKER])
+        assert len(log.lines()) == 6 and slow.seen == []
+        slow.network_is_back.set()
+        log.close()
+        assert slow.seen == ["no price"] * 4
+    finally:
+        slow.network_is_back.set()
+        logger.removeHandler(slow)
+
+
 class Talkative(str):
     """Logs while a line is being kept, as a destructor may that Python calls at any moment."""
 

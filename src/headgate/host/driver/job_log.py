@@ -18,10 +18,16 @@ from msgspec import structs
 from headgate.base.job_records import LogLine
 from headgate.host.shipping.log_lines import facts_of, line_bytes, line_of, show_if_alone
 
+log = logging.getLogger(__name__)
+
 MOST_LINES: Final = 2_000
 MOST_BYTES: Final = 1024 * 1024
 MOST_RECEIVED: Final = 1_000
 """Lines of all workers together that are taken in a second; the others are counted."""
+MOST_WAITING: Final = 1_000
+"""Lines that wait to be written to the driver's log; the others are only kept."""
+LAST_S: Final = 2.0
+"""How long the end of a job waits for those lines."""
 DRIVER: Final = "driver"
 OURS: Final = "headgate"
 """The logger above all of Headgate's own."""
@@ -42,6 +48,8 @@ class JobLog:
         self._next = 1
         self._second_ends = 0.0
         self._received = self._left_out = 0
+        self._waiting: deque[LogLine] = deque()
+        self._writer: threading.Thread | None = None
 
     def open(self) -> None:
         """From now on the driver's own lines about the job are kept."""
@@ -51,6 +59,8 @@ class JobLog:
         """No more of them; those that there are stay. Idempotent."""
         _driver_lines.remove(self)
         self._say_left_out()
+        if (writer := self._writer) is not None:
+            writer.join(LAST_S)
 
     def lines(self, after: int = 0, limit: int = 1000) -> list[LogLine]:
         """Lines with a number above ``after``, the oldest first."""
@@ -78,8 +88,8 @@ class JobLog:
             self._left_out += len(lines) - len(taken)
         for line in taken:
             self.add(line)
-            if self._forwards:
-                self._forward(line)
+        if self._forwards and taken:
+            self._forward_soon(taken)
 
     def _say_left_out(self) -> None:
         with self._lock:
@@ -88,6 +98,32 @@ class JobLog:
                 text = f"… {left_out:,} lines of workers were left out here"
                 at_ms = time.time_ns() // 1_000_000
                 self.add(LogLine(0, at_ms, "WARNING", __name__, text, host=DRIVER))
+
+    def _forward_soon(self, lines: Sequence[LogLine]) -> None:
+        """On another thread: a handler of the program's may be slow, and messages wait for us."""
+        with self._lock:
+            self._waiting.extend(lines[: max(0, MOST_WAITING - len(self._waiting))])
+            if self._writer is None:
+                writer = threading.Thread(
+                    target=self._forward_all, name=f"headgate-log-{self.job_id}", daemon=True
+                )
+                writer.start()
+                self._writer = writer
+
+    def _forward_all(self) -> None:
+        while (line := self._next_waiting()) is not None:
+            try:
+                self._forward(line)
+            except Exception as error:  # whatever the program's own loggers do
+                log.debug("a line of a worker cannot be written: %r", error)
+
+    def _next_waiting(self) -> LogLine | None:
+        """None: the thread ends, and the next lines start another."""
+        with self._lock:
+            if self._waiting:
+                return self._waiting.popleft()
+            self._writer = None
+            return None
 
     def _forward(self, line: LogLine) -> None:
         logger, level = logging.getLogger(line.logger), logging.getLevelName(line.level)
