@@ -146,7 +146,10 @@ class ReadsAllItsState(KeyedProcessFunction[Any, Any, Any]):
         self.seen = runtime_context.get_map_state(descriptor)
 
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
-        self.seen.put(value[0] % 3_000, value[0])
+        if self.seen.is_empty():
+            for number in range(8_000):
+                self.seen.put(number, number)
+        self.seen.put(value[0] % 8_000, value[0])
         yield sum(self.seen.values())
 
 
@@ -386,12 +389,12 @@ def just_restarted(env: StreamExecutionEnvironment, tasks: Tasks, folder: str) -
 
 
 def heavy_map(env: StreamExecutionEnvironment, tasks: Tasks, folder: str) -> None:
-    heavy = paced(env, 0.002, APART).rebalance().map(Computes(100_000)).name("compute")
+    heavy = paced(env, 0.002, APART).rebalance().map(Computes(200_000)).name("compute")
     heavy.slot_sharing_group("computers").rebalance().add_sink(discard).name("end")
 
 
 def all_cores(env: StreamExecutionEnvironment, tasks: Tasks, folder: str) -> None:
-    heavy = paced(env, 0.001, APART).rebalance().map(Computes(100_000)).name("compute")
+    heavy = paced(env, 0.001, APART).rebalance().map(Computes(200_000)).name("compute")
     heavy.set_parallelism(os.cpu_count() or 1).slot_sharing_group("computers")
     heavy.rebalance().add_sink(discard).name("end")
 
