@@ -192,7 +192,7 @@ def test_a_metric_for_each_key_is_cut_and_told(caplog: pytest.LogCaptureFixture)
     assert len(found) == MAX_METRICS
     assert "headgate_user_key00000" in found
     assert len(caplog.records) == 1
-    assert "has 1,010 metrics of its functions; Prometheus gets the first 1,000" in caplog.text
+    assert "has more than 1,000 metrics of its functions; Prometheus gets the first" in caplog.text
 
 
 NAMES = st.text(max_size=6) | st.sampled_from(["x", "x_total", "x_count", "x_min", "x_sum", "x y"])

@@ -119,6 +119,14 @@ class JobSnapshot:
         return self._vertices[part.vertex]
 
 
+def _snapshots(jobs: Iterable[ObservedJob]) -> Iterator[JobSnapshot]:
+    for job in jobs:
+        try:
+            yield JobSnapshot(job)
+        except Exception as error:  # the others are shown all the same
+            tell_once(f"job {job.job_id} is not shown to Prometheus: {type(error).__name__}")
+
+
 @dataclass(slots=True)
 class LabelledSubjects(Generic[Subject]):
     """Subjects with the same labels."""
@@ -136,7 +144,7 @@ class JobsCollector(Collector):
     """What the jobs have to show at one moment, metric by metric."""
 
     def __init__(self, jobs: Iterable[ObservedJob], now_ms: float, *, subtasks: bool) -> None:
-        self._jobs = [JobSnapshot(job) for job in shown_jobs(jobs, now_ms)]
+        self._jobs = list(_snapshots(shown_jobs(jobs, now_ms)))
         self._now_ms = now_ms
         self._subtasks = subtasks and self._are_few()
         self._tasks = [

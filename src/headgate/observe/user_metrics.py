@@ -100,8 +100,8 @@ class UserMetrics:
         keys = sorted(metrics)
         if len(keys) > MAX_METRICS:
             tell_once(
-                f"job {job!r} has {len(keys):,} metrics of its functions; Prometheus "
-                f"gets the first {MAX_METRICS:,} by name: register fewer, none for each key"
+                f"job {job!r} has more than {MAX_METRICS:,} metrics of its functions; Prometheus "
+                f"gets the first of them by name: register fewer, none for each key"
             )
         return keys[:MAX_METRICS]
 

@@ -234,7 +234,11 @@ def test_a_job_that_cannot_be_looked_at_disturbs_no_other(
         assert reply.status == 500
         assert reply.json == {"errors": ["RuntimeError in the driver; its log has more"]}
         assert ask("/jobs/ab12").status == 200
+        scraped = ask("/metrics")
+        assert scraped.status == 200
+        assert b'job_id="ab12"' in scraped.body and b'job_id="broken"' not in scraped.body
     assert "job broken cannot be looked at" in caplog.text
+    assert "job broken is not shown to Prometheus: RuntimeError" in caplog.text
 
 
 class ShakyJob(ScriptedJob):
