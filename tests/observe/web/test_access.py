@@ -167,7 +167,7 @@ def test_with_the_token_everything_is_answered() -> None:
 def test_an_address_that_others_reach_is_never_without_a_token(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level(logging.DEBUG)
+    caplog.set_level(logging.DEBUG, "headgate")
     with serving(ScriptedJob(five_vertices()), bind_address="0.0.0.0") as ask:
         token = ask.server.token
         assert len(token) >= 32

@@ -144,7 +144,7 @@ def test_without_a_port_of_its_own_the_next_free_one_is_taken(
 def test_without_the_libraries_a_sentence_says_how_to_get_them(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.INFO, "headgate")
     monkeypatch.setattr(server, "LIBRARIES", ("nowhere_to_be_found",))
     assert page_server(RestSettings()) is None
     (record,) = caplog.records
