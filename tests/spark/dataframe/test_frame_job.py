@@ -32,7 +32,8 @@ def page() -> Iterator[PageServer]:
 
 
 def rows_with(spark: "SparkSession", function: Any, count: int = 100) -> Any:
-    env = StreamExecutionEnvironment.get_execution_environment(Configuration())
+    shown = Configuration().set_string("rest.enabled", "true")
+    env = StreamExecutionEnvironment.get_execution_environment(shown)
     stream = env.set_parallelism(2).from_dataframe(spark.range(count))
     numbers = stream.map(lambda row: (row.id,)).rebalance()
     return numbers.map(function).name("checked").to_dataframe("n long")
