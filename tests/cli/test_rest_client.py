@@ -109,7 +109,7 @@ def test_a_driver_that_is_gone_and_a_page_that_is_off_are_told_apart(page: Page)
         pass
     with pytest.raises(JobGone, match=r"job ab12 \(orders\) has ended"):
         RestClient(job_entry(web=closed.url)).get("", Greeting)
-    with pytest.raises(PageOff, match=r"rest\.enabled true and a free rest\.port") as off:
+    with pytest.raises(PageOff, match=r"rest\.enabled true, a free rest\.port") as off:
         RestClient(job_entry())
     assert exit_code_of(off.value) == 2, "usage or configuration"
 
