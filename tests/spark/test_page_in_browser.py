@@ -5,17 +5,19 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from playwright.sync_api import expect
 
 from headgate.common import JobClient, JobStatus
 from headgate.datastream import StreamExecutionEnvironment
 from headgate.datastream.connectors import DataGeneratorSource
-from tests.observe.web.browser import chromium, visiting
 from tests.spark.cluster import until
 
 pytest.importorskip("starlette")
+pytest.importorskip("playwright")
+
+from playwright.sync_api import expect
 
 from headgate.observe.web.server import close_page_server, page_link
+from tests.observe.web.browser import chromium, visiting
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
