@@ -36,12 +36,16 @@ def exits_folder() -> str:
 
 
 def note_exit(folder: str, pid: int, code: int) -> None:
-    """A process has ended with this code, or by this signal if it is below zero."""
+    """A process has ended with this code, or by this signal if it is below zero.
+
+    Called by a signal handler that may interrupt itself: nothing here imports, not even a codec.
+    """
     with suppress(OSError):
         if code and len(os.listdir(folder)) < MOST_NOTES:
-            with open(os.path.join(folder, f"{pid}.part"), "w", encoding="ascii") as file:
-                file.write(str(code))
-            os.rename(file.name, os.path.join(folder, str(pid)))
+            part = os.path.join(folder, f"{pid}.part")
+            with open(part, "wb", buffering=0) as file:
+                file.write(b"%d" % code)
+            os.rename(part, os.path.join(folder, str(pid)))
 
 
 def exit_words(pid: int, host: str) -> str:
