@@ -30,9 +30,14 @@ def page_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator
     close_page_server()
 
 
-def slowly(number: int) -> int:
+def large(number: int) -> tuple[int, str]:
+    """So large that few wait in front of the slow task, and a savepoint's barrier comes through."""
+    return number, "x" * 4096
+
+
+def slowly(record: tuple[int, str]) -> int:
     time.sleep(0.001)
-    return number
+    return record[0]
 
 
 def ask(web: str, path: str, method: str = "GET", body: object = None) -> Any:
@@ -56,8 +61,8 @@ def test_a_job_is_followed_saved_and_cancelled_on_its_page(
 ) -> None:
     env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(2)
     env.get_configuration().set_string("rest.enabled", "true")
-    numbers = env.from_source(DataGeneratorSource(abs, None), None, "numbers")
-    numbers.key_by(lambda number: number % 7).map(slowly).name("slow").add_sink(lambda _: None)
+    numbers = env.from_source(DataGeneratorSource(large, None), None, "numbers")
+    numbers.key_by(lambda record: record[0] % 7).map(slowly).name("slow").add_sink(lambda _: None)
     client = env.execute_async("seen")
     job_id = str(client.get_job_id())
     ((entry, _),) = entries()
