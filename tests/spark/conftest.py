@@ -4,12 +4,13 @@ All tests of this folder run in one test process (see the scheduler in `tests/co
 only one session is started.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import pytest
 
+from headgate.spark.job import end_jobs
 from headgate.spark.session import find_session
 from tests.spark.cluster import Cluster
 
@@ -45,6 +46,17 @@ def standalone_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clu
     _need_pyspark()
     with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
         yield cluster
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that fails may leave a job; the tests after it need its slots."""
+    report = yield
+    if report.failed:
+        end_jobs("its test has failed")
+    return report
 
 
 def _need_pyspark() -> None:
