@@ -49,6 +49,9 @@ APART = {
 }
 """Tests of Spark that never use the session of this process."""
 
+SERVED = ("delta", "http", "iceberg", "kafka", "nats", "postgres", "redis", "s3", "sql")
+"""Folders of connectors whose tests share a server."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--sim-seeds", type=int, default=300, help="simulated runs per test (300)")
@@ -78,6 +81,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "Sche
                 return "faults"
             if module == "tests/observe/web/test_page.py":
                 return "browser"
+            if module.startswith("tests/connectors/") and module.split("/")[2] in SERVED:
+                return module.split("/")[2]
             return "spark" if module.startswith("tests/spark/") else nodeid
 
     return OneSession(config, log)

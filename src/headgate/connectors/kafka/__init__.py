@@ -1,0 +1,1 @@
+"""Topics of Apache Kafka as sources and sinks, through confluent-kafka."""

@@ -1,0 +1,1 @@
+"""Streams of NATS JetStream as sources and sinks, through nats-py."""

@@ -1,0 +1,1 @@
+"""Tables and changes of PostgreSQL as sinks and sources, through psycopg."""
