@@ -1,0 +1,50 @@
+"""The strict broker, started once for all tests of this folder; topics have names of their own."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("confluent_kafka")
+
+from tests.connectors.kafka.broker_kit import StrictBroker, create_topic
+
+_NUMBERS = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def _running_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StrictBroker]:
+    broker = StrictBroker(tmp_path_factory.mktemp("strict-broker"))
+    broker.server.start()
+    yield broker
+    broker.server.stop()
+
+
+@pytest.fixture
+def strict_broker(_running_broker: StrictBroker) -> Iterator[StrictBroker]:
+    """Runs, without planned faults, before and after the test."""
+    yield _running_broker
+    _running_broker.order("clear")
+    _running_broker.order("release")
+
+
+@pytest.fixture
+def new_topic(strict_broker: StrictBroker) -> Callable[..., str]:
+    """``new_topic(partitions=1)`` makes one that nobody else uses."""
+
+    def make(partitions: int = 1, **config: str) -> str:
+        topic = f"topic-{next(_NUMBERS)}"
+        create_topic(strict_broker.address, topic, partitions, **config)
+        return topic
+
+    return make
+
+
+@pytest.fixture
+def own_broker(tmp_path: Path) -> Iterator[StrictBroker]:
+    """One for a test that stops it."""
+    broker = StrictBroker(tmp_path)
+    broker.server.start()
+    yield broker
+    broker.server.stop()
