@@ -20,6 +20,7 @@ from headgate.connectors.dataframe.source import DataFrameSource
 from headgate.connectors.files.source import TextFileSource
 from headgate.connectors.function.source import FunctionSource
 from headgate.connectors.generator.source import DataGeneratorSource, NumberSequenceSource
+from headgate.connectors.kafka.source import KafkaSource
 from headgate.connectors.socket.source import SocketTextSource
 from headgate.core.chain.operator import PollResult
 from headgate.core.operators.source import SourceOperator
@@ -50,6 +51,7 @@ SOURCES: dict[str, Make] = {
 ELSEWHERE = {
     FunctionSource: "test_function_positions.py",
     DataFrameSource: "test_dataframe_positions.py",
+    KafkaSource: "kafka/test_source.py",
     SocketTextSource: "below: it cannot rewind",
 }
 

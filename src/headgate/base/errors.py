@@ -14,6 +14,7 @@ HeadgateError
 ├── ConnectorError             a source or sink fails at what it reads or writes
 │   ├── PathUnusable
 │   │   └── PartLost
+│   ├── KafkaUnready, KafkaRefused, OffsetsLost
 │   └── DatabaseUnready, ServerUnreachable, LineTooLong, LineUndecodable
 ├── FrameInvalid, SchemaInvalid, RecordUnfit
 ├── StateBroken, StateUnwritable, StateUnstorable, BackendMissing
@@ -281,6 +282,18 @@ class PartLost(PathUnusable):
 
 class DatabaseUnready(ConnectorError):
     """A database cannot be reached, or does not take a transaction in time."""
+
+
+class KafkaUnready(ConnectorError):
+    """No broker answers, or none that leads the partition; that may pass."""
+
+
+class KafkaRefused(ConnectorError):
+    """The brokers answer, and refuse: wrong credentials, missing rights, an unknown topic."""
+
+
+class OffsetsLost(ConnectorError):
+    """Kafka has deleted the records that a source would have read next."""
 
 
 class ServerUnreachable(ConnectorError):

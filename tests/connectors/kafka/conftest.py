@@ -1,4 +1,4 @@
-"""The strict broker, started once for all tests of this folder; topics have names of their own."""
+"""The strict broker and the mock cluster, started once for all tests of this folder."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -9,6 +9,7 @@ import pytest
 pytest.importorskip("confluent_kafka")
 
 from tests.connectors.kafka.broker_kit import StrictBroker, create_topic
+from tests.connectors.kafka.kit import MockCluster
 
 _NUMBERS = itertools.count(1)
 
@@ -48,3 +49,11 @@ def own_broker(tmp_path: Path) -> Iterator[StrictBroker]:
     broker.server.start()
     yield broker
     broker.server.stop()
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[MockCluster]:
+    """Brokers of librdkafka's own; tests that break one start others."""
+    made = MockCluster()
+    yield made
+    made.close()

@@ -1,6 +1,6 @@
 """Sources and sinks, and the base classes for your own; re-exports only.
 
-What needs pyarrow is loaded when it is first used.
+What needs pyarrow or a client library is loaded when it is first used.
 """
 
 from importlib import import_module
@@ -25,6 +25,7 @@ from headgate.functions.source import Source, SplitLag, SplitReader
 
 if TYPE_CHECKING:
     from headgate.connectors.files.parquet import ParquetSink
+    from headgate.connectors.kafka.source import KafkaSource
 
 __all__ = [
     "Committer",
@@ -37,6 +38,7 @@ __all__ = [
     "FileSink",
     "FileSource",
     "JsonLinesSink",
+    "KafkaSource",
     "NumberSequenceSource",
     "ParquetSink",
     "PrintSink",
@@ -54,7 +56,13 @@ __all__ = [
 ]
 
 
+_LAZY = {
+    "KafkaSource": "headgate.connectors.kafka.source",
+    "ParquetSink": "headgate.connectors.files.parquet",
+}
+
+
 def __getattr__(name: str) -> object:
-    if name == "ParquetSink":
-        return import_module("headgate.connectors.files.parquet").ParquetSink
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

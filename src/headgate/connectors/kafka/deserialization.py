@@ -1,0 +1,120 @@
+"""How a record of a topic becomes a record of the stream.
+
+Law: what is called here is the user's code or a format's; the source itself reads only bytes.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from headgate.api.types.types import TypeInformation, Types
+from headgate.base.elements import Record
+from headgate.base.errors import PlanInvalid
+from headgate.connectors.formats.schemas import DeserializationSchema
+
+
+class KafkaRecord(NamedTuple):
+    """A record as it is in the topic."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int | None
+    """When it was written or happened, in milliseconds since 1970; None: it has no time."""
+    key: bytes | None
+    value: bytes | None
+    """None: a tombstone, which deletes the key in a compacted topic."""
+    headers: Sequence[tuple[str, bytes | None]] = ()
+
+
+class KafkaRecordDeserializationSchema(ABC):
+    """Makes records of the stream out of whole records of a topic.
+
+    ::
+
+        class Orders(KafkaRecordDeserializationSchema):
+            def deserialize(self, record):
+                return record.key.decode(), json.loads(record.value)
+    """
+
+    @abstractmethod
+    def deserialize(self, record: KafkaRecord) -> Record:
+        """The record of the stream; None: there is none in it. Raises for bytes that are none."""
+
+    def get_produced_type(self) -> TypeInformation:
+        """What ``deserialize`` gives."""
+        return Types.PICKLED_BYTE_ARRAY()
+
+    def open(self) -> None:  # noqa: B027 - most need nothing
+        """Called in each task before the first record."""
+
+    def close(self) -> None:  # noqa: B027 - most hold nothing
+        """Called once for each ``open``."""
+
+    @staticmethod
+    def value_only(schema: DeserializationSchema) -> "KafkaRecordDeserializationSchema":
+        """Reads the value and leaves the rest; a record without a value is left out."""
+        return ValueOnly(schema)
+
+
+class WholeRecords(KafkaRecordDeserializationSchema):
+    """Each record as a ``KafkaRecord``: key, value, headers, topic, partition, offset, time."""
+
+    def deserialize(self, record: KafkaRecord) -> KafkaRecord:
+        return record
+
+
+class ValueOnly(KafkaRecordDeserializationSchema):
+    """The value, as a schema reads it."""
+
+    def __init__(self, schema: DeserializationSchema) -> None:
+        if not callable(getattr(schema, "deserialize", None)):
+            raise PlanInvalid(
+                f"KafkaSource was given the value's schema {schema!r}; give a "
+                f"DeserializationSchema, for instance SimpleStringSchema()"
+            )
+        self.schema = schema
+
+    def deserialize(self, record: KafkaRecord) -> Record:
+        return None if record.value is None else self.schema.deserialize(record.value)
+
+    def get_produced_type(self) -> TypeInformation:
+        return self.schema.get_produced_type()
+
+    def open(self) -> None:
+        _call(self.schema, "open")
+
+    def close(self) -> None:
+        _call(self.schema, "close")
+
+
+def check_schema(schema: object) -> KafkaRecordDeserializationSchema:
+    """The schema that a source was given."""
+    if isinstance(schema, KafkaRecordDeserializationSchema):
+        return schema
+    if isinstance(schema, DeserializationSchema):
+        return ValueOnly(schema)
+    raise PlanInvalid(
+        f"KafkaSource was given the schema {schema!r}; give a DeserializationSchema for the value "
+        f"or a KafkaRecordDeserializationSchema"
+    )
+
+
+def kafka_record(message: Any) -> KafkaRecord:
+    """A message of the client as a record."""
+    kind, timestamp_ms = message.timestamp()
+    return KafkaRecord(
+        message.topic(),
+        message.partition(),
+        message.offset(),
+        timestamp_ms if kind else None,
+        message.key(),
+        message.value(),
+        message.headers() or (),
+    )
+
+
+def _call(schema: object, name: str) -> None:
+    method: Callable[[], None] | None = getattr(schema, name, None)
+    if method is not None:
+        method()

@@ -1,0 +1,428 @@
+"""Topics of Kafka as a source: one split per partition; the position is an offset.
+
+Law: offsets are kept in the checkpoints of the job, so that each record counts once in its state;
+what is committed to the group is for others to see, and is only read where a job starts afresh with
+``committed_offsets``. The readers of a task share one consumer (see ``fetcher``).
+"""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from headgate.base.elements import Bundle, Record
+from headgate.base.errors import ConnectorError, PlanInvalid
+from headgate.connectors.kafka.client import KafkaCluster, kafka
+from headgate.connectors.kafka.deserialization import (
+    KafkaRecordDeserializationSchema,
+    ValueOnly,
+    WholeRecords,
+    check_schema,
+    kafka_record,
+)
+from headgate.connectors.kafka.enumerator import KafkaEnumerator, KafkaSplit, KafkaTopics
+from headgate.connectors.kafka.fetcher import KafkaFetcher, PartitionBuffer
+from headgate.connectors.kafka.offsets import KafkaOffsetsInitializer, topic_partition
+from headgate.functions.context import ConnectorContext, SnapshotMoment
+from headgate.functions.source import Position, Source, SplitLag, SplitReader
+
+COMMIT_KEY: Final = "commit.offsets.on.checkpoint"
+
+_NOTED: Final = 64
+"""Checkpoints under way whose offsets a reader keeps; more at a time are not to be expected."""
+_TRIES: Final = 16
+"""Batches without a record that one poll passes over."""
+
+
+class KafkaSource(Source):
+    """Records of topics; made by a builder with PyFlink's names, or in short.
+
+    ::
+
+        KafkaSource("broker:9092", "orders", group_id="shop", schema=SimpleStringSchema())
+
+        KafkaSource.builder() \\
+            .set_bootstrap_servers("broker:9092") \\
+            .set_topics("orders") \\
+            .set_value_only_deserializer(SimpleStringSchema()) \\
+            .build()
+
+    Without a schema the records are ``KafkaRecord`` with key, value, headers, topic, partition,
+    offset and time. The time of a record in Kafka is its event time, unless the watermark strategy
+    assigns another. ``properties`` go to librdkafka.
+    """
+
+    finds_more = True
+    splits_end = False  # partitions are read side by side, also up to an end
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        topics: "str | Sequence[str] | KafkaTopics",
+        *,
+        schema: object = None,
+        group_id: str | None = None,
+        start: KafkaOffsetsInitializer | None = None,
+        stop: KafkaOffsetsInitializer | None = None,
+        bounded: bool | None = None,
+        properties: Mapping[str, Any] | None = None,
+    ) -> None:
+        """``stop``: end there; ``bounded=False`` says that this may be in the future."""
+        if isinstance(topics, str):
+            topics = (topics,)
+        self.topics = topics if isinstance(topics, KafkaTopics) else KafkaTopics(tuple(topics))
+        self.cluster = KafkaCluster("KafkaSource", bootstrap_servers, dict(properties or {}))
+        self.schema = WholeRecords() if schema is None else check_schema(schema)
+        self.group_id = group_id or str(self.cluster.properties.get("group.id", "")) or None
+        self.start = _check_point(start or KafkaOffsetsInitializer.earliest())
+        self.stop = None if stop is None else _check_point(stop)
+        self.is_bounded = stop is not None if bounded is None else bounded
+        for point in (self.start, self.stop):
+            if point is not None and point.needs_group and self.group_id is None:
+                raise PlanInvalid(
+                    "KafkaSource: committed offsets are those of a group; give a group id"
+                )
+        if self.stop is not None and self.stop.is_earliest:
+            raise PlanInvalid("KafkaSource: it would end at the earliest offset, before it begins")
+        self.commits = self.cluster.flag(COMMIT_KEY, True) and self.group_id is not None
+        self.enumerator(None).close()  # a wrong property is told when the program is written
+
+    @staticmethod
+    def builder() -> "KafkaSourceBuilder":
+        return KafkaSourceBuilder()
+
+    @property
+    def default_name(self) -> str:
+        return f"Kafka {self.topics}"
+
+    @property
+    def bounded(self) -> bool:
+        return self.is_bounded
+
+    def get_produced_type(self) -> Any:
+        """What its schema says of the records."""
+        return self.schema.get_produced_type()
+
+    def splits(self, parallelism: int) -> Sequence[KafkaSplit]:
+        enumerator = self.enumerator(None)
+        try:
+            return enumerator.discover()
+        finally:
+            enumerator.close()
+
+    def create_enumerator(self, parallelism: int, position: Position) -> KafkaEnumerator:
+        return self.enumerator(position)
+
+    def enumerator(self, position: Position) -> KafkaEnumerator:
+        return KafkaEnumerator(
+            self.cluster, self.topics, self.group_id, self.start, self.stop, position
+        )
+
+    def open(
+        self, split: object, position: Position, context: ConnectorContext
+    ) -> "KafkaSplitReader":
+        assert isinstance(split, KafkaSplit), split
+        assert position is None or isinstance(position, int), position
+        return KafkaSplitReader(self, split, position, _join(self, context))
+
+
+class KafkaSourceBuilder:
+    """Gathers the settings of a source, under PyFlink's names."""
+
+    def __init__(self) -> None:
+        self._servers = ""
+        self._topics: KafkaTopics | None = None
+        self._group: str | None = None
+        self._start: KafkaOffsetsInitializer | None = None
+        self._stop: KafkaOffsetsInitializer | None = None
+        self._bounded: bool | None = None
+        self._properties: dict[str, Any] = {}
+        self._schema: object = None
+
+    def set_bootstrap_servers(self, bootstrap_servers: str) -> "KafkaSourceBuilder":
+        """Where brokers are found: ``host:port``, several with commas between them."""
+        self._servers = bootstrap_servers
+        return self
+
+    def set_topics(self, *topics: str) -> "KafkaSourceBuilder":
+        """Topics by name."""
+        return self._set_topics(KafkaTopics(names=topics))
+
+    def set_topic_pattern(self, topic_pattern: str) -> "KafkaSourceBuilder":
+        """All topics whose whole name matches a regular expression, also those made later."""
+        return self._set_topics(KafkaTopics(pattern=topic_pattern))
+
+    def set_partitions(self, partitions: Any) -> "KafkaSourceBuilder":
+        """Single partitions: ``{KafkaTopicPartition("orders", 0)}``."""
+        pairs = frozenset(topic_partition(at, "set_partitions") for at in partitions)
+        return self._set_topics(KafkaTopics(partitions=pairs))
+
+    def set_group_id(self, group_id: str) -> "KafkaSourceBuilder":
+        """The group that offsets are committed to."""
+        self._group = group_id
+        return self
+
+    def set_client_id_prefix(self, prefix: str) -> "KafkaSourceBuilder":
+        """What the names of the clients begin with, as the brokers log them."""
+        return self.set_property("client.id.prefix", prefix)
+
+    def set_starting_offsets(
+        self, starting_offsets_initializer: KafkaOffsetsInitializer
+    ) -> "KafkaSourceBuilder":
+        """Where a job begins that is not restored; ``earliest()`` by default."""
+        self._start = starting_offsets_initializer
+        return self
+
+    def set_bounded(
+        self, stopping_offsets_initializer: KafkaOffsetsInitializer
+    ) -> "KafkaSourceBuilder":
+        """The source ends at these offsets, for instance ``latest()``; also in batch mode."""
+        self._stop, self._bounded = stopping_offsets_initializer, True
+        return self
+
+    def set_unbounded(
+        self, stopping_offsets_initializer: KafkaOffsetsInitializer
+    ) -> "KafkaSourceBuilder":
+        """The same for a streaming job, whose offsets may lie in the future."""
+        self._stop, self._bounded = stopping_offsets_initializer, False
+        return self
+
+    def set_property(self, key: str, value: str) -> "KafkaSourceBuilder":
+        """A property of the client, by librdkafka's name."""
+        self._properties[key] = value
+        return self
+
+    def set_properties(self, props: Mapping[str, str]) -> "KafkaSourceBuilder":
+        """Several of them."""
+        self._properties.update(props)
+        return self
+
+    def set_value_only_deserializer(self, deserialization_schema: Any) -> "KafkaSourceBuilder":
+        """How the value becomes a record; the rest is left out."""
+        self._schema = ValueOnly(deserialization_schema)
+        return self
+
+    def set_deserializer(
+        self, record_deserializer: KafkaRecordDeserializationSchema
+    ) -> "KafkaSourceBuilder":
+        """How a whole record of the topic becomes one of the stream."""
+        self._schema = check_schema(record_deserializer)
+        return self
+
+    def build(self) -> KafkaSource:
+        servers = self._servers or str(self._properties.pop("bootstrap.servers", ""))
+        if self._topics is None:
+            raise PlanInvalid(
+                "KafkaSource: it has nothing to read; call set_topics, set_topic_pattern or "
+                "set_partitions"
+            )
+        return KafkaSource(
+            servers,
+            self._topics,
+            schema=self._schema,
+            group_id=self._group,
+            start=self._start,
+            stop=self._stop,
+            bounded=self._bounded,
+            properties=self._properties,
+        )
+
+    def _set_topics(self, topics: KafkaTopics) -> "KafkaSourceBuilder":
+        if self._topics is not None:
+            raise PlanInvalid(
+                f"KafkaSource reads {self._topics} already; call one of set_topics, "
+                f"set_topic_pattern and set_partitions, once"
+            )
+        self._topics = topics
+        return self
+
+
+def _check_point(point: object) -> KafkaOffsetsInitializer:
+    if not isinstance(point, KafkaOffsetsInitializer):
+        raise PlanInvalid(
+            f"KafkaSource was given the offsets {point!r}; give a KafkaOffsetsInitializer, for "
+            f"instance KafkaOffsetsInitializer.earliest()"
+        )
+    return point
+
+
+class TaskClient:
+    """What the readers of a task share: the consumer and the schema. The last reader closes it."""
+
+    def __init__(self, source: KafkaSource, context: ConnectorContext) -> None:
+        self.context = context
+        self.readers = 0
+        self._schema = source.schema
+        task = context.task
+        prefix = source.cluster.properties.get("client.id.prefix") or source.group_id or "headgate"
+        self.fetcher = KafkaFetcher(
+            source.cluster,
+            source.group_id,
+            f"{prefix}-{task.subtask}",
+            source.stop is not None,
+        )
+        try:
+            self._schema.open()
+        except BaseException:
+            self.fetcher.close()
+            raise
+        wake: Callable[[], None] | None = getattr(context, "wake", None)
+        self.wake = wake
+
+    def leave(self) -> None:
+        """A reader needs it no more."""
+        with _LOCK:
+            self.readers -= 1
+            if self.readers:
+                return
+            del _CLIENTS[id(self.context)]
+        try:
+            self.fetcher.close()
+        finally:
+            self._schema.close()
+
+
+_LOCK: Final = threading.Lock()
+_CLIENTS: Final[dict[int, TaskClient]] = {}
+"""By the task's context, which the client holds, so that no other has its number."""
+
+
+def _join(source: KafkaSource, context: ConnectorContext) -> TaskClient:
+    """The client of the task, made by its first reader."""
+    with _LOCK:
+        client = _CLIENTS.get(id(context))
+        if client is None:
+            client = _CLIENTS[id(context)] = TaskClient(source, context)
+        client.readers += 1
+        return client
+
+
+class KafkaSplitReader(SplitReader):
+    """Reads one partition from the task's consumer."""
+
+    gives_away = True
+
+    def __init__(
+        self, source: KafkaSource, split: KafkaSplit, position: int | None, client: TaskClient
+    ) -> None:
+        self._split = split
+        self._client = client
+        self._commits = source.commits
+        self._schema = source.schema
+        self._message = kafka("KafkaSource").Message
+        self._offset = split.start if position is None else position
+        self._noted: dict[int, int] = {}
+        """The offset at each checkpoint that is under way."""
+        self._buffer: PartitionBuffer = client.fetcher.add(split.where, self._offset)
+        self._closed = False
+
+    def poll(self, limit: int) -> Bundle | tuple[()] | None:
+        fetcher, stop = self._client.fetcher, self._split.stop
+        fetcher.start(self._client.wake or _nobody)
+        for _ in range(_TRIES):
+            if stop is not None and self._offset >= stop:
+                return None
+            messages = fetcher.take(self._buffer, limit)
+            if not messages:
+                end = self._buffer.end
+                is_over = stop is not None and end is not None and end >= stop
+                return None if is_over and not self._buffer.batches else ()
+            if stop is not None and messages[-1].offset() >= stop:
+                messages = [message for message in messages if message.offset() < stop]
+                self._offset = stop
+                if not messages:
+                    return None
+            else:
+                self._offset = messages[-1].offset() + 1
+            bundle = self._bundle(messages)
+            if bundle.records:
+                return bundle
+        return ()
+
+    def wait_ms(self) -> float:
+        if self._buffer.batches:
+            return 0.0
+        return 10.0 if self._client.wake is None else float("inf")
+
+    def position(self) -> int | None:
+        return self._offset if self._offset >= 0 else None
+
+    def position_at(self, moment: SnapshotMoment) -> int | None:
+        if self._commits and self._offset >= 0:
+            self._noted[moment.checkpoint] = self._offset
+            if len(self._noted) > _NOTED:
+                del self._noted[min(self._noted)]
+        return self.position()
+
+    def checkpoint_completed(self, checkpoint: int) -> None:
+        offset = self._noted.get(checkpoint)
+        self._noted = {noted: at for noted, at in self._noted.items() if noted > checkpoint}
+        if offset is not None:
+            self._client.fetcher.commit(self._split.where, offset)
+
+    def lag(self) -> SplitLag | None:
+        high, stop, batches = self._buffer.high, self._split.stop, self._buffer.batches
+        if high is None or self._offset < 0:
+            return None
+        records = max(0, (high if stop is None else min(high, stop)) - self._offset)
+        age_ms = 0.0 if not records else None
+        if records and batches:
+            kind, timestamp_ms = batches[0][0].timestamp()
+            if kind:
+                age_ms = max(0.0, float(self._client.context.now_ms() - timestamp_ms))
+        return SplitLag(records, age_ms=age_ms)
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._client.fetcher.remove(self._buffer)
+            self._client.leave()
+
+    def _bundle(self, messages: list[Any]) -> Bundle:
+        """All at once; singly only if one of them is no record, or is to be left out."""
+        schema = self._schema
+        try:
+            if isinstance(schema, ValueOnly):
+                read = schema.schema.deserialize
+                values = list(map(self._message.value, messages))
+                if None in values:
+                    return self._singly(messages)
+                records = list(map(read, values))
+            else:
+                records = [schema.deserialize(kafka_record(message)) for message in messages]
+        except Exception:  # the user's schema may raise anything
+            return self._singly(messages)
+        if any(record is None for record in records):
+            return self._singly(messages)
+        return Bundle(records, self._times(messages))
+
+    def _singly(self, messages: list[Any]) -> Bundle:
+        records: list[Record] = []
+        kept = []
+        for message in messages:
+            try:
+                record = self._schema.deserialize(kafka_record(message))
+            except Exception as error:
+                self._malformed(message, error)
+                continue
+            if record is not None:
+                records.append(record)
+                kept.append(message)
+        return Bundle(records, self._times(kept))
+
+    def _malformed(self, message: Any, error: Exception) -> None:
+        problem = ConnectorError(
+            f"KafkaSource: the record at offset {message.offset()} of {self._split.where} cannot "
+            f"be read: {type(error).__name__}: {error}"
+        )
+        problem.__cause__ = error
+        handle = getattr(self._client.context, "malformed", None)
+        if handle is None:
+            raise problem
+        handle(message.value(), problem)
+
+    def _times(self, messages: list[Any]) -> list[int | None]:
+        return [stamp if kind else None for kind, stamp in map(self._message.timestamp, messages)]
+
+
+def _nobody() -> None:
+    """Nobody is to be woken."""

@@ -1,0 +1,22 @@
+"""Kafka, where PyFlink has it; needs the extra ``headgate[kafka]`` when a job runs."""
+
+from headgate.connectors.kafka.deserialization import (
+    KafkaRecord,
+    KafkaRecordDeserializationSchema,
+)
+from headgate.connectors.kafka.offsets import (
+    KafkaOffsetResetStrategy,
+    KafkaOffsetsInitializer,
+    KafkaTopicPartition,
+)
+from headgate.connectors.kafka.source import KafkaSource, KafkaSourceBuilder
+
+__all__ = [
+    "KafkaOffsetResetStrategy",
+    "KafkaOffsetsInitializer",
+    "KafkaRecord",
+    "KafkaRecordDeserializationSchema",
+    "KafkaSource",
+    "KafkaSourceBuilder",
+    "KafkaTopicPartition",
+]
