@@ -21,6 +21,7 @@ from headgate.core.chain.operator import Operator
 from headgate.core.chain.spec import Selector
 from headgate.core.operators.sorted_input import SortedInput
 from headgate.core.state.sorting import SORT_BYTES
+from headgate.functions.error_policy import ErrorPolicy
 from headgate.plan.ship_strategies import default_strategy
 from headgate.plan.stream_graph import Chaining, NodeKind, ShipStrategy
 
@@ -78,6 +79,7 @@ class Transformation:
     """By the ids of the tags."""
     passes_on: bool = False
     """Its records are those that it was given, and these are of its type already."""
+    on_error: ErrorPolicy | None = None
     assigns_times: bool = False
     """It gives its records timestamps of its own."""
 

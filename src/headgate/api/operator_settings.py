@@ -8,6 +8,7 @@ from headgate.api.checks import check_text
 from headgate.api.draft import Transformation
 from headgate.api.settings.configuration import check_bound, check_parallelism
 from headgate.base.errors import PlanInvalid
+from headgate.functions.error_policy import ErrorPolicy
 from headgate.plan.stream_graph import Chaining
 
 _Self = TypeVar("_Self", bound="OperatorSettings")
@@ -50,6 +51,20 @@ class OperatorSettings:
         self._transformation("set_description").description = check_text(
             description, "set_description"
         )
+        return self
+
+    def on_error(self: _Self, policy: ErrorPolicy) -> _Self:
+        """What becomes of records that the operator's functions fail for, or it cannot read.
+
+        ``ErrorPolicy.FAIL`` fails the job, the default; ``SKIP`` leaves such records out and counts
+        them; ``dead_letters(tag)`` emits a DeadLetter for each, see ``get_side_output``.
+        """
+        if not isinstance(policy, ErrorPolicy):
+            raise PlanInvalid(
+                f"on_error() was given {policy!r}; give ErrorPolicy.FAIL, ErrorPolicy.SKIP or "
+                f"ErrorPolicy.dead_letters(tag)"
+            )
+        self._transformation("on_error").on_error = policy
         return self
 
     def set_parallelism(self: _Self, parallelism: int) -> _Self:

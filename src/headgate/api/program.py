@@ -5,15 +5,16 @@ splits of sources. Law: the graph holds the wanted transformations and all that 
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from headgate.api.draft import Draft, JobFile, Transformation, TranslationContext, upstream
 from headgate.api.runtime import default_parallelism
 from headgate.api.settings.checkpointing import check_recovery
 from headgate.api.types.types import Types
 from headgate.base.errors import HeadgateError, PlanInvalid
-from headgate.base.settings import ExchangeSettings, JobSettings, RuntimeMode
+from headgate.base.settings import DefaultPolicy, ExchangeSettings, JobSettings, RuntimeMode
 from headgate.core.chain.spec import OutputTypes
+from headgate.functions.error_policy import ErrorPolicy
 from headgate.plan.drawing import draw_svg
 from headgate.plan.job_graph import build_job_graph
 from headgate.plan.stream_graph import (
@@ -187,6 +188,7 @@ def _add_node(
         functions=transformation.functions,
         types=_types_of(transformation),
         source=transformation.source,
+        on_error=_policy_of(transformation, settings),
         default_groups=is_default,
     )
     for number, origins in enumerate(transformation.inputs):
@@ -201,6 +203,13 @@ def _add_node(
             )
             for origin in origins
         ]
+
+
+def _policy_of(transformation: Transformation, settings: JobSettings) -> ErrorPolicy:
+    """That of the operator, or that of the settings for all."""
+    default = ErrorPolicy.SKIP if settings.on_error is DefaultPolicy.SKIP else ErrorPolicy.FAIL
+    policy = transformation.on_error or default
+    return replace(policy, most_in_a_row=settings.most_failures_in_a_row)
 
 
 def _types_of(transformation: Transformation) -> OutputTypes | None:

@@ -10,7 +10,8 @@ HeadgateError
 ├── MemoryShort                the exchange has too little memory
 │   └── InsufficientBuffers, JobExceedsMemory
 ├── PoolDestroyed, TaskCancelled, FlushFailed
-├── UserFunctionFailed, FunctionUnpicklable, CodeUnloadable, RecordUncopyable, TaskStuck
+├── UserFunctionFailed, RecordsFailing, FunctionUnpicklable, CodeUnloadable, RecordUncopyable
+├── TaskStuck
 ├── ConnectorError             a source or sink fails at what it reads or writes
 │   ├── PathUnusable
 │   │   └── PartLost
@@ -198,6 +199,19 @@ class UserFunctionFailed(HeadgateError):
         what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         super().__init__(f"operator {operator!r} failed{doing and ' ' + doing}: {what}")
         self.operator = operator
+
+
+class RecordsFailing(HeadgateError):
+    """An operator that skips records which fail has skipped too many in a row."""
+
+    def __init__(self, operator: str, records: int, problem: str) -> None:
+        super().__init__(
+            f"operator {operator!r} has skipped {records:,} records in a row, the last one because "
+            f"of {problem}; mend the function or the input, give on_error() dead letters to keep "
+            f"such records, or raise pipeline.on-error.max-in-a-row (0: any number)"
+        )
+        self.operator = operator
+        self.records = records
 
 
 class FunctionUnpicklable(HeadgateError):

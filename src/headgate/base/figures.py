@@ -58,6 +58,9 @@ class OperatorFigures(msgspec.Struct, frozen=True, array_like=True):
     name: str
     records_in: int = 0
     records_out: int = 0
+    skipped: int = 0
+    """Records that have failed and were left out, as the error policy says."""
+    dead_letters: int = 0
 
 
 class AsyncFigures(msgspec.Struct, frozen=True, array_like=True):

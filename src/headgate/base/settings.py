@@ -27,6 +27,13 @@ class RuntimeMode(str, Enum):
     AUTOMATIC = "automatic"
 
 
+class DefaultPolicy(str, Enum):
+    """What becomes of records that fail, in operators that say nothing else."""
+
+    FAIL = "fail"
+    SKIP = "skip"
+
+
 class ProgressShown(str, Enum):
     """Whether the terminal shows how a running job gets on."""
 
@@ -104,6 +111,18 @@ class JobSettings(SettingsGroup):
         "pipeline.auto-generate-uids",
         True,
         "Operators without a `uid` get one of their own; `false`: they are refused.",
+    )
+    on_error: DefaultPolicy = setting(
+        "pipeline.on-error",
+        DefaultPolicy.FAIL,
+        "What becomes of a record that a function fails for, or that a source cannot read: `fail` "
+        "the job, or `skip` and count it; `on_error()` of an operator comes before it.",
+    )
+    most_failures_in_a_row: int = setting(
+        "pipeline.on-error.max-in-a-row",
+        10_000,
+        "A task that has skipped so many records one after the other fails; 0: any number.",
+        0,
     )
     watermark_interval_ms: int = setting(
         "pipeline.auto-watermark-interval", 200, "Milliseconds between watermarks; 0: never.", 0

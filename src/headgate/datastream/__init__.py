@@ -38,6 +38,7 @@ from headgate.functions.broadcast_functions import (
     KeyedBroadcastProcessFunction,
 )
 from headgate.functions.context import RuntimeContext, TimeDomain, TimerService
+from headgate.functions.error_policy import DeadLetter, ErrorPolicy, FailedTimer, FailedWindow
 from headgate.functions.function import (
     CheckpointedFunction,
     CheckpointListener,
@@ -102,8 +103,12 @@ __all__ = [
     "CountWindow",
     "DataStream",
     "DataStreamSink",
+    "DeadLetter",
     "EmbeddedRocksDBStateBackend",
+    "ErrorPolicy",
     "ExternalizedCheckpointRetention",
+    "FailedTimer",
+    "FailedWindow",
     "FileSystemCheckpointStorage",
     "FilterFunction",
     "FlatJoinFunction",

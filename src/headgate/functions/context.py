@@ -80,6 +80,17 @@ class ConnectorContext(Protocol):
     def restored(self) -> Any:
         """What an earlier run left of the operator; None: this is the first run."""
 
+    @property
+    def malformed(self) -> "Callable[[object, Exception], None]":
+        """``malformed(raw, error)``: a reader met bytes that are no record, or a writer a record
+        that it cannot write; ``raw`` are the bytes, or the record.
+
+        Raises ``error`` if the operator's policy is to fail. Otherwise it counts and skips it, or
+        emits a DeadLetter, and the reader goes on behind it. Call it on the task's own thread,
+        within ``poll`` or ``write``, once the reader's position has passed the bytes: a reader
+        that is opened at the next ``position()`` must not meet them again.
+        """
+
 
 class KeyedStateStore(ABC):
     """Gives states by their descriptors; also what windows call window and global state."""

@@ -441,6 +441,16 @@ OPERATOR_FAMILIES: Final[tuple[MetricFamily[OperatorFigures], ...]] = (
         lambda operator: operator.records_out,
         flink="numRecordsOut",
     ),
+    MetricFamily(
+        "headgate_operator_records_skipped_total",
+        "Records that an operator has failed for and left out, as its error policy says.",
+        lambda operator: operator.skipped,
+    ),
+    MetricFamily(
+        "headgate_operator_dead_letters_total",
+        "Records that an operator has failed for and sent to its dead letters.",
+        lambda operator: operator.dead_letters,
+    ),
 )
 
 ASYNC_FAMILIES: Final[tuple[MetricFamily[AsyncFigures], ...]] = (

@@ -206,6 +206,7 @@ class _Builder:
                     types=node.types,
                     key_type=self._key_type(node.id),
                     record_type=self._record_type(node.id),
+                    on_error=node.on_error,
                 )
             )
         specs = tuple(map(self._partition, crossing))

@@ -21,6 +21,7 @@ from headgate.core.egress.router import (
     Router,
     Shuffle,
 )
+from headgate.functions.error_policy import OnError
 from headgate.plan.stream_graph import ShipStrategy, StreamEdge, StreamGraph
 
 
@@ -64,13 +65,16 @@ def hash_by(
     max_parallelism: int = 128,
     reader: str = "",
     key_type: object = None,
+    reader_takes_all: bool = False,
 ) -> ShipStrategy:
     """Equal keys to the same task, by key group.
 
-    ``max_parallelism`` and ``reader`` are replaced by those of the consumer when the job graph is
-    built.
+    ``max_parallelism`` and what is about the reader are replaced by those of the consumer when the
+    job graph is built. ``reader_takes_all``: it has a policy for records whose key cannot be taken.
     """
-    make_router = partial(_same_for_all, KeyGroupPartitioner, key_of, max_parallelism, reader)
+    make_router = partial(
+        _same_for_all, KeyGroupPartitioner, key_of, max_parallelism, reader, reader_takes_all
+    )
     return ShipStrategy("HASH", make_router, key_of=key_of, key_type=key_type)
 
 
@@ -93,7 +97,8 @@ def resolve_strategy(graph: StreamGraph, edge: StreamEdge) -> ShipStrategy:
             target.name,
         )
     if ship.key_of is not None:
-        return hash_by(ship.key_of, target.max_parallelism, target.name, ship.key_type)
+        takes_all = target.on_error.on_error is not OnError.FAIL
+        return hash_by(ship.key_of, target.max_parallelism, target.name, ship.key_type, takes_all)
     return ship
 
 

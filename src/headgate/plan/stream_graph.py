@@ -15,6 +15,7 @@ from headgate.base.elements import Key, Record, Serializer
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.spec import OutputTypes, Selector
 from headgate.core.egress.router import Router
+from headgate.functions.error_policy import ErrorPolicy
 from headgate.plan.table import aligned
 
 DEFAULT_GROUP: Final = "default"
@@ -91,6 +92,8 @@ class StreamNode:
     """What its records are coerced to; None: nothing was declared."""
     source: object | None = None
     """What a source reads; it may say that it cannot be read again."""
+    on_error: ErrorPolicy = ErrorPolicy.FAIL
+    """What becomes of records that it fails for."""
     default_groups: bool = False
     """The user has not set ``max_parallelism``: it may become that of a checkpoint."""
 

@@ -23,10 +23,12 @@ from headgate.core.chain.outputs import (
     run_user_code,
     typed,
 )
+from headgate.core.chain.record_failures import RecordFailures
 from headgate.core.chain.snapshots import OperatorSnapshot
 from headgate.core.chain.spec import ChainSpec, OperatorSpec, ToNetwork, ToOperator
 from headgate.core.egress.writer import RecordWriter
 from headgate.functions.context import SnapshotMoment
+from headgate.functions.error_policy import OnError
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,9 @@ class OperatorStatistics:
     records_in: int
     records_out: int
     watermark_ms: int
+    skipped: int = 0
+    """Records that have failed and were left out."""
+    dead_letters: int = 0
 
 
 class Chain:
@@ -67,6 +72,8 @@ class Chain:
             if not opens(spec):
                 continue
             context = context_of(spec)
+            if operator.failures is not None:
+                operator.failures.open(context)
             run_user_code(spec.name, lambda: operator.open(context), "in open()")  # noqa: B023
 
     def process(self, bundle: Bundle, number: int) -> None:
@@ -172,6 +179,9 @@ class Chain:
                 )
             except BaseException as error:  # also a user's exit()
                 first = first or error
+            failures = self._operators[index].failures
+            if failures is not None:
+                failures.close()
         if first is not None:
             raise first
 
@@ -183,6 +193,7 @@ class Chain:
                 self._head_in if index == 0 else self._inputs[index].records_in,
                 self._counts[index].records_out,
                 self._counts[index].watermark_ms,
+                *_left_out(self._operators[index]),
             )
             for index in sorted(self._operators)
         ]
@@ -208,10 +219,13 @@ class Chain:
     def _build(self, index: int) -> Operator:
         spec = self._spec.operators[index]
         outputs = [(self._output_to(spec, to), to.selected) for to in spec.outputs]
-        counting = CountingOutput(choose_output(outputs, spec.selectors, self._spec.object_reuse))
+        chosen = choose_output(outputs, spec.selectors, self._spec.object_reuse, spec.name)
+        counting = CountingOutput(chosen)
         operator = spec.make()
         operator.reuses_objects = self._spec.object_reuse
-        operator.set_up(typed(counting, spec.types))
+        operator.failures = failures = _failures_of(spec, typed(counting, spec.types))
+        streak = None if failures is None else failures.streak()
+        operator.set_up(typed(counting, spec.types, streak))
         self._counts[index] = counting
         self._operators[index] = operator
         return operator
@@ -231,3 +245,20 @@ class Chain:
         network = NetworkOutput(writer, spec.name, self._loan, to.tag)
         self.network_outputs.append(network)
         return network
+
+
+def _failures_of(spec: OperatorSpec, output: Output) -> RecordFailures | None:
+    """What becomes of records that an operator fails for; None: the job fails.
+
+    ``output`` takes the dead letters: those that do not fit the type of their tag are an error.
+    """
+    policy = spec.on_error
+    if policy.on_error is OnError.FAIL:
+        return None
+    are_read = any(to.tag == policy.tag for to in spec.outputs) and policy.tag is not None
+    return RecordFailures(policy, spec.name, output, are_read)
+
+
+def _left_out(operator: Operator) -> tuple[int, int]:
+    failures = operator.failures
+    return (0, 0) if failures is None else (failures.skipped, failures.dead_letters)

@@ -18,6 +18,10 @@ def _cannot_wait(ready: Callable[[], bool]) -> None:
     raise AssertionError("an operator without a task waits in the middle of a bundle")
 
 
+def _raise(raw: object, error: Exception) -> None:
+    raise error
+
+
 @dataclass(frozen=True, slots=True)
 class OperatorContext:
     """Handed to ``Operator.open``. ``now_ms`` is wall-clock time since 1970, as users expect it."""
@@ -54,6 +58,10 @@ class OperatorContext:
     """What the program has declared of the keys of its input; None: nothing."""
     record_type: object = None
     """The same of the records of its only input."""
+    malformed: Callable[[object, Exception], None] = _raise
+    """See ``ConnectorContext``."""
+    warn: Callable[[str, BaseException | None], None] = lambda text, error: None
+    """Write a line to the log, with the traceback of ``error``."""
     shapes: StateShapes = field(init=False, compare=False)
     """Kinds and types of its states: what a checkpoint has noted, and what it opens."""
 

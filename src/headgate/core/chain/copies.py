@@ -9,7 +9,7 @@ made a bundle at a time, by the serializer.
 
 import builtins
 import dis
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from types import CodeType, FunctionType
 from typing import Final
 
@@ -98,6 +98,27 @@ class Emission:
             else own(value)
             for record in records
         ]
+
+    def each(self, records: list[Record]) -> Callable[[Iterator[Record]], Iterator[Record]]:
+        """What yields the same results one by one, for a bundle of these records."""
+        if self._is_free or (self._keeps_nothing and _are_atoms(records)):
+            call = self._call
+            return lambda visited: (call(record) for record in visited)
+        return self._each_own
+
+    def _each_own(self, visited: Iterator[Record]) -> Iterator[Record]:
+        call, atoms = self._call, ATOMS
+        for record in visited:
+            value = call(record)
+            yield (
+                value
+                if (
+                    len(value) == 2 and type(value[0]) in atoms and type(value[1]) in atoms
+                    if (kind := type(value)) is tuple
+                    else kind in atoms
+                )
+                else own(value)
+            )
 
 
 def _are_atoms(records: Iterable[Record]) -> bool:

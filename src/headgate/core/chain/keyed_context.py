@@ -12,10 +12,11 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Final
 
-from headgate.base.elements import MAX_WATERMARK_MS, Key, Record
+from headgate.base.elements import MAX_WATERMARK_MS, Bundle, Key, Record
 from headgate.base.errors import raise_user_error
 from headgate.base.state_shapes import OPERATOR, StateShape
 from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.record_failures import FailureStreak, attempt, bundle_without
 from headgate.core.chain.snapshots import restored_parts
 from headgate.core.chain.timer_service import Fire, InternalTimerService
 from headgate.core.state.backend import Sweep
@@ -122,6 +123,26 @@ class KeySelection:
             return hashable([key_of(record) for record in records])
         except (Exception, SystemExit) as error:
             raise_user_error(error, self._operator, "when the key of a record was selected")
+
+    def keyed(self, bundle: Bundle, streak: FailureStreak) -> tuple[Bundle, list[Key]]:
+        """The records that have a key, and their keys; ``streak`` takes the others."""
+        for sweep in self._sweeps:
+            sweep(len(bundle.records))
+        key_of = self._key_of
+        keys, failed = attempt(
+            iter(bundle.records),
+            lambda records: (key_of(record) for record in records),
+            bundle,
+            streak,
+        )
+        bundle = bundle_without(bundle, failed) if failed else bundle
+        try:
+            return bundle, hashable(keys)
+        except Exception:  # each alone, to learn which ones cannot be frozen
+            keys, failed = attempt(
+                iter(keys), lambda known: (hashable([key])[0] for key in known), bundle, streak
+            )
+            return bundle_without(bundle, failed), keys
 
 
 def hashable(keys: list[Key]) -> list[Key]:

@@ -7,7 +7,7 @@ and when ``open`` was never reached. All of it happens on the task's own thread.
 
 from collections.abc import Callable, Collection
 from enum import Enum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from headgate.base.elements import Bundle, Key, LatencyMarker, Record, StreamStatus, Watermark
 from headgate.base.figures import AsyncFigures
@@ -15,6 +15,9 @@ from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.snapshots import OperatorSnapshot
 from headgate.functions.context import SnapshotMoment
 from headgate.functions.source import SplitLag
+
+if TYPE_CHECKING:
+    from headgate.core.chain.record_failures import RecordFailures
 
 
 class Output(Protocol):
@@ -58,6 +61,8 @@ class Operator:
     context: OperatorContext
     reuses_objects = False
     """The user has promised that functions keep nothing of what they return."""
+    failures: "RecordFailures | None" = None
+    """What becomes of records that fail; None: the job fails."""
 
     def set_up(self, output: Output) -> None:
         """The output is known; called once, from the tail of the chain to its head."""

@@ -8,7 +8,7 @@ the values, and only the bundle around them is copied, as in Flink.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from headgate.base.elements import (
     MIN_WATERMARK_MS,
@@ -21,6 +21,7 @@ from headgate.base.elements import (
 from headgate.base.errors import raise_user_error
 from headgate.core.chain.copies import Copier
 from headgate.core.chain.operator import Operator, Output
+from headgate.core.chain.record_failures import FailureStreak, attempt, without
 from headgate.core.chain.spec import OutputTypes, Selector
 from headgate.core.egress.writer import RecordWriter
 
@@ -105,6 +106,9 @@ class RecordCopyingOutput(ChainedOutput):
             bundle = Bundle(copied, bundle.timestamps)
         super()._hand_on(bundle)
 
+
+Coerce: TypeAlias = Callable[[list[Record]], list[Record]]
+"""From the records of a bundle to what the declared type makes of them."""
 
 STAGED: Final = 4096
 """So many records wait at most for the writer within a step."""
@@ -241,8 +245,11 @@ class DirectedOutput(BroadcastingOutput):
         self,
         outputs: Sequence[tuple[Output, frozenset[str] | None]],
         selectors: Sequence[Selector],
+        name: str = "",
     ) -> None:
+        """``name``: of the operator whose outputs they are."""
         super().__init__([output for output, _ in outputs])
+        self._name = name
         self._selections = [selected for _, selected in outputs]
         self._selectors = list(selectors)
 
@@ -263,8 +270,11 @@ class DirectedOutput(BroadcastingOutput):
 
     def _names_of(self, record: Record) -> set[str]:
         names: set[str] = set()
-        for selector in self._selectors:
-            names.update(selector(record))
+        try:
+            for selector in self._selectors:
+                names.update(selector(record))
+        except Exception as error:
+            raise_user_error(error, self._name, "when the outputs of a record were selected")
         return names
 
 
@@ -279,13 +289,14 @@ def choose_output(
     outputs: Sequence[tuple[Output, frozenset[str] | None]],
     selectors: Sequence[Selector],
     object_reuse: bool,
+    name: str = "",
 ) -> Output:
     """One output without selector: itself. Otherwise broadcasting, or directed by the selectors."""
     if selectors:
         directed: Callable[..., Output] = (
             BundleCopyingDirectedOutput if object_reuse else DirectedOutput
         )
-        return directed(outputs, selectors)
+        return directed(outputs, selectors, name)
     if len(outputs) == 1:
         return outputs[0][0]
     inner = [output for output, _ in outputs]
@@ -343,12 +354,16 @@ class CountingOutput:
 class TypedOutput:
     """Coerces records to the declared types before any receiver, chained or remote, sees them.
 
-    Law: a record that does not fit raises TypeError inside the operator that emits it; an output
-    without a type is not checked.
+    Law: a record that does not fit raises TypeError inside the operator that emits it, or is left
+    out as the operator's error policy says; an output without a type is not checked.
     """
 
-    def __init__(self, inner: Output, types: OutputTypes) -> None:
+    def __init__(
+        self, inner: Output, types: OutputTypes, streak: FailureStreak | None = None
+    ) -> None:
+        """``streak``: of the operator's error policy; None: the job fails."""
         self._inner = inner
+        self._streak = streak
         main = None if types.is_kept else types.main
         self._coerce = None if main is None else main.coercer()
         self._side_coercers = {tag: declared.coercer() for tag, declared in types.sides}
@@ -363,14 +378,31 @@ class TypedOutput:
 
     def collect(self, bundle: Bundle) -> None:
         if self._coerce is not None:
-            bundle = Bundle(self._coerce(bundle.records), bundle.timestamps)
+            bundle = self._coerced(bundle, self._coerce)
         self._inner.collect(bundle)
 
     def collect_side(self, tag: str, bundle: Bundle) -> None:
         coerce = self._side_coercers.get(tag)
         if coerce is not None:
-            bundle = Bundle(coerce(bundle.records), bundle.timestamps)
+            bundle = self._coerced(bundle, coerce)
         self._inner.collect_side(tag, bundle)
+
+    def _coerced(self, bundle: Bundle, coerce: Coerce) -> Bundle:
+        if self._streak is None:
+            return Bundle(coerce(bundle.records), bundle.timestamps)
+        try:
+            records = coerce(bundle.records)
+            self._streak.passed()
+            return Bundle(records, bundle.timestamps)
+        except TypeError:  # each alone, to learn which ones do not fit
+            found, failed = attempt(
+                iter(bundle.records),
+                lambda records: (coerce([record])[0] for record in records),
+                bundle,
+                self._streak,
+            )
+            times = bundle.timestamps
+            return Bundle(found, None if times is None else without(times, failed))
 
     def emit_watermark(self, watermark: Watermark) -> None:
         self._inner.emit_watermark(watermark)
@@ -382,11 +414,11 @@ class TypedOutput:
         self._inner.emit_marker(marker)
 
 
-def typed(output: Output, types: OutputTypes | None) -> Output:
+def typed(output: Output, types: OutputTypes | None, streak: FailureStreak | None = None) -> Output:
     """What an operator with these types writes to: the output itself if nothing is to be done."""
     if types is None or (not types.sides and (types.main is None or types.is_kept)):
         return output
-    return TypedOutput(output, types)
+    return TypedOutput(output, types, streak)
 
 
 def run_user_code(operator: str, action: Callable[[], None], doing: str = "") -> None:

@@ -10,6 +10,7 @@ from headgate.base.elements import (
 )
 from headgate.core.chain.operator import Operator
 from headgate.core.egress.router import Router
+from headgate.functions.error_policy import ErrorPolicy
 
 Selector: TypeAlias = Callable[[Record], "list[str]"]
 """A user's function that names the outputs for a record (split and select)."""
@@ -84,6 +85,8 @@ class OperatorSpec:
     """What was declared of the keys of its input; None: nothing."""
     record_type: object = None
     """The same of its records, if it has one input."""
+    on_error: ErrorPolicy = ErrorPolicy.FAIL
+    """What becomes of records that it fails for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from headgate.base.elements import (
     Watermark,
 )
 from headgate.core.chain.operator import Output
+from headgate.core.chain.record_failures import FailureStreak, attempt, bundle_without, without
 from headgate.core.chain.user_function import UserFunction
 from headgate.functions.context import RuntimeContext
 from headgate.functions.watermarks import AlignmentGroup, WatermarkOutput, WatermarkStrategy
@@ -249,11 +250,13 @@ class Stamper:
             None if assigner is None else UserFunction(assigner, "extract_timestamp").call
         )
 
-    def stamped(self, bundle: Bundle) -> Bundle:
-        """The same records with their times."""
+    def stamped(self, bundle: Bundle, streak: FailureStreak | None = None) -> Bundle:
+        """The same records with their times; ``streak`` takes those that get none."""
         extract = self._extract
         if extract is None:
             return bundle
+        if streak is not None:
+            return self._stamped_on(bundle, extract, streak)
         records, before = bundle.records, bundle.timestamps
         if before is None:
             times = [extract(record, MIN_WATERMARK_MS) for record in records]
@@ -261,6 +264,27 @@ class Stamper:
             known = [MIN_WATERMARK_MS if time is None else time for time in before]
             times = list(map(extract, records, known))
         return Bundle(records, _checked(times))
+
+    def _stamped_on(
+        self, bundle: Bundle, extract: Callable[..., Record], streak: FailureStreak
+    ) -> Bundle:
+        """The same; a record whose time cannot be taken is left out."""
+        before = bundle.timestamps or [None] * len(bundle.records)
+        known = [MIN_WATERMARK_MS if time is None else time for time in before]
+        times, failed = attempt(
+            zip(bundle.records, known, strict=True),
+            lambda pairs: (extract(*pair) for pair in pairs),
+            bundle,
+            streak,
+        )
+        bundle = bundle_without(bundle, failed) if failed else bundle
+        try:
+            return Bundle(bundle.records, _checked(times))
+        except (TypeError, ValueError):  # each alone, to learn which ones are no times
+            times, failed = attempt(
+                iter(times), lambda some: (_checked([time])[0] for time in some), bundle, streak
+            )
+            return Bundle(without(bundle.records, failed), times)
 
 
 def highest_of(times: Sequence[int | None] | None) -> int | None:

@@ -10,7 +10,7 @@ from operator import not_
 from typing import Final, Protocol
 
 from headgate.base.elements import Key, Record
-from headgate.base.errors import raise_user_error
+from headgate.base.errors import HeadgateError, raise_user_error
 from headgate.core.state.keys import key_group, mix
 
 Split = list[tuple[int, list[Record], list[int | None] | None]]
@@ -140,15 +140,22 @@ class KeyGroupPartitioner(_PerRecord):
     """Records with equal keys to the same channel.
 
     ``reader``: the operator on the keyed stream. An error of the key selector is told as its own,
-    though the selector runs before the records travel.
+    though the selector runs before the records travel. If the reader has an error policy,
+    ``reader_takes_all``, a record whose key cannot be taken goes to its first task: there the
+    selector fails again, and the policy says what becomes of the record.
     """
 
     def __init__(
-        self, key_of: Callable[[Record], Key], max_parallelism: int = 128, reader: str = ""
+        self,
+        key_of: Callable[[Record], Key],
+        max_parallelism: int = 128,
+        reader: str = "",
+        reader_takes_all: bool = False,
     ) -> None:
         super().__init__()
         self._key_of = key_of
         self._reader = reader
+        self._reader_takes_all = reader_takes_all
         self._max_parallelism = max_parallelism
         self._memo: dict[Key, int] = {}
 
@@ -173,9 +180,19 @@ class KeyGroupPartitioner(_PerRecord):
             except (KeyError, TypeError):  # a new key, or one that is not hashable
                 return [self.pick_key(key) for key in keys]
         except Exception as error:
+            if self._reader_takes_all and not isinstance(error, HeadgateError | MemoryError):
+                return [self._pick_or_first(record) for record in records]
             if not self._reader:
                 raise
             raise_user_error(error, self._reader, "when the key of a record was selected")
+
+    def _pick_or_first(self, record: Record) -> int:
+        try:
+            return self.pick_key(self._key_of(record))
+        except Exception as error:
+            if isinstance(error, HeadgateError | MemoryError):
+                raise
+            return 0
 
     def pick_key(self, key: Key) -> int:
         try:

@@ -2,11 +2,13 @@
 
 They take a list and give a list; timestamps stay with their records; None is a record like any
 other. Functions are called in comprehensions, never by ``map``: there a StopIteration of the user's
-would end the list silently.
+would end the list silently. With an error policy a bundle goes on behind a record that has failed;
+of that nothing is sent, but for whole pieces that a flat map had sent before it failed.
 """
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
+from typing import Final
 
 from headgate.base.elements import Bundle, Key, Record
 from headgate.base.values import own
@@ -14,6 +16,7 @@ from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.copies import Emission
 from headgate.core.chain.keyed_context import KeyedContext, KeySelection
 from headgate.core.chain.outputs import select
+from headgate.core.chain.record_failures import FailureStreak, attempt, without
 from headgate.core.chain.user_function import PIECE, StatefulOperator, UserFunction, iterable
 from headgate.core.state.cursor import Cursor
 
@@ -26,6 +29,8 @@ class FunctionOperator(StatefulOperator):
     """
 
     method = ""
+    _streak: FailureStreak
+    _key_streak: FailureStreak
 
     def __init__(self, function: object, key_of: Callable[[Record], Key] | None = None) -> None:
         self._function: UserFunction = UserFunction(function, self.method)
@@ -41,6 +46,9 @@ class FunctionOperator(StatefulOperator):
                 self._key_of, context.operator, self._keyed.backend.sweeps
             )
             opener = self._keyed.opener
+        if self.failures is not None:
+            self._streak = self.failures.streak()
+            self._key_streak = self.failures.streak()
         self._function.open(context, opener)
         self._call = self._function.call
         self._emission = Emission(self._call, self.reuses_objects)
@@ -54,10 +62,23 @@ class FunctionOperator(StatefulOperator):
 
     def visited(self, records: list[Record]) -> Iterable[Record]:
         """The records one after the other; on a keyed stream the cursor goes with them."""
-        return records if self._keyed is None else self._at_keys(records, self._keyed.cursor)
+        if self._keyed is None:
+            return records
+        return self._at_keys(records, self._selection.keys(records), self._keyed.cursor)
 
-    def _at_keys(self, records: list[Record], cursor: Cursor) -> Iterator[Record]:
-        for key, record in zip(self._selection.keys(records), records, strict=True):
+    def visited_on(self, bundle: Bundle) -> tuple[Bundle, Iterator[Record]]:
+        """The same for an operator that goes on behind a record that failed.
+
+        With the bundle of those whose keys can be taken. An error of the function leaves the
+        iterator as it is: it gives the next record.
+        """
+        if self._keyed is None:
+            return bundle, iter(bundle.records)
+        bundle, keys = self._selection.keyed(bundle, self._key_streak)
+        return bundle, self._at_keys(bundle.records, keys, self._keyed.cursor)
+
+    def _at_keys(self, records: list[Record], keys: list[Key], cursor: Cursor) -> Iterator[Record]:
+        for key, record in zip(keys, records, strict=True):
             cursor.key = key
             yield record
 
@@ -68,8 +89,17 @@ class MapOperator(FunctionOperator):
     method = "map"
 
     def process(self, bundle: Bundle, number: int) -> None:
-        results = self._emission.results(self.visited(bundle.records))
-        self.output.collect(Bundle(results, bundle.timestamps))
+        if self.failures is None:
+            results = self._emission.results(self.visited(bundle.records))
+            self.output.collect(Bundle(results, bundle.timestamps))
+            return
+        bundle, visited = self.visited_on(bundle)
+        results, failed = attempt(
+            visited, self._emission.each(bundle.records), bundle, self._streak
+        )
+        times = bundle.timestamps
+        if results:
+            self.output.collect(Bundle(results, None if times is None else without(times, failed)))
 
 
 class FilterOperator(FunctionOperator):
@@ -78,6 +108,9 @@ class FilterOperator(FunctionOperator):
     method = "filter"
 
     def process(self, bundle: Bundle, number: int) -> None:
+        if self.failures is not None:
+            self._process_on(bundle)
+            return
         call, visited = self._call, self.visited(bundle.records)
         if not self._emission.passes_as_is(bundle.records):
             selected = self._selected_by_value(bundle)
@@ -85,6 +118,22 @@ class FilterOperator(FunctionOperator):
             selected = Bundle([record for record in visited if call(record)])
         else:
             selected = select(bundle, [call(record) for record in visited])
+        if selected.records:
+            self.output.collect(selected)
+
+    def _process_on(self, bundle: Bundle) -> None:
+        """The same; a record that fails is left out."""
+        bundle, visited = self.visited_on(bundle)
+        call = self._call
+        keep = _as_is if self._emission.passes_as_is(bundle.records) else own
+        found, failed = attempt(
+            visited,
+            lambda records: (keep(record) if call(record) else _DROPPED for record in records),
+            bundle,
+            self._streak,
+        )
+        times = None if bundle.timestamps is None else without(bundle.timestamps, failed)
+        selected = select(Bundle(found, times), [record is not _DROPPED for record in found])
         if selected.records:
             self.output.collect(selected)
 
@@ -107,21 +156,48 @@ class FlatMapOperator(FunctionOperator):
     method = "flat_map"
 
     def process(self, bundle: Bundle, number: int) -> None:
+        visited: Iterable[Record]
+        if self.failures is None:
+            visited = self.visited(bundle.records)
+        else:
+            bundle, visited = self.visited_on(bundle)
         copies = not self.reuses_objects
         results: list[Record] = []
         times: list[int | None] | None = None if bundle.timestamps is None else []
-        for index, record in enumerate(self.visited(bundle.records)):
-            found = iterable(self._call(record), "a flat_map function")
-            many = map(own, found) if copies else iter(found)
-            while True:
-                before = len(results)
-                # A list is in memory anyway; a generator may yield more than memory holds.
-                results.extend(many if type(found) is list else islice(many, PIECE - before))
-                if bundle.timestamps is not None and times is not None:
-                    times.extend([bundle.timestamps[index]] * (len(results) - before))
-                if len(results) < PIECE:
-                    break
-                self.output.collect(Bundle(results, times))
-                results, times = [], None if times is None else []
+        before = index = 0
+        places = enumerate(visited)
+        while True:
+            try:
+                for index, record in places:
+                    before = len(results)
+                    found = iterable(self._call(record), "a flat_map function")
+                    many = map(own, found) if copies else iter(found)
+                    while True:
+                        # A list is in memory anyway; a generator may yield more than memory holds.
+                        results.extend(
+                            many if type(found) is list else islice(many, PIECE - before)
+                        )
+                        if bundle.timestamps is not None and times is not None:
+                            times.extend([bundle.timestamps[index]] * (len(results) - before))
+                        if len(results) < PIECE:
+                            break
+                        self.output.collect(Bundle(results, times))
+                        results, times, before = [], None if times is None else [], 0
+                break
+            except Exception as error:
+                if self.failures is None:
+                    raise
+                del results[before:]  # what a whole piece has taken along is sent
+                self._streak.failed_at(error, bundle, index)
+        if self.failures is not None:
+            self._streak.ended(bundle)
         if results:
             self.output.collect(Bundle(results, times))
+
+
+def _as_is(record: Record) -> Record:
+    return record
+
+
+_DROPPED: Final = object()
+"""Stands for a record that a filter does not let through."""

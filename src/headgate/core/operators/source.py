@@ -11,7 +11,7 @@ positions and its event time.
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from headgate.base.elements import (
@@ -210,6 +210,10 @@ class SourceOperator(PolledOperator):
         """After NOTHING: when to poll again."""
 
     def open(self, context: OperatorContext) -> None:
+        self._streak = None if self.failures is None else self.failures.streak()
+        self._unread = None if self.failures is None else self.failures.streak()
+        if self._unread is not None:
+            context = replace(context, malformed=self._unread.malformed)
         super().open(context)
         self._times = SplitWatermarks(self.output)
         plan = self._plan
@@ -374,7 +378,11 @@ class SourceOperator(PolledOperator):
         if copies:
             bundle = Bundle(own_all(bundle.records), bundle.timestamps)
         split.quiet_since_ms, split.dozes, split.has_given = None, False, True
-        split.marking.passed(self._stamper.stamped(bundle), split.share)
+        if self._unread is not None:
+            self._unread.passed()
+        stamped = self._stamper.stamped(bundle, self._streak)
+        if stamped.records:
+            split.marking.passed(stamped, split.share)
         return True
 
     def _take_own(self, split: _Split, found: Watermark | StreamStatus) -> None:

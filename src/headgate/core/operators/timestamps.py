@@ -26,6 +26,7 @@ class TimestampsOperator(Operator):
     def open(self, context: OperatorContext) -> None:
         super().open(context)
         self._target = TimedOutput(self.output)
+        self._streak = None if self.failures is None else self.failures.streak()
         self._marking = self._plan.start(OperatorRuntimeContext(context))
         self._awaits_idle = self._dozes = False
         if self._plan.interval_ms:
@@ -34,7 +35,9 @@ class TimestampsOperator(Operator):
             self._noticed()
 
     def process(self, bundle: Bundle, number: int) -> None:
-        self._marking.passed(self._stamper.stamped(bundle), self._target)
+        stamped = self._stamper.stamped(bundle, self._streak)
+        if stamped.records:
+            self._marking.passed(stamped, self._target)
         if self._plan.idle_ms is not None:
             self._noticed()
 

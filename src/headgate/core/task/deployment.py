@@ -14,6 +14,7 @@ from headgate.base.checkpoints import CheckpointOptions
 from headgate.base.errors import TaskCancelled
 from headgate.base.figures import UNKNOWN, OperatorFigures
 from headgate.base.messages import TaskFigures, TaskOrder, TaskState
+from headgate.core.chain.chain import OperatorStatistics
 from headgate.core.checkpoint.restored import CheckpointReader, TaskRestored, read_restore
 from headgate.core.exchange.ends import Address
 from headgate.core.task.assembly import AssembledTask, TaskAssembly, Thread
@@ -157,10 +158,7 @@ def _figures(deployed: AssembledTask[Thread]) -> TaskFigures:
         slot=deployed.order.slot,
         gates=seen.gates,
         outputs=seen.outputs,
-        operators=tuple(
-            OperatorFigures(operator.name, operator.records_in, operator.records_out)
-            for operator in seen.operators
-        ),
+        operators=tuple(map(_operator_figures, seen.operators)),
         latency=seen.histogram,
         async_calls=seen.async_calls,
         state_bytes=_known(seen.state_bytes, deployed.task.checkpointed_bytes),
@@ -168,6 +166,12 @@ def _figures(deployed: AssembledTask[Thread]) -> TaskFigures:
         lag_records=UNKNOWN if seen.lag.records is None else seen.lag.records,
         lag_bytes=UNKNOWN if seen.lag.bytes is None else seen.lag.bytes,
         lag_ms=UNKNOWN if seen.lag.age_ms is None else seen.lag.age_ms,
+    )
+
+
+def _operator_figures(seen: OperatorStatistics) -> OperatorFigures:
+    return OperatorFigures(
+        seen.name, seen.records_in, seen.records_out, seen.skipped, seen.dead_letters
     )
 
 

@@ -79,6 +79,8 @@ class TaskServices:
     async_calls: StartCalls = ImmediateCalls
     backends: Backends = field(default_factory=MemoryBackends)
     spills: SpillRoom | None = None
+    warn: Callable[[str, BaseException | None], None] = lambda text, error: None
+    """Writes a line to the log, with the traceback of an error."""
 
 
 class TaskListener(Protocol):
@@ -341,6 +343,7 @@ class Task:
             checkpoints=self._plan is not None and self._plan.enabled,
             key_type=spec.key_type,
             record_type=spec.record_type,
+            warn=self._services.warn,
         )
 
     def _with_data_ms(self) -> float:

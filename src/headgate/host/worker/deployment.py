@@ -29,6 +29,7 @@ from headgate.host.checkpoints.snapshot_writer import SnapshotWriters
 from headgate.host.net.exchange import Exchange
 from headgate.host.net.loop import now_ms
 from headgate.host.net.runner import BatonLoan, Runner
+from headgate.host.shipping.failures import readable_traceback
 from headgate.host.worker.async_calls import LoopCalls
 from headgate.host.worker.stack_sampler import SampledTask
 
@@ -67,6 +68,7 @@ class RunnerThread:
             partial(LoopCalls, exchange.loop.post, name),
             backends,
             exchange.files,
+            _warn,
         )
         self._exchange = exchange
         self._info = info
@@ -293,6 +295,13 @@ def _check_gate(task: AssembledTask[RunnerThread], gate: int) -> None:
     if not 0 <= gate < count:
         gates = "gate 0 only" if count == 1 else f"gates 0 to {count - 1}"
         raise InspectionRefused(f"it has {gates}, but no gate {gate}")
+
+
+def _warn(text: str, error: BaseException | None) -> None:
+    if error is None:
+        log.warning("%s", text)
+    else:
+        log.warning("%s\n%s", text, readable_traceback(error).rstrip())
 
 
 def _wall_ms() -> int:

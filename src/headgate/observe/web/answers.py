@@ -139,6 +139,8 @@ class OperatorDetails(Answer, frozen=True):
     name: str
     records_in: int
     records_out: int
+    records_skipped: int = 0
+    dead_letters: int = 0
 
 
 class VertexDetails(Answer, frozen=True):

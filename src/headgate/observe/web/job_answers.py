@@ -168,9 +168,15 @@ def operators_of(vertex: JobVertex, tasks: Sequence[TaskFigures]) -> list[Operat
     found = []
     for place, operator in enumerate(vertex.chain.operators):
         figures = [task.operators[place] for task in tasks if place < len(task.operators)]
-        records_in = sum(operator.records_in for operator in figures)
-        records_out = sum(operator.records_out for operator in figures)
-        found.append(OperatorDetails(operator.name, records_in, records_out))
+        found.append(
+            OperatorDetails(
+                operator.name,
+                sum(each.records_in for each in figures),
+                sum(each.records_out for each in figures),
+                sum(each.skipped for each in figures),
+                sum(each.dead_letters for each in figures),
+            )
+        )
     return found
 
 

@@ -1,0 +1,289 @@
+"""Records that fail: what an operator with an error policy does instead of failing the job.
+
+Operators try whole bundles and go on behind the record that failed, so a record that does not
+fail costs nothing. Law: only what user code has raised for one record is left out, never an error
+of Headgate's own or of an operator behind, a cancellation, ``exit()`` or a lack of memory. The
+first failure of an operator is logged with its traceback, later ones are counted in one line a
+minute. A task that leaves out too many records in a row without a reader fails.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, TypeVar
+
+from headgate.base.elements import Bundle, Record, error_text
+from headgate.base.errors import (
+    ConnectorError,
+    HeadgateError,
+    RecordsFailing,
+    RecordUnfit,
+    raise_user_error,
+)
+from headgate.base.values import own
+from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.operator import Output
+from headgate.functions.error_policy import DeadLetter, ErrorPolicy, OnError
+
+MOST_RAW_BYTES: Final = 64 * 1024
+MOST_REASON_CHARS: Final = 2_000
+LOG_PERIOD_MS: Final = 60_000.0
+
+T = TypeVar("T")
+
+
+class RecordFailures:
+    """Of one operator of a task. ``letters_are_read``: somebody reads its dead letters."""
+
+    def __init__(
+        self, policy: ErrorPolicy, operator: str, output: Output, letters_are_read: bool
+    ) -> None:
+        assert policy.on_error is not OnError.FAIL, "without failures nothing is to be done"
+        self.skipped = 0
+        self.dead_letters = 0
+        self._tag = policy.tag if letters_are_read else None
+        self._most_in_a_row = policy.most_in_a_row if self._tag is None else 0
+        self.operator = operator
+        self._output = output
+        self._context: OperatorContext | None = None
+        self._next_line_ms: float | None = None
+        self._unlogged = 0
+
+    def open(self, context: OperatorContext) -> None:
+        """Before the first record."""
+        self._context = context
+
+    def streak(self) -> "FailureStreak":
+        """For one place where records can fail, such as the calls of the function."""
+        return FailureStreak(self, self._most_in_a_row)
+
+    def malformed(self, raw: object, error: Exception) -> None:
+        """See ``ConnectorContext``; how many fail in a row is the business of the operator."""
+        _raise_if_fatal(error, isinstance(error, ConnectorError | RecordUnfit))
+        if isinstance(raw, bytes | bytearray | memoryview | str):
+            self._leave_out(error, None, raw, None)
+        else:
+            self._leave_out(error, raw, None, None)
+
+    def failed(self, error: Exception, record: Record, timestamp_ms: int | None) -> None:
+        """User code has raised for a record; raises if that must not be passed over."""
+        _raise_if_fatal(error)
+        self._leave_out(error, record, None, timestamp_ms)
+
+    def close(self) -> None:
+        """Log what was not logged yet."""
+        if self._unlogged and self._context is not None:
+            self._log(f"{self._unlogged:,} more records were {self._fate}", None)
+            self._unlogged = 0
+
+    def _leave_out(
+        self, error: Exception, record: Record, raw: object, timestamp_ms: int | None
+    ) -> None:
+        if self._tag is None:
+            self.skipped += 1
+        else:
+            self._emit(error, record, raw, timestamp_ms, self._tag)
+            self.dead_letters += 1
+        self._count_in_log(error)
+
+    def _emit(
+        self, error: Exception, record: Record, raw: object, timestamp_ms: int | None, tag: str
+    ) -> None:
+        context = self._context
+        assert context is not None, "a record has failed before the operator was open"
+        cut: list[str] = []
+        letter = DeadLetter(
+            _owned(record, cut),
+            None if raw is None else _cut_bytes(raw, cut),
+            self.operator,
+            context.task.subtask,
+            _cut_reason(error, cut),
+            class_name(error),
+            timestamp_ms,
+            "; ".join(cut),
+        )
+        times: list[int | None] | None = None if timestamp_ms is None else [timestamp_ms]
+        try:
+            self._output.collect_side(tag, Bundle([letter], times))
+        except Exception as trouble:
+            raise_user_error(trouble, self.operator, "when a dead letter was sent on")
+
+    def _count_in_log(self, error: Exception) -> None:
+        context = self._context
+        assert context is not None, "a record has failed before the operator was open"
+        now_ms = context.elapsed_ms()
+        if self._next_line_ms is None:
+            self._log(f"a record was {self._fate}, later ones are only counted: ", error)
+            self._next_line_ms = now_ms + LOG_PERIOD_MS
+            return
+        self._unlogged += 1
+        if now_ms >= self._next_line_ms:
+            text = f"{self._unlogged:,} more records were {self._fate}, the last because of "
+            self._log(text + shown_error(error), None)
+            self._unlogged, self._next_line_ms = 0, now_ms + LOG_PERIOD_MS
+
+    @property
+    def _fate(self) -> str:
+        return "skipped" if self._tag is None else f"sent to the dead letters {self._tag!r}"
+
+    def _log(self, text: str, error: Exception | None) -> None:
+        assert self._context is not None
+        task = self._context.task
+        where = f"operator {self.operator!r} ({task.subtask + 1}/{task.parallelism}): "
+        self._context.warn(where + text, error)
+
+
+class FailureStreak:
+    """How many records have failed one after the other in one place."""
+
+    __slots__ = ("_behind", "_failures", "_length", "_most")
+
+    def __init__(self, failures: RecordFailures, most: int) -> None:
+        self._failures = failures
+        self._most = most
+        self._length = 0
+        self._behind = 0
+        """The place in the bundle behind the record that failed last."""
+
+    def failed(self, error: Exception, record: Record, timestamp_ms: int | None = None) -> None:
+        """The next record has failed; raises if that must not be passed over."""
+        self._failures.failed(error, record, timestamp_ms)
+        self._count(error)
+
+    def malformed(self, raw: object, error: Exception) -> None:
+        """The same of a source or sink that names what it cannot read or write."""
+        self._failures.malformed(raw, error)
+        self._count(error)
+
+    def failed_at(self, error: Exception, bundle: Bundle, place: int) -> None:
+        """The record at this place of the bundle at hand has failed; see ``failed``."""
+        if place != self._behind:
+            self._length = 0
+        self._behind = place + 1
+        times = bundle.timestamps
+        self.failed(error, bundle.records[place], None if times is None else times[place])
+
+    def ended(self, bundle: Bundle) -> None:
+        """The bundle is through."""
+        if self._behind < len(bundle.records):
+            self._length = 0
+        self._behind = 0
+
+    def passed(self) -> None:
+        """A record has not failed."""
+        self._length = 0
+
+    def _count(self, error: Exception) -> None:
+        self._length += 1
+        if self._length == self._most:
+            operator = self._failures.operator
+            raise RecordsFailing(operator, self._length, shown_error(error)) from error
+
+
+def attempt(
+    source: Iterator[Record],
+    each: Callable[[Iterator[Record]], Iterable[T]],
+    bundle: Bundle,
+    streak: FailureStreak,
+) -> tuple[list[T], list[int]]:
+    """What ``each`` makes of the records of a bundle, and the places of those that failed.
+
+    ``each`` yields one result for each record of ``source``. It is a generator, so that a
+    StopIteration of the user's does not end it silently; after a failure it is called again with
+    the same source, which has gone on. ``list.extend`` keeps what came before an error.
+    """
+    results: list[T] = []
+    failed: list[int] = []
+    while True:
+        try:
+            results.extend(each(source))
+            break
+        except Exception as error:
+            place = len(results) + len(failed)
+            streak.failed_at(error, bundle, place)
+            failed.append(place)
+    streak.ended(bundle)
+    return results, failed
+
+
+def without(values: list[T], places: list[int]) -> list[T]:
+    """The values, without those at some places."""
+    if not places:
+        return values
+    out = set(places)
+    return [value for place, value in enumerate(values) if place not in out]
+
+
+def bundle_without(bundle: Bundle, places: list[int]) -> Bundle:
+    """The records of a bundle, without those at some places."""
+    times = bundle.timestamps
+    return Bundle(
+        without(bundle.records, places), None if times is None else without(times, places)
+    )
+
+
+def _raise_if_fatal(error: Exception, is_about_record: bool = False) -> None:
+    """Raise what is never left out. ``is_about_record``: an error of ours that may be."""
+    is_ours = isinstance(error, HeadgateError) and not is_about_record
+    if is_ours or isinstance(error, MemoryError) or _is_own_bug(error):
+        raise error
+
+
+def _is_own_bug(error: Exception) -> bool:
+    """Whether an assertion of Headgate's own has failed."""
+    trace = error.__traceback__
+    if not isinstance(error, AssertionError) or trace is None:
+        return False
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    return str(trace.tb_frame.f_globals.get("__name__", "")).startswith("headgate.core.")
+
+
+def class_name(error: BaseException) -> str:
+    """Of its class, with the module unless that is Python's own."""
+    kind = type(error)
+    return (
+        kind.__qualname__
+        if kind.__module__ == "builtins"
+        else f"{kind.__module__}.{kind.__qualname__}"
+    )
+
+
+def shown_error(error: BaseException) -> str:
+    """Class and message, in one line."""
+    return f"{type(error).__name__}: {_cut_reason(error, [])}"
+
+
+def _cut_reason(error: BaseException, cut: list[str]) -> str:
+    try:
+        text = str(error)
+    except Exception:  # of a class of the user's
+        text = error_text(error)
+    text = text.encode(errors="backslashreplace").decode()
+    if len(text) > MOST_REASON_CHARS:
+        cut.append(f"reason: the first {MOST_REASON_CHARS:,} of {len(text):,} characters")
+        text = text[:MOST_REASON_CHARS]
+    return text
+
+
+def _cut_bytes(raw: object, cut: list[str]) -> bytes:
+    if isinstance(raw, str):
+        data = raw[: MOST_RAW_BYTES + 1].encode(errors="surrogatepass")
+        size, unit = len(raw), "characters"
+    else:
+        assert isinstance(raw, bytes | bytearray | memoryview)
+        view = memoryview(raw).cast("B")
+        data, size, unit = bytes(view[: MOST_RAW_BYTES + 1]), len(view), "bytes"
+    if len(data) > MOST_RAW_BYTES:
+        data = data[:MOST_RAW_BYTES]
+        cut.append(f"raw: the first {MOST_RAW_BYTES:,} bytes of {size:,} {unit}")
+    return data
+
+
+def _owned(record: Record, cut: list[str]) -> Record:
+    """Emission by value: nobody changes the record of a letter afterwards."""
+    try:
+        return own(record)
+    except Exception as error:
+        cut.append(
+            f"record: a {type(record).__name__}, which cannot be copied ({shown_error(error)})"
+        )
+        return None
