@@ -2,6 +2,7 @@
 
 import datetime
 import decimal
+from dataclasses import dataclass
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -63,6 +64,23 @@ def test_record_of_every_shape_is_a_row(record: Any) -> None:
 
 def test_what_a_dict_leaves_out_is_null() -> None:
     assert made(WORDS, [{"word": "a"}]) == [{"word": "a", "count": None}]
+
+
+@dataclass
+class Counted:
+    word: str
+    count: int
+
+
+def test_a_dataclass_is_a_row_by_its_names() -> None:
+    backwards = pa.schema([("count", pa.int64()), ("word", pa.string())])
+    assert made(backwards, [Counted("a", 1), (2, "b")]) == [
+        {"count": 1, "word": "a"},
+        {"count": 2, "word": "b"},
+    ]
+    assert "has 'word'" in problem(
+        pa.schema([("a", pa.int64()), ("b", pa.int64())]), Counted("", 0)
+    )
 
 
 @pytest.mark.parametrize("record", [5, (5,), Row(5), Row(n=5), {"n": 5}], ids=repr)

@@ -1,15 +1,15 @@
 """From records to Arrow batches of a declared schema.
 
-A record is a Row, tuple, list or dict with a value for each column; with a single column it may be
-the value itself. Law: a record that does not fit is refused with the column and the value, and
-nothing is rounded, cut or reinterpreted to make it fit. Values are converted first where pyarrow
-would change them silently: it has no rows, takes datetimes without a time zone for UTC and numbers
-for dates, and cuts 3.5 to 3.
+A record is a Row, tuple, list, dict or dataclass with a value for each column; with a single column
+it may be the value itself. Law: a record that does not fit is refused with the column and the
+value, and nothing is rounded, cut or reinterpreted to make it fit. Values are converted first where
+pyarrow would change them silently: it has no rows, takes datetimes without a time zone for UTC and
+numbers for dates, and cuts 3.5 to 3.
 """
 
 import datetime
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from numbers import Integral
 from typing import Any, Final
 from zoneinfo import ZoneInfo
@@ -275,6 +275,8 @@ class ColumnMaker:
                 return self._of_sequence(record)
             case list() if self._width > 1:
                 return self._of_sequence(record)
+        if is_dataclass(record) and (self._width > 1 or _field_names(record) == self._names):
+            return self._of_mapping({name: getattr(record, name) for name in _field_names(record)})
         if self._width == 1:
             return (record,)
         raise self._unfit(record, f"is no row; give a Row, tuple or dict with {self._wanted()}")
@@ -304,3 +306,7 @@ class ColumnMaker:
 
     def _wanted(self) -> str:
         return f"{self._width} column{'s'[: self._width != 1]}: {', '.join(self._names)}"
+
+
+def _field_names(record: Any) -> list[str]:
+    return [field.name for field in fields(record)]
