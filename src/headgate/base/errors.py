@@ -16,6 +16,7 @@ HeadgateError
 │   ├── PathUnusable
 │   │   └── PartLost
 │   ├── KafkaUnready, KafkaRefused, OffsetsLost
+│   ├── TableUnready, TableUnfit
 │   └── DatabaseUnready, ServerUnreachable, LineTooLong, LineUndecodable
 ├── FrameInvalid, SchemaInvalid, RecordUnfit
 ├── StateBroken, StateUnwritable, StateUnstorable, BackendMissing
@@ -308,6 +309,14 @@ class KafkaRefused(ConnectorError):
 
 class OffsetsLost(ConnectorError):
     """Kafka has deleted the records that a source would have read next."""
+
+
+class TableUnready(ConnectorError):
+    """A table of a lake cannot be read or written now, or others commit to it all the time."""
+
+
+class TableUnfit(ConnectorError):
+    """A table is missing, another than before, or of a form that a source or sink cannot use."""
 
 
 class ServerUnreachable(ConnectorError):

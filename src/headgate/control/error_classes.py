@@ -34,6 +34,8 @@ from headgate.base.errors import (
     SparkUnready,
     StateUnstorable,
     StorageUnusable,
+    TableUnfit,
+    TableUnready,
     TaskCancelled,
     TransportError,
     WrongVersion,
@@ -63,6 +65,7 @@ FINAL: Final = (
     RestoreRefused,
     SettingsInvalid,
     SparkUnready,
+    TableUnfit,
     WrongVersion,
 )
 """Errors that every other attempt would meet as well: a package is missing, memory is too small for
@@ -81,6 +84,7 @@ OUTSIDE: Final = (
     SlotsShort,
     StateUnstorable,
     StorageUnusable,
+    TableUnready,
     TimeoutError,
 )
 """Errors of what the job depends on: it may be well again soon, whatever the record."""

@@ -90,3 +90,39 @@ def _arrow(kind: TypeInformation, sink: str, column: str) -> pa.DataType:
         f"{sink}: column {column!r} is a {kind!r}, which has no form in Arrow; declare another "
         f"type, for instance Types.STRING()"
     )
+
+
+def schema_misfit(declared: pa.Schema, table: pa.Schema) -> str | None:
+    """Why rows of the declared schema are no rows of the table; None: they may be.
+
+    Widths are not compared: each value is checked against the table's own type.
+    """
+    for field in declared:
+        place = table.get_field_index(field.name)
+        if place < 0:
+            return f"it has no column {field.name!r}; it has {', '.join(map(repr, table.names))}"
+        if _kind(field.type) != _kind(table.field(place).type):
+            return f"its column {field.name!r} is {table.field(place).type}, not {field.type}"
+    for field in table:
+        if not field.nullable and field.name not in declared.names:
+            return f"its column {field.name!r} may not be null, and the records do not have it"
+    return None
+
+
+def _kind(kind: pa.DataType) -> str:
+    types = pa.types
+    for name, is_kind in (
+        ("integer", types.is_integer),
+        ("float", types.is_floating),
+        ("decimal", types.is_decimal),
+        ("string", lambda kind: types.is_string(kind) or types.is_large_string(kind)),
+        ("binary", lambda kind: types.is_binary(kind) or types.is_large_binary(kind)),
+        ("list", lambda kind: types.is_list(kind) or types.is_large_list(kind)),
+        ("map", types.is_map),
+        ("struct", types.is_struct),
+        ("instant", lambda kind: types.is_timestamp(kind) and kind.tz is not None),
+        ("timestamp", types.is_timestamp),
+    ):
+        if is_kind(kind):
+            return name
+    return str(kind)

@@ -24,6 +24,7 @@ from headgate.functions.sink import (
 from headgate.functions.source import Source, SplitLag, SplitReader
 
 if TYPE_CHECKING:
+    from headgate.connectors.delta.sink import DeltaSink
     from headgate.connectors.files.parquet import ParquetSink
     from headgate.connectors.kafka.source import KafkaSource
 
@@ -34,6 +35,7 @@ __all__ = [
     "DataGeneratorSource",
     "DbApiSink",
     "DeliveryGuarantee",
+    "DeltaSink",
     "DiscardSink",
     "FileSink",
     "FileSource",
@@ -57,6 +59,7 @@ __all__ = [
 
 
 _LAZY = {
+    "DeltaSink": "headgate.connectors.delta.sink",
     "KafkaSource": "headgate.connectors.kafka.source",
     "ParquetSink": "headgate.connectors.files.parquet",
 }

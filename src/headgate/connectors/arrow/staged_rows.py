@@ -1,0 +1,169 @@
+"""Rows on their way into a table: the first phase of sinks that commit data files to a lake.
+
+A writer gathers records to Arrow tables and hands them to a *stage*, which writes data files that
+nobody reads before they are committed. Law: a lot names all files that were written since the lot
+before; a file that no lot has named is removed when the writer is closed; writer ids are made anew
+with each writer, so the lots of two runs are never taken for each other.
+"""
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import pyarrow as pa
+
+from headgate.api.row import Row, RowKind
+from headgate.base.elements import Record
+from headgate.base.errors import RecordUnfit
+from headgate.connectors.arrow.columns import ColumnMaker, RowShape
+from headgate.functions.context import ConnectorContext, SnapshotMoment
+from headgate.functions.sink import CommittingSinkWriter
+
+BATCH_ROWS: Final = 1024
+"""Rows are made columns in lots of this size, whose bytes are known then."""
+FILE_ROWS: Final = 1 << 20
+FILE_BYTES: Final = 64 << 20
+"""Rows of so many bytes in memory are written to files before the checkpoint asks for it."""
+DELETED: Final = "_headgate_deleted"
+"""The column of staged changes that says whether the row of this key goes."""
+
+
+@dataclass(frozen=True, slots=True)
+class StagedLot:
+    """Data files that wait for one commit; what a sink of a table keeps in checkpoints."""
+
+    writer: str
+    number: int
+    """Lots of a writer are counted from 1, and are committed in this order."""
+    table: str
+    """The table's own id: another table of the same name is not this one."""
+    files: tuple[Any, ...]
+    """As the stage has returned them."""
+    prepared_ms: int
+    checkpoint: int
+    """0: at the end of the input."""
+
+
+class Stage(Protocol):
+    """Writes data files of one task; what it returns for a file is small and can be pickled."""
+
+    table: str
+    """The id of the table."""
+
+    def write(self, rows: pa.Table) -> Sequence[Any]:
+        """Files with these rows, durable; on an error it leaves none behind."""
+
+    def discard(self, files: Sequence[Any]) -> None:
+        """Remove files that nobody will commit, as far as that is possible."""
+
+
+class StagedRowsWriter(CommittingSinkWriter):
+    """Gathers the records of one task.
+
+    ``keys``: the columns by which changes are merged, so that rows of all kinds are taken; without
+    keys rows are appended, and only inserts are taken.
+    """
+
+    def __init__(
+        self, schema: pa.Schema, stage: Stage, context: ConnectorContext, keys: Sequence[str] = ()
+    ) -> None:
+        types = tuple(str(field.type) for field in schema)
+        self._maker = ColumnMaker(RowShape(schema, types, "UTC"), context.operator)
+        self._stage = stage
+        self._keys = tuple(keys)
+        self._operator = context.operator
+        self._now_ms = context.now_ms
+        self._columns: list[list[Any]] = [[] for _ in schema]
+        self._deleted: list[bool] = []
+        self._batches: list[pa.RecordBatch] = []
+        self._rows = self._bytes = 0
+        self._files: list[Any] = []
+        self._writer = secrets.token_hex(8)
+        self._number = 0
+
+    def write(self, records: list[Record]) -> None:
+        kinds = {record.get_row_kind() for record in records if isinstance(record, Row)}
+        if kinds - {RowKind.INSERT}:
+            records = self._changes(records)
+        elif self._keys:
+            self._deleted += [False] * len(records)
+        if not records:
+            return
+        for column, values in zip(self._columns, self._maker.columns(records), strict=True):
+            column.extend(values)
+        if len(self._columns[0]) >= BATCH_ROWS:
+            self._make_batch()
+            if self._rows >= FILE_ROWS or self._bytes >= FILE_BYTES:
+                self._write_files()
+
+    def prepare_commit(self, moment: SnapshotMoment | None) -> Sequence[StagedLot]:
+        self._make_batch()
+        self._write_files()
+        if not self._files:
+            return ()
+        self._number += 1
+        files, self._files = tuple(self._files), []
+        checkpoint = 0 if moment is None else moment.checkpoint
+        return [
+            StagedLot(
+                self._writer, self._number, self._stage.table, files, self._now_ms(), checkpoint
+            )
+        ]
+
+    def close(self) -> None:
+        files, self._files = self._files, []
+        self._columns, self._batches = [], []
+        self._stage.discard(files)
+
+    def _changes(self, records: list[Record]) -> list[Record]:
+        """The rows that count, when not all are inserts."""
+        kinds = [
+            record.get_row_kind() if isinstance(record, Row) else RowKind.INSERT
+            for record in records
+        ]
+        if not self._keys:
+            number = next(n for n, kind in enumerate(kinds) if kind is not RowKind.INSERT)
+            problem = f"is a change ({kinds[number]}), and the sink appends; give mode='upsert'"
+            raise RecordUnfit(self._operator, "", records[number], problem)
+        found = [
+            (record, kind is RowKind.DELETE)
+            for record, kind in zip(records, kinds, strict=True)
+            if kind is not RowKind.UPDATE_BEFORE  # the new values follow
+        ]
+        self._deleted += [is_deleted for _, is_deleted in found]
+        return [record for record, _ in found]
+
+    def _make_batch(self) -> None:
+        if not self._columns[0]:
+            return
+        batch = self._maker.batch(self._columns)
+        for key in self._keys:
+            if batch.column(key).null_count:
+                raise RecordUnfit(self._operator, key, None, "is the key of a row; give it a value")
+        if self._keys:
+            batch = batch.append_column(DELETED, pa.array(self._deleted, pa.bool_()))
+            self._deleted = []
+        for column in self._columns:
+            column.clear()
+        self._batches.append(batch)
+        self._rows += batch.num_rows
+        self._bytes += batch.nbytes
+
+    def _write_files(self) -> None:
+        if self._batches:
+            rows = pa.Table.from_batches(self._batches)
+            if self._keys:
+                rows = last_changes(rows, self._keys)
+            self._files += self._stage.write(rows)
+            self._batches, self._rows, self._bytes = [], 0, 0
+
+
+def last_changes(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """The last row of each key, in the order of the rows."""
+    place = "\0place"
+    numbered = rows.select(list(keys)).append_column(place, pa.array(range(rows.num_rows)))
+    last = numbered.group_by(list(keys)).aggregate([(place, "max")]).column(f"{place}_max")
+    if len(last) == rows.num_rows:
+        return rows
+    return rows.take(last.combine_chunks().sort())

@@ -1,0 +1,144 @@
+"""The folder of a Delta table as its sink and source use it: on this machine or in a store.
+
+Names are paths below the folder. Local files are flushed to disk before anybody may name them;
+stores are reached with the table's own storage options. Law: I/O errors become PathUnusable with
+the path.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.fs as pa_fs
+from pyarrow import parquet
+
+from headgate.base.errors import PathUnusable
+from headgate.connectors.libraries import library
+from headgate.connectors.paths import AnyPath, local_path
+
+
+def table_uri(path: AnyPath) -> str:
+    """The table as it is sent to the tasks: an absolute path, or a URI."""
+    text = os.fspath(path)
+    if "://" in text and not text.startswith("file:"):
+        return text.rstrip("/")
+    return os.path.abspath(local_path(text))
+
+
+class DeltaFolder:
+    """Files of one table."""
+
+    def __init__(self, uri: str, options: Mapping[str, str] | None) -> None:
+        self.uri = uri
+        self.is_local = "://" not in uri
+        if self.is_local:
+            self._files: Any = pa_fs.SubTreeFileSystem(uri, pa_fs.LocalFileSystem())
+        else:
+            handlers = library("deltalake.fs", "delta", "a Delta table")
+            handler = handlers.DeltaStorageHandler(uri, dict(options or {}))
+            self._files = pa_fs.PyFileSystem(handler)
+
+    def shown(self, name: str) -> str:
+        """The path in messages."""
+        return f"{self.uri}/{name}" if name else self.uri
+
+    def write(self, name: str, rows: pa.Table, compression: str) -> int:
+        """A Parquet file, flushed to disk; its length. It is removed again if that fails."""
+        with self._writing(name):
+            try:
+                if self.is_local:
+                    os.makedirs(os.path.dirname(self.shown(name)), exist_ok=True)
+                with self._files.open_output_stream(name) as file:
+                    parquet.write_table(rows, file, compression=compression)
+                if self.is_local:
+                    self._settle(name)
+                size = self._files.get_file_info(name).size
+            except BaseException:
+                self.remove(name)
+                raise
+        assert isinstance(size, int)
+        return size
+
+    def settle_log(self, version: int) -> None:
+        """Make versions from this one on durable, as far as this machine stores them."""
+        while self.is_local and os.path.exists(self.shown(name := log_name(version))):
+            with self._writing(name):
+                self._settle(name)
+            version += 1
+
+    def size(self, name: str) -> int | None:
+        """In bytes; None: it is not there."""
+        with self._reading(name):
+            info = self._files.get_file_info(name)
+        return info.size if info.type == pa_fs.FileType.File else None
+
+    def open(self, name: str) -> Any:
+        """A file to read; whoever asks closes it."""
+        with self._reading(name):
+            return self._files.open_input_file(name)
+
+    def read(self, name: str) -> bytes | None:
+        """A small file; None: it is not there."""
+        if self.size(name) is None:
+            return None
+        with self._reading(name), self._files.open_input_stream(name) as file:
+            found: bytes = file.read()
+        return found
+
+    def remove(self, name: str) -> None:
+        """A file, if it is there and can be removed."""
+        with contextlib.suppress(OSError):
+            self._files.delete_file(name)
+
+    def files_in(self, folder: str) -> list[tuple[str, int]]:
+        """Names and times of change, in milliseconds; none if the folder is not there."""
+        with self._reading(folder):
+            found = self._files.get_file_info(pa_fs.FileSelector(folder, allow_not_found=True))
+        return [
+            (f"{folder}/{info.base_name}", (info.mtime_ns or 0) // 1_000_000)
+            for info in found
+            if info.type == pa_fs.FileType.File
+        ]
+
+    def _settle(self, name: str) -> None:
+        path = self.shown(name)
+        while True:
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            if path == self.uri:
+                return
+            path = os.path.dirname(path)  # a folder of partitions may be new, too
+
+    @contextlib.contextmanager
+    def _writing(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise PathUnusable(
+                self.shown(name),
+                f"cannot be written: {_problem(error)}; check the folder's rights and space",
+            ) from error
+
+    @contextlib.contextmanager
+    def _reading(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise PathUnusable(
+                self.shown(name),
+                f"cannot be read here: {_problem(error)}; every worker needs to see the table",
+            ) from error
+
+
+def log_name(version: int) -> str:
+    """The file of one version in the table's log."""
+    return f"_delta_log/{version:020}.json"
+
+
+def _problem(error: OSError) -> str:
+    return error.strerror or str(error).partition("\n")[0]

@@ -1,0 +1,157 @@
+"""Sinks of lake tables, run by hand: a task that writes numbers, killed at any step it takes.
+
+A job writes the numbers 0 to 19 and takes a checkpoint after every ten. ``killed_jobs`` runs it in
+processes of their own, one for each step, and kills each with SIGKILL at its step; ``go_on`` is the
+run after that, from the newest checkpoint that was stored.
+"""
+
+import importlib
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from headgate.base.elements import Bundle
+from headgate.core.chain.snapshots import OperatorRestored
+from headgate.core.operators.sinks import TwoPhaseSinkOperator
+from headgate.functions.context import SnapshotMoment
+from headgate.functions.sink import TwoPhaseCommittingSink
+from tests.core.chain.sink_lab import open_sink, sink_context
+
+TOTAL = 20
+EACH = 10
+
+MakeSink = Callable[[Path], TwoPhaseCommittingSink]
+MakeRecord = Callable[[int], Any]
+Stored = tuple[int, int, bytes | None]
+"""Checkpoint, numbers before it, and what the sink keeps in it."""
+
+
+def feed(task: TwoPhaseSinkOperator, *records: Any) -> None:
+    task.process(Bundle(list(records)), 0)
+
+
+def checkpoint(task: TwoPhaseSinkOperator, number: int, savepoint: bool = False) -> bytes | None:
+    """A snapshot; ``complete`` is not called."""
+    moment = SnapshotMoment(number, 0, savepoint)
+    task.before_barrier(moment)
+    return task.snapshot(moment).sink
+
+
+def restored(state: bytes | None, number: int = 1) -> OperatorRestored:
+    return OperatorRestored(number, sinks=() if state is None else (state,))
+
+
+def write_all(
+    task: TwoPhaseSinkOperator, make_record: MakeRecord, begin: Stored, place: Path | None
+) -> None:
+    number, position, _ = begin
+    while position < TOTAL:
+        feed(task, *map(make_record, range(position, position + EACH)))
+        position += EACH
+        number += 1
+        state = checkpoint(task, number)
+        if place is not None:
+            half = place / "checkpoint.half"
+            half.write_bytes(pickle.dumps((number, position, state)))
+            half.rename(place / "checkpoint")
+        task.checkpoint_completed(number)
+    task.close()
+
+
+def go_on(place: Path, make_sink: MakeSink, make_record: MakeRecord) -> None:
+    """The next run, to the end."""
+    begin: Stored = (0, 0, None)
+    found = None
+    if (place / "checkpoint").exists():
+        begin = pickle.loads((place / "checkpoint").read_bytes())
+        found = restored(begin[2], begin[0])
+    task = open_sink(make_sink(place), sink_context(restored=found, attempt=1))
+    write_all(task, make_record, begin, None)
+
+
+def killed_jobs(module: str, job: str, folder: Path) -> list[Path]:
+    """Run ``job`` of a test kit once for each step that it takes; the folder of each run.
+
+    The kit has ``JOBS``, which gives by name how to prepare a folder, the sink and its records, and
+    the methods whose calls are steps.
+    """
+    root = Path(__file__).parent.parent.parent
+    paths = os.pathsep.join(map(str, (root, root / "src")))
+    subprocess.run(
+        [sys.executable, "-m", __name__, module, job, str(folder)],
+        check=True,
+        timeout=120,
+        env={**os.environ, "PYTHONPATH": paths},
+    )
+    return sorted(folder.iterdir())
+
+
+class Steps:
+    """Counts the steps of a process, and kills it at one of them."""
+
+    def __init__(self, last: int) -> None:
+        self._left = last
+
+    def step(self) -> None:
+        self._left -= 1
+        if self._left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def watch(self, owner: Any, method: str) -> None:
+        """Before and after each call of the method."""
+        call = getattr(owner, method)
+
+        def watched(*args: Any, **options: Any) -> Any:
+            self.step()
+            found = call(*args, **options)
+            self.step()
+            return found
+
+        setattr(owner, method, watched)
+
+
+def _run_until_killed(
+    step: int, place: Path, kit: Any, job: tuple[MakeSink, MakeRecord, Sequence[tuple[Any, str]]]
+) -> None:
+    make_sink, make_record, methods = job
+    kit.prepare(place)
+    steps = Steps(step)
+    steps.watch(Path, "rename")  # a checkpoint is complete
+    for owner, method in methods:
+        steps.watch(owner, method)
+    write_all(open_sink(make_sink(place), sink_context()), make_record, (0, 0, None), place)
+
+
+def main(module: str, job: str, folder: Path) -> None:
+    """Each run is a fork of this process, which has loaded the libraries and started nothing."""
+    kit = importlib.import_module(module)
+    pa.array([1])  # loads pandas, which takes a second
+    step = 0
+    while True:
+        step += 1
+        place = folder / f"killed-at-{step:03}"
+        place.mkdir(parents=True)
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                _run_until_killed(step, place, kit, kit.JOBS[job])
+                code = 0
+            finally:
+                sys.stderr.flush()
+                os._exit(code)
+        _, status = os.waitpid(child, 0)
+        if not os.WIFSIGNALED(status):
+            assert os.WEXITSTATUS(status) == 0, f"step {step} failed by itself"
+            return
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]))
