@@ -1,6 +1,7 @@
 """What the tests of connectors share: a task's context, and readers read to their end."""
 
 import os
+import select
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from headgate.functions.context import TaskInfo
 from headgate.functions.source import SplitReader
 
 PATIENCE_S = 30.0
+LONGEST_MS = 5.0
 
 
 def task_context(subtask: int = 0, parallelism: int = 1, attempt: int = 0) -> OperatorContext:
@@ -36,7 +38,7 @@ def read_to_end(reader: SplitReader, limit: int = 1000) -> list[Record]:
         assert time.monotonic() < give_up, f"no end after {records[-3:]}"
         records += found
         if not found:
-            time.sleep(reader.wait_ms() / 1000)
+            wait_as_asked(reader)
     return records
 
 
@@ -50,8 +52,19 @@ def read_until(reader: SplitReader, enough: Callable[[list[Record]], bool]) -> l
         assert found is not None, f"ended after {records}"
         records += found
         if not found:
-            time.sleep(reader.wait_ms() / 1000)
+            wait_as_asked(reader)
     return records
+
+
+def wait_as_asked(reader: SplitReader) -> None:
+    """Until its descriptor is readable or its time has come; a wake is not noticed, but soon."""
+    descriptor, wait_ms = reader.fileno(), reader.wait_ms()
+    if descriptor is None:
+        time.sleep(min(wait_ms, LONGEST_MS) / 1000)
+    else:
+        poller = select.poll()
+        poller.register(descriptor, select.POLLIN)
+        poller.poll(min(wait_ms, 20 * LONGEST_MS))
 
 
 @contextmanager

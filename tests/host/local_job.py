@@ -79,6 +79,10 @@ class Job:
         make = functools.partial(SourceOperator, Listed(endless), splits)
         return self._node(NodeKind.SOURCE, make, max(1, len(splits)), (), fields)
 
+    def polled(self, make: Callable[[], SourceOperator], **fields: Any) -> int:
+        """A source with one task."""
+        return self._node(NodeKind.SOURCE, make, 1, (), fields)
+
     def operator(
         self,
         make: Callable[[], Operator],

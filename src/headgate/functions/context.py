@@ -73,6 +73,14 @@ class ConnectorContext(Protocol):
         """Metrics of the operator."""
 
     @property
+    def wake(self) -> Callable[[], None]:
+        """Call it from any thread, at any time, also after the end: the source is polled again.
+
+        Cheap, and however many calls come before a poll, they lead to that one poll. For sinks it
+        does nothing.
+        """
+
+    @property
     def checkpoints(self) -> bool:
         """Whether checkpoints are taken periodically: sinks then commit with them."""
 

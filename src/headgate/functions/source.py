@@ -2,7 +2,9 @@
 
 A source is cut into splits (files, ranges, partitions of a topic) when the job starts; one task
 reads each split through a reader. Law: a source travels to the tasks and holds nothing open;
-``poll`` never blocks; a new reader goes on from an old one's position without loss or repetition.
+``poll`` never blocks; a new reader goes on from an old one's position without loss or repetition. A
+reader that has nothing is polled again when its descriptor is readable, when it was woken through
+its context, or by the clock, whichever comes first.
 """
 
 from abc import ABC, abstractmethod
@@ -42,8 +44,22 @@ class SplitReader(ABC):
         """
 
     def wait_ms(self) -> float:
-        """After an empty poll: when to ask again."""
+        """After an empty poll: after how many milliseconds to poll again at the latest.
+
+        ``math.inf``: not by the clock, but when the descriptor of ``fileno`` is readable or
+        ``context.wake()`` was called; an idle reader then costs nothing.
+        """
         return 10.0
+
+    def fileno(self) -> int | None:
+        """A descriptor that is readable when ``poll`` has something; None: there is none.
+
+        Asked after an empty poll, and watched until it is readable or the source is polled for
+        another reason: it may be another one each time. The reader owns it. If it is closed while
+        nobody polls, by a thread of a library for instance, that must call ``context.wake()``. One
+        that stays readable while polls find nothing is watched with pauses of 10 ms.
+        """
+        return None
 
     def position(self) -> Position:
         """Behind the last record that ``poll`` has returned; picklable.

@@ -46,6 +46,7 @@ from headgate.core.ingress.gate import Gate, InputGate
 from headgate.core.ingress.union import UnionGate
 from headgate.core.operators.source import SourceOperator
 from headgate.core.task.environment import Environment, Here, Input, RemoteProducer
+from headgate.core.task.idling import SourceIdling
 from headgate.core.task.inputs import NetworkInput
 from headgate.core.task.processors import InputProcessor, Processor, SourceProcessor
 from headgate.core.task.task import StepResult, Task, TaskParts, TaskServices
@@ -116,6 +117,7 @@ class Numbers(SourceOperator):
         self._plan = plan
         self._at = 0
         self.wait_ms = 3.0
+        self.descriptors = []
 
     def open(self, context: OperatorContext) -> None:
         self.context = context
@@ -466,7 +468,7 @@ class Run:
         clock = Clock(lambda: timers.now_ms, self.wall_ms, timers.later)
         processor: Processor
         if name in SOURCES:
-            processor = SourceProcessor(chain, seat.loan, clock, seat.wake)
+            processor = SourceProcessor(chain, seat.loan, clock, SourceIdling(clock, seat.wake))
         else:
             inputs = self._inputs(seat, gates)
             processor = InputProcessor(chain, inputs, seat.loan, clock)

@@ -28,6 +28,7 @@ from headgate.core.ingress.union import UnionGate
 from headgate.core.operators.sinks import SinkFunctionOperator
 from headgate.core.operators.source import SourceOperator
 from headgate.core.task.environment import Environment, Here, Input
+from headgate.core.task.idling import SourceIdling
 from headgate.core.task.inputs import ENDED, NOTHING, NetworkInput
 from headgate.core.task.processors import InputProcessor, Processor, SourceProcessor
 from headgate.core.task.task import StepResult, Task, TaskParts, TaskServices
@@ -77,6 +78,9 @@ class Lab:
 
     def wake(self) -> None:
         self.woken += 1
+
+    def idling(self) -> SourceIdling:
+        return SourceIdling(self.clock, self.wake)
 
     def partition(self, name: str, channels: int = 1, wait: Wait = cannot_wait) -> Partition:
         return self.environment.create_partition(
@@ -138,7 +142,7 @@ class Lab:
         chain = self.chain(*operators, writers=writers)
         processor: Processor
         if isinstance(chain.head, SourceOperator):
-            processor = SourceProcessor(chain, self.loan, self.clock, self.wake, marker)
+            processor = SourceProcessor(chain, self.loan, self.clock, self.idling(), marker)
         else:
             inputs = [self.input(number, *own) for number, own in enumerate(gates)]
             processor = InputProcessor(chain, inputs, self.loan, self.clock)

@@ -199,7 +199,7 @@ def test_sources_and_tasks_that_shall_not_have_no_say() -> None:
         processor = InputProcessor(lab.chain(lambda: Slow(lab)), [source], lab.loan, lab.clock)
         assert sizes_for(processor, replace(SETTINGS, debloat=False), lab.timers.later) is None
         head = lab.chain(lambda: SourceOperator(ScriptedSource(), [()]))
-        polled = SourceProcessor(head, lab.loan, lab.clock, lab.wake)
+        polled = SourceProcessor(head, lab.loan, lab.clock, lab.idling())
         assert sizes_for(polled, SETTINGS, lab.timers.later) is None
         task = lab.task(lambda: Slow(lab), gates=((lab.gate("p"),),))
         assert task.statistics().sizes == NO_SIZES

@@ -197,7 +197,7 @@ def source_of(
     lab.loan.lend()
     chain.open(lambda spec: _context(lab, spec))
     lab.loan.regain()
-    return SourceProcessor(chain, lab.loan, lab.clock, lab.wake, marker), chain, got
+    return SourceProcessor(chain, lab.loan, lab.clock, lab.idling(), marker), chain, got
 
 
 def _context(lab: Lab, spec: OperatorSpec) -> OperatorContext:
@@ -345,7 +345,7 @@ def test_who_had_finished_reads_to_the_ends_and_drops_all() -> None:
 def test_a_source_that_had_finished_has_nothing_to_read() -> None:
     with Lab() as lab:
         chain = lab.chain(lambda: SourceOperator(ScriptedSource(), ([[1]],)))
-        finished = FinishedProcessor(SourceProcessor(chain, lab.loan, lab.clock, lab.wake))
+        finished = FinishedProcessor(SourceProcessor(chain, lab.loan, lab.clock, lab.idling()))
         assert finished.available(), "its end is still to come"
         assert finished.process() is InputStatus.ENDED
         finished.close()

@@ -13,6 +13,7 @@ from headgate.core.egress.writer import RecordWriter
 from headgate.core.ingress.gate import Gate
 from headgate.core.ingress.valve import WatermarkValve
 from headgate.core.operators.source import SourceOperator
+from headgate.core.task.idling import SourceIdling
 from headgate.core.task.inputs import NetworkInput
 from headgate.core.task.processors import SourceProcessor
 from headgate.core.task.task import Task
@@ -50,10 +51,10 @@ def a_task_stays_suspended(patch: Patch) -> None:
 
 
 def a_source_is_not_woken_when_it_is_due(patch: Patch) -> None:
-    def become_due(processor: SourceProcessor) -> None:
-        processor._due = True
+    def become_due(idling: SourceIdling) -> None:
+        idling.due = True
 
-    patch.setattr(SourceProcessor, "_become_due", become_due)
+    patch.setattr(SourceIdling, "become_due", become_due)
 
 
 def a_late_place_is_not_requested(patch: Patch) -> None:

@@ -46,6 +46,8 @@ class OperatorContext:
     """Time of which only differences count."""
     tell_time: Callable[[str, int | None], None] = lambda group, watermark_ms: None
     """A source reports its event time to its alignment group; None: it is idle."""
+    wake: Callable[[], None] = lambda: None
+    """Polls the source of the task again; from any thread, at any time."""
 
     spills: SpillRoom | None = None
     """Where a batch operator puts what is too much for memory; None: it stays in memory."""

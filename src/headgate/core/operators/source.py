@@ -5,13 +5,15 @@ own event time; the minimum goes out and never goes back. A split counts from th
 split that is read late brings no late records; it does not count while it is idle or after its end.
 Once all splits are idle the furthest counts; once all have ended the largest watermark goes out. A
 split too far ahead of its alignment group is not read. A restored source continues from its
-positions and its event time.
+positions and its event time. It is polled again at the latest when a split is to be marked idle.
 """
 
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from math import inf
+from operator import index
 from typing import Final
 
 from headgate.base.elements import (
@@ -39,8 +41,6 @@ from headgate.functions.source import Position, Source, SplitLag, SplitReader
 from headgate.functions.watermarks import AlignmentGroup
 
 POLL_RECORDS: Final = 1024
-
-_LONG_MS: Final = 1000.0
 
 LAG_MS: Final = 5.0
 """For so long splits are asked what is left of them; the others have their turn the next time."""
@@ -207,7 +207,9 @@ class SourceOperator(PolledOperator):
         self._lag: SplitLag | None = None
         self._asked = 0  # splits, for what is left of them
         self.wait_ms = 0.0
-        """After NOTHING: when to poll again."""
+        """After NOTHING: when to poll again at the latest."""
+        self.descriptors: list[int] = []
+        """After NOTHING: when one of these is readable, sooner."""
 
     def open(self, context: OperatorContext) -> None:
         self._streak = None if self.failures is None else self.failures.streak()
@@ -236,7 +238,8 @@ class SourceOperator(PolledOperator):
         if self._is_restored:
             self._is_restored = False
             self._times.advance()
-        wait_ms, paused = _LONG_MS, 0
+        wait_ms, paused = inf, 0
+        self.descriptors = []
         for _ in range(len(splits)):
             split = splits[0]
             if alignment is not None and split.reached_ms > alignment.limit_ms:
@@ -250,7 +253,7 @@ class SourceOperator(PolledOperator):
             elif self._take(split, found):
                 return PollResult.RECORDS
             else:
-                wait_ms = min(wait_ms, split.reader.wait_ms())
+                wait_ms = min(wait_ms, self._wait_of(split))
                 splits.rotate(-1)
         self.wait_ms = wait_ms
         if paused and paused == len(splits) and alignment is not None:
@@ -395,6 +398,23 @@ class SourceOperator(PolledOperator):
             split.share.mark_active()
         else:
             split.share.mark_idle()
+
+    def _wait_of(self, split: _Split) -> float:
+        """When a split that had nothing is to be polled again; notes its descriptor."""
+        reader, wait_ms = split.reader, split.reader.wait_ms()
+        if wait_ms != wait_ms:  # NaN would confuse every timer of the worker
+            raise ValueError(
+                f"wait_ms() of {type(reader).__name__} returned nan; return milliseconds, or "
+                f"math.inf"
+            )
+        ask = getattr(reader, "fileno", None)
+        descriptor = None if ask is None else ask()
+        if descriptor is not None:
+            self.descriptors.append(index(descriptor))
+        if self._plan.idle_ms is not None and split.quiet_since_ms is not None and not split.dozes:
+            quiet_ms = self.context.now_ms() - split.quiet_since_ms
+            wait_ms = min(wait_ms, max(1, self._plan.idle_ms - quiet_ms))
+        return wait_ms
 
     def _stay_quiet(self, split: _Split) -> None:
         """It had nothing now; mark it idle if that has lasted."""

@@ -35,6 +35,7 @@ from headgate.core.task.environment import (
     RemoteProducer,
     UnplacedProducer,
 )
+from headgate.core.task.idling import SourceIdling
 from headgate.core.task.inputs import NetworkInput
 from headgate.core.task.processors import InputProcessor, Processor, SourceProcessor
 from headgate.core.task.task import Task, TaskListener, TaskParts, TaskServices
@@ -339,7 +340,8 @@ class TaskAssembly(Generic[Thread]):
         interval_ms = self._info.latency_interval_ms
         head = vertex.chain.operators[0].id
         marker = (interval_ms, head, order.subtask) if interval_ms > 0 else None
-        return SourceProcessor(chain, loan, clock, services.wake, marker)
+        idling = SourceIdling(clock, services.wake, services.post, services.start_watch)
+        return SourceProcessor(chain, loan, clock, idling, marker)
 
     def _place(self, address: Address | None) -> Here | RemoteProducer:
         if address is None or tuple(address) == tuple(self._worker.address):

@@ -6,18 +6,21 @@ take turns; an operator may select which of them it reads. A task that is held s
 that was stopped by a savepoint only that its inputs have ended, and its operators not even that.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from contextlib import ExitStack
 from enum import Enum
+from math import inf
 from typing import Final, Protocol
 
 from headgate.base.elements import Bundle, LatencyMarker, Watermark
+from headgate.base.errors import ConnectorError, raise_user_error
 from headgate.core.chain.chain import Chain
 from headgate.core.chain.context import Clock
 from headgate.core.chain.operator import PollResult
 from headgate.core.chain.outputs import Loan
 from headgate.core.ingress.valve import InputTimes, Outcome
 from headgate.core.operators.source import SourceOperator
+from headgate.core.task.idling import SourceIdling
 from headgate.core.task.inputs import (
     InputEnded,
     NetworkInput,
@@ -177,14 +180,14 @@ class InputProcessor:
 
 
 class SourceProcessor:
-    """For source tasks: polls the source operator, and again later when it has nothing."""
+    """For source tasks: polls the source operator; when it has nothing, its idling says when."""
 
     def __init__(
         self,
         chain: Chain,
         loan: Loan,
         clock: Clock,
-        wake: Callable[[], None],
+        idling: SourceIdling,
         marker: tuple[float, int, int] | None = None,
     ) -> None:
         """``marker``: interval of latency markers in ms, operator id and subtask to put in them."""
@@ -193,27 +196,26 @@ class SourceProcessor:
         self._chain = chain
         self._loan = loan
         self._clock = clock
-        self._wake = wake
+        self.idling = idling
         self._pace = StepPace()
         self._headroom = OutputHeadroom(chain.writers)
         self.waited_ms = 0.0
-        self._due = True
-        self._closed = False
         self._marker = marker
-        self._marked_ms = clock.now_ms()
+        self._mark_at_ms = inf if marker is None else clock.now_ms() + marker[0]
 
     def available(self) -> bool:
-        return self._due
+        return self.idling.due
 
     def process(self) -> InputStatus:
         """Poll once."""
+        self.idling.poll_begins()
         now_ms = self._clock.now_ms
         began, before = now_ms(), self._chain.records_out_of_head
         self._pace.held_up(self.waited_ms)
         self.waited_ms = 0.0
         limit = self._headroom.fit(self._pace.limit)
         self._loan.lend()
-        if self._marker is not None:
+        if began >= self._mark_at_ms:
             self._mark(began)
         polled = self._chain.poll_source(limit)
         elapsed_ms = now_ms() - began - self.waited_ms  # without the wait for the baton
@@ -222,37 +224,38 @@ class SourceProcessor:
         self._pace.step_took(elapsed_ms, taken)
         self._headroom.step_took(taken)
         if polled is PollResult.RECORDS:
+            self.idling.records_came()
             return InputStatus.MORE
         if polled is PollResult.ENDED:
             return InputStatus.ENDED
-        if polled is PollResult.PAUSED:
-            self._due = False
-            return InputStatus.NOTHING
-        if self._source.wait_ms <= 0:
-            return InputStatus.MORE
-        self._due = False
-        self._clock.later(self._source.wait_ms, self._become_due)
-        return InputStatus.NOTHING
+        return InputStatus.NOTHING if self._rest(polled) else InputStatus.MORE
 
     def time_announced(self, group: str, watermark_ms: int | None) -> None:
         """How far the sources of a group are; one that was paused may go on."""
         self._source.time_announced(group, watermark_ms)
-        self._due = True
+        self.idling.become_due()
 
     def close(self) -> None:
-        self._closed = True
+        self.idling.close()
 
-    def _become_due(self) -> None:
-        self._due = True
-        if not self._closed:
-            self._wake()
+    def _rest(self, polled: PollResult) -> bool:
+        """Wait for what makes the source due; False: it is due."""
+        if polled is PollResult.PAUSED:
+            return self.idling.rest(inf)
+        source = self._source
+        wait_ms = source.wait_ms
+        if self._mark_at_ms < inf:  # markers go out also while there are no records
+            wait_ms = min(wait_ms, self._mark_at_ms - self._clock.now_ms())
+        try:
+            return self.idling.rest(wait_ms, source.descriptors)
+        except ConnectorError as error:
+            raise_user_error(error, source.context.operator)
 
     def _mark(self, now_ms: float) -> None:
         assert self._marker is not None
         interval_ms, operator, subtask = self._marker
-        if now_ms - self._marked_ms >= interval_ms:
-            self._marked_ms = now_ms
-            self._source.output.emit_marker(LatencyMarker(self._clock.wall_ms(), operator, subtask))
+        self._mark_at_ms = now_ms + interval_ms
+        self._source.output.emit_marker(LatencyMarker(self._clock.wall_ms(), operator, subtask))
 
 
 class FinishedProcessor:

@@ -35,6 +35,7 @@ from headgate.core.state.backend import Backends
 from headgate.core.state.memory import MemoryBackends
 from headgate.core.task.debloating import BufferSizes
 from headgate.core.task.ending import StopMode, TaskEnding, take_part
+from headgate.core.task.idling import NothingWatched, Post, StartWatch, post_at_once
 from headgate.core.task.life_cycle import Lifecycle, TaskTransition
 from headgate.core.task.mailbox import NORMAL, URGENT, Lap, Mailbox, MailboxLoop
 from headgate.core.task.operator_mail import OperatorMail
@@ -81,6 +82,10 @@ class TaskServices:
     spills: SpillRoom | None = None
     warn: Callable[[str, BaseException | None], None] = lambda text, error: None
     """Writes a line to the log, with the traceback of an error."""
+    post: Post = post_at_once
+    """Runs a callback inside the baton, soon; any thread may call it."""
+    start_watch: StartWatch = NothingWatched
+    """Watches descriptors for a source."""
 
 
 class TaskListener(Protocol):
@@ -138,6 +143,9 @@ class Task:
         self._inputs = processor.inputs if isinstance(processor, InputProcessor) else []
         self._gates = parts.gates
         self._writers = parts.writers
+        self._wake_source = (
+            processor.idling.wake if isinstance(processor, SourceProcessor) else lambda: None
+        )
         self._loan = services.loan
         self._clock = services.clock
         self._services = services
@@ -338,6 +346,7 @@ class Task:
             held_up_ms=self._held_up_ms,
             elapsed_ms=self._clock.now_ms,
             tell_time=partial(self._listener.time_reported, self.id),
+            wake=self._wake_source,
             spills=self._services.spills,
             restored=self._restored.operators.get(spec.uid),
             checkpoints=self._plan is not None and self._plan.enabled,

@@ -9,6 +9,7 @@ import heapq
 import logging
 import select
 import socket
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -60,6 +61,8 @@ class Loop:
         self._nudged.setblocking(False)
         self._nudger.setblocking(False)
         self._register(self._nudged.fileno(), READ)
+        # Sources' threads nudge also after the end, when the descriptor may be another's.
+        self._nudging = threading.RLock()
         self.closed = False
         self.hurried = False
         """A thread was woken: the current poll must not wait."""
@@ -95,7 +98,7 @@ class Loop:
 
     def nudge(self) -> None:
         """Wake the thread that waits in ``poll``; from any thread."""
-        with suppress(BlockingIOError, OSError):
+        with self._nudging, suppress(BlockingIOError, OSError):
             self._nudger.send(b"\0")
 
     def post(self, call: Callable[[], None]) -> None:
@@ -104,8 +107,8 @@ class Loop:
         self.nudge()
 
     def add(self, fd: int, pollable: Pollable, mask: int = READ) -> None:
-        self._pollables[fd] = pollable
         self._register(fd, mask)
+        self._pollables[fd] = pollable
 
     def change(self, fd: int, mask: int) -> None:
         (self._epoll or self._poll).modify(fd, mask)  # type: ignore[union-attr]
@@ -118,7 +121,8 @@ class Loop:
         self.closed = True
         self._timers.clear()
         self._nudged.close()
-        self._nudger.close()
+        with self._nudging:
+            self._nudger.close()
         if self._epoll is not None:
             self._epoll.close()
 

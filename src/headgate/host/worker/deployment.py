@@ -29,6 +29,7 @@ from headgate.host.checkpoints.snapshot_writer import SnapshotWriters
 from headgate.host.net.exchange import Exchange
 from headgate.host.net.loop import now_ms
 from headgate.host.net.runner import BatonLoan, Runner
+from headgate.host.net.watch import LoopWatch
 from headgate.host.shipping.failures import readable_traceback
 from headgate.host.worker.async_calls import LoopCalls
 from headgate.host.worker.stack_sampler import SampledTask
@@ -69,6 +70,8 @@ class RunnerThread:
             backends,
             exchange.files,
             _warn,
+            exchange.loop.post,
+            partial(LoopWatch, exchange.loop),
         )
         self._exchange = exchange
         self._info = info
