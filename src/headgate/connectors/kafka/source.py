@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from headgate.base.elements import Bundle, Record
-from headgate.base.errors import ConnectorError, PlanInvalid
+from headgate.base.errors import ConnectorError, KafkaRefused, KafkaUnready, PlanInvalid
 from headgate.connectors.kafka.client import KafkaCluster, kafka
 from headgate.connectors.kafka.deserialization import (
     KafkaRecordDeserializationSchema,
@@ -31,6 +31,10 @@ _NOTED: Final = 64
 """Checkpoints under way whose offsets a reader keeps; more at a time are not to be expected."""
 _TRIES: Final = 16
 """Batches without a record that one poll passes over."""
+
+
+_NOT_THE_RECORDS: Final = (KafkaRefused, KafkaUnready)
+"""What a schema raises if a registry of schemas cannot be asked: the record may be well."""
 
 
 class KafkaSource(Source):
@@ -389,6 +393,8 @@ class KafkaSplitReader(SplitReader):
                 records = list(map(read, values))
             else:
                 records = [schema.deserialize(kafka_record(message)) for message in messages]
+        except _NOT_THE_RECORDS:
+            raise
         except Exception:  # the user's schema may raise anything
             return self._singly(messages)
         if any(record is None for record in records):
@@ -401,6 +407,8 @@ class KafkaSplitReader(SplitReader):
         for message in messages:
             try:
                 record = self._schema.deserialize(kafka_record(message))
+            except _NOT_THE_RECORDS:
+                raise
             except Exception as error:
                 self._malformed(message, error)
                 continue

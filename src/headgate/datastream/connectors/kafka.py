@@ -9,6 +9,7 @@ from headgate.connectors.kafka.offsets import (
     KafkaOffsetsInitializer,
     KafkaTopicPartition,
 )
+from headgate.connectors.kafka.schema_registry import SchemaRegistry
 from headgate.connectors.kafka.source import KafkaSource, KafkaSourceBuilder
 
 __all__ = [
@@ -19,4 +20,5 @@ __all__ = [
     "KafkaSource",
     "KafkaSourceBuilder",
     "KafkaTopicPartition",
+    "SchemaRegistry",
 ]
