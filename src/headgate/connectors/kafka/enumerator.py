@@ -23,8 +23,8 @@ from headgate.connectors.kafka.offsets import (
 INTERVAL_KEY: Final = "partition.discovery.interval.ms"
 INTERVAL_MS: Final = 300_000
 
-PATIENCE_S: Final = 2.0
-"""So long a question is left open before the client is asked whether it makes sense to wait."""
+PATIENCE_S: Final = 0.5
+"""For so long an answer is awaited before the client is asked whether to wait makes sense."""
 
 _INTERNAL: Final = "__"
 """What the names of Kafka's own topics begin with; a pattern does not match them."""
@@ -172,14 +172,15 @@ class KafkaEnumerator:
 
     def _ask_for_topics(self, topic: str | None) -> Any:
         """Wrong credentials are told at once; everything else may pass until the time is up."""
-        left_s = self._cluster.timeout_s
+        left_s, patience_s = self._cluster.timeout_s, PATIENCE_S
+        asked = () if topic is None else (topic,)
         while True:
             try:
-                asked = (topic,) if topic is not None else ()
-                return self._consumer.list_topics(*asked, timeout=min(left_s, PATIENCE_S))
+                return self._consumer.list_topics(*asked, timeout=min(left_s, patience_s))
             except kafka(self._cluster.user).KafkaException:
                 self._consumer.poll(0)  # error_cb is called by it
-                left_s -= PATIENCE_S
+                left_s -= patience_s
+                patience_s *= 2  # an answer may be long
                 if left_s <= 0 or self._watch.refused is not None:
                     raise
 

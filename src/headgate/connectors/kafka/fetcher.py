@@ -18,7 +18,7 @@ from itertools import groupby
 from operator import attrgetter, methodcaller
 from typing import Any, Final
 
-from headgate.base.errors import ConnectorError, OffsetsLost
+from headgate.base.errors import ConnectorError, KafkaUnready, OffsetsLost
 from headgate.connectors.kafka.client import ClientWatch, KafkaCluster, error_words, kafka
 from headgate.connectors.kafka.offsets import BEGINNING, KafkaTopicPartition
 
@@ -294,7 +294,10 @@ class KafkaFetcher:
             self._watch.failed(error)
         else:
             problem = self._cluster.problem(error, f"reading {topic}-{number}", self._watch)
-            if buffer is not None:
+            if isinstance(problem, KafkaUnready):  # librdkafka goes on trying
+                self._watch.failed(error)
+                self._watch.log(logging.WARNING, "%s", problem)
+            elif buffer is not None:
                 buffer.error = problem
             else:
                 self._failure = problem

@@ -6,7 +6,8 @@ what is committed to the group is for others to see, and is only read where a jo
 """
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from math import inf
 from typing import Any, Final
 
 from headgate.base.elements import Bundle, Record
@@ -269,8 +270,6 @@ class TaskClient:
         except BaseException:
             self.fetcher.close()
             raise
-        wake: Callable[[], None] | None = getattr(context, "wake", None)
-        self.wake = wake
 
     def leave(self) -> None:
         """A reader needs it no more."""
@@ -321,7 +320,7 @@ class KafkaSplitReader(SplitReader):
 
     def poll(self, limit: int) -> Bundle | tuple[()] | None:
         fetcher, stop = self._client.fetcher, self._split.stop
-        fetcher.start(self._client.wake or _nobody)
+        fetcher.start(self._client.context.wake)
         for _ in range(_TRIES):
             if stop is not None and self._offset >= stop:
                 return None
@@ -343,9 +342,7 @@ class KafkaSplitReader(SplitReader):
         return ()
 
     def wait_ms(self) -> float:
-        if self._buffer.batches:
-            return 0.0
-        return 10.0 if self._client.wake is None else float("inf")
+        return 0.0 if self._buffer.batches else inf
 
     def position(self) -> int | None:
         return self._offset if self._offset >= 0 else None
@@ -423,14 +420,7 @@ class KafkaSplitReader(SplitReader):
             f"be read: {type(error).__name__}: {error}"
         )
         problem.__cause__ = error
-        handle = getattr(self._client.context, "malformed", None)
-        if handle is None:
-            raise problem
-        handle(message.value(), problem)
+        self._client.context.malformed(message.value(), problem)
 
     def _times(self, messages: list[Any]) -> list[int | None]:
         return [stamp if kind else None for kind, stamp in map(self._message.timestamp, messages)]
-
-
-def _nobody() -> None:
-    """Nobody is to be woken."""
