@@ -82,7 +82,7 @@ def test_late_records_can_be_read_by_tags(streams: tuple[KeyedStream, KeyedStrea
     between = left.interval_join(right).between(Time(0), Time(0))
     between.side_output_left_late_data(tags[0]).side_output_right_late_data(tags[1])
     stream = between.process(Pair())
-    operator = stream._origins[0].transformation.translate(TranslationContext(1, False, False))()
+    operator = stream._origins[0].transformation.translate(TranslationContext(1, False))()
     assert operator._interval.late_tags == ("late left", "late right")  # type: ignore[attr-defined]
     assert collected(stream.get_side_output(tags[0])) == []
 

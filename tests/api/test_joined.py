@@ -55,7 +55,7 @@ def windows_of(streams: tuple[DataStream, DataStream], how: str = "join") -> Any
 
 
 def call_of(stream: DataStream) -> Any:
-    make: Any = stream._origins[0].transformation.translate(TranslationContext(1, False, False))
+    make: Any = stream._origins[0].transformation.translate(TranslationContext(1, False))
     return make.args[0].function.function
 
 
@@ -154,6 +154,6 @@ def test_windows_of_joins_take_triggers_evictors_and_lateness(
     windows = windows_of(streams)
     trigger, evictor = CountTrigger.of(2), CountEvictor.of(1)
     joined = windows.trigger(trigger).evictor(evictor).allowed_lateness(5).apply(Pair())
-    make: Any = joined._origins[0].transformation.translate(TranslationContext(1, True, False))
+    make: Any = joined._origins[0].transformation.translate(TranslationContext(1, True))
     plan = make.args[0].args[0]  # within what sorts a batch by key
     assert (plan.trigger, plan.evictor, plan.lateness_ms, plan.batch) == (trigger, evictor, 5, True)

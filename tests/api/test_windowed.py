@@ -299,5 +299,5 @@ def test_the_trigger_is_the_assigners_own_unless_one_is_given(plain: DataStream)
 def plan_of(stream: DataStream) -> Any:
     """What the operator behind the stream will be made from."""
     transformation = stream._origins[0].transformation
-    make: Any = transformation.translate(TranslationContext(1, False, False))
+    make: Any = transformation.translate(TranslationContext(1, False))
     return make.args[0]

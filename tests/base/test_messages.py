@@ -10,6 +10,7 @@ from headgate.base.checkpoints import (
     CheckpointOptions,
     OperatorState,
     Piece,
+    SplitData,
     Stop,
     TaskRestore,
 )
@@ -61,6 +62,8 @@ from headgate.base.messages import (
     SavepointAnswer,
     SavepointAsked,
     Shutdown,
+    SplitsAssigned,
+    SplitsWanted,
     TaskChanged,
     TaskFigures,
     TaskManagerFailed,
@@ -104,6 +107,8 @@ ALL: list[ControlMessage] = [
     TimeReported("job/7/0", "1.0", "group", -(2**63)),
     Placed("job/7/0", {"0.1": ("10.0.0.2", 5)}),
     TimeAnnounced("job/7/0", "group", None),
+    SplitsWanted("job/7/0", "1.0", 2, 1),
+    SplitsAssigned("job/7/0", "1.0", (SplitData(b"mark", b"split"),), True, False),
     CheckpointTriggered(
         "job/7/0", "1.0", 5, CheckpointOptions(9, CheckpointKind.SAVEPOINT, Stop.DRAIN)
     ),

@@ -7,13 +7,16 @@ Functions are shared by all tasks, so a test's list can be a sink.
 import functools
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from headgate.base.messages import TaskState
+from headgate.control.split_assignment import SplitAssignment
 from headgate.core.chain.operator import Operator
 from headgate.core.exchange.ends import Address
 from headgate.core.operators.sinks import SinkFunctionOperator
 from headgate.core.operators.source import SourceOperator
+from headgate.core.operators.split_discovery import pickled_splits
 from headgate.core.state.backend import Backends
 from headgate.core.state.memory import MemoryBackends
 from headgate.core.task.assembly import JobInfo, TaskAssembly
@@ -26,6 +29,7 @@ from headgate.plan.execution_graph import (
     TaskSpec,
     build_execution_graph,
     order_of,
+    planned_sources,
 )
 from headgate.plan.job_graph import JobGraph, build_job_graph
 from headgate.plan.stream_graph import NodeKind, ShipStrategy, StreamEdge, StreamGraph, StreamNode
@@ -142,6 +146,7 @@ class Run:
         self.errors: dict[str, BaseException] = {}
         self._lock = threading.Lock()
         vertices = {vertex.id: vertex for vertex in self.job_graph.vertices}
+        self.splits = self._assignments()
         self.deployments = [
             Deployment(
                 exchange,
@@ -154,6 +159,20 @@ class Run:
             )
             for exchange in exchanges
         ]
+
+    def _assignments(self) -> list[SplitAssignment]:
+        """Of sources whose splits are handed out; all are found before the first task asks."""
+        found = []
+        for source in planned_sources(self.job_graph, self.graph, {}):
+            homes = {task.id: self.home(task) for task in self.graph.tasks}
+            splits = SplitAssignment(
+                "r", replace(source, slots={t: homes[t] for t in source.slots})
+            )
+            enumerator = source.create(b"")
+            splits.discovered(b"", pickled_splits(enumerator.discover()), True)
+            enumerator.close()
+            found.append(splits)
+        return found
 
     def home(self, task: TaskSpec) -> int:
         return task.subtask % len(self.exchanges)
@@ -240,6 +259,17 @@ class Run:
 
     def time_reported(self, task: str, group: str, watermark_ms: int | None) -> None:
         """Nobody aligns sources here."""
+
+    def splits_wanted(self, task: str, count: int, held: int) -> None:
+        """The driver's machine hands them out; its enumerators have found all."""
+        with self._lock:
+            splits = next(each for each in self.splits if task in each.source.slots)
+            messages = splits.wanted(task, count, held)
+        for home, message in messages:
+            deployment = self.deployments[home]
+            deployment.splits_assigned(
+                message.task, message.splits, message.backlog, message.no_more
+            )
 
     def checkpoint_declined(self, task: str, checkpoint: int, reason: str, subsumed: bool) -> None:
         raise AssertionError("nobody takes a checkpoint here")

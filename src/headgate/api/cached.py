@@ -66,8 +66,7 @@ class CachedDataStream(DataStream):
         source = self._source
 
         def translate(context: TranslationContext) -> Factory:
-            splits = tuple(source.splits(1)) if context.with_splits else ()
-            return partial(SourceOperator, source, splits)
+            return partial(SourceOperator, source, context.splits)
 
         transformation = draft.new_transformation(
             "Cache", NodeKind.SOURCE, translate, (), (("source", source),)

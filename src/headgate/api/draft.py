@@ -44,10 +44,12 @@ class TranslationContext(NamedTuple):
 
     parallelism: int
     batch: bool
-    with_splits: bool
-    """False: only a picture of the graph is wanted; do not ask sources for their splits."""
+    splits: tuple[object, ...] = ()
+    """Of a source, if they are dealt out when the job starts."""
     sort_bytes: int = SORT_BYTES
     """Memory for the records of a batch that are being sorted, in each operator of a task."""
+    assigned: bool = False
+    """The driver hands out the splits of the source while the job runs."""
 
 
 Translate: TypeAlias = Callable[[TranslationContext], Factory]

@@ -27,7 +27,7 @@ from headgate.api.settings.configuration import (
 from headgate.api.settings.restarts import RestartStrategyConfiguration, strategy_of
 from headgate.api.settings.state_backend import StateBackend, backend_of
 from headgate.api.types.types import TypeInformation
-from headgate.base.errors import PlanInvalid, raise_user_error
+from headgate.base.errors import PlanInvalid
 from headgate.base.recovery_settings import SAVEPOINT_FOLDER, CheckpointSettings
 from headgate.base.settings import ExchangeSettings, JobSettings
 from headgate.core.chain.watermarks import source_time_plan
@@ -418,10 +418,9 @@ class StreamExecutionEnvironment:
         strategy: WatermarkStrategy | None = None,
     ) -> DataStream:
         def translate(context: TranslationContext) -> Factory:
-            splits = _splits_of(source, transformation.name, context) if context.with_splits else ()
             interval_ms = self._draft.settings.watermark_interval_ms
             plan = source_time_plan(strategy, interval_ms, context.batch)
-            return partial(SourceOperator, source, splits, plan)
+            return partial(SourceOperator, source, context.splits, plan, context.assigned)
 
         functions: tuple[tuple[str, object], ...] = (("source", function),)
         if strategy is not None:
@@ -434,10 +433,3 @@ class StreamExecutionEnvironment:
             transformation.parallelism = 1
             transformation.is_non_parallel = True
         return DataStream(self._draft, [Origin(transformation)], type_info)
-
-
-def _splits_of(source: Source, name: str, context: TranslationContext) -> tuple[object, ...]:
-    try:
-        return tuple(source.splits(context.parallelism))
-    except Exception as error:
-        raise_user_error(error, name, "in splits()")

@@ -14,6 +14,7 @@ from headgate.api.types.types import Types
 from headgate.base.errors import HeadgateError, PlanInvalid
 from headgate.base.settings import DefaultPolicy, ExchangeSettings, JobSettings, RuntimeMode
 from headgate.core.chain.spec import OutputTypes
+from headgate.core.operators.split_discovery import SplitDiscovery, find_splits
 from headgate.functions.error_policy import ErrorPolicy
 from headgate.plan.drawing import draw_svg
 from headgate.plan.job_graph import build_job_graph
@@ -170,13 +171,15 @@ def _add_node(
     if max_parallelism is None:
         overall = settings.max_parallelism
         max_parallelism = overall if overall > 0 else default_max_parallelism(parallelism)
+    found, discovery = _splits_of(transformation, parallelism) if splits else ((), None)
+    context = TranslationContext(
+        parallelism, graph.batch, found, settings.sort_bytes, discovery is not None
+    )
     graph.nodes[transformation.id] = StreamNode(
         transformation.id,
         transformation.name,
         transformation.kind,
-        transformation.translate(
-            TranslationContext(parallelism, graph.batch, splits, settings.sort_bytes)
-        ),
+        transformation.translate(context),
         parallelism,
         max_parallelism,
         transformation.uid,
@@ -189,8 +192,13 @@ def _add_node(
         types=_types_of(transformation),
         source=transformation.source,
         on_error=_policy_of(transformation, settings),
+        discovery=discovery,
         default_groups=is_default,
     )
+    _add_edges(graph, transformation)
+
+
+def _add_edges(graph: StreamGraph, transformation: Transformation) -> None:
     for number, origins in enumerate(transformation.inputs):
         graph.edges += [
             StreamEdge(
@@ -210,6 +218,15 @@ def _policy_of(transformation: Transformation, settings: JobSettings) -> ErrorPo
     default = ErrorPolicy.SKIP if settings.on_error is DefaultPolicy.SKIP else ErrorPolicy.FAIL
     policy = transformation.on_error or default
     return replace(policy, most_in_a_row=settings.most_failures_in_a_row)
+
+
+def _splits_of(
+    transformation: Transformation, parallelism: int
+) -> tuple[tuple[object, ...], SplitDiscovery | None]:
+    """Those of a source, or how the driver finds them while the job runs."""
+    if transformation.source is None:
+        return (), None
+    return find_splits(transformation.source, transformation.name, parallelism)
 
 
 def _types_of(transformation: Transformation) -> OutputTypes | None:

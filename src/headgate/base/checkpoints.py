@@ -140,6 +140,24 @@ class EdgeShape(msgspec.Struct, frozen=True, array_like=True):
     """Of a side output."""
 
 
+class SplitData(msgspec.Struct, frozen=True, array_like=True):
+    """A split of a source, pickled, and the mark that identifies it in all runs."""
+
+    mark: bytes
+    data: bytes
+
+
+class SourceState(msgspec.Struct, frozen=True):
+    """What the driver holds of a source whose splits it hands out while the job runs."""
+
+    uid: str
+    name: str
+    position: bytes = b""
+    """Of its enumerator, pickled; empty: it has not told any."""
+    splits: tuple[SplitData, ...] = ()
+    """Those that no task has yet."""
+
+
 class Metadata(msgspec.Struct, frozen=True):
     """The metadata file: everything that is needed to go on from here."""
 
@@ -155,6 +173,8 @@ class Metadata(msgspec.Struct, frozen=True):
     unaligned: bool = False
     edges: tuple[EdgeShape, ...] = ()
     """What channels stand for."""
+    sources: tuple[SourceState, ...] = ()
+    """Of the driver; the splits that a task reads are in its own state."""
 
     @property
     def state_bytes(self) -> int:

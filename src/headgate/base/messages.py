@@ -14,6 +14,7 @@ import msgspec
 from headgate.base.checkpoints import (
     CheckpointFigures,
     CheckpointOptions,
+    SplitData,
     Stop,
     SubtaskState,
     TaskRestore,
@@ -31,7 +32,7 @@ from headgate.base.figures import (
 from headgate.base.inspections import Found, Inspection
 from headgate.base.job_records import LogLine
 
-CONTROL_VERSION: Final = 4
+CONTROL_VERSION: Final = 5
 NONCE_BYTES: Final = 32
 PROOF_BYTES: Final = 32
 
@@ -244,6 +245,8 @@ class TaskFigures(msgspec.Struct, frozen=True):
     """State of its operators: as RocksDB estimates it, or as the last checkpoint had it."""
     splits: int = 0
     """Splits that its source still reads; 0: it has no source, or that has ended."""
+    unassigned_splits: int = 0
+    """Splits of its source that no task has yet; the driver counts them with the first task."""
     lag_records: int = UNKNOWN
     """Records that its source has not read yet, as far as the source knows."""
     lag_bytes: int = UNKNOWN
@@ -327,6 +330,17 @@ class CheckpointWanted(msgspec.Struct, frozen=True, tag=True):
     task: str
 
 
+class SplitsWanted(msgspec.Struct, frozen=True, tag=True):
+    """A task of a source has opened, or has (nearly) read the splits that it was given."""
+
+    run: str
+    task: str
+    count: int
+    """So many more; 0: none now."""
+    held: int
+    """Splits that it has and has not read to their ends."""
+
+
 class Inspected(msgspec.Struct, frozen=True, tag=True):
     """What was found at a task; exactly one for each ``Inspect``."""
 
@@ -379,6 +393,18 @@ class TimeAnnounced(msgspec.Struct, frozen=True, tag=True):
     run: str
     group: str
     watermark_ms: int | None
+
+
+class SplitsAssigned(msgspec.Struct, frozen=True, tag=True):
+    """Splits that a task is to read from now on, behind those that it has."""
+
+    run: str
+    task: str
+    splits: tuple[SplitData, ...]
+    backlog: bool
+    """Whether there are others that no task has yet, or none were looked for yet."""
+    no_more: bool
+    """Whether these are the last ones of the source, for all its tasks."""
 
 
 class CheckpointTriggered(msgspec.Struct, frozen=True, tag=True):
@@ -494,6 +520,7 @@ ToDriver: TypeAlias = (
     | CheckpointAcked
     | CheckpointDeclined
     | CheckpointWanted
+    | SplitsWanted
     | Inspected
     | Logged
     | Heartbeat
@@ -503,6 +530,7 @@ OfRun: TypeAlias = (
     Deploy
     | Placed
     | TimeAnnounced
+    | SplitsAssigned
     | CheckpointTriggered
     | CheckpointCompleted
     | CheckpointAborted

@@ -1,4 +1,4 @@
-"""One attempt of a run: its tasks, from deployment to end, its checkpoints, its start in time.
+"""One attempt of a run: tasks from deployment to end, splits, checkpoints, the start in time.
 
 Law: a task never goes back to an earlier state. Reports on a task before its deployment or after
 its end are ignored, and so are reports of another attempt.
@@ -7,7 +7,7 @@ its end are ignored, and so are reports of another attempt.
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
-from headgate.base.checkpoints import Stop
+from headgate.base.checkpoints import SourceState, Stop
 from headgate.base.messages import (
     Address,
     CheckpointAborted,
@@ -18,6 +18,8 @@ from headgate.base.messages import (
     CheckpointWanted,
     Deploy,
     Placed,
+    SplitsAssigned,
+    SplitsWanted,
     TaskState,
 )
 from headgate.control.deployment import RunPlan, TaskPlacement
@@ -33,6 +35,7 @@ from headgate.control.effects import (
     TriggerCheckpoint,
 )
 from headgate.control.recovery import Recovery
+from headgate.control.split_assignment import SplitAssignment
 from headgate.control.watermark_alignment import WatermarkAlignment
 
 FIRST_REMINDER_MS: Final = 60_000
@@ -58,8 +61,9 @@ class Attempt:
         self.tasks = {task.id: task for task in plan.tasks}
         self.placement = TaskPlacement(plan)
         self.alignment = WatermarkAlignment(plan.run)
+        self.splits = [SplitAssignment(plan.run, source) for source in plan.sources]
         self.checkpoints = (
-            recovery.checkpoints(plan.checkpointed)
+            recovery.checkpoints(plan.checkpointed, self._source_states)
             if recovery is not None and plan.checkpointed is not None
             else None
         )
@@ -107,6 +111,26 @@ class Attempt:
         for task in self.plan.tasks:
             if task.slot == slot and self.state_of(self.plan.run, task.id) is not None:
                 self.states[task.id] = TaskState.FAILED
+
+    # Splits.
+
+    def assignment_of(self, run: str, uid: str) -> SplitAssignment | None:
+        """Of a source of this attempt; None: there is none."""
+        if run != self.plan.run:
+            return None
+        return next((splits for splits in self.splits if splits.source.uid == uid), None)
+
+    def splits_wanted(self, wanted: SplitsWanted) -> list[tuple[int, SplitsAssigned]]:
+        """A task has opened, or wants more splits; what is to be sent."""
+        if self.state_of(wanted.run, wanted.task) is None:
+            return []
+        for splits in self.splits:
+            if wanted.task in splits.source.slots:
+                return splits.wanted(wanted.task, wanted.count, wanted.held)
+        return []
+
+    def _source_states(self) -> tuple[SourceState, ...]:
+        return tuple(splits.state() for splits in self.splits)
 
     # Checkpoints.
 

@@ -14,6 +14,7 @@ from headgate.base.checkpoints import (
     CheckpointFigures,
     CheckpointKind,
     CheckpointOptions,
+    SourceState,
     Stop,
     SubtaskState,
     pieces_of,
@@ -50,13 +51,18 @@ class CheckpointCoordinator:
         settings: CheckpointSettings,
         history: CheckpointHistory,
         wall_ms: Callable[[], int],
+        sources: Callable[[], tuple[SourceState, ...]] = tuple,
     ) -> None:
-        """``wall_ms``: the time since 1970, as people and barriers tell it."""
+        """``wall_ms``: the time since 1970, as people and barriers tell it.
+
+        ``sources``: what the driver holds of them, asked in the step that triggers a checkpoint.
+        """
         self._job = job
         self._settings = settings
         self._history = history
         self._log = history.log
         self._wall_ms = wall_ms
+        self._sources = sources
         self._tasks = CheckpointedTasks(job.members)
         self._pending: dict[int, PendingCheckpoint] = {}  # in the order of their numbers
         self._wanted: list[tuple[str, Stop]] = []  # savepoints that wait for their turn
@@ -265,7 +271,7 @@ class CheckpointCoordinator:
 
     def _begin(self, options: CheckpointOptions, now_ms: float) -> list[CheckpointEffect]:
         checkpoint = self._history.new_id()
-        pending = PendingCheckpoint(checkpoint, options, now_ms, self._tasks)
+        pending = PendingCheckpoint(checkpoint, options, now_ms, self._tasks, self._sources())
         self._pending[checkpoint] = pending
         self._log.begun(pending)
         if options.stop.ends:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from headgate.base.messages import Address, CheckpointOrder, Deploy, Placed, TaskOrder
 from headgate.control.pending_checkpoint import CheckpointedJob
+from headgate.control.split_assignment import PlannedSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,8 @@ class RunPlan:
     """The job as its checkpoints see it; there, if they are taken."""
     restored: int | None = None
     """The checkpoint that it goes on from."""
+    sources: tuple[PlannedSource, ...] = ()
+    """Those whose splits the driver hands out while the run goes on."""
 
 
 class TaskManagers:

@@ -7,6 +7,7 @@ from typing import TypeAlias
 from headgate.base.checkpoints import CheckpointOptions, Metadata, SubtaskState
 from headgate.base.messages import Failure, OfRun, Shutdown
 from headgate.control.life_cycle import JobState
+from headgate.control.split_assignment import PlannedSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +136,23 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
+class StartDiscovery:
+    """Look for splits of a source on a thread of its own, until ``EndDiscovery``.
+
+    Report what is found, with ``splits_discovered``; or that the first look has failed, with
+    ``discovery_failed``.
+    """
+
+    run: str
+    source: PlannedSource
+
+
+@dataclass(frozen=True, slots=True)
+class EndDiscovery:
+    """Look for no more splits of any source; close their enumerators, without waiting for them."""
+
+
+@dataclass(frozen=True, slots=True)
 class Replan:
     """Plan the next attempt; answer with ``planned`` or ``plan_failed``, whatever happens."""
 
@@ -163,6 +181,8 @@ class RunEnded:
 
 Effect: TypeAlias = (
     Send
+    | StartDiscovery
+    | EndDiscovery
     | Replan
     | Warn
     | AttemptFailed

@@ -8,12 +8,13 @@ task managers are all there restarts in place if its recovery says so. Every rep
 attempt; reports of earlier attempts are ignored.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
 from msgspec import structs
 
-from headgate.base.checkpoints import Stop
+from headgate.base.checkpoints import SplitData, Stop
 from headgate.base.errors import (
     CheckpointsFailed,
     RunSuperseded,
@@ -29,6 +30,8 @@ from headgate.base.messages import (
     Failure,
     Placed,
     Shutdown,
+    SplitsAssigned,
+    SplitsWanted,
     TaskState,
     TimeAnnounced,
 )
@@ -39,6 +42,7 @@ from headgate.control.effects import (
     AttemptFailed,
     CheckpointEffect,
     Effect,
+    EndDiscovery,
     FailRun,
     FailureRank,
     Outcome,
@@ -46,6 +50,7 @@ from headgate.control.effects import (
     RunEnded,
     SavepointDone,
     Send,
+    StartDiscovery,
     StoreCheckpoint,
     Warn,
     failure_of,
@@ -81,6 +86,7 @@ class JobRun:
         self._settled_at_ms: float | None = None
         self._clean_by_ms: float | None = None
         self._restart_at_ms: float | None = None
+        self._is_discovering = False
         self._start = StartWatch(times.start_ms)
         self._awaits_storage: dict[str, tuple[float, float]] = {}  # since when, next warning
 
@@ -205,6 +211,36 @@ class JobRun:
         slot = attempt.tasks[task].slot
         return self._announce(attempt.alignment.reported(group, task, slot, watermark_ms))
 
+    # Splits of sources that the driver hands out.
+
+    @property
+    def unassigned_splits(self) -> dict[str, int]:
+        """Of each source, with its first task: splits that no task has yet."""
+        return {
+            next(iter(splits.source.slots)): splits.unassigned for splits in self._attempt.splits
+        }
+
+    def splits_wanted(self, wanted: SplitsWanted) -> list[Effect]:
+        """A task of a source has opened, or has (nearly) read its splits."""
+        if self.state.has_ended or self.state.is_ending:
+            return []
+        return self._assign(self._attempt.splits_wanted(wanted))
+
+    def splits_discovered(
+        self, run: str, uid: str, position: bytes, splits: Sequence[SplitData], is_last: bool
+    ) -> list[Effect]:
+        """The enumerator of a source has found splits; ``is_last``: it is not asked again."""
+        assignment = self._attempt.assignment_of(run, uid)
+        if assignment is None or self.state.has_ended or self.state.is_ending:
+            return []
+        return self._assign(assignment.discovered(position, splits, is_last))
+
+    def discovery_failed(self, run: str, failure: Failure, now_ms: float) -> list[Effect]:
+        """An enumerator could not look for splits, and the source has none from before."""
+        if run != self.plan.run or self.state.has_ended:
+            return []
+        return self._fail(failure, "", FailureRank.OWN, now_ms)
+
     # Reports on checkpoints.
 
     def checkpoint_reported(self, report: CheckpointReport, now_ms: float) -> list[Effect]:
@@ -271,7 +307,7 @@ class JobRun:
         self._managers.register_by_ms = self._restart_at_ms = None
         self._start.ended()
         self._outcome = Outcome(JobState.CANCELLED, reason=reason)
-        effects = self._carry_out(self._attempt.ending(reason, now_ms), now_ms)
+        effects = self._end_attempt(reason, now_ms)
         return effects + self._cancel_all(reason, now_ms) + self._advance(now_ms)
 
     def superseded(self, slot: int, now_ms: float) -> list[Effect]:
@@ -329,6 +365,8 @@ class JobRun:
             assert self.next_deadline_ms is None
         if self._attempt.checkpoints is not None:
             self._attempt.checkpoints.check()
+        for splits in self._attempt.splits:
+            splits.check()
 
     # Reactions.
 
@@ -354,7 +392,7 @@ class JobRun:
         effects: list[Effect] = []
         if not was_ending:
             self._failed_ms = now_ms
-            effects = self._carry_out(self._attempt.ending(failure.message, now_ms), now_ms)
+            effects = self._end_attempt(failure.message, now_ms)
         if was_restarting:
             pass  # no task is left to cancel, and none that could report a better cause
         elif rank is FailureRank.OWN and (was_settling or not was_ending):
@@ -460,6 +498,17 @@ class JobRun:
                     effects += self._attempt.messages_for(effect, self._managers.here)
         return effects
 
+    def _end_attempt(self, reason: str, now_ms: float) -> list[Effect]:
+        """It is over, or about to be."""
+        effects = self._carry_out(self._attempt.ending(reason, now_ms), now_ms)
+        if self._is_discovering:
+            self._is_discovering = False
+            effects.append(EndDiscovery())
+        return effects
+
+    def _assign(self, messages: list[tuple[int, SplitsAssigned]]) -> list[Effect]:
+        return [Send(slot, message) for slot, message in messages if slot in self._managers.here]
+
     def _announce(self, messages: list[tuple[int, TimeAnnounced]]) -> list[Effect]:
         return [Send(slot, message) for slot, message in messages if slot in self._managers.here]
 
@@ -479,7 +528,11 @@ class JobRun:
                 self._move(RunTransition.DEPLOYED)
                 self._start.begun(now_ms)
         self._attempt.deployed(orders)
-        return [Send(slot, order) for slot, order in orders]
+        effects: list[Effect] = [Send(slot, order) for slot, order in orders]
+        if orders and not self._is_discovering:
+            self._is_discovering = bool(self.plan.sources)
+            effects += [StartDiscovery(self.plan.run, source) for source in self.plan.sources]
+        return effects
 
     def _end(self, how: RunTransition, now_ms: float) -> list[Effect]:
         self._move(how)
@@ -489,7 +542,7 @@ class JobRun:
         self._start.ended()
         problem = self._outcome.problem
         why = problem or "it has finished"
-        effects = self._carry_out(self._attempt.ending(why, now_ms), now_ms)
+        effects = self._end_attempt(why, now_ms)
         message = Shutdown(self.plan.run, problem)
         shutdown = [Send(slot, message) for slot in self._managers.here]
         self._awaits_storage.clear()

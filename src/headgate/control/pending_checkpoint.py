@@ -14,6 +14,7 @@ from headgate.base.checkpoints import (
     CheckpointOptions,
     EdgeShape,
     Metadata,
+    SourceState,
     SubtaskState,
 )
 from headgate.base.job_records import CheckpointPart
@@ -85,6 +86,8 @@ class PendingCheckpoint:
     options: CheckpointOptions
     began_ms: float
     tasks: CheckpointedTasks
+    sources: tuple[SourceState, ...] = ()
+    """What the driver held of sources when the checkpoint was triggered."""
     states: dict[str, SubtaskState] = field(default_factory=dict)
     parts: dict[str, CheckpointPart] = field(default_factory=dict)
     """Figures of the tasks that have answered, in this order."""
@@ -175,5 +178,6 @@ class PendingCheckpoint:
             tasks=tuple(self.states[task] for task in self.tasks.members),
             unaligned=any(part.unaligned for part in self.parts.values()),
             edges=job.edges,
+            sources=self.sources,
         )
         return self.metadata

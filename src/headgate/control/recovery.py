@@ -9,6 +9,7 @@ is none, the job fails unless it may begin anew.
 from collections.abc import Callable
 from typing import Final
 
+from headgate.base.checkpoints import SourceState
 from headgate.base.messages import Failure
 from headgate.base.recovery_settings import CheckpointSettings
 from headgate.control.checkpoint_coordinator import CheckpointCoordinator
@@ -51,9 +52,11 @@ class Recovery:
         self._chance = chance
         self._ignores_damaged = ignores_damaged
 
-    def checkpoints(self, job: CheckpointedJob) -> CheckpointCoordinator:
+    def checkpoints(
+        self, job: CheckpointedJob, sources: Callable[[], tuple[SourceState, ...]] = tuple
+    ) -> CheckpointCoordinator:
         """The coordinator of the checkpoints of a new attempt."""
-        return CheckpointCoordinator(job, self.settings, self.history, self._wall_ms)
+        return CheckpointCoordinator(job, self.settings, self.history, self._wall_ms, sources)
 
     def failed(self, failure: Failure, restored: int | None, now_ms: float) -> float | None:
         """A run has failed that had begun with the checkpoint ``restored``, or with none."""

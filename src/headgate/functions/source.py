@@ -1,8 +1,9 @@
 """The source contract, for connectors and sources of your own.
 
-A source is cut into splits (files, ranges, partitions of a topic) when the job starts; one task
-reads each split through a reader. Law: a source travels to the tasks and holds nothing open;
-``poll`` never blocks; a new reader goes on from an old one's position without loss or repetition. A
+A source is cut into splits (files, ranges, partitions of a topic), when the job starts or, with an
+enumerator, while it runs; one task reads each split through a reader. Law: a source travels to the
+tasks and holds nothing open; ``poll`` never blocks; a new reader goes on from an old one's position
+without loss or repetition, and a new enumerator finds only what the old one has not returned. A
 reader that has nothing is polled again when its descriptor is readable, when it was woken through
 its context, or by the clock, whichever comes first.
 """
@@ -87,6 +88,32 @@ class SplitReader(ABC):
         """Give back everything; always called."""
 
 
+class SplitEnumerator(ABC):
+    """Finds the splits of a source while the job runs.
+
+    It lives in the driver, on a thread of its own, so that it may block. If the first ``discover``
+    raises, the job fails; a later one that raises is warned of and called again at the interval.
+    """
+
+    interval_ms: int | None = None
+    """How long after a call of ``discover`` the next one comes; None: the first has found all."""
+
+    @abstractmethod
+    def discover(self) -> Sequence[object]:
+        """Splits that no earlier call has returned, nor one before ``position``; picklable."""
+
+    def position(self) -> Position:
+        """Asked right after ``discover``; picklable.
+
+        It goes into checkpoints with the splits that no task has yet, and a new enumerator that
+        gets it back finds only what is new.
+        """
+        return None
+
+    def close(self) -> None:  # noqa: B027 - most have nothing to give back
+        """Give back everything; always called, on the same thread."""
+
+
 class Source(ABC):
     """Where records come from.
 
@@ -129,9 +156,31 @@ class Source(ABC):
         """Whether readers go on from a position; ``rewinds = False``: checkpoints are refused."""
         return True
 
-    @abstractmethod
+    @property
+    def splits_end(self) -> bool:
+        """Whether a split ends by itself.
+
+        A file does, also one of a folder that is followed; a partition of a topic does not. Splits
+        that end are handed out by demand: a task gets the next one when it has (nearly) read its
+        own. Others are handed out at once, evenly.
+        """
+        return self.bounded
+
     def splits(self, parallelism: int) -> Sequence[object]:
-        """Called once, in the driver, when the job starts; each split goes to one task."""
+        """Called once, in the driver, when the job starts; each split goes to one task.
+
+        Not called if there is an enumerator.
+        """
+        raise NotImplementedError(
+            f"{type(self).__name__} has no splits; implement splits(), or create_enumerator()"
+        )
+
+    def create_enumerator(self, parallelism: int, position: Position) -> SplitEnumerator | None:
+        """Called in the driver, at every start; it should return at once, and open nothing yet.
+
+        ``position`` is None at the beginning. None (the default): ``splits`` finds all, once.
+        """
+        return None
 
     @abstractmethod
     def open(self, split: object, position: Position, context: ConnectorContext) -> SplitReader:

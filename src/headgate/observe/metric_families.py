@@ -324,6 +324,12 @@ TASK_FAMILIES: Final[tuple[MetricFamily[TaskFigures], ...]] = (
         lambda task: task.splits or None,
     ),
     MetricFamily(
+        "headgate_source_unassigned_splits",
+        "Splits of the source that no task has yet; counted with its first task.",
+        lambda task: task.unassigned_splits or None,
+        flink="unassignedSplits",
+    ),
+    MetricFamily(
         "headgate_source_lag_records",
         "Records that the source has not read yet, where it knows.",
         lambda task: _known(task.lag_records),

@@ -4,14 +4,22 @@
 channel.
 """
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from headgate.base.checkpoints import EdgeShape, OperatorState, SubtaskState, TaskRestore
+from headgate.base.checkpoints import (
+    EdgeShape,
+    OperatorState,
+    SourceState,
+    SubtaskState,
+    TaskRestore,
+)
 from headgate.base.ids import PartitionId
 from headgate.base.messages import ChannelOrder, OutputOrder, TaskOrder
 from headgate.control.pending_checkpoint import CheckpointedJob, CheckpointedTask
+from headgate.control.split_assignment import PlannedSource
 from headgate.core.egress.partition import PartitionKind
 from headgate.plan.job_graph import JobEdge, JobGraph, JobVertex
 from headgate.plan.placement import place
@@ -208,6 +216,32 @@ def _describe_gate(gate: tuple[ChannelSpec, ...]) -> str:
     ]
     more = len(gate) - len(shown)
     return " ".join(shown) + (f" and {more} more" if more else "")
+
+
+def planned_sources(
+    graph: JobGraph,
+    execution: ExecutionGraph,
+    restores: Mapping[str, TaskRestore],
+    states: Iterable[SourceState] = (),
+) -> tuple[PlannedSource, ...]:
+    """The sources whose splits the driver hands out, as far as they have tasks to run.
+
+    ``states``: what a checkpoint holds of them.
+    """
+    known = {state.uid: state for state in states}
+    planned = []
+    for vertex, discovery in graph.discoveries.items():
+        head = graph.vertices[vertex].chain.operators[0]
+        slots = {
+            task.id: task.slot
+            for task in execution.tasks
+            if task.vertex == vertex and not (task.id in restores and restores[task.id].finished)
+        }
+        if slots:
+            by_demand, create = discovery.by_demand, discovery.create
+            restored = known.get(head.uid)
+            planned.append(PlannedSource(head.uid, head.name, slots, by_demand, create, restored))
+    return tuple(planned)
 
 
 def checkpointed_job(graph: JobGraph, execution: ExecutionGraph) -> CheckpointedJob:

@@ -5,7 +5,7 @@ chain or one job edge with a partition and a gate of its own.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from headgate.base.elements import Serializer
 from headgate.base.errors import PlanInvalid
@@ -18,6 +18,7 @@ from headgate.core.chain.spec import (
     ToOperator,
 )
 from headgate.core.egress.partition import PartitionKind
+from headgate.core.operators.split_discovery import SplitDiscovery
 from headgate.plan.ship_strategies import resolve_strategy
 from headgate.plan.stream_graph import (
     MAX_KEY_GROUPS,
@@ -86,6 +87,8 @@ class JobGraph:
     vertices: tuple[JobVertex, ...]
     edges: tuple[JobEdge, ...]
     batch: bool = False
+    discoveries: Mapping[int, SplitDiscovery] = field(default_factory=dict)
+    """By vertex: how the driver finds the splits of a source. They do not travel with the code."""
 
     def inputs_of(self, vertex: int) -> list[JobEdge]:
         """Its edges by gate."""
@@ -97,7 +100,8 @@ class JobGraph:
 
     def outline(self) -> "JobGraph":
         """The same graph to look at: without functions, and so without what these hold."""
-        return replace(self, vertices=tuple(vertex.outline() for vertex in self.vertices))
+        outlines = tuple(vertex.outline() for vertex in self.vertices)
+        return replace(self, vertices=outlines, discoveries={})
 
     def describe(self) -> str:
         """A line for each vertex, with what it reads."""
@@ -164,7 +168,13 @@ class _Builder:
             ]
             vertices.append(self._vertex(head, members, crossing))
             edges += [self._edge(head, output, number) for output, number in enumerate(crossing)]
-        return JobGraph(self._graph.job_name, tuple(vertices), tuple(edges), self._graph.batch)
+        discoveries = {
+            place: discovery
+            for head, place in self._vertices.items()
+            if (discovery := self._graph.nodes[head].discovery) is not None
+        }
+        graph = self._graph
+        return JobGraph(graph.job_name, tuple(vertices), tuple(edges), graph.batch, discoveries)
 
     def _vertex(self, head: int, members: list[int], crossing: list[int]) -> JobVertex:
         graph, gates = self._graph, self._inputs[head]

@@ -15,6 +15,7 @@ from headgate.base.elements import Key, Record, Serializer
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.spec import OutputTypes, Selector
 from headgate.core.egress.router import Router
+from headgate.core.operators.split_discovery import SplitDiscovery
 from headgate.functions.error_policy import ErrorPolicy
 from headgate.plan.table import aligned
 
@@ -94,6 +95,8 @@ class StreamNode:
     """What a source reads; it may say that it cannot be read again."""
     on_error: ErrorPolicy = ErrorPolicy.FAIL
     """What becomes of records that it fails for."""
+    discovery: SplitDiscovery | None = None
+    """How the driver finds its splits while the job runs; None: they were dealt out before."""
     default_groups: bool = False
     """The user has not set ``max_parallelism``: it may become that of a checkpoint."""
 

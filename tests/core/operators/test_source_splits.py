@@ -12,20 +12,20 @@ from headgate.base.errors import StateBroken
 from headgate.core.operators.source_splits import (
     KEPT_BYTES,
     MARK_BYTES,
-    SplitAssignment,
     SplitProgress,
+    SplitShare,
     assign_splits,
     identify_splits,
     write_splits,
 )
 
 
-def begin(splits: Sequence[object], parallelism: int) -> list[SplitAssignment]:
+def begin(splits: Sequence[object], parallelism: int) -> list[SplitShare]:
     marked = identify_splits(splits)
     return [assign_splits((), marked, task, parallelism, None) for task in range(parallelism)]
 
 
-def stored_splits(share: SplitAssignment, *, ended: int = 0) -> bytes:
+def stored_splits(share: SplitShare, *, ended: int = 0) -> bytes:
     """What a checkpoint stores of a task that has ended some splits and read a record of others."""
     progress = [
         SplitProgress(at.split, (at.position or 0) + 1, 5)  # type: ignore[operator]
@@ -39,14 +39,14 @@ def go_on(
     splits: Sequence[object],
     parallelism: int,
     finds_more: bool | None = None,
-) -> list[SplitAssignment]:
+) -> list[SplitShare]:
     marked = identify_splits(splits)
     return [
         assign_splits(stored, marked, task, parallelism, finds_more) for task in range(parallelism)
     ]
 
 
-def positions(shares: Sequence[SplitAssignment]) -> list[tuple[Any, Any]]:
+def positions(shares: Sequence[SplitShare]) -> list[tuple[Any, Any]]:
     return [(at.split.split, at.position) for share in shares for at in share.splits]
 
 

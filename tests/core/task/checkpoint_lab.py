@@ -492,6 +492,9 @@ class Run:
     def time_reported(self, task: str, group: str, watermark_ms: int | None) -> None:
         raise AssertionError("no source is aligned with others")
 
+    def splits_wanted(self, task: str, count: int, held: int) -> None:
+        raise AssertionError("the splits of all sources are dealt out")
+
     def checkpoint_declined(self, task: str, checkpoint: int, reason: str, subsumed: bool) -> None:
         self.tell(task, partial(self.declined, task, checkpoint, reason, subsumed))
 

@@ -64,6 +64,7 @@ class Lab:
         self.states: list[str] = []
         self.declined: list[tuple[int, str, bool]] = []
         self.times: list[tuple[str, int | None]] = []
+        self.wanted: list[tuple[int, int]] = []
         self.wanted = 0
 
     def __enter__(self) -> "Lab":
@@ -161,6 +162,9 @@ class Lab:
 
     def time_reported(self, task: str, group: str, watermark_ms: int | None) -> None:
         self.times.append((group, watermark_ms))
+
+    def splits_wanted(self, task: str, count: int, held: int) -> None:
+        self.wanted.append((count, held))
 
     def checkpoint_declined(self, task: str, checkpoint: int, reason: str, subsumed: bool) -> None:
         self.declined.append((checkpoint, reason, subsumed))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from headgate.base.checkpoints import CheckpointOptions
+from headgate.base.checkpoints import CheckpointOptions, SplitData
 from headgate.base.errors import TaskCancelled
 from headgate.base.messages import (
     Address,
@@ -54,6 +54,11 @@ class NotedTasks:
 
     def time_announced(self, group: str, watermark_ms: int | None) -> None:
         self.noted.append(("time", group))
+
+    def splits_assigned(
+        self, task: str, splits: Sequence[SplitData], backlog: bool, no_more: bool
+    ) -> None:
+        self.noted.append(("splits", (task, *splits, backlog, no_more)))
 
     def trigger_checkpoint(self, task: str, checkpoint: int, options: CheckpointOptions) -> str:
         self.noted.append(("trigger", task))

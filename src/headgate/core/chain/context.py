@@ -48,6 +48,8 @@ class OperatorContext:
     """A source reports its event time to its alignment group; None: it is idle."""
     wake: Callable[[], None] = lambda: None
     """Polls the source of the task again; from any thread, at any time."""
+    want_splits: Callable[[int, int], None] = lambda count, held: None
+    """A source asks the driver for more splits, and tells how many it has not read yet."""
 
     spills: SpillRoom | None = None
     """Where a batch operator puts what is too much for memory; None: it stays in memory."""

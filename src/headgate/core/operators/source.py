@@ -3,9 +3,10 @@
 Law: it never blocks, and a split that has nothing now does not delay the others. Each split has its
 own event time; the minimum goes out and never goes back. A split counts from the start, so that a
 split that is read late brings no late records; it does not count while it is idle or after its end.
-Once all splits are idle the furthest counts; once all have ended the largest watermark goes out. A
-split too far ahead of its alignment group is not read. A restored source continues from its
-positions and its event time. It is polled again at the latest when a split is to be marked idle.
+So do splits that the driver has and assigns later. Once all splits are idle the furthest counts;
+once all have ended the largest watermark goes out. A split too far ahead of its alignment group is
+not read. A restored source continues from its positions and its event time. It is polled again at
+the latest when a split is to be marked idle.
 """
 
 from collections import deque
@@ -16,6 +17,7 @@ from math import inf
 from operator import index
 from typing import Final
 
+from headgate.base.checkpoints import SplitData
 from headgate.base.elements import (
     MAX_WATERMARK_MS,
     MIN_WATERMARK_MS,
@@ -23,17 +25,21 @@ from headgate.base.elements import (
     StreamStatus,
     Watermark,
 )
+from headgate.base.errors import StateBroken
 from headgate.base.values import own, own_all
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Output, PolledOperator, PollResult
 from headgate.core.chain.runtime import OperatorRuntimeContext
 from headgate.core.chain.snapshots import OperatorSnapshot
 from headgate.core.chain.watermarks import OWN_TIME, Marking, Stamper, TimedOutput, TimePlan
+from headgate.core.operators.assigned_splits import AssignedSplits
 from headgate.core.operators.source_splits import (
     IdentifiedSplit,
     SplitProgress,
     assign_splits,
     identify_splits,
+    marks_of,
+    unpickled,
     write_splits,
 )
 from headgate.functions.context import SnapshotMoment
@@ -189,12 +195,29 @@ class _Split:
 
 
 class SourceOperator(PolledOperator):
-    """``splits`` holds the splits of all tasks; each task takes its share."""
+    """``splits`` holds the splits of all tasks; each task takes its share.
+
+    ``assigned``: there are none, for the driver assigns them while the task runs.
+    """
 
     def __init__(
-        self, source: Source, splits: tuple[object, ...], plan: TimePlan = OWN_TIME
+        self,
+        source: Source,
+        splits: tuple[object, ...],
+        plan: TimePlan = OWN_TIME,
+        assigned: bool = False,
     ) -> None:
         self._source = source
+        self._is_assigned = assigned
+        self._assigned: AssignedSplits | None = None
+        self._unbegun: SplitWatermark | None = None
+        """Holds event time back for splits that are assigned later; None: nothing does."""
+        self._unopened: list[SplitProgress] = []
+        """Splits that the run before had been assigned and had not begun."""
+        self._are_quiet = False
+        """The last poll found nothing in any split."""
+        self._finds_more: bool | None = getattr(source, "finds_more", None)
+        self._ends = bool(getattr(source, "splits_end", getattr(source, "bounded", True)))
         self._all_splits = splits
         self._plan = plan
         self._stamper = Stamper(plan.assigner)
@@ -223,10 +246,12 @@ class SourceOperator(PolledOperator):
             state is not None for state in context.restored.source
         ):
             self._restore(context.restored.source)
-        else:
+        elif not self._is_assigned:
             task = context.task
             for number in range(task.subtask, len(self._all_splits), task.parallelism):
                 self._open_split(self._all_splits[number], number)
+        if self._is_assigned:
+            self._begin_assigned()
         if plan.interval_ms:
             context.later(plan.interval_ms, self._tick)
         if plan.alignment is not None:
@@ -240,6 +265,8 @@ class SourceOperator(PolledOperator):
             self._times.advance()
         wait_ms, paused = inf, 0
         self.descriptors = []
+        if self._assigned is not None:
+            self._open_assigned(self._assigned)
         for _ in range(len(splits)):
             split = splits[0]
             if alignment is not None and split.reached_ms > alignment.limit_ms:
@@ -251,15 +278,25 @@ class SourceOperator(PolledOperator):
                 self._end_split()
                 wait_ms = 0.0
             elif self._take(split, found):
+                self._are_quiet = False
                 return PollResult.RECORDS
             else:
                 wait_ms = min(wait_ms, self._wait_of(split))
                 splits.rotate(-1)
+        self._are_quiet = not paused
+        if self._assigned is not None:
+            wait_ms = min(wait_ms, self._look_for_more(self._assigned))
         self.wait_ms = wait_ms
         if paused and paused == len(splits) and alignment is not None:
             alignment.paused()
             return PollResult.PAUSED
-        return PollResult.NOTHING if splits else PollResult.ENDED
+        has_ended = self._assigned is None or self._assigned.has_ended
+        return PollResult.ENDED if has_ended and not splits else PollResult.NOTHING
+
+    def splits_assigned(self, splits: Sequence[SplitData], backlog: bool, no_more: bool) -> None:
+        """The driver has handed out splits, or tells that there are no others."""
+        if self._assigned is not None:
+            self._assigned.assigned(splits, backlog, no_more)
 
     def time_announced(self, group: str, watermark_ms: int | None) -> None:
         """The event time of the slowest task of a group; None: all are idle."""
@@ -268,7 +305,8 @@ class SourceOperator(PolledOperator):
 
     @property
     def splits(self) -> int:
-        return len(self._splits)
+        waiting = 0 if self._assigned is None else len(self._assigned.waiting)
+        return len(self._splits) + waiting
 
     def lag(self) -> SplitLag | None:
         """Over all splits. Of many some are asked at a time, always the one that is being read."""
@@ -284,7 +322,8 @@ class SourceOperator(PolledOperator):
             self._asked += 1
             if elapsed_ms() > until_ms:
                 break
-        self._lag = sum_lags([split.lag for split in splits])
+        unopened: list[SplitLag | None] = [None] * (self.splits - len(splits))
+        self._lag = sum_lags([*(split.lag for split in splits), *unopened])
         return self._lag
 
     def finish(self) -> None:
@@ -292,7 +331,7 @@ class SourceOperator(PolledOperator):
         self._times.target.emit_watermark(MAX_WATERMARK_MS)
 
     def snapshot(self, moment: SnapshotMoment) -> OperatorSnapshot:
-        if self._known is None:
+        if self._known is None and not self._is_assigned:
             self._identify_all()
         progress = [
             SplitProgress(split.identity, self._position(split, moment), split.share.watermark_ms)
@@ -300,6 +339,8 @@ class SourceOperator(PolledOperator):
             if split.identity is not None
         ]
         assert len(progress) == len(self._splits), "a split has no mark"
+        if self._assigned is not None:
+            progress += self._assigned.waiting
         return OperatorSnapshot(source=write_splits(progress, self._known or b""))
 
     def checkpoint_completed(self, checkpoint: int) -> None:
@@ -326,22 +367,88 @@ class SourceOperator(PolledOperator):
         self._splits.append(_Split(number, reader, marking, self._times.add()))
         return self._splits[-1]
 
+    # Splits that the driver assigns.
+
+    def _begin_assigned(self) -> None:
+        context = self.context
+        self._assigned = assigned = AssignedSplits(
+            context.want_splits,
+            context.elapsed_ms,
+            by_demand=self._ends,
+            bounded=self._source.bounded,
+            known=marks_of(self._known or b""),
+        )
+        assigned.waiting += self._unopened
+        self._unbegun = self._times.add()
+        assigned.open(self.splits)
+
+    def _open_assigned(self, assigned: AssignedSplits) -> None:
+        """Splits that end are opened one by one, others at once."""
+        self._check_cut(assigned)
+        while assigned.waiting and (not self._ends or not self._splits or self._are_quiet):
+            progress = assigned.waiting.popleft()
+            split = unpickled(progress.split.data, "a split")
+            self._times.target.mark_active()
+            self._reopen(replace(progress, split=replace(progress.split, split=split)))
+            self._are_quiet = False
+        if assigned.holds_back:
+            if self._unbegun is None:
+                self._unbegun = self._times.add()
+        elif self._unbegun is not None:
+            unbegun, self._unbegun = self._unbegun, None
+            self._times.ended(unbegun)
+
+    def _look_for_more(self, assigned: AssignedSplits) -> float:
+        """No split had anything; returns when to poll again at the latest."""
+        look_ms = assigned.look(len(self._splits), self._are_quiet)
+        if assigned.waiting:
+            return 0.0
+        if not self._splits and self._unbegun is None and not assigned.has_ended:
+            self._times.target.mark_idle()
+        return look_ms
+
+    def _check_cut(self, assigned: AssignedSplits) -> None:
+        """Pass over what an earlier run has read; refuse other splits in its place.
+
+        As ``assign_splits`` does it, but that which splits are gone is not known here.
+        """
+        if assigned.passed_over:
+            passed_over, assigned.passed_over = assigned.passed_over, []
+            self._pass_over([unpickled(split.data, "a split") for split in passed_over])
+        before = 0 if self.context.restored is None else len(self.context.restored.source)
+        now = self.context.task.parallelism
+        if assigned.is_mixed and self._finds_more is None and before != now:
+            raise StateBroken(
+                f"the source has other splits than before, and there were {before} tasks and are "
+                f"{now} now; set finds_more = True on the source if the new ones are new data, "
+                f"finds_more = False if splits() cuts the same data anew"
+            )
+
+    def _pass_over(self, splits: Sequence[object]) -> None:
+        tell = getattr(self._source, "passed_over", None)
+        if tell is not None:
+            for finished in splits:
+                tell(finished)
+
     # Checkpoints.
 
     def _restore(self, states: tuple[bytes | None, ...]) -> None:
         task = self.context.task
-        finds_more: bool | None = getattr(self._source, "finds_more", None)
+        finds_more = False if self._is_assigned else self._finds_more
         splits = identify_splits(self._all_splits)
         assigned = assign_splits(states, splits, task.subtask, task.parallelism, finds_more)
-        pass_over = getattr(self._source, "passed_over", None)
-        if pass_over is not None:
-            for finished in assigned.passed_over:
-                pass_over(finished)
+        self._pass_over(assigned.passed_over)
         for progress in assigned.splits:
-            split = self._open_split(progress.split.split, -1, progress.position)
-            split.identity, split.share.watermark_ms = progress.split, progress.watermark_ms
+            if self._is_assigned and self._ends and progress.position is None:
+                self._unopened.append(progress)
+            else:
+                self._reopen(progress)
         self._known = assigned.known
         self._is_restored = True
+
+    def _reopen(self, progress: SplitProgress) -> None:
+        split = self._open_split(progress.split.split, -1, progress.position)
+        split.identity, split.share.watermark_ms = progress.split, progress.watermark_ms
 
     def _identify_all(self) -> None:
         """Not in ``open``: most bounded jobs take no checkpoint, and splits may be many."""
@@ -376,8 +483,8 @@ class SourceOperator(PolledOperator):
         if not bundle.records:
             self._stay_quiet(split)
             return False
-        if not self._source.bounded:
-            self._splits.rotate(-1)  # bounded splits are read one after the other
+        if not self._ends:
+            self._splits.rotate(-1)  # splits that end are read one after the other
         if copies:
             bundle = Bundle(own_all(bundle.records), bundle.timestamps)
         split.quiet_since_ms, split.dozes, split.has_given = None, False, True

@@ -10,7 +10,7 @@ import hashlib
 import io
 import pickle
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -46,7 +46,7 @@ class SplitProgress:
 
 
 @dataclass(frozen=True, slots=True)
-class SplitAssignment:
+class SplitShare:
     """What one task has to do."""
 
     splits: list[SplitProgress]
@@ -56,8 +56,13 @@ class SplitAssignment:
     """Splits of this run that would be the task's and have ended already."""
 
 
-def identify_splits(splits: Iterable[object]) -> list[IdentifiedSplit]:
-    """Of one run, in order; raises StateBroken if one cannot be pickled."""
+def identify_splits(
+    splits: Iterable[object], kept_bytes: float = KEPT_BYTES
+) -> list[IdentifiedSplit]:
+    """Of one run, in order; raises StateBroken if one cannot be pickled.
+
+    A split of more than ``kept_bytes`` comes without its data.
+    """
     times: Counter[bytes] = Counter()
     found = []
     for split in splits:
@@ -66,7 +71,7 @@ def identify_splits(splits: Iterable[object]) -> list[IdentifiedSplit]:
         times[data] += 1
         first = first_bytes(data, split, is_fast)
         mark = hashlib.blake2b(b"%d:" % number + first, digest_size=MARK_BYTES).digest()
-        found.append(IdentifiedSplit(split, mark, data if len(data) <= KEPT_BYTES else b""))
+        found.append(IdentifiedSplit(split, mark, data if len(data) <= kept_bytes else b""))
     return found
 
 
@@ -85,7 +90,7 @@ def assign_splits(
     subtask: int,
     parallelism: int,
     finds_more: bool | None,
-) -> SplitAssignment:
+) -> SplitShare:
     """The splits of one task, out of the states of all old tasks and the splits of this run.
 
     With the old parallelism each task gets its own splits again, and a task that had finished
@@ -94,11 +99,11 @@ def assign_splits(
     tasks = [None if state is None else _read(state) for state in states]
     if all(task is None for task in tasks):
         fresh = [SplitProgress(split) for split in splits[subtask::parallelism]]
-        return SplitAssignment(fresh, b"".join(split.mark for split in splits), [])
+        return SplitShare(fresh, b"".join(split.mark for split in splits), [])
     known = dict.fromkeys(mark for task in tasks if task is not None for mark in task.marks())
     new = [] if finds_more is False else [split for split in splits if split.mark not in known]
     if new and finds_more is None and len(tasks) != parallelism:
-        _check_same_cut(known, splits, len(tasks), parallelism)
+        check_same_cut(known, splits, len(tasks), parallelism)
     by_mark = {split.mark: split for split in splits}
     begun = [[] if task is None else _progress(task, by_mark) for task in tasks]
     in_all = [at for some in begun for at in some]
@@ -113,9 +118,14 @@ def assign_splits(
         mine = [*in_all, *map(SplitProgress, new)][subtask::parallelism]
     read = {at.split.mark for at in in_all} | {split.mark for split in new}
     over = [split.split for split in splits[subtask::parallelism] if split.mark not in read]
-    return SplitAssignment(
+    return SplitShare(
         mine, b"".join([*known, *(mark for mark in by_mark if mark not in known)]), over
     )
+
+
+def marks_of(known: bytes) -> list[bytes]:
+    """Marks that stand side by side, one by one."""
+    return [known[at : at + MARK_BYTES] for at in range(0, len(known), MARK_BYTES)]
 
 
 class _Row(msgspec.Struct, frozen=True, array_like=True):
@@ -130,14 +140,16 @@ class _State(msgspec.Struct, frozen=True, array_like=True):
     rows: list[_Row]
 
     def marks(self) -> list[bytes]:
-        known = self.known
-        return [known[at : at + MARK_BYTES] for at in range(0, len(known), MARK_BYTES)]
+        return marks_of(self.known)
 
 
-def _check_same_cut(
-    known: dict[bytes, None], splits: Sequence[IdentifiedSplit], before: int, now: int
+def check_same_cut(
+    known: Mapping[bytes, None], splits: Sequence[IdentifiedSplit], before: int, now: int
 ) -> None:
-    """New splits beside the old ones are new data; in their place they may be the old data."""
+    """New splits beside the old ones are new data; in their place they may be the old data.
+
+    Raises StateBroken.
+    """
     gone = len(known) - sum(split.mark in known for split in splits)
     if gone:
         raise StateBroken(
@@ -157,8 +169,8 @@ def _progress(state: _State, by_mark: dict[bytes, IdentifiedSplit]) -> list[Spli
                     "a split of the source is not there any more, and was too large to be kept in "
                     "the checkpoint; let splits() return the same splits as before"
                 )
-            split = IdentifiedSplit(_unpickled(row.data, "a split"), row.mark, row.data)
-        position = _unpickled(row.position, "a position") if row.position else None
+            split = IdentifiedSplit(unpickled(row.data, "a split"), row.mark, row.data)
+        position = unpickled(row.position, "a position") if row.position else None
         found.append(SplitProgress(split, position, row.watermark_ms))
     return found
 
@@ -182,8 +194,8 @@ def _pickled(split: object) -> tuple[bytes, bool]:
         return pickle.dumps(split, 5), False
     except Exception as error:
         raise StateBroken(
-            f"the split {split!r} of the source cannot be written to a checkpoint "
-            f"({type(error).__name__}: {error}); splits must be picklable"
+            f"the split {split!r} of the source cannot be pickled, for a checkpoint or for the "
+            f"task that reads it ({type(error).__name__}: {error}); splits must be picklable"
         ) from error
 
 
@@ -199,7 +211,8 @@ def _position(position: Position) -> bytes:
         ) from error
 
 
-def _unpickled(data: bytes, what: str) -> object:
+def unpickled(data: bytes, what: str) -> object:
+    """``what`` of a source, out of a checkpoint or a message; raises StateBroken."""
     try:
         return loads(data)
     except (Exception, SystemExit) as error:  # a pickle can raise anything

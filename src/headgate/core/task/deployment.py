@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Generic
 
-from headgate.base.checkpoints import CheckpointOptions
+from headgate.base.checkpoints import CheckpointOptions, SplitData
 from headgate.base.errors import TaskCancelled
 from headgate.base.figures import UNKNOWN, OperatorFigures
 from headgate.base.messages import TaskFigures, TaskOrder, TaskState
@@ -71,6 +71,14 @@ class DeployedTasks(Generic[Thread]):
         """The slowest source of a group is this far; None: there is nobody to wait for."""
         for deployed in self.tasks:
             deployed.task.time_announced(group, watermark_ms)
+
+    def splits_assigned(
+        self, task: str, splits: Sequence[SplitData], backlog: bool, no_more: bool
+    ) -> None:
+        """The driver hands out splits to a task; one that has ended needs none."""
+        for deployed in self.tasks:
+            if deployed.name == task:
+                deployed.task.splits_assigned(splits, backlog, no_more)
 
     def trigger_checkpoint(self, task: str, checkpoint: int, options: CheckpointOptions) -> str:
         """Let a task begin a checkpoint; why it cannot, or nothing."""

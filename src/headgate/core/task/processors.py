@@ -6,12 +6,13 @@ take turns; an operator may select which of them it reads. A task that is held s
 that was stopped by a savepoint only that its inputs have ended, and its operators not even that.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import ExitStack
 from enum import Enum
 from math import inf
 from typing import Final, Protocol
 
+from headgate.base.checkpoints import SplitData
 from headgate.base.elements import Bundle, LatencyMarker, Watermark
 from headgate.base.errors import ConnectorError, raise_user_error
 from headgate.core.chain.chain import Chain
@@ -233,6 +234,11 @@ class SourceProcessor:
     def time_announced(self, group: str, watermark_ms: int | None) -> None:
         """How far the sources of a group are; one that was paused may go on."""
         self._source.time_announced(group, watermark_ms)
+        self.idling.become_due()
+
+    def splits_assigned(self, splits: Sequence[SplitData], backlog: bool, no_more: bool) -> None:
+        """The driver has handed out splits, or tells that there are no others."""
+        self._source.splits_assigned(splits, backlog, no_more)
         self.idling.become_due()
 
     def close(self) -> None:

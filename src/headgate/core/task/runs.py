@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
-from headgate.base.checkpoints import CheckpointOptions
+from headgate.base.checkpoints import CheckpointOptions, SplitData
 from headgate.base.errors import TaskCancelled
 from headgate.base.messages import (
     Address,
@@ -23,6 +23,8 @@ from headgate.base.messages import (
     Failure,
     OfRun,
     Placed,
+    SplitsAssigned,
+    SplitsWanted,
     TaskChanged,
     TaskOrder,
     TaskState,
@@ -31,7 +33,9 @@ from headgate.base.messages import (
 )
 from headgate.core.task.task import TaskListener
 
-Report: TypeAlias = TaskChanged | TimeReported | CheckpointDeclined | CheckpointWanted
+Report: TypeAlias = (
+    TaskChanged | TimeReported | SplitsWanted | CheckpointDeclined | CheckpointWanted
+)
 """What the driver is told of tasks."""
 
 
@@ -43,6 +47,10 @@ class RunTasks(Protocol):
     def placed(self, producer: str, address: Address | None) -> None: ...
 
     def time_announced(self, group: str, watermark_ms: int | None) -> None: ...
+
+    def splits_assigned(
+        self, task: str, splits: Sequence[SplitData], backlog: bool, no_more: bool
+    ) -> None: ...
 
     def trigger_checkpoint(self, task: str, checkpoint: int, options: CheckpointOptions) -> str: ...
 
@@ -174,6 +182,8 @@ class TaskRuns(Generic[Tasks]):
                     self._guard(lambda: _place(tasks, order), list(self.open))
             case TimeAnnounced():
                 tasks.time_announced(order.group, order.watermark_ms)
+            case SplitsAssigned(_, task, splits, backlog, no_more):
+                tasks.splits_assigned(task, splits, backlog, no_more)
             case CheckpointTriggered():
                 self._trigger(tasks, order)
             case CheckpointCompleted():
@@ -236,6 +246,9 @@ class _Listener:
 
     def time_reported(self, task: str, group: str, watermark_ms: int | None) -> None:
         self._send(TimeReported(self._run, task, group, watermark_ms))
+
+    def splits_wanted(self, task: str, count: int, held: int) -> None:
+        self._send(SplitsWanted(self._run, task, count, held))
 
     def checkpoint_declined(self, task: str, checkpoint: int, reason: str, subsumed: bool) -> None:
         self._send(CheckpointDeclined(self._run, checkpoint, task, reason, subsumed))

@@ -13,7 +13,7 @@ from enum import Enum
 from functools import partial
 from typing import Protocol
 
-from headgate.base.checkpoints import CheckpointOptions
+from headgate.base.checkpoints import CheckpointOptions, SplitData
 from headgate.base.elements import MAX_WATERMARK_MS, StreamStatus, Watermark
 from headgate.base.errors import TaskCancelled
 from headgate.base.figures import UNKNOWN
@@ -99,6 +99,9 @@ class TaskListener(Protocol):
 
     def time_reported(self, task: str, group: str, watermark_ms: int | None) -> None:
         """How far event time is in a source that is aligned with a group."""
+
+    def splits_wanted(self, task: str, count: int, held: int) -> None:
+        """A source wants so many more splits; ``held``: those that it has not read yet."""
 
     def checkpoint_declined(self, task: str, checkpoint: int, reason: str, subsumed: bool) -> None:
         """A task takes no part in a checkpoint; ``subsumed``: a newer one has reached it."""
@@ -193,6 +196,17 @@ class Task:
         processor = self._processor
         if isinstance(processor, SourceProcessor):
             self.mailbox.put("alignment", lambda: processor.time_announced(group, watermark_ms))
+
+    def splits_assigned(self, splits: Sequence[SplitData], backlog: bool, no_more: bool) -> None:
+        """The driver has handed out splits (called inside the baton).
+
+        As urgent as a trigger: whichever the driver sends first takes effect first, so that a split
+        is in the state of the task or in that of the driver, and never in both.
+        """
+        processor = self._processor
+        if isinstance(processor, SourceProcessor):
+            assign = partial(processor.splits_assigned, splits, backlog, no_more)
+            self.mailbox.put("splits", assign, URGENT)
 
     # Checkpoints: called inside the baton, carried out by mail.
 
@@ -347,6 +361,7 @@ class Task:
             elapsed_ms=self._clock.now_ms,
             tell_time=partial(self._listener.time_reported, self.id),
             wake=self._wake_source,
+            want_splits=partial(self._listener.splits_wanted, self.id),
             spills=self._services.spills,
             restored=self._restored.operators.get(spec.uid),
             checkpoints=self._plan is not None and self._plan.enabled,

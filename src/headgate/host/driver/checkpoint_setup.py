@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
-from headgate.base.checkpoints import Metadata, TaskRestore
+from headgate.base.checkpoints import Metadata, SourceState, TaskRestore
 from headgate.base.errors import (
     CheckpointError,
     CheckpointsDamaged,
@@ -164,12 +164,13 @@ class CheckpointSetup:
         if not self.takes_any:
             return plan_run(run, self.graph, code, attempt, parameters)
         restores, where = None, ""
+        sources: tuple[SourceState, ...] = ()
         keeper.storage.check_claim()
         latest = self._newest_whole(keeper)
         keeper.storage.drop_above(0 if latest is None else latest.metadata.checkpoint)
         keeper.storage.clean()
         if latest is not None:
-            restores = self.restores(latest)
+            restores, sources = self.restores(latest), latest.metadata.sources
             number = latest.metadata.checkpoint
             where = latest.directory or keeper.storage.location(number, "").own.uri
             shown = shown_uri(where)
@@ -188,7 +189,7 @@ class CheckpointSetup:
             self.settings.timeout_ms,
             self._signing is not None,
         )
-        return plan_run(run, self.graph, code, attempt, parameters, order, restores)
+        return plan_run(run, self.graph, code, attempt, parameters, order, restores, sources)
 
     def _newest_whole(self, keeper: CheckpointKeeper) -> StoreCheckpoint | None:
         """Damage that a listing shows is found here, the rest by the tasks that restore."""

@@ -14,7 +14,7 @@ from typing import Protocol, TypeAlias
 
 from msgspec import structs
 
-from headgate.base.checkpoints import Stop
+from headgate.base.checkpoints import SplitData, Stop
 from headgate.base.errors import JobTakenOver, SavepointFailed, StorageUnusable
 from headgate.base.figures import TaskManagerFigures
 from headgate.base.inspections import Found, Inspection
@@ -30,6 +30,7 @@ from headgate.base.messages import (
     Logged,
     Metrics,
     Register,
+    SplitsWanted,
     TaskChanged,
     TaskFigures,
     TimeReported,
@@ -41,11 +42,13 @@ from headgate.control.effects import (
     DiscardStates,
     DropCheckpoint,
     Effect,
+    EndDiscovery,
     Outcome,
     Replan,
     RunEnded,
     SavepointDone,
     Send,
+    StartDiscovery,
     StoreCheckpoint,
     Warn,
 )
@@ -53,6 +56,7 @@ from headgate.control.job import JobRun
 from headgate.control.life_cycle import JobState
 from headgate.host.driver.checkpoint_keeper import CheckpointKeeper, JobFigures
 from headgate.host.driver.control_peer import ControlPeer
+from headgate.host.driver.discovery import Discovery
 from headgate.host.driver.inspections import InspectionFutures, refused
 from headgate.host.driver.job_records import JobRecords
 from headgate.host.net.loop import now_ms
@@ -131,6 +135,7 @@ class DriverRun:
         self._hosts: dict[int, str] = {}  # of all that have registered
         self._savepoints = SavepointFutures()
         self._inspections = InspectionFutures()
+        self._discovery = Discovery(self, lambda: self.log_facts)
         self._ended = threading.Event()
         self._listeners: list[Callable[[], None]] = []
         self._linger_until_ms: float | None = None
@@ -145,7 +150,14 @@ class DriverRun:
         """The latest of each task, in the order of the plan; counts cover all attempts."""
         with self._lock:
             reported = self._figures.reported(task.id for task in self._machine.plan.tasks)
-        return self._figures.latest(reported)
+            unassigned = self._machine.unassigned_splits
+        figures = self._figures.latest(reported)
+        if not unassigned:
+            return figures
+        return [
+            structs.replace(figure, unassigned_splits=unassigned.get(figure.task, 0))
+            for figure in figures
+        ]
 
     @property
     def task_managers(self) -> list[TaskManagerFigures]:
@@ -268,6 +280,8 @@ class DriverRun:
                 self._tell(lambda: self._machine.task_changed(run, task, state, failure, now_ms()))
             case TimeReported(run, task, group, watermark_ms):
                 self._tell(lambda: self._machine.time_reported(run, task, group, watermark_ms))
+            case SplitsWanted():
+                self._tell(lambda: self._machine.splits_wanted(message))
             case CheckpointAcked() | CheckpointDeclined() | CheckpointWanted():
                 self._log.debug("run %s: %s", message.run, type(message).__name__)
                 self._tell(lambda: self._machine.checkpoint_reported(message, now_ms()))
@@ -354,6 +368,10 @@ class DriverRun:
         match effect:
             case Send(slot, message):
                 self._peers[slot].post(message)
+            case StartDiscovery(run, source):
+                self._discovery.start(run, source)
+            case EndDiscovery():
+                self._discovery.end()
             case StoreCheckpoint():
                 self._put(partial(self._store, effect))
             case DropCheckpoint():
@@ -399,6 +417,17 @@ class DriverRun:
         for call in listeners:
             call_safely(call)
         call_safely(self._host.ended, self.key, outcome)
+
+    # On the threads of enumerators (``DiscoveryListener``).
+
+    def splits_discovered(
+        self, run: str, uid: str, position: bytes, splits: Sequence[SplitData], is_last: bool
+    ) -> None:
+        discovered = partial(self._machine.splits_discovered, run, uid, position, splits, is_last)
+        self._tell(discovered)
+
+    def discovery_failed(self, run: str, failure: Failure) -> None:
+        self._tell(lambda: self._machine.discovery_failed(run, failure, now_ms()))
 
     # On the keeper's thread.
 

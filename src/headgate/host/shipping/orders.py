@@ -1,12 +1,17 @@
 """The plan of a run, with its tasks as they travel in messages."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from headgate.base.checkpoints import TaskRestore
+from headgate.base.checkpoints import SourceState, TaskRestore
 from headgate.base.messages import CheckpointOrder
 from headgate.control.deployment import RunPlan
-from headgate.plan.execution_graph import build_execution_graph, checkpointed_job, order_of
+from headgate.plan.execution_graph import (
+    build_execution_graph,
+    checkpointed_job,
+    order_of,
+    planned_sources,
+)
 from headgate.plan.job_graph import JobGraph
 
 
@@ -18,10 +23,12 @@ def plan_run(
     parameters: Mapping[str, str] | None = None,
     checkpoints: CheckpointOrder | None = None,
     restores: Mapping[str, TaskRestore] | None = None,
+    sources: Iterable[SourceState] = (),
 ) -> RunPlan:
     """The plan of one run; ``run`` is in the name of every partition, so that runs do not mix.
 
-    ``restores``: what each task gets back of a checkpoint, if there is one.
+    ``restores``: what each task gets back of a checkpoint, if there is one; ``sources``: what the
+    driver does.
     """
     execution = build_execution_graph(graph, run, attempt)
     given = restores or {}
@@ -37,4 +44,5 @@ def plan_run(
         checkpoints,
         replace(checkpointed_job(graph, execution), job=checkpoints.job) if checkpoints else None,
         next((restore.checkpoint for restore in given.values()), None),
+        planned_sources(graph, execution, given, sources),
     )

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from headgate.base.checkpoints import CheckpointOptions
+from headgate.base.checkpoints import CheckpointOptions, SplitData
 from headgate.base.inspections import ChannelFigures, SampledActivity
 from headgate.base.messages import TaskFigures, TaskOrder
 from headgate.core.chain.context import Clock
@@ -145,6 +145,12 @@ class Deployment:
     def time_announced(self, group: str, watermark_ms: int | None) -> None:
         with self._exchange.inside():
             self._deployed.time_announced(group, watermark_ms)
+
+    def splits_assigned(
+        self, task: str, splits: Sequence[SplitData], backlog: bool, no_more: bool
+    ) -> None:
+        with self._exchange.inside():
+            self._deployed.splits_assigned(task, splits, backlog, no_more)
 
     def trigger_checkpoint(self, task: str, checkpoint: int, options: CheckpointOptions) -> str:
         if self._writing is None:

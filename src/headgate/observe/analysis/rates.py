@@ -89,7 +89,7 @@ def cap_of(window: JobWindow, vertex: VertexWindow) -> tuple[int, str]:
     most = vertex.vertex.max_parallelism
     keyed = any(edge.ship == "HASH" for edge in window.graph.inputs_of(vertex.id))
     reason = "key groups" if keyed else "max parallelism"
-    splits = sum(task.figures.splits for task in vertex.tasks)
+    splits = sum(task.figures.splits + task.figures.unassigned_splits for task in vertex.tasks)
     if vertex.vertex.is_source and 0 < splits < most:
         return splits, "source splits"
     return most, reason

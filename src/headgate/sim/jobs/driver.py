@@ -17,6 +17,7 @@ from headgate.base.messages import (
     Cancel,
     CheckpointAborted,
     ControlTimes,
+    SplitsWanted,
     TaskChanged,
     TimeReported,
 )
@@ -25,11 +26,13 @@ from headgate.control.effects import (
     DiscardStates,
     DropCheckpoint,
     Effect,
+    EndDiscovery,
     Outcome,
     Replan,
     RunEnded,
     SavepointDone,
     Send,
+    StartDiscovery,
     StoreCheckpoint,
     Warn,
 )
@@ -162,6 +165,8 @@ class SimDriver:
         if isinstance(report, TaskChanged):
             run, task, state, failure = report.run, report.task, report.state, report.failure
             self._tell(lambda: self._machine.task_changed(run, task, state, failure, now_ms))
+        elif isinstance(report, SplitsWanted):
+            self._tell(partial(self._machine.splits_wanted, report))
         else:
             assert not isinstance(report, TimeReported), "no source is aligned with others"
             self._tell(partial(self._machine.checkpoint_reported, report, now_ms))
@@ -265,7 +270,7 @@ class SimDriver:
                 clock.later(self._delay_ms, "planning", self._replan)
             case RunEnded(outcome):
                 self.outcome = outcome
-            case Warn() | AttemptFailed():
+            case Warn() | AttemptFailed() | StartDiscovery() | EndDiscovery():
                 pass
 
     def _look_at(self, send: Send) -> None:

@@ -1,0 +1,127 @@
+"""How the driver finds the splits of a source: by its enumerator, or in the list that it gave once.
+
+Made when the job is planned, used at the start of every attempt. Law: of a list, a run that goes on
+from a checkpoint finds what no run before has known; a list that cuts the same data in another way
+is refused, as ``assign_splits`` does for splits that are dealt out at the start.
+"""
+
+import pickle
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+
+from headgate.base.checkpoints import SplitData
+from headgate.base.errors import StateBroken, raise_user_error
+from headgate.core.operators.source_splits import (
+    IdentifiedSplit,
+    check_same_cut,
+    identify_splits,
+    marks_of,
+    unpickled,
+)
+from headgate.functions.source import Position, Source, SplitEnumerator
+
+
+@dataclass(frozen=True, slots=True)
+class SplitDiscovery:
+    """Of one source of the job."""
+
+    source: Source
+    operator: str
+    """Its name, for errors."""
+    parallelism: int
+    listed: tuple[IdentifiedSplit, ...] | None = None
+    """What ``splits`` has returned; None: the source has an enumerator."""
+
+    @property
+    def by_demand(self) -> bool:
+        """Whether tasks ask for splits one by one; else they get them at once, evenly."""
+        return bool(getattr(self.source, "splits_end", self.source.bounded))
+
+    def create(self, position: bytes) -> SplitEnumerator:
+        """The enumerator of an attempt; ``position`` is pickled, and empty at the beginning.
+
+        Raises StateBroken, or UserFunctionFailed if the source does.
+        """
+        begun = unpickled(position, "the position of its enumerator") if position else None
+        if self.listed is not None:
+            finds_more = getattr(self.source, "finds_more", None)
+            return ListedSplits(self.listed, self.parallelism, finds_more, begun)
+        try:
+            enumerator = self.source.create_enumerator(self.parallelism, begun)
+        except (Exception, SystemExit) as error:
+            raise_user_error(error, self.operator, "in create_enumerator()")
+        if enumerator is None:
+            raise StateBroken(
+                f"create_enumerator() of {type(self.source).__name__} returned none, and returned "
+                f"one when the job was planned; let it return one always, or never"
+            )
+        return enumerator
+
+
+def find_splits(
+    source: Source, operator: str, parallelism: int
+) -> tuple[tuple[object, ...], SplitDiscovery | None]:
+    """The splits that are dealt out when the job starts, or how the driver finds them later.
+
+    Those of a source without an enumerator are handed out by demand if they end and there are more
+    of them than tasks. Raises what the source raises, with the name of the operator.
+    """
+    create = getattr(source, "create_enumerator", None)
+    doing = "in create_enumerator()"
+    try:
+        enumerator = None if create is None else create(parallelism, None)
+        if enumerator is not None:
+            enumerator.close()
+            return (), SplitDiscovery(source, operator, parallelism)
+        doing = "in splits()"
+        splits = tuple(source.splits(parallelism))
+    except (Exception, SystemExit) as error:
+        raise_user_error(error, operator, doing)
+    return splits, None
+
+
+class ListedSplits(SplitEnumerator):
+    """Finds the splits of a list, all at once. Its position: how many tasks, and all marks."""
+
+    def __init__(
+        self,
+        listed: Sequence[IdentifiedSplit],
+        parallelism: int,
+        finds_more: bool | None,
+        position: Position,
+    ) -> None:
+        before, marks = position if isinstance(position, tuple) else (parallelism, b"")
+        self._listed = listed
+        self._parallelism = parallelism
+        self._finds_more = finds_more
+        self._before = before
+        self._known = dict.fromkeys(marks_of(marks))
+
+    def discover(self) -> Sequence[object]:
+        new = [split for split in self._listed if split.mark not in self._known]
+        if self._known and new and self._finds_more is None and self._before != self._parallelism:
+            check_same_cut(self._known, self._listed, self._before, self._parallelism)
+        self._known.update((split.mark, None) for split in new)
+        return new
+
+    def position(self) -> Position:
+        return self._parallelism, b"".join(self._known)
+
+
+def pickled_splits(found: Sequence[object]) -> list[SplitData]:
+    """Raises StateBroken if one cannot be pickled."""
+    listed = [split for split in found if isinstance(split, IdentifiedSplit)]
+    identified = listed or identify_splits(found, kept_bytes=inf)
+    return [SplitData(split.mark, split.data) for split in identified]
+
+
+def pickled_position(position: Position) -> bytes:
+    """Raises StateBroken if it cannot be pickled."""
+    try:
+        return pickle.dumps(position, 5)
+    except Exception as error:
+        raise StateBroken(
+            f"the position {position!r} of an enumerator cannot be written to a checkpoint "
+            f"({type(error).__name__}: {error}); positions must be picklable"
+        ) from error

@@ -1,0 +1,134 @@
+"""How the driver finds splits: by an enumerator, or in a list; what earlier runs have known."""
+
+import pickle
+import threading
+from collections.abc import Sequence
+
+import pytest
+
+from headgate.base.errors import StateBroken, UserFunctionFailed
+from headgate.core.operators.source_splits import identify_splits
+from headgate.core.operators.split_discovery import (
+    ListedSplits,
+    SplitDiscovery,
+    find_splits,
+    pickled_position,
+    pickled_splits,
+)
+from headgate.functions.context import ConnectorContext
+from headgate.functions.source import Position, Source, SplitEnumerator, SplitReader
+
+
+class Looking(SplitEnumerator):
+    def __init__(self, position: Position) -> None:
+        self.begun = position
+        self.closed = False
+
+    def discover(self) -> Sequence[object]:
+        return ["a"]
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Found(Source):
+    finds_more: bool | None = True
+
+    def __init__(self, *splits: object, looks: bool = False, fails: bool = False) -> None:
+        self.list = splits
+        self.looks, self.fails = looks, fails
+        self.made: list[Looking] = []
+
+    def splits(self, parallelism: int) -> Sequence[object]:
+        if self.fails:
+            raise ValueError("no splits")
+        return self.list
+
+    def create_enumerator(self, parallelism: int, position: Position) -> SplitEnumerator | None:
+        if self.looks and self.fails:
+            raise ValueError("no enumerator")
+        self.made.append(Looking(position))
+        return self.made[-1] if self.looks else None
+
+    def open(self, split: object, position: Position, context: ConnectorContext) -> SplitReader:
+        raise AssertionError("nothing is read here")
+
+
+def listed(
+    *splits: object, parallelism: int = 2, position: Position = None, finds_more: bool | None = True
+) -> ListedSplits:
+    return ListedSplits(identify_splits(splits), parallelism, finds_more, position)
+
+
+def names(found: Sequence[object]) -> list[object]:
+    return [pickle.loads(split.data) for split in pickled_splits(found)]
+
+
+def test_a_source_with_an_enumerator_is_not_asked_for_splits() -> None:
+    source = Found(looks=True)
+    assert find_splits(source, "found", 2) == ((), SplitDiscovery(source, "found", 2))
+    assert source.made[0].closed, "it only shows that there is one"
+
+
+def test_a_source_that_has_neither_says_what_to_implement() -> None:
+    class Bare(Source):
+        open = Found.open
+
+    with pytest.raises(UserFunctionFailed, match=r"splits\(\), or create_enumerator"):
+        find_splits(Bare(), "bare", 1)
+
+
+@pytest.mark.parametrize(
+    ("looks", "where"), [(True, r"in create_enumerator\(\)"), (False, r"in splits\(\)")]
+)
+def test_a_source_that_fails_is_named(looks: bool, where: str) -> None:
+    with pytest.raises(UserFunctionFailed, match=f"'found'.*{where}"):
+        find_splits(Found(looks=looks, fails=True), "found", 2)
+
+
+def test_an_enumerator_gets_its_position_back() -> None:
+    source = Found(looks=True)
+    discovery = SplitDiscovery(source, "found", 2)
+    for position in (None, {"a": 1}):
+        made = discovery.create(pickled_position(position) if position else b"")
+        assert isinstance(made, Looking) and made.begun == position
+
+
+def test_an_enumerator_that_is_gone_since_planning_is_an_error() -> None:
+    with pytest.raises(StateBroken, match="returned none"):
+        SplitDiscovery(Found(), "found", 2).create(b"")
+
+
+def test_of_a_list_a_restored_run_finds_what_is_new() -> None:
+    first = listed("a", "b", "b")
+    assert names(first.discover()) == ["a", "b", "b"]
+    assert names(first.discover()) == []
+    second = listed("a", "b", "b", "c", "b", position=first.position())
+    assert names(second.discover()) == ["c", "b"]
+    assert second.interval_ms is None
+
+
+def test_a_list_that_cuts_the_data_anew_is_refused_if_nobody_has_said_what_it_means() -> None:
+    first = listed("0-10", "10-20", finds_more=None)
+    first.discover()
+    again = listed("0-10", "10-20", parallelism=3, position=first.position(), finds_more=None)
+    assert names(again.discover()) == []
+    beside = listed("0-10", "10-20", "20-30", position=first.position(), finds_more=None)
+    assert names(beside.discover()) == ["20-30"]
+    other = listed(
+        "0-7", "7-14", "14-20", parallelism=3, finds_more=None, position=first.position()
+    )
+    with pytest.raises(StateBroken, match="finds_more"):
+        other.discover()
+
+
+def test_what_cannot_be_pickled_is_refused_in_a_sentence() -> None:
+    with pytest.raises(StateBroken, match="splits must be picklable"):
+        pickled_splits([threading.Lock()])
+    with pytest.raises(StateBroken, match="positions must be picklable"):
+        pickled_position(threading.Lock())
+
+
+def test_large_splits_travel_whole() -> None:
+    (split,) = pickled_splits([bytes(200_000)])
+    assert pickle.loads(split.data) == bytes(200_000)
