@@ -19,6 +19,7 @@ from headgate.connectors.kafka.offsets import (
     OffsetQuestions,
     shown,
 )
+from headgate.functions.source import SplitEnumerator
 
 INTERVAL_KEY: Final = "partition.discovery.interval.ms"
 INTERVAL_MS: Final = 300_000
@@ -76,7 +77,7 @@ class KafkaTopics:
         return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
 
 
-class KafkaEnumerator:
+class KafkaEnumerator(SplitEnumerator):
     """Asks the brokers for partitions, at first and then at intervals."""
 
     def __init__(
