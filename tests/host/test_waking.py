@@ -2,6 +2,7 @@
 
 import functools
 import os
+import socket
 import threading
 import time
 from collections import deque
@@ -9,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from math import inf
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 import pytest
@@ -17,17 +19,20 @@ from headgate.base.elements import Bundle, LatencyMarker, StreamStatus
 from headgate.base.errors import ConnectorError, UserFunctionFailed
 from headgate.base.messages import TaskState
 from headgate.base.settings import TransportKind
+from headgate.connectors.function.source import FunctionSource
+from headgate.connectors.socket.source import SocketTextSource
 from headgate.core.chain.operator import Operator
 from headgate.core.chain.watermarks import OWN_TIME, TimePlan
 from headgate.core.operators.source import SourceOperator
 from headgate.core.task.idling import MOST_FUTILE, PAUSE_MS
 from headgate.functions.context import ConnectorContext
+from headgate.functions.function import SourceFunction
 from headgate.functions.source import Source, SplitReader
 from headgate.host.net.exchange import Exchange
 from tests.core.chain.time_kit import bounded
 from tests.host.conftest import MakeExchange
 from tests.host.local_job import Job, Run
-from tests.host.rig import eventually, quick
+from tests.host.rig import PATIENCE_S, eventually, quick
 
 
 @pytest.fixture(params=[TransportKind.EPOLL, TransportKind.POLL], ids=lambda kind: kind.value)
@@ -187,23 +192,44 @@ class Watcher(Operator):
 Start = Callable[..., tuple[Run, list[Any]]]
 
 
+StartSource = Callable[[Source], tuple[Run, list[Any]]]
+
+
+def deployed(
+    source: Source, exchange: Exchange, plan: TimePlan = OWN_TIME, **info: Any
+) -> tuple[Run, list[Any]]:
+    job, notes = Job(), []
+    read = functools.partial(SourceOperator, source, tuple(source.splits(1)), plan)
+    job.operator(functools.partial(Watcher, notes), job.polled(read, name="feeds"))
+    run = Run(job, exchange, **info)
+    run.deploy()
+    run.await_state(TaskState.RUNNING)
+    return run, notes
+
+
+@pytest.fixture
+def start_source(any_exchange: Exchange) -> Iterator[StartSource]:
+    runs: list[Run] = []
+
+    def make(source: Source) -> tuple[Run, list[Any]]:
+        run, notes = deployed(source, any_exchange)
+        runs.append(run)
+        return run, notes
+
+    yield make
+    for run in runs:
+        run.close()
+
+
 @pytest.fixture
 def start() -> Iterator[Start]:
     runs: list[Run] = []
     feeds: list[Feed] = []
 
-    def make(
-        exchange: Exchange, *given: Feed, plan: TimePlan = OWN_TIME, **info: Any
-    ) -> tuple[Run, list[Any]]:
+    def make(exchange: Exchange, *given: Feed, **how: Any) -> tuple[Run, list[Any]]:
         feeds.extend(given)
-        job, notes = Job(), []
-        splits = tuple(range(len(given)))
-        read = functools.partial(SourceOperator, Feeds(*given), splits, plan)
-        job.operator(functools.partial(Watcher, notes), job.polled(read, name="feeds"))
-        run = Run(job, exchange, **info)
+        run, notes = deployed(Feeds(*given), exchange, **how)
         runs.append(run)
-        run.deploy()
-        run.await_state(TaskState.RUNNING)
         return run, notes
 
     yield make
@@ -403,6 +429,54 @@ def test_what_a_reader_must_not_answer_fails_the_job_with_a_reason(
     with pytest.raises(error, match=words):
         raise found
     assert getattr(found, "operator", "") == "feeds"
+
+
+# Sources that come with Headgate.
+
+
+def test_lines_of_a_server_rouse_the_source(start_source: StartSource) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(PATIENCE_S)
+        run, notes = start_source(SocketTextSource("127.0.0.1", listener.getsockname()[1]))
+        peer, _ = listener.accept()
+        with peer:
+            for number in range(20):
+                peer.sendall(b"%d\n" % number)
+                eventually(lambda number=number: str(number) in notes, "the line")  # type: ignore[misc]
+        run.finish()
+    assert notes == [str(number) for number in range(20)]
+
+
+class Relayed(SourceFunction[int]):
+    """Collects what the test puts."""
+
+    def __init__(self) -> None:
+        self.queue: Queue[int | None] = Queue()
+
+    def run(self, ctx: Any) -> None:
+        while (found := self.queue.get()) is not None:
+            ctx.collect(found)
+
+    def cancel(self) -> None:
+        self.queue.put(None)
+
+
+def test_what_a_function_collects_rouses_the_source(start_source: StartSource) -> None:
+    function = Relayed()
+    run, notes = start_source(FunctionSource(function))
+    for number in range(20):
+        function.queue.put(number)
+        eventually(lambda number=number: number in notes, "the record")  # type: ignore[misc]
+    function.queue.put(None)
+    run.finish()
+    assert notes == list(range(20))
+
+
+def test_a_function_that_collects_nothing_can_be_cancelled(start_source: StartSource) -> None:
+    run, notes = start_source(FunctionSource(Relayed()))
+    run.cancel()
+    run.await_end()
+    assert notes == []
 
 
 # Timers of the source's own.

@@ -119,6 +119,16 @@ def test_input_that_breaks_reaches_the_task_behind_its_rows() -> None:
             read_some(reader)
 
 
+def test_a_task_that_found_nothing_is_woken_by_rows_by_the_end_and_by_the_close() -> None:
+    woken: list[int] = []
+    with Border(["a", "b"], None) as border:
+        for number, name in enumerate("ab"):
+            inlet_of(name).wake = lambda number=number: woken.append(number)  # type: ignore[misc]
+        border.feed([batch(0)], to_first)
+        assert woken == [0, 0, 1]
+    assert woken == [0, 0, 1, 0, 1]
+
+
 def test_closed_inlet_lets_the_rest_pass() -> None:
     with Border(["in"], None, ROOM) as border, Feeding(border, 50):
         inlet_of("in").close()

@@ -11,7 +11,12 @@ import pytest
 
 from headgate.base.elements import Bundle, Record, StreamStatus, Watermark
 from headgate.base.errors import UserFunctionFailed
-from headgate.connectors.function.source import FunctionReader, FunctionSource, SourceContext
+from headgate.connectors.function.source import (
+    FunctionReader,
+    FunctionSource,
+    Handover,
+    SourceContext,
+)
 from headgate.functions.context import RuntimeContext
 from headgate.functions.function import SourceFunction
 from tests.connectors.kit import read_to_end, read_until, task_context
@@ -233,6 +238,24 @@ def test_collect_waits_while_the_queue_is_full(open_reader: Open) -> None:
         assert len(found) == 3
         taken += found
     assert taken + read_to_end(reader) == list(range(100))
+
+
+def test_a_task_that_found_nothing_is_woken_once_for_what_comes() -> None:
+    woken: list[int] = []
+    handover = Handover(100, wake=lambda: woken.append(1))
+    handover.put(1, None)
+    assert handover.take(10) == [1]
+    assert woken == [], "nobody waits"
+    assert handover.take(10) == []
+    handover.put(2, None)
+    handover.put(3, None)
+    assert woken == [1]
+    assert handover.take(10) == [2, 3]
+    assert handover.take(10) == []
+    handover.say(Watermark(5))
+    assert woken == [1, 1]
+    handover.end(None)
+    assert woken == [1, 1, 1]
 
 
 def test_an_exception_comes_after_the_records_before_it(open_reader: Open) -> None:

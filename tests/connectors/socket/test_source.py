@@ -1,6 +1,8 @@
 """Lines from a real server on the loopback, cut and broken in every way."""
 
+import math
 import pickle
+import select
 import socket
 import struct
 from collections.abc import Iterator
@@ -97,12 +99,30 @@ def test_a_poll_gives_no_more_than_its_limit(
     assert read_to_end(reader, limit=2) == list("abcde")
 
 
-def test_an_idle_server_costs_only_empty_polls(
+def test_a_connected_reader_is_polled_when_something_has_arrived(
     server: Server, readers: list[SocketTextReader]
 ) -> None:
-    reader, _ = dial(server, readers)
+    reader, peer = dial(server, readers)
     assert [read_some(reader) for _ in range(3)] == [[], [], []]
-    assert reader.wait_ms() == 5.0
+    assert reader.wait_ms() == math.inf
+    assert select.select([reader.fileno()], [], [], 0) == ([], [], [])
+    peer.sendall(b"a\n")
+    assert select.select([reader.fileno()], [], [], 30)[0] == [reader.fileno()]
+    assert read_some(reader) == ["a"]
+    peer.close()
+    assert select.select([reader.fileno()], [], [], 30)[0] == [reader.fileno()]
+
+
+def test_a_reader_without_a_connection_is_polled_by_the_clock(
+    server: Server, readers: list[SocketTextReader]
+) -> None:
+    source = replace(server.source, max_retry=-1, retry_delay_ms=60_000)
+    reader, peer = dial(server, readers, source)
+    peer.close()
+    assert select.select([reader.fileno()], [], [], 30)[0] == [reader.fileno()]
+    assert read_some(reader) == []
+    assert reader.fileno() is None
+    assert 0 < reader.wait_ms() <= 60_000
 
 
 def test_it_connects_again_after_the_server_hung_up(

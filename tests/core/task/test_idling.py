@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from headgate.core.chain.context import Clock
 from headgate.core.task.idling import (
     FUTILE_MS,
+    LINGER_MS,
     MOST_FUTILE,
     PAUSE_MS,
     NothingWatched,
@@ -89,6 +90,37 @@ def test_wakes_of_a_sleeping_source_rouse_it_once() -> None:
     assert len(bench.posted) == 1
     bench.deliver()
     assert bench.roused == 1
+
+
+def test_a_thread_that_wakes_again_and_again_does_so_by_the_clock() -> None:
+    bench = Bench()
+    for _ in range(1000):
+        bench.poll_in_vain()
+        bench.idling.wake()
+        bench.deliver()
+        bench.timers.pass_ms(LINGER_MS / 10)
+    assert 90 <= bench.roused <= 102
+
+
+def test_after_a_pause_the_first_wake_counts_at_once() -> None:
+    bench = Bench()
+    for round_number in range(1, 10):
+        bench.poll_in_vain()
+        bench.timers.pass_ms(LINGER_MS)
+        bench.idling.wake()
+        bench.deliver()
+        assert bench.roused == round_number
+
+
+def test_a_wait_that_ends_before_the_linger_does_is_not_made_longer() -> None:
+    bench = Bench()
+    bench.poll_in_vain()
+    bench.idling.wake()
+    bench.deliver()
+    bench.poll_in_vain(LINGER_MS / 5)
+    bench.timers.pass_ms(LINGER_MS / 5)
+    assert bench.idling.due
+    assert bench.roused == 2
 
 
 def test_wakes_of_a_source_that_is_being_polled_cost_nothing_and_are_kept() -> None:
@@ -251,6 +283,8 @@ class IdlingTwin(RuleBasedStateMachine):
         self.cause = True
         """There is a reason to poll: the source is due, or about to be."""
         self.deadline_ms = inf
+        self.roused_before: int | None = None
+        """When it began to rest; None: it does not."""
 
     @rule()
     def a_thread_wakes(self) -> None:
@@ -259,16 +293,23 @@ class IdlingTwin(RuleBasedStateMachine):
 
     @rule()
     def posts_are_delivered(self) -> None:
-        before = self.bench.roused
-        posted = len(self.bench.posted)
         self.bench.deliver()
-        assert self.bench.roused == before + posted
+
+    @rule()
+    def a_moment_later_whoever_rests_and_is_due_was_roused(self) -> None:
+        self.bench.deliver()
+        self.bench.timers.pass_ms(LINGER_MS)
+        self.bench.deliver()
+        if self.roused_before is not None and self.cause:
+            assert self.bench.roused > self.roused_before
+        self.time_passes(0.0)
 
     @precondition(lambda self: not self.polls_between)
     @rule()
     def a_poll_begins(self) -> None:
         self.bench.idling.poll_begins()
         self.polls_between, self.cause, self.deadline_ms = True, False, inf
+        self.roused_before = None
 
     @precondition(lambda self: self.polls_between)
     @rule(
@@ -279,6 +320,7 @@ class IdlingTwin(RuleBasedStateMachine):
         self.polls_between = False
         rests = self.bench.idling.rest(wait_ms, descriptors)
         assert rests is not self.cause
+        self.roused_before = self.bench.roused if rests else None
         if 99 in descriptors:
             wait_ms = min(wait_ms, PAUSE_MS)
         self.deadline_ms = self.bench.timers.now_ms + wait_ms

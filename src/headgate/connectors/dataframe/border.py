@@ -3,7 +3,8 @@
 Spark's rows come in through inlets, one per DataFrame; records leave through an outlet. Tasks find
 both by token. Law: nothing is lost and nothing waits forever: a full inlet makes Spark wait, unless
 a task starves for rows of another inlet, which may come later in the input; then the full inlet
-spills to a file. After ``close`` no token and no file remains.
+spills to a file. A task that has found nothing is woken by the next batch, the end or ``close``.
+After ``close`` no token and no file remains.
 """
 
 import tempfile
@@ -77,6 +78,8 @@ class Inlet:
         self.spill = BatchSpill()
         self.starves = False
         self.is_closed = False
+        self.wake: Callable[[], None] = lambda: None
+        """Polls the task again that reads from here."""
 
     @property
     def is_full(self) -> bool:
@@ -137,6 +140,7 @@ class Border:
         with self._changed:
             self._fed = True
             self._feeding_error = error
+        self._wake_all()
 
     @property
     def is_fed(self) -> bool:
@@ -177,6 +181,7 @@ class Border:
                 inlet.batches.clear()
                 inlet.spill.close()
             self._changed.notify_all()
+        self._wake_all()
         for token in self._tokens:
             _inlets.pop(token, None)
             _outlets.pop(token, None)
@@ -247,6 +252,11 @@ class Border:
                 inlet.starves = False
                 inlet.batches.append(batch)
                 inlet.held_bytes += batch.nbytes
+        inlet.wake()
+
+    def _wake_all(self) -> None:
+        for inlet in self._inlets:
+            inlet.wake()
 
 
 class _Closed(Exception):

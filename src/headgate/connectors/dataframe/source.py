@@ -10,6 +10,7 @@ import pickle
 import secrets
 from collections.abc import Sequence
 from hashlib import blake2b
+from math import inf
 from typing import Any, Final, TypeAlias
 
 from headgate.api.row import Row
@@ -20,7 +21,6 @@ from headgate.connectors.dataframe.border import Inlet, inlet_of
 from headgate.functions.context import ConnectorContext
 from headgate.functions.source import Source, SplitReader
 
-WAIT_MS: Final = 1.0
 FEWEST_ROWS: Final = 256
 """Rows converted at a time, even if the task takes fewer: each slice costs several calls."""
 
@@ -63,7 +63,9 @@ class DataFrameSource(Source):
                 f"taken, and Spark would share them out anew among {parallelism}; set the "
                 f"parallelism of this source to {position[2]}"
             )
-        return RowReader(inlet_of(self.token), self.names, position or (0, b"", parallelism))
+        inlet = inlet_of(self.token)
+        inlet.wake = context.wake
+        return RowReader(inlet, self.names, position or (0, b"", parallelism))
 
     def passed_over(self, split: object) -> None:
         """Spark brings the rows nevertheless; they are dropped."""
@@ -100,7 +102,7 @@ class RowReader(SplitReader):
         return rows
 
     def wait_ms(self) -> float:
-        return WAIT_MS
+        return inf
 
     def position(self) -> Read | None:
         count, _, parallelism = self._before

@@ -1,23 +1,24 @@
 """Runs a user's ``SourceFunction``, which blocks as it likes, beside a task that never does.
 
 The function has its own thread and hands records over through a bounded queue. Law: the task gets
-records and watermarks in order, then the exception of ``run`` or the end; ``collect`` blocks while
-the queue is full; after ``close`` the next ``collect`` unwinds ``run``. A checkpoint sees the
-function between two blocks under the checkpoint lock, never within one; while it waits for a block
-to end, that block may exceed the queue's bound. The position of a function with
-``initialize_state`` is its state and the contents of the queue; any other function starts over
-after a restart.
+records and watermarks in order, then the exception of ``run`` or the end, and is woken when it has
+found the queue empty; ``collect`` blocks while the queue is full; after ``close`` the next
+``collect`` unwinds ``run``. A checkpoint sees the function between two blocks under the checkpoint
+lock, never within one; while it waits for a block to end, that block may exceed the queue's bound.
+The position of a function with ``initialize_state`` is its state and the contents of the queue; any
+other function starts over after a restart.
 """
 
 import logging
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass
+from math import inf
 from types import TracebackType
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from headgate.base.elements import Bundle, Record, StreamStatus, Watermark
 from headgate.base.errors import UserFunctionFailed
@@ -81,8 +82,13 @@ class CheckpointLock:
 class Handover:
     """A bounded queue between two threads; ``rows`` are in it from the start."""
 
-    def __init__(self, bound: int, rows: Sequence[Row] = ()) -> None:
+    def __init__(
+        self, bound: int, rows: Sequence[Row] = (), wake: Callable[[], None] = lambda: None
+    ) -> None:
+        """``wake``: called when something comes after a ``take`` in vain."""
         self._bound = bound
+        self._wake = wake
+        self._is_awaited = False
         self._room = threading.Condition(threading.Lock())
         self._records: list[Record] = []
         self._timestamps: list[int | None] = []
@@ -106,19 +112,25 @@ class Handover:
             self._await_room()
             self._records.append(record)
             self._timestamps.append(timestamp)
+        if self._is_awaited:
+            self._tell()
 
     def say(self, what: Watermark | StreamStatus) -> None:
         """Called by the function, between records; waits for room too."""
         with self._room:
             self._await_room()
             self._said.append((self._taken + len(self._records), what))
+        if self._is_awaited:
+            self._tell()
 
     def end(self, error: Exception | None) -> bool:
         """The function has ended; False: the reader was closed before and asks no more."""
         with self._room:
             self._ended = True
             self._error = error
-            return not self._closed
+            is_asked = not self._closed
+        self._tell()
+        return is_asked
 
     def take(self, limit: int) -> Taken:
         """Up to ``limit`` records that are there; after the last, the error is raised or None."""
@@ -134,6 +146,7 @@ class Handover:
             if not records:
                 if self._error is not None:
                     raise self._error
+                self._is_awaited = not self._ended
                 return None if self._ended else []
             del self._records[:limit], self._timestamps[:limit]
             self._taken += len(records)
@@ -175,6 +188,10 @@ class Handover:
     def _is_full(self) -> bool:
         return len(self._records) + len(self._said) >= self._bound
 
+    def _tell(self) -> None:
+        self._is_awaited = False
+        self._wake()
+
     def _await_room(self) -> None:
         while self._is_full and not self._closed and not self._hurries:
             self._room.wait()
@@ -185,8 +202,6 @@ class Handover:
 class SourceCancelled(BaseException):
     """Ends ``run`` from within ``collect``; an ``except Exception`` there does not catch it."""
 
-
-WAIT_MS: Final = 1.0
 
 logger = logging.getLogger(__name__)
 
@@ -246,7 +261,7 @@ class FunctionReader(SplitReader):
         self._source = source
         self._context = context
         self._before = before
-        self._handover = Handover(source.queue_records, before.rows)
+        self._handover = Handover(source.queue_records, before.rows, context.wake)
         self._user_function = UserFunction(source.function, "run")
         self._lock = CheckpointLock()
         self._is_open = False
@@ -269,7 +284,7 @@ class FunctionReader(SplitReader):
         return self._handover.take(limit)
 
     def wait_ms(self) -> float:
-        return WAIT_MS
+        return inf
 
     def position_at(self, moment: SnapshotMoment) -> FunctionPosition | None:
         if not self._source.rewinds:

@@ -1,6 +1,7 @@
 """Lines of text from a server's socket, as ``nc -lk 9999`` serves them by hand.
 
-The reader never waits: it connects and receives what is there whenever it is polled. Law: lines
+The reader never waits: it connects and receives what is there whenever it is polled; once it is
+connected, it is polled when something has arrived. Law: lines
 come whole and in order, and none is put together out of two connections. A socket cannot be read
 twice, so there is no position: after a restart the source goes on with what the server sends then.
 """
@@ -13,6 +14,7 @@ import socket
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Final, TypeAlias
 
 from headgate.base.errors import LineTooLong, LineUndecodable, PlanInvalid, ServerUnreachable
@@ -21,6 +23,7 @@ from headgate.functions.context import ConnectorContext
 from headgate.functions.source import Source, SplitReader
 
 WAIT_MS: Final = 5.0
+"""Between two looks at a connection that is being made."""
 RECEIVE_BYTES: Final = 64 * 1024
 
 Address: TypeAlias = "tuple[int, tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]]"
@@ -113,9 +116,14 @@ class SocketTextReader(SplitReader):
         return taken
 
     def wait_ms(self) -> float:
-        if self._socket is not None or self._ended:
-            return WAIT_MS
+        if self._ended:
+            return 0.0
+        if self._socket is not None:
+            return inf
         return max(WAIT_MS, 1000 * (self._retry_at - time.monotonic()))
+
+    def fileno(self) -> int | None:
+        return None if self._socket is None else self._socket.fileno()
 
     def position(self) -> None:
         return None

@@ -1,9 +1,10 @@
 """When a source that had nothing is polled again: woken, by a descriptor, or by the clock.
 
 Law: a wake that comes after a poll has begun leads to another poll; however many come, an idle
-source is roused once. A descriptor is watched only while the source is idle. One that is readable
-again and again while polls find nothing is left to the clock for a while, so that no reader keeps a
-core busy.
+source is roused once, and at most every half millisecond: a thread that brings record after record
+would spend its time on waking. A descriptor is watched only while the source is idle. One that is
+readable again and again while polls find nothing is left to the clock for a while, so that no
+reader keeps a core busy.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,6 +20,9 @@ MOST_FUTILE: Final = 8
 """… and if that has happened so often in a row …"""
 PAUSE_MS: Final = 10.0
 """… the source is polled by the clock before the descriptor is watched again."""
+
+LINGER_MS: Final = 0.5
+"""For so long after a wake the next one waits, and costs the thread that calls it nothing."""
 
 SLACK_MS: Final = 0.05
 """A timer that is there already serves deadlines that are sooner by no more than this."""
@@ -86,6 +90,10 @@ class SourceIdling:
         self._futile: dict[int, int] = {}
         """Descriptor → how often in a row it promised too much."""
         self._sleeps = False
+        """A wake is to be posted: nobody would notice it otherwise."""
+        self._lingers_until_ms = -inf
+        self._linger_ms = inf
+        """Until then it does not sleep, and wakes are noticed by the clock; inf: it does."""
         self._deadline_ms = inf
         self._timers: list[float] = []
         """When those that are set fire; each is sooner than those before it."""
@@ -103,12 +111,13 @@ class SourceIdling:
     def become_due(self) -> None:
         """Poll again, for a reason that is known inside the baton."""
         self.due = True
-        self._woken()
+        if not self._closed:
+            self._rouse()
 
     def poll_begins(self) -> None:
         """What wakes the source from here on leads to another poll."""
         self._sleeps = self.due = False
-        self._deadline_ms = inf
+        self._deadline_ms = self._linger_ms = inf
         if self._watches:
             self._end_watch()
 
@@ -126,10 +135,12 @@ class SourceIdling:
         now_ms = self._clock.now_ms()
         if descriptors:
             wait_ms = min(wait_ms, self._begin_watch(descriptors, now_ms))
-        if wait_ms < inf:
-            self._deadline_ms = now_ms + wait_ms
-            self._set_timer(now_ms)
-        self._sleeps = True
+        self._deadline_ms = now_ms + wait_ms
+        if now_ms < self._lingers_until_ms:
+            self._linger_ms = self._lingers_until_ms
+        else:
+            self._sleeps = True
+        self._set_timer(now_ms)
         return not self.due
 
     def close(self) -> None:
@@ -140,8 +151,8 @@ class SourceIdling:
             self._end_watch()
 
     def _woken(self) -> None:
-        if not self._closed:
-            self._rouse()
+        self._lingers_until_ms = self._clock.now_ms() + LINGER_MS
+        self.become_due()
 
     # Descriptors.
 
@@ -176,18 +187,24 @@ class SourceIdling:
     # The clock.
 
     def _set_timer(self, now_ms: float) -> None:
-        due_ms = self._deadline_ms
-        if not self._timers or self._timers[-1] > due_ms + SLACK_MS:
+        due_ms = min(self._deadline_ms, self._linger_ms)
+        if due_ms < inf and (not self._timers or self._timers[-1] > due_ms + SLACK_MS):
             self._timers.append(due_ms)
             self._clock.later(due_ms - now_ms, partial(self._fired, due_ms))
 
     def _fired(self, due_ms: float) -> None:
         self._timers.remove(due_ms)
-        if self._closed or self._deadline_ms == inf:
+        if self._closed:
             return
         now_ms = self._clock.now_ms()
         if now_ms >= self._deadline_ms:
-            self._deadline_ms = inf
+            self._deadline_ms = self._linger_ms = inf
             self.become_due()
-        else:
-            self._set_timer(now_ms)
+            return
+        if now_ms >= self._linger_ms:
+            self._linger_ms = inf
+            self._sleeps = True
+            if self.due:  # woken meanwhile
+                self._sleeps = False
+                self._woken()
+        self._set_timer(now_ms)
