@@ -87,6 +87,7 @@ class KafkaEnumerator(SplitEnumerator):
         group: str | None,
         start: KafkaOffsetsInitializer,
         stop: KafkaOffsetsInitializer | None,
+        bounded: bool,
         position: object,
     ) -> None:
         self._cluster = cluster
@@ -101,7 +102,7 @@ class KafkaEnumerator(SplitEnumerator):
         self._watch = ClientWatch(f"{cluster.user} {topics}")
         self._consumer: Any = None
         interval_ms = cluster.whole_number(INTERVAL_KEY, INTERVAL_MS, least=-1)
-        self.interval_ms = interval_ms if interval_ms > 0 and stop is None else None
+        self.interval_ms = interval_ms if interval_ms > 0 and not bounded else None
 
     def discover(self) -> Sequence[KafkaSplit]:
         """The partitions that are new."""

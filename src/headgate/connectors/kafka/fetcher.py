@@ -92,7 +92,8 @@ class PartitionBuffer:
         self.where = where
         self.next_offset = offset
         """Of the record that the task takes next, as far as anybody knows."""
-        self.batches: deque[list[Any]] = deque()
+        self.batches: deque[tuple[list[Any], int]] = deque()
+        """Messages, and how many bytes they have."""
         self.count = 0
         self.bytes = 0
         self.assigned = False
@@ -178,12 +179,11 @@ class KafkaFetcher:
         with self._changed:
             if not buffer.batches:  # it has just lost its place
                 return []
-            batch = buffer.batches[0]
+            batch, size = buffer.batches.popleft()
             if len(batch) > limit:
-                batch, buffer.batches[0] = batch[:limit], batch[limit:]
-            else:
-                buffer.batches.popleft()
-            size = sum(map(len, batch))
+                batch, rest, whole = batch[:limit], batch[limit:], size
+                size = sum(map(len, batch))
+                buffer.batches.appendleft((rest, whole - size))
             buffer.count -= len(batch)
             buffer.bytes -= size
             was_full = self._is_full()
@@ -250,7 +250,7 @@ class KafkaFetcher:
                 if buffer is None or not buffer.assigned:
                     continue  # fetched before it was given back
                 size = sum(map(len, batch))
-                buffer.batches.append(batch)
+                buffer.batches.append((batch, size))
                 buffer.count += len(batch)
                 buffer.bytes += size
                 self._count += len(batch)

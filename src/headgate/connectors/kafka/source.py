@@ -7,7 +7,9 @@ what is committed to the group is for others to see, and is only read where a jo
 
 import threading
 from collections.abc import Mapping, Sequence
+from itertools import repeat
 from math import inf
+from operator import is_
 from typing import Any, Final
 
 from headgate.base.elements import Bundle, Record
@@ -71,7 +73,7 @@ class KafkaSource(Source):
         bounded: bool | None = None,
         properties: Mapping[str, Any] | None = None,
     ) -> None:
-        """``stop``: end there; ``bounded=False`` says that this may be in the future."""
+        """``stop``: partitions end there, and so does the source, unless ``bounded=False``."""
         if isinstance(topics, str):
             topics = (topics,)
         self.topics = topics if isinstance(topics, KafkaTopics) else KafkaTopics(tuple(topics))
@@ -119,7 +121,13 @@ class KafkaSource(Source):
 
     def enumerator(self, position: Position) -> KafkaEnumerator:
         return KafkaEnumerator(
-            self.cluster, self.topics, self.group_id, self.start, self.stop, position
+            self.cluster,
+            self.topics,
+            self.group_id,
+            self.start,
+            self.stop,
+            self.is_bounded,
+            position,
         )
 
     def open(
@@ -187,7 +195,10 @@ class KafkaSourceBuilder:
     def set_unbounded(
         self, stopping_offsets_initializer: KafkaOffsetsInitializer
     ) -> "KafkaSourceBuilder":
-        """The same for a streaming job, whose offsets may lie in the future."""
+        """Each partition ends at these offsets, and the source goes on to look for others.
+
+        It ends if ``partition.discovery.interval.ms`` is -1.
+        """
         self._stop, self._bounded = stopping_offsets_initializer, False
         return self
 
@@ -367,7 +378,7 @@ class KafkaSplitReader(SplitReader):
         records = max(0, (high if stop is None else min(high, stop)) - self._offset)
         age_ms = 0.0 if not records else None
         if records and batches:
-            kind, timestamp_ms = batches[0][0].timestamp()
+            kind, timestamp_ms = batches[0][0][0].timestamp()
             if kind:
                 age_ms = max(0.0, float(self._client.context.now_ms() - timestamp_ms))
         return SplitLag(records, age_ms=age_ms)
@@ -385,7 +396,7 @@ class KafkaSplitReader(SplitReader):
             if isinstance(schema, ValueOnly):
                 read = schema.schema.deserialize
                 values = list(map(self._message.value, messages))
-                if None in values:
+                if True in map(is_, values, repeat(None)):
                     return self._singly(messages)
                 records = list(map(read, values))
             else:
@@ -394,7 +405,7 @@ class KafkaSplitReader(SplitReader):
             raise
         except Exception:  # the user's schema may raise anything
             return self._singly(messages)
-        if any(record is None for record in records):
+        if True in map(is_, records, repeat(None)):
             return self._singly(messages)
         return Bundle(records, self._times(messages))
 
