@@ -61,6 +61,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--why-rounds", type=int, default=0, help="runs of each planted job, alone; 0: together (0)"
     )
+    parser.addoption(
+        "--kafka",
+        default="",
+        metavar="HOST:PORT",
+        help="test the Kafka sink against this broker; what needs control over it is left out",
+    )
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,6 +1,6 @@
 """The strict broker and the mock cluster, started once for all tests of this folder."""
 
-import itertools
+import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,11 +11,13 @@ pytest.importorskip("confluent_kafka")
 from tests.connectors.kafka.broker_kit import StrictBroker, create_topic
 from tests.connectors.kafka.kit import MockCluster
 
-_NUMBERS = itertools.count(1)
-
 
 @pytest.fixture(scope="session")
-def _running_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StrictBroker]:
+def _running_broker(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[StrictBroker]:
+    if request.config.getoption("--kafka"):
+        pytest.skip("it needs control over the broker")
     broker = StrictBroker(tmp_path_factory.mktemp("strict-broker"))
     broker.server.start()
     yield broker
@@ -31,20 +33,32 @@ def strict_broker(_running_broker: StrictBroker) -> Iterator[StrictBroker]:
 
 
 @pytest.fixture
-def new_topic(strict_broker: StrictBroker) -> Callable[..., str]:
+def address(request: pytest.FixtureRequest) -> str:
+    """Of the strict broker, or of the one that ``--kafka`` names."""
+    given: str = request.config.getoption("--kafka")
+    if given:
+        return given
+    broker: StrictBroker = request.getfixturevalue("strict_broker")
+    return broker.address
+
+
+@pytest.fixture
+def new_topic(address: str) -> Callable[..., str]:
     """``new_topic(partitions=1)`` makes one that nobody else uses."""
 
     def make(partitions: int = 1, **config: str) -> str:
-        topic = f"topic-{next(_NUMBERS)}"
-        create_topic(strict_broker.address, topic, partitions, **config)
+        topic = f"topic-{secrets.token_hex(4)}"
+        create_topic(address, topic, partitions, **config)
         return topic
 
     return make
 
 
 @pytest.fixture
-def own_broker(tmp_path: Path) -> Iterator[StrictBroker]:
+def own_broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StrictBroker]:
     """One for a test that stops it."""
+    if request.config.getoption("--kafka"):
+        pytest.skip("it needs control over the broker")
     broker = StrictBroker(tmp_path)
     broker.server.start()
     yield broker

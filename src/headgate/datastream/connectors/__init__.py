@@ -26,6 +26,8 @@ from headgate.functions.source import Source, SplitLag, SplitReader
 if TYPE_CHECKING:
     from headgate.connectors.delta.sink import DeltaSink
     from headgate.connectors.files.parquet import ParquetSink
+    from headgate.connectors.kafka.serialization import KafkaRecordSerializationSchema
+    from headgate.connectors.kafka.sink import KafkaSink
     from headgate.connectors.kafka.source import KafkaSource
 
 __all__ = [
@@ -40,6 +42,8 @@ __all__ = [
     "FileSink",
     "FileSource",
     "JsonLinesSink",
+    "KafkaRecordSerializationSchema",
+    "KafkaSink",
     "KafkaSource",
     "NumberSequenceSource",
     "ParquetSink",
@@ -60,6 +64,8 @@ __all__ = [
 
 _LAZY = {
     "DeltaSink": "headgate.connectors.delta.sink",
+    "KafkaRecordSerializationSchema": "headgate.connectors.kafka.serialization",
+    "KafkaSink": "headgate.connectors.kafka.sink",
     "KafkaSource": "headgate.connectors.kafka.source",
     "ParquetSink": "headgate.connectors.files.parquet",
 }

@@ -10,6 +10,12 @@ from headgate.connectors.kafka.offsets import (
     KafkaTopicPartition,
 )
 from headgate.connectors.kafka.schema_registry import SchemaRegistry
+from headgate.connectors.kafka.serialization import (
+    KafkaRecordSerializationSchema,
+    KafkaRecordSerializationSchemaBuilder,
+    KafkaTopicSelector,
+)
+from headgate.connectors.kafka.sink import KafkaSink, KafkaSinkBuilder
 from headgate.connectors.kafka.source import KafkaSource, KafkaSourceBuilder
 
 __all__ = [
@@ -17,8 +23,13 @@ __all__ = [
     "KafkaOffsetsInitializer",
     "KafkaRecord",
     "KafkaRecordDeserializationSchema",
+    "KafkaRecordSerializationSchema",
+    "KafkaRecordSerializationSchemaBuilder",
+    "KafkaSink",
+    "KafkaSinkBuilder",
     "KafkaSource",
     "KafkaSourceBuilder",
     "KafkaTopicPartition",
+    "KafkaTopicSelector",
     "SchemaRegistry",
 ]

@@ -1,0 +1,197 @@
+"""The topic that says how many lots of each writer are in: what makes commits repeatable.
+
+It is compacted; the key is the writer, the value the number of its last lot, written in the same
+transaction as that lot. Law: ``read`` sees everything that was committed before it was called, also
+behind transactions of others that are open just then: it waits for their end.
+"""
+
+import json
+import time
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from headgate.base.errors import ConnectorError, KafkaRefused, KafkaUnready
+from headgate.connectors.kafka.client import ClientWatch, KafkaCluster, error_words, kafka
+from headgate.connectors.kafka.serialization import ProducerRecord
+
+TOPIC_CONFIG: Final = {
+    "cleanup.policy": "compact",
+    "segment.bytes": str(16 << 20),
+    "min.cleanable.dirty.ratio": "0.1",
+}
+"""So that little is read again after a restart."""
+CONNECTION: Final = (
+    *("broker.", "client.", "connections.", "debug", "enable.ssl", "fetch.", "https.", "log_"),
+    *("default.api", "metadata.", "reconnect.", "retry.", "sasl.", "security.", "socket.", "ssl."),
+)
+"""Properties of the sink that a client needs which does not produce."""
+STEP_S: Final = 0.2
+
+
+class ProgressTopic:
+    """Looks into the topic, and makes it; to be closed."""
+
+    def __init__(self, cluster: KafkaCluster, topic: str, whose: str) -> None:
+        known = {k: v for k, v in cluster.properties.items() if k.startswith(CONNECTION)}
+        self._cluster = replace(cluster, properties=known)
+        self._topic = topic
+        self._whose = whose
+        self._library = kafka(cluster.user)
+        self._admins = kafka(cluster.user, "confluent_kafka.admin")
+        self._watch = ClientWatch(whose)
+        config = self._cluster.config(self._watch, {}, {})
+        self._admin: Any = self._cluster.create(self._admins.AdminClient, config)
+
+    def make(self) -> None:
+        """Create it if it is missing; another task may do so at the same time."""
+        if self._partitions():
+            return
+        topic = self._admins.NewTopic(self._topic, 1, config=TOPIC_CONFIG)
+        try:
+            self._admin.create_topics([topic])[self._topic].result(self._cluster.timeout_s)
+        except Exception as error:
+            if _name(error) != "TOPIC_ALREADY_EXISTS":
+                raise self._unmade(error) from error
+        deadline = time.monotonic() + self._cluster.timeout_s
+        while not self._partitions():
+            if time.monotonic() >= deadline:
+                raise KafkaUnready(f"{self._whose}: the new topic {self._topic!r} does not appear")
+            time.sleep(STEP_S / 4)
+
+    def ends(self) -> tuple[int, ...]:
+        """Where its partitions end now, open transactions included."""
+        count = self._partitions()
+        if not count:
+            raise KafkaRefused(
+                f"{self._whose}: the topic {self._topic!r}, which says what was written, is gone; "
+                f"without it records may be written twice: restore it, or start the job afresh"
+            )
+        places = [self._library.TopicPartition(self._topic, number) for number in range(count)]
+        asked = self._admin.list_offsets(
+            {place: self._admins.OffsetSpec.latest() for place in places},
+            isolation_level=self._library.IsolationLevel.READ_UNCOMMITTED,
+            request_timeout=self._cluster.timeout_s,
+        )
+        try:
+            return tuple(asked[place].result(self._cluster.timeout_s).offset for place in places)
+        except self._library.KafkaException as error:
+            raise self._problem(error) from error
+
+    def read(self, writers: Iterable[str], since: Sequence[int]) -> dict[str, int]:
+        """The last lot of each writer that is in; ``since``: nothing of them is before this."""
+        ends, wanted = self.ends(), set(writers)
+        starts = [since[number] if number < len(since) else 0 for number in range(len(ends))]
+        open_ends = {number: end for number, end in enumerate(ends) if end > starts[number]}
+        found: dict[str, int] = {}
+        if not open_ends:
+            return found
+        consumer = self._consumer()
+        try:
+            place = self._library.TopicPartition
+            consumer.assign([place(self._topic, number, starts[number]) for number in open_ends])
+            deadline = time.monotonic() + self._cluster.timeout_s
+            while open_ends:
+                self._take(consumer, wanted, found, open_ends, deadline)
+        finally:
+            consumer.close()
+        return found
+
+    def close(self) -> None:
+        self._admin = None
+
+    def _take(
+        self,
+        consumer: Any,
+        wanted: set[str],
+        found: dict[str, int],
+        open_ends: dict[int, int],
+        deadline: float,
+    ) -> None:
+        """One message, or the news that a partition has been read so far."""
+        message = consumer.poll(STEP_S)
+        if self._watch.refused is not None:
+            raise self._problem(self._watch.refused)
+        if time.monotonic() >= deadline:
+            raise KafkaUnready(
+                f"{self._whose}: what was written before cannot be read from topic "
+                f"{self._topic!r}: a transaction in it is open for longer than "
+                f"{self._cluster.timeout_s:g} s; raise default.api.timeout.ms above the "
+                f"transaction.timeout.ms of all that write to it"
+            )
+        if message is None:
+            return
+        error = message.error()
+        if error is None:
+            writer = (message.key() or b"").decode(errors="replace")
+            if writer in wanted:
+                found[writer] = max(found.get(writer, 0), _lots(message, self._whose))
+        elif error.name() != "_PARTITION_EOF":
+            problem = self._problem(error)
+            if not isinstance(problem, KafkaUnready):
+                raise problem
+        elif message.offset() >= open_ends.get(message.partition(), 0):
+            open_ends.pop(message.partition(), None)
+
+    def _partitions(self) -> int:
+        """How many it has; 0: there is no such topic."""
+        deadline = time.monotonic() + self._cluster.timeout_s
+        while True:
+            try:
+                found = self._admin.list_topics(self._topic, timeout=0.5).topics[self._topic]
+            except self._library.KafkaException as error:
+                self._admin.poll(0)
+                refused = self._watch.refused
+                if refused is not None or time.monotonic() >= deadline:
+                    raise self._problem(refused or error) from error
+            else:
+                return 0 if found.error is not None else len(found.partitions)
+
+    def _consumer(self) -> Any:
+        forced = {
+            "group.id": self._topic,  # it is not joined, nor are offsets committed
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "earliest",
+        }
+        config = self._cluster.config(self._watch, {"fetch.wait.max.ms": 50}, forced)
+        return self._cluster.create(self._library.Consumer, config)
+
+    def _problem(self, error: Any) -> ConnectorError:
+        doing = f"{self._whose}, looking for what was written before in topic {self._topic!r}"
+        return self._cluster.problem(error, doing, self._watch)
+
+    def _unmade(self, error: Exception) -> ConnectorError:
+        settings = " ".join(f"--config {key}={value}" for key, value in TOPIC_CONFIG.items())
+        return KafkaRefused(
+            f"{self._whose}: the topic {self._topic!r}, where the sink notes what it has written, "
+            f"cannot be made: {error_words(error)}; make it yourself (kafka-topics --create "
+            f"--topic {self._topic} --partitions 1 {settings}), or name another with "
+            f"set_progress_topic"
+        )
+
+
+def progress_record(
+    topic: str, partitions: int, writer: str, number: int, details: Mapping[str, Any]
+) -> ProducerRecord:
+    """What says that this lot is in; ``details`` are for people."""
+    key = writer.encode()
+    value = json.dumps({"lots": number, **details}).encode()
+    return topic, value, key, zlib.crc32(key) % partitions
+
+
+def _lots(message: Any, whose: str) -> int:
+    try:
+        return int(json.loads(message.value())["lots"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise ConnectorError(
+            f"{whose}: offset {message.offset()} of topic {message.topic()!r} does not say how "
+            f"much was written ({error!r}); let nobody else write to this topic"
+        ) from error
+
+
+def _name(error: Exception) -> str:
+    reason: Any = error.args[0] if error.args else None
+    return str(reason.name()) if hasattr(reason, "name") else ""

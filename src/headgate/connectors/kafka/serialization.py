@@ -1,0 +1,223 @@
+"""How a record of the stream becomes a record of a topic.
+
+Law: what is called here is the user's code or a format's; a record is made once, and what was made
+is written however often a write is tried.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from headgate.base.elements import Record
+from headgate.base.errors import PlanInvalid
+from headgate.connectors.formats.schemas import SerializationSchema
+
+ProducerRecord: TypeAlias = tuple[Any, ...]
+"""Topic, value, key, partition, two callbacks that are None, time, headers: what ``produce`` of the
+client takes, in its order; it may end earlier.
+"""
+Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
+ANY_PARTITION = -1
+NOW = 0
+
+
+class KafkaTopicSelector(ABC):
+    """Chooses the topic of each record."""
+
+    @abstractmethod
+    def apply(self, data: Record) -> str:
+        """The name of the topic."""
+
+
+class KafkaRecordSerializationSchema:
+    """Topic, key, value, partition, time and headers of the records that a sink writes.
+
+    ::
+
+        KafkaRecordSerializationSchema.builder() \\
+            .set_topic("orders") \\
+            .set_key_serialization_schema(lambda order: order["customer"].encode()) \\
+            .set_value_serialization_schema(JsonRowSerializationSchema...build()) \\
+            .build()
+    """
+
+    def __init__(
+        self,
+        topic: "str | KafkaTopicSelector | Callable[[Record], str]",
+        value: object,
+        key: object = None,
+        partitioner: Callable[[Record], int | None] | None = None,
+        headers: Callable[[Record], Headers | None] | None = None,
+        timestamp: Callable[[Record], int | None] | None = None,
+    ) -> None:
+        """``value`` and ``key`` are a SerializationSchema or a function to bytes."""
+        self.topic = topic
+        self.value = value
+        self.key = key
+        self.partitioner = partitioner
+        self.headers = headers
+        self.timestamp = timestamp
+        self.function()  # what cannot be called is told when the program is written
+        for name, function in (
+            ("partitioner", partitioner),
+            ("header provider", headers),
+            ("timestamp provider", timestamp),
+        ):
+            if function is not None and not callable(function):
+                raise PlanInvalid(
+                    f"KafkaSink was given the {name} {function!r}; give a function of the record"
+                )
+
+    @staticmethod
+    def builder() -> "KafkaRecordSerializationSchemaBuilder":
+        return KafkaRecordSerializationSchemaBuilder()
+
+    @property
+    def fixed_topic(self) -> str | None:
+        """The topic, if it is the same for all records."""
+        return self.topic if isinstance(self.topic, str) else None
+
+    def open(self) -> None:
+        """Called in each task before the first record."""
+        self._tell_schemas("open")
+
+    def close(self) -> None:
+        """Called once for each ``open``."""
+        self._tell_schemas("close")
+
+    def function(self) -> Callable[[Record], ProducerRecord]:
+        """What makes a record for the client; it does no more than it has to."""
+        topic = self.fixed_topic
+        choose = _topic_function(self.topic)
+        value = _bytes_function(self.value, "value")
+        key = None if self.key is None else _bytes_function(self.key, "key")
+        if self.partitioner or self.headers or self.timestamp:
+            return self._whole_function(choose, value, key)
+        if topic is None and key is None:
+            return lambda record: (choose(record), value(record))
+        if topic is None and key is not None:
+            return lambda record: (choose(record), value(record), key(record))
+        if key is None:
+            return lambda record: (topic, value(record))
+        return lambda record: (topic, value(record), key(record))
+
+    def _whole_function(
+        self,
+        choose: Callable[[Record], str],
+        value: Callable[[Record], bytes | None],
+        key: Callable[[Record], bytes | None] | None,
+    ) -> Callable[[Record], ProducerRecord]:
+        partition, timestamp, headers = self.partitioner, self.timestamp, self.headers
+
+        def make(record: Record) -> ProducerRecord:
+            number = partition(record) if partition else None
+            time_ms = timestamp(record) if timestamp else None
+            pairs = headers(record) if headers else None
+            return (
+                choose(record),
+                value(record),
+                key(record) if key else None,
+                ANY_PARTITION if number is None else number,
+                None,
+                None,
+                NOW if time_ms is None else time_ms,
+                list(pairs) if pairs else None,
+            )
+
+        return make
+
+    def _tell_schemas(self, name: str) -> None:
+        for schema in (self.value, self.key):
+            method = getattr(schema, name, None)
+            if callable(method):
+                method()
+
+
+class KafkaRecordSerializationSchemaBuilder:
+    """Gathers how records are written, under PyFlink's names and some of Java's."""
+
+    def __init__(self) -> None:
+        self._topic: Any = None
+        self._value: object = None
+        self._parts: dict[str, Any] = {}
+
+    def set_topic(self, topic: str) -> "KafkaRecordSerializationSchemaBuilder":
+        """The topic of all records."""
+        self._topic = topic
+        return self
+
+    def set_topic_selector(
+        self, topic_selector: "KafkaTopicSelector | Callable[[Record], str]"
+    ) -> "KafkaRecordSerializationSchemaBuilder":
+        """Chooses the topic of each record."""
+        self._topic = topic_selector
+        return self
+
+    def set_value_serialization_schema(
+        self, value_serialization_schema: "SerializationSchema | Callable[[Record], bytes | None]"
+    ) -> "KafkaRecordSerializationSchemaBuilder":
+        """How a record becomes the value; None deletes the key in a compacted topic."""
+        self._value = value_serialization_schema
+        return self
+
+    def set_key_serialization_schema(
+        self, key_serialization_schema: "SerializationSchema | Callable[[Record], bytes | None]"
+    ) -> "KafkaRecordSerializationSchemaBuilder":
+        """How a record becomes the key; without it there is none."""
+        self._parts["key"] = key_serialization_schema
+        return self
+
+    def set_partitioner(
+        self, partitioner: Callable[[Record], int | None]
+    ) -> "KafkaRecordSerializationSchemaBuilder":
+        """The number of a record's partition; None leaves it to the client, as by default."""
+        self._parts["partitioner"] = partitioner
+        return self
+
+    def set_header_provider(
+        self, header_provider: Callable[[Record], Headers | None]
+    ) -> "KafkaRecordSerializationSchemaBuilder":
+        """Headers of a record: pairs of a name and bytes."""
+        self._parts["headers"] = header_provider
+        return self
+
+    def set_timestamp_provider(
+        self, timestamp_provider: Callable[[Record], int | None]
+    ) -> "KafkaRecordSerializationSchemaBuilder":
+        """A record's time in Kafka, in milliseconds since 1970; by default that of the write."""
+        self._parts["timestamp"] = timestamp_provider
+        return self
+
+    def build(self) -> KafkaRecordSerializationSchema:
+        if self._topic is None or self._value is None:
+            missing = "set_topic" if self._topic is None else "set_value_serialization_schema"
+            raise PlanInvalid(f"KafkaRecordSerializationSchema: call {missing}(...) before build()")
+        return KafkaRecordSerializationSchema(self._topic, self._value, **self._parts)
+
+
+def _topic_function(topic: object) -> Callable[[Record], str]:
+    if isinstance(topic, str) and topic:
+        return lambda record: topic
+    apply = getattr(topic, "apply", None)
+    chosen: Callable[[Record], str] | None = apply if callable(apply) else None
+    if chosen is None and callable(topic):
+        chosen = topic
+    if chosen is None:
+        raise PlanInvalid(
+            f"KafkaSink was given the topic {topic!r}; give its name, a KafkaTopicSelector, or a "
+            f"function of the record"
+        )
+    return chosen
+
+
+def _bytes_function(schema: object, part: str) -> Callable[[Record], bytes | None]:
+    serialize = getattr(schema, "serialize", None)
+    if callable(serialize):
+        found: Callable[[Record], bytes | None] = serialize
+        return found
+    if callable(schema):
+        return schema
+    raise PlanInvalid(
+        f"KafkaSink was given the {part}'s schema {schema!r}; give a SerializationSchema, for "
+        f"instance SimpleStringSchema(), or a function that returns bytes"
+    )
