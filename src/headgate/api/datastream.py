@@ -375,7 +375,7 @@ class DataStream(OperatorSettings):
         name = getattr(sink_func, "__name__", type(sink_func).__name__)
         factory = partial(SinkFunctionOperator, sink_func)
         name = "function" if name == "<lambda>" else name
-        return DataStreamSink(self._end(name, factory, "sink function", sink_func))
+        return self._sink(self._end(name, factory, "sink function", sink_func))
 
     def sink_to(self, sink: Sink) -> DataStreamSink:
         """Write all records to a sink: ``stream.sink_to(TextFileSink("out"))``."""
@@ -384,7 +384,11 @@ class DataStream(OperatorSettings):
         if for_type is not None:
             sink = for_type(self._type)
         name = str(getattr(sink, "default_name", type(sink).__name__))
-        return DataStreamSink(self._end(name, sink_operator(sink), "sink", sink))
+        return self._sink(self._end(name, sink_operator(sink), "sink", sink))
+
+    def _sink(self, transformation: Transformation) -> DataStreamSink:
+        end = DataStream(self._draft, [Origin(transformation)])
+        return DataStreamSink(transformation, end.get_side_output)
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
         """Print each record; with several tasks behind the number of its task: ``2> hello``."""

@@ -1,22 +1,33 @@
 """Where a stream ends: in a sink, in the driver, in a DataFrame."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from headgate.api.draft import Factory, Transformation
 from headgate.api.operator_settings import OperatorSettings
 from headgate.api.runtime import Results
 from headgate.base.elements import Record
 from headgate.core.operators.sinks import SinkOperator, TwoPhaseSinkOperator
+from headgate.functions.function import OutputTag
 from headgate.functions.sink import Sink, TwoPhaseCommittingSink
+
+if TYPE_CHECKING:
+    from headgate.api.datastream import DataStream
 
 
 class DataStreamSink(OperatorSettings):
     """The operator that ends a stream."""
 
-    def __init__(self, transformation: Transformation) -> None:
+    def __init__(
+        self, transformation: Transformation, side_output: "Callable[[OutputTag], DataStream]"
+    ) -> None:
         self._sink = transformation
+        self._side_output = side_output
+
+    def get_side_output(self, output_tag: OutputTag) -> "DataStream":
+        """The dead letters of the sink, if its error policy has this tag."""
+        return self._side_output(output_tag)
 
     def _transformation(self, caller: str) -> Transformation:
         return self._sink

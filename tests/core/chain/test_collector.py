@@ -77,10 +77,10 @@ def test_nothing_is_nothing() -> None:
 
 def test_a_tag_without_a_value_is_told() -> None:
     """Where a function says ``return tag, value``."""
-    collector = Collector(KeptOutput())
-    collector.take((OutputTag("late"), 7), None)
-    with pytest.raises(TypeError, match=r"OutputTag\('late'\) was sent without a value; write yie"):
-        collector.flush()
+    for copies in (True, False):
+        collector = Collector(KeptOutput(), copies)
+        with pytest.raises(TypeError, match=r"OutputTag\('late'\) was sent without a value; write"):
+            _take_and_flush(collector, OutputTag("late"))
 
 
 def test_a_plain_pair_is_no_side_output() -> None:
@@ -208,3 +208,8 @@ def test_late_records_are_sent_in_one_bundle_or_counted() -> None:
         late.flush()
     assert [(tag, bundle.records) for tag, bundle in output.side] == [("late", ["a", "b"])]
     assert (aside.dropped, dropped.dropped) == (0, 2)
+
+
+def _take_and_flush(collector: Collector, tag: OutputTag) -> None:
+    collector.take((tag, 7), None)
+    collector.flush()

@@ -10,11 +10,13 @@ from typing import Any, cast
 
 from headgate.base.elements import MAX_WATERMARK_MS, Bundle, Watermark
 from headgate.core.chain.context import OperatorContext
+from headgate.core.chain.record_failures import RecordFailures
 from headgate.core.state.backend import Backends, KeyedBackend
 from headgate.core.state.memory import MemoryBackend, MemoryBackends
 from headgate.core.window.operator import WindowOperator
 from headgate.core.window.spec import Contents, Listed, Reduced, WindowCall, WindowPlan
 from headgate.functions.context import TaskInfo
+from headgate.functions.error_policy import ErrorPolicy
 from tests.core.chain.kit import KeptOutput
 
 
@@ -95,11 +97,16 @@ class Lab:
         reuse: bool = False,
         backends: Backends | None = None,
         now_ms: int = 0,
+        on_error: ErrorPolicy = ErrorPolicy.FAIL,
     ) -> None:
         self.now_ms = now_ms
         self.operator = WindowOperator(window_plan, bundled)
         self.operator.reuses_objects = reuse
         self.output = KeptOutput()
+        if on_error != ErrorPolicy.FAIL:
+            failures = RecordFailures(on_error, "windows", self.output, True)
+            failures.open(OperatorContext("windows", TaskInfo("job", "vertex", 0, 1), lambda: 0))
+            self.operator.failures = failures
         self._mails: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = count()
         self.operator.set_up(self.output)

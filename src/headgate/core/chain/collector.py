@@ -4,14 +4,16 @@ Law: every value goes where its tag says. A late record goes to the side output 
 dropped; the late records of a bundle leave together, with their times.
 """
 
-from collections.abc import Iterable, Sequence
-from itertools import repeat
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice, repeat
+from operator import length_hint
 from types import GeneratorType
 from typing import Final
 
 from headgate.base.elements import Bundle, Record
 from headgate.base.values import ATOMS, own
 from headgate.core.chain.operator import Output
+from headgate.core.chain.record_failures import FailureStreak
 from headgate.core.chain.user_function import iterable
 from headgate.functions.function import OutputTag
 
@@ -24,12 +26,15 @@ class Collector:
     and pairs of them, are recognised without a call.
     """
 
-    __slots__ = ("_copies", "_has_tags", "_output", "_records", "_size", "_timed", "_times")
+    __slots__ = (
+        *("_copies", "_has_tags", "_output", "_pieces", "_records", "_size", "_timed", "_times"),
+    )
 
     def __init__(self, output: Output, copies: bool = True, piece: int = 4096) -> None:
         self._output = output
         self._copies = copies
         self._size = piece
+        self._pieces = 0
         self._records: list[Record] = []
         self._times: list[int | None] = []
         self._timed = False
@@ -67,6 +72,63 @@ class Collector:
                     self._send_on()
         self.flush()
 
+    def sweep_on(
+        self,
+        calls: Callable[[], Iterable[Record]],
+        bundle: Bundle,
+        source: Iterator[Record],
+        who: str,
+        streak: FailureStreak,
+    ) -> None:
+        """The same, on behind records that fail; of these nothing is sent but whole pieces.
+
+        ``calls`` makes the calls that are left of ``source``, the iterator of the bundle's list,
+        which knows how many those are.
+        """
+        self.flush()
+        timestamps = bundle.timestamps
+        self._timed = timestamps is not None
+        records, size, copies, atoms = self._records, self._size, self._copies, ATOMS
+        send, stamp = records.append, self._times.append
+        place = before = 0
+        while True:
+            times: Iterable[int | None] = repeat(None)
+            if timestamps is not None:
+                times = islice(timestamps, place, None)
+            try:
+                for found, time_ms in zip(calls(), times):  # noqa: B905 - as long
+                    if found is not None:
+                        if type(found) not in _ITERABLE:
+                            iterable(found, who)
+                        for value in found:
+                            if type(value) not in atoms:
+                                value = self._own(value) if copies else _valued(value)
+                            send(value)
+                            stamp(time_ms)
+                            if len(records) >= size:
+                                self._send_on()
+                                before = 0
+                        before = len(records)
+                break
+            except Exception as error:
+                self.take_back((self._pieces, before))
+                place = len(bundle.records) - length_hint(source)
+                streak.failed_at(error, bundle, place - 1)
+        streak.ended(bundle)
+        self.flush()
+
+    @property
+    def mark(self) -> tuple[int, int]:
+        """Before a call that may fail: where ``take_back`` goes back to."""
+        return self._pieces, len(self._records)
+
+    def take_back(self, mark: tuple[int, int]) -> None:
+        """Forget the values since then; pieces that were sent on stay sent."""
+        pieces, collected = mark
+        kept = collected if pieces == self._pieces else 0
+        del self._records[kept:]
+        del self._times[kept:]
+
     def take(self, found: Iterable[Record] | None, timestamp: int | None) -> None:
         """What one call returned; None means nothing. It is sent on by ``flush``."""
         if found is None:
@@ -87,6 +149,7 @@ class Collector:
             self._send_on()
 
     def _send_on(self) -> None:
+        self._pieces += 1
         records, times = self._records[:], self._times[:] if self._timed else None
         self._records.clear()
         self._times.clear()
@@ -105,10 +168,7 @@ class Collector:
         if type(value) is tuple and len(value) == 2 and isinstance(value[0], OutputTag):
             self._has_tags = True
             return value[0], own(value[1])
-        if type(value) is OutputTag:
-            self._has_tags = True
-            return value
-        return own(value)
+        return own(_valued(value))
 
 
 def split_by_tag(
@@ -125,12 +185,19 @@ def split_by_tag(
             if found is None:
                 found = sides[tag.tag_id] = Bundle([], None if times is None else [])
             bundle = found
-        elif type(value) is OutputTag:
-            raise TypeError(f"{value!r} was sent without a value; write yield tag, value")
+        else:
+            value = _valued(value)
         bundle.records.append(value)
         if bundle.timestamps is not None:
             bundle.timestamps.append(time_ms)
     return main, sides
+
+
+def _valued(value: Record) -> Record:
+    """What was yielded, unless it is a tag alone."""
+    if type(value) is OutputTag:
+        raise TypeError(f"{value!r} was sent without a value; write yield tag, value")
+    return value
 
 
 _ITERABLE: Final = frozenset({GeneratorType, list, tuple})

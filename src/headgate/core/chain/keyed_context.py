@@ -129,18 +129,16 @@ class KeySelection:
         for sweep in self._sweeps:
             sweep(len(bundle.records))
         key_of = self._key_of
-        keys, failed = attempt(
-            iter(bundle.records),
-            lambda records: (key_of(record) for record in records),
-            bundle,
-            streak,
-        )
-        bundle = bundle_without(bundle, failed) if failed else bundle
         try:
-            return bundle, hashable(keys)
-        except Exception:  # each alone, to learn which ones cannot be frozen
+            keys = hashable([key_of(record) for record in bundle.records])
+            streak.passed()
+            return bundle, keys
+        except Exception:  # each alone: a selector may be called again, others have called it too
             keys, failed = attempt(
-                iter(keys), lambda known: (hashable([key])[0] for key in known), bundle, streak
+                iter(bundle.records),
+                lambda records: (hashable([key_of(record)])[0] for record in records),
+                bundle,
+                streak,
             )
             return bundle_without(bundle, failed), keys
 

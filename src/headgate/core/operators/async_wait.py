@@ -22,6 +22,7 @@ from headgate.core.chain.async_queue import (
     AsyncQueue,
     HeldCalls,
     OrderedQueue,
+    PendingCall,
     TimeUpdate,
     UnorderedQueue,
 )
@@ -72,6 +73,7 @@ class AsyncWaitOperator(StatefulOperator):
 
     def open(self, context: OperatorContext) -> None:
         self._name = context.operator
+        self._streak = None if self.failures is None else self.failures.streak()
         super().open(context)
         states, task = restored_parts(context.restored, CALLS), context.task
         self._pending = read_calls(states, task.subtask, task.parallelism) if states else deque()
@@ -162,14 +164,24 @@ class AsyncWaitOperator(StatefulOperator):
         done = calls.take()
         for call in done:
             if call.error is not None:
-                # Here, so that it does not matter where it was noticed: at the end, in a mail.
-                raise UserFunctionFailed(self.context.operator, call.error) from call.error
+                self._failed(call, call.error)
+            elif self._streak is not None:
+                self._streak.passed()
         if done:
             self._queue.completed(done)
             self._send()
             if self._pending:
                 self._go_on(calls)
                 self._send()
+
+    def _failed(self, call: PendingCall, error: BaseException) -> None:
+        """A call came to nothing, its timeout and its retries too; it keeps its place in line."""
+        if self._streak is not None and isinstance(error, Exception):
+            self._streak.failed(error, call.record, call.timestamp)
+            call.error, call.results = None, []
+            return
+        # Here, so that it does not matter where it was noticed: at the end, in a mail.
+        raise UserFunctionFailed(self.context.operator, error) from error
 
     def _time_updated(self, update: TimeUpdate) -> None:
         if self._pending:

@@ -5,11 +5,10 @@ broadcast state, since all tasks see its records; the normal side reads. Keys, k
 timers belong to the normal side alone.
 """
 
-from collections.abc import Callable, Collection, Iterator
-from itertools import repeat
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final
 
-from headgate.base.elements import MIN_WATERMARK_MS, Bundle, Key, Record, Watermark
+from headgate.base.elements import MIN_WATERMARK_MS, Key, Record, Watermark
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeyedContext
 from headgate.core.operators.process import TimerCall
@@ -160,10 +159,11 @@ class BroadcastProcessOperator(TwoInputOperator):
         if number == BROADCAST:
             self._reads_broadcast = False
 
-    def called(self, bundle: Bundle, number: int) -> Iterator[Record]:
+    def called(
+        self, visited: Iterable[Record], times: Iterable[int | None], number: int
+    ) -> Iterator[Record]:
         call, context = self._calls[number], self._contexts[number]
-        times = bundle.timestamps or repeat(None)
-        for record, timestamp in zip(self.visited(bundle.records, number), times):  # noqa: B905
+        for record, timestamp in zip(visited, times):  # noqa: B905 - may have no end
             context.time_ms = timestamp
             yield call(record, context)
 
@@ -194,7 +194,9 @@ class KeyedBroadcastProcessOperator(BroadcastProcessOperator):
         keyed = self._keyed
         assert keyed is not None
         on_timer = KeyedNormalContext(context, self._states, keyed)
-        self._timer_call = TimerCall(self._function.function, on_timer, self._collector)
+        self._timer_call = TimerCall(
+            self._function.function, on_timer, self._collector, self.failures
+        )
         return (
             KeyedNormalContext(context, self._states, keyed),
             KeyedBroadcastContext(context, self._states, keyed),

@@ -6,13 +6,14 @@ allows a partner to come. A record behind the watermark is late: dropped, or a s
 """
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from headgate.base.elements import MIN_WATERMARK_MS, Bundle, Key, Record, Watermark
 from headgate.core.chain.collector import Collector, LateRecords
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeyedContext, KeySelection
+from headgate.core.chain.record_failures import FailureStreak
 from headgate.core.chain.user_function import StatefulOperator, UserFunction, iterable
 from headgate.core.state.backend import StateSpec
 from headgate.functions.context import TimeDomain
@@ -98,6 +99,7 @@ class IntervalJoinOperator(StatefulOperator):
         self._late = [LateRecords(tag, self.output) for tag in self._interval.late_tags]
         context.metrics.gauge("numLateRecordsDropped", lambda: self.late_records_dropped)
         self._context = JoinContext()
+        self._streak = None if self.failures is None else self.failures.streak()
         self._function.open(context, keyed.opener)
         self._call = self._function.call
 
@@ -105,17 +107,26 @@ class IntervalJoinOperator(StatefulOperator):
         return self._keys_of[number]
 
     def process(self, bundle: Bundle, number: int) -> None:
-        keys = self._selections[number].keys(bundle.records)
+        if self._streak is None:
+            keys = self._selections[number].keys(bundle.records)
+        else:
+            bundle, keys = self._selections[number].keyed(bundle, self._streak)
         times = self._times_of(bundle, number)
         behind_ms = self._timers.watermark_ms
+        call, context, take = self._call, self._context, self._collector.take
         for record, time_ms, key in zip(bundle.records, times, keys, strict=True):
             if time_ms < behind_ms:
                 self._late[number].take(record, time_ms)
                 continue
             self._cursor.key = key
             self._keep(record, time_ms, number)
-            for found, later_ms in self._meet(record, time_ms, number):
-                self._collector.take(found, later_ms)
+            for left, right, later_ms in self._meet(record, time_ms, number):
+                if self._streak is None:
+                    found = call(left, right, context)
+                    if found is not None:
+                        take(iterable(found, "process_element"), later_ms)
+                else:
+                    self._join_or_leave_out(left, right, later_ms, self._streak)
         self._late[number].flush()
         self._collector.flush()
 
@@ -144,21 +155,33 @@ class IntervalJoinOperator(StatefulOperator):
 
     def _meet(
         self, record: Record, time_ms: int, number: int
-    ) -> Iterator[tuple[Iterable[Record] | None, int]]:
-        """What the function makes of the record with each of its partners, and the pair's time."""
-        call, context, others = self._call, self._context, self._kept[1 - number]
+    ) -> Iterator[tuple[Record, Record, int]]:
+        """The record with each of its partners, and the pair's time; the context knows the pair."""
+        context, others = self._context, self._kept[1 - number]
         first_ms, last_ms = self._partners_ms(time_ms, number)
         times = self._times_at(1 - number)
         for other_ms in times[bisect_left(times, first_ms) : bisect_right(times, last_ms)]:
             for other in others.get(other_ms) or ():
                 if number == LEFT:
                     context.left_ms, context.right_ms = time_ms, other_ms
-                    found = call(record, other, context)
+                    yield record, other, max(time_ms, other_ms)
                 else:
                     context.left_ms, context.right_ms = other_ms, time_ms
-                    found = call(other, record, context)
-                if found is not None:
-                    yield iterable(found, "process_element"), max(time_ms, other_ms)
+                    yield other, record, max(time_ms, other_ms)
+
+    def _join_or_leave_out(
+        self, left: Record, right: Record, later_ms: int, streak: FailureStreak
+    ) -> None:
+        """Take what the function makes of a pair; one that fails is left out, both are kept."""
+        before = self._collector.mark
+        try:
+            found = self._call(left, right, self._context)
+            if found is not None:
+                self._collector.take(iterable(found, "process_element"), later_ms)
+            streak.passed()
+        except Exception as error:
+            self._collector.take_back(before)
+            streak.failed(error, (left, right), later_ms)
 
     def _partners_ms(self, time_ms: int, number: int) -> tuple[int, int]:
         lower_ms, upper_ms, _ = self._interval

@@ -13,10 +13,12 @@ from headgate.base.elements import MIN_WATERMARK_MS, Bundle, Key, Record, Waterm
 from headgate.core.chain.collector import Collector
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeyedContext
+from headgate.core.chain.record_failures import RecordFailures
 from headgate.core.chain.user_function import iterable
 from headgate.core.operators.basic import FunctionOperator
 from headgate.core.state.cursor import Cursor
 from headgate.functions.context import TimeDomain, TimerService
+from headgate.functions.error_policy import FailedTimer
 
 
 class ProcessContext:
@@ -108,15 +110,23 @@ class ProcessOperator(FunctionOperator):
         self._collector = Collector(self.output, not self.reuses_objects)
 
     def process(self, bundle: Bundle, number: int) -> None:
-        self._collector.sweep(self._calls(bundle), bundle.timestamps, "process_element")
+        if self.failures is None:
+            calls = self._calls(timed(bundle))
+            self._collector.sweep(calls, bundle.timestamps, "process_element")
+            return
+        source = iter(bundle.records)
+        entries = zip(source, bundle.timestamps or repeat(None))  # noqa: B905 - repeat has no end
+        self._collector.sweep_on(
+            lambda: self._calls(entries), bundle, source, "process_element", self._streak
+        )
 
     def watermark_advanced(self, watermark: Watermark) -> None:
         self._times.watermark_ms = watermark.timestamp_ms
         super().watermark_advanced(watermark)
 
-    def _calls(self, bundle: Bundle) -> Iterator[Record]:
+    def _calls(self, entries: Iterator[tuple[Record, int | None]]) -> Iterator[Record]:
         call, context = self._call, self._context
-        for record, timestamp in timed(bundle):
+        for record, timestamp in entries:
             context.time_ms = timestamp
             yield call(record, context)
 
@@ -135,11 +145,23 @@ class KeyedProcessOperator(FunctionOperator):
         self._cursor, self._timers = keyed.cursor, keyed.timers
         self._context = KeyedProcessContext(keyed.timers, keyed.cursor)
         on_timer = OnTimerContext(keyed.timers, keyed.cursor)
-        self._timer_call = TimerCall(self._function.function, on_timer, self._collector)
+        self._timer_call = TimerCall(
+            self._function.function, on_timer, self._collector, self.failures
+        )
         return keyed
 
     def process(self, bundle: Bundle, number: int) -> None:
-        self._collector.sweep(self._calls(bundle), bundle.timestamps, "process_element")
+        if self.failures is None:
+            keys, times = self._selection.keys(bundle.records), bundle.timestamps or repeat(None)
+            calls = self._calls(zip(bundle.records, times, keys))  # noqa: B905 - as long
+            self._collector.sweep(calls, bundle.timestamps, "process_element")
+            return
+        bundle, keys = self._selection.keyed(bundle, self._key_streak)
+        source = iter(bundle.records)
+        entries = zip(source, bundle.timestamps or repeat(None), keys)  # noqa: B905 - as long
+        self._collector.sweep_on(
+            lambda: self._calls(entries), bundle, source, "process_element", self._streak
+        )
 
     def watermark_advanced(self, watermark: Watermark) -> None:
         self._timers.watermark_advanced(watermark.timestamp_ms)
@@ -150,10 +172,9 @@ class KeyedProcessOperator(FunctionOperator):
         super().key_ended()
         self._collector.flush()
 
-    def _calls(self, bundle: Bundle) -> Iterator[Record]:
+    def _calls(self, entries: Iterator[tuple[Record, int | None, Key]]) -> Iterator[Record]:
         call, context, cursor = self._call, self._context, self._cursor
-        keys, times = self._selection.keys(bundle.records), bundle.timestamps or repeat(None)
-        for record, timestamp, key in zip(bundle.records, times, keys):  # noqa: B905 - as long
+        for record, timestamp, key in entries:
             cursor.key = key
             context.time_ms = timestamp
             yield call(record, context)
@@ -168,19 +189,41 @@ class TimerContext(Protocol):
     time_ms: int | None
     domain: TimeDomain
 
+    def get_current_key(self) -> Key: ...
+
 
 class TimerCall:
     """Calls a function's ``on_timer`` and collects what it yields, with the timer's time."""
 
-    __slots__ = ("_collector", "_context", "_function")
+    __slots__ = ("_collector", "_context", "_function", "_streak")
 
-    def __init__(self, function: object, context: TimerContext, collector: Collector) -> None:
+    def __init__(
+        self,
+        function: object,
+        context: TimerContext,
+        collector: Collector,
+        failures: RecordFailures | None,
+    ) -> None:
         self._function = function
         self._context = context
         self._collector = collector
+        self._streak = None if failures is None else failures.streak()
 
     def fire(self, time_ms: int, domain: TimeDomain) -> None:
-        """The cursor stands at the timer's key."""
+        """The cursor stands at the timer's key. Of a call that fails nothing is sent."""
+        if self._streak is None:
+            self._call(time_ms, domain)
+            return
+        before = self._collector.mark
+        try:
+            self._call(time_ms, domain)
+            self._streak.passed()
+        except Exception as error:
+            self._collector.take_back(before)
+            key = self._context.get_current_key()
+            self._streak.failed(error, FailedTimer(key, time_ms, domain), time_ms)
+
+    def _call(self, time_ms: int, domain: TimeDomain) -> None:
         context = self._context
         context.time_ms, context.domain = time_ms, domain
         call = getattr(self._function, "on_timer", None)

@@ -6,13 +6,14 @@ a result that is None is kept like any other.
 """
 
 import copy
-from collections.abc import Callable
-from typing import Final, Literal
+from collections.abc import Callable, Iterable
+from typing import Final, Literal, TypeAlias
 
 from headgate.base.elements import Bundle, Key, Record
 from headgate.base.values import ATOMS, own, own_all
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeyedContext
+from headgate.core.chain.record_failures import FailureStreak, without
 from headgate.core.chain.user_function import PIECE, StatefulOperator, UserFunction
 from headgate.core.state.backend import StateSpec
 from headgate.core.state.cursor import PLAIN, Cursor, seen
@@ -26,6 +27,9 @@ from headgate.functions.state import ReducingStateDescriptor, ValueState
 Aggregation = Literal["sum", "min", "max", "min_by", "max_by"]
 _ABSENT: Final = object()
 _RESULTS: Final = StateSpec("reduced so far", "value")
+
+Fold: TypeAlias = Callable[[Iterable[Record], list[Record]], None]
+"""Folds records, and adds the result after each to a list."""
 
 
 class ReduceOperator(StatefulOperator):
@@ -47,6 +51,7 @@ class ReduceOperator(StatefulOperator):
         self._keyed = KeyedContext(context)
         self._sweeps = self._keyed.backend.sweeps
         self._open_values(self._keyed)
+        self._streak = None if self.failures is None else self.failures.streak()
         self._function.open(context, self._keyed.opener)
         self._call = self._function.call
 
@@ -56,10 +61,17 @@ class ReduceOperator(StatefulOperator):
     def process(self, bundle: Bundle, number: int) -> None:
         for sweep in self._sweeps:
             sweep(len(bundle.records))
-        if self._batch:
-            self._fold(bundle.records)
+        free = self._batch or self.reuses_objects
+        fold = self._fold if free else self._fold_by_value
+        results: list[Record] = []
+        times = bundle.timestamps
+        if self._streak is None:
+            fold(bundle.records, results)
         else:
-            self.output.collect(Bundle(self._running(bundle.records), bundle.timestamps))
+            failed = self._fold_on(fold, bundle, results, self._streak)
+            times = None if times is None else without(times, failed)
+        if results and not self._batch:
+            self.output.collect(Bundle(results, times))
 
     def key_ended(self) -> None:
         """The result is final; it waits for others, so that they travel together."""
@@ -96,13 +108,29 @@ class ReduceOperator(StatefulOperator):
         if results:
             self.output.collect(Bundle(results if self.reuses_objects else own_all(results)))
 
-    def _running(self, records: list[Record]) -> list[Record]:
-        """The result after each record; nobody else can change it."""
-        return self._fold(records) if self.reuses_objects else self._fold_by_value(records)
+    def _fold_on(
+        self, fold: "Fold", bundle: Bundle, results: list[Record], streak: FailureStreak
+    ) -> list[int]:
+        """Fold on behind records that fail: of these the running result stays as it was.
 
-    def _fold(self, records: list[Record]) -> list[Record]:
+        Unless the function has changed its first argument in place. Answers with their places.
+        """
+        source = iter(bundle.records)
+        failed: list[int] = []
+        while True:
+            try:
+                fold(source, results)
+                break
+            except Exception as error:
+                place = len(results) + len(failed)
+                streak.failed_at(error, bundle, place)
+                failed.append(place)
+        streak.ended(bundle)
+        return failed
+
+    def _fold(self, records: Iterable[Record], results: list[Record]) -> None:
+        """Add the result after each record to ``results``."""
         values, call, key_of = self._values, self._call, self._key_of
-        results: list[Record] = []
         send, get = results.append, values.get
         for record in records:
             key = key_of(record)
@@ -118,12 +146,10 @@ class ReduceOperator(StatefulOperator):
                 record = call(None if old is NONE else old, record)
             values[key] = NONE if record is None else record
             send(record)
-        return results
 
-    def _fold_by_value(self, records: list[Record]) -> list[Record]:
+    def _fold_by_value(self, records: Iterable[Record], results: list[Record]) -> None:
         """The same, each result made own before the function can change it."""
         values, call, key_of, atoms = self._values, self._call, self._key_of, ATOMS
-        results: list[Record] = []
         send, get = results.append, values.get
         for record in records:
             key = key_of(record)
@@ -146,7 +172,6 @@ class ReduceOperator(StatefulOperator):
                 send(record)
             else:
                 send(own(record))
-        return results
 
 
 class ValuesAtCursor:

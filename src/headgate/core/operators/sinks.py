@@ -9,17 +9,20 @@ everything is committed at the end.
 """
 
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import repeat
+from operator import length_hint
 from typing import Final
 
 from headgate.base.elements import MIN_WATERMARK_MS, Bundle, Record
-from headgate.base.errors import StateBroken
+from headgate.base.errors import ConnectorError, HeadgateError, StateBroken
 from headgate.base.moved import loads
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.operator import Operator
+from headgate.core.chain.record_failures import RecordFailures
 from headgate.core.chain.snapshots import OperatorSnapshot
 from headgate.core.operators.basic import FunctionOperator
-from headgate.core.operators.process import timed
 from headgate.functions.context import SnapshotMoment
 from headgate.functions.sink import (
     Committer,
@@ -64,14 +67,68 @@ class SinkFunctionOperator(FunctionOperator):
         self._plain = not hasattr(self._function.function, "invoke")
 
     def process(self, bundle: Bundle, number: int) -> None:
+        source = iter(bundle.records)
+        entries = zip(source, bundle.timestamps or repeat(None))  # noqa: B905 - repeat has no end
+        while True:
+            try:
+                self._invoke(source, entries)
+                break
+            except Exception as error:
+                if self.failures is None:
+                    raise
+                place = len(bundle.records) - length_hint(source) - 1
+                self._streak.failed_at(error, bundle, place)
+        if self.failures is not None:
+            self._streak.ended(bundle)
+
+    def _invoke(
+        self, records: Iterator[Record], entries: Iterator[tuple[Record, int | None]]
+    ) -> None:
         call, context = self._call, self._context
         if self._plain:
-            for record in bundle.records:
+            for record in records:
                 call(record)
             return
-        for record, timestamp in timed(bundle):
+        for record, timestamp in entries:
             context.set(timestamp)
             call(record, context)
+
+
+class RejectedRecords:
+    """Records that a writer has named by ``context.malformed`` because it cannot write them."""
+
+    def __init__(self, failures: RecordFailures | None) -> None:
+        self._streak = None if failures is None else failures.streak()
+        self._count = 0
+
+    def within(self, context: OperatorContext) -> OperatorContext:
+        """The context that the writer is made with."""
+        return context if self._streak is None else replace(context, malformed=self._take)
+
+    def write(self, writer: SinkWriter, records: list[Record]) -> None:
+        """Write a batch. An error that names no record fails the job, whatever the policy."""
+        if self._streak is None:
+            writer.write(records)
+            return
+        before = self._count
+        try:
+            writer.write(records)
+        except Exception as error:
+            if isinstance(error, HeadgateError):
+                raise
+            raise ConnectorError(
+                f"{type(writer).__name__} has failed to write {len(records):,} records "
+                f"({type(error).__name__}: {error}) and does not say at which one, so that its "
+                f"error policy cannot leave that out; let write() name the record by "
+                f"context.malformed(record, error), or check records in a map() before the sink"
+            ) from error
+        if self._count - before < len(records):
+            self._streak.passed()
+
+    def _take(self, record: object, error: Exception) -> None:
+        assert self._streak is not None
+        self._streak.malformed(record, error)
+        self._count += 1
 
 
 class SinkOperator(Operator):
@@ -86,11 +143,12 @@ class SinkOperator(Operator):
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
-        self._writer = self._sink.create_writer(context)
+        self._rejected = RejectedRecords(self.failures)
+        self._writer = self._sink.create_writer(self._rejected.within(context))
 
     def process(self, bundle: Bundle, number: int) -> None:
         assert self._writer is not None
-        self._writer.write(bundle.records)
+        self._rejected.write(self._writer, bundle.records)
 
     def before_barrier(self, moment: SnapshotMoment) -> None:
         assert self._writer is not None
@@ -127,13 +185,14 @@ class TwoPhaseSinkOperator(Operator):
             found = [value for state in context.restored.sinks for value in _read(state)]
             if found:
                 self._committer.commit_again(found)
-        self._writer = self._sink.create_writer(context)
+        self._rejected = RejectedRecords(self.failures)
+        self._writer = self._sink.create_writer(self._rejected.within(context))
 
     def process(self, bundle: Bundle, number: int) -> None:
         if self._broken is not None:
             raise self._broken
         assert self._writer is not None
-        self._writer.write(bundle.records)
+        self._rejected.write(self._writer, bundle.records)
 
     def finish(self) -> None:
         self._ready += self._prepare(None)

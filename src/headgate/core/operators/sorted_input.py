@@ -54,11 +54,13 @@ class SortedInput(Operator):
     def set_up(self, output: Output) -> None:
         super().set_up(output)
         self._inner.reuses_objects = self.reuses_objects
+        self._inner.failures = self.failures
         self._inner.set_up(_RecordsOnly(output))
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
         self._sorter = KeySorter(context.spills, self._limit_bytes)
+        self._streak = None if self.failures is None else self.failures.streak()
         self._selections = [
             None if key_of is None else KeySelection(key_of, context.operator)
             for key_of in self._keys_of
@@ -73,8 +75,11 @@ class SortedInput(Operator):
         selection = self._selections[number]
         if selection is None:
             self._inner.process(bundle, number)
-        else:
+        elif self._streak is None:
             self._sorter.add(selection.keys(bundle.records), bundle, number)
+        else:
+            bundle, keys = selection.keyed(bundle, self._streak)
+            self._sorter.add(keys, bundle, number)
 
     def watermark_advanced(self, watermark: Watermark) -> None:
         """Time stands still while records are gathered."""

@@ -53,16 +53,32 @@ class TwoInputOperator(StatefulOperator):
                 for key_of in self._keys_of
             ]
             opener = self._keyed.opener
+        if self.failures is not None:
+            self._streaks = [self.failures.streak() for _ in self.methods]
+            self._key_streaks = [self.failures.streak() for _ in self.methods]
         self._function.open(context, opener)
         self._calls = [getattr(self._function.function, method) for method in self.methods]
 
     def process(self, bundle: Bundle, number: int) -> None:
-        self._collector.sweep(self.called(bundle, number), bundle.timestamps, self.methods[number])
+        who = self.methods[number]
+        if self.failures is None:
+            calls = self.called(
+                self.visited(bundle.records, number), bundle.timestamps or repeat(None), number
+            )
+            self._collector.sweep(calls, bundle.timestamps, who)
+            return
+        bundle, source, visited = self._visited_on(bundle, number)
+        times = repeat(None) if bundle.timestamps is None else iter(bundle.timestamps)
+        self._collector.sweep_on(
+            lambda: self.called(visited, times, number), bundle, source, who, self._streaks[number]
+        )
 
     def key_selector(self, number: int) -> Callable[[Record], Key] | None:
         return None if self._keys_of is None else self._keys_of[number]
 
-    def called(self, bundle: Bundle, number: int) -> Iterator[Record]:
+    def called(
+        self, visited: Iterable[Record], times: Iterable[int | None], number: int
+    ) -> Iterator[Record]:
         """What the function returns for each record, one call at a time."""
         raise NotImplementedError
 
@@ -76,12 +92,29 @@ class TwoInputOperator(StatefulOperator):
             return records
         return self._at_keys(records, selection.keys(records), self._keyed)
 
+    def _visited_on(
+        self, bundle: Bundle, number: int
+    ) -> tuple[Bundle, Iterator[Record], Iterator[Record]]:
+        """The records that have keys, the iterator of their list, and what visits them.
+
+        Both go on behind a record that the function has failed for.
+        """
+        selection = None if self._keyed is None else self._selections[number]
+        if self._keyed is None or selection is None:
+            if self._keyed is not None:
+                self._keyed.cursor.key = NO_KEY
+            source = iter(bundle.records)
+            return bundle, source, source
+        bundle, keys = selection.keyed(bundle, self._key_streaks[number])
+        source = iter(bundle.records)
+        return bundle, source, self._at_keys(source, keys, self._keyed)
+
     def key_ended(self) -> None:
         super().key_ended()
         self._collector.flush()
 
     def _at_keys(
-        self, records: list[Record], keys: list[Key], keyed: KeyedContext
+        self, records: Iterable[Record], keys: list[Key], keyed: KeyedContext
     ) -> Iterator[Record]:
         cursor = keyed.cursor
         for record, key in zip(records, keys, strict=True):
@@ -97,9 +130,11 @@ class CoMapOperator(TwoInputOperator):
 
     methods = ("map1", "map2")
 
-    def called(self, bundle: Bundle, number: int) -> Iterator[Record]:
+    def called(
+        self, visited: Iterable[Record], times: Iterable[int | None], number: int
+    ) -> Iterator[Record]:
         call = self._calls[number]
-        for record in self.visited(bundle.records, number):
+        for record in visited:
             result = call(record)
             yield None if result is None else (result,)
 
@@ -109,9 +144,11 @@ class CoFlatMapOperator(TwoInputOperator):
 
     methods = ("flat_map1", "flat_map2")
 
-    def called(self, bundle: Bundle, number: int) -> Iterator[Record]:
+    def called(
+        self, visited: Iterable[Record], times: Iterable[int | None], number: int
+    ) -> Iterator[Record]:
         call = self._calls[number]
-        for record in self.visited(bundle.records, number):
+        for record in visited:
             yield call(record)
 
 
@@ -125,10 +162,11 @@ class CoProcessOperator(TwoInputOperator):
         self._context = ProcessContext(self._times)
         super().open(context)
 
-    def called(self, bundle: Bundle, number: int) -> Iterator[Record]:
+    def called(
+        self, visited: Iterable[Record], times: Iterable[int | None], number: int
+    ) -> Iterator[Record]:
         call, context = self._calls[number], self._context
-        times = bundle.timestamps or repeat(None)
-        for record, timestamp in zip(self.visited(bundle.records, number), times):  # noqa: B905
+        for record, timestamp in zip(visited, times):  # noqa: B905 - may have no end
             context.time_ms = timestamp
             yield call(record, context)
 
@@ -156,7 +194,9 @@ class KeyedCoProcessOperator(CoProcessOperator):
         assert keyed is not None
         self._context = KeyedProcessContext(keyed.timers, keyed.cursor)
         on_timer = OnTimerContext(keyed.timers, keyed.cursor)
-        self._timer_call = TimerCall(self._function.function, on_timer, self._collector)
+        self._timer_call = TimerCall(
+            self._function.function, on_timer, self._collector, self.failures
+        )
 
     def watermark_advanced(self, watermark: Watermark) -> None:
         assert self._keyed is not None

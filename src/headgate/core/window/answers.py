@@ -1,7 +1,7 @@
 """What a window answers when it fires: its folded value, or what the user's function makes of it.
 
 Law: everything it sends has the last time of its window as its timestamp, and belongs to its
-receiver.
+receiver. With an error policy a window that fails answers nothing, and ends as any other.
 """
 
 from collections.abc import Callable
@@ -11,6 +11,7 @@ from headgate.base.elements import Record
 from headgate.core.chain.collector import Collector
 from headgate.core.chain.context import OperatorContext
 from headgate.core.chain.keyed_context import KeyedContext
+from headgate.core.chain.record_failures import RecordFailures
 from headgate.core.chain.runtime import KeyedStates
 from headgate.core.chain.user_function import UserFunction, iterable
 from headgate.core.state.cursor import Cursor
@@ -18,6 +19,7 @@ from headgate.core.window.spec import Listed, WindowPlan
 from headgate.core.window.tools import Compartment
 from headgate.functions.assigners import MergingWindowAssigner
 from headgate.functions.context import KeyedStateStore
+from headgate.functions.error_policy import FailedWindow
 from headgate.functions.window import Window
 
 
@@ -61,8 +63,13 @@ class FiredContext:
 class Answers:
     """Calls the user's window function, if there is one, and sends on what it answers."""
 
-    def __init__(self, plan: WindowPlan, sorter: Collector) -> None:
+    def __init__(
+        self, plan: WindowPlan, sorter: Collector, failures: RecordFailures | None = None
+    ) -> None:
         self._sorter = sorter
+        self.tolerates = failures is not None
+        """Whether a window that fails is left out."""
+        self._streak = None if failures is None else failures.streak()
         self._plan = plan
         self._listed = isinstance(plan.contents, Listed)
         style = None if plan.function is None else plan.function.style
@@ -91,7 +98,28 @@ class Answers:
         time_ms = window.max_timestamp()
         if self.user_function is None:
             self._sorter.take((contents,), time_ms)
-            return
+        elif self._streak is None:
+            self._call_for(window, contents, time_ms)
+        else:
+            before = self._sorter.mark
+            try:
+                self._call_for(window, contents, time_ms)
+                self._streak.passed()
+            except Exception as error:
+                self._sorter.take_back(before)
+                self.failed(error, window)
+
+    def failed(self, error: Exception, window: Window) -> None:
+        """User code has raised for the window at hand; it answers nothing.
+
+        Raises the error if the operator has no policy for that.
+        """
+        if self._streak is None:
+            raise error
+        record = FailedWindow(self._cursor.plain_key, window)
+        self._streak.failed(error, record, window.max_timestamp())
+
+    def _call_for(self, window: Window, contents: Record, time_ms: int) -> None:
         context = self._context
         context.at = window
         about = context if self._method == "process" else window
@@ -107,7 +135,10 @@ class Answers:
         """The window is over; its contents are gone already."""
         if self.clears and self._clear is not None:
             self._context.at = window
-            self._clear(self._context)
+            try:
+                self._clear(self._context)
+            except Exception as error:
+                self.failed(error, window)
 
     def flush(self) -> None:
         """Send on what was collected."""

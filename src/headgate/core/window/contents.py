@@ -8,6 +8,7 @@ changed. With an evictor all records are kept, with their times, and folded when
 """
 
 from collections.abc import Callable, Iterable
+from operator import length_hint
 from typing import NoReturn, Protocol, TypeAlias
 
 from headgate.base.elements import Key, Record
@@ -29,6 +30,9 @@ from headgate.core.window.tools import WindowTools, merge_values
 from headgate.functions.evictors import Evictor, TimestampedValue
 from headgate.functions.state import Aggregate
 from headgate.functions.window import Window
+
+Failed: TypeAlias = Callable[[int, Exception], None]
+"""Told of a place in a list at which user code has raised."""
 
 Send: TypeAlias = Callable[[Window, Record], None]
 """Takes the folded value of a window, or the list of its records."""
@@ -57,8 +61,11 @@ class Fold(Protocol):
     def answer(self, value: Record) -> Record:
         """What a window function is called with for a value; None: nothing."""
 
-    def answers(self, values: list[Record]) -> list[Record]:
-        """What is sent for these values if there is no window function."""
+    def answers(self, values: list[Record], failed: Failed | None = None) -> list[Record]:
+        """What is sent for these values if there is no window function.
+
+        ``failed`` is told at which place user code has raised, to leave that out; None: it raises.
+        """
 
 
 class ReduceFold:
@@ -108,7 +115,7 @@ class ReduceFold:
     def answer(self, value: Record) -> Record:
         return value
 
-    def answers(self, values: list[Record]) -> list[Record]:
+    def answers(self, values: list[Record], failed: Failed | None = None) -> list[Record]:
         return own_all(values) if self._copies else values
 
 
@@ -162,11 +169,23 @@ class AggregateFold:
             _refuse_none("merge() of an aggregate function", "accumulator")
         return merged
 
-    def answers(self, values: list[Record]) -> list[Record]:
-        results = self._emission.results(values)
+    def answers(self, values: list[Record], failed: Failed | None = None) -> list[Record]:
+        results = (
+            self._emission.results(values) if failed is None else self._answered(values, failed)
+        )
         if None in results:
             return [result for result in results if result is not None]
         return results
+
+    def _answered(self, values: list[Record], failed: Failed) -> list[Record]:
+        left, each = iter(values), self._emission.each(values)
+        results: list[Record] = []
+        while True:
+            try:
+                results.extend(each(left))
+                return results
+            except Exception as error:
+                failed(len(values) - length_hint(left) - 1, error)
 
 
 class ListFold:
@@ -210,7 +229,7 @@ class ListFold:
     def answer(self, value: Record) -> Record:
         return value.copy()
 
-    def answers(self, values: list[Record]) -> list[Record]:
+    def answers(self, values: list[Record], failed: Failed | None = None) -> list[Record]:
         raise AssertionError("a window that lists its records has a function")
 
 

@@ -89,7 +89,7 @@ class GeneralKeeper:
     def fire(self, time_ms: int, domain: TimeDomain) -> None:
         window = self._cursor.namespace
         assert isinstance(window, Window)
-        self._act(window, window, self._ask(time_ms, domain, window))
+        self._ask_and_act(time_ms, domain, window, window)
         if self._is_over(window, time_ms, domain):
             self._end(window, window)
 
@@ -121,12 +121,25 @@ class GeneralKeeper:
         if self._event_time and over_ms <= self._timers.watermark_ms:
             return False
         self._cursor.namespace = window
-        self._contents.add(record, time_ms)
-        result = self._trigger.on_element(record, stamp, window, self._tools)
-        if result is not CONTINUE:
-            self._act(window, window, result)
-        self._register_end(over_ms)
+        try:
+            self._contents.add(record, time_ms)
+            result = self._trigger.on_element(record, stamp, window, self._tools)
+            if result is not CONTINUE:
+                self._act(window, window, result)
+        finally:  # the record may be in it, and others
+            self._cursor.namespace = window
+            self._register_end(over_ms)
         return True
+
+    def _ask_and_act(
+        self, time_ms: int, domain: TimeDomain, window: Window, kept_at: Window
+    ) -> None:
+        """A timer has fired; a window that fails answers nothing, and ends at its time."""
+        try:
+            self._act(window, kept_at, self._ask(time_ms, domain, window))
+        except Exception as error:
+            self._answers.failed(error, window)
+            self._cursor.namespace = window
 
     def _ask(self, time_ms: int, domain: TimeDomain, window: Window) -> TriggerResult:
         if domain is TimeDomain.EVENT_TIME:
@@ -145,7 +158,10 @@ class GeneralKeeper:
         fires, purges = result.value
         self._cursor.namespace = kept_at
         if fires:
-            self._contents.fire(window, self._answers.send)
+            try:
+                self._contents.fire(window, self._answers.send)
+            except Exception as error:
+                self._answers.failed(error, window)
         if purges:
             self._contents.clear()
         self._cursor.namespace = window
@@ -170,7 +186,10 @@ class GeneralKeeper:
         cursor.namespace = kept_at
         self._contents.clear()
         cursor.namespace = window
-        self._trigger.clear(window, self._tools)
+        try:
+            self._trigger.clear(window, self._tools)
+        except Exception as error:
+            self._answers.failed(error, window)
         self._answers.ended(window)
 
 
@@ -203,7 +222,7 @@ class MergingKeeper(GeneralKeeper):
         home = self._homes().get(window)
         if home is None:  # a timer of a window that was merged since
             return
-        self._act(window, home, self._ask(time_ms, domain, window))
+        self._ask_and_act(time_ms, domain, window, home)
         if self._is_over(window, time_ms, domain):
             self._end(window, home)
             self._retire(window)
@@ -219,12 +238,15 @@ class MergingKeeper(GeneralKeeper):
             self._retire(window)
             return False
         self._cursor.namespace = home
-        self._contents.add(record, time_ms)
-        self._cursor.namespace = window
-        result = self._trigger.on_element(record, stamp, window, self._tools)
-        if result is not CONTINUE:
-            self._act(window, home, result)
-        self._register_end(over_ms)
+        try:
+            self._contents.add(record, time_ms)
+            self._cursor.namespace = window
+            result = self._trigger.on_element(record, stamp, window, self._tools)
+            if result is not CONTINUE:
+                self._act(window, home, result)
+        finally:  # the window has others, which are to be answered
+            self._cursor.namespace = window
+            self._register_end(over_ms)
         return True
 
     def _homes(self) -> Homes:

@@ -41,6 +41,7 @@ class JoinedWindowOperator(Operator):
     def set_up(self, output: Output) -> None:
         super().set_up(output)
         self.windows.reuses_objects = self.reuses_objects
+        self.windows.failures = self.failures
         self.windows.set_up(output)
 
     def open(self, context: OperatorContext) -> None:

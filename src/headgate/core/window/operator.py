@@ -4,8 +4,9 @@ Which keeper depends on the plan and on the backend: whole bundles at a time whe
 record by record otherwise. Law: all of them give the same results.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
+from operator import length_hint
 
 from headgate.base.elements import (
     MAX_WATERMARK_MS,
@@ -56,7 +57,10 @@ class WindowOperator(StatefulOperator):
         self._selection = KeySelection(plan.key_of, context.operator, keyed.backend.sweeps)
         self._late = LateRecords(plan.late_tag, self.output)
         context.metrics.gauge("numLateRecordsDropped", lambda: self.late_records_dropped)
-        self._answers = Answers(plan, Collector(self.output, not self.reuses_objects))
+        collector = Collector(self.output, not self.reuses_objects)
+        self._answers = Answers(plan, collector, self.failures)
+        if self.failures is not None:
+            self._streak, self._key_streak = self.failures.streak(), self.failures.streak()
         settle_contents(plan, context.record_type, keyed)
         if self._fold is not None:
             self._fold.open(context)
@@ -70,9 +74,33 @@ class WindowOperator(StatefulOperator):
 
     def process(self, bundle: Bundle, number: int) -> None:
         assert self._keeper is not None
-        if bundle.records:
+        if not bundle.records:
+            return
+        if self.failures is None:
             self._keeper.process(bundle, self._selection.keys(bundle.records))
-            self._flush()
+        else:
+            bundle, keys = self._selection.keyed(bundle, self._key_streak)
+            self._process_on(self._keeper, bundle, keys)
+        self._flush()
+
+    def _process_on(self, keeper: WindowKeeper, bundle: Bundle, keys: list[Key]) -> None:
+        """The same, on behind records that fail. Such a record may be in some of its windows."""
+        assert self._keyed is not None
+        begin, times = 0, bundle.timestamps
+        while begin < len(bundle.records):
+            records = WatchedRecords(bundle.records[begin:])
+            rest = Bundle(records, None if times is None else times[begin:])
+            try:
+                keeper.process(rest, keys[begin:])
+                break
+            except Exception as error:
+                place = records.place
+                if place is None:  # it is about all of them, such as timestamps that are missing
+                    raise
+                self._keyed.cursor.namespace = None
+                self._streak.failed_at(error, bundle, begin + place)
+                begin += place + 1
+        self._streak.ended(bundle)
 
     def watermark_advanced(self, watermark: Watermark) -> None:
         self._advance(watermark.timestamp_ms)
@@ -124,6 +152,27 @@ class WindowOperator(StatefulOperator):
         assert self._answers is not None and self._late is not None
         self._answers.flush()
         self._late.flush()
+
+
+class WatchedRecords(list[Record]):
+    """A list that knows which of its records is at hand, by its last iterator: that costs nothing.
+
+    Keepers take records one by one, in order; what fails is at the iterator's last record.
+    """
+
+    def __init__(self, records: list[Record]) -> None:
+        super().__init__(records)
+        self._last: Iterator[Record] | None = None
+
+    def __iter__(self) -> Iterator[Record]:
+        self._last = super().__iter__()
+        return self._last
+
+    @property
+    def place(self) -> int | None:
+        """Of the record at hand; None: nobody has begun to take them."""
+        taken = 0 if self._last is None else len(self) - length_hint(self._last)
+        return taken - 1 if taken else None
 
 
 def _fold_function(plan: WindowPlan) -> UserFunction | None:

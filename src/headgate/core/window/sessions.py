@@ -6,7 +6,7 @@ keeper; the note of a key is not later than the end of any of its sessions.
 """
 
 import heapq
-from collections.abc import MutableMapping
+from collections.abc import Iterable, MutableMapping
 from itertools import count
 from typing import TypeAlias, cast
 
@@ -70,7 +70,9 @@ class SessionKeeper:
             self._look_up()
         check_times(bundle.timestamps, self._assigner)
         times = cast(list[int], bundle.timestamps)
-        ends = self._ends(bundle.records, times)
+        ends = self._ends(
+            bundle.records, times
+        )  # one by one, so that a failing gap is its record's
         sessions_of, step = self._sessions.get, self._fold.step
         self._cursor.key = keys[-1]
         for record, key, start, end in zip(bundle.records, keys, times, ends, strict=True):
@@ -110,17 +112,16 @@ class SessionKeeper:
             for session in sessions:
                 self._note(session, key)
 
-    def _ends(self, records: list[Record], times: list[int]) -> list[int]:
+    def _ends(self, records: list[Record], times: list[int]) -> Iterable[int]:
         """Where the session of each record alone would end."""
         if isinstance(self._assigner, EventTimeSessionWindows):
             gap_ms = self._assigner.gap_ms
             return [time_ms + gap_ms for time_ms in times]
         assign, tools = self._assigner.assign_windows, self._tools
-        windows = [
-            next(iter(assign(record, time_ms, tools)))
+        return (
+            next(iter(assign(record, time_ms, tools))).max_timestamp() + 1
             for record, time_ms in zip(records, times, strict=True)
-        ]
-        return [window.max_timestamp() + 1 for window in windows]
+        )
 
     def _place(
         self, record: Record, key: Key, start: int, end: int, sessions: list[Session] | None
@@ -161,8 +162,12 @@ class SessionKeeper:
         cursor = self._cursor
         for start, end, value in sorted(over, key=_end_of):
             window = TimeWindow(start, end)
-            contents = self._fold.answer(value)
             cursor.key, cursor.namespace = key, window
+            try:
+                contents = self._fold.answer(value)
+            except Exception as error:
+                self._answers.failed(error, window)
+                contents = None
             if contents is not None:
                 self._answers.send(window, contents)
             self._answers.ended(window)

@@ -238,21 +238,33 @@ class SlicedKeeper:
     def _send(self, window: TimeWindow, entries: Entries, ends: bool = False) -> None:
         """The answer of a window for these keys. ``ends``: and nothing of it is kept."""
         if self._answers.user_function is None:
-            last_ms, values = window.end - 1, list(entries.values())
+            last_ms, keys, values = window.end - 1, list(entries), list(entries.values())
             for start in range(0, len(values), PIECE):
-                results = self._fold.answers(values[start : start + PIECE])
+                failed = None
+                if self._answers.tolerates:
+                    failed = partial(self._failed, window, keys[start : start + PIECE])
+                results = self._fold.answers(values[start : start + PIECE], failed)
                 if results:
                     self._output.collect(Bundle(results, [last_ms] * len(results)))
             return
         cursor, answers, answer = self._cursor, self._answers, self._fold.answer
         for key, value in entries.items():
             cursor.key, cursor.namespace = key, window
-            contents = answer(value)
+            try:
+                contents = answer(value)
+            except Exception as error:
+                answers.failed(error, window)
+                contents = None
             if contents is not None:
                 answers.send(window, contents)
             if ends:
                 answers.ended(window)
         cursor.namespace = None
+
+    def _failed(self, window: TimeWindow, keys: list[Key], place: int, error: Exception) -> None:
+        """The value of a key could not be made an answer."""
+        self._cursor.key = keys[place]
+        self._answers.failed(error, window)
 
 
 class ClockKeeper(SlicedKeeper):
