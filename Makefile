@@ -7,7 +7,7 @@ SEED ?=
 JOBS ?=
 RECOVERY ?=
 BENCHES := exchange isolation records keyed-count windows latency startup state checkpoint recovery \
-	observe
+	observe sources
 
 VENV := .venv
 BIN := $(VENV)/bin

@@ -14,6 +14,9 @@ from headgate.cli.bench.keyed_count import run_keyed_count_bench
 from headgate.cli.bench.latency import TIMEOUTS_MS, run_latency_bench
 from headgate.cli.bench.records import run_records_bench
 from headgate.cli.bench.recovery import run_recovery_bench
+from headgate.cli.bench.sources import MEANINGS as SOURCES_MEANINGS
+from headgate.cli.bench.sources import SECTIONS as SOURCES_SECTIONS
+from headgate.cli.bench.sources import run_sources_bench
 from headgate.cli.bench.startup import run_startup_bench
 from headgate.cli.bench.state import run_state_bench
 from headgate.cli.bench.windows import run_windows_bench
@@ -270,6 +273,19 @@ OBSERVE_MEANINGS = {
     "report_bytes": "of the message with them",
     "on": "what everything is",
 }
+
+
+@bench.command()
+@_JSON
+@click.option("--seconds", default=3.0, show_default=True, type=click.FloatRange(0.1, 600))
+@click.option(
+    "--only", default="", type=click.Choice(["", *SOURCES_SECTIONS]), help="Only one section."
+)
+def sources(as_json: bool, seconds: float, only: str) -> None:
+    """What an idle source costs, and how soon its records leave, woken and polled."""
+    result = run_sources_bench(seconds, only)
+    meanings = {key: meaning for key, meaning in SOURCES_MEANINGS.items() if key in result}
+    show("Sources", result, meanings, as_json)
 
 
 def show(title: str, result: dict[str, Any], meanings: dict[str, str], as_json: bool) -> None:

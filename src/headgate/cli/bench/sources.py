@@ -1,0 +1,178 @@
+"""``bench sources``: what sources cost and how quick they are; each section measures one thing.
+
+*Idle*: a job whose source has nothing for some seconds, then a record about every 10 ms, which a
+thread of the worker puts into a queue. It tells the task of it by ``context.wake()``, through a
+descriptor, or not at all, so that the task looks every 10 ms, as it did before sources were woken.
+CPU is that of the whole worker process; a latency runs from before the record is put to when the
+sink, in the same process, has it.
+"""
+
+import math
+import os
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
+
+from headgate.cli.bench.measured_job import ReportingSink, bench_environment
+from headgate.functions.context import ConnectorContext
+from headgate.functions.source import Source, SplitReader
+
+WAYS: Final = ("wake", "descriptor", "polled")
+SETTLE_S: Final = 1.0
+PAUSES_S: Final = (0.005, 0.015)
+
+MEANINGS: Final = {
+    "wake_p50_ms": "half of the records took less to the sink, woken by a call; the aim is 1",
+    "wake_p99_ms": "99 of 100 took less",
+    "wake_idle_cpu_percent": "of a core, of a worker whose source has nothing; the aim is 0.5",
+    "descriptor_p50_ms": "the same, woken through a descriptor; the aim is 1",
+    "descriptor_p99_ms": "",
+    "descriptor_idle_cpu_percent": "the aim is 0.5",
+    "polled_p50_ms": "the same, looking every 10 ms",
+    "polled_p99_ms": "",
+    "polled_idle_cpu_percent": "",
+}
+
+
+def run_sources_bench(seconds: float, only: str = "") -> dict[str, Any]:
+    """Every section, or ``only`` one; their figures stand side by side."""
+    figures: dict[str, Any] = {}
+    for name, section in SECTIONS.items():
+        if only in ("", name):
+            figures.update(section(seconds))
+    return {**figures, "seconds": seconds}
+
+
+# Idle sources.
+
+
+def idle_section(seconds: float) -> dict[str, Any]:
+    """For so long there is nothing, and then about a hundred records a second."""
+    figures: dict[str, Any] = {}
+    _round(WAYS[0], 0.1)
+    for way in WAYS:
+        for key, figure in _round(way, seconds).items():
+            figures[f"{way}_{key}"] = figure
+    return figures
+
+
+SECTIONS: Final[Mapping[str, Callable[[float], dict[str, Any]]]] = MappingProxyType(
+    {"idle": idle_section}
+)
+
+
+def _round(way: str, seconds: float) -> dict[str, float]:
+    env = bench_environment(1)
+    sink = ReportingSink(SignalMeter)
+    records = max(10, int(100 * seconds))
+    signals = env.from_source(SignalSource(way, seconds, records), None, "signals")
+    signals.sink_to(sink)
+    env.execute("bench sources")
+    (report,) = sink.results()
+    assert report["records"] == records, f"{records} records were put, {report['records']} came"
+    return {key: report[key] for key in ("p50_ms", "p99_ms", "idle_cpu_percent")}
+
+
+@dataclass(frozen=True)
+class SignalSource(Source):
+    """Times at which a thread has put them, and first how much CPU the worker took before."""
+
+    way: str
+    idle_s: float
+    records: int
+
+    def splits(self, parallelism: int) -> Sequence[int]:
+        return [0]
+
+    def open(self, split: object, position: object, context: ConnectorContext) -> "SignalReader":
+        return SignalReader(self, context.wake)
+
+
+class SignalReader(SplitReader):
+    """Its thread is the world outside: it begins with the first poll."""
+
+    def __init__(self, source: SignalSource, wake: Callable[[], None]) -> None:
+        self._source = source
+        self._wake = wake
+        self._found: deque[float | None] = deque()
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._put_all, name="bench signals", daemon=True)
+        self._out, self._in = os.pipe()
+        os.set_blocking(self._out, False)
+
+    def poll(self, limit: int) -> list[float] | None:
+        if self._thread.ident is None:
+            self._thread.start()
+        if self._source.way == "descriptor":
+            with suppress(BlockingIOError):
+                os.read(self._out, 4096)
+        records: list[float] = []
+        while self._found and len(records) < limit:
+            found = self._found.popleft()
+            if found is None:
+                self._found.append(None)
+                return records or None
+            records.append(found)
+        return records
+
+    def wait_ms(self) -> float:
+        return 10.0 if self._source.way == "polled" else math.inf
+
+    def fileno(self) -> int | None:
+        return self._out if self._source.way == "descriptor" else None
+
+    def close(self) -> None:
+        self._is_over.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        os.close(self._out)
+        os.close(self._in)
+
+    def _put_all(self) -> None:
+        pause, source = self._is_over.wait, self._source
+        pause(SETTLE_S)
+        began_s, cpu_s = time.monotonic(), time.process_time()
+        pause(source.idle_s)
+        idle_share = (time.process_time() - cpu_s) / (time.monotonic() - began_s)
+        self._put(idle_share)
+        for _ in range(source.records):
+            pause(random.uniform(*PAUSES_S))
+            self._put(time.monotonic_ns())
+        self._put(None)
+
+    def _put(self, record: float | None) -> None:
+        self._found.append(record)
+        if self._source.way == "wake":
+            self._wake()
+        elif self._source.way == "descriptor":
+            os.write(self._in, b"x")
+
+
+class SignalMeter:
+    """Takes the time when a list has arrived."""
+
+    def __init__(self) -> None:
+        self._idle_share: float | None = None
+        self._latencies_ns: list[float] = []
+
+    def take(self, records: list[float]) -> None:
+        now_ns = time.monotonic_ns()
+        if self._idle_share is None:
+            self._idle_share, *records = records
+        self._latencies_ns += [now_ns - put_ns for put_ns in records]
+
+    def report(self) -> dict[str, Any]:
+        ordered = sorted(self._latencies_ns)
+        last = len(ordered) - 1
+        return {
+            "records": len(ordered),
+            "p50_ms": round(ordered[last // 2] / 1e6, 3),
+            "p99_ms": round(ordered[int(last * 0.99)] / 1e6, 3),
+            "idle_cpu_percent": round(100 * (self._idle_share or 0.0), 3),
+        }
