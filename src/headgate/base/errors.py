@@ -16,7 +16,7 @@ HeadgateError
 │   ├── PathUnusable
 │   │   └── PartLost
 │   ├── KafkaUnready, KafkaRefused, OffsetsLost
-│   ├── TableUnready, TableUnfit
+│   ├── TableUnready, TableUnfit, RecordsLost
 │   └── DatabaseUnready, ServerUnreachable, LineTooLong, LineUndecodable
 ├── FrameInvalid, SchemaInvalid, RecordUnfit
 ├── StateBroken, StateUnwritable, StateUnstorable, BackendMissing
@@ -317,6 +317,10 @@ class TableUnready(ConnectorError):
 
 class TableUnfit(ConnectorError):
     """A table is missing, another than before, or of a form that a source or sink cannot use."""
+
+
+class RecordsLost(ConnectorError):
+    """What a checkpoint relies on is gone from the system outside: records would be missing."""
 
 
 class ServerUnreachable(ConnectorError):
