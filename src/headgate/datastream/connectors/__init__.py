@@ -29,8 +29,12 @@ if TYPE_CHECKING:
     from headgate.connectors.kafka.serialization import KafkaRecordSerializationSchema
     from headgate.connectors.kafka.sink import KafkaSink
     from headgate.connectors.kafka.source import KafkaSource
+    from headgate.connectors.postgres.changes import PostgresChangesSource
+    from headgate.connectors.postgres.pgoutput import NOT_SENT
+    from headgate.connectors.postgres.sink import PostgresSink
 
 __all__ = [
+    "NOT_SENT",
     "Committer",
     "CommittingSinkWriter",
     "CsvSink",
@@ -47,6 +51,8 @@ __all__ = [
     "KafkaSource",
     "NumberSequenceSource",
     "ParquetSink",
+    "PostgresChangesSource",
+    "PostgresSink",
     "PrintSink",
     "Sink",
     "SinkWriter",
@@ -67,7 +73,10 @@ _LAZY = {
     "KafkaRecordSerializationSchema": "headgate.connectors.kafka.serialization",
     "KafkaSink": "headgate.connectors.kafka.sink",
     "KafkaSource": "headgate.connectors.kafka.source",
+    "NOT_SENT": "headgate.connectors.postgres.pgoutput",
     "ParquetSink": "headgate.connectors.files.parquet",
+    "PostgresChangesSource": "headgate.connectors.postgres.changes",
+    "PostgresSink": "headgate.connectors.postgres.sink",
 }
 
 
