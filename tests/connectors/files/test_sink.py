@@ -4,7 +4,9 @@ import json
 import os
 import pickle
 import stat
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -252,3 +254,25 @@ def test_without_checkpoints_a_part_is_not_rolled(tmp_path: Path) -> None:
 )
 def test_descriptions_travel(sink: Sink) -> None:
     assert pickle.loads(pickle.dumps(sink)) == sink
+
+
+@pytest.mark.parametrize(
+    ("sink", "records", "bad"),
+    [
+        (TextFileSink, ["a", "\udc80", "b"], ["\udc80"]),
+        (JsonLinesSink, [1, {2, 3}, object, 4], [object]),
+        (CsvSink, [("a",), ("\udc80", 1), ("b",)], [("\udc80", 1)]),
+    ],
+)
+def test_a_record_without_a_form_is_reported_and_the_others_are_written(
+    tmp_path: Path, sink: Any, records: list[Any], bad: list[Any]
+) -> None:
+    reported: list[object] = []
+    context = replace(task_context(), malformed=lambda record, error: reported.append(record))
+    writer = sink(tmp_path).create_writer(context)
+    writer.write(records)
+    writer.prepare_commit(None)
+    (part,) = [path for path in tmp_path.iterdir() if path.is_file()]
+    assert reported == bad
+    assert len(part.read_text().splitlines()) == len(records) - len(bad)
+    writer.close()

@@ -266,7 +266,7 @@ def test_the_description_travels() -> None:
 def test_how_the_bytes_are_cut_makes_no_difference(
     delimiter: str, text: str, chunk_bytes: int
 ) -> None:
-    assembly = LineAssembly(SocketTextSource("localhost", 9, delimiter))
+    assembly = LineAssembly(SocketTextSource("localhost", 9, delimiter), task_context().malformed)
     data = text.encode()
     lines: list[str] = []
     for begin in range(0, len(data), chunk_bytes):
@@ -281,6 +281,47 @@ def test_how_the_bytes_are_cut_makes_no_difference(
 
 
 def test_a_delimiter_that_overlaps_itself_is_found_from_the_left() -> None:
-    assembly = LineAssembly(SocketTextSource("localhost", 9, "aa"))
+    assembly = LineAssembly(SocketTextSource("localhost", 9, "aa"), task_context().malformed)
     assert assembly.received(b"xaaa") == ["x"]
     assert assembly.received(b"a") == [""]
+
+
+@given(
+    lines=st.lists(st.sampled_from([b"good", b"\xff", b"far too long", b""]), min_size=1),
+    chunk_bytes=st.integers(1, 30),
+)
+def test_lines_that_are_none_are_reported_and_the_others_come(
+    lines: list[bytes], chunk_bytes: int
+) -> None:
+    reported: list[tuple[object, Exception]] = []
+    source = SocketTextSource("localhost", 9, max_line_bytes=5)
+    assembly = LineAssembly(source, lambda raw, error: reported.append((raw, error)))
+    data = b"".join(line + b"\n" for line in lines)
+    found: list[str] = []
+    for begin in range(0, len(data), chunk_bytes):
+        found += assembly.received(data[begin : begin + chunk_bytes])
+    found += assembly.ended()
+    assert found == [line.decode() for line in lines if line in (b"good", b"")]
+    bad = [line for line in lines if line in (b"\xff", b"far too long")]
+    assert len(reported) == len(bad)
+    for line, (raw, _) in zip(bad, reported, strict=True):
+        assert isinstance(raw, bytes) and line.startswith(raw)
+    assert [isinstance(error, LineTooLong) for _, error in reported] == [
+        line != b"\xff" for line in bad
+    ]
+    numbers = [number for number, line in enumerate(lines, 1) if line == b"\xff"]
+    assert [error.line for _, error in reported if isinstance(error, LineUndecodable)] == numbers
+
+
+def test_a_server_that_sends_no_text_is_passed_over(
+    server: Server, readers: list[SocketTextReader]
+) -> None:
+    reported: list[object] = []
+    context = replace(task_context(), malformed=lambda raw, error: reported.append(raw))
+    reader = server.source.open("", None, context)
+    readers.append(reader)
+    assert read_some(reader) == []
+    connection = server.accept()
+    connection.sendall(b"a\n\xff\nb\n")
+    assert read_until(reader, lambda lines: len(lines) == 2) == ["a", "b"]
+    assert reported == [b"\xff"]

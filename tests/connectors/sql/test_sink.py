@@ -4,6 +4,7 @@ import pickle
 import sqlite3
 import tempfile
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -308,3 +309,24 @@ def test_whatever_happens_each_record_is_one_row() -> None:
             run_job(job, steps, TOTAL)
 
     once()
+
+
+@pytest.mark.parametrize("exactly_once", [True, False])
+def test_a_record_without_parameters_is_reported_and_the_others_are_written(
+    path: Path, exactly_once: bool
+) -> None:
+    reported: list[object] = []
+    context = replace(sink_context(), malformed=lambda record, error: reported.append(record))
+    sink = SqliteSink(
+        path,
+        "INSERT INTO found VALUES (?, ?)",
+        parameters=lambda record: (record["n"], "word"),
+        exactly_once=exactly_once,
+    )
+    writer, committer = sink.create_writer(context), sink.create_committer(context)
+    writer.write([{"n": 1}, {}, {"n": 2}])
+    writer.flush()
+    committer.commit(writer.prepare_commit(None))
+    assert read(path) == [(1, "word"), (2, "word")] and reported == [{}]
+    writer.close()
+    committer.close()

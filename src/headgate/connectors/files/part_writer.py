@@ -10,7 +10,7 @@ else remains.
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 from headgate.base.elements import ByteLike, Record
 from headgate.connectors.files.layout import PartPlan
@@ -28,6 +28,10 @@ from headgate.functions.sink import CommittingSinkWriter
 
 MOST_OPEN: Final = 128
 """Parts of a task that are open at once; one more ends the least recently written."""
+
+
+Malformed: TypeAlias = Callable[[object, Exception], None]
+"""Takes a record that has no form in a file, and raises or leaves it out."""
 
 
 class PartEncoder(Protocol):
@@ -56,24 +60,45 @@ class Lines:
 
     grows = True
 
-    def __init__(self, encode: Callable[[list[Record]], ByteLike], head: bytes = b"") -> None:
+    def __init__(
+        self,
+        encode: Callable[[list[Record]], ByteLike],
+        malformed: Malformed,
+        head: bytes = b"",
+    ) -> None:
+        """``malformed``: see ``ConnectorContext``."""
         self._encode = encode
         self._head = head
+        self._malformed = malformed
 
     def begin(self, file: PartFile) -> "LineEncoder":
         file.write(self._head)
-        return LineEncoder(file, self._encode)
+        return LineEncoder(file, self._encode, self._malformed)
 
 
 class LineEncoder:
-    """Writes what the format makes of records."""
+    """Writes what the format makes of records; ``malformed`` takes those that have no form."""
 
-    def __init__(self, file: PartFile, encode: Callable[[list[Record]], ByteLike]) -> None:
+    def __init__(
+        self, file: PartFile, encode: Callable[[list[Record]], ByteLike], malformed: Malformed
+    ) -> None:
         self._file = file
         self._encode = encode
+        self._malformed = malformed
 
     def write(self, records: list[Record]) -> None:
-        self._file.write(self._encode(records))
+        try:
+            data = self._encode(records)
+        except Exception:  # each alone, to learn which one it is
+            data = b"".join(map(self._encoded, records))
+        self._file.write(data)
+
+    def _encoded(self, record: Record) -> ByteLike:
+        try:
+            return self._encode([record])
+        except Exception as error:
+            self._malformed(record, error)
+            return b""
 
     def end(self) -> None:
         """Lines end by themselves."""

@@ -136,7 +136,7 @@ class TextFileSink(PartSink):
         return typed
 
     def make_format(self, context: ConnectorContext) -> Lines:
-        return Lines(self.encoder.make())
+        return Lines(self.encoder.make(), context.malformed)
 
 
 @dataclass(frozen=True, init=False)
@@ -160,7 +160,7 @@ class JsonLinesSink(PartSink):
         self._set_parts(names, rolling_policy, bucket_assigner, readers_take_parts)
 
     def make_format(self, context: ConnectorContext) -> Lines:
-        return Lines(_json_lines)
+        return Lines(_json_lines, context.malformed)
 
 
 @dataclass(frozen=True, init=False)
@@ -193,7 +193,8 @@ class CsvSink(PartSink):
         object.__setattr__(self, "delimiter", delimiter)
 
     def make_format(self, context: ConnectorContext) -> Lines:
-        return Lines(self._lines, self._lines([self.header]) if self.header else b"")
+        head = self._lines([self.header]) if self.header else b""
+        return Lines(self._lines, context.malformed, head)
 
     def _lines(self, records: list[Record]) -> bytes:
         text = io.StringIO()

@@ -12,7 +12,7 @@ import os
 import select
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Final, TypeAlias
@@ -25,6 +25,9 @@ from headgate.functions.source import Source, SplitReader
 WAIT_MS: Final = 5.0
 """Between two looks at a connection that is being made."""
 RECEIVE_BYTES: Final = 64 * 1024
+
+Malformed: TypeAlias = Callable[[object, Exception], None]
+"""``malformed`` of a ConnectorContext."""
 
 Address: TypeAlias = "tuple[int, tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]]"
 """Family and address, as ``getaddrinfo`` tells them."""
@@ -79,7 +82,7 @@ class SocketTextSource(Source):
     def open(
         self, split: object, position: object, context: ConnectorContext
     ) -> "SocketTextReader":
-        return SocketTextReader(self, resolve(self))
+        return SocketTextReader(self, resolve(self), context.malformed)
 
 
 def resolve(source: SocketTextSource) -> list[Address]:
@@ -94,10 +97,12 @@ def resolve(source: SocketTextSource) -> list[Address]:
 class SocketTextReader(SplitReader):
     """Keeps the connection and what was received; cuts it into lines."""
 
-    def __init__(self, source: SocketTextSource, addresses: list[Address]) -> None:
+    def __init__(
+        self, source: SocketTextSource, addresses: list[Address], malformed: Malformed
+    ) -> None:
         self._source = source
         self._dialler = Dialler(addresses, source.connect_timeout_ms / 1000)
-        self._assembly = LineAssembly(source)
+        self._assembly = LineAssembly(source, malformed)
         self._socket: socket.socket | None = None
         self._lines: list[str] = []
         self._failures = 0
@@ -242,9 +247,16 @@ class Dialler:
 
 
 class LineAssembly:
-    """Bytes in, lines out. Law: how the bytes were cut makes no difference."""
+    """Bytes in, lines out. Law: how the bytes were cut makes no difference.
 
-    def __init__(self, source: SocketTextSource) -> None:
+    ``malformed`` takes lines that are too long or no text; it raises, or they are left out. Of a
+    line that is too long it gets as many bytes as may wait, and the rest is dropped as it comes.
+    """
+
+    def __init__(self, source: SocketTextSource, malformed: Malformed) -> None:
+        self._malformed = malformed
+        self._drops = False
+        """Up to the next delimiter: it belongs to a line that was too long."""
         self._where = source.address
         self._limit = source.max_line_bytes
         self._encoding = source.encoding
@@ -260,45 +272,73 @@ class LineAssembly:
         rest += data
         cut = rest.rfind(end, searched)
         if cut < 0:
-            self._check(rest)
+            self._check_rest()
             return []
         if len(end) > 1:  # found from the left, or it would matter how "aaa" was cut by "aa"
             cut = len(rest) - len(rest.split(end)[-1]) - len(end)
         whole = bytes(rest[:cut])
         del rest[: cut + len(end)]
-        self._check(rest)
-        return self._cut(whole)
+        if self._drops:  # the first line of these is the end of one that was too long
+            self._drops = False
+            _, found, whole = whole.partition(end)
+            if not found:
+                self._check_rest()
+                return []
+        lines = self._cut(whole)
+        self._check_rest()
+        return lines
 
     def ended(self) -> list[str]:
         """The connection is over; what came without a delimiter is its last line."""
         whole = bytes(self._rest)
+        drops = self._drops
         self.forget()
-        return self._cut(whole) if whole else []
+        return self._cut(whole) if whole and not drops else []
 
     def forget(self) -> None:
         """The connection broke in the middle of a line."""
         self._rest.clear()
+        self._drops = False
+
+    def _check_rest(self) -> None:
+        """The line that is not whole yet must not grow beyond the limit."""
+        rest = self._rest
+        if self._drops:
+            del rest[: max(0, len(rest) - len(self._end) + 1)]  # a delimiter may have begun
+        elif len(rest) > self._limit:
+            self._lines += 1
+            self._malformed(bytes(rest), LineTooLong(self._where, self._limit))
+            self._drops = True
+            self._check_rest()
 
     def _cut(self, whole: bytes) -> list[str]:
-        if len(whole) > self._limit:
-            for line in whole.split(self._end):
-                self._check(line)
-        try:
-            text = whole.decode(self._encoding, self._errors)
-        except UnicodeDecodeError as error:
-            before = whole.count(self._end, 0, error.start)
-            raise LineUndecodable(
-                self._where, self._lines + before + 1, self._encoding, error.reason
-            ) from error
+        if len(whole) <= self._limit:
+            try:
+                return self._split(whole.decode(self._encoding, self._errors))
+            except UnicodeDecodeError:
+                pass  # each line alone, to learn which one it is
+        lines = []
+        for line in whole.split(self._end):
+            try:
+                if len(line) > self._limit:
+                    raise LineTooLong(self._where, self._limit)
+                lines += self._split(line.decode(self._encoding, self._errors))
+            except UnicodeDecodeError as error:
+                self._lines += 1
+                problem = LineUndecodable(self._where, self._lines, self._encoding, error.reason)
+                problem.__cause__ = error
+                self._malformed(line, problem)
+            except LineTooLong as error:
+                self._lines += 1
+                self._malformed(line, error)
+        return lines
+
+    def _split(self, text: str) -> list[str]:
         lines = text.split(self._delimiter)
         if self._delimiter == "\n" and "\r" in text:
             lines = [line.removesuffix("\r") for line in lines]
         self._lines += len(lines)
         return lines
-
-    def _check(self, line: bytes | bytearray) -> None:
-        if len(line) > self._limit:
-            raise LineTooLong(self._where, self._limit)
 
 
 def _writable(connection: socket.socket) -> bool:

@@ -10,9 +10,9 @@ import pickle
 import re
 import secrets
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from headgate.api.row import Row, values_of
 from headgate.base.elements import Record
@@ -97,11 +97,11 @@ class DbApiSink(TwoPhaseCommittingSink):
         return f"table {found[1]}" if found else "database"
 
     def create_writer(self, context: ConnectorContext) -> CommittingSinkWriter:
-        values = self.parameters or values_for
+        rows_of = partial(_rows, self.parameters or values_for, context.malformed)
         if not self.exactly_once:
             database = self._database(context, whole=False)
-            return DirectWriter(database, self.statement, values, self.batch_rows)
-        return RowsWriter(values, self.batch_rows, self.max_pending_bytes)
+            return DirectWriter(database, self.statement, rows_of, self.batch_rows)
+        return RowsWriter(rows_of, self.batch_rows, self.max_pending_bytes)
 
     def create_committer(self, context: ConnectorContext) -> Committer:
         task = context.task
@@ -148,11 +148,28 @@ def values_for(record: Record) -> Sequence[Any] | Mapping[str, Any]:
     return (record,)
 
 
+RowsOf: TypeAlias = Callable[[list[Record]], Iterable[Any]]
+"""What the statement gets of some records."""
+
+
+def _rows(
+    values: Callable[[Record], Any],
+    malformed: Callable[[object, Exception], None],
+    records: list[Record],
+) -> Iterator[Any]:
+    """One for each record; a record that ``values`` fails for is left out, or raises."""
+    for record in records:
+        try:
+            yield values(record)
+        except Exception as error:
+            malformed(record, error)
+
+
 class RowsWriter(CommittingSinkWriter):
     """Keeps rows as bytes until a checkpoint takes them."""
 
-    def __init__(self, values: Callable[[Record], Any], batch_rows: int, limit: int) -> None:
-        self._values = values
+    def __init__(self, rows_of: RowsOf, batch_rows: int, limit: int) -> None:
+        self._rows_of = rows_of
         self._batch_rows = batch_rows
         self._limit = limit
         self._rows: list[Any] = []
@@ -162,7 +179,7 @@ class RowsWriter(CommittingSinkWriter):
         self._number = 0
 
     def write(self, records: list[Record]) -> None:
-        self._rows += map(self._values, records)
+        self._rows += self._rows_of(records)
         if len(self._rows) >= self._batch_rows:
             self.flush()
 
@@ -196,17 +213,17 @@ class DirectWriter(CommittingSinkWriter):
         self,
         database: DatabaseConnection,
         statement: str,
-        values: Callable[[Record], Any],
+        rows_of: RowsOf,
         batch_rows: int,
     ) -> None:
         self._database = database
         self._statement = statement
-        self._values = values
+        self._rows_of = rows_of
         self._batch_rows = batch_rows
         self._rows: list[Any] = []
 
     def write(self, records: list[Record]) -> None:
-        self._rows += map(self._values, records)
+        self._rows += self._rows_of(records)
         if len(self._rows) >= self._batch_rows:
             self.flush()
 
