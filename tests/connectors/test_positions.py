@@ -1,13 +1,17 @@
 """Every source of the house: a reader that is cut anywhere goes on without loss or repetition."""
 
 import importlib
+import json
 import pkgutil
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from headgate.connectors.files.parquet_source import ParquetSource
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +21,7 @@ from headgate.api.cached import CachedSource
 from headgate.api.collection import collection_source
 from headgate.base.errors import PlanInvalid
 from headgate.connectors.dataframe.source import DataFrameSource
-from headgate.connectors.files.source import TextFileSource
+from headgate.connectors.files.source import CsvSource, JsonLinesSource, TextFileSource
 from headgate.connectors.function.source import FunctionSource
 from headgate.connectors.generator.source import DataGeneratorSource, NumberSequenceSource
 from headgate.connectors.kafka.source import KafkaSource
@@ -36,7 +40,12 @@ TEXT = "".join(f"line {number}\r\n" if number % 3 else f"{number}\n" for number 
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("files")
     for name in "abc":
-        (folder / name).write_text(TEXT.replace("line", name), newline="")
+        (folder / f"{name}.txt").write_text(TEXT.replace("line", name), newline="")
+    rows = [{"n": n, "word": "x" * n} for n in range(20)]
+    (folder / "rows.csv").write_text("n,word\n" + "".join(f"{n},w\n\n" for n in range(30)))
+    (folder / "values.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    with (folder / "rows.parquet").open("wb") as file:
+        pq.write_table(pa.Table.from_pylist(rows), file, row_group_size=6)
     return folder
 
 
@@ -46,7 +55,11 @@ SOURCES: dict[str, Make] = {
     "generator": lambda files: DataGeneratorSource(lambda index: index * 2, count=31),
     "collection": lambda files: collection_source(list("a collection"), None),
     "cached": lambda files: CachedSource(lambda: [(n, n) for n in range(30)]),
-    "files": lambda files: TextFileSource(files),
+    "files": lambda files: TextFileSource(files / "*.txt"),
+    "pieces of files": lambda files: TextFileSource(files / "*.txt", split_bytes=50),
+    "CSV": lambda files: CsvSource(files / "rows.csv", header=True, split_bytes=60),
+    "JSON lines": lambda files: JsonLinesSource(files / "values.jsonl", split_bytes=60),
+    "Parquet": lambda files: ParquetSource(files / "rows.parquet", split_bytes=300),
 }
 ELSEWHERE = {
     FunctionSource: "test_function_positions.py",
@@ -99,9 +112,16 @@ def sources_of_the_house() -> Iterator[type[Source]]:
     for room in (headgate.api, headgate.connectors):
         for module in pkgutil.iter_modules(room.__path__, f"{room.__name__}."):
             importlib.import_module(module.name)
-    for kind in Source.__subclasses__():
-        if kind.__module__.startswith(("headgate.api.", "headgate.connectors.")):
-            yield kind
+    yield from leaves(Source)
+
+
+def leaves(kind: type[Source]) -> Iterator[type[Source]]:
+    """Sources that are no base of others."""
+    if kind.__subclasses__():
+        for inner in kind.__subclasses__():
+            yield from leaves(inner)
+    elif kind.__module__.startswith(("headgate.api.", "headgate.connectors.")):
+        yield kind
 
 
 def test_no_source_is_forgotten(files: Path) -> None:

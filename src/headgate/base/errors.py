@@ -14,10 +14,11 @@ HeadgateError
 ├── TaskStuck
 ├── ConnectorError             a source or sink fails at what it reads or writes
 │   ├── PathUnusable
-│   │   └── PartLost
+│   │   └── PartLost, FileGone
 │   ├── KafkaUnready, KafkaRefused, OffsetsLost
 │   ├── TableUnready, TableUnfit, RecordsLost
-│   └── DatabaseUnready, ServerUnreachable, LineTooLong, LineUndecodable
+│   ├── LineTooLong, LineUndecodable, LineMalformed
+│   └── DatabaseUnready, ServerUnreachable
 ├── FrameInvalid, SchemaInvalid, RecordUnfit
 ├── StateBroken, StateUnwritable, StateUnstorable, BackendMissing
 ├── CheckpointError            a stored checkpoint cannot be read or written
@@ -295,6 +296,10 @@ class PartLost(PathUnusable):
     """A part file that a checkpoint names is gone or cut, so that its records would be missing."""
 
 
+class FileGone(PathUnusable):
+    """A file that was listed is not there any more, or is another one, when it is to be read."""
+
+
 class DatabaseUnready(ConnectorError):
     """A database cannot be reached, or does not take a transaction in time."""
 
@@ -359,6 +364,16 @@ class LineUndecodable(ConnectorError):
         self.where = where
         self.line = line
         self.encoding = encoding
+
+
+class LineMalformed(ConnectorError):
+    """A line of a file is no record of the format that the file is read as."""
+
+    def __init__(self, where: str, line: int, problem: str) -> None:
+        super().__init__(f"{where}, line {line}: {problem}")
+        self.where = where
+        self.line = line
+        self.problem = problem
 
 
 class FrameInvalid(HeadgateError):

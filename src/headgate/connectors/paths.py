@@ -38,6 +38,26 @@ def short_places(places: Sequence[str]) -> str:
     return short_place(places[0]) + more
 
 
+def readable_path(path: AnyPath) -> str:
+    """The path without ``file://``; an address of another file system as it is."""
+    text = os.fspath(path)
+    if text.startswith("file:"):
+        text = text.removeprefix("file:").removeprefix("//")
+    return text
+
+
+def without_secrets(place: str) -> str:
+    """An address for people: without user, password and options."""
+    scheme, sign, rest = place.partition("://")
+    if not sign:
+        return place
+    rest = rest.partition("?")[0]
+    user, at, _ = rest.partition("/")[0].rpartition("@")
+    if at and ":" in user:  # Azure has a container before the sign
+        rest = rest.removeprefix(f"{user}@")
+    return f"{scheme}://{rest}"
+
+
 def local_path(path: AnyPath) -> str:
     """The path without ``file://``; other file systems are refused."""
     text = os.fspath(path)

@@ -14,6 +14,7 @@ from pyarrow import fs
 
 from headgate.base.errors import PathUnusable
 from headgate.connectors.files.part_folder import PartFile
+from headgate.connectors.paths import without_secrets
 
 _BUFFER_BYTES: Final = 1 << 20
 _FLAT: Final = frozenset({"abfs", "gcs", "s3"})
@@ -21,14 +22,22 @@ _FLAT: Final = frozenset({"abfs", "gcs", "s3"})
 
 def open_remote(uri: str) -> "ArrowFolder":
     """Raises PathUnusable if no file system is known for it, or it cannot be reached."""
+    system, path = open_system(uri)
+    return ArrowFolder(system, path.rstrip("/"), uri)
+
+
+def open_system(uri: str) -> tuple[Any, str]:
+    """The file system of an address, and the path within it; raises PathUnusable."""
     try:
         system, path = fs.FileSystem.from_uri(uri)
     except (ValueError, ImportError, OSError) as error:
-        problem = str(error).partition("\n")[0].rstrip(".")
+        shown = without_secrets(uri)
+        problem = str(error).partition("\n")[0].rstrip(".").replace(uri, shown)
         raise PathUnusable(
-            uri, f"{problem}; give a path of this machine, or hdfs://, s3://, gs:// or abfs://"
+            shown,
+            f"{problem}; give a path of this machine, or hdfs://, s3://, gs:// or abfs://",
         ) from error
-    return ArrowFolder(system, path.rstrip("/"), uri)
+    return system, path
 
 
 class ArrowFolder:

@@ -1,224 +1,155 @@
-"""Text files as a source of lines: one split per file; the position is an offset in bytes.
+"""Files of lines as sources: text, CSV, JSON; and PyFlink's builder for all file sources.
 
-Paths name files, folders (read recursively) or patterns like ``logs/*.txt``. The driver resolves
-them when the job starts; the workers must see the same files. Names that begin with ``.`` or ``_``
-are hidden: folders and patterns leave them out. ``\\n``, ``\\r\\n`` and ``\\r`` end a line and are
-not part of it. A ``.gz`` file is unpacked; its positions count unpacked bytes. Law: the position
-after a line is the start of the next, whatever the block size.
+Paths name files, folders (read recursively) or patterns like ``logs/*.txt``, on this machine or on
+a file system of pyarrow (``s3://``); the workers must see the same files. Large files are read in
+several splits. With ``follow`` the source never ends: new files are found, and lines that are
+appended. Packed files (``.gz``, ``.bz2``, ``.xz``, ``.zst``) are unpacked, each in one split, and
+their positions count unpacked bytes. ``parquet_source`` has the source for Parquet. Law: a source's
+description holds no open file; each record is read by one split.
 """
 
-import glob
-import gzip
-import os
-import zlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import BinaryIO, Final, cast
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
 
-from headgate.base.errors import LineTooLong, LineUndecodable, PathUnusable, PlanInvalid
-from headgate.connectors.formats.lines import MAX_LINE_BYTES, check_text, encoding_name
-from headgate.connectors.paths import AnyPath, local_path, short_places
+from headgate.api.types.types import RowTypeInfo, TypeInformation
+from headgate.base.errors import PlanInvalid, StateBroken
+from headgate.connectors.files.enumerator import FileEnumerator, FilesPosition
+from headgate.connectors.files.file_access import FileAccess, ListedFile
+from headgate.connectors.files.line_reader import LineReader, RecordFormat
+from headgate.connectors.files.listing import check_local_paths
+from headgate.connectors.files.splits import FileSplit
+from headgate.connectors.formats.csv import CsvDialect, check_fields
+from headgate.connectors.formats.csv_lines import CsvFormat
+from headgate.connectors.formats.json import JsonLinesFormat
+from headgate.connectors.formats.lines import MAX_LINE_BYTES, TextFormat
+from headgate.connectors.formats.schemas import check_row_type
+from headgate.connectors.paths import AnyPath, readable_path, short_places
 from headgate.functions.context import ConnectorContext
-from headgate.functions.source import Source, SplitLag, SplitReader
+from headgate.functions.source import Position, Source, SplitReader
+from headgate.functions.time import Duration
 
-BLOCK_BYTES: Final = 64 * 1024
-
-_UNREADABLE: Final = (OSError, EOFError, zlib.error)
-"""What reading raises; the last two come from a packed file that is cut short or no such file."""
-_MARK: Final = b"\xef\xbb\xbf"
-"""What some programs put in front of UTF-8 (``utf-8-sig``)."""
-
-
-@dataclass(frozen=True)
-class TextFormat:
-    """How the bytes of a file become lines of text."""
-
-    encoding: str = "utf-8"
-    errors: str = "strict"
-    max_line_bytes: int = MAX_LINE_BYTES
-
-    def __post_init__(self) -> None:
-        check_text("text files", self.encoding, self.errors, self.max_line_bytes)
-
-    def open(self, path: str, position: object) -> "TextLineReader":
-        return TextLineReader(path, position, self)
+SPLIT_BYTES: Final = 64 << 20
+"""Larger files are read by several tasks."""
+DISCOVER_MS: Final = 1000
+"""How often a source that follows its files looks for new ones."""
 
 
-class TextLineReader(SplitReader):
-    """The lines of one file from a position on."""
+@dataclass(frozen=True, kw_only=True)
+class FilesSource(Source):
+    """What all sources of files share: where the files are, how they are cut and followed."""
 
-    def __init__(
-        self, path: str, position: object, form: TextFormat, block_bytes: int = BLOCK_BYTES
+    paths: tuple[str, ...]
+    follow: bool = False
+    discover_ms: int = DISCOVER_MS
+    split_bytes: int | None = SPLIT_BYTES
+    skip_missing: bool = False
+    """A file that is gone when it is to be read is counted, and is no error."""
+
+    untimed = True
+    finds_more = True
+    splits_end = True
+    kind = "files"
+    max_line_bytes = MAX_LINE_BYTES
+
+    @property
+    def default_name(self) -> str:
+        return f"{self.kind} {short_places(self.paths)}"
+
+    @property
+    def bounded(self) -> bool:
+        return not self.follow
+
+    @property
+    @abstractmethod
+    def by_lines(self) -> bool:
+        """Whether a file can be cut, and read while it grows, at a newline."""
+
+    @property
+    def can_cut(self) -> bool:
+        """Whether a file that is not packed may be read in several pieces."""
+        return self.by_lines
+
+    def is_finished(self, access: FileAccess, file: ListedFile) -> bool | None:
+        """Whether a file is whole; None: the file does not tell."""
+        return None
+
+    def splits(self, parallelism: int) -> Sequence[object]:
+        return self.create_enumerator(parallelism, None).discover()
+
+    def create_enumerator(self, parallelism: int, position: Position) -> FileEnumerator:
+        if position is not None and not isinstance(position, FilesPosition):
+            raise StateBroken(
+                f"{self.default_name}: the checkpoint has a position of another kind of source; "
+                f"give this source another uid"
+            )
+        if position is None and not self.follow:
+            check_local_paths(self.paths)  # before tasks are started for nothing
+        return FileEnumerator(self, position)
+
+    def open(self, split: object, position: object, context: ConnectorContext) -> SplitReader:
+        if isinstance(split, str):  # a whole file
+            split = FileSplit(split)
+        assert isinstance(split, FileSplit), split
+        return self.open_file(split, position, context)
+
+    @abstractmethod
+    def open_file(
+        self, split: FileSplit, position: object, context: ConnectorContext
+    ) -> SplitReader:
+        """A reader of one piece."""
+
+    def _set_files(
+        self,
+        paths: tuple[AnyPath, ...],
+        follow: bool,
+        discover_ms: int,
+        split_bytes: int | None,
+        skip_missing: bool,
     ) -> None:
-        self._path = path
-        self._form = form
-        self._block_bytes = block_bytes
-        self._marked = encoding_name(form.encoding) == "utf-8-sig"
-        self._encoding = "utf-8" if self._marked else form.encoding
-        self._file: BinaryIO | None = None
-        """Open from the first poll to the end of the file, for a task may have many readers."""
-        self._ended = False
-        self._offset = 0
-        """Where ``_block`` begins."""
-        if position is not None:
-            assert isinstance(position, int), position
-            self._offset = position
-        self._block = b""
-        """Whole lines, those of ``_lines``; kept to find positions within it."""
-        self._lines: list[str] = []
-        self._taken = 0
-        self._rest = bytearray()
-        """The beginning of a line whose end was not read yet."""
-        self._size: int | None = None
-        """Of the file; None: nobody has asked."""
-
-    def poll(self, limit: int) -> list[str] | None:
-        if self._taken == len(self._lines) and not self._fill():
-            return None
-        lines = self._lines[self._taken : self._taken + limit]
-        self._taken += len(lines)
-        return lines
-
-    def wait_ms(self) -> float:
-        return 0.0
-
-    def position(self) -> int:
-        if self._taken == len(self._lines):
-            return self._offset + len(self._block)
-        begun = self._block.splitlines(keepends=True)[: self._taken]
-        return self._offset + sum(map(len, begun))
-
-    def lag(self) -> SplitLag | None:
-        """About the bytes behind the last line; how many a packed file has, nobody knows."""
-        if self._size is None and not self._path.endswith(".gz"):
-            self._size = os.stat(self._path).st_size
-        if self._size is None:
-            return None
-        read = len(self._block) * self._taken // max(1, len(self._lines))
-        return SplitLag(bytes=max(0, self._size - self._offset - read))
-
-    def close(self) -> None:
-        self._ended = True
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-    def _fill(self) -> bool:
-        """Take the next lines; False: there are none."""
-        if self._ended:
-            return False
-        if self._file is None:
-            self._file = open_file(self._path, self._offset)
-        self._offset += len(self._block)
-        self._block, self._lines, self._taken = b"", [], 0
-        block = self._read_lines(self._file)
-        if not block:
-            self.close()
-            return False
-        self._lines = self._decode(block)
-        self._block = block
-        return True
-
-    def _read_lines(self, file: BinaryIO) -> bytes:
-        """The next whole lines with their ends; the last one of the file may lack its end."""
-        rest = self._rest
-        while True:
-            searched = len(rest)
-            try:
-                data = file.read(self._block_bytes)
-            except _UNREADABLE as error:
-                raise PathUnusable(self._path, f"cannot be read: {error}") from error
-            rest += data
-            if not data:
-                cut = len(rest)
-            else:
-                # The last byte is left out for \r: a \n may follow in the next block.
-                cut = 1 + max(
-                    rest.rfind(b"\n", searched),
-                    rest.rfind(b"\r", max(0, searched - 1), len(rest) - 1),
-                )
-            block = bytes(rest[:cut])
-            del rest[:cut]
-            self._check_lengths(block)
-            if block or not data:
-                return block
-
-    def _check_lengths(self, block: bytes) -> None:
-        limit = self._form.max_line_bytes
-        # An unfinished line may still get the byte that ends it, and a \r that is no content.
-        if len(self._rest) > limit + 1 or (
-            len(block) > limit and any(len(line) > limit for line in block.splitlines())
-        ):
-            raise LineTooLong(self._path, limit)
-
-    def _decode(self, block: bytes) -> list[str]:
-        if self._marked and self._offset == 0:
-            block = block.removeprefix(_MARK)
-        if b"\r" in block:
-            block = block.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        try:
-            text = block.decode(self._encoding, self._form.errors)
-        except UnicodeDecodeError as error:
-            line = self._lines_before() + block.count(b"\n", 0, error.start) + 1
-            raise LineUndecodable(self._path, line, self._form.encoding, error.reason) from error
-        lines = text.split("\n")
-        if not lines[-1]:
-            lines.pop()
-        return lines
-
-    def _lines_before(self) -> int:
-        """Counted only for an error's sake: a position knows bytes, people know lines."""
-        lines, left, last = 0, self._offset, b""
-        with open_file(self._path, 0) as file:
-            while left and (data := file.read(min(left, self._block_bytes))):
-                left -= len(data)
-                lines += data.count(b"\n") + data.count(b"\r") - data.count(b"\r\n")
-                lines -= last == b"\r" and data.startswith(b"\n")
-                last = data[-1:]
-        return lines
+        """Called by the constructors."""
+        name = type(self).__name__
+        if not paths:
+            raise PlanInvalid("a source of files needs a path; give at least one")
+        if split_bytes is not None and split_bytes < 1:
+            raise PlanInvalid(f"{name}: split_bytes is {split_bytes}; give 1 or more, or None")
+        if discover_ms < 1:
+            raise PlanInvalid(f"{name}: discover_ms is {discover_ms}; give 1 or more")
+        object.__setattr__(self, "paths", tuple(map(readable_path, paths)))
+        object.__setattr__(self, "follow", bool(follow))
+        object.__setattr__(self, "discover_ms", int(discover_ms))
+        object.__setattr__(self, "split_bytes", split_bytes)
+        object.__setattr__(self, "skip_missing", bool(skip_missing))
 
 
-def open_file(path: str, position: int) -> BinaryIO:
-    """The file at a position; refuses one that has become shorter than that."""
-    try:
-        if path.endswith(".gz"):
-            file = cast(BinaryIO, gzip.open(path, "rb"))  # noqa: SIM115 - the reader closes it
-        else:
-            file = open(path, "rb", buffering=0)  # noqa: SIM115
-    except OSError as error:
-        raise PathUnusable(
-            path, f"cannot be read here: {error.strerror}; every worker needs to see the file"
-        ) from error
-    if position == 0:
-        return file
-    try:
-        reached = file.seek(position)
-        if not path.endswith(".gz"):
-            reached = min(reached, os.fstat(file.fileno()).st_size)
-    except _UNREADABLE as error:
-        file.close()
-        raise PathUnusable(path, f"cannot be read: {error}") from error
-    if reached < position:
-        file.close()
-        raise PathUnusable(
-            path, f"was read up to byte {position} before, and now has only {reached}"
-        )
-    return file
+@dataclass(frozen=True, kw_only=True)
+class LineFilesSource(FilesSource):
+    """Files that are read line by line, in some format."""
+
+    form: RecordFormat = field(default_factory=TextFormat)
+
+    @property
+    def by_lines(self) -> bool:
+        return not self.form.spans_lines
+
+    @property
+    def max_line_bytes(self) -> int:  # type: ignore[override]
+        return self.form.max_line_bytes
+
+    def open_file(
+        self, split: FileSplit, position: object, context: ConnectorContext
+    ) -> LineReader:
+        access = FileAccess(self.paths)
+        return LineReader(split, position, self.form, context, access, self.skip_missing)
 
 
 @dataclass(frozen=True, init=False)
-class TextFileSource(Source):
-    """The lines of all files at ``paths``, without their ends; ``.gz`` files are unpacked.
+class TextFileSource(LineFilesSource):
+    """The lines of all files at ``paths``, without their ends.
 
     Several paths that lead to the same file read it once.
     """
-
-    paths: tuple[str, ...]
-    form: TextFormat
-
-    bounded = True
-    untimed = True
-    finds_more = True
 
     def __init__(
         self,
@@ -226,22 +157,76 @@ class TextFileSource(Source):
         encoding: str = "utf-8",
         errors: str = "strict",
         max_line_bytes: int = MAX_LINE_BYTES,
+        follow: bool = False,
+        discover_ms: int = DISCOVER_MS,
+        split_bytes: int | None = SPLIT_BYTES,
+        skip_missing: bool = False,
     ) -> None:
-        if not paths:
-            raise PlanInvalid("a source of files needs a path; give at least one")
-        object.__setattr__(self, "paths", tuple(map(local_path, paths)))
+        self._set_files(paths, follow, discover_ms, split_bytes, skip_missing)
         object.__setattr__(self, "form", TextFormat(encoding, errors, max_line_bytes))
 
-    @property
-    def default_name(self) -> str:
-        return f"files {short_places(self.paths)}"
 
-    def splits(self, parallelism: int) -> Sequence[str]:
-        return find_files(self.paths)
+@dataclass(frozen=True, init=False)
+class JsonLinesSource(LineFilesSource):
+    """The JSON values of files with one on each line: dicts, lists, or rows of ``type_info``."""
 
-    def open(self, split: object, position: object, context: ConnectorContext) -> TextLineReader:
-        assert isinstance(split, str), split
-        return self.form.open(split, position)
+    kind = "JSON files"
+
+    def __init__(
+        self,
+        *paths: AnyPath,
+        type_info: TypeInformation | None = None,
+        max_line_bytes: int = MAX_LINE_BYTES,
+        follow: bool = False,
+        discover_ms: int = DISCOVER_MS,
+        split_bytes: int | None = SPLIT_BYTES,
+        skip_missing: bool = False,
+    ) -> None:
+        """``type_info``: names that a row has and an object has not are None."""
+        self._set_files(paths, follow, discover_ms, split_bytes, skip_missing)
+        row_type = _row_type(type_info, "JsonLinesSource")
+        object.__setattr__(self, "form", JsonLinesFormat(row_type, max_line_bytes))
+        self.form.parser(b"", "")  # refuses types that have no form in JSON
+
+
+@dataclass(frozen=True, init=False)
+class CsvSource(LineFilesSource):
+    """The rows of CSV files: of ``type_info``, or of texts.
+
+    A row is a line; with ``multiline`` fields in quotes may hold line ends, and a file is read by
+    one task, as a whole.
+    """
+
+    kind = "CSV files"
+
+    def __init__(
+        self,
+        *paths: AnyPath,
+        type_info: TypeInformation | None = None,
+        header: bool = False,
+        delimiter: str = ",",
+        dialect: CsvDialect | None = None,
+        multiline: bool = False,
+        encoding: str = "utf-8",
+        follow: bool = False,
+        discover_ms: int = DISCOVER_MS,
+        split_bytes: int | None = SPLIT_BYTES,
+        skip_missing: bool = False,
+    ) -> None:
+        """``header``: columns are found by the names in a file's first line."""
+        self._set_files(paths, follow, discover_ms, split_bytes, skip_missing)
+        if len(delimiter) != 1:
+            raise PlanInvalid(f"CsvSource: the delimiter is {delimiter!r}; give one character")
+        row_type = _row_type(type_info, "CsvSource")
+        if row_type is not None:
+            check_fields("CsvSource", row_type)
+        way = dialect or CsvDialect(delimiter)
+        form = CsvFormat(row_type, way, bool(header), bool(multiline), encoding)
+        object.__setattr__(self, "form", form)
+
+
+def _row_type(type_info: TypeInformation | None, source: str) -> RowTypeInfo | None:
+    return None if type_info is None else check_row_type(type_info, source)
 
 
 class StreamFormat:
@@ -252,75 +237,61 @@ class StreamFormat:
         return TextFormat(charset_name)
 
 
+BulkSource = Callable[..., FilesSource]
+"""Makes the source of a format of whole files, given paths and how they are followed."""
+
+
 class FileSource:
     """Builds a source of files in the words of PyFlink; see ``TextFileSource`` for shorter ones."""
 
     @staticmethod
-    def for_record_stream_format(stream_format: TextFormat, *paths: AnyPath) -> "FileSourceBuilder":
-        return FileSourceBuilder(stream_format, paths)
+    def for_record_stream_format(
+        stream_format: RecordFormat, *paths: AnyPath
+    ) -> "FileSourceBuilder":
+        """Records line by line: ``StreamFormat.text_line_format()`` or ``CsvReaderFormat``."""
+        if not hasattr(stream_format, "parser"):
+            raise PlanInvalid(
+                f"FileSource.for_record_stream_format was given {stream_format!r}; "
+                f"give for instance StreamFormat.text_line_format()"
+            )
+
+        def make(*paths: AnyPath, follow: bool, discover_ms: int) -> FilesSource:
+            source = TextFileSource(*paths, follow=follow, discover_ms=discover_ms)
+            object.__setattr__(source, "form", stream_format)
+            return source
+
+        return FileSourceBuilder(make, paths)
+
+    @staticmethod
+    def for_bulk_file_format(bulk_format: object, *paths: AnyPath) -> "FileSourceBuilder":
+        """A format of whole files: ``ParquetColumnarRowInputFormat``."""
+        make = getattr(bulk_format, "make_source", None)
+        if make is None:
+            raise PlanInvalid(
+                f"FileSource.for_bulk_file_format was given {bulk_format!r}; "
+                f"give for instance ParquetColumnarRowInputFormat(row_type)"
+            )
+        return FileSourceBuilder(make, paths)
 
 
 class FileSourceBuilder:
-    """Made by ``FileSource.for_record_stream_format``."""
+    """Made by ``FileSource``."""
 
-    def __init__(self, stream_format: TextFormat, paths: tuple[AnyPath, ...]) -> None:
-        self._format = stream_format
+    def __init__(self, make: BulkSource, paths: tuple[AnyPath, ...]) -> None:
+        self._make = make
         self._paths = paths
+        self._discover_ms: int | None = None
 
-    def process_static_file_set(self) -> "FileSourceBuilder":
-        """Read the files that are there when the job starts: the only way today."""
+    def monitor_continuously(self, discovery_interval: Duration) -> "FileSourceBuilder":
+        """Go on with new files, and with lines that are appended, which PyFlink does not."""
+        self._discover_ms = max(1, discovery_interval.to_millis())
         return self
 
-    def build(self) -> TextFileSource:
-        form = self._format
-        return TextFileSource(
-            *self._paths,
-            encoding=form.encoding,
-            errors=form.errors,
-            max_line_bytes=form.max_line_bytes,
-        )
+    def process_static_file_set(self) -> "FileSourceBuilder":
+        """Read the files that are there when the job starts, and end."""
+        self._discover_ms = None
+        return self
 
-
-def find_files(paths: Sequence[str]) -> list[str]:
-    """All files that the paths lead to, each once, sorted within a folder or pattern."""
-    found: dict[str, None] = {}
-    for path in paths:
-        found.update(dict.fromkeys(_files_at(os.path.abspath(path))))
-    return list(found)
-
-
-def _files_at(path: str) -> Iterator[str]:
-    if os.path.isdir(path):
-        yield from _files_below(path, ())
-    elif os.path.isfile(path):
-        yield path
-    elif os.path.exists(path):
-        raise PathUnusable(path, "is neither a file nor a folder; read pipes with a SourceFunction")
-    elif matches := [] if not glob.has_magic(path) else glob.glob(path, recursive=True):
-        for match in sorted(matches):
-            if not _hidden(match):
-                yield from _files_at(match)
-    else:
-        raise PathUnusable(path, "does not exist; check the path, also on the driver's machine")
-
-
-def _files_below(folder: str, above: tuple[str, ...]) -> Iterator[str]:
-    real = os.path.realpath(folder)
-    if real in above:  # a link that leads back up
-        return
-    try:
-        names = sorted(os.listdir(folder))
-    except OSError as error:
-        raise PathUnusable(folder, f"cannot be listed: {error.strerror}") from error
-    for name in names:
-        path = os.path.join(folder, name)
-        if _hidden(path):
-            continue
-        if os.path.isdir(path):
-            yield from _files_below(path, (*above, real))
-        elif os.path.isfile(path):
-            yield path
-
-
-def _hidden(path: str) -> bool:
-    return os.path.basename(path).startswith((".", "_"))
+    def build(self) -> FilesSource:
+        follow = self._discover_ms is not None
+        return self._make(*self._paths, follow=follow, discover_ms=self._discover_ms or DISCOVER_MS)

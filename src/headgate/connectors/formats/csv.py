@@ -8,7 +8,7 @@ import base64
 import csv
 import datetime
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Final, TypeVar
@@ -28,7 +28,7 @@ _Builder = TypeVar("_Builder", bound="CsvBuilder")
 
 
 @dataclass(frozen=True)
-class Dialect:
+class CsvDialect:
     """How fields are told apart; None: there is no such thing."""
 
     delimiter: str = ","
@@ -58,11 +58,8 @@ class CsvBuilder:
 
     def __init__(self, type_info: TypeInformation) -> None:
         self._type_info = check_row_type(type_info, self.schema)
-        for name, kind in zip(
-            self._type_info.field_names, self._type_info.field_types, strict=True
-        ):
-            _check_field(self.schema, name, kind)
-        self._dialect = Dialect()
+        check_fields(self.schema, self._type_info)
+        self._dialect = CsvDialect()
 
     def set_array_element_delimiter(self: _Builder, delimiter: str) -> _Builder:
         self._with(array_delimiter=delimiter)
@@ -88,7 +85,7 @@ class CsvBuilder:
 class CsvRowDeserializationSchema(DeserializationSchema):
     """A line becomes a Row. Made by ``CsvRowDeserializationSchema.Builder(type_info)``."""
 
-    def __init__(self, type_info: RowTypeInfo, dialect: Dialect, ignores: bool = False) -> None:
+    def __init__(self, type_info: RowTypeInfo, dialect: CsvDialect, ignores: bool = False) -> None:
         self._type_info = type_info
         self._dialect = dialect
         self._ignores = ignores
@@ -141,14 +138,16 @@ class CsvRowDeserializationSchema(DeserializationSchema):
         if len(rows) != 1 or len(rows[0]) != len(kinds):
             found = f"{len(rows[0])} fields" if len(rows) == 1 else f"{len(rows)} lines"
             raise ValueError(f"it has {found}, the type has {len(kinds)} fields on one line")
-        values = [_value(kind, text, dialect) for kind, text in zip(kinds, rows[0], strict=True)]
+        values = [
+            read_value(kind, text, dialect) for kind, text in zip(kinds, rows[0], strict=True)
+        ]
         return self._type_info.coerced(values)  # type: ignore[no-any-return]
 
 
 class CsvRowSerializationSchema(SerializationSchema):
     """A row becomes a line. Made by ``CsvRowSerializationSchema.Builder(type_info)``."""
 
-    def __init__(self, type_info: RowTypeInfo, dialect: Dialect) -> None:
+    def __init__(self, type_info: RowTypeInfo, dialect: CsvDialect) -> None:
         self._type_info = type_info
         self._dialect = dialect
 
@@ -190,6 +189,12 @@ class CsvRowSerializationSchema(SerializationSchema):
         return text.getvalue().encode()
 
 
+def check_fields(schema: str, type_info: RowTypeInfo) -> None:
+    """Refuse types that have no form in CSV."""
+    for name, kind in zip(type_info.field_names, type_info.field_types, strict=True):
+        _check_field(schema, name, kind)
+
+
 def _check_field(schema: str, name: str, kind: TypeInformation) -> None:
     inner = kind.element_type if isinstance(kind, ElementsTypeInfo) else kind
     if isinstance(inner, BasicTypeInfo) and inner.name in _READ:
@@ -200,21 +205,22 @@ def _check_field(schema: str, name: str, kind: TypeInformation) -> None:
     )
 
 
-def _value(kind: TypeInformation, text: str, dialect: Dialect) -> Record:
+def read_value(kind: TypeInformation, text: str, dialect: CsvDialect) -> Record:
+    """What a field says; raises ValueError, ArithmeticError or TypeError."""
     if text == dialect.null:
         return None
     if isinstance(kind, ElementsTypeInfo):
         if kind.is_bytes:
             return base64.b64decode(text, validate=True)
         parts = text.split(dialect.array_delimiter) if text else []
-        return [_value(kind.element_type, part, dialect) for part in parts]
+        return [read_value(kind.element_type, part, dialect) for part in parts]
     assert isinstance(kind, BasicTypeInfo)
     if not text and kind.name not in ("STRING", "CHAR"):
         return None
     return _READ[kind.name](text)
 
 
-def _text(value: Record, dialect: Dialect) -> str:
+def _text(value: Record, dialect: CsvDialect) -> str:
     if value is None:
         return dialect.null or ""
     if isinstance(value, list):
@@ -237,6 +243,24 @@ def _boolean(text: str) -> bool:
 def _iso(read: Callable[[str], Record]) -> Callable[[str], Record]:
     """Python 3.10 knows no Z for UTC."""
     return lambda text: read(f"{text[:-1]}+00:00" if text.endswith("Z") else text)
+
+
+def column_reader(kind: TypeInformation, dialect: CsvDialect) -> Callable[[Sequence[str]], Record]:
+    """What reads all fields of a column; raises as ``read_value`` does."""
+
+    def careful(texts: Sequence[str]) -> list[Record]:
+        return [read_value(kind, text, dialect) for text in texts]
+
+    if not isinstance(kind, BasicTypeInfo):
+        return careful
+    read, is_text = _READ[kind.name], kind.name in ("STRING", "CHAR")
+
+    def quick(texts: Sequence[str]) -> Sequence[Record]:
+        if (not is_text and "" in texts) or (dialect.null is not None and dialect.null in texts):
+            return careful(texts)
+        return texts if is_text else list(map(read, texts))
+
+    return quick
 
 
 _READ: Final[dict[str, Callable[[str], Record]]] = {

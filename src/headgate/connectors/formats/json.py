@@ -7,6 +7,7 @@ rows, arrays lists, numbers decimals.
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -24,6 +25,16 @@ from headgate.api.types.types import (
 from headgate.api.types.wires import or_none
 from headgate.base.elements import Record
 from headgate.base.errors import PlanInvalid
+from headgate.connectors.formats.lines import (
+    MAX_LINE_BYTES,
+    NO_RECORD,
+    LineBlock,
+    check_text,
+    each_line,
+    malformed,
+    with_newlines,
+    without_mark,
+)
 from headgate.connectors.formats.schemas import (
     DeserializationSchema,
     SerializationSchema,
@@ -180,6 +191,58 @@ class JsonRowSerializationSchema(SerializationSchema):
 
     def serialize(self, value: Record) -> bytes:
         return _ENCODER.encode(self._type_info.coerced(value))
+
+
+@dataclass(frozen=True)
+class JsonLinesFormat:
+    """Files with a JSON value on each line; empty lines are left out."""
+
+    type_info: RowTypeInfo | None = None
+    """None: dicts, lists, texts and numbers, as they come."""
+    max_line_bytes: int = MAX_LINE_BYTES
+
+    has_header = False
+    spans_lines = False
+
+    def __post_init__(self) -> None:
+        check_text("JSON files", "utf-8", "strict", self.max_line_bytes)
+
+    def parser(self, header: bytes, where: str) -> "JsonLinesParser":
+        return JsonLinesParser(self.type_info)
+
+
+class JsonLinesParser:
+    """Decodes line after line without a step of Python; another way only if one is malformed."""
+
+    def __init__(self, type_info: RowTypeInfo | None) -> None:
+        self._type_info = type_info
+        if type_info is None:
+            self._decoder = msgspec.json.Decoder()
+        else:
+            self._decoder = msgspec.json.Decoder(_struct_of(type_info, False), strict=False)
+            self._coerce = type_info.coercer()
+            self._is_flat = all(isinstance(part, BasicTypeInfo) for part in type_info.field_types)
+
+    def parse(self, data: bytes, first: bool, last: bool) -> LineBlock:
+        data = with_newlines(without_mark(data) if first else data)
+        lines = data.split(b"\n")
+        if not lines[-1]:
+            lines.pop()
+        try:
+            return LineBlock(self._records(list(map(self._decoder.decode, lines))))
+        except (msgspec.MsgspecError, ValueError, TypeError, RecursionError):
+            return each_line(data, self._line, malformed)
+
+    def _records(self, values: list[Record]) -> list[Record]:
+        if self._type_info is None:
+            return values
+        plain = msgspec.structs.astuple if self._is_flat else _plain
+        return self._coerce(list(map(plain, values)))
+
+    def _line(self, line: bytes) -> Record:
+        if not line.strip():
+            return NO_RECORD
+        return self._records([self._decoder.decode(line)])[0]
 
 
 def _struct_of(kind: RowTypeInfo, required: bool) -> type[msgspec.Struct]:

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 
 from headgate.connectors.blackhole import DiscardSink
 from headgate.connectors.files.sink import CsvSink, FileSink, JsonLinesSink, TextFileSink
-from headgate.connectors.files.source import FileSource, StreamFormat, TextFileSource
+from headgate.connectors.files.source import (
+    CsvSource,
+    FileSource,
+    JsonLinesSource,
+    StreamFormat,
+    TextFileSource,
+)
+from headgate.connectors.formats.csv import CsvDialect
 from headgate.connectors.generator.source import DataGeneratorSource, NumberSequenceSource
 from headgate.connectors.print_sink import PrintSink
 from headgate.connectors.socket.source import SocketTextSource
@@ -26,6 +33,7 @@ from headgate.functions.source import Source, SplitLag, SplitReader
 if TYPE_CHECKING:
     from headgate.connectors.delta.sink import DeltaSink
     from headgate.connectors.files.parquet import ParquetSink
+    from headgate.connectors.files.parquet_source import ParquetSource
     from headgate.connectors.kafka.serialization import KafkaRecordSerializationSchema
     from headgate.connectors.kafka.sink import KafkaSink
     from headgate.connectors.kafka.source import KafkaSource
@@ -37,7 +45,9 @@ __all__ = [
     "NOT_SENT",
     "Committer",
     "CommittingSinkWriter",
+    "CsvDialect",
     "CsvSink",
+    "CsvSource",
     "DataGeneratorSource",
     "DbApiSink",
     "DeliveryGuarantee",
@@ -46,11 +56,13 @@ __all__ = [
     "FileSink",
     "FileSource",
     "JsonLinesSink",
+    "JsonLinesSource",
     "KafkaRecordSerializationSchema",
     "KafkaSink",
     "KafkaSource",
     "NumberSequenceSource",
     "ParquetSink",
+    "ParquetSource",
     "PostgresChangesSource",
     "PostgresSink",
     "PrintSink",
@@ -77,6 +89,7 @@ _LAZY = {
     "ParquetSink": "headgate.connectors.files.parquet",
     "PostgresChangesSource": "headgate.connectors.postgres.changes",
     "PostgresSink": "headgate.connectors.postgres.sink",
+    "ParquetSource": "headgate.connectors.files.parquet_source",
 }
 
 

@@ -1,0 +1,247 @@
+"""Files to read, on this machine or on a file system of pyarrow (``s3://``, ``gs://``, ``hdfs://``).
+
+A path of a source may hold credentials and options (``s3://key:secret@bucket/logs?region=eu``); the
+paths of the files in it do not, so that checkpoints, logs and errors hold none: a ``FileAccess``
+finds the file system of a file by the source's own paths. Law: whoever opens a file closes it; an
+error names the file. pyarrow is loaded only where it is needed.
+"""
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import stat
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, BinaryIO, Final, cast
+
+from headgate.base.errors import FileGone, PathUnusable
+
+UNREADABLE: Final = (OSError, EOFError, zlib.error, lzma.LZMAError)
+"""What reading raises; all but the first come from a packed file that is cut short or no such."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFile:
+    """A file as it was when it was listed."""
+
+    path: str
+    size: int
+    mtime_ns: int
+    inode: tuple[int, int] | None = None
+    """Device and number, where the file system has such."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteRoot:
+    """A path of a source that is not of this machine, with its file system."""
+
+    system: Any
+    path: str
+    """Within the file system, without a pattern."""
+    prefix: str
+    """Stands before all paths of the file system."""
+
+    @property
+    def bucket(self) -> str:
+        return f"{self.prefix}{self.path.partition('/')[0]}/" if self.path else self.prefix
+
+
+class FileAccess:
+    """Opens what the paths of a source lead to; a task and the driver have one each."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self._uris = [path for path in paths if is_remote(path)]
+        self._roots: dict[str, RemoteRoot] = {}
+
+    def root(self, uri: str) -> RemoteRoot:
+        """Of one of the source's own paths; raises PathUnusable if it cannot be reached."""
+        if uri not in self._roots:
+            self._roots[uri] = _root(uri)
+        return self._roots[uri]
+
+    def look_at(self, path: str) -> ListedFile | None:
+        """The file that is at a path now; None: there is none, or it is no file."""
+        if not is_remote(path):
+            return local_file(path)
+        root, inner = self._within(path)
+        with remote_errors(path):
+            info = root.system.get_file_info(inner)
+        return listed(root, info) if info.is_file else None
+
+    def open(self, path: str, position: int = 0) -> "OpenFile":
+        """At a position in its (unpacked) bytes; refuses a file that is shorter than that."""
+        try:
+            file = OpenFile(path, self._open(path))
+        except OSError as error:
+            problem = error.strerror or str(error).partition("\n")[0]
+            kind = FileGone if isinstance(error, FileNotFoundError) else PathUnusable
+            raise kind(
+                printable(path),
+                f"cannot be read here: {problem}; every worker needs to see the file",
+            ) from error
+        try:
+            file.go_to(position)
+        except BaseException:
+            file.close()
+            raise
+        return file
+
+    def open_raw(self, path: str) -> Any:
+        """The bytes of the file as they are, for formats that seek in it."""
+        return self._open(path)
+
+    def open_arrow(self, path: str) -> Any:
+        """The same as a file of pyarrow, which reads those of this machine by itself."""
+        pa = import_module("pyarrow")
+        if not is_remote(path) and printable(path) == path:
+            return pa.OSFile(path)
+        return pa.PythonFile(self._open(path), mode="r")
+
+    def _open(self, path: str) -> Any:
+        if is_remote(path):
+            root, inner = self._within(path)
+            return root.system.open_input_file(inner)
+        return open(path, "rb", buffering=0)
+
+    def _within(self, path: str) -> tuple[RemoteRoot, str]:
+        roots = list(map(self.root, self._uris))
+        fitting = [root for root in roots if path.startswith(root.bucket)]
+        for root in fitting or [root for root in roots if path.startswith(root.prefix)]:
+            return root, path.removeprefix(root.prefix)
+        raise PathUnusable(
+            path, "is on no file system of this source; give the source the path that it had"
+        )
+
+
+class OpenFile:
+    """A file that is being read, unpacked if its name says that it is packed."""
+
+    def __init__(self, path: str, raw: Any) -> None:
+        self._path = path
+        self._raw = raw
+        self._unpacks = unpacker(path)
+        try:
+            self._stream: Any = raw if self._unpacks is None else self._unpacks(raw)
+        except BaseException:
+            raw.close()
+            raise
+
+    def read(self, count: int) -> bytes:
+        """Nothing: the end. Raises PathUnusable."""
+        try:
+            return cast(bytes, self._stream.read(count))
+        except UNREADABLE as error:
+            raise PathUnusable(printable(self._path), f"cannot be read: {error}") from error
+
+    def go_to(self, position: int) -> None:
+        """Raises PathUnusable if the file has fewer bytes."""
+        if position == 0:
+            return
+        reached = self._skip(position) if self._unpacks else min(position, self.size())
+        if reached < position:
+            raise PathUnusable(
+                printable(self._path),
+                f"was read up to byte {position} before, and now has only {reached}; put the old "
+                f"file back, or start the job without its checkpoint",
+            )
+        if not self._unpacks:
+            self._raw.seek(position)
+
+    def size(self) -> int:
+        """Of the file as it is on the disk, now."""
+        if hasattr(self._raw, "size"):
+            return int(self._raw.size())
+        return os.fstat(self._raw.fileno()).st_size
+
+    def close(self) -> None:
+        try:
+            if self._stream is not self._raw:
+                self._stream.close()
+        finally:
+            self._raw.close()
+
+    def _skip(self, count: int) -> int:
+        passed = 0
+        while passed < count and (data := self.read(min(count - passed, 1 << 20))):
+            passed += len(data)
+        return passed
+
+
+def unpacker(path: str) -> "Callable[[BinaryIO], Any] | None":
+    """What unpacks a file of this name; None: it is not packed."""
+    return _UNPACKERS.get(path[path.rfind(".") :].lower())
+
+
+def _unpack_zstd(raw: BinaryIO) -> Any:
+    return import_module("pyarrow").CompressedInputStream(raw, "zstd")
+
+
+_UNPACKERS: Final[dict[str, Callable[[BinaryIO], Any]]] = {
+    ".gz": lambda raw: gzip.GzipFile(fileobj=raw, mode="rb"),
+    ".bz2": bz2.BZ2File,
+    ".xz": lzma.LZMAFile,
+    ".zst": _unpack_zstd,
+}
+
+
+def is_remote(path: str) -> bool:
+    """Whether pyarrow reads it."""
+    return "://" in path
+
+
+def printable(path: str) -> str:
+    """A path for people: names need not be UTF-8, and errors are written as such."""
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def local_file(path: str) -> ListedFile | None:
+    """None: there is none, or it is no regular file."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    if not stat.S_ISREG(found.st_mode):
+        return None
+    inode = (found.st_dev, found.st_ino) if found.st_ino else None
+    return ListedFile(path, found.st_size, found.st_mtime_ns, inode)
+
+
+def listed(root: RemoteRoot, info: Any) -> ListedFile:
+    """What pyarrow says about a file."""
+    return ListedFile(f"{root.prefix}{info.path}", int(info.size or 0), int(info.mtime_ns or 0))
+
+
+def _root(uri: str) -> RemoteRoot:
+    plain, _, query = uri.partition("?")
+    scheme, _, rest = plain.partition("://")
+    fixed = f"{scheme}://{fixed_part(rest)}"
+    module = import_module("headgate.connectors.files.remote_folder")
+    system, path = module.open_system(f"{fixed}?{query}" if query else fixed)
+    host = rest.partition("/")[0].rpartition("@")[2] if path.startswith("/") else ""
+    return RemoteRoot(system, path.rstrip("/"), f"{scheme}://{host}")
+
+
+def fixed_part(path: str) -> str:
+    """The folder above the first name that is a pattern; the path itself: no name is."""
+    names = path.split("/")
+    for number, name in enumerate(names):
+        if "*" in name or "[" in name:
+            return "/".join(names[:number])
+    return path
+
+
+@contextmanager
+def remote_errors(path: str) -> Iterator[None]:
+    """Trouble of a file system as an error that names the path."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        if isinstance(error, io.UnsupportedOperation):
+            raise
+        problem = str(error).partition("\n")[0].rstrip(".")
+        raise PathUnusable(printable(path), f"cannot be reached: {problem}") from error
