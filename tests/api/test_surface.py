@@ -285,7 +285,7 @@ MODULES = {
         CsvRowDeserializationSchema CsvRowSerializationSchema""",
     "headgate.datastream.formats.json": """
         JsonRowDeserializationSchema JsonRowSerializationSchema""",
-    "headgate.datastream.formats.parquet": "ParquetBulkWriters",
+    "headgate.datastream.formats.parquet": "ParquetBulkWriters ParquetColumnarRowInputFormat",
     "headgate.datastream.output_tag": "OutputTag",
     "headgate.datastream.slot_sharing_group": "MemorySize SlotSharingGroup",
     "headgate.datastream.state_backend": """

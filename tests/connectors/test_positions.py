@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from headgate.connectors.files.parquet_source import ParquetSource
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +20,7 @@ from headgate.api.cached import CachedSource
 from headgate.api.collection import collection_source
 from headgate.base.errors import PlanInvalid
 from headgate.connectors.dataframe.source import DataFrameSource
+from headgate.connectors.files.parquet_source import ParquetSource
 from headgate.connectors.files.source import CsvSource, JsonLinesSource, TextFileSource
 from headgate.connectors.function.source import FunctionSource
 from headgate.connectors.generator.source import DataGeneratorSource, NumberSequenceSource
