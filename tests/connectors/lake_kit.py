@@ -1,17 +1,22 @@
 """Sinks of lake tables, run by hand: a task that writes numbers, killed at any step it takes.
 
 A job writes the numbers 0 to 19 and takes a checkpoint after every ten. ``killed_jobs`` runs it in
-processes of their own, one for each step, and kills each with SIGKILL at its step; ``go_on`` is the
-run after that, from the newest checkpoint that was stored.
+processes of their own, one for each step behind the first checkpoint, and kills each with SIGKILL
+at its step; ``go_on`` is the run after that, from the newest checkpoint that was stored.
 """
 
 import importlib
+import inspect
 import os
 import pickle
+import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -48,11 +53,36 @@ def restored(state: bytes | None, number: int = 1) -> OperatorRestored:
     return OperatorRestored(number, sinks=() if state is None else (state,))
 
 
+@contextmanager
+def full_disk(limit: int) -> Iterator[None]:
+    """No file grows beyond the limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@contextmanager
+def memory_folder() -> Iterator[Path]:
+    """A folder where waiting for the disk takes no time: only processes die here."""
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=memory) as folder:
+        yield Path(folder)
+
+
 def write_all(
-    task: TwoPhaseSinkOperator, make_record: MakeRecord, begin: Stored, place: Path | None
+    task: TwoPhaseSinkOperator,
+    make_record: MakeRecord,
+    begin: Stored,
+    place: Path | None,
+    first_done: Callable[[], None] = lambda: None,
 ) -> None:
     number, position, _ = begin
     while position < TOTAL:
+        if number == 1:
+            first_done()
         feed(task, *map(make_record, range(position, position + EACH)))
         position += EACH
         number += 1
@@ -114,7 +144,8 @@ class Steps:
             self.step()
             return found
 
-        setattr(owner, method, watched)
+        is_static = isinstance(inspect.getattr_static(owner, method), staticmethod)
+        setattr(owner, method, staticmethod(watched) if is_static else watched)
 
 
 def _run_until_killed(
@@ -123,10 +154,14 @@ def _run_until_killed(
     make_sink, make_record, methods = job
     kit.prepare(place)
     steps = Steps(step)
-    steps.watch(Path, "rename")  # a checkpoint is complete
-    for owner, method in methods:
-        steps.watch(owner, method)
-    write_all(open_sink(make_sink(place), sink_context()), make_record, (0, 0, None), place)
+
+    def begin() -> None:
+        steps.watch(Path, "rename")  # after it, the checkpoint is complete
+        for owner, method in methods:
+            steps.watch(owner, method)
+
+    task = open_sink(make_sink(place), sink_context())
+    write_all(task, make_record, (0, 0, None), place, begin)
 
 
 def main(module: str, job: str, folder: Path) -> None:
@@ -144,6 +179,8 @@ def main(module: str, job: str, folder: Path) -> None:
             try:
                 _run_until_killed(step, place, kit, kit.JOBS[job])
                 code = 0
+            except BaseException:
+                traceback.print_exc()
             finally:
                 sys.stderr.flush()
                 os._exit(code)

@@ -1,8 +1,6 @@
 """Delta tables for tests: made, read with the library, and read from the log's own words."""
 
 import json
-import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -12,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from headgate.connectors.delta.commits import DeltaCommitter
+from headgate.connectors.delta.commits import DeltaTarget
 from headgate.connectors.delta.folder import DeltaFolder
 from headgate.connectors.delta.sink import DeltaSink
 
@@ -73,14 +71,6 @@ def named_files(path: Path) -> set[str]:
     return {unquote(action["add"]["path"]) for action in actions(path) if "add" in action}
 
 
-def temporary_table(schema: pa.Schema = SCHEMA) -> "Path":
-    return make_table(Path(tempfile.mkdtemp()) / "table", schema)
-
-
-def remove(path: Path) -> None:
-    shutil.rmtree(path.parent)
-
-
 # Jobs that are killed; see tests/connectors/lake_kit.py.
 
 
@@ -89,7 +79,7 @@ def prepare(place: Path) -> None:
 
 
 def append_sink(place: Path) -> DeltaSink:
-    return DeltaSink(place / "table", partition_by=())
+    return DeltaSink(place / "table")
 
 
 def upsert_sink(place: Path) -> DeltaSink:
@@ -104,7 +94,7 @@ COMMIT_STEPS = [
     (DeltaFolder, "write"),
     (DeltaFolder, "settle_log"),
     (DeltaFolder, "remove"),
-    (DeltaCommitter, "_write"),
+    (DeltaTarget, "write"),
 ]
 JOBS = {
     "append": (append_sink, record, COMMIT_STEPS),

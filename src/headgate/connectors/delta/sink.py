@@ -9,15 +9,16 @@ killed task leaves is removed by the table's own VACUUM, or, of changes, by the 
 import copy
 import secrets
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
-from headgate.api.types.types import RowTypeInfo, TypeInformation
+from headgate.api.types.types import TypeInformation
 from headgate.base.errors import PlanInvalid, TableUnfit
+from headgate.connectors.arrow.sink_rows import SinkRows
 from headgate.connectors.arrow.staged_rows import DELETED, StagedRowsWriter
-from headgate.connectors.arrow.types import arrow_schema, schema_misfit
-from headgate.connectors.delta.commits import COMMIT_TIMEOUT_MS, DeltaCommitter
+from headgate.connectors.arrow.table_commits import COMMIT_TIMEOUT_MS, StagedLotCommitter
+from headgate.connectors.delta.commits import DeltaTarget
 from headgate.connectors.delta.data_files import (
     DeltaDataFile,
     partition_folder,
@@ -70,30 +71,15 @@ class DeltaSink(TwoPhaseCommittingSink):
         commit_timeout_ms: int = COMMIT_TIMEOUT_MS,
     ) -> None:
         self.address = TableAddress(table_uri(path), "DeltaSink", storage_options)
-        if mode not in ("append", "upsert"):
-            raise PlanInvalid(f"DeltaSink: the mode is {mode!r}; give 'append' or 'upsert'")
-        self.keys = _names("keys", keys)
-        if (mode == "upsert") != bool(self.keys):
-            raise PlanInvalid(
-                "DeltaSink: mode='upsert' needs keys=[...], the columns that tell rows apart, and "
-                "mode='append' takes none"
-            )
+        self.rows = SinkRows(
+            "DeltaSink", mode, keys, schema, create, partition_by, commit_timeout_ms
+        )
         if compression not in COMPRESSIONS:
             raise PlanInvalid(
                 f"DeltaSink: the compression is {compression!r}; "
                 f"give one of {', '.join(COMPRESSIONS)}"
             )
-        if type(commit_timeout_ms) is not int or commit_timeout_ms < 1:
-            raise PlanInvalid(
-                f"DeltaSink: commit_timeout_ms is {commit_timeout_ms!r}; "
-                f"give a whole number above 0"
-            )
-        self.schema = None if schema is None else arrow_schema(schema, "DeltaSink")
-        self.create = bool(create)
-        self.partition_by = _names("partition_by", partition_by)
         self.compression = compression
-        self.commit_timeout_ms = commit_timeout_ms
-        self._check_names()
 
     @property
     def default_name(self) -> str:
@@ -101,84 +87,43 @@ class DeltaSink(TwoPhaseCommittingSink):
 
     def for_type(self, type_info: TypeInformation | None) -> "DeltaSink":
         """The sink for a stream of this type; called by ``sink_to``."""
-        if self.schema is not None:
-            return self
-        if self.create and type_info is None:
-            raise PlanInvalid(
-                "DeltaSink(create=True) has no schema, and the stream declares no type; give "
-                "schema=..., or an output_type to the operator before it"
-            )
-        if not self.create and not _has_names(type_info):
-            return self
         typed = copy.copy(self)
-        typed.schema = arrow_schema(type_info, "DeltaSink")
-        typed._check_names()
+        typed.rows = self.rows.for_type(type_info)
         return typed
 
     def create_writer(self, context: ConnectorContext) -> StagedRowsWriter:
-        table = self._table()
-        schema = self._row_schema(table)
+        table, rows = self._table(), self.rows
+        partitions = table.metadata().partition_columns
+        schema = rows.row_schema(table_schema(table), partitions, self.address.where)
         stage: FileStage | ChangeStage
-        if self.keys:
+        if rows.keys:
             stage = ChangeStage(table, self, context)
             if context.task.subtask == 0:
                 stage.remove_old()
         else:
             stage = FileStage(table, self, context)
-        return StagedRowsWriter(schema, stage, context, self.keys)
+        return StagedRowsWriter(schema, stage, context, rows.keys)
 
-    def create_committer(self, context: ConnectorContext) -> DeltaCommitter:
+    def create_committer(self, context: ConnectorContext) -> StagedLotCommitter:
         self._table()  # what is wrong with it is said at the start
-        return DeltaCommitter(self.address, self.keys, self.commit_timeout_ms)
-
-    def _check_names(self) -> None:
-        for what, names in (("keys", self.keys), ("partition_by", self.partition_by)):
-            for name in names:
-                if self.schema is not None and name not in self.schema.names:
-                    raise PlanInvalid(
-                        f"DeltaSink: {what} has {name!r}, and the schema has only "
-                        f"{_listed(self.schema.names)}"
-                    )
+        target = DeltaTarget(self.address, self.rows.keys)
+        return StagedLotCommitter(target, bool(self.rows.keys), self.rows.commit_timeout_ms)
 
     def _table(self) -> OpenTable:
         """The table, created if that is wanted, and fit for the sink."""
-        address = self.address
-        table = address.find() if self.create else address.load()
+        address, rows = self.address, self.rows
+        table = address.find() if rows.create else address.load()
         if table is None:
-            assert self.schema is not None, "a sink that creates a table has no schema"
-            address.create(self.schema, self.partition_by)
+            assert rows.schema is not None, "a sink that creates a table has no schema"
+            address.create(rows.schema, rows.partition_by)
             table = address.load()
         problem = why_unwritable(table)
         if problem is not None:
             raise TableUnfit(
-                f"DeltaSink: the table at {address.uri} {problem}, which the sink does not write; "
-                f"write to another table"
+                f"{address.where} {problem}, which the sink does not write; write to another table"
             )
-        found = tuple(table.metadata().partition_columns)
-        if self.partition_by and found != self.partition_by:
-            raise TableUnfit(
-                f"DeltaSink: the table at {address.uri} has partitions by {_listed(found)}, not by "
-                f"{_listed(self.partition_by)}; leave partition_by out, or create another table"
-            )
+        rows.check_partitions(table.metadata().partition_columns, address.where)
         return table
-
-    def _row_schema(self, table: OpenTable) -> pa.Schema:
-        """The columns of a record, with the table's types."""
-        there = table_schema(table)
-        problem = None if self.schema is None else schema_misfit(self.schema, there)
-        wanted = there if self.schema is None else self.schema
-        for name in (*self.keys, *table.metadata().partition_columns):
-            if problem is None and name not in wanted.names:
-                problem = f"the records have no column {name!r}, which tells where a row belongs"
-        for key in self.keys:
-            if problem is None and pa.types.is_nested(there.field(key).type):
-                problem = f"its column {key!r} is nested, and cannot be a key"
-        if problem is not None:
-            raise TableUnfit(
-                f"DeltaSink: the table at {self.address.uri} does not fit: {problem}; change the "
-                f"records, or write to another table"
-            )
-        return pa.schema([there.field(name) for name in wanted.names])
 
 
 class FileStage:
@@ -245,21 +190,3 @@ class ChangeStage:
 
 def _columns(rows: pa.Table) -> tuple[tuple[str, str], ...]:
     return tuple((field.name, str(field.type)) for field in rows.schema if field.name != DELETED)
-
-
-def _names(what: str, names: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
-        raise PlanInvalid(f"DeltaSink: {what} is {names!r}; give a list of names of columns")
-    return tuple(names)
-
-
-def _has_names(type_info: Any) -> bool:
-    """Whether records of the type are known by names, and not by positions."""
-    if not isinstance(type_info, RowTypeInfo):
-        return False
-    names = list(type_info.field_names)
-    return names != [f"f{place}" for place in range(len(names))]
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(map(repr, names)) or "no column"

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 
 from headgate.base.errors import TableUnfit, TableUnready
+from headgate.connectors.arrow.table_commits import words
 from headgate.connectors.libraries import library
 
 OpenTable: TypeAlias = Any
@@ -40,6 +41,11 @@ class TableAddress:
     user: str
     """Who asks, for messages: ``DeltaSink``."""
     options: Mapping[str, str] | None = field(default=None, repr=False)
+
+    @property
+    def where(self) -> str:
+        """For messages."""
+        return f"{self.user}: the Delta table at {self.uri}"
 
     def load(self, version: int | None = None) -> OpenTable:
         """The table as of now, or as of a version."""
@@ -89,8 +95,7 @@ class TableAddress:
 
     def unready(self, what: str, error: BaseException) -> TableUnready:
         return TableUnready(
-            f"{self.user}: the Delta table at {self.uri} {what}: {words(error)}; check the "
-            f"address, its rights and space"
+            f"{self.where} {what}: {words(error)}; check the address, its rights and space"
         )
 
     def library(self) -> Any:
@@ -131,9 +136,3 @@ def why_unwritable(table: OpenTable) -> str | None:
     if unknown:
         return f"has the feature {min(unknown)}"
     return None
-
-
-def words(error: BaseException) -> str:
-    """An error of the library in a line."""
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
