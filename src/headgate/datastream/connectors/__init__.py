@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from headgate.connectors.delta.sink import DeltaSink
     from headgate.connectors.files.parquet import ParquetSink
     from headgate.connectors.files.parquet_source import ParquetSource
+    from headgate.connectors.iceberg.sink import IcebergSink
     from headgate.connectors.kafka.serialization import KafkaRecordSerializationSchema
     from headgate.connectors.kafka.sink import KafkaSink
     from headgate.connectors.kafka.source import KafkaSource
@@ -55,6 +56,7 @@ __all__ = [
     "DiscardSink",
     "FileSink",
     "FileSource",
+    "IcebergSink",
     "JsonLinesSink",
     "JsonLinesSource",
     "KafkaRecordSerializationSchema",
@@ -82,6 +84,7 @@ __all__ = [
 
 _LAZY = {
     "DeltaSink": "headgate.connectors.delta.sink",
+    "IcebergSink": "headgate.connectors.iceberg.sink",
     "KafkaRecordSerializationSchema": "headgate.connectors.kafka.serialization",
     "KafkaSink": "headgate.connectors.kafka.sink",
     "KafkaSource": "headgate.connectors.kafka.source",

@@ -1,0 +1,154 @@
+"""Iceberg tables in a catalog on SQLite: made, read with the library, and file by file."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.manifest import ManifestEntryStatus
+from pyiceberg.table.update.snapshot import _SnapshotProducer
+
+from headgate.connectors.iceberg.commits import IcebergTarget
+from headgate.connectors.iceberg.data_files import IcebergChangeStage, IcebergStage
+from headgate.connectors.iceberg.sink import IcebergSink
+
+SCHEMA = pa.schema([("n", pa.int64()), ("word", pa.string())])
+NAME = "shop.sales"
+
+
+def settings(place: Path) -> dict[str, str]:
+    return {
+        "name": "test",
+        "type": "sql",
+        "uri": f"sqlite:///{place}/catalog.db",
+        "warehouse": f"file://{place}/warehouse",
+    }
+
+
+@contextmanager
+def catalog(place: Path) -> Iterator[Catalog]:
+    properties = settings(place)
+    opened = load_catalog(properties.pop("name"), **properties)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def make_table(place: Path, schema: pa.Schema = SCHEMA) -> Path:
+    place.mkdir(parents=True, exist_ok=True)
+    with catalog(place) as opened:
+        opened.create_namespace_if_not_exists("shop")
+        opened.create_table(NAME, schema)
+    return place
+
+
+@contextmanager
+def table(place: Path) -> Iterator[Any]:
+    with catalog(place) as opened:
+        yield opened.load_table(NAME)
+
+
+def rows(place: Path) -> list[dict[str, Any]]:
+    """As the library reads them."""
+    with table(place) as opened:
+        found: list[dict[str, Any]] = opened.scan().to_arrow().to_pylist()
+        return found
+
+
+def numbers(place: Path) -> list[int]:
+    with table(place) as opened:
+        return numbers_in(opened)
+
+
+def numbers_in(opened: Any) -> list[int]:
+    return [row["n"] for row in _rows_by_files(opened)]
+
+
+def rows_by_files(place: Path) -> list[dict[str, Any]]:
+    """As the manifests have it, each file read by Arrow alone: without the library's scan."""
+    with table(place) as opened:
+        return _rows_by_files(opened)
+
+
+def _rows_by_files(opened: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for path, count in _named_files(opened):
+        some = pq.read_table(pa.BufferReader(local(path).read_bytes())).to_pylist()
+        assert len(some) == count
+        found += some
+    return found
+
+
+def named_files(place: Path) -> list[tuple[str, int]]:
+    with table(place) as opened:
+        return _named_files(opened)
+
+
+def _named_files(opened: Any) -> list[tuple[str, int]]:
+    snapshot = opened.current_snapshot()
+    if snapshot is None:
+        return []
+    return [
+        (entry.data_file.file_path, entry.data_file.record_count)
+        for manifest in snapshot.manifests(opened.io)
+        for entry in manifest.fetch_manifest_entry(opened.io)
+        if entry.status != ManifestEntryStatus.DELETED
+    ]
+
+
+def local(uri: str) -> Path:
+    return Path(unquote(urlparse(uri).path))
+
+
+def files(place: Path) -> set[Path]:
+    """Data files in the table's place, whether or not a snapshot names them."""
+    return set((place / "warehouse").rglob("*.parquet"))
+
+
+def properties(place: Path) -> dict[str, str]:
+    with table(place) as opened:
+        return dict(opened.properties)
+
+
+# Jobs that are killed; see tests/connectors/lake_kit.py.
+
+
+def prepare(place: Path) -> None:
+    make_table(place)
+
+
+def append_sink(place: Path) -> IcebergSink:
+    return IcebergSink(settings(place), NAME)
+
+
+def upsert_sink(place: Path) -> IcebergSink:
+    return IcebergSink(settings(place), NAME, mode="upsert", keys=["n"])
+
+
+def record(number: int) -> tuple[int, str]:
+    return number, f"word {number}"
+
+
+COMMIT_STEPS = [
+    (IcebergTarget, "write"),
+    (SqlCatalog, "commit_table"),
+    (SqlCatalog, "_write_metadata"),
+]
+JOBS = {
+    "append": (
+        append_sink,
+        record,
+        [(IcebergStage, "write"), *COMMIT_STEPS, (_SnapshotProducer, "_manifests")],
+    ),
+    "upsert": (
+        upsert_sink,
+        record,
+        [(IcebergChangeStage, "write"), *COMMIT_STEPS, (IcebergTarget, "discard")],
+    ),
+}
