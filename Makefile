@@ -6,6 +6,7 @@ SEEDS ?= 300
 SEED ?=
 JOBS ?=
 RECOVERY ?=
+BOOTSTRAP ?=
 BENCHES := exchange isolation records keyed-count windows latency startup state checkpoint recovery \
 	observe sources
 
@@ -20,7 +21,7 @@ OLDEST_INSTALL := $(OLDEST)/bin/python -m pip install --quiet --disable-pip-vers
 	--constraint $(OLDEST)/constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools test oldest run check format sim faults why bench picture all clean
+.PHONY: help setup tools test oldest run check format sim faults why kafka bench picture all clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -78,6 +79,11 @@ faults: $(READY) ## every fault on Spark in every mode, SEEDS=n times (1), or on
 why: ROUNDS = 3
 why: $(READY) ## every job with a planted cause alone, ROUNDS=n times (3); suggestions applied
 	$(BIN)/pytest -q tests/spark/test_why.py --why-rounds $(ROUNDS)
+
+kafka: $(READY) ## test the Kafka sink against a real broker: BOOTSTRAP=host:port
+	test -n "$(BOOTSTRAP)" || { echo "name the broker: make kafka BOOTSTRAP=host:port"; exit 2; }
+	$(BIN)/pytest -q tests/connectors/kafka/test_sink.py tests/connectors/kafka/test_exactly_once.py \
+		--kafka $(BOOTSTRAP)
 
 bench: $(READY) ## run every benchmark (about eight minutes)
 	set -e; for name in $(BENCHES); do $(BIN)/python -m headgate bench $$name; done

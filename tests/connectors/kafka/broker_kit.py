@@ -44,10 +44,10 @@ class StrictBroker:
         """See ``broker.faults.Fault``."""
         self.order("fault", api=api, action=action, **fields)
 
-    def until_hit(self, api: str, action: str, times: int = 1) -> None:
-        """Wait until so many planned faults of this kind have happened."""
+    def until_hit(self, api: str, action: str) -> None:
+        """Wait until the planned fault has happened."""
         deadline = time.monotonic() + PATIENCE_S
-        while (hits := self.order("hits")).count(f"{api} {action}") < times:
+        while f"{api} {action}" not in (hits := self.order("hits")):
             assert time.monotonic() < deadline, f"only {hits}"
             time.sleep(0.01)
 

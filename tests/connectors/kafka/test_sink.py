@@ -3,6 +3,7 @@
 import json
 import pickle
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ pytest.importorskip("confluent_kafka")
 
 from headgate.base.errors import ConnectorError, KafkaRefused, KafkaUnready, PlanInvalid
 from headgate.connectors.formats.schemas import SimpleStringSchema
+from headgate.connectors.kafka.client import KafkaCluster
+from headgate.connectors.kafka.progress import ProgressTopic
 from headgate.connectors.kafka.serialization import (
     KafkaRecordSerializationSchema,
     KafkaTopicSelector,
@@ -215,6 +218,16 @@ def test_right_credentials_let_write(guarded: str, guarantee: DeliveryGuarantee)
     feed(task, "a")
     task.finish()
     task.close()
+
+
+def test_a_topic_of_progress_that_is_gone_is_told_and_not_made_anew(guarded: str) -> None:
+    properties = {**LOGIN, "sasl.password": "secret"}
+    cluster = KafkaCluster("KafkaSink", guarded, properties)
+    with (
+        closing(ProgressTopic(cluster, "gone", "sink")) as progress,
+        pytest.raises(KafkaRefused, match="the topic 'gone', which says what was written, is gone"),
+    ):
+        progress.read(["a writer"], ())
 
 
 def test_the_builder_has_the_names_of_pyflink() -> None:

@@ -42,6 +42,7 @@ class SinkProducer:
         self._library = kafka(cluster.user)
         self._watch = ClientWatch(whose)
         self._failure: ConnectorError | None = None
+        self._is_transactional = bool(transactional_id)
         defaults = dict(DEFAULTS)
         forced: dict[str, Any] = {
             "on_delivery": self._not_delivered,
@@ -87,10 +88,13 @@ class SinkProducer:
         self.check()
 
     def check(self) -> None:
-        """Raise what was not delivered."""
-        self._client.poll(0)
+        """Raise what was not delivered, and what has ended the client."""
+        self._serve()
         if self._failure is not None:
             raise self._failure
+        refused = self._watch.refused
+        if refused is not None and refused.fatal():
+            raise self.problem(refused, "writing")
 
     def ask(self, doing: str, call: Callable[[Any, float], T], timeout_s: float) -> T:
         """``call(client, seconds)``, again until the time is up.
@@ -103,7 +107,7 @@ class SinkProducer:
                 return call(self._client, min(STEP_S, timeout_s))
             except self._library.KafkaException as error:
                 error.__traceback__ = None  # it would keep the client open
-                self._client.poll(0)  # it calls error_cb
+                self._serve()
                 refused = self._watch.refused
                 problem = self.problem(refused if refused is not None else error, doing)
                 may_pass = isinstance(problem, KafkaUnready) and refused is None
@@ -143,9 +147,17 @@ class SinkProducer:
         """What was not flushed is lost. Idempotent."""
         self._client = None  # close() of the client fails if it was fenced; this does not
 
+    def _serve(self, wait_s: float = 0.0) -> None:
+        """Let the client report what has happened."""
+        try:
+            self._client.poll(wait_s)
+        except self._library.KafkaException as error:  # it is of no use any more
+            error.__traceback__ = None
+            self._watch.failed(error.args[0])
+
     def _send_when_there_is_room(self, record: ProducerRecord) -> None:
         while True:
-            self._client.poll(STEP_S)
+            self._serve(STEP_S)
             self.check()
             try:
                 self._client.produce(*record)
@@ -156,7 +168,9 @@ class SinkProducer:
             return
 
     def _not_delivered(self, error: Any, message: Any) -> None:
-        if self._failure is None and error is not None:
+        if error.name().startswith("_PURGE") and self._is_transactional:
+            return  # the transaction has failed, and says why
+        if self._failure is None:
             self._failure = self._refused(message.topic(), message.partition(), error)
 
     def _refused(self, topic: str, partition: int | None, error: Any) -> ConnectorError:

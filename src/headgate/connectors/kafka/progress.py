@@ -28,6 +28,8 @@ CONNECTION: Final = (
 )
 """Properties of the sink that a client needs which does not produce."""
 STEP_S: Final = 0.2
+ASK_S: Final = 0.5
+"""Then it is looked whether there is any use in asking again."""
 
 
 class ProgressTopic:
@@ -50,7 +52,8 @@ class ProgressTopic:
             return
         topic = self._admins.NewTopic(self._topic, 1, config=TOPIC_CONFIG)
         try:
-            self._admin.create_topics([topic])[self._topic].result(self._cluster.timeout_s)
+            made = self._admin.create_topics([topic], request_timeout=self._cluster.timeout_s)
+            made[self._topic].result()
         except Exception as error:
             if _name(error) != "TOPIC_ALREADY_EXISTS":
                 raise self._unmade(error) from error
@@ -75,7 +78,7 @@ class ProgressTopic:
             request_timeout=self._cluster.timeout_s,
         )
         try:
-            return tuple(asked[place].result(self._cluster.timeout_s).offset for place in places)
+            return tuple(asked[place].result().offset for place in places)
         except self._library.KafkaException as error:
             raise self._problem(error) from error
 
@@ -135,18 +138,22 @@ class ProgressTopic:
             open_ends.pop(message.partition(), None)
 
     def _partitions(self) -> int:
-        """How many it has; 0: there is no such topic."""
+        """How many it has; 0: there is no such topic, and looking for it does not make one."""
+        topics = self._library.TopicCollection([self._topic])
         deadline = time.monotonic() + self._cluster.timeout_s
         while True:
+            asked = self._admin.describe_topics(topics, request_timeout=ASK_S)[self._topic]
             try:
-                found = self._admin.list_topics(self._topic, timeout=0.5).topics[self._topic]
+                return len(asked.result().partitions)
             except self._library.KafkaException as error:
-                self._admin.poll(0)
+                self._admin.poll(0)  # it calls error_cb
                 refused = self._watch.refused
-                if refused is not None or time.monotonic() >= deadline:
-                    raise self._problem(refused or error) from error
-            else:
-                return 0 if found.error is not None else len(found.partitions)
+                if refused is None and _name(error) == "UNKNOWN_TOPIC_OR_PART":
+                    return 0
+                problem = self._problem(refused if refused is not None else error)
+                may_pass = isinstance(problem, KafkaUnready) and refused is None
+                if not may_pass or time.monotonic() >= deadline:
+                    raise problem from error
 
     def _consumer(self) -> Any:
         forced = {

@@ -79,11 +79,20 @@ class KafkaRecordSerializationSchema:
 
     def open(self) -> None:
         """Called in each task before the first record."""
-        self._tell_schemas("open")
+        opened: list[object] = []
+        try:
+            for schema in (self.value, self.key):
+                _call(schema, "open")
+                opened.append(schema)
+        except BaseException:
+            for schema in opened:
+                _call(schema, "close")
+            raise
 
     def close(self) -> None:
         """Called once for each ``open``."""
-        self._tell_schemas("close")
+        for schema in (self.value, self.key):
+            _call(schema, "close")
 
     def function(self) -> Callable[[Record], ProducerRecord]:
         """What makes a record for the client; it does no more than it has to."""
@@ -125,12 +134,6 @@ class KafkaRecordSerializationSchema:
             )
 
         return make
-
-    def _tell_schemas(self, name: str) -> None:
-        for schema in (self.value, self.key):
-            method = getattr(schema, name, None)
-            if callable(method):
-                method()
 
 
 class KafkaRecordSerializationSchemaBuilder:
@@ -221,3 +224,9 @@ def _bytes_function(schema: object, part: str) -> Callable[[Record], bytes | Non
         f"KafkaSink was given the {part}'s schema {schema!r}; give a SerializationSchema, for "
         f"instance SimpleStringSchema(), or a function that returns bytes"
     )
+
+
+def _call(schema: object, name: str) -> None:
+    method = getattr(schema, name, None)
+    if callable(method):
+        method()

@@ -261,7 +261,8 @@ class StagingWriter(CommittingSinkWriter):
                 progress.make()  # what is wrong with the brokers is told at the start
                 self._since = progress.ends()
             if sink.serializer.fixed_topic is not None:
-                self._know(sink.serializer.fixed_topic)
+                self._client.find_topic(sink.serializer.fixed_topic)
+                self._client.close()  # there is nothing left to ask
             sink.serializer.open()
         except BaseException:
             self._client.close()
@@ -294,7 +295,8 @@ class StagingWriter(CommittingSinkWriter):
         """A record that no transaction can write must not get into a checkpoint."""
         if self._serializer.fixed_topic is None:
             for topic in {record[0] for record in records} - self._known:
-                self._know(topic)
+                self._client.find_topic(topic)
+                self._known.add(topic)
         batch = pickle.dumps(records, 5)
         if len(batch) > self._largest:
             for topic, value, *more in records:
@@ -310,10 +312,6 @@ class StagingWriter(CommittingSinkWriter):
                 f"raise set_max_pending_bytes, or use DeliveryGuarantee.AT_LEAST_ONCE"
             )
         self._batches.append(batch)
-
-    def _know(self, topic: str) -> None:
-        self._client.find_topic(topic)
-        self._known.add(topic)
 
 
 def _whose(context: ConnectorContext) -> str:

@@ -38,6 +38,7 @@ class Faults:
 
     def clear(self) -> None:
         self._faults.clear()
+        self.hit.clear()
 
     def due(self, api: str, client: str) -> Fault | None:
         for fault in self._faults:
